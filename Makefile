@@ -40,7 +40,7 @@ java:
 			apt-get update -qq && apt-get install -y -qq openjdk-17-jre-headless >/dev/null; \
 		else echo "Spark needs Java 17 or later: install it (Debian: apt-get install openjdk-17-jre-headless)"; exit 1; fi; fi
 
-demo: setup  ## the main job: a year of flights through a pipeline that is killed (GUARANTEE=at_least_once shows the duplicates)
+demo: setup  ## the main job: a year of flights through a pipeline that is killed repeatedly (GUARANTEE=at_least_once shows the duplicates)
 	@$(BIN)/python -m examples.flights.run --guarantee $(GUARANTEE) --data $(DEMO_DATA) $(DEMO_ARGS)
 
 test: setup  ## all tests
@@ -52,50 +52,50 @@ lint: $(READY) docs  ## ruff, mypy (strict; tests and examples too), the import 
 	$(BIN)/mypy --config-file setup.cfg -p eoslog -p benchmarks -p tests -p examples
 	$(BIN)/lint-imports --config setup.cfg --no-logo --no-cache
 
-model: $(READY)  ## the commit protocol's model, deeper than in the suite: DEPTH=2 faults a history, MINUTES=10, SEED=1
+model: $(READY)  ## explore the commit protocol's model more deeply than the suite does: DEPTH=2 faults a history, MINUTES=10, SEED=1
 	$(BIN)/python -m tests.connector.commit.run_model --depth $(or $(DEPTH),2) --minutes $(or $(MINUTES),10) --seed $(or $(SEED),1)
 
-mutants: $(READY)  ## break rules of the connector one by one, in copies: which breaks no test notices (ONLY="window.py decide.py" JOBS=2)
+mutants: $(READY)  ## break rules one by one, in copies, and list the breaks that no test notices (ONLY="window.py decide.py" JOBS=2)
 	$(BIN)/python -m tests.mutants.run --jobs $(or $(JOBS),2) $(ONLY)
 
 map: $(READY)  ## rooms, arrows and circles of the sources, longest class, lines (MAP_ARGS="--circles --api FETCH --json")
 	@$(BIN)/python -m tests.house.map $(MAP_ARGS)
 
-histories: $(READY)  ## what people do to queries, at random, without Spark: HISTORIES=100000 SEED=1 MINUTES=60
+histories: $(READY)  ## random histories of what people do to queries, without Spark: HISTORIES=100000 SEED=1 MINUTES=60
 	$(BIN)/python -m tests.histories.run_histories --histories $(or $(HISTORIES),100000) --minutes $(or $(MINUTES),60) --seed $(or $(SEED),1)
 
-histories-spark: $(READY)  ## some dozens of the same with real Spark and the bundled broker: HISTORIES=24 SEED=1 MINUTES=60
+histories-spark: $(READY)  ## a few dozen such histories with real Spark and the bundled broker: HISTORIES=24 SEED=1 MINUTES=60
 	$(BIN)/python -m tests.histories.run_histories_spark --histories $(or $(HISTORIES),24) --minutes $(or $(MINUTES),60) --seed $(or $(SEED),1)
 
-crash-log: $(READY)  ## crash a log at every single change of the disk, while it is compacted and trimmed (LIVES=3)
+crash-log: $(READY)  ## crash a log at every change of the disk, while it is compacted and trimmed (LIVES=3)
 	EOSLOG_CRASH_STRIDE=1 EOSLOG_CRASH_LIVES=$(or $(LIVES),3) $(BIN)/python -m pytest -q -s --timeout 0 -k crash_at tests/broker/log/test_log_upkeep_model.py
 
-soak-crash: $(READY)  ## crash the broker at random points of random lives for MINUTES=5 (on a disk in memory; SEED=n repeats)
+soak-crash: $(READY)  ## crash the broker at random points of random work for MINUTES=5 (on a disk in memory; SEED=n repeats a run)
 	$(BIN)/python -m tests.crash.soak --minutes $(or $(MINUTES),5) $(if $(SEED),--seed $(SEED))
 
-soak-kill9: $(READY)  ## ROUNDS=5 of kill -9 and power loss under stock clients at work (SEED=n repeats)
+soak-kill9: $(READY)  ## ROUNDS=5 of kill -9 and power loss while stock clients work (SEED=n repeats a run)
 	$(BIN)/python -m tests.crash.soak_kill9 --rounds $(or $(ROUNDS),5) $(if $(SEED),--seed $(SEED))
 
-soak-stateful: $(READY) $(if $(filter kafka,$(BROKER)),$(KAFKA))  ## stateful queries killed at random (KILLS=6 SEED=n QUERIES="..." BROKER=kafka GUARANTEE=at_least_once)
+soak-stateful: $(READY) $(if $(filter kafka,$(BROKER)),$(KAFKA))  ## kill stateful queries at random (KILLS=6 SEED=n QUERIES="..." BROKER=kafka GUARANTEE=at_least_once)
 	$(BIN)/python -m tests.stateful.soak_stateful --kills $(or $(KILLS),6) --guarantee $(GUARANTEE) --broker $(or $(BROKER),eoslog) \
 		$(if $(SEED),--seed $(SEED)) $(if $(QUERIES),--queries $(QUERIES))
 
 SOAK_COPY := nice -n 5 $(BIN)/python -u -m tests.soaks
 
-soak-hostile: setup compiled  ## all that hostile clients can do at once, for MINUTES=60: how long a good client waits, what the broker takes (HOSTILE_ARGS="--only deaf,bombs")
+soak-hostile: setup compiled  ## all that hostile clients can do at once, for MINUTES=60; measures a good client's waits and the broker's memory (HOSTILE_ARGS="--only deaf,bombs")
 	$(BIN)/python -u -m tests.soaks.soak_hostile --minutes $(or $(MINUTES),60) $(HOSTILE_ARGS)
 
-soak-copy: setup $(KAFKA) $(SPARK_KAFKA)  ## a copy of 200,000 rows, its driver killed 20 times, with eoslog and with Spark's connector (SEED=n)
+soak-copy: setup $(KAFKA) $(SPARK_KAFKA)  ## copy 200,000 rows, the driver killed 20 times, with eoslog and with Spark's connector (SEED=n)
 	$(SOAK_COPY).soak_copy $(if $(SEED),--seed $(SEED)) $(SOAK_ARGS)
 
-soak-copy-cluster: setup $(KAFKA)  ## the copy on three Apache Kafka nodes that are killed in turn, and all but one (SEED=n)
+soak-copy-cluster: setup $(KAFKA)  ## the same copy on three Apache Kafka nodes, killed in turn, and all but one at once (SEED=n)
 	$(SOAK_COPY).soak_copy_cluster $(if $(SEED),--seed $(SEED)) $(SOAK_ARGS)
 
-soak-kill: setup $(if $(filter nodes,$(BROKER)),$(KAFKA))  ## everything is killed for hours, and each round judged (KILLS=1000 SEED=n BROKER=nodes SOAK_ARGS="--kinds ...")
+soak-kill: setup $(if $(filter nodes,$(BROKER)),$(KAFKA))  ## kill everything for hours, and check each round (KILLS=1000 SEED=n BROKER=nodes SOAK_ARGS="--kinds ...")
 	nice -n 5 $(BIN)/python -u -m tests.kills.soak_kill --kills $(or $(KILLS),1000) --broker $(or $(BROKER),bundled) \
 		$(if $(SEED),--seed $(SEED)) $(SOAK_ARGS)
 
-bench-codec: $(READY)  ## records a second of the vectorised codec, on one core
+bench-codec: $(READY)  ## measure the vectorised codec's records a second, on one core
 	$(BIN)/python -m benchmarks.codec --check
 
 $(KAFKA) $(OLD_KAFKA):
@@ -109,38 +109,38 @@ $(SPARK_KAFKA):
 	mvn -q -f benchmarks/spark-kafka.xml dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/$@.part
 	mv $@.part $@
 
-dump-segments: $(READY) $(KAFKA)  ## read every segment the demo left with Kafka's own DumpLogSegments
+dump-segments: $(READY) $(KAFKA)  ## read every segment of the demo with Kafka's own DumpLogSegments
 	$(BIN)/python -m benchmarks.dump_segments --kafka $(KAFKA) --data $(DEMO_DATA)/broker
 
 dump-upkept: $(READY) $(KAFKA)  ## the same with logs that were compacted and trimmed
 	rm -rf .upkept && $(BIN)/python -m benchmarks.upkept_logs --data .upkept
 	$(BIN)/python -m benchmarks.dump_segments --kafka $(KAFKA) --data .upkept && rm -rf .upkept
 
-bench-broker: compiled $(KAFKA)  ## the broker beside Apache Kafka: producers, transactions, consumers
+bench-broker: compiled $(KAFKA)  ## compare the broker with Apache Kafka: producers, transactions, consumers
 	$(BIN)/python -m benchmarks.broker --kafka $(KAFKA)
 
-bench-scale: compiled  ## the broker with more and more partitions, transactional ids and connections
+bench-scale: compiled  ## measure the broker with more and more partitions, transactional ids and connections
 	$(BIN)/python -m benchmarks.scale
 
-bench: compiled java $(KAFKA) $(SPARK_KAFKA)  ## everything beside its peers, in turns; writes docs/benchmarks.md (BENCH_ARGS="--only spark-source")
+bench: compiled java $(KAFKA) $(SPARK_KAFKA)  ## compare everything with its peers, in turns; writes docs/benchmarks.md (BENCH_ARGS="--only spark-source")
 	$(BIN)/python -m benchmarks.run $(BENCH_ARGS)
 
-bench-tasks: compiled java $(KAFKA) $(SPARK_KAFKA)  ## micro-batches of ten rows a task, with 10 to 4,000 tasks, beside Spark's Kafka connector (TASKS_ARGS="--tasks 10 100")
+bench-tasks: compiled java $(KAFKA) $(SPARK_KAFKA)  ## compare micro-batches of ten rows a task, with 10 to 4,000 tasks, with Spark's Kafka connector (TASKS_ARGS="--tasks 10 100")
 	$(BIN)/python -m benchmarks.many_tasks $(TASKS_ARGS)
 
-bench-participants: compiled java $(KAFKA)  ## begin and commit of a micro-batch of many tasks, and after a kill, on the bundled broker and on Apache Kafka with one node and three (PARTICIPANTS_ARGS="--participants 10 100")
+bench-participants: compiled java $(KAFKA)  ## measure begin and commit of a micro-batch of many tasks, also after a kill, on the bundled broker and on Apache Kafka with one node and three (PARTICIPANTS_ARGS="--participants 10 100")
 	$(BIN)/python -m benchmarks.participants $(PARTICIPANTS_ARGS)
 
-bench-cost: compiled java $(KAFKA) $(SPARK_KAFKA)  ## CPU and memory of a small stream, beside Spark's Kafka connector and a source and sink that do nothing
+bench-cost: compiled java $(KAFKA) $(SPARK_KAFKA)  ## compare CPU and memory of a small stream with Spark's Kafka connector and a source and sink that do nothing
 	$(BIN)/python -m benchmarks.stream_cost
 
-trace-micro-batch: compiled java $(KAFKA) $(SPARK_KAFKA)  ## draw one small micro-batch, every process a lane (TRACE_ARGS="--kafka .peers/kafka-4.3.1 --light --tasks --to FILE")
+trace-micro-batch: compiled java $(KAFKA) $(SPARK_KAFKA)  ## draw one small micro-batch, with a lane for each process (TRACE_ARGS="--kafka .peers/kafka-4.3.1 --light --tasks --to FILE")
 	$(BIN)/python -m benchmarks.trace_micro_batch $(TRACE_ARGS)
 
-bench-starts: compiled java $(KAFKA) $(SPARK_KAFKA)  ## a program from prompt to prompt, and from start() to the first rows, beside Spark's Kafka connector: with and without `eoslog-python` (STARTS_ARGS="--turns 6")
+bench-starts: compiled java $(KAFKA) $(SPARK_KAFKA)  ## time a program from prompt to prompt, and from start() to the first rows, with and without `eoslog-python`, and with Spark's Kafka connector (STARTS_ARGS="--turns 6")
 	$(BIN)/python -m benchmarks.starts $(STARTS_ARGS)
 
-bench-quick: compiled java $(KAFKA) $(SPARK_KAFKA)  ## the same within five minutes: less work, fewer turns, nothing written
+bench-quick: compiled java $(KAFKA) $(SPARK_KAFKA)  ## make bench within five minutes: less work, fewer turns, nothing written
 	$(BIN)/python -m benchmarks.run --quick $(BENCH_ARGS)
 
 SCENARIOS := $(BIN)/python -m pytest tests/scenarios
@@ -160,13 +160,13 @@ test-kafka: setup $(KAFKA)  ## the client scenarios with all clients on Apache K
 	$(SCENARIOS) $(ALL_CLIENTS) --scenario-seen=.peers/seen-eoslog.json $(TEST_ARGS)
 	$(BIN)/python -m tests.scenarios.compare_seen .peers/seen-eoslog.json .peers/seen-kafka.json docs/compatibility.md
 
-audit-million: setup $(if $(filter kafka,$(BROKER)),$(KAFKA))  ## eoslog audit finds one record lost, doubled or swapped in a million, within a minute and 200 MB (BROKER=kafka)
+audit-million: setup $(if $(filter kafka,$(BROKER)),$(KAFKA))  ## check that eoslog audit finds one lost, doubled or swapped record in a million, within a minute and 200 MB (BROKER=kafka)
 	$(BIN)/python -u -m tests.audit.million --broker $(or $(BROKER),eoslog) $(AUDIT_ARGS)
 
-top-picture: $(READY)  ## docs/pictures/top.svg: eoslog top on a broker at work
+top-picture: $(READY)  ## make docs/pictures/top.svg: eoslog top on a working broker
 	$(BIN)/python -m tests.top.picture
 
-demo-picture: setup  ## docs/pictures/demo.svg: what a whole make demo printed
+demo-picture: setup  ## make docs/pictures/demo.svg: the output of a whole make demo
 	$(BIN)/python -m tests.e2e.demo_picture --data $(DEMO_DATA) $(DEMO_ARGS)
 
 test-differential: setup $(KAFKA) $(SPARK_KAFKA)  ## the same queries through Spark's kafka and eoslog in one session on Apache Kafka (DRAWS=n SEED=n)
@@ -188,7 +188,7 @@ test-executors: setup  ## executors, workers and driver processes killed, specul
 test-ends: setup  ## queries stopped at ten moments of a batch, signals to the application, failing tasks and writes
 	$(BIN)/python -m pytest -q -s --timeout 0 -m long tests/connector/executors/test_ends.py $(TEST_ARGS)
 
-docs: $(READY)  ## the docs as a site in build/site; a warning is an error
+docs: $(READY)  ## build the docs as a site in build/site; a warning is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 test-console: setup  ## the web console in a real headless browser; makes its pictures in docs/pictures
@@ -199,10 +199,10 @@ test-console: setup  ## the web console in a real headless browser; makes its pi
 		else echo "the browser test needs Chromium and its driver: install them (Debian: apt-get install chromium chromium-driver)"; exit 1; fi; fi
 	$(BIN)/python -m pytest -q --timeout 600 -m browser tests/console $(TEST_ARGS)
 
-typed: $(READY)  ## protocol/typed, the messages as types for mypy, made from their schemas
+typed: $(READY)  ## make protocol/typed, the messages as types for mypy, from their schemas
 	$(BIN)/python -m tests.house.typed_source
 
-docs-pages: $(READY)  ## docs/apis.md, options.md and connector-*.md, made from the code
+docs-pages: $(READY)  ## make docs/apis.md, options.md and connector-*.md from the code
 	$(BIN)/python -m docs.pages
 
 .PHONY: test-examples
@@ -212,28 +212,28 @@ test-examples: setup $(KAFKA) $(SPARK_KAFKA)  ## the examples that start Spark, 
 test-docs: setup  ## the pages of the docs whose blocks start queries, typed from top to bottom
 	$(BIN)/python -m pytest -q --timeout 900 -m long tests/docs $(TEST_ARGS)
 
-stories: setup $(KAFKA) $(SPARK_KAFKA)  ## what people come for, typed as the docs have it, each with the seconds it takes (STORIES="avro notebook")
+stories: setup $(KAFKA) $(SPARK_KAFKA)  ## what people come for, typed as in the docs, each with the seconds it takes (STORIES="avro notebook")
 	$(BIN)/python -u -m tests.stories.run_stories $(STORIES)
 
 newcomer: setup  ## README's first section, typed in a fresh clone: first rows in under five minutes (PROJECT=own: with a wheel, in an empty folder)
 	$(BIN)/python -u -m tests.docs.newcomer $(if $(filter own,$(PROJECT)),--own)
 
 .PHONY: dist jar
-dist: $(READY)  ## the wheel and the sdist, in dist/
+dist: $(READY)  ## build the wheel and the sdist, in dist/
 	$(BIN)/python packaging/build_dist.py
 
-jar: dist  ## the jar for spark-submit --packages, in a Maven repository in build/maven/
+jar: dist  ## build the jar for spark-submit --packages, in a Maven repository in build/maven/
 	$(BIN)/python packaging/build_jar.py dist/*.whl
 
 .PHONY: test-packages check-release
 test-packages: setup  ## wheel, sdist and jar in empty environments with PySpark 4.3 and 4.2: queries, killed and resumed
 	$(BIN)/python -m pytest -q --timeout 0 -m packages tests/packages $(TEST_ARGS)
 
-check-release: setup  ## what would be released, from a fresh clone to README's first section in an empty environment (FINAL=1)
+check-release: setup  ## check what would be released, from a fresh clone to README's first section in an empty environment (FINAL=1)
 	$(BIN)/python packaging/check_release.py $(if $(FINAL),--final)
 
-fuzz: $(READY)  ## a million hurt requests at the broker (FUZZ_ARGS="--inputs N --seed N")
+fuzz: $(READY)  ## send a million damaged requests to the broker (FUZZ_ARGS="--inputs N --seed N")
 	$(BIN)/python -u -m tests.broker.fuzz.run_fuzz $(FUZZ_ARGS)
 
-clean:  ## remove what the targets made
+clean:  ## remove what the other targets made
 	rm -rf .venv build dist .demo .peers .mypy_cache .ruff_cache *.egg-info

@@ -1,4 +1,4 @@
-"""The broker as a process: from its options to the ready line, and from a signal to its clean end."""
+"""The broker as a process: from its options to the ready line, and from a signal to its orderly end."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ log = logging.getLogger(__name__)
 
 
 SWITCH_INTERVAL = 0.001
-"""Seconds for which a thread that reads something large may hold up the event loop; Python has 5 ms."""
+"""Seconds that a thread which reads something large may block the event loop; Python's default is 5 ms."""
 
 
 class StartError(Exception):
-    """The broker cannot start, or not end in order; the text says why and what to do."""
+    """The broker cannot start, or cannot end in order; the text says why and what to do."""
 
 
-# What opening the rooms may raise about damaged data; their texts say which file and what is wrong.
+# Errors about damaged data that opening may raise; their texts say which file and what is wrong.
 _DAMAGE = (DamagedTransactionLog, BadFile, KafkaError)
 
 
 def run(config: BrokerConfig, on_ready: Callable[[str], None]) -> None:
-    """Run a broker until SIGTERM or SIGINT; `on_ready` gets the line that says where. Raises StartError."""
+    """Run a broker until SIGTERM or SIGINT. `on_ready` gets the ready line. Raises StartError."""
     sys.setswitchinterval(SWITCH_INTERVAL)
     asyncio.run(_run(config, on_ready))
 
@@ -65,7 +65,7 @@ async def _run(config: BrokerConfig, on_ready: Callable[[str], None]) -> None:
     try:
         _log_ready(node, time.monotonic() - begun)
         on_ready(node.ready_line)
-        # What start-up made stays for ever: keep the garbage collector from walking it again and again.
+        # Objects made at the start stay for ever: keep the garbage collector from scanning them each time.
         gc.collect()
         gc.freeze()
         await ended.wait()
@@ -77,7 +77,7 @@ async def _run(config: BrokerConfig, on_ready: Callable[[str], None]) -> None:
 
 
 def _on_signal(number: signal.Signals, ended: asyncio.Event) -> None:
-    """The first signal asks for an orderly end, a second one does not wait for it."""
+    """The first signal starts an orderly end; a second one ends the process at once."""
     if ended.is_set():
         _end_at_once(number)
     log.info(
@@ -109,19 +109,19 @@ class Node:
     def __init__(
         self, config: BrokerConfig, fs: FileSystem | None = None, faults: Faults | None = None
     ) -> None:
-        """`fs` and `faults` are for tests, see `broker.faults`."""
+        """`fs` and `faults` are for tests, see `broker.network.faults`."""
         self.config, self._fs = config, fs
         self.server = Server(faults)
         self.broker: Broker
         self._pages: Pages | None = None
         self.console: Console | None = None
-        """The web console, where console.listen asks for it."""
+        """The web console, if console.listen is set."""
         self.listeners: list[Listener] = []
-        """Where it listens, with the ports it has."""
+        """Where it listens, with the actual ports."""
 
     @property
     def ready_line(self) -> str:
-        """What a starter waits for."""
+        """The line that a process which starts the broker waits for."""
         first, config = self.listeners[0], self.config
         told = f"data {config.storage.log_dirs}, flush {config.storage.flush}"
         if len(self.listeners) > 1 or first.protocol != "PLAINTEXT":
@@ -134,7 +134,7 @@ class Node:
         return self.listeners[0].port
 
     async def start(self) -> None:
-        """Take the addresses, open the data directory, serve. Raises StartError with nothing left behind."""
+        """Bind the addresses, open the data directory, serve. Raises StartError; then nothing stays open."""
         try:
             self.listeners = await _bind_all(self.server, self.config)
             self.broker = _open(self.config, self._fs)
@@ -145,7 +145,7 @@ class Node:
         try:
             self._pages = _open_pages(self)
             self.console = await _open_console(self)
-            await self.broker.transactions.complete()  # so nobody sees a part of what ends together
+            await self.broker.transactions.complete()  # so no reader sees a part of what ends together
             await self.server.serve(self.broker)
         except BaseException:
             await self.server.stop(0)
@@ -153,16 +153,16 @@ class Node:
             raise
 
     async def finish(self, grace: float | None = None) -> None:
-        """Begin no more requests, let the begun ones end within `grace` seconds, end all connections.
+        """Start no more requests, give running ones `grace` seconds to end, close all connections.
 
-        None: as long as shutdown.grace.ms says.
+        None: shutdown.grace.ms.
         """
         grace = self.config.operations.shutdown_grace_ms / 1000 if grace is None else grace
-        self.broker.groups.close()  # Joins wait for other members; nobody has to wait for them.
+        self.broker.groups.close()  # Joins wait for other members: do not wait for joins.
         await self.server.stop(grace)
 
     async def close(self) -> None:
-        """Save everything; after `finish`. Raises StartError if that is not possible."""
+        """Save everything. Call after `finish`. Raises StartError if that is not possible."""
         if self.console is not None:
             await self.console.close()
             self.console = None
@@ -173,7 +173,7 @@ class Node:
 
 
 def _open_pages(node: Node) -> Pages | None:
-    """Serve /metrics and /healthz if metrics.listen asks for it. Raises StartError."""
+    """Serve /metrics and /healthz if metrics.listen is set. Raises StartError."""
     address = node.config.operations.metrics_listen
     if not address:
         return None
@@ -197,7 +197,7 @@ def _open_pages(node: Node) -> Pages | None:
 
 
 async def _open_console(node: Node) -> Console | None:
-    """Serve the web console if console.listen asks for it. Raises StartError."""
+    """Serve the web console if console.listen is set. Raises StartError."""
     address = node.config.operations.console_listen
     if not address:
         return None
@@ -230,7 +230,7 @@ def _open(config: BrokerConfig, fs: FileSystem | None) -> Broker:
         raise StartError(str(error)) from error
     except OSError as error:
         raise StartError(
-            f"data directory {data} cannot be used ({error}): mend that or give another --data"
+            f"data directory {data} cannot be used ({error}): repair it or give another --data"
         ) from error
 
 
@@ -242,7 +242,7 @@ async def _close(broker: Broker) -> None:
 
 
 async def _bind_all(server: Server, config: BrokerConfig) -> list[Listener]:
-    """Take all addresses. Raises StartError."""
+    """Bind all addresses. Raises StartError."""
     try:
         wanted = listeners_of(config)
         server.tls = contexts(wanted, config) if any(listener.tls for listener in wanted) else {}
@@ -267,6 +267,6 @@ async def _bind(server: Server, listener: Listener) -> Listener:
 
 def contexts(listeners: Sequence[Listener], config: BrokerConfig) -> dict[str, Tls]:
     """The TLS of each listener that has it, by name. Raises ConfigError."""
-    from eoslog.broker.security.tls import Tls  # slow to import, and needed by few
+    from eoslog.broker.security.tls import Tls  # slow to import, and rarely needed
 
     return {listener.name: Tls(listener, config) for listener in listeners if listener.tls}

@@ -1,16 +1,16 @@
 """Avro in Confluent's wire format: columns of messages to columns of structs, and back.
 
-A message is a zero byte, the id of the writer's schema in four bytes (big-endian), and the record in
-Avro's binary encoding; the registry's HTTP interface tells the schema of an id. Source:
-docs.confluent.io, "Wire format" and "Schema Registry API". In Spark, for `mapInArrow`:
+A message is a zero byte, the id of the writer's schema in four bytes (big-endian), and the record in Avro's
+binary encoding. The registry's HTTP interface returns the schema of an id. Source: docs.confluent.io, "Wire
+format" and "Schema Registry API". In Spark, for `mapInArrow`:
 
     def decoded(batches):
         for batch in batches:
             yield pa.RecordBatch.from_struct_array(decode(batch.column("value"), registry, READER))
 
-Records are read with the writer's schema of each and resolved to the reader's, so writers may change theirs
-as Avro's rules allow. Every schema is asked for once by each process: an id never changes its meaning.
-fastavro (extra `avro`) reads and writes one record at a time, so this room does, too.
+Each record is read with its writer's schema and resolved to the reader's, so writers may change their schema
+as Avro's rules allow. Each process asks for a schema once: the meaning of an id never changes. fastavro
+(extra `avro`) reads and writes one record at a time, so this module does, too.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Schema = dict[str, Any] | list[Any] | str
 
 _HEADER = struct.Struct(">bI")
 _REFUSED = (404, 409, 422)
-"""Of a registry that is well: there is no such schema, or it does not fit."""
+"""Statuses of a working registry: there is no such schema, or it is not compatible."""
 _JSON = "application/vnd.schemaregistry.v1+json"
 _PLAIN = {
     "null": pa.null(), "boolean": pa.bool_(), "int": pa.int32(), "long": pa.int64(), "float": pa.float32(),
@@ -47,7 +47,7 @@ _PLAIN = {
 }  # fmt: skip
 _LOGICAL = {
     "date": pa.date32(),
-    "timestamp-millis": pa.timestamp("us", "UTC"),  # the one unit that Spark takes
+    "timestamp-millis": pa.timestamp("us", "UTC"),  # the only unit that Spark takes
     "timestamp-micros": pa.timestamp("us", "UTC"),
     "local-timestamp-millis": pa.timestamp("us"),
     "local-timestamp-micros": pa.timestamp("us"),
@@ -55,16 +55,17 @@ _LOGICAL = {
 
 
 class AvroError(ValueError):
-    """A message, a schema or a registry's answer that cannot be used; says which and why."""
+    """A message, a schema or a registry's answer that is not valid; the text says which and why."""
 
 
 class RegistryError(AvroError):
-    """A registry that is not there, or does not answer: no message is to blame."""
+    """A registry that cannot be reached, or does not answer. The messages are not at fault."""
 
 
 class Decoded(NamedTuple):
-    """What became of messages: `values`, structs, null where a message is null or bad; `errors`, texts, null
-    where it is not."""
+    """The result of decoding. `values`: structs, null for a message that is null or bad. `errors`: texts,
+    null for one that is not bad.
+    """
 
     values: pa.Array
     errors: pa.Array
@@ -72,19 +73,20 @@ class Decoded(NamedTuple):
 
 @dataclass(frozen=True)
 class Registry:
-    """A schema registry. `authorization` is the HTTP header of that name, if it asks for one."""
+    """A schema registry. `authorization` is the HTTP header of that name, if the registry needs one."""
 
     url: str
     authorization: str | None = field(default=None, repr=False)
     timeout_s: float = 30.0
 
     def schema(self, number: int) -> Any:
-        """The schema of an id, as fastavro has it. Raises AvroError."""
+        """The schema of an id, parsed by fastavro. Raises AvroError."""
         return _schema(self, number)
 
     def register(self, subject: str, schema: Schema) -> int:
-        """The id of a schema under a subject; the registry knows it then. Raises AvroError, if the schema
-        does not go with the subject's others for one."""
+        """Register a schema under a subject, and return its id. Raises AvroError, for instance if the schema
+        is not compatible with the subject's others.
+        """
         return _registered(self, subject, json.dumps(schema))
 
     def ask(self, path: str, body: object = None) -> Any:
@@ -102,7 +104,7 @@ class Registry:
             kind = AvroError if error.code in _REFUSED else RegistryError
             raise kind(f"registry {self.url}{path}: {error.code} {error.reason}: {said}") from error
         except OSError as error:
-            raise RegistryError(f"registry {self.url}{path}: {error}: is it there?") from error
+            raise RegistryError(f"registry {self.url}{path}: {error}: is it running?") from error
 
 
 @cache
@@ -121,10 +123,10 @@ def _registered(registry: Registry, subject: str, schema: str) -> int:
 def decode(
     messages: pa.Array, registry: Registry, reader: Schema, on_error: Literal["raise", "null"] = "raise"
 ) -> pa.Array:
-    """Binary messages to structs of the reader's schema; null stays null.
+    """Decode binary messages to structs of the reader's schema; null stays null.
 
-    Raises AvroError for the first bad message; with on_error="null" those are null, too, and only a registry
-    that does not answer is an error (RegistryError). `try_decode` tells the reasons.
+    Raises AvroError for the first bad message. With on_error="null" bad messages become null, and the only
+    error is a registry that does not answer (RegistryError). `try_decode` also returns the reasons.
     """
     if on_error not in ("raise", "null"):
         raise ValueError(f"on_error cannot be {on_error!r}: give raise or null")
@@ -136,8 +138,9 @@ def decode(
 
 
 def try_decode(messages: pa.Array, registry: Registry, reader: Schema) -> Decoded:
-    """The same, and the reason of each bad message: rows with one can go to a dead letter topic. Raises
-    RegistryError."""
+    """The same, with the reason for each bad message, whose row can go to a dead letter topic. Raises
+    RegistryError.
+    """
     parsed = fastavro.parse_schema(reader)
     values: list[Any] = []
     errors: list[str | None] = []
@@ -156,8 +159,9 @@ def try_decode(messages: pa.Array, registry: Registry, reader: Schema) -> Decode
 
 
 def encode(records: pa.Array, registry: Registry, subject: str, schema: Schema) -> pa.Array:
-    """Structs with exactly the schema's fields to binary messages of that schema, which is registered under
-    the subject; null stays null. Raises AvroError."""
+    """Encode structs with exactly the schema's fields to binary messages of that schema, which is registered
+    under the subject; null stays null. Raises AvroError.
+    """
     number, parsed = registry.register(subject, schema), fastavro.parse_schema(schema)
     rows = [
         None if record is None else _write(record, row, number, parsed)
@@ -167,9 +171,9 @@ def encode(records: pa.Array, registry: Registry, subject: str, schema: Schema) 
 
 
 def _read(message: bytes, registry: Registry, reader: Any, unknown: dict[int, AvroError]) -> Any:
-    """`unknown`: schemas that the registry has refused, so that each is asked for once."""
+    """`unknown`: schemas that the registry has refused, so that it is asked for each only once."""
     if len(message) < _HEADER.size or message[0] != 0:
-        raise AvroError(f"no message in Confluent's wire format: begins with {message[:5]!r}")
+        raise AvroError(f"not a message in Confluent's wire format: it begins with {message[:5]!r}")
     number = _HEADER.unpack_from(message)[1]
     if number in unknown:
         raise unknown[number]
@@ -182,7 +186,7 @@ def _read(message: bytes, registry: Registry, reader: Any, unknown: dict[int, Av
     data.seek(_HEADER.size)
     try:
         record = fastavro.schemaless_reader(data, writer, reader)
-    except Exception as error:  # fastavro raises what its parts raise
+    except Exception as error:  # fastavro raises whatever its parts raise
         raise AvroError(f"schema {number}: {type(error).__name__}: {error}") from error
     if data.tell() != len(message):
         raise AvroError(f"schema {number}: {len(message) - data.tell()} bytes too many")
@@ -193,7 +197,7 @@ def _write(record: Any, row: int, number: int, schema: Any) -> bytes:
     data = io.BytesIO(_HEADER.pack(0, number))
     data.seek(_HEADER.size)
     try:
-        validate(record, schema, strict=True)  # the writer itself does not look at the size of an int
+        validate(record, schema, strict=True)  # the writer does not check the range of an int itself
         fastavro.schemaless_writer(data, schema, record, strict=True)
     except Exception as error:  # as above
         raise AvroError(f"row {row}, schema {number}: {type(error).__name__}: {error}") from error
@@ -201,7 +205,7 @@ def _write(record: Any, row: int, number: int, schema: Any) -> bytes:
 
 
 def arrow_type(schema: Schema) -> pa.DataType:
-    """The Arrow type of a schema's values. Raises AvroError for what has none here."""
+    """The Arrow type of a schema's values. Raises AvroError if there is none."""
     return _type(schema, {})
 
 

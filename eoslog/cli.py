@@ -11,21 +11,21 @@ import click
 
 import eoslog
 
-# name -> (module that has a command of this name, the line that `eoslog --help` says of it)
+# name -> (module that has a `command`, its line in `eoslog --help`)
 COMMANDS = {
     "broker": ("eoslog.commands.broker", "Run a Kafka-compatible broker."),
-    "topics": ("eoslog.commands.topics", "List, describe, make, change and delete topics."),
-    "groups": ("eoslog.commands.groups", "Look at consumer groups; reset and delete their offsets."),
-    "transactions": ("eoslog.commands.transactions", "Look at transactions; find and abort hanging ones."),
-    "acls": ("eoslog.commands.acls", "List, add and remove access rules; say which a query needs."),
+    "topics": ("eoslog.commands.topics", "List, describe, create, change and delete topics."),
+    "groups": ("eoslog.commands.groups", "Show consumer groups; reset and delete their offsets."),
+    "transactions": ("eoslog.commands.transactions", "Show transactions; find and abort hanging ones."),
+    "acls": ("eoslog.commands.acls", "List, add and remove access rules; show which ones a query needs."),
     "users": ("eoslog.commands.users", "List, add and remove users with passwords (SCRAM)."),
-    "log": ("eoslog.commands.log", "Read and verify the files of a log, without a broker."),
+    "log": ("eoslog.commands.log", "Read and verify log files, without a broker."),
     "backup": ("eoslog.commands.backup", "Copy the data directory of a broker, which may be running."),
     "produce": ("eoslog.commands.produce", "Write lines of standard input to a topic."),
     "consume": ("eoslog.commands.consume", "Print the records of a topic."),
     "top": ("eoslog.top.command", "Watch brokers, topics, groups and open transactions live."),
-    "doctor": ("eoslog.doctor.command", "Say what slows Spark down with eoslog, or would fail."),
-    "audit": ("eoslog.audit.command", "Prove that a topic holds another's records exactly once, in order."),
+    "doctor": ("eoslog.doctor.command", "Show what slows Spark down with eoslog, or would fail."),
+    "audit": ("eoslog.audit.command", "Prove that a topic has another's records exactly once, in order."),
 }
 
 

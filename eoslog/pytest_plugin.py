@@ -26,7 +26,7 @@ _FLUSH = ("fsync", "os")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The flush mode and where the brokers run, for all tests."""
+    """Add the options: the flush mode and where the brokers run, for all tests."""
     group = parser.getgroup("eoslog")
     group.addoption(
         "--eoslog-flush",
@@ -44,10 +44,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the marker known."""
+    """Register the marker."""
     config.addinivalue_line(
         "markers",
-        f"{_MARK}({', '.join(_ARGUMENTS)}): how the broker of the fixture eoslog_broker is made; the "
+        f"{_MARK}({', '.join(_ARGUMENTS)}): how to make the broker of the fixture eoslog_broker; the "
         "arguments are those of eoslog.testing.EmbeddedBroker",
     )
 
@@ -64,7 +64,7 @@ def _defaults(config: pytest.Config) -> dict[str, Any]:
 
 @pytest.fixture
 def eoslog_broker(request: pytest.FixtureRequest) -> Iterator[EmbeddedBroker]:
-    """A broker of the test's own on an empty directory, with faults on demand."""
+    """A broker for one test, on an empty directory, with faults on demand."""
     from eoslog.testing import EmbeddedBroker
 
     arguments = _defaults(request.config)
@@ -83,7 +83,7 @@ def eoslog_broker(request: pytest.FixtureRequest) -> Iterator[EmbeddedBroker]:
 
 @pytest.fixture(scope="session")
 def eoslog_session_broker(request: pytest.FixtureRequest) -> Iterator[EmbeddedBroker]:
-    """One broker for all tests of the run, to be shared: give topics and groups names of your own."""
+    """One broker that all tests of the run share: use topic and group names of your own."""
     from eoslog.testing import EmbeddedBroker
 
     with EmbeddedBroker(**_defaults(request.config)) as broker:

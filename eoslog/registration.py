@@ -1,10 +1,9 @@
 """`eoslog.register(spark)`: `format("eoslog")` for a session whose Python got eoslog from a jar.
 
-Where pip has installed eoslog, Spark finds it by itself and this changes nothing. A jar reaches the driver
-only as far as Spark is asked to; the connector must be a real module in every Python process of the
-application: its connections, and the names of its transactions, live in modules
-(connector/sink/task_writer.py), and classes that travel by value would each have others. So the jar itself is
-handed on, and classes by name.
+If pip has installed eoslog, Spark finds it by itself and this changes nothing. A jar reaches only the driver
+unless Spark is told more. The connector must be a real module in every Python process of the application: its
+connections, and the names of its transactions, are in modules (connector/sink/task_writer.py), and classes
+sent by value would each have their own. So the jar itself is passed on, and classes are sent by name.
 """
 
 from __future__ import annotations
@@ -19,17 +18,17 @@ if TYPE_CHECKING:
 
 
 class RegistrationError(RuntimeError):
-    """This session cannot be given format("eoslog"); the message says why, and what to do."""
+    """This session cannot get format("eoslog"); the message says why, and what to do."""
 
 
 def register(spark: SparkSession) -> None:
-    """Make `format("eoslog")` known to a session; more than once does no harm.
+    """Make `format("eoslog")` known to a session. Repeated calls do no harm.
 
-    Raises EnvironmentUnfit (an ImportError) where the driver's Python lacks a library or has too old a
-    Spark, RegistrationError for a session of Spark Connect or a jar that is gone.
+    Raises EnvironmentUnfit (an ImportError) if the driver's Python lacks a library or has too old a Spark,
+    RegistrationError for a session of Spark Connect or a jar that is gone.
     """
     archive = home_archive()
-    if archive is not None and not archive.is_file():  # a session that was stopped took its copy away
+    if archive is not None and not archive.is_file():  # a stopped session deleted its copy
         archive = _move_to(archive)
     from eoslog.connector.spark.libraries import check_versions
 
@@ -47,7 +46,7 @@ def register(spark: SparkSession) -> None:
 
 
 def home_archive() -> Path | None:
-    """The jar that this eoslog was imported from; None for one in a folder."""
+    """The jar from which this eoslog was imported; None if it was a folder."""
     archive = getattr(getattr(sys.modules["eoslog"], "__loader__", None), "archive", None)
     return None if archive is None else Path(archive)
 
@@ -57,25 +56,25 @@ def hand_on(spark: SparkSession, archive: Path) -> None:
 
     With --packages and spark.jars.packages Spark has done half of it: tasks and planners look for the jar
     among the files of the application. But the process of a streaming source looks for these files in a
-    folder that is never there (PythonStreamingSourceRunner of Spark 4.2 and 4.3), so the driver's processes
-    are told by PYTHONPATH; on another machine this names nothing, and does no harm.
+    folder that never exists (PythonStreamingSourceRunner of Spark 4.2 and 4.3). So PYTHONPATH names the jar
+    for the driver's processes; on another machine that path does not exist, and does no harm.
     """
     context = spark.sparkContext
     if archive.name not in (context._python_includes or ()):
         context.addPyFile(str(archive))
-    told = context.environment.get("PYTHONPATH", "").split(os.pathsep)
-    if str(archive) not in told:
-        context.environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(archive), *told]))
+    entries = context.environment.get("PYTHONPATH", "").split(os.pathsep)
+    if str(archive) not in entries:
+        context.environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(archive), *entries]))
 
 
 def _move_to(gone: Path) -> Path:
-    """Let what was imported from an archive go on from another copy of it. Raises RegistrationError."""
+    """Let modules imported from an archive use another copy of it. Raises RegistrationError."""
     copies = [Path(entry) for entry in sys.path if Path(entry).name == gone.name]
     found = next((path for path in copies if path.is_file()), None)
     if found is None:
         raise RegistrationError(
             f"eoslog was imported from {gone}, which is gone, and this session has no copy of it: "
-            "start it with the same spark.jars.packages, or start Python anew"
+            "start it with the same spark.jars.packages, or restart Python"
         )
     for name, module in list(sys.modules.items()):
         if name.split(".")[0] == "eoslog" and hasattr(module, "__path__"):

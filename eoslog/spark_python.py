@@ -1,7 +1,7 @@
 """`eoslog-python`: the Python that Spark is to start: PYSPARK_PYTHON=eoslog-python (docs/starts.md).
 
 A process that Spark starts for itself becomes a fork of a warm process (eoslog.warm), if possible. Any other
-call runs the Python that eoslog is installed in, with the same arguments, and with PySpark from its folder.
+call runs the Python in which eoslog is installed, with the same arguments, and with PySpark from its folder.
 """
 
 import os
@@ -13,13 +13,13 @@ from eoslog.warm.sparks_zip import prefer_installed
 
 
 def main() -> None:
-    """As `python`."""
+    """Behave like `python`."""
     hand_over(sys.argv[1:])
     os.execve(sys.executable, [sys.executable, *sys.argv[1:]], environment(os.environ, sys.path))
 
 
 def environment(given: Mapping[str, str], path: list[str]) -> dict[str, str]:
-    """What Python is started with: `given`, but without Spark's zip where `path` has the same PySpark."""
+    """Python's environment: `given`, but without Spark's zip if `path` has the same PySpark."""
     entries = given.get("PYTHONPATH", "").split(os.pathsep)
     found = [*entries, *path]
     prefer_installed(found)

@@ -1,9 +1,9 @@
 """Orders in Avro to invoices in Avro, in Confluent's wire format, with a schema registry.
 
-Each message tells the id of the schema that it was written with. Writers may change theirs as Avro's
-rules allow: `currency` came later, and older orders get the reader's default. What is no order goes to a dead
-letter topic as it came, with the reason and the place it was read from in its headers, in the transaction of
-the invoices. Keys are kept. Schemas are asked for once by each process (eoslog.avro).
+Each message has the id of the schema that it was written with. Writers may change their schema as Avro's
+rules allow: `currency` was added later, and older orders get the reader's default. A message that is not an
+order goes unchanged to a dead letter topic, in the transaction of the invoices; its headers have the reason
+and its source position. Keys are kept. Each process asks for a schema once (eoslog.avro).
 """
 
 import argparse
@@ -49,12 +49,12 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--target", default="invoices_avro")
     parser.add_argument("--dead", default="orders_avro_dead", help="the dead letter topic")
     parser.add_argument("--checkpoint", default="./checkpoint")
-    parser.add_argument("--once", action="store_true", help="end when all orders are read")
+    parser.add_argument("--once", action="store_true", help="stop when all orders are read")
     return parser.parse_args()
 
 
 def orders_of(registry: Registry, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The order of each record, or why it has none; what else there is of the record stays beside it."""
+    """The order of each record, or why it has none, beside the rest of the record."""
     for batch in batches:
         orders, errors = try_decode(batch.column("value"), registry, ORDER)
         columns = {name: batch.column(name) for name in batch.schema.names}

@@ -1,8 +1,8 @@
 """Orders go to the topic of their region; those that belong nowhere go to a dead letter topic.
 
-In the same transaction as all others: an order is in one topic, once. What cannot be parsed has no region,
-a region that nobody knows has no topic, and neither stops the query. The dead letter topic has key and
-value as they came, with the reason and the place it came from in the headers.
+All of them are in the same transaction: an order is in one topic, once. An order that cannot be parsed has no
+region, an unknown region has no topic, and neither stops the query. The dead letter topic has key and value
+unchanged; its headers have the reason and the source position.
 """
 
 import argparse
@@ -20,7 +20,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--source", default="orders")
     parser.add_argument("--dead", default="orders_dead", help="the dead letter topic")
     parser.add_argument("--checkpoint", default="./checkpoint")
-    parser.add_argument("--once", action="store_true", help="end when all orders are read")
+    parser.add_argument("--once", action="store_true", help="stop when all orders are read")
     return parser.parse_args()
 
 

@@ -1,8 +1,8 @@
-"""Orders and payments joined, and sent to several topics in one transaction.
+"""Joins orders and payments, and writes the result to several topics in one transaction.
 
 Each payment that finds its order makes two records: one in `settled` or `short`, and one in `ledger`. A
-reader of committed records sees both or neither, whatever dies when, and the offsets of both sources go
-with them, for lag tools to see.
+reader of committed records sees both or neither, whenever anything dies. The offsets of both sources are in
+the same transaction, for lag tools to see.
 """
 
 import argparse
@@ -12,14 +12,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 WITHIN = "1 hour"
-"""A payment comes at most this long after its order; state is kept for that long."""
+"""The longest time between an order and its payment; state is kept for that long."""
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--bootstrap", default="127.0.0.1:9092")
     parser.add_argument("--checkpoint", default="./checkpoint")
-    parser.add_argument("--once", action="store_true", help="end when all that is there is read")
+    parser.add_argument("--once", action="store_true", help="stop when all present records are read")
     return parser.parse_args()
 
 

@@ -1,8 +1,8 @@
-"""A copy of a topic that Spark's own connector began and eoslog goes on with, from the same checkpoint.
+"""A copy of a topic that Spark's own connector begins and eoslog continues, from the same checkpoint.
 
-Run it with `--connector kafka`, stop it when it is idle, and run it with `--connector eoslog`: it goes on
-where it stood. Spark's connector is a jar of its own; where it is not on the classpath yet, --packages has
-its coordinates.
+Run it with `--connector kafka`, stop it when it is idle, and run it with `--connector eoslog`: it continues
+where it stopped. Spark's connector is a separate jar; if it is not on the classpath yet, give its coordinates
+to --packages.
 """
 
 import argparse
@@ -19,7 +19,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--source", default="orders")
     parser.add_argument("--target", default="orders_copy")
     parser.add_argument("--checkpoint", default="./checkpoint")
-    parser.add_argument("--once", action="store_true", help="end when all orders are copied")
+    parser.add_argument("--once", action="store_true", help="stop when all orders are copied")
     return parser.parse_args()
 
 

@@ -1,9 +1,9 @@
 """Mirror topics of one cluster to another, each record once (as KIP-656 has it).
 
-How far the source was read is kept on the target: as offsets of a group there, committed in the
-transaction that writes the records. A mirror that was killed ends the open transaction of its predecessor,
-asks the target where that stood, and goes on there. Nothing is ever written to the source. Keys, values,
-headers, timestamps, partitions and the order in them stay; offsets do not.
+The source position is stored on the target: as offsets of a group there, committed in the transaction that
+writes the records. After a kill, the next mirror ends the open transaction of the killed one, asks the target
+for the position, and continues there. Nothing is ever written to the source. Keys, values, headers,
+timestamps, partitions and their order stay the same; offsets do not.
 """
 
 import argparse
@@ -25,19 +25,19 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--target", required=True, metavar="HOST:PORT")
     parser.add_argument("--name", default="mirror", help="of the group and the transactions on the target")
     parser.add_argument("--prefix", default="", help="put before the names of the topics on the target")
-    parser.add_argument("--round", type=int, default=1000, help="records to a transaction, at most")
-    parser.add_argument("--once", action="store_true", help="end when all that is there is mirrored")
+    parser.add_argument("--round", type=int, default=1000, help="most records in a transaction")
+    parser.add_argument("--once", action="store_true", help="stop when all present records are mirrored")
     return parser.parse_args()
 
 
 def partitions(args: argparse.Namespace) -> list[TopicPartition]:
-    """The source's partitions; makes the target's topics where they are missing."""
+    """The source's partitions; creates missing topics on the target."""
     source = AdminClient({"bootstrap.servers": args.source}).list_topics(timeout=PATIENCE_S).topics
     admin = AdminClient({"bootstrap.servers": args.target})
     target = admin.list_topics(timeout=PATIENCE_S).topics
     for topic in args.topics:
         if topic not in source:
-            raise SystemExit(f"there is no topic {topic} at {args.source}: name one that is there")
+            raise SystemExit(f"there is no topic {topic} at {args.source}: name one that exists")
         count, name = len(source[topic].partitions), args.prefix + topic
         if name not in target:
             admin.create_topics([NewTopic(name, count)])[name].result(PATIENCE_S)
@@ -46,9 +46,9 @@ def partitions(args: argparse.Namespace) -> list[TopicPartition]:
     return [TopicPartition(topic, number) for topic in args.topics for number in source[topic].partitions]
 
 
-def where_it_stood(args: argparse.Namespace, source: Consumer, wanted: list[TopicPartition]) -> Reached:
-    """What the group on the target says; for a partition that was never mirrored, its beginning."""
-    # read_committed: an offset whose transaction is not over yet is waited for.
+def reached_so_far(args: argparse.Namespace, source: Consumer, wanted: list[TopicPartition]) -> Reached:
+    """The offsets that the group on the target has; the beginning for a partition that was never mirrored."""
+    # read_committed: waits for an offset whose transaction is still open.
     group = Consumer(
         {"bootstrap.servers": args.target, "group.id": args.name, "isolation.level": "read_committed"}
     )
@@ -60,7 +60,7 @@ def where_it_stood(args: argparse.Namespace, source: Consumer, wanted: list[Topi
         if stored.offset < 0 and group.get_watermark_offsets(stored, PATIENCE_S)[1] > 0:
             raise SystemExit(
                 f"{stored.topic}-{stored.partition} at {args.target} was written to, but group {args.name} "
-                "does not say how far (a cluster forgets the offsets of an idle group in time): "
+                "has no offset for it (a cluster deletes the offsets of a group that is idle for long): "
                 "set the group's offset, or mirror to a topic of another name"
             )
         first = stored.offset if stored.offset >= 0 else source.get_watermark_offsets(one, PATIENCE_S)[0]
@@ -79,7 +79,7 @@ def where(message: Message) -> tuple[str, int, int]:
 def commit(
     args: argparse.Namespace, source: Consumer, target: Producer, records: list[Message], reached: Reached
 ) -> None:
-    """The records, and how far every partition is read with them, in one transaction of the target."""
+    """Write the records, and the next offset of every partition, in one transaction of the target."""
     target.begin_transaction()
     for one in records:
         topic, partition, offset = where(one)
@@ -97,20 +97,20 @@ def main() -> int:
     args = arguments()
     wanted = partitions(args)
     target = Producer({"bootstrap.servers": args.target, "transactional.id": args.name, "linger.ms": 5})
-    target.init_transactions(PATIENCE_S)  # first end the predecessor, then ask where it stood
+    target.init_transactions(PATIENCE_S)  # first end the predecessor's transaction, then ask for its position
     source = Consumer(
         {
             "bootstrap.servers": args.source,
             "group.id": args.name,  # a name only: nothing is committed to it on the source
             "enable.auto.commit": False,
             "isolation.level": "read_committed",
-            "auto.offset.reset": "error",  # records that are gone are an error, not passed over
+            "auto.offset.reset": "error",  # deleted records are an error, not skipped
             "enable.partition.eof": True,
         }
     )
-    reached = where_it_stood(args, source, wanted)
+    reached = reached_so_far(args, source, wanted)
     source.assign([TopicPartition(*place, offset) for place, offset in reached.items()])
-    commit(args, source, target, [], reached)  # beginnings too are written down before the first record is
+    commit(args, source, target, [], reached)  # store the beginnings too before the first record
     total, ended = 0, set[tuple[str, int]]()
     while not args.once or len(ended) < len(wanted):
         records = []

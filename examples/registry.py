@@ -14,7 +14,7 @@ from typing import Any, Self
 
 
 class SmallRegistry:
-    """A registry at `url`. `asked` has every request. A context manager."""
+    """A registry at `url`. `asked` has all requests so far. A context manager."""
 
     def __init__(self, port: int = 0) -> None:
         self.schemas: list[str] = []
@@ -43,7 +43,7 @@ class SmallRegistry:
                 self.wfile.write(data)
 
             def log_message(self, format: str, *args: Any) -> None:
-                """Not to standard error."""
+                """Log nothing."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
         self.url = f"http://127.0.0.1:{self._server.server_port}"
@@ -63,7 +63,7 @@ class SmallRegistry:
         self._server.server_close()
 
     def serve(self) -> None:
-        """Until Ctrl-C."""
+        """Serve until Ctrl-C."""
         with suppress(KeyboardInterrupt):
             self._server.serve_forever()
 

@@ -1,8 +1,8 @@
-"""What each customer has spent, kept in a database, for what lies outside of the log's transaction.
+"""What each customer has spent, kept in a database: for targets outside of the log's transaction.
 
-Spark runs a micro-batch again whose end it has not noted. The database cannot be part of the transaction of
-the log, but it has its own: the number of the batch is stored together with what the batch changes, so a
-batch that comes again finds its number and changes nothing.
+Spark repeats a micro-batch if it has not noted its end. The database cannot be part of the log's transaction,
+but it has its own: the batch's number is stored together with the batch's changes, so a repeated batch finds
+its number and changes nothing.
 """
 
 import argparse
@@ -28,14 +28,14 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--bootstrap", default="127.0.0.1:9092")
     parser.add_argument("--source", default="orders", help='key: the customer, values like {"amount": 12}')
     parser.add_argument("--database", default="./spent.db")
-    parser.add_argument("--name", default="spent", help="of the query; a new checkpoint needs a new one")
+    parser.add_argument("--name", default="spent", help="the query's name; a new checkpoint needs a new one")
     parser.add_argument("--checkpoint", default="./checkpoint")
-    parser.add_argument("--once", action="store_true", help="end when all orders are read")
+    parser.add_argument("--once", action="store_true", help="stop when all orders are read")
     return parser.parse_args()
 
 
 def store(database: str, name: str, rows: DataFrame, batch: int) -> None:
-    """The micro-batch's rows into the database, once."""
+    """Store the micro-batch's rows in the database, once."""
     amount = F.get_json_object(F.col("value").cast("string"), "$.amount").cast("long")
     sums = rows.groupBy(F.col("key").cast("string")).agg(F.count("*"), F.sum(amount)).collect()
     with closing(sqlite3.connect(database)) as connection, connection:  # one transaction

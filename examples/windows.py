@@ -1,7 +1,7 @@
 """Readings of devices, summed up by minute, with state.
 
-A minute is written once, when the watermark has passed it. State, watermark and what was written go
-together: killed and started again with its checkpoint, it writes what an undisturbed run would.
+A minute is written once, when the watermark has passed it. State, watermark and output belong together: after
+a kill and a restart with its checkpoint, it writes what an undisturbed run would.
 """
 
 import argparse
@@ -18,7 +18,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--target", default="minutes")
     parser.add_argument("--checkpoint", default="./checkpoint")
     parser.add_argument("--rows-per-batch", type=int, default=100_000)
-    parser.add_argument("--once", action="store_true", help="end when all readings are read")
+    parser.add_argument("--once", action="store_true", help="stop when all readings are read")
     return parser.parse_args()
 
 

@@ -1,8 +1,8 @@
 """Word count with plain confluent-kafka: sentences in, counts out, each sentence counted once.
 
-The classic loop of consume, transform, produce. The counts of some sentences and the offsets behind these
+The classic loop of consume, transform, produce. The counts of some sentences and the offsets after these
 sentences are committed in one transaction: both or neither, whenever the process dies. Each record of the
-target is a word and how often it stood in one round; their sum by word is the count.
+target has a word and how often it occurred in one round; the sum of a word's records is its count.
 """
 
 import argparse
@@ -23,17 +23,17 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--instance", default="1", help="a name for each of several processes that share the work"
     )
-    parser.add_argument("--round", type=int, default=500, help="sentences to a transaction, at most")
-    parser.add_argument("--once", action="store_true", help="end when all sentences are read")
+    parser.add_argument("--round", type=int, default=500, help="most sentences in a transaction")
+    parser.add_argument("--once", action="store_true", help="stop when all sentences are read")
     return parser.parse_args()
 
 
 def clients(args: argparse.Namespace) -> tuple[Consumer, Producer]:
-    """With names that a restarted process has again: it takes the dead one's place without waiting."""
+    """The clients. A restarted process has the same names, so it replaces the dead one without waiting."""
     name = f"{args.group}-{args.instance}"
     both = {"bootstrap.servers": args.bootstrap, "metadata.recovery.strategy": "none"}
     producer = Producer(both | {"transactional.id": name, "linger.ms": 5})
-    producer.init_transactions(PATIENCE_S)  # ends what the dead one left open, and shuts it out
+    producer.init_transactions(PATIENCE_S)  # ends what the dead one left open, and fences it
     consumer = Consumer(
         both
         | {
@@ -50,7 +50,7 @@ def clients(args: argparse.Namespace) -> tuple[Consumer, Producer]:
 
 
 def write(args: argparse.Namespace, consumer: Consumer, producer: Producer, sentences: list[Message]) -> None:
-    """Counts and offsets in one transaction. What goes wrong ends the process: the next one begins anew."""
+    """Write counts and offsets in one transaction. Any error ends the process; the next one starts afresh."""
     words = (word for one in sentences for word in (one.value() or b"").decode().lower().split())
     producer.begin_transaction()
     for word, count in Counter(words).items():

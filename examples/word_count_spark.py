@@ -18,7 +18,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--target", default="word_counts")
     parser.add_argument("--checkpoint", default="./checkpoint")
     parser.add_argument("--rows-per-batch", type=int, default=100_000)
-    parser.add_argument("--once", action="store_true", help="end when all sentences are read")
+    parser.add_argument("--once", action="store_true", help="stop when all sentences are read")
     return parser.parse_args()
 
 

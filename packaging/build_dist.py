@@ -1,6 +1,6 @@
-"""Builds the sdist, and the wheel from the sdist, of the working tree as it is.
+"""Builds the sdist, and the wheel from the sdist, from the working tree as it is.
 
-What git ignores (build/, an old *.egg-info) cannot get in. Run it as `make dist`.
+Files that git ignores (build/, an old *.egg-info) are left out. Run it as `make dist`.
 """
 
 import argparse
@@ -16,10 +16,10 @@ _NOT_PACKED = ("benchmarks/", "docs/", "examples/", "tests/")
 
 
 def build(out: Path, *, isolated: bool = True) -> tuple[Path, Path]:
-    """The wheel and the sdist in a folder that has held no others. `isolated`: with the build system that
-    pyproject.toml asks for, fetched by pip; otherwise with that of the running Python.
+    """Build wheel and sdist into a folder without older ones.
 
-    Raises subprocess.CalledProcessError with the build's own words on standard error.
+    `isolated`: with the build system that pyproject.toml asks for, fetched by pip; otherwise with that of the
+    running Python. Raises subprocess.CalledProcessError with the build's messages on standard error.
     """
     shutil.rmtree(out, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix="eoslog-dist-") as copy:
@@ -42,7 +42,7 @@ def _copy_source(to: Path) -> None:
 
 
 def source_files() -> list[str]:
-    """The files that git knows, or would take."""
+    """The files that git tracks, or would add."""
     command = ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return sorted({name for name in listed.split("\0") if name and _is_there(ROOT / name)})
@@ -53,9 +53,9 @@ def _is_there(path: Path) -> bool:
 
 
 def _last_change() -> dict[str, str]:
-    """The time that the wheel's files get: the last commit's, so that a wheel built again is the same."""
-    told = subprocess.run(["git", "-C", ROOT, "log", "-1", "--format=%ct"], check=True, capture_output=True)
-    return {"SOURCE_DATE_EPOCH": told.stdout.decode().strip()}
+    """The time of the wheel's files: the last commit's, so that building again gives the same wheel."""
+    last = subprocess.run(["git", "-C", ROOT, "log", "-1", "--format=%ct"], check=True, capture_output=True)
+    return {"SOURCE_DATE_EPOCH": last.stdout.decode().strip()}
 
 
 def main() -> None:

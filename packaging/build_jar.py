@@ -1,7 +1,7 @@
 """Puts the packages of a wheel into a jar, and the jar into a Maven repository that is a folder.
 
-Spark takes Python packages from the root of a jar, so there is nothing compiled in it: `_2.13` is the name
-that Spark's users look for. Run it as `make jar`; give the folder to `--repositories file://...`.
+Spark imports Python packages from the root of a jar, so nothing in it is compiled: `_2.13` is only the name
+that Spark's users expect. Run it as `make jar`; give the folder to `--repositories file://...`.
 """
 
 import argparse
@@ -51,7 +51,7 @@ _METADATA = """<?xml version="1.0" encoding="UTF-8"?>
 
 
 def install(wheel: Path, repository: Path) -> Path:
-    """The jar's path in the repository; its pom, its metadata and the checksums of all three beside it."""
+    """Install the jar with its pom, its metadata and the checksums of all three. Returns the jar's path."""
     about = wheel_metadata(wheel)
     artifact = repository.joinpath(*GROUP.split("."), ARTIFACT)
     words = {
@@ -75,7 +75,9 @@ def install(wheel: Path, repository: Path) -> Path:
 
 
 def write_jar(wheel: Path, jar: Path) -> None:
-    """The wheel's packages in the wheel's order, with its times and its licence; a manifest comes first."""
+    """Write the wheel's packages in the wheel's order, with its times and its licence; a manifest comes
+    first.
+    """
     with zipfile.ZipFile(wheel) as source, zipfile.ZipFile(jar, "w", zipfile.ZIP_DEFLATED) as target:
         version, when = wheel_metadata(wheel)["Version"], source.infolist()[0].date_time
         manifest = (
@@ -86,21 +88,21 @@ def write_jar(wheel: Path, jar: Path) -> None:
         _add(target, "META-INF/MANIFEST.MF", when, manifest.encode())
         for entry in source.infolist():
             home, _, rest = entry.filename.partition("/")
-            if not home.endswith((".dist-info", ".data")):  # commands are no modules
+            if not home.endswith((".dist-info", ".data")):  # commands are not modules
                 _add(target, entry.filename, entry.date_time, source.read(entry))
             elif rest.startswith("licenses/"):
                 _add(target, f"META-INF/{Path(rest).name}", entry.date_time, source.read(entry))
 
 
 def wheel_metadata(wheel: Path) -> Message:
-    """What the wheel says of itself."""
+    """The wheel's metadata."""
     with zipfile.ZipFile(wheel) as archive:
         (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
         return Parser().parsestr(archive.read(name).decode())
 
 
 def project_url(about: Message) -> str:
-    """The first of the project's addresses."""
+    """The first of the project's URLs."""
     return str(about["Project-URL"]).partition(",")[2].strip()
 
 

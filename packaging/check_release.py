@@ -1,9 +1,9 @@
-"""Checks what would be released, from nothing but what is committed: `make check-release` (FINAL=1).
+"""Checks what would be released, from nothing but the commit: `make check-release` (FINAL=1).
 
-In a folder that is removed at the end: a fresh clone; the wheel, the sdist and the jar built from it, with a
-build system fetched for it; what an index says of their metadata; one version everywhere; an entry in the
-changelog; an empty environment with the wheel and PySpark; and the first section of README.md, typed there.
-The first thing that is wrong ends it, with exit status 1.
+It works in a folder that is removed at the end: a fresh clone; the wheel, the sdist and the jar built from
+it, with a build system fetched for it; an index's check of their metadata; one version everywhere; an entry
+in the changelog; an empty environment with the wheel and PySpark; and the first section of README.md, typed
+there. The first failure ends it, with exit status 1.
 """
 
 import argparse
@@ -25,11 +25,11 @@ ADDRESS = "127.0.0.1:9092"
 
 
 class Wrong(Exception):
-    """The release is not fit; the message says what and where."""
+    """The release is not fit; the message says what is wrong, and where."""
 
 
 class Release(NamedTuple):
-    """A release in the making: the clone, what was built from it, the environment to try it in."""
+    """A release being checked: the clone, what was built from it, the environment to try it in."""
 
     source: Path
     dist: Path
@@ -43,7 +43,7 @@ class Release(NamedTuple):
 
     @property
     def version(self) -> str:
-        """As the source has it."""
+        """The version in the source."""
         found = re.search(
             r'^__version__ = "(.*)"', (self.source / "eoslog/version/__init__.py").read_text(), re.M
         )
@@ -53,7 +53,7 @@ class Release(NamedTuple):
 
 
 def run(*words: object, **more: str) -> str:
-    """What a command printed. Raises Wrong with all it said, if it failed."""
+    """What a command printed. Raises Wrong with all of its output if it failed."""
     done = subprocess.run(
         [str(word) for word in words],
         env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | more,
@@ -68,15 +68,15 @@ def run(*words: object, **more: str) -> str:
 
 
 def clone(release: Release) -> str:
-    """What is committed, and nothing else."""
+    """Clone the commit, and nothing else."""
     run("git", "clone", "--quiet", "--no-hardlinks", ROOT, release.source)
     left_out = run("git", "-C", ROOT, "status", "--short").splitlines()
     commit = run("git", "-C", release.source, "log", "-1", "--format=%h %s").strip()
-    return commit + (f"; {len(left_out)} changes are not committed, and not looked at" if left_out else "")
+    return commit + (f"; {len(left_out)} changes are not committed, and not checked" if left_out else "")
 
 
 def build(release: Release) -> str:
-    """With the scripts and the build system of the clone."""
+    """Build with the scripts and the build system of the clone."""
     scripts = release.source / "packaging"
     run(sys.executable, scripts / "build_dist.py", "--out", release.dist)
     run(sys.executable, scripts / "build_jar.py", release.wheel, "--repository", release.maven)
@@ -84,30 +84,30 @@ def build(release: Release) -> str:
 
 
 def metadata(release: Release) -> str:
-    """As an index would look at it."""
+    """Check the metadata as an index would."""
     run(sys.executable, "-m", "twine", "--no-color", "check", "--strict", *release.dist.iterdir())
     return "fit for an index (twine check --strict)"
 
 
 def versions(release: Release) -> str:
-    """One version, wherever one stands."""
+    """Check that the version is the same everywhere."""
     version = release.version
     page = (release.source / "docs/installing.md").read_text()
     named = set(re.findall(rf"{re.escape(f'{GROUP}:{ARTIFACT}')}:([\w.]+)", page))
-    told = {
+    stated = {
         "wheel": wheel_metadata(release.wheel)["Version"],
         "sdist": next(release.dist.glob("*.tar.gz")).name.removeprefix("eoslog-").removesuffix(".tar.gz"),
         "jar": next(release.maven.rglob("*.jar")).stem.rpartition("-")[2],
         "docs/installing.md": " ".join(sorted(named)),
     }
-    wrong = {where: said for where, said in told.items() if said != version}
+    wrong = {where: said for where, said in stated.items() if said != version}
     if wrong:
         raise Wrong(f"eoslog/version/__init__.py says {version}, but {wrong}")
     return f"{version} everywhere"
 
 
 def changelog(release: Release, final: bool) -> str:
-    """Its first entry is this version's; for a final release it has a date."""
+    """Check that the first entry is this version's; for a final release it must have a date."""
     head = re.search(r"^## (\S+) *\(?(.*?)\)?$", (release.source / "CHANGELOG.md").read_text(), re.M)
     if head is None or head[1] != release.version:
         raise Wrong(f"CHANGELOG.md begins with {head and head[1]}, not with {release.version}")
@@ -117,7 +117,7 @@ def changelog(release: Release, final: bool) -> str:
 
 
 def install(release: Release) -> str:
-    """The wheel, and the PySpark that the development environment pins, in an empty environment."""
+    """Install the wheel, and the PySpark that the development environment pins, into an empty environment."""
     run(sys.executable, "-m", "venv", release.bin.parent)
     spark = re.search(r"^ +(pyspark==\S+)", (release.source / "setup.cfg").read_text(), re.M)
     if spark is None:
@@ -132,7 +132,9 @@ def install(release: Release) -> str:
 
 
 def quick_start(release: Release) -> str:
-    """README.md's first section, but for its clone, in the environment. It counts its rows itself."""
+    """Run README.md's first section, except its clone, in the environment. The section counts its rows
+    itself.
+    """
     sys.path.insert(0, str(release.source))
     from tests.docs.newcomer import path_of, script_of
 
@@ -147,7 +149,7 @@ def quick_start(release: Release) -> str:
 
 
 def main() -> int:
-    """The command line; one line a step."""
+    """The command line; one line for each step."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--final", action="store_true", help="the changelog's entry must have a date")
     final = parser.parse_args().final

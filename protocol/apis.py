@@ -1,4 +1,4 @@
-"""The APIs we speak: their keys, and from them their names and where their schemas are."""
+"""The APIs that eoslog speaks: their keys, and from these their names and the modules of their schemas."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ else:
 
 
 class ApiKey(IntEnum):
-    """Kafka's numbers for the APIs we speak."""
+    """Kafka's numbers of the APIs that eoslog speaks."""
 
     PRODUCE = 0
     FETCH = 1
@@ -84,19 +84,17 @@ class ApiKey(IntEnum):
 
 @dataclass(frozen=True)
 class Api(Generic[Request, RequestDraft, Response, ResponseDraft]):
-    """What we know of an API: its messages, in all versions that we can speak.
+    """One API: its messages, in all versions that eoslog can speak.
 
-    `typed/apis.py` says for each of which types they are, as they are read and to be written.
-
-    They stand in the module that has its name, which is imported when it is first spoken or served: a process
-    of Spark's speaks a dozen of them.
+    `typed/apis.py` has the types of the messages, as read and as written. The schemas are in the module with
+    the API's name, which is imported when the API is first used: a Spark process uses a dozen APIs.
     """
 
     key: ApiKey
 
     @cached_property
     def name(self) -> str:
-        """As Kafka writes it: "InitProducerId"."""
+        """Kafka's spelling: "InitProducerId"."""
         return "".join(word.capitalize() for word in self.key.name.split("_"))
 
     @cached_property
@@ -113,12 +111,12 @@ class Api(Generic[Request, RequestDraft, Response, ResponseDraft]):
 
     @property
     def min_version(self) -> int:
-        """The lowest version we can speak."""
+        """The lowest version that eoslog can speak."""
         return self.request.versions.first
 
     @property
     def max_version(self) -> int:
-        """The highest version we can speak."""
+        """The highest version that eoslog can speak."""
         return self.request.versions.last
 
     @cached_property

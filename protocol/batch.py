@@ -10,6 +10,7 @@ Layout (KIP-98, "RecordBatch" of Kafka's log format; big-endian), offsets in byt
 offset and the leader epoch of a batch and store the rest as it came. All integers are signed but the CRC.
 """
 
+import re
 import struct
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -27,8 +28,16 @@ NO_PRODUCER_EPOCH = -1
 NO_LEADER_EPOCH = -1
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
-_CRC_FROM = 21  # the first byte under the CRC
-_LOG_OVERHEAD = 12  # base offset and length, which `length` does not count
+_CRC = struct.Struct(">I")
+_STORED_START = struct.Struct(">qii")
+_MAGIC_AT = 16
+_CRC_AT = 17
+_CRC_FROM = 21  # the first byte that the CRC covers
+# Finds headers among other bytes: the magic 2; before it the zero bytes that begin an offset, and a leader
+# epoch that is not negative; after it the zero byte that begins the attributes.
+_LIKE_A_HEADER = re.compile(rb"(?s)\x02(?<=\x00\x00.{10}[\x00-\x7f].{3}\x02)(?=.{4}\x00)")
+STORED_START = _MAGIC_AT  # bytes of `stored_start`; the rest of a batch is stored unchanged
+_LOG_OVERHEAD = 12  # base offset and length: `length` does not count them
 
 CODEC_MASK = 0x07
 _LOG_APPEND_TIME = 0x08
@@ -36,11 +45,11 @@ _TRANSACTIONAL = 0x10
 _CONTROL = 0x20
 DELETE_HORIZON = 0x40
 
-_COPY_BELOW = 64 << 10  # bytes; up to here a copy costs less than showing the memory through NumPy
+_COPY_BELOW = 64 << 10  # bytes; up to here a copy is cheaper than a NumPy view
 
 
 class CorruptBatch(ValueError):
-    """Bytes that are no valid record batch. `offset` is the batch's base offset (-1: not known)."""
+    """Bytes that are not a valid record batch. `offset` is the batch's base offset (-1: unknown)."""
 
     def __init__(self, message: str, offset: int = -1) -> None:
         super().__init__(message)
@@ -74,12 +83,12 @@ class BatchHeader(NamedTuple):
 
     @property
     def codec(self) -> int:
-        """Compression codec of the records section: a number of `compression.CODECS`."""
+        """Compression codec of the records section, as a number of `compression.CODECS`."""
         return self.attributes & CODEC_MASK
 
     @property
     def log_append_time(self) -> bool:
-        """Whether the broker set the time: `max_timestamp` then holds for every record."""
+        """Whether the broker set the time: then `max_timestamp` is the time of every record."""
         return bool(self.attributes & _LOG_APPEND_TIME)
 
     @property
@@ -89,12 +98,12 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_control(self) -> bool:
-        """Whether the batch holds a control record, which no application may see."""
+        """Whether the batch has a control record, which no application may see."""
         return bool(self.attributes & _CONTROL)
 
     @property
     def has_delete_horizon(self) -> bool:
-        """Whether `base_timestamp` is a delete horizon (KIP-534); record times stay relative to it."""
+        """Whether `base_timestamp` is a delete horizon (KIP-534); record times are still relative to it."""
         return bool(self.attributes & DELETE_HORIZON)
 
     @property
@@ -116,8 +125,8 @@ class BatchHeader(NamedTuple):
 def read_header(buf: Buffer, pos: int = 0) -> BatchHeader:
     """Read the header at `pos`.
 
-    Raises CorruptBatch where there is none: too few bytes, another magic than 2, or sizes that cannot be.
-    The CRC is not looked at, and the body need not be there.
+    Raises CorruptBatch if there is none: too few bytes, a magic other than 2, or impossible sizes. The CRC is
+    not checked, and the body need not be there.
     """
     if pos < 0 or len(buf) - pos < HEADER_SIZE:
         raise CorruptBatch(
@@ -133,7 +142,7 @@ def read_header(buf: Buffer, pos: int = 0) -> BatchHeader:
         )
     if header.size < HEADER_SIZE or header.count < 0 or header.last_offset_delta < 0:
         raise CorruptBatch(
-            f"batch of offset {header.base_offset} at byte {pos} cannot be: length "
+            f"batch of offset {header.base_offset} at byte {pos} is impossible: length "
             f"{header.length}, {header.count} records, last offset delta "
             f"{header.last_offset_delta}",
             header.base_offset,
@@ -141,11 +150,21 @@ def read_header(buf: Buffer, pos: int = 0) -> BatchHeader:
     return header
 
 
-def iter_headers(buf: Buffer) -> Iterator[tuple[int, BatchHeader]]:
-    """Yield (position, header) of each whole batch in `buf`.
+def magic_of(buf: Buffer) -> int | None:
+    """The magic, which is at the same position in every version of a batch; None if `buf` ends before it."""
+    return buf[_MAGIC_AT] if len(buf) > _MAGIC_AT else None
 
-    A cut batch at the end ends the walk silently: answers to Fetch end like that by design. Raises
-    CorruptBatch where a header cannot be one.
+
+def likely_headers(buf: bytes) -> Iterator[int]:
+    """Positions of bytes that look like a header, which may not be one: see `read_header`."""
+    return (hit.start() - _MAGIC_AT for hit in _LIKE_A_HEADER.finditer(buf, _MAGIC_AT))
+
+
+def iter_headers(buf: Buffer) -> Iterator[tuple[int, BatchHeader]]:
+    """Yield (position, header) of each complete batch in `buf`.
+
+    An incomplete batch at the end is ignored: Fetch answers end like that by design. Raises CorruptBatch if a
+    header is not valid.
     """
     pos, end = 0, len(buf)
     while end - pos >= HEADER_SIZE:
@@ -157,7 +176,7 @@ def iter_headers(buf: Buffer) -> Iterator[tuple[int, BatchHeader]]:
 
 
 def crc32c(parts: Sequence[Buffer], crc: int = 0) -> int:
-    """CRC-32C of `parts` one after another, going on from `crc`. Nothing large is copied."""
+    """CRC-32C of `parts` one after another, continued from `crc`. Nothing large is copied."""
     for part in parts:
         if len(part):
             crc = google_crc32c.extend(crc, _readable(part))
@@ -165,10 +184,10 @@ def crc32c(parts: Sequence[Buffer], crc: int = 0) -> int:
 
 
 def _readable(part: Buffer) -> Any:
-    """The same bytes as an object that the C function takes: read-only ones only.
+    """The same bytes as an object that the C function accepts; it accepts only read-only ones.
 
-    NumPy shows it any memory as such. It is imported for large batches only: it takes longer to import
-    than a broker takes to start.
+    NumPy can make a read-only view of any memory. It is imported for large batches only: the import takes
+    longer than the start of a broker.
     """
     if isinstance(part, bytes):
         return part
@@ -180,7 +199,7 @@ def _readable(part: Buffer) -> Any:
 
 
 def crc_ok(buf: Buffer, pos: int, header: BatchHeader) -> bool:
-    """Whether the batch at `pos` is there whole and its bytes match its CRC."""
+    """Whether the batch at `pos` is complete and its bytes match its CRC."""
     if len(buf) - pos < header.size:
         return False
     covered = memoryview(buf)[pos + _CRC_FROM : pos + header.size]
@@ -202,7 +221,7 @@ def build_header(
     base_offset: int = 0,
     leader_epoch: int = NO_LEADER_EPOCH,
 ) -> bytes:
-    """Make the header, CRC included, for a records section that is already as `codec` has it."""
+    """Make the header, CRC included, for a records section that is already compressed by `codec`."""
     attributes = codec | (_TRANSACTIONAL if transactional else 0) | (_CONTROL if control else 0)
     return seal(section, BatchHeader(
         base_offset, 0, leader_epoch, MAGIC, 0, attributes, count - 1, base_timestamp, max_timestamp,
@@ -211,11 +230,31 @@ def build_header(
 
 
 def seal(section: Sequence[Buffer], header: BatchHeader) -> bytes:
-    """The bytes of a header whose length and CRC are made right for its records section."""
-    length = HEADER_SIZE - _LOG_OVERHEAD + sum(map(len, section))
-    header = header._replace(length=length, crc=0)
+    """The bytes of a header, with the length and CRC that its records section needs."""
+    header = header._replace(length=length_with(sum(map(len, section))), crc=0)
     crc = crc32c(section, crc32c([_HEADER.pack(*header)[_CRC_FROM:]]))
     return _HEADER.pack(*header._replace(crc=crc))
+
+
+def length_with(section_size: int) -> int:
+    """The `length` of a batch whose records section has `section_size` bytes."""
+    return HEADER_SIZE - _LOG_OVERHEAD + section_size
+
+
+def with_append_time(batch: memoryview, header: BatchHeader, now_ms: int) -> tuple[bytearray, BatchHeader]:
+    """A copy of the batch with the broker's time for all its records (LogAppendTime), and its header."""
+    base_offset, length, leader_epoch, magic, _, attributes, delta, base_timestamp, _, *rest = header
+    before, covered = (base_offset, length, leader_epoch, magic), (delta, base_timestamp, now_ms, *rest)
+    copy, attributes = bytearray(batch), attributes | _LOG_APPEND_TIME
+    _HEADER.pack_into(copy, 0, *before, 0, attributes, *covered)
+    crc = crc32c([memoryview(copy)[_CRC_FROM:]])
+    _CRC.pack_into(copy, _CRC_AT, crc)
+    return copy, BatchHeader(*before, crc, attributes, *covered)
+
+
+def stored_start(header: BatchHeader, base_offset: int, leader_epoch: int) -> bytes:
+    """The bytes before the magic of a stored batch: base offset, length, leader epoch."""
+    return _STORED_START.pack(base_offset, header.length, leader_epoch)
 
 
 def build_batch(

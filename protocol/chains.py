@@ -1,14 +1,14 @@
-"""Chains of length-prefixed elements, many chains at once: where each element begins.
+"""Chains of length-prefixed elements, many chains at once: finds where each element begins.
 
-Records in a batch and headers in a record are the same thing to this module: elements one behind the
-other, each a varint length and as many bytes. Only this is sequential in decoding a batch: an element's
-place is known when the one before it has been read. Three ways to walk, all giving the same places:
+Records in a batch and headers in a record are the same thing to this module: consecutive elements, each a
+varint length and as many bytes. This is the only sequential part of decoding a batch: the position of an
+element is known only when the one before it has been read. There are three ways, with the same result:
 
 - chains whose elements all have the length of the first are not walked at all;
-- many chains go in lockstep: one step finds the next element of each;
-- few chains go one by one, in a loop over single elements that does nothing but jump.
+- many chains are walked in lockstep: one step finds the next element of each;
+- few chains are walked one by one, in a loop over single elements that does nothing but jump.
 
-No walk is trusted. All lengths are read again at the places found and must lead from each to the next.
+No walk is trusted. All lengths are read again at the positions found, and must lead from each to the next.
 """
 
 from typing import NamedTuple
@@ -19,12 +19,12 @@ import numpy.typing as npt
 from eoslog.protocol import varints
 from eoslog.protocol.varints import Bytes, Ints
 
-# Fewer chains than this are walked faster one by one: a lockstep takes as long as so many single jumps.
+# Fewer chains than this are faster one by one: a lockstep takes as long as this many single jumps.
 LOCKSTEP_LEAST = 64
 
 
 class BrokenChain(ValueError):
-    """A chain does not end where it should. `index` is the chain's."""
+    """A chain does not end where it should. `index` is its number."""
 
     def __init__(self, index: int) -> None:
         super().__init__(f"chain {index} is broken")
@@ -32,20 +32,21 @@ class BrokenChain(ValueError):
 
 
 class Elements(NamedTuple):
-    """All elements of all chains in order: place of the content, its length as written, place behind it."""
+    """All elements of all chains in order: content's start, length as written, content's end."""
 
     at: Ints
-    lengths: Ints  # may be negative, where nothing follows: -1 stands for null
+    lengths: Ints  # -1 is null; there is no content after a negative length
     stops: Ints
 
 
 def elements(data: Bytes, begins: Ints, ends: Ints, counts: Ints) -> Elements:
-    """Find the elements of chains that lie in `data` from `begins` to `ends` and have `counts` elements each.
+    """Find the elements of the chains in `data`, which go from `begins` to `ends` and have `counts` elements
+    each.
 
-    Every chain has at least one element. The counts are the caller's to bound: the result has as many rows
-    as they add up to. Raises BrokenChain where a chain's elements do not fill it exactly.
+    Every chain has at least one element. The caller must limit the counts: the result has as many rows as
+    their sum. Raises BrokenChain if a chain's elements do not fill it exactly.
     """
-    rows = np.cumsum(counts) - counts  # where in the result each chain begins
+    rows = np.cumsum(counts) - counts  # where each chain begins in the result
     starts, even = _evenly_spaced(data, rows, begins, ends, counts)
     unknown = ~even
     while True:
@@ -54,7 +55,7 @@ def elements(data: Bytes, begins: Ints, ends: Ints, counts: Ints) -> Elements:
         broken = _broken_chains(found.stops, starts, rows, ends)
         if not broken.any():
             return found
-        unknown = broken & even  # chains of uneven elements whose first one happens to divide them
+        unknown = broken & even  # uneven chains whose length is a multiple of their first element's
         if not unknown.any():
             raise BrokenChain(int(broken.argmax()))
         even &= ~unknown
@@ -63,7 +64,9 @@ def elements(data: Bytes, begins: Ints, ends: Ints, counts: Ints) -> Elements:
 def _evenly_spaced(
     data: Bytes, rows: Ints, begins: Ints, ends: Ints, counts: Ints
 ) -> tuple[Ints, npt.NDArray[np.bool_]]:
-    """Where elements begin if each is as long as the first of its chain; and in which chains that may be."""
+    """Where elements begin if each is as long as the first of its chain; and for which chains that is
+    possible.
+    """
     stride = _read(data, begins).stops - begins
     even = stride * counts == ends - begins
     if not even.any():
@@ -91,8 +94,8 @@ def _broken_chains(stops: Ints, starts: Ints, rows: Ints, ends: Ints) -> npt.NDA
 def _walk(
     data: Bytes, starts: Ints, rows: Ints, begins: Ints, counts: Ints, chosen: npt.NDArray[np.intp]
 ) -> None:
-    """Set `starts` for the chosen chains, in lockstep while enough of them go on."""
-    order = chosen[np.argsort(-counts[chosen], kind="stable")]  # those that still go on are the first ones
+    """Set `starts` for the chosen chains, in lockstep while enough of them have elements left."""
+    order = chosen[np.argsort(-counts[chosen], kind="stable")]  # longest first
     counts, rows, at, step = counts[order], rows[order], begins[order], 0
     live = len(order)
     while live >= LOCKSTEP_LEAST:
@@ -109,13 +112,13 @@ def _walk(
 
 
 def _jump(data: Bytes, at: Ints) -> Ints:
-    """The places behind the elements that begin at `at`; a chain that has left the data stays outside."""
+    """The ends of the elements that begin at `at`. A chain that has left the data stays outside."""
     first = data.take(at, mode="clip")
     if first.max() < 0x80:
         behind = at + 1 + (first >> 1)
     else:
         second = data.take(at + 1, mode="clip")
-        if (first & second).max() < 0x80:  # no number of more than two bytes
+        if (first & second).max() < 0x80:  # no length has more than two bytes
             longer = first >> 7
             behind = at + 1 + longer + ((first & 0x7F) + (second * longer).astype(np.int64) * 128 >> 1)
         else:
@@ -125,7 +128,7 @@ def _jump(data: Bytes, at: Ints) -> Ints:
 
 
 def _walk_one(data: memoryview, at: int, count: int) -> list[int]:
-    """Where `count` elements begin, the first at `at`. Raises IndexError where they lead out of the data."""
+    """Where `count` elements begin, the first one at `at`. Raises IndexError if they lead out of the data."""
     starts: list[int] = []
     append = starts.append
     for _ in range(count):
@@ -141,7 +144,7 @@ def _walk_one(data: memoryview, at: int, count: int) -> list[int]:
 
 
 def _long_jump(data: memoryview, at: int) -> int:
-    """The place behind the element at `at`, whose length may take any number of bytes."""
+    """The end of the element at `at`, whose length may have any number of bytes."""
     raw = 0
     for index in range(varints.INT_BYTES):
         byte = data[at + index]

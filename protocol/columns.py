@@ -1,7 +1,7 @@
-"""Arrow columns as the codec wants them: one binary type, lengths as NumPy columns, times in ms.
+"""Arrow columns in the form that the codec needs: one binary type, lengths as NumPy columns, times in ms.
 
-Callers bring binary or string columns, of 32 or 64-bit offsets, sliced, chunked, with nulls that may hide
-bytes. All of that is levelled here, once, so that `encode` need not know of it.
+Callers pass binary or string columns, with 32 or 64-bit offsets, sliced, chunked, with bytes under nulls. All
+of that is made uniform here, once, so that `encode` need not know about it.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from eoslog.protocol import equal, varints
 from eoslog.protocol.varints import Ints, Raw
 
-ARROW_32 = 2**31 - 1  # bytes that an Arrow array with 32-bit offsets can hold
+ARROW_32 = 2**31 - 1  # bytes that fit into an Arrow array with 32-bit offsets
 _MOST_DELTAS = 1 + 3 * varints.LONG_BYTES  # attributes, length and deltas of a record, at most
 
 _BINARY = (pa.types.is_binary, pa.types.is_string, pa.types.is_fixed_size_binary, pa.types.is_null,
@@ -28,14 +28,14 @@ _PER_MS = {"us": 1_000, "ns": 1_000_000}
 
 @dataclass(frozen=True)
 class Field:
-    """A binary column and, for each row, the length as it is written: -1 for null."""
+    """A binary column and the length of each row as it is written: -1 for null."""
 
     data: pa.Array | None  # None: null in every row
     lengths: Ints
 
     @classmethod
     def of(cls, name: str, column: Any, count: int) -> "Field":
-        """Level a column given by a caller. Raises ValueError, naming it, where it holds no bytes."""
+        """Make a caller's column uniform. Raises ValueError, which names the column, if it is not binary."""
         if column is None:
             return cls(None, np.full(count, -1, np.int64))
         data = _binary(name, column)
@@ -46,7 +46,7 @@ class Field:
 
     @cached_property
     def prefix(self) -> tuple[Raw, Ints]:
-        """The lengths as raw varints, and the bytes that these take."""
+        """The lengths as raw varints, and how many bytes each of these takes."""
         raw = varints.zigzag(self.lengths)
         return raw, varints.sizes(raw)
 
@@ -55,7 +55,7 @@ class Field:
         return self.prefix[1] + np.maximum(self.lengths, 0)
 
     def as_table(self) -> equal.Column | None:
-        """The column where all rows are equally long, or all null."""
+        """The column as a table if all rows are equally long, or all null."""
         if self.data is None or self.data.null_count == len(self.data):
             return equal.column_of(None, self.lengths)
         if self.data.null_count:
@@ -71,7 +71,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Columns of equal length, ready to be joined to records."""
+    """Columns of equal length, ready to be joined into records."""
 
     count: int
     key: Field
@@ -79,11 +79,11 @@ class Rows:
     times: Ints
     header_counts: tuple[Raw, Ints] | None  # None: no record has headers
     headers: pa.Array | None
-    sizes: Ints  # bytes of a record behind its deltas: key, value, headers, with their lengths and counts
+    sizes: Ints  # bytes of a record after its deltas: key, value, headers, with their lengths and counts
 
     @classmethod
     def of(cls, key: Any, value: Any, headers: Any, timestamps: Any) -> "Rows":
-        """Level the columns of `encode_batches`. Raises ValueError where they cannot be records."""
+        """Make the columns of `encode_batches` uniform. Raises ValueError if they cannot be records."""
         count = _common_length({"key": key, "value": value, "headers": headers, "timestamps": timestamps})
         keys, values = Field.of("key", key, count), Field.of("value", value, count)
         counts, header_bytes = _headers(headers)
@@ -96,7 +96,7 @@ class Rows:
 
     @property
     def large(self) -> bool:
-        """Whether all records joined need 64-bit offsets."""
+        """Whether the joined records need 64-bit offsets."""
         return (
             self.key.large
             or self.value.large
@@ -106,7 +106,7 @@ class Rows:
 
 
 def offsets_of(column: pa.Array) -> Ints:
-    """Offsets of a binary column's rows in its data buffer, one more than rows."""
+    """Offsets of a binary column's rows in its data buffer: one more than there are rows."""
     width = np.int64 if pa.types.is_large_binary(column.type) else np.int32
     if not len(column):
         return np.zeros(1, np.int64)
@@ -115,8 +115,9 @@ def offsets_of(column: pa.Array) -> Ints:
 
 
 def stable_order(numbers: Ints) -> Ints:
-    """Places of the numbers in ascending order, equal ones as they stand. NumPy sorts numbers of 16 bits by
-    their digits, four times faster than longer ones."""
+    """The indexes that sort the numbers; equal ones keep their order. NumPy sorts 16-bit numbers by their
+    digits, four times faster than longer ones.
+    """
     least = int(numbers.min(initial=0))
     narrow = int(numbers.max(initial=0)) - least < 1 << 16
     return np.argsort((numbers - least).astype(np.uint16) if narrow else numbers, kind="stable")
@@ -130,7 +131,7 @@ def binary_array(offsets: Ints, data: Any, large: bool) -> pa.Array:
 
 
 def number_column(fields: Sequence[tuple[Raw, Ints] | None], large: bool) -> pa.Array:
-    """A binary column whose row i holds the varints of row i of all fields; None stands for a zero byte."""
+    """A binary column whose row i has the varints of row i of all fields; None is a zero byte."""
     size = sum((field[1] if field else np.int64(1) for field in fields), start=np.int64(0))
     offsets: Ints = np.concatenate([np.zeros(1, np.int64), np.cumsum(size)])
     out = np.zeros(offsets[-1], np.uint8)
@@ -143,7 +144,7 @@ def number_column(fields: Sequence[tuple[Raw, Ints] | None], large: bool) -> pa.
 
 
 def join(columns: Sequence[pa.Array | bytes | None], large: bool) -> pa.Array:
-    """One binary column: the columns' bytes row by row; bytes stand for the same in each row."""
+    """One binary column: the columns' bytes row by row. A bytes object is the same in each row."""
     kind = pa.large_binary() if large else pa.binary()
     ready = [
         pa.scalar(column, kind) if isinstance(column, bytes) else column.cast(kind)
@@ -160,7 +161,7 @@ def _common_length(columns: dict[str, Any]) -> int:
     }
     lengths = {name: len(column) for name, column in given.items()}
     if not lengths:
-        raise ValueError("no column given: the number of records is not known")
+        raise ValueError("no column given: the number of records is unknown")
     if len(set(lengths.values())) > 1:
         raise ValueError(f"columns of unequal lengths: {lengths}")
     return lengths.popitem()[1]
@@ -175,7 +176,7 @@ def _single(column: Any) -> pa.Array:
 
 
 def _binary(name: str, column: Any) -> pa.Array:
-    """The column as binary, or as large_binary where it has 64-bit offsets or does not fit into less."""
+    """The column as binary, or as large_binary if it has 64-bit offsets or is too large for 32-bit ones."""
     kind = column.type
     if any(is_kind(kind) for is_kind in _LARGE) or column.nbytes > ARROW_32:
         return _single(column.cast(pa.large_binary()))
@@ -185,7 +186,7 @@ def _binary(name: str, column: Any) -> pa.Array:
 
 
 def _headers(column: Any) -> tuple[tuple[Raw, Ints] | None, pa.Array | None]:
-    """Of each record: the count of its headers as a varint, and their bytes as they are sent."""
+    """For each record: the number of its headers as a varint, and their bytes as sent."""
     if column is None or pa.types.is_null(column.type):
         return None, None
     if not _is_headers(column.type):
@@ -198,7 +199,7 @@ def _headers(column: Any) -> tuple[tuple[Raw, Ints] | None, pa.Array | None]:
         return None, None
     flat = pc.list_flatten(lists)
     if flat.null_count:
-        raise ValueError("headers hold a null element: each needs a key")
+        raise ValueError("headers have a null element: each needs a key")
     keys = Field.of("header keys", pc.struct_field(flat, "key"), len(flat))
     values = Field.of("header values", pc.struct_field(flat, "value"), len(flat))
     if keys.lengths.min() < 0:
@@ -219,7 +220,7 @@ def _is_headers(kind: pa.DataType) -> bool:
 
 
 def _milliseconds(timestamps: Any, count: int) -> Ints:
-    """The timestamps as int64 ms; finer Arrow timestamps are rounded down."""
+    """The timestamps as int64 ms; more precise Arrow timestamps are rounded down."""
     if isinstance(timestamps, int | np.integer):
         return np.full(count, timestamps, np.int64)
     if isinstance(timestamps, np.ndarray):

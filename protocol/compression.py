@@ -1,12 +1,12 @@
 """The four codecs of record batches: section bytes <-> compressed bytes.
 
-What is written can be read by every client: Kafka's own snappy framing ("xerial", as snappy-java writes
-it; the Java client and librdkafka read it framed and raw alike), and LZ4 frames of independent blocks,
-since Kafka's LZ4 reader refuses frames whose blocks depend on each other. What is read may be any of
-these, and raw snappy, which librdkafka writes. Output is bounded, so that a few bytes cannot fill memory.
+Every client can read what is written here: Kafka's own snappy framing ("xerial", as snappy-java writes it;
+the Java client and librdkafka read it framed and raw alike), and LZ4 frames of independent blocks, since
+Kafka's LZ4 reader refuses frames whose blocks depend on each other. Any of these can be read here, and raw
+snappy, which librdkafka writes. The output is limited, so that a few bytes cannot fill the memory.
 
-pyarrow does the work and is imported with the first compressed batch: a broker that meets none starts
-sooner and stays smaller.
+pyarrow does the work. It is imported with the first compressed batch: a broker that gets none starts sooner
+and stays smaller.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Function = TypeVar("Function")
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 NAMES = {number: name for name, number in CODECS.items()}
 
-# A batch of a broker with default limits holds about 1 MB compressed; this is what one may become.
+# With default limits, a broker's batch has about 1 MB compressed; this is the limit when decompressed.
 MAX_UNCOMPRESSED = 256 * 1024 * 1024
 
 _XERIAL_HEADER = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)  # magic, version, lowest compatible version
@@ -31,11 +31,11 @@ _XERIAL_BLOCK = 32 * 1024
 _LZ4_HEADER = struct.pack("<I", 0x184D2204) + b"\x60\x40\x82"
 _LZ4_BLOCK = 64 * 1024
 _LENGTH, _LE_LENGTH = struct.Struct(">i"), struct.Struct("<I")
-_LZ4_STORED = 0x80000000  # set in a block's length where the block is not compressed
+_LZ4_STORED = 0x80000000  # set in a block's length if the block is not compressed
 
 
 class CompressionError(ValueError):
-    """Bytes that the codec does not understand, a codec that is not known, or more output than allowed."""
+    """Bytes that the codec cannot read, an unknown codec, or more output than allowed."""
 
 
 class TooLarge(CompressionError):
@@ -51,8 +51,8 @@ def compress(codec: int, parts: Sequence[Buffer]) -> bytes:
 def decompress(codec: int, buf: Buffer, max_size: int = MAX_UNCOMPRESSED) -> bytes:
     """Decompress a section.
 
-    Raises CompressionError for garbage, cut input and an unknown codec, TooLarge for output above `max_size`
-    bytes.
+    Raises CompressionError for invalid or incomplete input and an unknown codec, TooLarge for output above
+    `max_size` bytes.
     """
     decompressor = _lookup(_DECOMPRESSORS, codec)
     try:
@@ -62,7 +62,7 @@ def decompress(codec: int, buf: Buffer, max_size: int = MAX_UNCOMPRESSED) -> byt
 
 
 def _arrow() -> Any:
-    """pyarrow; see the head of this file."""
+    """Import pyarrow; see the docstring of this file."""
     import pyarrow
 
     return pyarrow
@@ -90,7 +90,7 @@ def _load(buf: Buffer, max_size: int) -> bytes:
 
 
 def _one_shot(name: str) -> Callable[[Buffer], bytes]:
-    """Let pyarrow compress all at once into one frame."""
+    """A function that lets pyarrow compress all at once into one frame."""
 
     def compressor(data: Buffer) -> bytes:
         compressed: bytes = _arrow().Codec(name).compress(data, asbytes=True)
@@ -100,7 +100,9 @@ def _one_shot(name: str) -> Callable[[Buffer], bytes]:
 
 
 def _streamed(name: str) -> Callable[[Buffer, int], bytes]:
-    """Let pyarrow decompress piece by piece: the frames of these codecs need not tell their size."""
+    """A function that lets pyarrow decompress piece by piece: frames of these codecs need not contain their
+    size.
+    """
 
     def decompressor(buf: Buffer, max_size: int) -> bytes:
         if not len(buf):
@@ -112,7 +114,7 @@ def _streamed(name: str) -> Callable[[Buffer, int], bytes]:
             piece = stream.read(min(ask, max_size - size + 1))
             size = _bounded(size + len(piece), max_size)
             pieces.append(piece)
-            if len(piece) < ask:  # all that was asked for comes, unless the end was reached
+            if len(piece) < ask:  # a read returns less than it was asked for only at the end
                 return pieces[0] if len(pieces) == 1 else b"".join(pieces)
             ask *= 4
 
@@ -169,7 +171,7 @@ def _raw_snappy(block: Buffer, max_size: int) -> bytes:
         if byte < 0x80:
             data: bytes = _arrow().Codec("snappy").decompress(block, _bounded(size, max_size), asbytes=True)
             return data
-    raise CompressionError("damaged snappy data: no size at its head")
+    raise CompressionError("damaged snappy data: no size at its start")
 
 
 _COMPRESSORS: dict[int, Callable[[Buffer], bytes]] = {

@@ -17,7 +17,7 @@ _CONTROL_RECORD = struct.Struct(">5b4sb6sb")
 
 
 class ControlRecord(NamedTuple):
-    """The end marker of a transaction: `type` is COMMIT or ABORT (other types: see ControlRecordType)."""
+    """The marker that ends a transaction: `type` is COMMIT or ABORT (other types: see ControlRecordType)."""
 
     version: int
     type: int
@@ -39,9 +39,9 @@ def control_batch(
 
 
 def read_control(buf: Buffer, pos: int, header: BatchHeader) -> ControlRecord:
-    """Read the control record of the batch at `pos`. Raises CorruptBatch where it is none."""
+    """Read the control record of the batch at `pos`. Raises CorruptBatch if there is none."""
     if not header.is_control:
-        raise CorruptBatch(f"batch of offset {header.base_offset} is no control batch", header.base_offset)
+        raise CorruptBatch(f"batch of offset {header.base_offset} is not a control batch", header.base_offset)
     record = next(iter_records(buf, pos, header), None)
     if record is None or record.key is None or len(record.key) < _CONTROL_KEY.size:
         raise CorruptBatch(f"control batch of offset {header.base_offset} has no key", header.base_offset)

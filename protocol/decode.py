@@ -1,9 +1,10 @@
 """Record batches -> Arrow columns, for all records of all batches at once.
 
-First a pass over the batches: CRC, decompression, bounds. Then the places of all records (`chains`), and
-then one vectorised read for each number of the records' layout. Keys and values are not cut out in Python:
-the whole payload is viewed as one Arrow column whose offsets are the places where keys and values begin
-and end, and Arrow takes the wanted elements, which copies them; the result shares no memory with the input.
+First the batches are opened one by one: CRC, decompression, limits. Then the positions of all records are
+found (`chains`), and each number of the records' layout is read with one vectorised call. Keys and values are
+not cut out in Python: the whole payload is viewed as one Arrow column whose offsets are the starts and ends
+of keys and values, and Arrow takes the elements needed, which copies them. The result shares no memory with
+the input.
 """
 
 from collections.abc import Sequence
@@ -29,13 +30,13 @@ HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa
 
 @dataclass(frozen=True, slots=True)
 class DecodedRecords:
-    """Columns of equal length, a row a record, in the order of the batches. Times are ms since the epoch."""
+    """Columns of equal length, one row per record, in the order of the batches. Times are ms since 1970."""
 
     key: pa.Array  # binary
     value: pa.Array  # binary
     offset: pa.Array  # int64
     timestamp: pa.Array  # int64
-    timestamp_type: pa.Array  # int32: 0 set by the producer, 1 by the broker
+    timestamp_type: pa.Array  # int32: 0 if the producer set the time, 1 if the broker did
     headers: pa.Array | None  # `HEADERS`, an empty list for a record without any; None if not asked for
 
     def __len__(self) -> int:
@@ -43,7 +44,7 @@ class DecodedRecords:
 
 
 class PayloadTooLarge(ValueError):
-    """More uncompressed bytes in one call than `MAX_PAYLOAD`: give fewer batches at a time."""
+    """More uncompressed bytes in one call than `MAX_PAYLOAD`: pass fewer batches at a time."""
 
 
 class _Sections(NamedTuple):
@@ -56,7 +57,7 @@ class _Sections(NamedTuple):
 
 
 class _Span(NamedTuple):
-    """Where bytes lie in the payload, a row a record or header; a negative length stands for null."""
+    """Ranges of bytes in the payload, one row per record or header. A negative length is null."""
 
     begins: Ints
     ends: Ints
@@ -73,12 +74,13 @@ def decode_batches(
 ) -> DecodedRecords:
     """Decode the records of `batches`, given as (position in `buf`, header), or of all in `buf`.
 
-    The offset of a record is the batch's base plus the record's delta, so batches with gaps, as compaction
-    leaves them, come out right. Without `headers` these are skipped over unread. `max_payload`: the most
-    bytes that compressed batches may unpack to, if fewer than MAX_PAYLOAD.
+    The offset of a record is the batch's base plus the record's delta, so batches with gaps, which compaction
+    leaves, come out right. Without `headers` the records' headers are skipped unread. `max_payload`: the most
+    bytes that compressed batches may decompress to, if less than MAX_PAYLOAD.
+
     Raises CorruptBatch, with the batch's base offset, for a wrong CRC, damaged compression, records that do
-    not fill their batch, or offsets that do not rise or lie outside of the batch; PayloadTooLarge; and
-    ValueError for a control batch, which holds no records of an application.
+    not fill their batch, or offsets that do not rise or are outside of the batch; PayloadTooLarge; and
+    ValueError for a control batch, which has no records of an application.
     """
     chosen = list(batch.iter_headers(buf)) if batches is None else batches
     sections = _open(buf, chosen, check_crc, MAX_PAYLOAD if max_payload is None else max_payload)
@@ -99,7 +101,7 @@ def _nothing(headers: bool) -> DecodedRecords:
 def _open(
     buf: Buffer, batches: Sequence[tuple[int, BatchHeader]], check_crc: bool, max_payload: int
 ) -> _Sections:
-    """Check each batch as a whole and lay the uncompressed sections out in one piece of memory."""
+    """Check each batch as a whole, and put the uncompressed sections one after another into one buffer."""
     for pos, header in batches:
         _check(buf, pos, header, check_crc)
     full = [(pos, header) for pos, header in batches if header.count]
@@ -168,20 +170,20 @@ def _corrupt(header: BatchHeader, what: str) -> CorruptBatch:
 
 
 class _Batches:
-    """Facts of the batches as columns, and of which batch each record is."""
+    """Facts about the batches as columns, and the batch of each record."""
 
     def __init__(self, sections: _Sections) -> None:
         self.headers = sections.headers
         self.counts = self.column("count")
         for index in np.flatnonzero(self.counts * SMALLEST_RECORD > sections.ends - sections.begins)[:1]:
-            raise _corrupt(self.headers[index], f"{self.counts[index]} records cannot be in so few bytes")
+            raise _corrupt(self.headers[index], f"{self.counts[index]} records do not fit into so few bytes")
         self.first_rows = np.cumsum(self.counts) - self.counts
 
     def column(self, name: str) -> Ints:
         return np.array([getattr(header, name) for header in self.headers], np.int64)
 
     def spread(self, name: str) -> Ints:
-        """The fact of its batch, for each record."""
+        """For each record, the fact about its batch."""
         return self.column(name).repeat(self.counts)
 
     def corrupt(self, row: int, what: str) -> CorruptBatch:
@@ -201,7 +203,7 @@ def _decode(sections: _Sections, want_headers: bool) -> DecodedRecords:
         records = chains.elements(data, sections.begins, sections.ends, batches.counts)
     except chains.BrokenChain as error:
         raise _corrupt(batches.headers[error.index], "its records do not fill it") from error
-    # Behind the length: attributes (no bit in use), time delta, offset delta, key, value, count of headers.
+    # After the length: attributes (no bit in use), time delta, offset delta, key, value, number of headers.
     times, at = varints.read(data, records.at + 1, varints.LONG_BYTES)
     deltas, at = varints.read(data, at)
     key, at = _span(data, at)
@@ -218,7 +220,7 @@ def _decode(sections: _Sections, want_headers: bool) -> DecodedRecords:
 
 
 def _span(data: Bytes, at: Ints) -> tuple[_Span, Ints]:
-    """Read a length at each place; also return the places behind the bytes of that length."""
+    """Read a length at each position; also return the ends of the bytes of that length."""
     raw, begins = varints.read(data, at)
     lengths = varints.unzigzag(raw)
     ends = begins + np.maximum(lengths, 0)
@@ -226,7 +228,7 @@ def _span(data: Bytes, at: Ints) -> tuple[_Span, Ints]:
 
 
 def _misfits(counts: Ints, left: Ints) -> Bools:
-    """For each record, whether its count of headers contradicts the bytes left for them."""
+    """For each record, whether its number of headers contradicts the bytes left for them."""
     if not counts.any():
         wrong: Bools = left != 0
     else:
@@ -255,8 +257,8 @@ def _times(batches: _Batches, raw_deltas: Raw) -> Ints:
 def _take(data: Bytes, first: _Span, second: _Span) -> tuple[pa.Array, pa.Array]:
     """Copy two spans of each row out of `data`, nulls where lengths are negative.
 
-    The offsets of one Arrow column over all of `data` are the spans' ends in the order of the bytes, so that
-    of each four elements the first and the third are wanted, and Arrow takes these.
+    One Arrow column over all of `data` has as its offsets the starts and ends of the spans, in the order of
+    the bytes. So of each four elements the first and the third are needed, and Arrow takes these.
     """
     rows = len(first.begins)
     edges = np.empty((rows, 4), np.int32)
@@ -275,7 +277,7 @@ def _pick(column: pa.Array, indices: Ints, lengths: Ints) -> pa.Array:
 
 
 def _headers(data: Bytes, batches: _Batches, begins: Ints, ends: Ints, counts: Ints) -> pa.Array:
-    """The headers of all records, which lie from `begins` to `ends`, as lists."""
+    """The headers of all records as lists; they are between `begins` and `ends`."""
     rows = np.flatnonzero(counts)
     offsets: Ints = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
     items = _header_items(data, batches, rows, begins[rows], ends[rows], counts[rows])
@@ -301,7 +303,9 @@ def _header_items(
 
 
 def _text(keys: pa.Array) -> pa.Array:
-    """Header keys as strings. Clients may have put any bytes there: the Java client replaces them, too."""
+    """Header keys as strings. Clients may put any bytes there: like the Java client, this replaces invalid
+    ones.
+    """
     try:
         return keys.cast(pa.string())
     except pa.ArrowInvalid:

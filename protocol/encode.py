@@ -1,9 +1,9 @@
 """Arrow columns -> record batches, for all records at once.
 
-The bytes between keys and values (lengths, deltas) are computed as columns and scattered into two byte
-arrays, one for what stands before a key, one for what stands between key and value; Arrow then joins
-before, key, between, value and headers row by row, and the joined column's data is the records sections of
-all batches, one after another. Batches are slices of it.
+The bytes between keys and values (lengths, deltas) are computed as columns and written into two byte arrays:
+one for what comes before a key, one for what comes between key and value. Arrow then joins before, key,
+between, value and headers row by row. The joined column's data is the records sections of all batches, one
+after another; batches are slices of it.
 """
 
 import itertools
@@ -27,8 +27,8 @@ _INT64 = 2**63
 class EncodedBatch:
     """Records of one batch, encoded and compressed, still without a producer's identity and a CRC.
 
-    `parts` is the records section, to be sent in this order; `size` counts bytes with the header.
-    Timestamps are ms since the epoch.
+    `parts` is the records section, to be sent in this order; `size` counts bytes with the header. Timestamps
+    are ms since the epoch.
     """
 
     parts: list[Buffer]
@@ -70,15 +70,16 @@ def encode_batches(
 ) -> list[EncodedBatch]:
     """Encode columns of equal length into batches, in order.
 
-    `key` and `value`: binary or string of any kind, chunked or not, or None for nulls throughout; `headers`:
-    list<struct<key: string, value: binary>>, where a null list is an empty one; `timestamps`: int64 ms since
-    the epoch, Arrow timestamps, or one int for all. No batch is larger than `max_batch_bytes`, header
-    included and before compression, but a record above that has a batch of its own. A section that
-    compression would make larger is sent uncompressed, as the format allows for each batch. `groups`: row
-    numbers, ascending, before which a batch ends: rows of several partitions, one partition after the other,
-    are encoded together, and each batch then has bytes of its own.
-    Raises ValueError for columns that cannot be records: unequal lengths, other types, null timestamps,
-    null header keys, records above 2 GiB.
+    `key` and `value`: binary or string of any kind, chunked or not, or None if all are null. `headers`:
+    list<struct<key: string, value: binary>>, in which a null list is an empty one. `timestamps`: int64 ms
+    since the epoch, Arrow timestamps, or one int for all. No batch is larger than `max_batch_bytes`, header
+    included and before compression, except that a larger record has a batch of its own. A section that
+    compression would make larger is sent uncompressed, as the format allows for each batch. `groups`:
+    ascending row numbers at which a batch must end. They let rows of several partitions, one partition after
+    another, be encoded together; each batch then has its own bytes.
+
+    Raises ValueError for columns that cannot be records: unequal lengths, other types, null timestamps, null
+    header keys, records above 2 GiB.
     """
     rows = columns.Rows.of(key, value, headers, timestamps)
     if not rows.count:
@@ -103,7 +104,7 @@ def _encoded(section: Buffer, codec: int, count: int, first: int, latest: int) -
 
 
 def _upper_sizes(rows: columns.Rows, max_batch_bytes: int) -> Ints:
-    """Bytes that each record takes at most, wherever batches begin: its deltas depend on that."""
+    """The most bytes that each record can take, wherever batches begin: its deltas depend on that."""
     span = int(rows.times.max()) - int(rows.times.min())
     time_size = varints.size_of(2 * span) if span < _INT64 else varints.LONG_BYTES
     most = min(rows.count, max(max_batch_bytes, 0) // _SMALLEST_RECORD + 1)
@@ -115,8 +116,9 @@ def _upper_sizes(rows: columns.Rows, max_batch_bytes: int) -> Ints:
 
 
 def _cut(sizes: Ints, budget: int, groups: Sequence[int]) -> Ints:
-    """Ends of the batches (row numbers), as many records in each as fit into `budget` bytes; `groups`: the
-    ends, ascending, that no batch goes beyond."""
+    """Ends of the batches (row numbers), with as many records in each as fit into `budget` bytes. `groups`:
+    ascending ends that no batch may cross.
+    """
     total = np.cumsum(sizes)
     ends, start, done = [], 0, 0
     for last in groups:
@@ -128,7 +130,7 @@ def _cut(sizes: Ints, budget: int, groups: Sequence[int]) -> Ints:
 
 
 def _as_table(rows: columns.Rows, starts: Ints, ends: Ints) -> list[Buffer] | None:
-    """The batches' records sections, if the records are equally long and all of one time."""
+    """The batches' records sections, if all records are equally long and have one time."""
     if rows.header_counts is not None or (rows.times != rows.times[0]).any():
         return None
     key, value = rows.key.as_table(), rows.value.as_table()
@@ -138,11 +140,11 @@ def _as_table(rows: columns.Rows, starts: Ints, ends: Ints) -> list[Buffer] | No
 
 
 def _joined(rows: columns.Rows, starts: Ints, ends: Ints, apart: bool) -> list[Buffer]:
-    """The batches' records sections, of any records; `apart`: each with bytes of its own."""
+    """The batches' records sections, for any records. `apart`: each with its own bytes."""
     data, offsets = _join(rows, starts, ends - starts)
     bounds = offsets[np.append(starts, rows.count)].tolist()
     sections: list[Buffer] = [data[begin:end] for begin, end in itertools.pairwise(bounds)]
-    if apart:  # no partition that has to wait holds the bytes of all others
+    if apart:  # so that a partition that waits does not keep the bytes of all others in memory
         sections = [bytes(section) for section in sections]
     return sections
 

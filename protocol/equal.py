@@ -1,8 +1,8 @@
 """Records of equal length as the rows of a table: one layout, into which whole columns are copied.
 
-Where all keys are of one length, all values too, and the records have one time and no headers, they differ
-in their bytes and in their number within the batch only, whose varint grows by a byte at 64, at 8,192 and so
-on. That spares the lengths, offsets and joins that other rows need. The bytes are the same.
+If all keys have one length, all values too, and the records have one time and no headers, records differ only
+in their bytes and in their number within the batch, whose varint grows by a byte at 64, at 8,192 and so on.
+That saves the lengths, offsets and joins that other rows need. The bytes are the same.
 """
 
 from collections.abc import Iterator
@@ -16,19 +16,18 @@ from eoslog.protocol.plain_records import write_varint
 from eoslog.protocol.varints import Bytes, Ints
 
 Table = npt.NDArray[np.uint8]
-"""A column: rows of equally many bytes, in two dimensions."""
+"""A column: rows with the same number of bytes, in two dimensions."""
 
 
 class Column(NamedTuple):
-    """A record's key or value, of all rows; `prefix` is the varint of its length, `table` has no bytes for
-    nulls."""
+    """The key or value of all rows. `prefix` is the varint of its length; `table` has no bytes for nulls."""
 
     prefix: bytes
     table: Table
 
 
 class _Run(NamedTuple):
-    """Records of one layout, `begin` to `end` (not included) of a batch."""
+    """Records with one layout: from `begin` up to, not including, `end` in a batch."""
 
     begin: int
     end: int
@@ -68,7 +67,7 @@ def section(key: Column, value: Column, begin: int, end: int) -> memoryview:
 
 
 def _runs(count: int, behind: int) -> Iterator[_Run]:
-    """`behind`: how many bytes of a record follow its number, the count of headers among them."""
+    """`behind`: the bytes of a record after its number, including the number of headers."""
     first, size = 0, 1
     while first < count:
         last, body = min(1 << 7 * size - 1, count), 2 + size + behind
@@ -90,7 +89,7 @@ def _fill(rows: Table, run: _Run, key: Column, value: Column) -> None:
 
 
 def _put(rows: Table, at: int, what: Bytes | Table) -> int:
-    """Bytes of each row, or the same for all, from the place `at` on; returns the place behind them."""
+    """Write bytes into each row, or the same into all, from column `at` on. Returns the column after them."""
     behind: int = at + what.shape[-1]
     rows[:, at:behind] = what
     return behind

@@ -1,4 +1,4 @@
-"""The one table of Kafka's error codes: what each means and what the side that gets it may do."""
+"""The one table of Kafka's error codes: what each means, and what the side that gets it can do."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import NamedTuple
 
 
 class Kind(Enum):
-    """What an error leaves to do; for a transactional producer, what becomes of its transaction."""
+    """What can be done after an error, and what happens to the transaction of a transactional producer."""
 
     NONE = "none"
     RETRIABLE = "retriable"
     """The same request may succeed later or at another broker, and doing it again is safe."""
     ABORTABLE = "abortable"
-    """This request cannot succeed; its transaction must be aborted, then the producer can go on."""
+    """This request cannot succeed; its transaction must be aborted, then the producer can continue."""
     FATAL = "fatal"
-    """Neither helps: the caller has to stop or to change the request."""
+    """Neither helps: the caller must stop or change the request."""
 
 
 _NONE, _RETRY, _ABORT, _FATAL = Kind
@@ -48,14 +48,14 @@ class ErrorCode(IntEnum):
     LEADER_NOT_AVAILABLE = 5, _RETRY, "the partition has no leader at the moment"
     NOT_LEADER_OR_FOLLOWER = 6, _RETRY, "the broker asked does not lead (or follow) this partition"
     REQUEST_TIMED_OUT = 7, _RETRY, "the broker could not finish within the request's time-out"
-    BROKER_NOT_AVAILABLE = 8, _FATAL, "the broker is not there"
-    REPLICA_NOT_AVAILABLE = 9, _RETRY, "the replica is not there for this partition"
+    BROKER_NOT_AVAILABLE = 8, _FATAL, "the broker is not available"
+    REPLICA_NOT_AVAILABLE = 9, _RETRY, "the replica is not available for this partition"
     MESSAGE_TOO_LARGE = 10, _ABORT, "a batch is larger than max.message.bytes allows"
     STALE_CONTROLLER_EPOCH = 11, _FATAL, "another controller has taken over"
     OFFSET_METADATA_TOO_LARGE = 12, _ABORT, "the metadata string of a committed offset is too long"
     NETWORK_EXCEPTION = 13, _RETRY, "the connection was lost before the answer came"
     COORDINATOR_LOAD_IN_PROGRESS = 14, _RETRY, "the coordinator is still reading its log"
-    COORDINATOR_NOT_AVAILABLE = 15, _RETRY, "the coordinator is not there yet"
+    COORDINATOR_NOT_AVAILABLE = 15, _RETRY, "the coordinator is not available yet"
     NOT_COORDINATOR = 16, _RETRY, "the broker asked does not coordinate this group or transactional id"
     INVALID_TOPIC_EXCEPTION = 17, _FATAL, "the topic name is not legal, or the topic is internal"
     RECORD_LIST_TOO_LARGE = 18, _ABORT, "a batch is larger than a log segment"
@@ -145,10 +145,10 @@ class ErrorCode(IntEnum):
         _FATAL,
         "this version of the API cannot carry the partition's compression",
     )
-    STALE_BROKER_EPOCH = 77, _FATAL, "the broker has registered anew since"
+    STALE_BROKER_EPOCH = 77, _FATAL, "the broker has registered again since then"
     OFFSET_NOT_AVAILABLE = 78, _RETRY, "the new leader does not know its high watermark yet"
     MEMBER_ID_REQUIRED = 79, _FATAL, "join again with the member id given in the answer"
-    PREFERRED_LEADER_NOT_AVAILABLE = 80, _RETRY, "the preferred leader is not there"
+    PREFERRED_LEADER_NOT_AVAILABLE = 80, _RETRY, "the preferred leader is not available"
     GROUP_MAX_SIZE_REACHED = 81, _FATAL, "the group is full"
     FENCED_INSTANCE_ID = 82, _ABORT, "another member has taken over this group.instance.id"
     ELIGIBLE_LEADERS_NOT_AVAILABLE = 83, _RETRY, "no replica may become leader"
@@ -176,7 +176,7 @@ class ErrorCode(IntEnum):
     PRINCIPAL_DESERIALIZATION_FAILURE = 97, _FATAL, "the principal of a forwarded request could not be read"
     SNAPSHOT_NOT_FOUND = 98, _FATAL, "no such snapshot"
     POSITION_OUT_OF_RANGE = 99, _FATAL, "the position is outside the snapshot"
-    UNKNOWN_TOPIC_ID = 100, _RETRY, "the broker has no topic of this id (deleted, or made anew)"
+    UNKNOWN_TOPIC_ID = 100, _RETRY, "the broker has no topic of this id (deleted, or created again)"
     DUPLICATE_BROKER_REGISTRATION = 101, _FATAL, "another broker has registered under this id"
     BROKER_ID_NOT_REGISTERED = 102, _FATAL, "no broker has registered under this id"
     INCONSISTENT_TOPIC_ID = 103, _RETRY, "the topic's id in the log and in the request differ"
@@ -203,7 +203,7 @@ class ErrorCode(IntEnum):
     TRANSACTION_ABORTABLE = (
         120,
         _ABORT,
-        "the transaction cannot be committed; after an abort the transactional id can go on",
+        "the transaction cannot be committed; after an abort the transactional id can be used again",
     )
     INVALID_RECORD_STATE = 121, _FATAL, "the record is not in a state that allows this acknowledgement"
     SHARE_SESSION_NOT_FOUND = 122, _RETRY, "no such share session"
@@ -232,7 +232,7 @@ class ErrorCode(IntEnum):
 
 
 class ErrorInfo(NamedTuple):
-    """One line of the table."""
+    """One row of the table."""
 
     code: int
     name: str
@@ -242,7 +242,7 @@ class ErrorInfo(NamedTuple):
 
 
 def info(code: int) -> ErrorInfo:
-    """The line of `code`. A code that newer brokers may have and this table lacks counts as fatal."""
+    """The row of `code`. A code of newer brokers that is missing in this table counts as fatal."""
     try:
         known = ErrorCode(code)
     except ValueError:

@@ -1,7 +1,7 @@
-"""Where an answer says an error, found in the schemas; and answers that say one, as valid as real ones.
+"""Finds in the schemas where an answer has error codes, and makes error answers as valid as real ones.
 
-Where an API has one error for all of a request, it is told there. Where it has one for each topic, partition,
-group or resource, every one that the request names gets the error.
+If an API has one error for a whole request, that one is set. If it has one for each topic, partition, group
+or resource, each of those that the request names gets the error.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from eoslog.protocol.schema import Message
 MISREAD = frozenset(
     {ApiKey.FETCH, ApiKey.METADATA, ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
 )
-"""APIs whose error of the whole request clients take for something else, unless it is one they know:
+"""APIs whose clients misread an error of the whole request, unless it is one they know:
 
-- Fetch: it is the session's. With another error librdkafka sees an answer without news, and asks on.
-- Metadata (from 13): it is there to send clients back to their first addresses (KIP-1102). With another error
+- Fetch: it is the session's. With another error librdkafka sees an answer without news, and asks again.
+- Metadata (from 13): it exists to send clients back to their first addresses (KIP-1102). With another error
   Java's admin client sees a cluster without topics.
-- ApiVersions: a broker that serves nothing, or one from before this API.
-- SaslHandshake, SaslAuthenticate: a refusal, which ends a client for good; and how far the exchange got is
-  unknown after a fault.
+- ApiVersions: clients see a broker that serves nothing, or one from before this API.
+- SaslHandshake, SaslAuthenticate: clients see a refusal, which is final; after a fault it is also unknown
+  how far the exchange got.
 """
 
 _AT_BOTH = frozenset({ApiKey.ELECT_LEADERS})
-"""APIs that repeat the error of the whole at each part."""
+"""APIs that repeat the error of the whole request in each part."""
 
 _CODES = ("error_code", "partition_error_code")
 _MESSAGE = "error_message"
 
-# Where the parts of an answer stand in the request, unless under the same name. All that are there count;
+# Where the parts of an answer are in the request, if not under the same name. All that exist count;
 # "a.b" means the `b` of every `a`.
 _ASKED_AS = {
     "responses": ("topic_data", "topics", "topic_names", "resources"),
@@ -52,7 +52,7 @@ _ASKED_AS = {
     "results_by_topic_v3_and_below": ("v3_and_below_topics",),
 }
 
-# What a part is called: the fields of the answer, and what the request calls them.
+# What identifies a part: the fields of the answer, and their names in the request.
 _NAMES = {
     "name": ("name",),
     "topic": ("topic", "name"),
@@ -72,7 +72,7 @@ _NAMES = {
     "key": ("key",),
 }
 
-# What stands in the fields that have nothing to say beside an error, where it is not their default.
+# Values of the fields without a meaning beside an error, if not their default.
 _NOTHING = {
     "base_offset": -1, "high_watermark": -1, "low_watermark": -1, "committed_offset": -1,
     "node_id": -1, "port": -1, "producer_id": -1, "producer_epoch": -1,
@@ -81,9 +81,9 @@ _NOTHING = {
 
 
 def error_of_all(key: int, version: int, code: int, message: str | None = None) -> Message | None:
-    """The answer that says one error for the whole request, whatever it was.
+    """The answer with one error for the whole request, whatever the request was.
 
-    None where this version has no place for it, or where it would be misread.
+    None if this version has no field for it, or clients would misread it.
     """
     return None if key in MISREAD else _of_all(key, version, code, message)
 
@@ -91,31 +91,31 @@ def error_of_all(key: int, version: int, code: int, message: str | None = None) 
 def error_of_parts(
     key: int, version: int, request: Mapping[str, Any], code: int, message: str | None = None
 ) -> Message:
-    """The answer's lists of parts that can have errors: an item with the error for each in the request."""
+    """The answer's lists of parts that can have errors: an item for each part of the request."""
     return _parts(APIS[ApiKey(key)].response.struct, version, request, code, message)
 
 
 def error_answer(
     key: int, version: int, request: Mapping[str, Any], code: int, message: str | None = None
 ) -> Any:
-    """The answer, of the API's type, that says an error for all that the request asked about.
+    """The answer, of the API's type, with an error for all that the request asked about.
 
-    None where it cannot be said: there is no place in this version and the request names nothing, or it wants
-    no answer (Produce with acks=0).
+    None if that is not possible: this version has no field for it and the request names nothing, or the
+    request wants no answer (Produce with acks=0).
     """
     if key == ApiKey.PRODUCE and request["acks"] == 0:
         return None
-    told = error_of_all(key, version, code, message)
-    if told is not None and key not in _AT_BOTH:
-        return told
+    whole = error_of_all(key, version, code, message)
+    if whole is not None and key not in _AT_BOTH:
+        return whole
     parts = error_of_parts(key, version, request, code, message)
-    if told is not None or any(parts.values()):
-        return parts | (told or {})
+    if whole is not None or any(parts.values()):
+        return parts | (whole or {})
     return _of_all(key, version, code, message)
 
 
 def errors_in(key: int, answer: Message | None) -> dict[int, int]:
-    """How often an answer has which error code; None: there is no answer (acks=0). In any thread."""
+    """How often an answer has each error code. None: there is no answer (acks=0). Thread-safe."""
     places, found = _error_places(key), dict[int, int]()
     if answer is not None and places is not None:
         _count(answer, places, found)
@@ -127,17 +127,17 @@ def _of_all(key: int, version: int, code: int, message: str | None) -> Message |
 
 
 def _own(struct: Struct, version: int, code: int, message: str | None) -> Message:
-    """The fields of a struct, without its lists, that say an error; none if it has no place for one."""
+    """The fields of a struct, without its lists, that carry an error; none if it has no field for one."""
     fields = [field for field in struct.fields if version in field.versions]
-    told: Message = {field.name: code for field in fields if field.name in _CODES}
-    if not told:
-        return told
+    found: Message = {field.name: code for field in fields if field.name in _CODES}
+    if not found:
+        return found
     for field in fields:
         if field.name == _MESSAGE:
-            told[_MESSAGE] = message if message or version in field.nullable else ""
+            found[_MESSAGE] = message if message or version in field.nullable else ""
         elif field.name in _NOTHING:
-            told[field.name] = _NOTHING[field.name]
-    return told
+            found[field.name] = _NOTHING[field.name]
+    return found
 
 
 def _parts(struct: Struct, version: int, asked: Mapping[str, Any], code: int, message: str | None) -> Message:
@@ -149,7 +149,7 @@ def _parts(struct: Struct, version: int, asked: Mapping[str, Any], code: int, me
 
 
 def _part(struct: Struct, version: int, asked: Any, code: int, message: str | None) -> Message:
-    """One item: what it is called, and its error, or those of its parts."""
+    """One item: what identifies it, and its error, or those of its parts."""
     named = _named(struct, version, asked)
     own = _own(struct, version, code, message)
     return named | (own or _parts(struct, version, asked, code, message))
@@ -157,7 +157,7 @@ def _part(struct: Struct, version: int, asked: Any, code: int, message: str | No
 
 def _named(struct: Struct, version: int, asked: Any) -> Message:
     names = [field.name for field in struct.fields if version in field.versions and field.name in _NAMES]
-    if not isinstance(asked, dict):  # a plain name or number: the first field is for it
+    if not isinstance(asked, dict):  # a plain name or number: it belongs to the first field
         return {names[0]: asked}
     said = ((name, [known for known in _NAMES[name] if known in asked]) for name in names)
     return {name: asked[known[0]] for name, known in said if known}

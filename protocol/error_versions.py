@@ -1,6 +1,6 @@
-"""Which version of an API knows which error code, and what clients of older versions are told in its place.
+"""Which version of an API knows which error code, and which code clients of older versions get instead.
 
-A code that has no row is known to every version that is served.
+Every version that is served knows a code without a row.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ NEVER = 2**15
 
 
 class Known(NamedTuple):
-    """The first version that knows a code, and the code that older ones are told."""
+    """The first version that knows a code, and the code that older ones get."""
 
     since: int
     older: E
 
 
 _VERIFYING = Known(NEVER, E.NOT_ENOUGH_REPLICAS)
-"""The coordinator's errors, in an answer to Produce: every producer tries again after this one, and asks for
-no new metadata first (KIP-890)."""
+"""For the coordinator's errors in an answer to Produce: after this code every producer tries again, without
+asking for new metadata first (KIP-890)."""
 
 VERSIONS: Mapping[tuple[ApiKey, E], Known] = {
     # KIP-112
@@ -60,10 +60,10 @@ VERSIONS: Mapping[tuple[ApiKey, E], Known] = {
     (ApiKey.PRODUCE, E.COORDINATOR_LOAD_IN_PROGRESS): _VERIFYING,
     (ApiKey.PRODUCE, E.COORDINATOR_NOT_AVAILABLE): _VERIFYING,
     (ApiKey.PRODUCE, E.NOT_COORDINATOR): _VERIFYING,
-    # The transaction is just ending. A client that joined it by itself does not expect that here, but tries
-    # again after this one, and hears then how it ended. Kafka passes CONCURRENT_TRANSACTIONS on.
+    # The transaction is ending. A client that joined it by itself does not expect that code here, but tries
+    # again after this one, and then learns how the transaction ended. Kafka answers CONCURRENT_TRANSACTIONS.
     (ApiKey.TXN_OFFSET_COMMIT, E.CONCURRENT_TRANSACTIONS): Known(5, E.COORDINATOR_LOAD_IN_PROGRESS),
-    # KAFKA-7296: older producers end by it
+    # KAFKA-7296: it ends older producers
     (ApiKey.TXN_OFFSET_COMMIT, E.COORDINATOR_LOAD_IN_PROGRESS): Known(2, E.COORDINATOR_NOT_AVAILABLE),
     # KIP-1043
     (ApiKey.DESCRIBE_GROUPS, E.GROUP_ID_NOT_FOUND): Known(6, E.NONE),
@@ -71,7 +71,7 @@ VERSIONS: Mapping[tuple[ApiKey, E], Known] = {
 
 
 def for_version(key: ApiKey, version: int, code: E) -> E:
-    """The code to answer a request of `key` in `version` with, in place of `code`."""
+    """The code that a client of this version gets for `code`."""
     known = VERSIONS.get((key, code))
     if known is None or version >= known.since:
         return code

@@ -1,6 +1,6 @@
 """Kafka's error codes as exceptions: each has a class of its name, as `errors.UnstableOffsetCommit`.
 
-The table of the codes comes along: who raises an error names its code.
+The table of the codes is exported here too: code that raises an error names its code.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ __all__ = ["ErrorCode", "ErrorInfo", "KafkaError", "Kind", "info"]
 class KafkaError(Exception):
     """An error code as an exception, with what failed and where in `message`. Can be pickled.
 
-    As OSError does with numbers, `KafkaError(code, message)` makes one of the code's own class; a subclass
-    that is not for one code makes one that is both. A code missing in the table becomes UNKNOWN_SERVER_ERROR,
-    and the message keeps its number.
+    As OSError does with numbers, `KafkaError(code, message)` makes an instance of the code's own class. A
+    subclass that is not for one code makes an instance of both classes. A code missing in the table becomes
+    UNKNOWN_SERVER_ERROR, and the message has its number.
     """
 
     code: ErrorCode
@@ -27,7 +27,7 @@ class KafkaError(Exception):
     _made_as: ClassVar[type[KafkaError]]
 
     def __new__(cls, code: int, *_: object) -> Self:
-        """Make it, of the class of its code too."""
+        """Make an instance, also of the class of its code."""
         made: Any = cls
         both: type[Self] = _both(made, _known(code))
         return super().__new__(both)
@@ -40,7 +40,7 @@ class KafkaError(Exception):
         super().__init__(self.code, message)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """As it was made: what is made of two classes has no name to be found by."""
+        """Make it again as it was made: a class that joins two classes cannot be found by name."""
         return (self._made_as, *super().__reduce__()[1:])
 
     def __str__(self) -> str:
@@ -49,7 +49,7 @@ class KafkaError(Exception):
 
     @property
     def kind(self) -> Kind:
-        """What the error leaves to do."""
+        """What can be done after the error."""
         return self.code.kind
 
     @property
@@ -70,14 +70,14 @@ def _known(code: int) -> ErrorCode:
 
 @cache
 def class_of(code: ErrorCode) -> type[KafkaError]:
-    """The class of a code. Made when it is first asked for: a process meets a few of them."""
+    """The class of a code, made on first use: a process meets only a few codes."""
     name = "".join(word.capitalize() for word in code.name.split("_"))
     return type(name, (KafkaError,), {"__module__": __name__, "__doc__": code.meaning})
 
 
 @cache
 def _both(cls: Any, code: ErrorCode) -> Any:
-    """The class of errors with this code that are made as `cls`."""
+    """The class of an error with this code that is made by calling `cls`."""
     own = class_of(code)
     if issubclass(own, cls) or issubclass(cls, own):
         return own if cls is KafkaError else cls

@@ -25,7 +25,7 @@ _UNSET: Any = object()
 
 
 class Versions(NamedTuple):
-    """A range of versions, both ends included; `Versions(0, -1)` holds none."""
+    """A range of versions, both ends included; `Versions(0, -1)` is empty."""
 
     first: int
     last: int
@@ -63,7 +63,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Blob:
-    """Bytes; `is_records` marks record batches, which are neither copied when read nor when written."""
+    """Bytes. `is_records` marks record batches, which are copied neither when read nor when written."""
 
     is_records: bool = False
 
@@ -110,11 +110,11 @@ class Field:
     ignorable: bool
 
     def in_body(self, version: int) -> bool:
-        """Whether `version` carries this field in its place among the others (not as a tagged field)."""
+        """Whether `version` has this field among the others (not as a tagged field)."""
         return version in self.versions and self.tag is None
 
     def in_tags(self, version: int) -> bool:
-        """Whether `version` carries this field as a tagged field."""
+        """Whether `version` has this field as a tagged field."""
         return version in self.versions and self.tag is not None
 
 
@@ -131,7 +131,7 @@ def F(
     """Describe a field.
 
     `nullable` is a range, or True for all versions; `tag` makes it a tagged field in all its versions;
-    `default` fills in for a missing value (else zero, "", b"", [], or a struct of defaults; records: None);
+    `default` replaces a missing value (otherwise zero, "", b"", [], or a struct of defaults; records: None);
     `ignorable` lets a writer drop a value that its version cannot carry.
     """
     if isinstance(nullable, str):
@@ -158,7 +158,7 @@ def STRUCT(*fields: Type | Field) -> Struct:
 
 
 def natural_default(type: Type) -> Any:
-    """The value of a field that has no default of its own. Lists and dicts are made anew for each message."""
+    """The value of a field that has no default of its own. Lists and dicts are new for each message."""
     match type:
         case Fixed():
             return type.default
@@ -185,7 +185,9 @@ def struct_default_source(struct: Struct) -> str:
 
 
 def least_size(type: Type, version: int, flexible: bool, nullable: bool = False) -> int:
-    """The fewest bytes a value of `type` can take: shows an absurd array count before any allocation."""
+    """The fewest bytes that a value of `type` can take, to reject an absurd array count before any
+    allocation.
+    """
     match type:
         case Fixed():
             return type.size

@@ -1,8 +1,8 @@
-"""Frames and headers: what goes around a message on a connection. Sans-I/O: bytes in, frames out.
+"""Frames and headers: what surrounds a message on a connection. Sans-I/O: bytes in, frames out.
 
-A frame is an int32 size and that many bytes: a header, then the message. Header versions follow from the API
-(KIP-482): a request header has tagged fields (v2) in flexible versions, a response header too (v1), but for
-ApiVersions, whose response must be readable before any version is agreed (KIP-511).
+A frame is an int32 size and that many bytes: a header, then the message. The header's version follows from
+the API (KIP-482): in flexible versions a request header has tagged fields (v2), and a response header too
+(v1). The exception is ApiVersions, whose response must be readable before any version is agreed on (KIP-511).
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ _CORRELATION_ID = struct.Struct(">i")
 
 
 class FrameError(ProtocolError):
-    """A frame whose size is negative or above the limit. The connection cannot go on."""
+    """A frame whose size is negative or above the limit. The connection is of no further use."""
 
 
 class FrameReader:
     """Cuts a stream of bytes into frames.
 
-    Frames are writable views of memory of their own, so the buffer given to `feed` may be used again.
-    A frame in the making takes no more memory than has arrived, whatever size it claims.
+    Frames are writable views of their own memory, so the buffer given to `feed` may be used again. An
+    incomplete frame takes no more memory than has arrived, whatever size it claims.
     """
 
     def __init__(self, max_size: int) -> None:
-        """`max_size`: the most bytes a frame may have, without its size prefix; it may be changed."""
+        """`max_size`: the most bytes a frame may have, without its size prefix; it may be changed later."""
         self.max_size = max_size
         self._buffer = bytearray()
         self._need = _SIZE.size
 
     def feed(self, data: Buffer) -> list[memoryview]:
-        """Take the next bytes; answers the frames that they complete. Raises FrameError."""
+        """Take the next bytes. Returns the frames that they complete. Raises FrameError."""
         self._buffer += data
         if len(self._buffer) < self._need:
             return []
@@ -45,16 +45,16 @@ class FrameReader:
 
     @property
     def pending(self) -> int:
-        """Bytes of a frame that is not complete yet; above 0 at the end of a connection it was cut."""
+        """Bytes of an incomplete frame; if above 0 at the end of a connection, the frame was cut off."""
         return len(self._buffer)
 
     @property
     def missing(self) -> int:
-        """Bytes that the frame in the making still needs; of one whose size is not known yet, its size's."""
+        """Bytes that the incomplete frame still needs; if its size is still unknown, those of the size."""
         return self._need - len(self._buffer)
 
     def _cut(self, view: memoryview) -> list[memoryview]:
-        """Hand the frames out as views of the buffer, and go on with a new one that begins with the rest."""
+        """Return the frames as views of the buffer, and start a new buffer with the rest."""
         frames: list[memoryview] = []
         pos, self._need = 0, _SIZE.size
         while len(view) - pos >= _SIZE.size:
@@ -75,7 +75,7 @@ class FrameReader:
 
 
 class RequestHeader(NamedTuple):
-    """What goes before every request."""
+    """The header of a request."""
 
     api_key: int
     api_version: int
@@ -84,7 +84,7 @@ class RequestHeader(NamedTuple):
 
 
 def api_of(api_key: int) -> Api:
-    """The line of the API table; ProtocolError for a key that is not served."""
+    """The API of a key; ProtocolError for a key that is not served."""
     api = _BY_NUMBER.get(api_key)
     if api is None:
         raise ProtocolError(f"API key {api_key} is not known")
@@ -97,7 +97,7 @@ _BY_NUMBER: dict[int, Api] = {int(key): api for key, api in APIS.items()}
 def encode_request(
     api_key: int, version: int, correlation_id: int, client_id: str | None, body: object
 ) -> list[Buffer]:
-    """A whole request frame as parts, size prefix included. ProtocolError for what does not fit."""
+    """A whole request frame as parts, size prefix included. ProtocolError for values that do not fit."""
     api = api_of(api_key)
     name = b"" if client_id is None else client_id.encode("utf-8", "replace")
     name_size = -1 if client_id is None else len(name)
@@ -112,10 +112,10 @@ def encode_request(
 
 
 def decode_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
-    """Read the header of a request frame (without size prefix); answers it and where the message starts.
+    """Read the header of a request frame (without size prefix). Returns it and where the message starts.
 
-    The version may be one that is not served: the caller has to answer that. ProtocolError for an unknown API
-    key, since then the layout of the header is not known either.
+    The version may be one that is not served: the caller must answer that. ProtocolError for an unknown API
+    key, since then the layout of the header is unknown too.
     """
     try:
         api_key, version, correlation_id, size = _REQUEST_HEADER.unpack_from(frame)
@@ -142,7 +142,7 @@ def _client_id(frame: Buffer, pos: int, size: int) -> tuple[str, int]:
 
 
 def _skip_tags(frame: memoryview, pos: int) -> int:
-    """Skip the tagged fields of a header; none is defined so far that matters to either side."""
+    """Skip the tagged fields of a header; no tag defined so far matters to either side."""
     try:
         count, pos = read_uvarint(frame, pos)
         for _ in range(count):
@@ -152,7 +152,7 @@ def _skip_tags(frame: memoryview, pos: int) -> int:
     except IndexError as error:
         raise ProtocolError("the header is cut short within its tagged fields") from error
     if pos > len(frame):
-        raise ProtocolError("a tagged field of the header goes beyond the frame")
+        raise ProtocolError("a tagged field of the header extends beyond the frame")
     return pos
 
 

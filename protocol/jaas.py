@@ -1,4 +1,4 @@
-"""Java's way to write credentials, because it is what people have: `MODULE required NAME="VALUE" ...;`"""
+"""Java's notation for credentials, since people have them in it: `MODULE required NAME="VALUE" ...;`"""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _HEAD = re.compile(r"\s*([\w.$]+)\s+(required|requisite|sufficient|optional)\b",
 
 
 class JaasError(ValueError):
-    """A text that is no JAAS configuration; what it says holds none of the text's values."""
+    """A text that is not a JAAS configuration. The message shows none of the text's values."""
 
 
 class Login(NamedTuple):
@@ -32,7 +32,7 @@ def parse(text: str) -> Login:
     while True:
         piece = _PIECE.match(text, position)
         if piece is None:
-            raise JaasError('there is something that is not NAME="VALUE", or the final ";" is missing')
+            raise JaasError('something in it is not NAME="VALUE", or the final ";" is missing')
         position = piece.end()
         name, double, single, bare, end = piece.groups()
         if end:
@@ -40,5 +40,5 @@ def parse(text: str) -> Login:
         quoted = double if double is not None else single
         options[name] = re.sub(r"\\(.)", r"\1", quoted) if quoted is not None else bare
     if text[position:].strip():
-        raise JaasError('there is something behind the ";": one login module is enough')
+        raise JaasError('there is text after the ";": give one login module only')
     return Login(head[1].rpartition(".")[2], options)

@@ -1,7 +1,7 @@
 """Kafka's default partitioner for records with a key: murmur2 of the key's bytes, modulo partitions.
 
 The hash is MurmurHash2 with Kafka's seed, over four bytes a step, all in 32 bits. The sign bit is dropped
-before the modulo. Every client that keeps to the Java client's placement computes the same.
+before the modulo. Every client with the Java client's placement computes the same.
 """
 
 import struct
@@ -24,12 +24,12 @@ _SHIFT = 24
 _MASK = 0xFFFFFFFF
 _POSITIVE = 0x7FFFFFFF
 
-# Fewer keys than this are hashed faster one by one: a step for all costs as much as a few single steps.
+# Fewer keys than this are faster one by one: a step for all costs as much as a few single steps.
 _TOGETHER_LEAST = 16
 
 
 def _mix(h: int, data: bytes) -> int:
-    """Mix whole steps of four bytes into the hash."""
+    """Mix all complete steps of four bytes into the hash."""
     for (word,) in struct.iter_unpack("<I", data):
         k = word * _MULTIPLIER & _MASK
         k = (k ^ k >> _SHIFT) * _MULTIPLIER & _MASK
@@ -38,7 +38,9 @@ def _mix(h: int, data: bytes) -> int:
 
 
 def murmur2_partition(keys: pa.Array, partitions: int) -> npt.NDArray[np.int32]:
-    """Partition of each key, NO_PARTITION for null keys. Binary or string columns as in `encode_batches`."""
+    """The partition of each key, NO_PARTITION for null keys. Takes binary or string columns as
+    `encode_batches` does.
+    """
     if partitions < 1:
         raise ValueError(f"{partitions} partitions: at least one is needed")
     field = columns.Field.of("key", keys, len(keys))
@@ -60,7 +62,7 @@ def _partition(hashes: Words, partitions: int) -> Words:
 
 
 def _murmur2_equal(keys: Table) -> Words:
-    """Hash keys that are all of one length, a row each."""
+    """Hash keys that all have one length, one key a row."""
     length = keys.shape[1]
     h = np.full(len(keys), _SEED ^ length, np.uint32)
     for at in range(0, length - 3, 4):
@@ -92,7 +94,7 @@ def _last(h: Words) -> Words:
 
 def _murmur2(data: Bytes, begins: Ints, lengths: Ints) -> Words:
     """Hash the keys at `begins`, one step of four bytes for all keys at once."""
-    order = columns.stable_order(-lengths)  # those with further steps are the first ones
+    order = columns.stable_order(-lengths)  # longest first, so that keys with steps left come first
     at, size = begins[order], lengths[order]
     h = np.uint32(_SEED) ^ size.astype(np.uint32)
     steps = size >> 2
@@ -114,12 +116,12 @@ def _murmur2(data: Bytes, begins: Ints, lengths: Ints) -> Words:
 
 
 def _words(data: Bytes) -> Words:
-    """The little-endian number of four bytes that begins at each byte: a view, not a copy."""
+    """The little-endian number of the four bytes that begin at each byte: a view, not a copy."""
     return np.ndarray((max(len(data) - 3, 0),), np.dtype("<u4"), data.data, strides=(1,))
 
 
 def _tail(data: Bytes, at: Ints, size: int) -> Words:
-    """The little-endian number of `size` bytes at each place."""
+    """The little-endian number of the `size` bytes at each position."""
     word = data[at].astype(np.uint32)
     for index in range(1, size):
         word |= data[at + index].astype(np.uint32) << np.uint32(8 * index)

@@ -10,7 +10,7 @@ from eoslog.protocol import batch, compression, sequence
 
 Buffer = batch.Buffer
 
-_INT_BYTES, _LONG_BYTES = 5, 10  # the most that a varint of 32 and of 64 bits takes
+_INT_BYTES, _LONG_BYTES = 5, 10  # the most bytes of a varint of 32 and of 64 bits
 
 
 class Record(NamedTuple):
@@ -80,7 +80,7 @@ def write_varint(value: int) -> bytes:
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """The number at a place, and the place behind it. Raises ValueError where there is none."""
+    """The number at a position, and the position after it. Raises ValueError if there is none."""
     reader = _Reader(data)
     reader.pos = at
     return reader.varint(_LONG_BYTES), reader.pos
@@ -101,7 +101,7 @@ class _Malformed(ValueError):
 
 
 class _Reader:
-    """Reads one records section from its start to its end."""
+    """Reads one records section from start to end."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -121,7 +121,7 @@ class _Reader:
         return Record(offset, timestamp, key, value, headers)
 
     def header(self) -> tuple[str, bytes | None]:
-        # Clients may have put any bytes into a key; the Java client reads them with replacement, too.
+        # Clients may put any bytes into a key; like the Java client, this replaces invalid ones.
         key = self.take(self.varint()).decode(errors="replace")
         return key, self.nullable()
 

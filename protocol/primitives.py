@@ -1,7 +1,7 @@
-"""The smallest pieces of Kafka's wire format: varints, lengths, and the one error for senseless bytes.
+"""The smallest pieces of Kafka's wire format: varints, lengths, and the one error for invalid bytes.
 
 The generated readers and writers (`reader_source.py`, `writer_source.py`) inline the common cases and call
-in here for the rare ones. Everything reads from a `memoryview` at a position and never beyond its end.
+this module for the rare ones. Everything reads from a `memoryview` at a position and never beyond its end.
 """
 
 from __future__ import annotations
@@ -11,14 +11,16 @@ from typing import NoReturn
 Buffer = bytes | bytearray | memoryview
 
 MAX_STRING = 0x7FFF
-"""Longest string in bytes of UTF-8: the classic encoding has 15 bits for it, the compact one keeps to it."""
+"""Longest string in bytes of UTF-8: the classic encoding has 15 bits for the length, the compact one has the
+same limit.
+"""
 
 MAX_LENGTH = 0x7FFFFFFF
 """Largest array count, byte length or records length: an int32."""
 
 
 class ProtocolError(ValueError):
-    """Bytes that are cut short or make no sense, or a value that does not fit its field."""
+    """Bytes that are incomplete or not valid, or a value that does not fit its field."""
 
 
 def cut_short() -> NoReturn:
@@ -27,8 +29,8 @@ def cut_short() -> NoReturn:
 
 
 def too_many_things() -> NoReturn:
-    """All arrays of a message together hold more than its reader allows."""
-    raise ProtocolError("its arrays hold more things than are read in one message")
+    """Refuse a message whose arrays together have more items than its reader allows."""
+    raise ProtocolError("its arrays have more items than are read in one message")
 
 
 def null_value(field: str) -> NoReturn:
@@ -37,8 +39,8 @@ def null_value(field: str) -> NoReturn:
 
 
 def bad_size(field: str, stated: int, used: int) -> NoReturn:
-    """Refuse a tagged field whose stated size is not what its content takes."""
-    raise ProtocolError(f"{field} is a tagged field of {stated} bytes, its content takes {used}")
+    """Refuse a tagged field whose content does not have the stated size."""
+    raise ProtocolError(f"{field} is a tagged field of {stated} bytes, but its content takes {used}")
 
 
 def string_too_long(field: str, size: int) -> NoReturn:
@@ -62,7 +64,7 @@ def read_uvarint(buf: memoryview, pos: int) -> tuple[int, int]:
 
 
 def read_length(buf: memoryview, pos: int) -> tuple[int, int]:
-    """Read a compact length or count: the varint holds it plus one, so that -1 stands for null."""
+    """Read a compact length or count: the varint is the value plus one, so that -1 can be null."""
     value, pos = read_uvarint(buf, pos)
     if value > MAX_LENGTH:
         raise ProtocolError(f"a compact length of {value - 1} is above an int32")

@@ -1,10 +1,12 @@
-"""Who a producer is to brokers."""
+"""How brokers identify a producer."""
 
 from typing import NamedTuple
 
 
 class ProducerIdentity(NamedTuple):
-    """Producer id and epoch: who may write, and act on a transactional id (InitProducerId's answer)."""
+    """Producer id and epoch: they give the right to write, and to act on a transactional id (from
+    InitProducerId).
+    """
 
     producer_id: int
     epoch: int
@@ -14,4 +16,4 @@ class ProducerIdentity(NamedTuple):
 
 
 NOBODY = ProducerIdentity(-1, -1)
-"""What stands where there is no producer."""
+"""The identity if there is no producer."""

@@ -1,10 +1,10 @@
 """Makes the Python source of a reader for one message at one version, and compiles it.
 
 A generated reader is one flat function `read(buf, pos, left) -> (message, pos)`: neighbouring fields of fixed
-size are unpacked together, nested arrays become nested loops, so that a request costs microseconds. It may
-leave with IndexError, struct.error or UnicodeDecodeError on bad bytes; `Schema.read` makes ProtocolError of
-those. Every length is compared with what is left before anything of that length is made, and all arrays
-together hold at most `left` things.
+size are unpacked together, nested arrays become nested loops, so that a request costs microseconds. For bad
+bytes it may raise IndexError, struct.error or UnicodeDecodeError; `Schema.read` turns these into
+ProtocolError. Every length is compared with the bytes left before anything of that length is made, and all
+arrays together have at most `left` items.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def compile_reader(name: str, struct_type: Struct, version: int, flexible: bool)
 
 
 class ReaderSource:
-    """Collects the lines of one reader; its methods emit code and answer the expression of the value read."""
+    """Collects the lines of one reader. Its methods emit code and return the expression of the value read."""
 
     def __init__(self, version: int, flexible: bool) -> None:
         self.version = version
@@ -45,7 +45,7 @@ class ReaderSource:
         self._run: list[tuple[str, str]] = []
 
     def line(self, text: str) -> None:
-        """Emit one line at the current depth, after what is pending."""
+        """Emit one line at the current depth, after anything pending."""
         self.flush()
         self.lines.append("    " * self.depth + text)
 
@@ -99,7 +99,7 @@ class ReaderSource:
                 return self.nullable_struct(type, path) if nullable else self.struct(type, path)
 
     def or_null(self, count: str, target: str, nullable: bool, path: str) -> None:
-        """Open the branch for a value that is there; a negative count is null."""
+        """Open the branch for a value that is not null; a negative count is null."""
         self.line(f"if {count} < 0:")
         if nullable:
             self.line(f"    if {count} != -1: null_value({path!r})")
@@ -134,7 +134,7 @@ class ReaderSource:
         return target
 
     def array(self, type: Array, nullable: bool, path: str) -> str:
-        """Read a list; its count may not exceed what the bytes left could hold."""
+        """Read a list; its count may not exceed what could fit into the bytes left."""
         count, target = self.length("i"), self.name()
         self.or_null(count, target, nullable, path)
         least = least_size(type.of, self.version, self.flexible)
@@ -155,7 +155,7 @@ class ReaderSource:
         return target
 
     def nullable_struct(self, type: Struct, path: str) -> str:
-        """Read a struct that an int8 goes before: below 0 for null."""
+        """Read a struct with an int8 in front of it: below 0 for null."""
         present, target = self.fixed("b"), self.name()
         self.line(f"if {present} < 0:")
         self.line(f"    {target} = None")
@@ -167,7 +167,7 @@ class ReaderSource:
         return target
 
     def struct(self, type: Struct, path: str) -> str:
-        """Read a struct; fields its version lacks get their defaults."""
+        """Read a struct; fields that this version lacks get their defaults."""
         values: dict[str, str] = {field.name: default_source(field) for field in type.fields}
         for field in type.fields:
             if field.in_body(self.version):
@@ -180,7 +180,7 @@ class ReaderSource:
         return "{" + ", ".join(f"{name!r}: {value}" for name, value in values.items()) + "}"
 
     def tags(self, fields: list[Field], values: dict[str, str], path: str) -> None:
-        """Read the tagged fields at the end of a struct; those not known here are skipped."""
+        """Read the tagged fields at the end of a struct; unknown ones are skipped."""
         for field in fields:
             values[field.name] = self.name()
             self.line(f"{values[field.name]} = {default_source(field)}")

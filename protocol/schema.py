@@ -1,6 +1,6 @@
 """A message schema: reads and writes one kind of message at any of its versions.
 
-Schemas are data (`fields.py` has the notation, `messages/` the messages). For each version in use a reader
+Schemas are data (`fields.py` has the notation, `messages/` the messages). For each version in use, a reader
 and a writer are compiled once, on first use.
 """
 
@@ -28,18 +28,18 @@ else:
 __all__ = ["Buffer", "Given", "Message", "ProtocolError", "Schema"]
 
 Message = dict[str, Any]
-"""A message of whatever kind, for what serves all kinds alike; `typed/` has a type for each."""
+"""A message of any kind, for code that treats all kinds alike; `typed/` has a type for each."""
 
 Given: TypeAlias = "Draft | Callable[[Never], Draft]"
-"""A draft beside the API or schema that says of which type: mypy gives a dict display that type only where
-the parameter could be a function, too. None can be called, so none is ever meant."""
+"""A draft whose type follows from the API or schema passed with it: mypy infers that type for a dict display
+only if the parameter could be a function, too. No such function can be called, so none is ever passed."""
 
 _CUT = (struct.error, IndexError)
 _MISFIT = (struct.error, TypeError, AttributeError, ValueError, OverflowError)
 
 
 class Schema(Generic[Read, Draft]):
-    """One kind of message: of type `Read` as it is read, and `Draft` to be written.
+    """One kind of message: it has type `Read` when read, and type `Draft` to be written.
 
     Values are plain: int, bool, str, bytes, float, lists and dicts; a topic id is 16 bytes; records are a
     memoryview of the bytes read, or any buffer or list of buffers to write.
@@ -67,7 +67,7 @@ class Schema(Generic[Read, Draft]):
         """Read a message at `pos` whose arrays hold at most `most` things; answers it and where it ends.
 
         The message has every field of the schema: those that `version` lacks have their defaults. Records are
-        views of `buf`. ProtocolError, and nothing else, for bytes that are cut short or make no sense.
+        views of `buf`. Raises only ProtocolError, for bytes that are incomplete or not valid.
         """
         reader = self._readers.get(version) or self._compile_reader(version)
         view = memoryview(buf)
@@ -87,8 +87,8 @@ class Schema(Generic[Read, Draft]):
     def write(self, version: int, value: Given[Draft]) -> list[Buffer]:
         """Write a message as parts that belong one after the other.
 
-        A missing key takes its default. ProtocolError, naming the field, for a value that does not fit, a key
-        the schema does not know, or a value that `version` cannot carry and that may not be dropped.
+        A missing key gets its default. ProtocolError, which names the field, for a value that does not fit, a
+        key that the schema does not know, or a value that `version` cannot carry and that may not be dropped.
         """
         writer = self._writers.get(version) or self._compile_writer(version)
         try:
@@ -119,7 +119,7 @@ class Schema(Generic[Read, Draft]):
 
 
 def _misfit(path: str, type: Struct, version: int, flexible: bool, value: Any) -> str | None:
-    """Name the first field that cannot be written, by writing each field alone. Only after a failure."""
+    """Name the first field that cannot be written, by writing each field alone. For failures only."""
     if not isinstance(value, dict):
         return f"{path} must be a dict, not {value!r:.60}"
     for field in type.fields:

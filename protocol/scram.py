@@ -28,11 +28,11 @@ _CHANNEL = base64.b64encode(_GS2_HEADER.encode()).decode()
 
 
 class ScramError(ValueError):
-    """A message that makes no sense or proves nothing; the text holds no secret."""
+    """A message that is not valid or proves nothing; the text contains no secret."""
 
 
 class Credential(NamedTuple):
-    """What a server keeps of a password: enough to check a proof, too little to make one."""
+    """What a server stores of a password: enough to check a proof, too little to make one."""
 
     salt: bytes
     iterations: int
@@ -41,7 +41,7 @@ class Credential(NamedTuple):
 
 
 def salted_password(mechanism: str, password: str, salt: bytes, iterations: int) -> bytes:
-    """Hi() of RFC 5802: the slow step, which a client of KIP-554 does in place of the server."""
+    """Hi() of RFC 5802: the slow step, which a client of KIP-554 does instead of the server."""
     return hashlib.pbkdf2_hmac(HASHES[mechanism], password.encode(), salt, iterations)
 
 
@@ -60,7 +60,7 @@ def proof_holds(mechanism: str, credential: Credential, message: bytes, proof: b
 
 
 def server_signature(mechanism: str, credential: Credential, message: bytes) -> bytes:
-    """What shows the client that the server knows the credential."""
+    """The proof to the client that the server knows the credential."""
     return _hmac(mechanism, credential.server_key, message)
 
 
@@ -81,7 +81,7 @@ def attributes(message: str) -> dict[str, str]:
 
 
 def quoted(name: str) -> str:
-    """A user's name as it stands in a message."""
+    """A user's name as it is written in a message."""
     return name.replace("=", "=3D").replace(",", "=2C")
 
 
@@ -104,7 +104,7 @@ class ClientExchange:
     """The client's side, message by message: `first`, `final`, `check`."""
 
     def __init__(self, mechanism: str, user: str, password: str, nonce: str) -> None:
-        """`nonce`: random printable text without commas, made anew for every exchange."""
+        """`nonce`: random printable text without commas, new for every exchange."""
         self._mechanism, self._password, self._nonce = mechanism, password, nonce
         self._first_bare = f"n={quoted(user)},r={nonce}"
         self._signature = b""
@@ -115,8 +115,8 @@ class ClientExchange:
 
     def final(self, server_first: bytes) -> bytes:
         """The answer to the server's first message. Raises ScramError."""
-        told = server_first.decode("utf-8", "replace")
-        found = attributes(told)
+        text = server_first.decode("utf-8", "replace")
+        found = attributes(text)
         if "e" in found or not {"r", "s", "i"} <= found.keys():
             raise ScramError(f"the server refused: {found.get('e', 'it left out nonce, salt or iterations')}")
         if not found["r"].startswith(self._nonce) or found["r"] == self._nonce:
@@ -126,7 +126,7 @@ class ClientExchange:
         salt, iterations = binary(found["s"]), int(found["i"])
         salted = salted_password(self._mechanism, self._password, salt, iterations)
         final_bare = f"c={_CHANNEL},r={found['r']}"
-        message = auth_message(self._first_bare, told, final_bare)
+        message = auth_message(self._first_bare, text, final_bare)
         credential = credential_of(self._mechanism, salted, salt, iterations)
         self._signature = server_signature(self._mechanism, credential, message)
         client_key = _hmac(self._mechanism, salted, b"Client Key")
@@ -134,12 +134,12 @@ class ClientExchange:
         return f"{final_bare},p={base64.b64encode(proof).decode()}".encode()
 
     def check(self, server_final: bytes) -> None:
-        """Make sure that the server knows the password too. Raises ScramError."""
+        """Check that the server knows the password too. Raises ScramError."""
         found = attributes(server_final.decode("utf-8", "replace"))
         if "e" in found:
             raise ScramError(f"the server refused: {found['e']}")
         if not hmac.compare_digest(binary(found.get("v", "")), self._signature):
-            raise ScramError("the server does not know this user's password: it is not who it should be")
+            raise ScramError("the server does not know this user's password: it is not the right server")
 
 
 def _hmac(mechanism: str, key: bytes, message: bytes) -> bytes:

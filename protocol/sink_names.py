@@ -1,7 +1,7 @@
-"""Which of eoslog's sinks made a name, and what each sink made in numbers. Pure.
+"""Which names eoslog's sinks made, and how many each sink made. Pure.
 
-The connector makes these names (`connector/commit/names.py`). Whoever shows transactional ids and groups, the
-broker's console among them, tells them here from those that people chose.
+The connector makes these names (`connector/commit/names.py`). Code that shows transactional ids and groups,
+such as the broker's console, uses this to separate them from names that people chose.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 ANCHOR = "__consumer_offsets"
-"""Topic on whose partitions a sink's group holds the decision: clusters that have groups have it."""
+"""The topic whose partitions have a sink's decision, as offsets of the sink's group: every cluster with
+groups has it.
+"""
 
 REST = re.compile(r"(\d+)\.(\d+)/([01])/([0-9a-z]+)\.(\d+)", re.ASCII)
 """What follows the sink and a slash in a participant's transactional id."""
@@ -33,15 +35,15 @@ class Made:
 
 
 def sink_of(name: str) -> str | None:
-    """The id of the sink whose participant has this transactional id; None: it is no participant's name."""
+    """The sink's id, if the transactional id is that of a participant; otherwise None."""
     quoted, _, rest = name.partition("/")
     return _unquoted(quoted) if REST.fullmatch(rest) else None
 
 
 def sinks_of_ids(names: Collection[str], sinks: Iterable[str] = ()) -> dict[str, str]:
-    """Transactional id -> sink, of those that sinks made.
+    """Transactional id -> sink, for those that sinks made.
 
-    A driver's own id looks like anybody's: it is told by its participants, or by `sinks` that are known.
+    A driver's own id looks like any other: it is recognized by its participants, or by the known `sinks`.
     """
     found = {name: sink for name in names if (sink := sink_of(name)) is not None}
     known = {*found.values(), *sinks}
@@ -50,13 +52,13 @@ def sinks_of_ids(names: Collection[str], sinks: Iterable[str] = ()) -> dict[str,
 
 
 def sinks_of_groups(groups: Mapping[str, Collection[str]]) -> dict[str, str]:
-    """Group -> sink, of those that sinks made; `groups` has the topics that each one has offsets of."""
+    """Group -> sink, for those that sinks made; `groups` has the topics in which each group has offsets."""
     decisions = (name for name, topics in groups.items() if set(topics) == {ANCHOR})
     return {name: sink for name in decisions if (sink := _named(name, _GROUPS)) is not None}
 
 
 def made(ids: Mapping[str, str], groups: Mapping[str, str], ages: Mapping[str, float | None]) -> list[Made]:
-    """A line for each sink, by name: of names with their sinks, and `ages` of the ids that are open."""
+    """One line for each sink, by name: from names with their sinks, and the `ages` of the open ids."""
     all_ids, all_groups = Counter(ids.values()), Counter(groups.values())
     opened: dict[str, list[float | None]] = {}
     for name in ids.keys() & ages.keys():
@@ -72,7 +74,7 @@ def _oldest(ages: Iterable[float | None]) -> float | None:
 
 
 def _named(name: str, endings: Collection[str]) -> str | None:
-    """The sink of a name with one of these endings, if it is one's."""
+    """The sink of a name with one of these endings; None if it belongs to no sink."""
     quoted, _, rest = name.partition("/")
     return _unquoted(quoted) if rest in endings else None
 

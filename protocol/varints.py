@@ -1,7 +1,7 @@
 """Kafka's varints for whole columns: sizes, writing and reading of one number per record at once.
 
-A number is zigzag-coded (0, -1, 1, -2 ... become 0, 1, 2, 3 ...) and then written seven bits a byte,
-lowest first, the top bit set on every byte but the last. "Raw" means zigzag-coded, as uint64.
+A number is zigzag-coded (0, -1, 1, -2 ... become 0, 1, 2, 3 ...) and then written seven bits a byte, lowest
+first, with the top bit set in every byte but the last. "Raw" means zigzag-coded, as uint64.
 """
 
 from typing import Any
@@ -13,9 +13,9 @@ Ints = npt.NDArray[np.int64]
 Raw = npt.NDArray[np.uint64]
 Bytes = npt.NDArray[np.uint8]
 
-INT_BYTES = 5  # the most that a 32-bit number takes
-_FAR = 2**40  # further than any data reaches
-LONG_BYTES = 10  # the most that a 64-bit number takes
+INT_BYTES = 5  # the most bytes of a 32-bit number
+_FAR = 2**40  # farther than any data reaches
+LONG_BYTES = 10  # the most bytes of a 64-bit number
 
 
 def zigzag(values: Ints) -> Raw:
@@ -30,7 +30,7 @@ def unzigzag(raw: Raw) -> Ints:
 
 
 def sizes(raw: Raw) -> Ints:
-    """Count the bytes that each raw number takes."""
+    """Count the bytes of each raw number."""
     result = np.ones(len(raw), np.int64)
     top = int(raw.max(initial=0))
     bits = 7
@@ -41,12 +41,12 @@ def sizes(raw: Raw) -> Ints:
 
 
 def size_of(raw: int) -> int:
-    """Count the bytes that one raw number takes."""
+    """Count the bytes of one raw number."""
     return max(1, -(-raw.bit_length() // 7))
 
 
 def write(out: Bytes, at: Ints, raw: Raw, size: Ints) -> None:
-    """Write each raw number, of `size` bytes, to `out` from its place `at`."""
+    """Write each raw number, of `size` bytes, to `out` from its position `at`."""
     longest, shortest = int(size.max(initial=1)), int(size.min(initial=LONG_BYTES))
     if longest == 1:
         out[at] = raw
@@ -60,10 +60,10 @@ def write(out: Bytes, at: Ints, raw: Raw, size: Ints) -> None:
 
 
 def read(data: Bytes, at: Ints, most: int = INT_BYTES) -> tuple[Raw, Ints]:
-    """Read a raw number at each place and return them with the places behind.
+    """Read a raw number at each position, and return them with the positions after them.
 
-    Reading stays inside `data` whatever the places are. A number of more than `most` bytes sends its place
-    far away, so that a caller who checks where he arrives sees it.
+    Reading stays inside `data` whatever the positions are. After a number of more than `most` bytes the
+    position is far away, so that a caller who checks it notices.
     """
     byte: npt.NDArray[Any] = data.take(at, mode="clip")
     after = at + 1

@@ -1,8 +1,8 @@
 """Makes the Python source of a writer for one message at one version, and compiles it.
 
 A generated writer is one flat function `write(message) -> parts`. Fixed-size neighbours are packed together;
-records become parts of their own, not copied. It leaves with struct.error, TypeError and the like when a
-value does not fit; `Schema.write` turns those into ProtocolError and finds the field.
+records become parts of their own, not copied. It raises struct.error, TypeError and the like for a value that
+does not fit; `Schema.write` turns those into ProtocolError and finds the field.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def not_carried(path: str, version: int) -> NoReturn:
 
 
 def not_a_list(path: str, value: object) -> NoReturn:
-    """Refuse anything else than a list or tuple for an array."""
+    """Refuse anything but a list or tuple for an array."""
     raise ProtocolError(f"{path} must be a list, not {type(value).__name__}")
 
 
@@ -54,7 +54,7 @@ def bad_uuid(path: str, value: object) -> NoReturn:
 
 
 def record_parts(value: Any) -> tuple[list[Buffer], int]:
-    """The buffers of a records field as given (one or a list of them), and their size in bytes."""
+    """The buffers of a records field as given (one, or a list of them), and their size in bytes."""
     parts = list(value) if isinstance(value, list | tuple) else [value]
     return parts, sum(memoryview(part).nbytes for part in parts)
 
@@ -66,7 +66,7 @@ _HELPERS: dict[str, Any] = {
 
 
 class WriterSource:
-    """Collects the lines of one writer; each method emits the code that writes the value of an expression."""
+    """Collects the lines of one writer. Each method emits the code that writes the value of an expression."""
 
     def __init__(self, version: int, flexible: bool) -> None:
         self.version = version
@@ -78,7 +78,7 @@ class WriterSource:
         self._run: list[tuple[str, str]] = []
 
     def line(self, text: str) -> None:
-        """Emit one line at the current depth, after what is pending."""
+        """Emit one line at the current depth, after anything pending."""
         self.flush()
         self.lines.append("    " * self.depth + text)
 
@@ -141,7 +141,7 @@ class WriterSource:
                 self.maybe_struct(type, expression, nullable, path)
 
     def unless_null(self, value: str, classic_code: str, nullable: bool, path: str) -> None:
-        """Write null if the value is None; open the branch for a value that is there."""
+        """Write null if the value is None; otherwise open the branch for the value."""
         self.line(f"if {value} is None:")
         self.depth += 1
         if nullable:
@@ -165,7 +165,7 @@ class WriterSource:
         self.depth -= 1
 
     def blob(self, type: Blob, expression: str, nullable: bool, path: str) -> None:
-        """Write bytes, or hand records through as parts of their own."""
+        """Write bytes, or pass records on as parts of their own."""
         value = self.bind(expression)
         self.unless_null(value, "i", nullable, path)
         if type.is_records:
@@ -200,7 +200,7 @@ class WriterSource:
         self.depth -= 1
 
     def maybe_struct(self, type: Struct, expression: str, nullable: bool, path: str) -> None:
-        """Write a struct; an int8 goes before it where it may be null."""
+        """Write a struct, with an int8 in front of it if it may be null."""
         value = self.bind(expression)
         if not nullable:
             self.struct(type, value, path)
@@ -234,7 +234,7 @@ class WriterSource:
         return f"{value}.get({field.name!r}, {default_source(field)})"
 
     def differs(self, field: Field, expression: str) -> str:
-        """The expression that tells whether a value is something else than the field's default."""
+        """An expression for whether the value differs from the field's default."""
         if not isinstance(field.type, Struct) or field.default is None:
             return f"{expression} != {default_source(field)}"
         value = self.bind(expression)
@@ -242,7 +242,7 @@ class WriterSource:
         return f"({value} is None or {' or '.join(inner)})"
 
     def tags(self, fields: list[Field], value: str, path: str) -> None:
-        """Write the tagged fields that differ from their defaults, by rising tag."""
+        """Write the tagged fields that differ from their defaults, in order of tag."""
         if not fields:
             self.fixed("B", "0")
             return

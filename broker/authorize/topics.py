@@ -11,9 +11,14 @@ from eoslog.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from eoslog.protocol.typed.alter_configs import AlterConfigsRequestResource
-    from eoslog.protocol.typed.create_partitions import CreatePartitionsRequest, CreatePartitionsResponseDraft
+    from eoslog.protocol.typed.create_partitions import (
+        CreatePartitionsRequest,
+        CreatePartitionsRequestTopic,
+        CreatePartitionsResponseDraft,
+    )
     from eoslog.protocol.typed.create_topics import (
         CreateTopicsRequest,
+        CreateTopicsRequestTopic,
         CreateTopicsResponseDraft,
         CreateTopicsResponseTopicDraft,
     )
@@ -150,9 +155,11 @@ def describe_topic_partitions(
 
 def create_topics(asked: Asked[CreateTopicsRequest]) -> Mend[CreateTopicsResponseDraft] | None:
     """Needs CREATE on the cluster or the topic; the answer has configs if the client may describe them."""
-    cutting = cut(
-        asked, "topics", lambda t: _may_create(asked, t["name"]), TOPIC_DENIED, "Authorization failed."
-    )
+
+    def allowed(topic: CreateTopicsRequestTopic) -> bool:
+        return _may_create(asked, topic["name"])
+
+    cutting = cut(asked, "topics", allowed, TOPIC_DENIED, "Authorization failed.")
 
     def mend(answer: CreateTopicsResponseDraft) -> CreateTopicsResponseDraft:
         shown = [_without_configs(asked, topic) for topic in answer["topics"]]
@@ -205,7 +212,11 @@ def create_partitions(
     asked: Asked[CreatePartitionsRequest],
 ) -> Mend[CreatePartitionsResponseDraft] | None:
     """Needs ALTER on the topic."""
-    return cut(asked, "topics", lambda topic: asked.may_topic(Operation.ALTER, topic["name"]), TOPIC_DENIED)
+
+    def allowed(topic: CreatePartitionsRequestTopic) -> bool:
+        return asked.may_topic(Operation.ALTER, topic["name"])
+
+    return cut(asked, "topics", allowed, TOPIC_DENIED)
 
 
 # Resource types of the config APIs -> the type whose ACLs apply; all others: the cluster's.

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         DescribeTransactionsRequest,
         DescribeTransactionsResponseDraft,
     )
-    from eoslog.protocol.typed.end_txn import EndTxnRequest, EndTxnResponseDraft
+    from eoslog.protocol.typed.end_txn import EndTxnRequest, EndTxnRequestTogether, EndTxnResponseDraft
     from eoslog.protocol.typed.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponseDraft
     from eoslog.protocol.typed.init_producer_id import InitProducerIdRequest, InitProducerIdResponseDraft
     from eoslog.protocol.typed.list_transactions import ListTransactionsRequest, ListTransactionsResponseDraft
@@ -43,12 +43,10 @@ _writes = needs(Operation.WRITE, _ID, "transactional_id")
 
 
 def _together(asked: Asked[EndTxnRequest]) -> Mend[EndTxnResponseDraft] | None:
-    return cut(
-        asked,
-        "together",
-        lambda named: asked.may(Operation.WRITE, _ID, named["transactional_id"]),
-        TRANSACTION_DENIED,
-    )
+    def allowed(named: EndTxnRequestTogether) -> bool:
+        return asked.may(Operation.WRITE, _ID, named["transactional_id"])
+
+    return cut(asked, "together", allowed, TRANSACTION_DENIED)
 
 
 end_txn = in_turn(_writes, _together)

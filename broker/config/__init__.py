@@ -1,7 +1,7 @@
-"""The broker's options: one frozen dataclass that has a section a subject, with Kafka's names.
+"""The broker's options: one frozen dataclass with a section for each subject, with Kafka's names.
 
-Each field carries Kafka's option name, its meaning and its bounds as metadata (`base.option`); `from_options`
-reads a mapping of Kafka's names to strings. The table of the topic configs is in `topic_table`.
+Each field has Kafka's option name, its meaning and its bounds as metadata (`base.option`). `from_options`
+reads a mapping of Kafka's names to strings. The table of topic configs is in `topic_table`.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from eoslog.broker.config.transactions import TransactionOptions
 __all__ = ["BrokerConfig", "ConfigError", "FlushMode", "option_sections", "option_table"]
 
 _LISTENER = "listener.name."
-"""How the options of one listener alone begin; `security.listeners` judges them."""
+"""Prefix of the options of a single listener; `security.listeners` checks them."""
 _OVERRIDES = _LISTENER + "*"
 
 
 @dataclass(frozen=True)
 class BrokerConfig:
-    """All options of a broker, a section each. Times in ms, sizes in bytes."""
+    """All options of a broker, by section. Times in ms, sizes in bytes."""
 
     operations: OperationsOptions = field(default_factory=OperationsOptions)
     groups: GroupOptions = field(default_factory=GroupOptions)
@@ -49,7 +49,7 @@ class BrokerConfig:
         return cls().with_options(options)
 
     def with_options(self, options: Mapping[str, str]) -> BrokerConfig:
-        """The same with these options, by Kafka's names, instead. Raises ConfigError naming the option."""
+        """A copy with these options, by Kafka's names, changed. Raises ConfigError naming the option."""
         changes: dict[str, dict[str, Any]] = {}
         for name, value in option_values(options).items():
             section, declared = _places()[name]
@@ -57,15 +57,15 @@ class BrokerConfig:
         return replace(self, **{name: replace(getattr(self, name), **some) for name, some in changes.items()})
 
     def value(self, name: str) -> Any:
-        """Of an option, by Kafka's name."""
+        """The value of an option, by Kafka's name."""
         section, declared = _places()[name]
         return getattr(getattr(self, section), declared.name)
 
     def follow(self, other: BrokerConfig) -> None:
-        """Take over the dynamic options of `other`, in place: all who hold this config see them (KIP-226).
+        """Copy the dynamic options of `other` in place, so that all users of this config see them (KIP-226).
 
-        Nothing else may change a config, which is why it is frozen. Who holds a section of it alone does not
-        see a change.
+        Nothing else may change a config, which is why it is frozen. Code that keeps a reference to a section
+        alone does not see a change.
         """
         for section, options in option_sections().items():
             taken = {
@@ -78,13 +78,13 @@ class BrokerConfig:
 
 @cache
 def option_sections() -> dict[str, type[Any]]:
-    """The sections of a config, each one's dataclass by its name there."""
+    """The dataclass of each section, by the section's name."""
     return get_type_hints(BrokerConfig)
 
 
 @cache
 def _places() -> dict[str, tuple[str, Field[Any]]]:
-    """By Kafka's name: the section that has the option, and its field there."""
+    """The section and the field of each option, by Kafka's name."""
     return {
         declared.metadata["name"]: (section, declared)
         for section, options in option_sections().items()
@@ -99,9 +99,10 @@ def option_table() -> dict[str, Field[Any]]:
 
 
 def option_values(options: Mapping[str, str]) -> dict[str, Any]:
-    """The values of the options that these set, by Kafka's name.
+    """Parse these options; the values by Kafka's name.
 
-    Of Kafka's several names for one thing the first by rank counts (`topics.SCALED`). Raises ConfigError.
+    If an option is given by several of Kafka's names for it, the first in rank counts (`topics.SCALED`).
+    Raises ConfigError.
     """
     table, values = option_table(), dict[str, Any]()
     own = tuple(f"{name}={text}" for name, text in options.items() if name.startswith(_LISTENER))
@@ -121,7 +122,7 @@ def option_values(options: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _scaled(name: str, text: str, factor: int, declared: Field[Any]) -> Any:
-    """The value of an option that was given by another name, in another unit; -1 is a word of its own."""
+    """The value of an option that was given by another name, in another unit; -1 has no unit."""
     rule = rule_of(declared)
     value = replace(rule, name=name).parse(text)
     if factor > 1 and value > 0:

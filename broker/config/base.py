@@ -15,11 +15,11 @@ _DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 
 
 class ConfigError(ValueError):
-    """An option has no known name or a value that does not fit; the text says which and what would."""
+    """An option has an unknown name or an invalid value; the text says which, and what would be valid."""
 
 
 class Kind(IntEnum):
-    """What a value is, by the numbers of DescribeConfigs (KIP-569)."""
+    """The type of a value, with the numbers of DescribeConfigs (KIP-569)."""
 
     BOOLEAN = 1
     STRING = 2
@@ -34,11 +34,11 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What a value may be.
+    """The values that an option accepts.
 
-    `low` and `high` bound numbers, `choices` limits a text, or each item of a list, to the ones named (none:
-    any text), `pattern` is a regular expression for the whole text, told as `hint`. The value of a `secret`
-    is in no message.
+    `low` and `high` bound numbers. `choices` lists the values that a text, or an item of a list, may have
+    (none: any text). `pattern` is a regular expression for the whole text; messages show `hint` in place of
+    it. The value of a `secret` is in no message.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Rule:
     secret: bool = False
 
     def parse(self, text: str) -> Any:
-        """The value that `text` writes: bool, int, float, str or, of a list, a tuple of str.
+        """The value of `text`: a bool, int, float or str or, for a list, a tuple of str.
 
         Raises ConfigError naming the option.
         """
@@ -88,7 +88,7 @@ class Rule:
             raise self.wrong(text_of(value), self.hint)
 
     def wrong(self, value: object, wanted: str) -> ConfigError:
-        """The error that says what would be right."""
+        """The error that says which value would be valid."""
         shown = "" if self.secret else f"={value}"
         return ConfigError(f"{self.name}{shown}: must be {wanted}")
 
@@ -113,12 +113,10 @@ def option(
     secret: bool = False,
     dynamic: bool = False,
 ) -> Any:
-    """A field of an options dataclass; its kind follows from its default, where a tuple is a list.
+    """A field of an options dataclass. Its kind follows from its default; a tuple is a list.
 
-    `low` and `high` bound numbers (times in ms, sizes in bytes), `choices` limits a text, or the items of a
-    list, to the ones named (none: any text), `pattern` is a regular expression for the whole text, told as
-    `hint`, the value of a `secret` is never shown, and a `dynamic` option may be changed while the broker
-    runs (DescribeConfigs, IncrementalAlterConfigs; KIP-226).
+    For the bounds see `Rule` (times in ms, sizes in bytes). The value of a `secret` is never shown. A
+    `dynamic` option may be changed while the broker runs (DescribeConfigs, IncrementalAlterConfigs; KIP-226).
     """
     kind = _kind_of(default, high, secret)
     metadata = {
@@ -135,7 +133,7 @@ def option(
 
 
 def rule_of(declared: Field[Any]) -> Rule:
-    """What the values of an option may be."""
+    """The rule of an option."""
     rule: Rule = declared.metadata["rule"]
     return rule
 

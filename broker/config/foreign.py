@@ -1,11 +1,12 @@
-"""Kafka's broker options that have no meaning here: which are passed over, and which must be refused.
+"""Kafka's broker options that have no meaning here: which are ignored, and which are refused.
 
-A server.properties made for Kafka starts this broker too, as far as that weakens nothing. Passed over,
-with a line in the log, is what tunes machinery that this broker does not have. Refused is what its owner
-relies on for safety: more copies, closed doors, rules of one's own. `harmless` are the values with which
-even such an option asks for nothing that is missing.
+A server.properties made for Kafka starts this broker too, unless that would weaken a promise. Options that
+tune machinery which this broker does not have are ignored, with a line in the log. Options on which their
+owner relies for safety are refused: more copies, access control, policies. Even such an option is accepted
+with one of its `harmless` values, which ask for nothing that is missing.
 
-The table is looked at only for names that are no options here, so an option that comes to be wins.
+The table is used only for names that are not options of this broker, so an option added later takes
+precedence.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from fnmatch import fnmatchcase
 
 @dataclass(frozen=True, slots=True)
 class Foreign:
-    """A line of the table: `names` are patterns, `refused` unless the value is one of `harmless`."""
+    """A line of the table. `names` are patterns; if `refused`, only the values in `harmless` are accepted."""
 
     names: tuple[str, ...]
     why: str
@@ -25,11 +26,11 @@ class Foreign:
     harmless: tuple[str, ...] = ()
 
     def takes(self, name: str) -> bool:
-        """Whether this line is about the option."""
+        """Whether this line applies to the option."""
         return any(fnmatchcase(name, pattern) for pattern in self.names)
 
     def refuses(self, value: str) -> bool:
-        """Whether a broker with this value must not start."""
+        """Whether the broker must not start with this value."""
         return self.refused and value.strip() not in self.harmless
 
 
@@ -42,14 +43,14 @@ def _refused(why: str, *names: str, harmless: Iterable[str] = ()) -> Foreign:
 
 
 COPIES = ("*.replication.factor", "min.insync.replicas", "*.min.isr")
-"""Options about the number of copies, those that are known here too."""
+"""Options about the number of copies, including those that this broker has."""
 
-# The first line that takes a name counts.
+# The first line that matches a name applies.
 TABLE: tuple[Foreign, ...] = (
     _ignored("there are no share groups", "group.share.*", "share.*"),
     _ignored("there are no streams groups", "group.streams.*"),
     _ignored("groups with members do not move between protocols here", "group.consumer.migration.policy"),
-    # What would weaken a promise.
+    # Options that would weaken a promise if they were ignored.
     _refused(
         "one broker keeps one copy of everything",
         *COPIES,
@@ -64,18 +65,18 @@ TABLE: tuple[Foreign, ...] = (
              harmless=("", "true")),
     _refused("the limit would not be kept", "max.connection*", "connection.failed.*",
              "max.request.partition.*", harmless=("",)),
-    # Doors: an option of security that is passed over may leave one open.
+    # Security: an ignored option may leave the broker open.
     _ignored("there are no other brokers", "security.inter.broker.protocol", "sasl.mechanism.*.protocol"),
     _ignored("there is no Kerberos", "sasl.kerberos.*"),
     _ignored("that is an option of clients", "sasl.login.*", "sasl.client.*", "sasl.oauthbearer.assertion.*",
              "sasl.oauthbearer.client.*", "sasl.oauthbearer.token.endpoint.*", "sasl.oauthbearer.scope"),
     _ignored("there are no delegation tokens", "delegation.token.*"),
     _refused(
-        "an option of security that this broker does not have cannot be passed over",
+        "this broker does not have that security option, and security options are never ignored",
         "principal.builder.class", "ssl.*", "sasl.*", "security.providers",
         harmless=("",),
     ),
-    # What tunes machinery that is not there.
+    # Options that tune machinery which this broker does not have.
     _ignored("one node, no quorum", "process.roles", "controller.*", "metadata.*", "internal.metadata.*",
              "broker.heartbeat.*", "broker.session.*", "initial.broker.registration.*",
              "early.start.listeners", "server.max.startup.time.ms"),
@@ -100,11 +101,11 @@ TABLE: tuple[Foreign, ...] = (
              "transaction.state.log.*", "unstable.*", "password.encoder.*", "group.consumer.regex.*",
              "group.consumer.*assignment.interval.ms", "transaction.remove.expired.*",
              "producer.id.expiration.check.*", "offsets.retention.check.*"),
-    _ignored("it is no option of Apache Kafka's broker", "confluent.*"),
+    _ignored("it is not an option of Apache Kafka's broker", "confluent.*"),
     _ignored("topics keep what their producers chose", "compression.*"),
 )  # fmt: skip
 
 
 def foreign(name: str) -> Foreign | None:
-    """The line about a name that is no option here; None if Kafka's broker has none of that name either."""
+    """The line for a name that is not an option here; None if Kafka's broker does not have it either."""
     return next((line for line in TABLE if line.takes(name)), None)

@@ -1,4 +1,4 @@
-"""The one table of group configs (Kafka's GroupConfig): what a single group may have of its own (KIP-848)."""
+"""The table of group configs (Kafka's GroupConfig): what can be set for a single group (KIP-848)."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _LINES = (
         "group.consumer.session.timeout.ms",
         "group.consumer.min.session.timeout.ms",
         "group.consumer.max.session.timeout.ms",
-        "how long a member may be silent before it is taken for dead",
+        "how long a member may send no heartbeat before it is removed from the group",
     ),
     GroupConfig(
         Rule("consumer.heartbeat.interval.ms", Kind.INT, 1, INT32_MAX),
         "group.consumer.heartbeat.interval.ms",
         "group.consumer.min.heartbeat.interval.ms",
         "group.consumer.max.heartbeat.interval.ms",
-        "how often members are to send heartbeats",
+        "how often members should send heartbeats",
     ),
 )
 

@@ -25,12 +25,12 @@ class GroupOptions:
     offsets_retention_minutes: int = option(
         7 * 24 * 60,
         "offsets.retention.minutes",
-        "how long offsets are kept after their group became empty or stopped reading their topic (KIP-211)",
+        "how long offsets are kept after their group becomes empty or stops reading their topic (KIP-211)",
         low=1,
         high=INT32_MAX,
     )
     offsets_retention_check_interval_ms: int = option(
-        600_000, "offsets.retention.check.interval.ms", "how often expired offsets are looked for", low=1
+        600_000, "offsets.retention.check.interval.ms", "how often to look for expired offsets", low=1
     )
     group_initial_rebalance_delay_ms: int = option(
         0, "group.initial.rebalance.delay.ms", "wait for more members before a group's first rebalance"
@@ -54,7 +54,7 @@ class GroupOptions:
     consumer_group_heartbeat_interval_ms: int = option(
         5_000,
         "group.consumer.heartbeat.interval.ms",
-        "how often members of a consumer group are to send heartbeats",
+        "how often members of a consumer group should send heartbeats",
         low=1,
     )
     consumer_group_min_heartbeat_interval_ms: int = option(

@@ -9,10 +9,10 @@ from eoslog.broker.config.base import INT32_MAX, option
 
 @dataclass(frozen=True)
 class NetworkOptions:
-    """Where the broker listens, and what clients may ask of it."""
+    """Where the broker listens, and the limits for clients."""
 
-    host: str = option("127.0.0.1", "listen.host", "address to listen on, without listeners")
-    port: int = option(9092, "listen.port", "port to listen on; 0 picks a free one", high=65535)
+    host: str = option("127.0.0.1", "listen.host", "address to listen on, if listeners is not set")
+    port: int = option(9092, "listen.port", "port to listen on, as above; 0 picks a free one", high=65535)
     listeners: str = option(
         "",
         "listeners",
@@ -21,7 +21,7 @@ class NetworkOptions:
     advertised_listeners: str = option(
         "",
         "advertised.listeners",
-        "what clients are told of the listeners' addresses, as NAME://HOST:PORT,...",
+        "the listeners' addresses that clients are given, as NAME://HOST:PORT,...",
     )
     listener_protocols: str = option(
         "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL",
@@ -31,7 +31,7 @@ class NetworkOptions:
     listener_overrides: tuple[str, ...] = option(
         (),
         "listener.name.*",
-        "an option of one listener alone: listener.name.NAME.OPTION, the name in lower case",
+        "an option of a single listener: listener.name.NAME.OPTION, the name in lower case",
         secret=True,
     )
     node_id: int = option(1, "node.id", "this broker's id", high=INT32_MAX)
@@ -62,25 +62,25 @@ class NetworkOptions:
         high=INT32_MAX,
     )
     connections_max_idle_ms: int = option(
-        600_000, "connections.max.idle.ms", "close a connection after so long without a request", low=1
+        600_000, "connections.max.idle.ms", "close a connection that has sent no request for this long", low=1
     )
     connections_max_stalled_ms: int = option(
         10_000,
         "connections.max.stalled.ms",
-        "while memory is short, close a connection that neither finishes its request nor reads its answer for"
-        " so long",
+        "while memory is short, close a connection that for this long neither finishes its request nor reads"
+        " its answer",
         low=1,
     )
     queued_max_request_bytes: int = option(
         268_435_456,
         "queued.max.request.bytes",
-        "requests held for all connections together before reading waits; -1: no limit",
+        "requests that all connections together may hold before reading waits; -1: no limit",
         low=-1,
     )
     queued_max_response_bytes: int = option(
         268_435_456,
         "queued.max.response.bytes",
-        "answers held for all connections together before fetches wait; -1: no limit",
+        "answers that all connections together may hold before fetches wait; -1: no limit",
         low=-1,
     )
     fetch_session_slots: int = option(
@@ -92,5 +92,5 @@ class NetworkOptions:
     fetch_session_eviction_ms: int = option(
         120_000,
         "min.incremental.fetch.session.eviction.ms",
-        "a fetch session not used for so long may make room for a new one",
+        "a fetch session that was not used for this long may make room for a new one",
     )

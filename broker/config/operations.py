@@ -1,4 +1,4 @@
-"""Options of running the broker: its log, its metrics, its console, its end."""
+"""Options of running the broker: its log, metrics, console and shutdown."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FORMATS = ("text", "json")
 
 @dataclass(frozen=True)
 class OperationsOptions:
-    """What the broker says of itself, and how it ends."""
+    """What the broker shows about itself, and how it stops."""
 
     logging_level: str = option(
         "info", "logging.level", "least severe lines that are written to standard error", choices=LEVELS
@@ -34,14 +34,14 @@ class OperationsOptions:
     console_listener: str = option(
         "",
         "console.listener",
-        "the listener whose TLS and authentication the console takes; empty: the first one with SASL, else"
+        "the listener whose TLS and authentication the console uses; empty: the first one with SASL, else"
         " the first that asks for certificates, else one with TLS",
     )
     console_insecure: bool = option(
         False,
         "console.insecure",
-        "allow a console that other machines reach without authentication, or with passwords and without TLS",
+        "allow a console that other machines can reach without authentication, or with passwords but no TLS",
     )
     shutdown_grace_ms: int = option(
-        5_000, "shutdown.grace.ms", "how long begun requests may take to end after SIGTERM"
+        5_000, "shutdown.grace.ms", "how long requests that have begun may take to end after SIGTERM"
     )

@@ -13,7 +13,7 @@ AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 class SecurityOptions:
     """Who may connect, and who may do what."""
 
-    ssl_keystore_type: str = option("PEM", "ssl.keystore.type", "how the broker's certificate is kept: PEM")
+    ssl_keystore_type: str = option("PEM", "ssl.keystore.type", "format of the broker's certificate: PEM")
     ssl_keystore_location: str = option(
         "", "ssl.keystore.location", "file with the broker's private key and its certificate chain"
     )
@@ -24,9 +24,7 @@ class SecurityOptions:
     ssl_key_password: str = option(
         "", "ssl.key.password", "password of an encrypted private key", secret=True
     )
-    ssl_truststore_type: str = option(
-        "PEM", "ssl.truststore.type", "how the trusted certificates are kept: PEM"
-    )
+    ssl_truststore_type: str = option("PEM", "ssl.truststore.type", "format of the trusted certificates: PEM")
     ssl_truststore_location: str = option(
         "", "ssl.truststore.location", "file with the certificates that sign clients' certificates"
     )
@@ -36,7 +34,7 @@ class SecurityOptions:
     ssl_client_auth: str = option(
         "none",
         "ssl.client.auth",
-        "whether clients show a certificate",
+        "whether clients are asked for a certificate",
         choices=("none", "requested", "required"),
     )
     ssl_enabled_protocols: str = option(
@@ -45,7 +43,7 @@ class SecurityOptions:
     ssl_principal_mapping_rules: str = option(
         "DEFAULT",
         "ssl.principal.mapping.rules",
-        "from a certificate's distinguished name to a user: RULE:pattern/replacement/[LU],...,DEFAULT",
+        "how a certificate's distinguished name becomes a user: RULE:pattern/replacement/[LU],...,DEFAULT",
     )
     sasl_enabled_mechanisms: str = option(
         "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
@@ -59,12 +57,12 @@ class SecurityOptions:
         524_288, "sasl.server.max.receive.size", "largest request before a client has authenticated", low=1
     )
     connections_max_reauth_ms: int = option(
-        0, "connections.max.reauth.ms", "how long a SASL session lasts until it is renewed; 0: without end"
+        0, "connections.max.reauth.ms", "how long a SASL session lasts until it must be renewed; 0: for ever"
     )
     failed_authentication_delay_ms: int = option(
         100,
         "connection.failed.authentication.delay.ms",
-        "how long a failed authentication is answered later",
+        "how long the answer to a failed authentication is delayed",
         high=60_000,
     )
     oauth_jwks_url: str = option(
@@ -73,12 +71,12 @@ class SecurityOptions:
     oauth_jwks_refresh_ms: int = option(
         3_600_000, "sasl.oauthbearer.jwks.endpoint.refresh.ms", "how often the keys are read again", low=1
     )
-    oauth_issuer: str = option("", "sasl.oauthbearer.expected.issuer", "who must have issued a token (iss)")
+    oauth_issuer: str = option("", "sasl.oauthbearer.expected.issuer", "the required issuer of a token (iss)")
     oauth_audience: str = option(
-        "", "sasl.oauthbearer.expected.audience", "whom a token must be for (aud): one of these, by commas"
+        "", "sasl.oauthbearer.expected.audience", "the accepted audiences of a token (aud), by commas"
     )
     oauth_clock_skew_s: int = option(
-        30, "sasl.oauthbearer.clock.skew.seconds", "difference allowed between the clocks", high=86_400
+        30, "sasl.oauthbearer.clock.skew.seconds", "allowed difference between the clocks", high=86_400
     )
     oauth_subject_claim: str = option(
         "sub", "sasl.oauthbearer.sub.claim.name", "the claim that names the user"
@@ -89,10 +87,10 @@ class SecurityOptions:
     authorizer: str = option(
         "",
         "authorizer.class.name",
-        "who judges access; empty: everybody may do everything",
+        "the authorizer; empty: everybody may do everything",
         choices=("", AUTHORIZER),
     )
-    super_users: str = option("", "super.users", "who may do everything, as User:NAME;User:NAME")
+    super_users: str = option("", "super.users", "users who may do everything, as User:NAME;User:NAME")
     allow_without_acl: bool = option(
         False, "allow.everyone.if.no.acl.found", "whether resources without any ACL are open to everybody"
     )

@@ -1,7 +1,7 @@
-"""Where options come from: a file as Kafka's server.properties, NAME=VALUE settings, flags; the later wins.
+"""Where options come from: a file like Kafka's server.properties, NAME=VALUE settings, flags; the last wins.
 
-What is unknown is told apart here: a Kafka option without meaning (`foreign`), or a slip of the pen, which
-is refused with the names it may have meant.
+An unknown name is either an option of Kafka that has no meaning here (`foreign`), or a mistake, which is
+refused with the names that may have been meant.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from eoslog.broker.config.foreign import COPIES, foreign
 from eoslog.broker.config.topics import SCALED
 
 ALIASES = {"broker.id": "node.id"}
-"""Older names of Kafka for the same thing; the newer one wins where both are given."""
+"""Kafka's older names of options; the newer one wins where both are given."""
 
 _MEANS = ALIASES | {name: target for name, (target, _) in SCALED.items()}
 
@@ -24,13 +24,13 @@ HIDDEN = "(hidden)"
 
 
 def meaning(name: str) -> str:
-    """The name of the option that this is, or is another name of."""
+    """The option's own name, if `name` is another name of it; else `name`."""
     return _MEANS.get(name, name)
 
 
 @dataclass(frozen=True)
 class Gathered:
-    """Options by Kafka's name as texts, where each comes from, and what was passed over, a line each."""
+    """Options as text by Kafka's name, where each comes from, and a warning for each one that is ignored."""
 
     options: dict[str, str] = field(default_factory=dict)
     origins: dict[str, str] = field(default_factory=dict)
@@ -47,9 +47,9 @@ class Gathered:
 
 
 def gather(file: str | None, settings: Sequence[str], flags: Mapping[str, str]) -> Gathered:
-    """Put the sources together: `file` (a path), `settings` (NAME=VALUE) and `flags` (by option's name).
+    """Combine the sources: `file` (a path), `settings` (NAME=VALUE) and `flags` (by the option's name).
 
-    Raises ConfigError with a line for each option that cannot be taken.
+    Raises ConfigError with a line for each option that is refused.
     """
     found = Gathered()
     if file is not None:
@@ -66,8 +66,8 @@ def gather(file: str | None, settings: Sequence[str], flags: Mapping[str, str]) 
 
 
 def read_properties(path: str) -> dict[str, str]:
-    """A file in Java's properties format. Raises ConfigError naming the file."""
-    # Not at the top: it is needed only where there is a file.
+    """Read a file in Java's properties format. Raises ConfigError naming the file."""
+    # Not at the top: it is needed only if there is a file.
     from javaproperties import InvalidUEscapeError, load
 
     try:
@@ -88,7 +88,7 @@ def shown(config: BrokerConfig) -> dict[str, str]:
 
 
 def _take(found: Gathered, options: Mapping[str, str], origin: str) -> None:
-    """Add a source's options; they displace what an earlier one says of the same thing by another name."""
+    """Add a source's options; they replace those of earlier sources, also under another name."""
     given = set(map(meaning, options))
     for name in [name for name in found.options if meaning(name) in given]:
         del found.options[name], found.origins[name]
@@ -112,18 +112,18 @@ def _rename(found: Gathered) -> None:
 
 
 def _drop_controller_listeners(found: Gathered) -> None:
-    """A combined node of Kafka has a listener for its quorum, which nobody would ever talk to here."""
+    """Remove the listener that a combined node of Kafka has for its quorum: nothing would use it here."""
     names = {name.strip().upper() for name in found.options.get("controller.listener.names", "").split(",")}
     for option in sorted({"listeners", "advertised.listeners"} & found.options.keys()):
         entries = [entry.strip() for entry in found.options.get(option, "").split(",")]
         kept = [entry for entry in entries if entry.partition("://")[0].strip().upper() not in names]
         if kept != entries:
             found.options[option] = ",".join(kept)
-            found.warnings.append(f"{option}: the controller's listener is left out: one node, no quorum")
+            found.warnings.append(f"{option}: the controller's listener is ignored: one node, no quorum")
 
 
 def _sort_out(found: Gathered) -> None:
-    """Take out what has no meaning here; raise for what cannot be passed over."""
+    """Remove options that have no meaning here. Raises ConfigError for those that must not be ignored."""
     names, problems = {*option_table(), *SCALED}, []
     for name in [name for name in found.options if not _known(name, names)]:
         value, origin = found.options.pop(name), found.origins.pop(name)
@@ -139,20 +139,20 @@ def _sort_out(found: Gathered) -> None:
 
 
 def _note_copies(found: Gathered) -> None:
-    """Say that there is one copy where more are asked for: known options, but worth a line."""
+    """Warn that there is only one copy where an option asks for more; such options are accepted."""
     for name, value in found.options.items():
         if any(fnmatchcase(name, pattern) for pattern in COPIES) and value.strip() not in ("1", "-1"):
             found.warnings.append(f"{found.origins[name]}: {name}={value}, but one broker keeps one copy")
 
 
 def _known(name: str, names: set[str]) -> bool:
-    """Whether it is an option; some of their names are patterns, such as listener.name.*."""
+    """Whether `name` is an option. Some of `names` are patterns, such as listener.name.*."""
     return name in names or any("*" in known and fnmatchcase(name, known) for known in names)
 
 
 def _instead(harmless: Sequence[str]) -> str:
     values = [value for value in harmless if value]
-    return f"; leave it out{' or say ' + values[0] if values else ''}"
+    return f"; remove it{' or set it to ' + values[0] if values else ''}"
 
 
 def _suggestion(name: str, known: Iterable[str]) -> str:
@@ -161,4 +161,4 @@ def _suggestion(name: str, known: Iterable[str]) -> str:
     near = get_close_matches(name, sorted(known), n=3, cutoff=0.75)
     if near:
         return f"; did you mean {' or '.join(near)}?"
-    return "; `eoslog broker --help` lists all"
+    return "; `eoslog broker --help` lists all options"

@@ -1,4 +1,4 @@
-"""Options of the log: where it is, what durable means, how often it is looked after."""
+"""Options of the log: where it is, what durable means, how often it is maintained."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FlushMode = Literal["fsync", "os"]
 
 @dataclass(frozen=True)
 class StorageOptions:
-    """The data directory, when it is written to, and when old records go."""
+    """The data directory, when data is flushed, and how old records are removed."""
 
     log_dirs: str = option("eoslog-data", "log.dirs", "data directory")
     flush: FlushMode = option(
@@ -30,35 +30,35 @@ class StorageOptions:
     offsets_topic_segment_bytes: int = option(
         100 << 20,
         "offsets.topic.segment.bytes",
-        "segment.bytes of __consumer_offsets, taken when it is made",
+        "segment.bytes of __consumer_offsets, used when it is created",
         low=1024,
         high=INT32_MAX,
     )
     transaction_log_segment_bytes: int = option(
         100 << 20,
         "transaction.state.log.segment.bytes",
-        "segment.bytes of __transaction_state, taken when it is made",
+        "segment.bytes of __transaction_state, used when it is created",
         low=1024,
         high=INT32_MAX,
     )
     retention_check_interval_ms: int = option(
-        300_000, "log.retention.check.interval.ms", "how often segments that may go are looked for", low=1
+        300_000, "log.retention.check.interval.ms", "how often to look for segments to delete", low=1
     )
     cleaner_enable: bool = option(True, "log.cleaner.enable", "compact the topics that ask for it")
     cleaner_backoff_ms: int = option(
-        15_000, "log.cleaner.backoff.ms", "how often logs that need compaction are looked for", low=1
+        15_000, "log.cleaner.backoff.ms", "how often to look for logs that need compaction", low=1
     )
     cleaner_dedupe_buffer_size: int = option(
         128 << 20,
         "log.cleaner.dedupe.buffer.size",
-        "memory for the keys of one compaction; a log with more of them is compacted in several runs",
+        "memory for the keys of one compaction; a log with more keys is compacted in several runs",
         low=1 << 20,
         dynamic=True,
     )
     scrub_bytes_per_second: int = option(
         32 << 20,
         "log.scrub.bytes.per.second",
-        "how fast segments that the start did not read are looked through for damage; 0: never",
+        "how fast segments that were not read at the start are checked for damage; 0: never",
         low=0,
         dynamic=True,
     )

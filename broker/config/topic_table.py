@@ -1,9 +1,9 @@
-"""The one table of topic configs (Kafka's TopicConfig).
+"""The table of topic configs (Kafka's TopicConfig).
 
-Each line of `TOPIC_CONFIGS` has name, kind, default, bounds and meaning. Where Kafka has a broker option for
-the topics that do not set it themselves (its synonym), the line names it; `topics.TopicOptions` has the field
-made from the line, so that neither default nor bounds stand twice. What is taken without effect says why: a
-client that sets it must not fail, and no guarantee is weaker for it.
+Each line of `TOPIC_CONFIGS` has name, kind, default, bounds and meaning. It also names the synonym, if Kafka
+has one: the broker option for topics that do not set the config. `topics.TopicOptions` makes the option's
+field from the line, so that default and bounds are written once. A config that is accepted without effect
+says why: a client that sets it must not fail, and no guarantee becomes weaker.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ class TopicConfig:
     meaning: str
     synonym: str = ""
     no_effect: str = ""
-    """Why it is taken and kept but changes nothing here; "" if it does what it says."""
+    """Why it is accepted and stored but has no effect here; "" if it has its effect."""
 
     @property
     def told(self) -> str:
-        """The meaning, and that it has no effect if it has none."""
+        """The meaning, and a note if it has no effect."""
         return f"{self.meaning}; without effect here: {self.no_effect}" if self.no_effect else self.meaning
 
     @property
@@ -75,7 +75,7 @@ _LINES = (
         "cleanup.policy",
         Kind.LIST,
         ("delete",),
-        "what happens to old segments: delete (retention), compact (the last record of each key stays), both,"
+        "what happens to old segments: delete (retention), compact (keep the last record of each key), both,"
         " or, if empty, nothing",
         synonym="log.cleanup.policy",
         choices=POLICIES,
@@ -139,14 +139,14 @@ _LINES = (
         "file.delete.delay.ms",
         Kind.LONG,
         60_000,
-        "how long the file of a removed segment stays",
+        "how long the file of a removed segment is kept",
         synonym="log.segment.delete.delay.ms",
     ),
     _config(
         "flush.messages",
         Kind.LONG,
         INT64_MAX,
-        "flush after so many records",
+        "flush after this number of records",
         synonym="log.flush.interval.messages",
         no_effect=_GROUP_FLUSH,
         low=1,
@@ -155,7 +155,7 @@ _LINES = (
         "flush.ms",
         Kind.LONG,
         INT64_MAX,
-        "flush after so much time",
+        "flush after this time",
         synonym="log.flush.interval.ms",
         no_effect=_GROUP_FLUSH,
     ),
@@ -172,7 +172,7 @@ _LINES = (
         "index.interval.bytes",
         Kind.INT,
         4096,
-        "one index entry about each so many bytes",
+        "about how many bytes of the log there are for each index entry",
         synonym="log.index.interval.bytes",
     ),
     _config(
@@ -188,7 +188,7 @@ _LINES = (
         "local.retention.bytes",
         Kind.LONG,
         -2,
-        "size of what stays local of a tiered log; -2: as retention.bytes",
+        "size of the local part of a tiered log; -2: as retention.bytes",
         synonym="log.local.retention.bytes",
         no_effect=_NO_TIERS,
         low=-2,
@@ -206,7 +206,7 @@ _LINES = (
         "max.compaction.lag.ms",
         Kind.LONG,
         INT64_MAX,
-        "a record is compacted at the latest after this time",
+        "a record is compacted after this time at the latest",
         synonym="log.cleaner.max.compaction.lag.ms",
         low=1,
     ),
@@ -237,7 +237,7 @@ _LINES = (
         "min.cleanable.dirty.ratio",
         Kind.DOUBLE,
         0.5,
-        "share of a log that is not compacted yet from which on it is",
+        "a log is compacted when this share of it is not compacted yet",
         synonym="log.cleaner.min.cleanable.ratio",
         high=1,
     ),
@@ -261,7 +261,7 @@ _LINES = (
         "preallocate",
         Kind.BOOLEAN,
         False,
-        "make the file of a new segment at its full size",
+        "create the file of a new segment at its full size",
         synonym="log.preallocate",
         no_effect="a segment's file grows as it is written",
     ),
@@ -287,21 +287,21 @@ _LINES = (
         "remote.log.copy.disable",
         Kind.BOOLEAN,
         False,
-        "copy nothing more to the remote tier",
+        "stop copying to the remote tier",
         no_effect=_NO_TIERS,
     ),
     _config(
         "remote.log.delete.on.disable",
         Kind.BOOLEAN,
         False,
-        "delete the remote tier when it is given up",
+        "delete the remote tier when it is turned off",
         no_effect=_NO_TIERS,
     ),
     _config(
         "remote.storage.enable",
         Kind.BOOLEAN,
         False,
-        "keep old segments on a remote tier; only false is taken",
+        "keep old segments on a remote tier; only false is accepted",
         no_effect=_NO_TIERS,
         choices=("false",),
     ),
@@ -309,7 +309,7 @@ _LINES = (
         "retention.bytes",
         Kind.LONG,
         -1,
-        "size of a partition above which its oldest segments go; -1: no limit",
+        "size of a partition above which its oldest segments are deleted; -1: no limit",
         synonym="log.retention.bytes",
         low=-1,
     ),
@@ -317,7 +317,7 @@ _LINES = (
         "retention.ms",
         Kind.LONG,
         7 * DAY,
-        "age of a segment's newest record after which it goes; -1: no limit",
+        "age of a segment's newest record after which the segment is deleted; -1: no limit",
         synonym="log.retention.ms",
         low=-1,
     ),
@@ -325,7 +325,7 @@ _LINES = (
         "segment.bytes",
         Kind.INT,
         1 << 30,
-        "size at which a new segment begins (Kafka takes 1 MiB and more)",
+        "size at which a new segment begins (Kafka accepts 1 MiB and more)",
         synonym="log.segment.bytes",
         low=1024,
     ),
@@ -335,14 +335,14 @@ _LINES = (
         10 << 20,
         "largest index of a segment",
         synonym="log.index.size.max.bytes",
-        no_effect="an index grows with its segment, none is made at full size",
+        no_effect="an index grows with its segment, none is created at full size",
         low=4,
     ),
     _config(
         "segment.jitter.ms",
         Kind.LONG,
         0,
-        "a random part of segment.ms taken off, so that not all logs roll at once",
+        "the most by which segment.ms is shortened at random, so that not all logs roll at once",
         synonym="log.roll.jitter.ms",
     ),
     _config(
@@ -357,7 +357,7 @@ _LINES = (
         "unclean.leader.election.enable",
         Kind.BOOLEAN,
         False,
-        "let a replica lead that lacks records",
+        "let a replica that lacks records become leader",
         synonym="unclean.leader.election.enable",
         no_effect=_ALONE,
     ),

@@ -1,6 +1,6 @@
-"""Options of topics: what making one takes, and what those get that are silent about a config.
+"""Options of topics: how they are created, and the defaults of their configs.
 
-The topic configs themselves stand in `topic_table`.
+The topic configs themselves are in `topic_table`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from eoslog.broker.config.base import INT32_MAX, INT64_MAX, ConfigError, option, text_of
 from eoslog.broker.config.topic_table import HOUR, TOPIC_CONFIGS, TopicConfig
 
-NO_REPLICAS = "without effect here, as there are none"
+NO_REPLICAS = "without effect here, as there are no other replicas"
 
 SCALED: dict[str, tuple[str, int]] = {
     "log.retention.minutes": ("log.retention.ms", 60_000),
@@ -22,8 +22,8 @@ SCALED: dict[str, tuple[str, int]] = {
     "log.flush.scheduler.interval.ms": ("log.flush.interval.ms", 1),
     "log.dir": ("log.dirs", 0),
 }
-"""Kafka's other names for an option, after the option itself in rank and among them in this order: the option
-and the factor to its unit, 0 for a text."""
+"""Kafka's other names of an option: the option, and the factor to its unit, 0 for a text. The option's own
+name ranks first, then these in this order."""
 
 
 def _default_of(name: str) -> Any:
@@ -45,16 +45,16 @@ def _default_of(name: str) -> Any:
 
 @dataclass(frozen=True)
 class TopicOptions:
-    """What making a topic takes, and the defaults of the topic configs."""
+    """How topics are created, and the defaults of topic configs."""
 
     auto_create_topics: bool = option(True, "auto.create.topics.enable", "create unknown topics on first use")
     num_partitions: int = option(
-        1, "num.partitions", "partitions of a topic made without a number", low=1, high=INT32_MAX
+        1, "num.partitions", "partitions of a topic created without a number", low=1, high=INT32_MAX
     )
     partitions_max: int = option(
         10_000,
         "max.partitions",
-        "partitions of all topics together that clients may make; each holds a file open",
+        "most partitions that clients may create, of all topics together; each keeps a file open",
         low=1,
         high=INT32_MAX,
         dynamic=True,
@@ -63,14 +63,14 @@ class TopicOptions:
     default_replication_factor: int = option(
         1,
         "default.replication.factor",
-        "replicas of a topic made without a number; on this single node it is 1 whatever is asked for here",
+        "replicas of a topic created without a number; always 1 on this single node, whatever is set here",
         low=1,
         high=32_767,
     )
     accept_replication_factor: bool = option(
         False,
         "accept.any.replication.factor",
-        "take a replication factor above 1, which a client may ask for, on this single node, where it is 1",
+        "accept a request for a replication factor above 1, although it is always 1 on this single node",
         dynamic=True,
     )
     offsets_topic_replication_factor: int = option(
@@ -170,7 +170,7 @@ class TopicOptions:
         return values
 
     def defaults(self) -> dict[str, str]:
-        """What a topic gets that sets nothing, by name, as text."""
+        """The configs of a topic that sets none, by name, as text."""
         return {name: text_of(self._default(line)) for name, line in TOPIC_CONFIGS.items()}
 
     def _default(self, line: TopicConfig) -> Any:

@@ -9,7 +9,7 @@ from eoslog.broker.config.base import option
 
 @dataclass(frozen=True)
 class TransactionOptions:
-    """The transaction coordinator's and the producer states' options."""
+    """The options of the transaction coordinator and of producer states."""
 
     transaction_log_partitions: int = option(
         4,
@@ -23,19 +23,19 @@ class TransactionOptions:
     transaction_abort_interval_ms: int = option(
         10_000,
         "transaction.abort.timed.out.transaction.cleanup.interval.ms",
-        "how often time-outs are looked for",
+        "how often to look for timed-out transactions",
         low=1,
     )
     transactional_id_expiration_ms: int = option(
         604_800_000,
         "transactional.id.expiration.ms",
-        "idle time after which a transactional id is forgotten",
+        "idle time after which a transactional id is removed",
         low=1,
     )
     transactional_id_cleanup_interval_ms: int = option(
         3_600_000,
         "transaction.remove.expired.transaction.cleanup.interval.ms",
-        "how often idle transactional ids are looked for",
+        "how often to look for idle transactional ids",
         low=1,
     )
     two_phase_commit: bool = option(
@@ -46,13 +46,13 @@ class TransactionOptions:
     producer_id_expiration_ms: int = option(
         86_400_000,
         "producer.id.expiration.ms",
-        "idle time after which a producer id is forgotten",
+        "idle time after which a producer id is removed",
         low=1,
         dynamic=True,
     )
     producer_id_check_interval_ms: int = option(
         600_000,
         "producer.id.expiration.check.interval.ms",
-        "how often idle producer ids are looked for",
+        "how often to look for idle producer ids",
         low=1,
     )

@@ -1,1 +1,1 @@
-"""The shells around the rules: persist first, then apply, then answer; timers and markers."""
+"""The I/O around the rules: persist first, then apply, then answer; timers and markers."""

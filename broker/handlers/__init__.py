@@ -1,10 +1,10 @@
-"""One file an API key: `KEY`, `VERSIONS` (lowest and highest served), `handle`; its head says what it does.
+"""One file for each API key: `KEY`, `VERSIONS` (lowest and highest served), `handle`. Its head describes it.
 
 `NAMED_FROM`, where a file has it, is the lowest version that ApiVersions names instead of the lowest served.
 """
 
 from importlib import import_module
-from os import listdir  # pkgutil costs the broker's start some milliseconds
+from os import listdir  # pkgutil would cost the broker's start some milliseconds
 
 try:
     _FILES = [file.removesuffix(".py") for file in listdir(__path__[0]) if file.endswith(".py")]

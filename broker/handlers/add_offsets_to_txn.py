@@ -1,8 +1,7 @@
 """AddOffsetsToTxn (key 25, versions 0-4): let a group's offsets be committed in a transaction.
 
-Makes the partition of `__consumer_offsets` that keeps the group part of the transaction. Clients of
-KIP-890 part 2 do not send it: their TxnOffsetCommit does the same. PRODUCER_FENCED is
-INVALID_PRODUCER_EPOCH before version 2.
+Adds the group's partition of `__consumer_offsets` to the transaction. Clients of KIP-890 part 2 do not send
+this request: their TxnOffsetCommit does the same. PRODUCER_FENCED is INVALID_PRODUCER_EPOCH before version 2.
 
 Complete.
 """

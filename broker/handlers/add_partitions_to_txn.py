@@ -1,11 +1,11 @@
-"""AddPartitionsToTxn (key 24, versions 0-5): make partitions part of a transaction, or verify that they are.
+"""AddPartitionsToTxn (key 24, versions 0-5): add partitions to a transaction, or verify that they are in it.
 
-Up to version 3 one transaction, from a client; from version 4 on several, each to be added to or, with
-verify_only, only looked at (KIP-890). All or nothing for each transaction: one unknown or forbidden
-partition, and the others get OPERATION_NOT_ATTEMPTED. The broker's own topics are forbidden, as
-AddOffsetsToTxn adds what is needed of them; `__consumer_offsets` may be asked for from version 4 on.
-PRODUCER_FENCED is INVALID_PRODUCER_EPOCH before version 2, TRANSACTION_ABORTABLE is INVALID_TXN_STATE
-before version 5.
+Up to version 3 a request has one transaction, of a client. From version 4 it may have several; verify_only
+only checks their partitions (KIP-890). For each transaction it is all or nothing: if one partition is unknown
+or forbidden, the others get OPERATION_NOT_ATTEMPTED. The broker's own topics are forbidden, as
+AddOffsetsToTxn adds the partitions of them that are needed; `__consumer_offsets` is accepted from version 4.
+PRODUCER_FENCED is INVALID_PRODUCER_EPOCH before version 2, TRANSACTION_ABORTABLE is INVALID_TXN_STATE before
+version 5.
 
 Complete.
 """

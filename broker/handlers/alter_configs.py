@@ -1,10 +1,9 @@
-"""AlterConfigs (key 33, versions 0-2): give a resource these configs and no others.
+"""AlterConfigs (key 33, versions 0-2): set exactly these configs of a resource.
 
-For topics, brokers (dynamic options only) and groups; the change is durable and in effect when it is
-answered, or only checked with validate_only. Refused with INVALID_REQUEST: a resource or a config that is
-named twice, a null value, any other resource type, options that cannot change while the broker runs; with
-INVALID_CONFIG: unknown configs and values that do not fit. One resource that is refused does not stop the
-others.
+For topics, brokers (dynamic options only) and groups. The change is durable and in effect when it is
+answered; with validate_only it is only checked. Refused with INVALID_REQUEST: a resource or a config that is
+named twice, a null value, any other resource type, options that cannot change while the broker runs. Refused
+with INVALID_CONFIG: unknown configs and invalid values. A refused resource does not stop the others.
 
 Left out: levels of loggers and subscriptions to client metrics, as in DescribeConfigs.
 """
@@ -38,7 +37,7 @@ _Resource = TypeVar("_Resource", "AlterConfigsRequestResource", "IncrementalAlte
 
 
 def handle(context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponseDraft:
-    """Change each resource by itself."""
+    """Change each resource separately."""
 
     def replace(wanted: AlterConfigsRequestResource) -> None:
         configs = {}
@@ -55,7 +54,7 @@ def handle(context: RequestContext, request: AlterConfigsRequest) -> AlterConfig
 def for_each_resource(
     resources: list[_Resource], act: Callable[[_Resource], None]
 ) -> list[AlterConfigsResponseResponseDraft]:
-    """The answers of `act` for each resource, which may raise KafkaError. What is named twice is refused."""
+    """Call `act`, which may raise KafkaError, for each resource. Refuses a resource or config named twice."""
     counts = Counter((one["resource_type"], one["resource_name"]) for one in resources)
     answers: list[AlterConfigsResponseResponseDraft] = []
     for one in resources:

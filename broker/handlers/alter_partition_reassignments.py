@@ -1,7 +1,7 @@
 """AlterPartitionReassignments (key 45, versions 0-1): partitions stay on the one node (KIP-455).
 
-An assignment to this node alone is taken, as it changes nothing; to any other INVALID_REPLICA_ASSIGNMENT.
-There is never one under way to be cancelled: NO_REASSIGNMENT_IN_PROGRESS. Unknown partitions are
+An assignment to this node alone is accepted and changes nothing; any other is INVALID_REPLICA_ASSIGNMENT.
+Cancelling gets NO_REASSIGNMENT_IN_PROGRESS, as there never is one. Unknown partitions are
 UNKNOWN_TOPIC_OR_PARTITION.
 
 Complete.
@@ -32,7 +32,7 @@ VERSIONS = (0, 1)
 def handle(
     context: RequestContext, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponseDraft:
-    """Judge each partition by itself."""
+    """Check each partition separately."""
     return {
         "allow_replication_factor_change": request["allow_replication_factor_change"],
         "error_code": ErrorCode.NONE,

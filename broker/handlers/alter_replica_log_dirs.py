@@ -1,7 +1,7 @@
 """AlterReplicaLogDirs (key 34, versions 1-2): there is one data directory (KIP-113).
 
-A move to it is taken, as it changes nothing; to any other LOG_DIR_NOT_FOUND. An unknown partition is
-REPLICA_NOT_AVAILABLE, one that is offline KAFKA_STORAGE_ERROR.
+A move to that directory is accepted and changes nothing; to any other it is LOG_DIR_NOT_FOUND. An unknown
+partition is REPLICA_NOT_AVAILABLE, an offline one KAFKA_STORAGE_ERROR.
 
 Left out: several data directories.
 """
@@ -28,7 +28,7 @@ VERSIONS = (1, 2)
 
 
 def handle(context: RequestContext, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponseDraft:
-    """Judge each partition by itself."""
+    """Check each partition separately."""
     here = os.path.abspath(context.broker.topics.data_dir)
     found: dict[str, list[AlterReplicaLogDirsResponsePartitionDraft]] = {}
     for directory in request["dirs"]:

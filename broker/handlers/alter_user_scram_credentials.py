@@ -1,7 +1,7 @@
 """AlterUserScramCredentials (key 51, version 0): set or remove users' SCRAM credentials (KIP-554).
 
-All right changes are made together, durable before the answer. A user with any wrong change, or with two
-for one mechanism, keeps what it has. Iterations are 4096 to 16384, as in Kafka.
+All valid changes are made together, durable before the answer. If a user has an invalid change, or two
+changes for one mechanism, nothing of that user changes. Iterations are 4096 to 16384, as in Kafka.
 
 Complete.
 """
@@ -37,7 +37,7 @@ _Change: TypeAlias = "AlterUserScramCredentialsRequestDeletion | AlterUserScramC
 def handle(
     context: RequestContext, request: AlterUserScramCredentialsRequest
 ) -> AlterUserScramCredentialsResponseDraft:
-    """Make the changes and answer each user's result."""
+    """Make the changes and return each user's result."""
     removed, put = request["deletions"], request["upsertions"]
     changes = [*removed, *put]
     errors: dict[str, KafkaError] = {}

@@ -1,10 +1,10 @@
 """ApiVersions (key 18, versions 0-4): what this broker serves.
 
-The list is made of what the handlers declare. From version 3 on it names finalized features:
+The list is made from what the handlers declare. From version 3 the answer names finalized features:
 transaction.version=2, by which Java clients choose the newer transaction protocol (KIP-890), and
-group.version=1, which says that there are consumer groups (KIP-848). A client named eoslog is also told, in
-the tagged field `ends_together`, which is eoslog's own, what EndTxn offers. A client's name and version must
-follow KIP-511's pattern, else INVALID_REQUEST.
+group.version=1, which says that there are consumer groups (KIP-848). To a client named eoslog it also says
+what EndTxn offers, in the tagged field `ends_together`, which is eoslog's own. A client's name and version
+must follow KIP-511's pattern, else INVALID_REQUEST.
 
 Complete.
 """
@@ -27,13 +27,13 @@ VERSIONS = (0, 4)
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 OURS = "eoslog"
-"""The name of the client that is told what is our own; all others get Kafka's answer."""
+"""The name of the client whose answer has eoslog's own field; all others get Kafka's answer."""
 FEATURES = {"group.version": 1, "transaction.version": 2}
 """The finalized features and their levels."""
 
 
 def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponseDraft:
-    """Answer the list of served APIs and the finalized features."""
+    """Return the list of served APIs and the finalized features."""
     error = ErrorCode.NONE
     if context.header.api_version >= 3 and not _named_well(request):
         error = ErrorCode.INVALID_REQUEST

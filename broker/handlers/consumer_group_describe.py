@@ -1,9 +1,9 @@
 """ConsumerGroupDescribe (key 69, versions 0-1): state, epochs and members of consumer groups (KIP-848).
 
-Every group asked for is answered, in the order asked; one that is no consumer group with GROUP_ID_NOT_FOUND.
-A member's assignment includes what it still has to give back. From version 1 all members are told to speak
-the consumer protocol.
-Authorized operations are told if asked for and ACLs are on, else they stay at "not asked for".
+Every group in the request is answered, in its order; one that is not a consumer group gets
+GROUP_ID_NOT_FOUND. A member's assignment includes the partitions that it still has to give back. From version
+1 all members are reported as using the consumer protocol. Authorized operations are returned if asked for and
+ACLs are on; else they are "not asked for".
 
 Complete.
 """
@@ -93,7 +93,7 @@ def _member(
 def _assignment(
     context: RequestContext, parts: Iterable[Part]
 ) -> ConsumerGroupDescribeResponseAssignmentDraft:
-    """Topics that are gone have no name and are left out, as in Kafka."""
+    """Deleted topics have no name and are left out, as in Kafka."""
     topics: list[ConsumerGroupDescribeResponseTopicPartitionDraft] = []
     for told in write_parts(parts):
         topic = context.broker.topics.by_id(told["topic_id"])

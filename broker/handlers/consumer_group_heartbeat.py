@@ -1,19 +1,23 @@
-"""ConsumerGroupHeartbeat (key 68, versions 0-1): all of a member's life in a consumer group (KIP-848).
+"""ConsumerGroupHeartbeat (key 68, versions 0-1): a member's whole life in a consumer group (KIP-848).
 
-By epoch 0 a member joins, by -1 it leaves, by -2 a static member leaves for a while; else it says that it
-is alive, what has changed of what it wants, and what it reads. The answer tells its epoch and, if that has
-changed, what it is assigned; it goes out when the log is durable. From version 1 members make their own id,
-and may subscribe by a regular expression (RE2). Assignors: uniform, the default, and range.
-A classic group without members makes room for a consumer group and leaves it its offsets. Unlike with Kafka
-a static member whose first answer was lost may join again under its own id; another id is
-UNRELEASED_INSTANCE_ID till the member has left.
-With ACLs a regular expression stands for topics that may be described only. It is looked up with its first
-member, and all of a group's when topics or ACLs change, with the rights of the member whose heartbeat comes
-next; Kafka looks at ACLs again after group.consumer.regex.refresh.interval.ms, or with the next new topic.
+With epoch 0 a member joins, with -1 it leaves, with -2 a static member leaves for a while. With any other
+epoch it says that it is alive, which of its settings have changed, and what it reads. The answer has its
+epoch and, if that has changed, its assignment; it is sent when the log is durable. From version 1 members
+make their own id, and may subscribe by a regular expression (RE2). Assignors: uniform (the default) and
+range.
 
-Left out: racks are taken down but do not change the assignment, as there is one broker; assignments are made
-at once (group.consumer.assignment.interval.ms would be 0). A classic group that has members takes none of the
-consumer protocol (GROUP_ID_NOT_FOUND), as Kafka's with group.consumer.migration.policy=disabled.
+A consumer group may replace a classic group without members, and keeps its offsets. Unlike in Kafka, a static
+member whose first answer was lost may join again under its own id; another id gets UNRELEASED_INSTANCE_ID
+until the member has left.
+
+With ACLs a regular expression matches only topics that the member may describe. It is resolved when its first
+member joins. When topics or ACLs change, all expressions of a group are resolved again, with the rights of
+the member whose heartbeat comes next. Kafka checks ACLs again after group.consumer.regex.refresh.interval.ms,
+or with the next new topic.
+
+Left out: racks are stored but do not change the assignment, as there is one broker. Assignments are made at
+once (as if group.consumer.assignment.interval.ms were 0). A classic group that has members refuses members of
+the consumer protocol (GROUP_ID_NOT_FOUND), as Kafka does with group.consumer.migration.policy=disabled.
 """
 
 from __future__ import annotations
@@ -50,7 +54,7 @@ _OWN_ID = 1
 def handle(
     context: RequestContext, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponseDraft | Settled[ConsumerGroupHeartbeatResponseDraft]:
-    """Hand the heartbeat to the group."""
+    """Pass the heartbeat to the group."""
     groups, sight = context.broker.groups, _sight(context)
     try:
         _check(request, context.header.api_version, groups.consumers.assignors)
@@ -61,7 +65,7 @@ def handle(
 
 
 def _sight(context: RequestContext) -> Sight | None:
-    """Which topics the member may describe. What it may not is not logged: it did not ask by name."""
+    """Which topics the member may describe. Refusals are not logged: the member did not ask by name."""
     authorizer = context.broker.authorizer
     if authorizer is None:
         return None
@@ -114,7 +118,7 @@ def _refusal(error: KafkaError) -> ConsumerGroupHeartbeatResponseDraft:
 
 
 def _check(request: ConsumerGroupHeartbeatRequest, version: int, assignors: Iterable[str]) -> None:
-    """Raise KafkaError INVALID_REQUEST or UNSUPPORTED_ASSIGNOR for what makes no sense in itself."""
+    """Raise KafkaError INVALID_REQUEST or UNSUPPORTED_ASSIGNOR for a request that is never valid."""
     epoch = request["member_epoch"]
     known = version >= _OWN_ID or epoch > JOIN_EPOCH or epoch == LEAVE_EPOCH
     named = {
@@ -141,11 +145,11 @@ def _check(request: ConsumerGroupHeartbeatRequest, version: int, assignors: Iter
 
 def _check_join(request: ConsumerGroupHeartbeatRequest) -> None:
     if request["rebalance_timeout_ms"] == -1:
-        raise _invalid("who joins must say its rebalance time-out")
+        raise _invalid("a member that joins must give its rebalance time-out")
     if request["topic_partitions"] is None or request["topic_partitions"]:
-        raise _invalid("who joins must say that it reads no partitions")
+        raise _invalid("a member that joins must say that it reads no partitions")
     if request["subscribed_topic_names"] is None and request.get("subscribed_topic_regex") is None:
-        raise _invalid("who joins must say what topics it subscribes to")
+        raise _invalid("a member that joins must say which topics it subscribes to")
 
 
 def _invalid(why: str) -> KafkaError:

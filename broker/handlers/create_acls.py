@@ -1,7 +1,7 @@
 """CreateAcls (key 30, versions 1-3): add ACLs.
 
-Each is judged by itself; those that are right are added together, durable before the answer. An ACL that is
-there already is no error. SECURITY_DISABLED where no authorizer is configured (authorizer.class.name).
+Each ACL is checked separately. The valid ones are added together, durable before the answer. An ACL that
+exists already is not an error. SECURITY_DISABLED if no authorizer is configured (authorizer.class.name).
 
 Complete.
 """
@@ -29,7 +29,7 @@ VERSIONS = (1, 3)
 
 
 def handle(context: RequestContext, request: CreateAclsRequest) -> CreateAclsResponseDraft:
-    """Add them and answer each one's result, in their order."""
+    """Add the ACLs and return each one's result, in order."""
     right: list[Acl] = []
     results: list[CreateAclsResponseResultDraft] = []
     for wanted in request["creations"]:

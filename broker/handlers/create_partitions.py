@@ -1,9 +1,9 @@
-"""CreatePartitions (key 37, versions 0-3): let topics grow (KIP-195).
+"""CreatePartitions (key 37, versions 0-3): add partitions to topics (KIP-195).
 
-The new partitions can be used at once, and no crash leaves a topic with only some of them. A number that is
-no increase is INVALID_PARTITIONS, so is any change of the broker's own topics; a manual assignment must name
-this node alone for each new partition, else INVALID_REPLICA_ASSIGNMENT; a topic that is named twice is
-INVALID_REQUEST. validate_only checks all that and adds nothing.
+The new partitions can be used at once, and a crash never leaves a topic with only some of them. A number that
+is not larger than the present one is INVALID_PARTITIONS, and so is any change of the broker's own topics. A
+manual assignment must name this node alone for each new partition, else INVALID_REPLICA_ASSIGNMENT. A topic
+that is named twice is INVALID_REQUEST. validate_only checks all that and adds nothing.
 
 Complete.
 """
@@ -32,7 +32,7 @@ VERSIONS = (0, 3)
 
 
 async def handle(context: RequestContext, request: CreatePartitionsRequest) -> CreatePartitionsResponseDraft:
-    """Enlarge each topic by itself: one that is refused does not stop the others."""
+    """Enlarge each topic separately: one that is refused does not stop the others."""
     counts = Counter(topic["name"] for topic in request["topics"])
     wanted = {topic["name"]: topic for topic in request["topics"]}
     results: list[CreatePartitionsResponseResultDraft] = []

@@ -1,13 +1,13 @@
-"""CreateTopics (key 19, versions 2-7): make topics, or only check whether they could be made.
+"""CreateTopics (key 19, versions 2-7): create topics, or only check whether they could be created.
 
 A topic is durable and can be used when this is answered. On a single node a replication factor is 1 (or -1,
-the default); a larger one is INVALID_REPLICATION_FACTOR unless accept.any.replication.factor is set. A
-manual assignment is taken if it numbers the partitions from 0 and names this node alone for each, else
-INVALID_REPLICA_ASSIGNMENT. Configs that are null, unknown or do not fit are INVALID_CONFIG, a topic named
-twice INVALID_REQUEST, more than max.partitions POLICY_VIOLATION. From version 5 on the configs in effect
-come back, with their sources (KIP-525). Others have their turn while many partitions are made.
+the default); a larger one is INVALID_REPLICATION_FACTOR unless accept.any.replication.factor is set. A manual
+assignment must number the partitions from 0 and name this node alone for each, else
+INVALID_REPLICA_ASSIGNMENT. Null, unknown and invalid configs are INVALID_CONFIG, a topic named twice is
+INVALID_REQUEST, more than max.partitions is POLICY_VIOLATION. From version 5 the answer has the configs in
+effect, with their sources (KIP-525). Other requests are served while many partitions are created.
 
-Left out: a request's time-out is not looked at.
+Left out: a request's time-out is ignored.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ VERSIONS = (2, 7)
 
 
 async def handle(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponseDraft:
-    """Make each topic by itself: one that is refused does not stop the others."""
+    """Create each topic separately: one that is refused does not stop the others."""
     counts = Counter(topic["name"] for topic in request["topics"])
     answers = []
     for name, wanted in {topic["name"]: topic for topic in request["topics"]}.items():
@@ -82,7 +82,7 @@ def _given(wanted: CreateTopicsRequestTopic) -> dict[str, str]:
 
 
 def _partitions(context: RequestContext, wanted: CreateTopicsRequestTopic) -> int:
-    """The number of partitions asked for. Raises KafkaError for what one node cannot do."""
+    """The number of partitions asked for. Raises KafkaError if one node cannot have them."""
     count, factor, assignments = wanted["num_partitions"], wanted["replication_factor"], wanted["assignments"]
     if assignments:
         if (count, factor) != (DEFAULT, DEFAULT):

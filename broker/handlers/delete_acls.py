@@ -1,6 +1,6 @@
-"""DeleteAcls (key 31, versions 1-3): remove the ACLs that match filters, and say which.
+"""DeleteAcls (key 31, versions 1-3): remove the ACLs that match filters, and list them.
 
-Durable before the answer. SECURITY_DISABLED where no authorizer is configured (authorizer.class.name).
+Durable before the answer. SECURITY_DISABLED if no authorizer is configured (authorizer.class.name).
 
 Complete.
 """
@@ -28,7 +28,7 @@ VERSIONS = (1, 3)
 
 
 def handle(context: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponseDraft:
-    """Remove what the right ones of the filters mean, all together."""
+    """Remove, all together, the ACLs that the valid filters match."""
     filters: list[AclFilter] = []
     errors: dict[int, KafkaError] = {}
     for index, wanted in enumerate(request["filters"]):

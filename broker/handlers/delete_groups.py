@@ -1,8 +1,8 @@
 """DeleteGroups (key 42, versions 0-2): delete groups without members, and their offsets.
 
-Every group asked for is answered (librdkafka stops the process otherwise): GROUP_ID_NOT_FOUND,
-NON_EMPTY_GROUP, or no error once the deletion is durable. Offsets that open transactions have for the group
-go with it.
+Every group in the request is answered (librdkafka stops the process otherwise): GROUP_ID_NOT_FOUND,
+NON_EMPTY_GROUP, or no error once the deletion is durable. Offsets of open transactions for the group are
+deleted as well.
 
 Complete.
 """
@@ -25,7 +25,7 @@ VERSIONS = (0, 2)
 
 
 def handle(context: RequestContext, request: DeleteGroupsRequest) -> Settled[DeleteGroupsResponseDraft]:
-    """Delete each group by itself: one that is refused does not stop the others."""
+    """Delete each group separately: one that is refused does not stop the others."""
     begun = [(group_id, _delete(context, group_id)) for group_id in dict.fromkeys(request["groups_names"])]
     return Settled(_answer(begun))
 

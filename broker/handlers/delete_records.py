@@ -1,9 +1,9 @@
 """DeleteRecords (key 21, versions 0-2): move partitions' log start offsets forward (KIP-107).
 
-Offset -1 stands for the high watermark. A deletion is durable before it is answered; files go with the
+Offset -1 means the high watermark. A deletion is durable before it is answered; files are removed with the
 next round of retention. Refused: internal topics (INVALID_TOPIC_EXCEPTION), topics that are only compacted
-(POLICY_VIOLATION), offsets above the high watermark (OFFSET_OUT_OF_RANGE). The time-out is not looked at,
-as there are no other replicas to wait for.
+(POLICY_VIOLATION), offsets above the high watermark (OFFSET_OUT_OF_RANGE). The time-out is ignored, as there
+are no other replicas to wait for.
 
 Complete.
 """
@@ -35,7 +35,7 @@ _NO_OFFSET = -1
 
 
 def handle(context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponseDraft:
-    """Delete in each partition by itself."""
+    """Delete in each partition separately."""
     return {
         "topics": [
             {
@@ -54,7 +54,7 @@ def _answer(
     try:
         start, code = _delete(context, topic, index, wanted["offset"]), ErrorCode.NONE
     except KafkaError as error:
-        _LOG.info("no records of %s-%d deleted: %s", topic, index, error)
+        _LOG.info("records of %s-%d are not deleted: %s", topic, index, error)
         start, code = _NO_OFFSET, error.code
     return {"partition_index": index, "low_watermark": start, "error_code": code}
 

@@ -1,9 +1,9 @@
 """DeleteTopics (key 20, versions 1-6): remove topics by name, from version 6 also by id.
 
-A topic's records and a group's offsets in it go with it; no crash leaves a part of it. The broker's own
-topics cannot be deleted (POLICY_VIOLATION). A topic that is named twice, also once by name and once by id,
-or by both at once, is INVALID_REQUEST. With delete.topic.enable=false all is refused:
-TOPIC_DELETION_DISABLED, before version 3 INVALID_REQUEST.
+A topic's records, and all offsets that groups committed for it, are deleted with it; a crash never leaves a
+part of it. The broker's own topics cannot be deleted (POLICY_VIOLATION). A topic that is named twice, also
+once by name and once by id, or by both in one entry, is INVALID_REQUEST. With delete.topic.enable=false
+everything is refused: TOPIC_DELETION_DISABLED, before version 3 INVALID_REQUEST.
 
 Complete.
 """
@@ -35,7 +35,7 @@ _Named = tuple[str | None, bytes]
 
 
 def handle(context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponseDraft:
-    """Delete each topic by itself: one that is refused does not stop the others."""
+    """Delete each topic separately: one that is refused does not stop the others."""
     if context.header.api_version >= 6:
         wanted = [(topic["name"], topic["topic_id"]) for topic in request["topics"]]
     else:
@@ -82,7 +82,7 @@ def _delete(
 
 
 def _check(context: RequestContext, named: _Named, twice: bool) -> None:
-    """Raise KafkaError for what is wrong with the request itself."""
+    """Raise KafkaError if the request itself is not valid."""
     if not context.broker.config.topics.delete_topic_enable:
         text = "topics cannot be deleted here (delete.topic.enable=false)"
         raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, text)

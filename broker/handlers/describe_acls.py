@@ -1,6 +1,6 @@
 """DescribeAcls (key 29, versions 1-3): the ACLs that match a filter, by resource.
 
-SECURITY_DISABLED where no authorizer is configured (authorizer.class.name).
+SECURITY_DISABLED if no authorizer is configured (authorizer.class.name).
 
 Complete.
 """
@@ -30,7 +30,7 @@ VERSIONS = (1, 3)
 
 
 def handle(context: RequestContext, request: DescribeAclsRequest) -> DescribeAclsResponseDraft:
-    """Answer what the filter means."""
+    """Return the ACLs that match the filter."""
     try:
         found = existing(context.broker.authorizer).acls.matching(filter_of(request))
     except KafkaError as error:

@@ -27,5 +27,5 @@ VERSIONS = (0, 1)
 def handle(
     context: RequestContext, request: DescribeClientQuotasRequest
 ) -> DescribeClientQuotasResponseDraft:
-    """Answer that there is none."""
+    """Return an empty list."""
     return {"error_code": ErrorCode.NONE, "error_message": None, "entries": []}

@@ -1,7 +1,7 @@
-"""DescribeCluster (key 60, versions 0-2): the one node there is (KIP-700).
+"""DescribeCluster (key 60, versions 0-2): the one node (KIP-700).
 
-Controllers (endpoint type 2) cannot be described: brokers answer that with MISMATCHED_ENDPOINT_TYPE, and
-what is no type of endpoint with UNSUPPORTED_ENDPOINT_TYPE.
+Controllers (endpoint type 2) cannot be described: a broker answers that with MISMATCHED_ENDPOINT_TYPE, and an
+unknown type with UNSUPPORTED_ENDPOINT_TYPE.
 
 Complete.
 """
@@ -22,16 +22,16 @@ KEY = ApiKey.DESCRIBE_CLUSTER
 VERSIONS = (0, 2)
 
 NOT_ASKED = -(2**31)
-"""Authorized operations that were not asked for."""
+"""The value of authorized operations that were not asked for."""
 
 CLUSTER_OPERATIONS = sum(1 << bit for bit in (5, 7, 8, 9, 10, 11, 12))
-"""All operations a cluster knows, as bits by their number; no authorizer takes one away."""
+"""All operations on a cluster, as bits by their number: without an authorizer all are allowed."""
 
 _BROKERS, _CONTROLLERS = 1, 2
 
 
 def handle(context: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponseDraft:
-    """Answer this node as the only broker."""
+    """Return this node as the only broker."""
     broker = context.broker
     kind = request["endpoint_type"]
     if kind != _BROKERS:

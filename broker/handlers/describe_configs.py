@@ -1,14 +1,14 @@
 """DescribeConfigs (key 32, versions 1-4): the configs of topics, brokers and groups.
 
-All configs are told, or the ones named. Every config comes with its source, what else it might come from
-(synonyms, KIP-226), its type and its meaning (KIP-569). A broker asked for by its id tells all its options,
-one asked for as "" those set for all brokers. The values of secrets are never told. An unknown topic is
+The answer has all configs, or the ones named. Every config has its source, its other possible sources
+(synonyms, KIP-226), its type and its meaning (KIP-569). For a broker named by its id all its options are
+listed, for "" the ones set for all brokers. The values of secrets are never shown. An unknown topic is
 UNKNOWN_TOPIC_OR_PARTITION, an unknown resource type or broker INVALID_REQUEST; the other resources of the
-request are answered all the same. Of many resources one that is named twice is told once; Kafka tells it
+request are still answered. A resource that is named twice among several is described once; Kafka describes it
 twice.
 
-Left out: levels of loggers (KIP-412) and subscriptions to client metrics (KIP-714) are no configs here: their
-types are INVALID_REQUEST. The options of Kafka's that mean nothing here are not listed.
+Left out: levels of loggers (KIP-412) and subscriptions to client metrics (KIP-714) are not configs here;
+their types are INVALID_REQUEST. Options of Kafka that have no meaning here are not listed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ VERSIONS = (1, 4)
 
 
 def handle(context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponseDraft:
-    """Describe each resource by itself."""
+    """Describe each resource separately."""
     return {"results": [_describe(context, request, wanted) for wanted in request["resources"]]}
 
 

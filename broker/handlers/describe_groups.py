@@ -1,10 +1,10 @@
 """DescribeGroups (key 15, versions 0-6): state and members of classic groups.
 
-Every group asked for is in the answer, in the order asked (librdkafka stops the process otherwise). One
-that does not exist is Dead, from version 6 with GROUP_ID_NOT_FOUND (KIP-1043). What members subscribe to
-and have assigned is told of Stable groups.
-Authorized operations are told if asked for and ACLs are on, else they stay at "not asked for". Consumer
-groups (KIP-848) are none of these: ConsumerGroupDescribe tells of them.
+Every group in the request is in the answer, in its order (librdkafka stops the process otherwise). One that
+does not exist is Dead, from version 6 with GROUP_ID_NOT_FOUND (KIP-1043). Subscriptions and assignments of
+members are shown only for Stable groups. Authorized operations are returned if asked for and ACLs are on;
+else they are "not asked for". Consumer groups (KIP-848) are not included: ConsumerGroupDescribe describes
+them.
 
 Complete.
 """

@@ -1,8 +1,8 @@
-"""DescribeLogDirs (key 35, versions 1-4): the data directory, its room, and the sizes of its logs (KIP-113).
+"""DescribeLogDirs (key 35, versions 1-4): the data directory, its space, and the sizes of its logs (KIP-113).
 
-There is one directory. A partition's size is that of its record batches, indexes not counted; it never lags
-and is never the future copy of a move. Partitions that are not there are left out, as Kafka does. A
-partition that is offline makes no difference to the others, and is told with the size it has.
+There is one directory. A partition's size is that of its record batches, without indexes; it never lags and
+is never the future copy of a move. Partitions that do not exist are left out, as Kafka does. An offline
+partition does not affect the others, and is listed with the size it has.
 
 Left out: several data directories.
 """
@@ -31,7 +31,7 @@ VERSIONS = (1, 4)
 
 
 def handle(context: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponseDraft:
-    """Describe the partitions asked for, all of them for null."""
+    """Describe the partitions in the request, all of them if it is null."""
     topics = context.broker.topics
     path = os.path.abspath(topics.data_dir)
     try:
@@ -57,7 +57,7 @@ def handle(context: RequestContext, request: DescribeLogDirsRequest) -> Describe
 
 
 def _wanted(request: DescribeLogDirsRequest, names: list[str]) -> dict[str, set[int] | None]:
-    """The partitions asked for by topic; None: all of a topic."""
+    """The requested partitions by topic; None: all of a topic."""
     if request["topics"] is None:
         return dict.fromkeys(names)
     wanted: dict[str, set[int] | None] = {}

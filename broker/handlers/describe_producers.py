@@ -1,6 +1,6 @@
 """DescribeProducers (key 61, version 0): the producers that partitions know, and their open transactions.
 
-Shows what a partition itself holds: current_txn_start_offset is the first offset of the producer's open
+Shows the state of each partition itself: current_txn_start_offset is the first offset of the producer's open
 transaction there, -1 if it has none (KIP-664).
 
 Complete.
@@ -28,7 +28,7 @@ VERSIONS = (0, 0)
 
 
 def handle(context: RequestContext, request: DescribeProducersRequest) -> DescribeProducersResponseDraft:
-    """Describe each partition by itself."""
+    """Describe each partition separately."""
     return {
         "topics": [
             {

@@ -1,9 +1,9 @@
 """DescribeQuorum (key 55, versions 0-2): a quorum of one, this node (KIP-595, KIP-836).
 
-It can be asked for partition 0 of __cluster_metadata, any other is UNKNOWN_TOPIC_OR_PARTITION. There is no
-log of metadata: offsets are 0, times the present.
+Only partition 0 of __cluster_metadata can be described, any other is UNKNOWN_TOPIC_OR_PARTITION. There is no
+metadata log: offsets are 0, times are the current time.
 
-Left out: adding and removing voters (keys 80 and 81), which a single node has no use for.
+Left out: adding and removing voters (keys 80 and 81), which has no use on a single node.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _NODES_SINCE = 2
 
 
 def handle(context: RequestContext, request: DescribeQuorumRequest) -> DescribeQuorumResponseDraft:
-    """Answer this node as leader and only voter."""
+    """Return this node as leader and only voter."""
     node: DescribeQuorumResponseNodeDraft = {
         "node_id": context.broker.node_id,
         "listeners": [{"name": LISTENER, "host": context.host, "port": context.port}],

@@ -1,8 +1,8 @@
 """DescribeTopicPartitions (key 75, version 0): topics and their partitions, page by page (KIP-966).
 
-Topics come in the order of their names, all of them when none is named. An answer holds at most
-max.request.partition.size.limit partitions, or fewer if the request says so; its cursor names where the next
-page begins. A cursor for a topic that is not asked for, or before partition 0, is INVALID_REQUEST.
+Topics are sorted by name; all of them if none is named. An answer has at most
+max.request.partition.size.limit partitions, or fewer if the request says so; its cursor says where the next
+page begins. A cursor for a topic that is not in the request, or before partition 0, is INVALID_REQUEST.
 
 Complete: there are no other replicas to elect from, so the lists of eligible leaders are empty.
 """
@@ -32,7 +32,7 @@ VERSIONS = (0, 0)
 def handle(
     context: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponseDraft:
-    """Answer one page."""
+    """Return one page."""
     topics, cursor = context.broker.topics, request["cursor"]
     named = {topic["name"] for topic in request["topics"]}
     first, start = (cursor["topic_name"], cursor["partition_index"]) if cursor else ("", 0)
@@ -58,7 +58,7 @@ def handle(
 def _topic(
     context: RequestContext, name: str, begin: int, limit: int
 ) -> tuple[DescribeTopicPartitionsResponseTopicDraft, int | None]:
-    """A topic's partitions from `begin`, and the one after the last if there are more."""
+    """A topic's partitions from `begin`, and the index after the last one if there are more."""
     topic = context.broker.topics.get(name)
     if topic is None:
         try:

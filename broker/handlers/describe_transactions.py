@@ -1,7 +1,7 @@
 """DescribeTransactions (key 65, version 0): state, producer, time-out and partitions of transactional ids.
 
-What is told is durable. Of a transaction that is prepared only the partitions that have no marker yet
-are named (KIP-664). An unknown id gets TRANSACTIONAL_ID_NOT_FOUND, an empty one INVALID_REQUEST.
+The answer is durable. For a prepared transaction only the partitions that have no marker yet are listed
+(KIP-664). An unknown id gets TRANSACTIONAL_ID_NOT_FOUND, an empty one INVALID_REQUEST.
 
 Complete.
 """
@@ -31,7 +31,7 @@ VERSIONS = (0, 0)
 def handle(
     context: RequestContext, request: DescribeTransactionsRequest
 ) -> DescribeTransactionsResponseDraft:
-    """Describe each id by itself."""
+    """Describe each id separately."""
     return {"transaction_states": [_describe(context, named) for named in request["transactional_ids"]]}
 
 

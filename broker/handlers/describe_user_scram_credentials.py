@@ -1,7 +1,7 @@
 """DescribeUserScramCredentials (key 50, version 0): which SCRAM credentials users have (KIP-554).
 
-Only what clients have set by AlterUserScramCredentials; users given by configuration are not told. A user
-without credentials gets RESOURCE_NOT_FOUND, one named twice DUPLICATE_RESOURCE.
+Only credentials that clients have set by AlterUserScramCredentials; users from the configuration are not
+listed. A user without credentials gets RESOURCE_NOT_FOUND, one named twice DUPLICATE_RESOURCE.
 
 Complete.
 """
@@ -32,7 +32,7 @@ VERSIONS = (0, 0)
 def handle(
     context: RequestContext, request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponseDraft:
-    """Answer mechanisms and iterations of the users asked for, of all if none is."""
+    """Return mechanisms and iterations of the users in the request, of all users if it has none."""
     credentials = context.broker.credentials
     names = Counter(user["name"] for user in request["users"] or ())
     users = list(names) if request["users"] else credentials.users()

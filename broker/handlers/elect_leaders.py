@@ -1,8 +1,8 @@
 """ElectLeaders (key 43, versions 0-2): the one node leads everything (KIP-460).
 
-No election is ever needed. Each partition asked for is ELECTION_NOT_NEEDED; when none is named, all are
-meant, and as Kafka does only topics are answered. Unknown partitions are UNKNOWN_TOPIC_OR_PARTITION, unknown
-kinds of election INVALID_REQUEST.
+No election is ever needed. Each partition in the request gets ELECTION_NOT_NEEDED. A request that names none
+means all; its answer lists the topics without partitions, as in Kafka. Unknown partitions are
+UNKNOWN_TOPIC_OR_PARTITION, unknown kinds of election INVALID_REQUEST.
 
 Complete.
 """
@@ -30,7 +30,7 @@ _PREFERRED, _UNCLEAN = 0, 1
 
 
 def handle(context: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponseDraft:
-    """Answer for each partition that its leader stays."""
+    """Return for each partition that its leader stays."""
     topics = context.broker.topics
     if request["election_type"] not in (_PREFERRED, _UNCLEAN):
         return {"error_code": ErrorCode.INVALID_REQUEST, "replica_election_results": []}
@@ -54,5 +54,5 @@ def handle(context: RequestContext, request: ElectLeadersRequest) -> ElectLeader
 
 def _result(index: int, known: bool) -> ElectLeadersResponsePartitionResultDraft:
     code = ErrorCode.ELECTION_NOT_NEEDED if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    message = "the only node leads it already" if known else "there is no such partition"
+    message = "the only node is already its leader" if known else "there is no such partition"
     return {"partition_id": index, "error_code": code, "error_message": message}

@@ -1,16 +1,16 @@
 """EndTxn (key 26, versions 0-5): commit or abort a transaction.
 
-Answered when every marker is durable, so that who was told "committed" reads what was committed; Kafka
-answers earlier, when the decision is recorded. From version 5 on each end bumps the epoch and answers the
-new one; a retry comes with the old one and is answered alike (KIP-890). Up to version 4 the epoch stays,
-and the same end twice is answered twice. The tables are in `rules.transaction_end`. PRODUCER_FENCED is
-INVALID_PRODUCER_EPOCH before version 2. CONCURRENT_TRANSACTIONS also where the outcome is decided but a
-marker could not be written yet.
+Answered when every marker is durable, so that a client that gets the answer "committed" can read what it
+committed; Kafka answers earlier, when the decision is recorded. From version 5 each end bumps the epoch and
+the answer has the new one; a retry with the old epoch gets the same answer (KIP-890). Up to version 4 the
+epoch stays, and the same end may be sent twice. The tables are in `rules.transaction_end`. PRODUCER_FENCED is
+INVALID_PRODUCER_EPOCH before version 2. CONCURRENT_TRANSACTIONS is also returned if the outcome is decided
+but a marker could not be written yet.
 
-All partitions of a transaction become readable at once: a fetch sees what was committed on all that it names,
-or on none. So do several transactions, each with its own outcome, that a request of version 5 names in the
-tagged field `together`, which is eoslog's own: one record decides for all of them. A partition that cannot
-take its marker is not waited for: it follows when it can.
+All partitions of a transaction become readable at once: a fetch sees the committed records of all its
+partitions, or of none. The same is true of several transactions, each with its own outcome, that a request of
+version 5 names in the tagged field `together`, which is eoslog's own: one record decides all of them. A
+partition that cannot take its marker is not waited for: it follows when it can.
 
 Complete.
 """

@@ -1,13 +1,14 @@
-"""Fetch (key 1, versions 4-18): record batches from given offsets on, waiting for some to come.
+"""Fetch (key 1, versions 4-18): record batches from given offsets, waiting for new ones.
 
-A fetch is answered at once when it has `min_bytes`, an error or nothing to wait for; else it waits until a
-partition's readable end moves, at most `max_wait_ms`. Partitions are read in the request's order until
-`max_bytes` are found; the first that has data gives at least one whole batch (KIP-74). Sessions (KIP-227)
-hear only of partitions with news; where authorization is on, none are given, so that every fetch names what
-it reads. KAFKA_STORAGE_ERROR is NOT_LEADER_OR_FOLLOWER before version 6.
+A fetch is answered at once if it has `min_bytes`, an error or nothing to wait for. Otherwise it waits until
+the readable end of a partition moves, for at most `max_wait_ms`. Partitions are read in the request's order
+until `max_bytes` are found; the first that has data returns at least one whole batch (KIP-74). In a session
+(KIP-227) only partitions that have changed are answered. With authorization on there are no sessions, so that
+every fetch names what it reads. KAFKA_STORAGE_ERROR is NOT_LEADER_OR_FOLLOWER before version 6.
 
-Left out: fetches of replicas (there are no followers) are refused with NOT_LEADER_OR_FOLLOWER; a diverging
-epoch is not reported, for only they tell in which one they fetched last (consumers ask OffsetForLeaderEpoch).
+Left out: fetches of replicas (there are no followers) are refused with NOT_LEADER_OR_FOLLOWER. A diverging
+epoch is not reported, as only replicas send the epoch of their last fetch (consumers ask
+OffsetForLeaderEpoch).
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ _BESIDE = 10_000
 def handle(
     context: RequestContext, request: FetchRequest
 ) -> FetchResponseDraft | Settled[FetchResponseDraft]:
-    """Answer at once if there is enough, else when there is."""
+    """Answer at once if there is enough to return, else wait for it."""
     if sum(len(topic["partitions"]) for topic in request["topics"]) > _BESIDE:
         return Settled(_beside(context, request))
     try:
@@ -66,7 +67,7 @@ def handle(
 
 
 async def _beside(context: RequestContext, request: FetchRequest) -> FetchResponseDraft:
-    """A request so long that even the list of its partitions is made in a thread. It gets no session."""
+    """Serve a request so long that a thread makes even the list of its partitions. It gets no session."""
     context.broker.fetch_sessions.end(request["session_id"])
     named = await asyncio.to_thread(list, asked(request, _by_id(context)))
     return await _Fetch(context, request, Wanted(named)).wait()
@@ -77,7 +78,7 @@ def _by_id(context: RequestContext) -> bool:
 
 
 class _Fetch:
-    """One Fetch request and the answer in the making."""
+    """One Fetch request and its unfinished answer."""
 
     def __init__(self, context: RequestContext, request: FetchRequest, wanted: Wanted) -> None:
         broker = context.broker
@@ -94,7 +95,7 @@ class _Fetch:
         self._answers: dict[Place, FetchResponsePartitionDraft] = {}
         self._sizes: dict[Place, int] = {}
         self._failed = False
-        self._held_back = False  # a batch is larger than what can be given while memory is short
+        self._held_back = False  # a batch is too large to be returned while memory is short
         self._found = 0
 
     @property
@@ -104,22 +105,22 @@ class _Fetch:
 
     @property
     def is_long(self) -> bool:
-        """Whether there are more partitions than are read at once."""
+        """Whether there are more partitions than are read in one go."""
         return len(self._parts) > _AT_ONCE
 
     @property
     def satisfied(self) -> bool:
-        """Whether there is nothing to wait for any more."""
+        """Whether the answer needs no further waiting."""
         return self._failed or self._found >= self._request["min_bytes"] or not self._parts
 
     def read(self, places: Sequence[Place]) -> None:
-        """Look at these partitions, anew if they were looked at before."""
+        """Read these partitions; a result replaces an earlier one."""
         self._begin_round()
         self._read_some(places)
         self._turns.has_read(self._found)
 
     async def _read_in_steps(self, places: Sequence[Place]) -> None:
-        """The same, while others have their turn."""
+        """As `read`, in steps between which other requests are served."""
         while self._turns.has_read_enough:
             await self._turns.next()
         self._begin_round()
@@ -177,11 +178,11 @@ class _Fetch:
         if not 0 <= index < len(topic.partitions):
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if self._replica >= 0:
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"replica {self._replica} is none of ours")
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"replica {self._replica} is unknown here")
         return topic.partitions[index]
 
     def forget(self, most: int) -> bool:
-        """Let go of what was read, if that is more than `most` bytes: nobody counts it while we wait."""
+        """Drop what was read if it is more than `most` bytes: while we wait, no limit counts it."""
         if self._found <= most:
             return False
         self._answers.clear()
@@ -190,7 +191,7 @@ class _Fetch:
         return True
 
     def answer(self) -> FetchResponseDraft:
-        """The response, as far as there is one now."""
+        """The response, with what was read so far."""
         session = self._wanted.session
         by_topic: dict[str | bytes, list[FetchResponsePartitionDraft]] = {}
         for (topic, _), answer in self._wanted.told(self._answers).items():
@@ -204,7 +205,7 @@ class _Fetch:
         return {"session_id": session.id if session else 0, "responses": responses}
 
     async def wait(self) -> FetchResponseDraft:
-        """Wait until there is enough to answer, at most the time the client gave."""
+        """Wait until there is enough to answer, for at most the client's time."""
         loop = asyncio.get_running_loop()
         stirred, over = asyncio.Event(), asyncio.Event()
         moved: set[Place] = set()
@@ -222,7 +223,7 @@ class _Fetch:
         try:
             await self._watch(stir, watched)
             await self._memory.until_room()
-            await self._read_in_steps(self.places)  # something may have come since the first look
+            await self._read_in_steps(self.places)  # something may have come since the first read
             while not self.satisfied and not over.is_set():
                 forgotten = self.forget(most=_HELD_WHILE_WAITING)
                 if self._held_back:
@@ -244,13 +245,13 @@ class _Fetch:
     async def _watch(
         self, stir: Callable[[Place], None], watched: list[tuple[Partition, Callable[[], None]]]
     ) -> None:
-        """Hear of each partition that is there; `watched`: takes them."""
+        """Subscribe to each partition that exists, and add it to `watched`."""
         for number, place in enumerate(self._parts, 1):
             if number % _AT_ONCE == 0:
                 await self._turns.next()
             try:
                 partition = self._partition(place)
-            except KafkaError:  # its answer says so already
+            except KafkaError:  # its answer has the error already
                 continue
             callback = partial(stir, place)
             partition.subscribe(callback)

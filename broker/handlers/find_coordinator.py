@@ -1,7 +1,7 @@
 """FindCoordinator (key 10, versions 0-6): which broker coordinates a group or a transactional id.
 
-There is one broker, so it is always this one, at the address the client reached it by. The topic that
-keeps the coordinator's state is made on first use. Several keys a request from version 4 (KIP-699).
+There is one broker, so it is always this one, at the address by which the client reached it. The topic of the
+coordinator's state is created on first use. A request may have several keys from version 4 (KIP-699).
 
 Left out: share groups (key type 2), answered with INVALID_REQUEST.
 """
@@ -22,7 +22,7 @@ KEY = ApiKey.FIND_COORDINATOR
 VERSIONS = (0, 6)
 
 TOPICS = {0: "__consumer_offsets", 1: "__transaction_state"}
-"""The internal topic behind each key type."""
+"""The internal topic of each key type."""
 
 _BATCHED = 4
 
@@ -72,7 +72,7 @@ def _place(context: RequestContext, key_type: int) -> _Place:
     except KafkaError as error:
         code = error.code
         if code is not ErrorCode.INVALID_REQUEST:
-            # Clients ask again after this one; others mean nothing to them here.
+            # Clients try again after this error; they do not understand others here.
             code = ErrorCode.COORDINATOR_NOT_AVAILABLE
         return _Place(code, -1, "", -1, str(error))
     return _Place(0, context.broker.node_id, context.host, context.port)

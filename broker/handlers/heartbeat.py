@@ -1,4 +1,4 @@
-"""Heartbeat (key 12, versions 0-4): a member of a classic group is alive, and hears of rebalances.
+"""Heartbeat (key 12, versions 0-4): a member of a classic group is alive, and learns of rebalances.
 
 Static members from version 3 (KIP-345).
 
@@ -25,7 +25,7 @@ VERSIONS = (0, 4)
 def handle(
     context: RequestContext, request: HeartbeatRequest
 ) -> HeartbeatResponseDraft | Settled[HeartbeatResponseDraft]:
-    """Hand the heartbeat to the group."""
+    """Pass the heartbeat to the group."""
     event = Heartbeat(request["member_id"], request["group_instance_id"], request["generation_id"])
     pending = context.broker.groups.heartbeat(request["group_id"], event)
     return {"error_code": pending.result().error} if pending.done() else Settled(_answer(pending))

@@ -1,8 +1,8 @@
 """IncrementalAlterConfigs (key 44, versions 0-1): change single configs of a resource (KIP-339).
 
-SET, DELETE (back to the default), and for lists APPEND and SUBTRACT; all changes of a resource are made or
-none. For topics, brokers (dynamic options only) and groups. Errors and validate_only as in AlterConfigs;
-APPEND or SUBTRACT of what is no list is INVALID_CONFIG.
+SET, DELETE (back to the default), and for lists APPEND and SUBTRACT; either all changes of a resource are
+made or none. For topics, brokers (dynamic options only) and groups. Errors and validate_only as in
+AlterConfigs; APPEND or SUBTRACT of a config that is not a list is INVALID_CONFIG.
 
 Left out: levels of loggers and subscriptions to client metrics, as in DescribeConfigs.
 """
@@ -33,7 +33,7 @@ VERSIONS = (0, 1)
 def handle(
     context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponseDraft:
-    """Change each resource by itself."""
+    """Change each resource separately."""
 
     def change(wanted: IncrementalAlterConfigsRequestResource) -> None:
         changes = [Change(one["name"], one["config_operation"], one["value"]) for one in wanted["configs"]]

@@ -1,16 +1,16 @@
 """InitProducerId (key 22, versions 0-6): a producer id and epoch, fencing older users of a transactional id.
 
-Without a transactional id each call gives a new producer id at epoch 0. With one: its producer id at the
-next epoch, a new producer id once the epochs are used up. An open transaction of an older user is
-aborted first: CONCURRENT_TRANSACTIONS, come again. From version 3 on a producer may name the id and
-epoch it has, to go on after an error (KIP-360); an outdated one gets PRODUCER_FENCED, before version 4
+Without a transactional id each call returns a new producer id at epoch 0. With one it returns the id's
+producer id at the next epoch, or a new producer id once the epochs are used up. An open transaction of an
+older producer is aborted first: CONCURRENT_TRANSACTIONS, try again. From version 3 a producer may give its id
+and epoch, to continue after an error (KIP-360); an outdated one gets PRODUCER_FENCED, before version 4
 INVALID_PRODUCER_EPOCH.
 
-Version 6 (KIP-939): enable2_pc makes transactions that never time out, TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-where transaction.two.phase.commit.enable=false. keep_prepared_txn, which Kafka 4.3 still refuses, keeps an
-open transaction instead of aborting it: the answer names the producer id and epoch that wrote it, and the
-new ones, by which it is committed or aborted; all older ones are fenced. Until then nothing can be written
-(INVALID_TXN_STATE). A transaction that is kept never gets less time than it had.
+Version 6 (KIP-939): with enable2_pc transactions never time out; TRANSACTIONAL_ID_AUTHORIZATION_FAILED if
+transaction.two.phase.commit.enable=false. keep_prepared_txn, which Kafka 4.3 still refuses, keeps an open
+transaction instead of aborting it. The answer has the producer id and epoch that wrote it, and the new ones,
+by which it is to be committed or aborted; all older ones are fenced. Until it is ended nothing can be written
+(INVALID_TXN_STATE). A kept transaction never gets less time than it had.
 
 Complete.
 """
@@ -34,7 +34,7 @@ VERSIONS = (0, 6)
 
 
 async def handle(context: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponseDraft:
-    """Ask the coordinator, which answers when the new epoch is durable."""
+    """Ask the coordinator, which returns when the new epoch is durable."""
     ongoing = NOBODY
     try:
         transactions, name = context.broker.transactions, request["transactional_id"]

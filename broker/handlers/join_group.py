@@ -1,12 +1,13 @@
-"""JoinGroup (key 11, versions 0-9): enter a classic consumer group, or enter it again.
+"""JoinGroup (key 11, versions 0-9): join a classic consumer group, or join it again.
 
-The answer comes when the join phase ends. New dynamic members get their id in a first answer
-(MEMBER_ID_REQUIRED) from version 4 (KIP-394). Static members from version 5 (KIP-345). From version 9 the
-leader of an unchanged group may be told to skip the assignment (KIP-814). Version 0 has no rebalance
-time-out; its session time-out serves. A consumer group (KIP-848) without members makes room for a classic
-group and leaves it its offsets.
+The answer comes when the join phase ends. From version 4 new dynamic members get their id in a first answer
+(MEMBER_ID_REQUIRED, KIP-394). Static members from version 5 (KIP-345). From version 9 the leader of an
+unchanged group may be asked to skip the assignment (KIP-814). Version 0 has no rebalance time-out; its
+session time-out is used. A classic group may replace a consumer group (KIP-848) without members, and keeps
+its offsets.
 
-Left out: a consumer group that has members takes none of the classic protocol (INCONSISTENT_GROUP_PROTOCOL).
+Left out: a consumer group that has members refuses members of the classic protocol
+(INCONSISTENT_GROUP_PROTOCOL).
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _SKIP_ASSIGNMENT = 9
 def handle(
     context: RequestContext, request: JoinGroupRequest
 ) -> JoinGroupResponseDraft | Settled[JoinGroupResponseDraft]:
-    """Hand the join to the group."""
+    """Pass the join to the group."""
     version = context.header.api_version
     pending = context.broker.groups.join(request["group_id"], _event(context, request))
     return _body(pending.result(), version) if pending.done() else Settled(_answer(pending, version))

@@ -1,7 +1,7 @@
 """LeaveGroup (key 13, versions 0-5): members leave a classic group at once, without a time-out.
 
-Up to version 2 one member a request, whose error is the request's; from version 3 a list, each with its
-own error, where an administrator may name static members by instance id alone (KIP-345).
+Up to version 2 a request has one member, whose error is the request's. From version 3 it has a list, each
+member with its own error; an administrator may name static members by instance id alone (KIP-345).
 
 Complete.
 """
@@ -32,7 +32,7 @@ _BATCHED = 3
 def handle(
     context: RequestContext, request: LeaveGroupRequest
 ) -> LeaveGroupResponseDraft | Settled[LeaveGroupResponseDraft]:
-    """Hand the leave to the group."""
+    """Pass the leave to the group."""
     version = context.header.api_version
     if version < _BATCHED:
         members: tuple[tuple[str, str | None], ...] = ((request["member_id"], None),)

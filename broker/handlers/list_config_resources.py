@@ -1,9 +1,10 @@
-"""ListConfigResources (key 74, versions 0-1): what has configs, by type (KIP-714, KIP-1142).
+"""ListConfigResources (key 74, versions 0-1): the resources that have configs, by type (KIP-714, KIP-1142).
 
-Version 1 lists the types asked for, all when none is. A type that has no configs is UNSUPPORTED_VERSION.
+Version 1 lists the types in the request, all if it has none. A type that has no configs is
+UNSUPPORTED_VERSION.
 
 Left out: levels of loggers and subscriptions to client metrics, as in DescribeConfigs. Version 0, which lists
-such subscriptions alone, lists none.
+only such subscriptions, lists none.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ VERSIONS = (0, 1)
 
 
 def handle(context: RequestContext, request: ListConfigResourcesRequest) -> ListConfigResourcesResponseDraft:
-    """Answer the resources, type by type."""
+    """Return the resources, type by type."""
     if context.header.api_version == 0:
         return {"config_resources": []}
     kinds = sorted(set(request["resource_types"])) or [int(kind) for kind in ResourceType]

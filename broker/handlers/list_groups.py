@@ -1,7 +1,8 @@
-"""ListGroups (key 16, versions 0-5): all groups, those with nothing but offsets included.
+"""ListGroups (key 16, versions 0-5): all groups, including those that have only offsets.
 
-Filters by state from version 4 (KIP-518) and by type from version 5 (KIP-848), upper or lower case alike.
-A group is "classic" or "consumer" (KIP-848). If some may not be known the answer is an error and no list.
+Filters by state from version 4 (KIP-518) and by type from version 5 (KIP-848), in upper or lower case. A
+group is "classic" or "consumer" (KIP-848). If some groups cannot be read, the answer is an error without a
+list.
 
 Complete.
 """
@@ -30,7 +31,7 @@ VERSIONS = (0, 5)
 
 
 def handle(context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponseDraft:
-    """List what the filters let through; an empty filter lets all through."""
+    """List the groups that pass the filters; all pass an empty filter."""
     states = {state.lower() for state in request["states_filter"]}
     types = {kind.lower() for kind in request["types_filter"]}
     try:

@@ -1,7 +1,7 @@
 """ListOffsets (key 2, versions 1-11): offsets by time, and the ends of a partition.
 
 Special times: -1 the end (the last stable offset for read_committed), -2 and -4 the start, -3 the record with
-the largest time stamp, -5 and -6 the ends of remote storage, of which there is none (offset -1).
+the largest time stamp, -5 and -6 the ends of remote storage, which does not exist here (offset -1).
 
 Left out: remote storage, whose ends are answered as -1.
 """
@@ -32,14 +32,14 @@ VERSIONS = (1, 11)
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = -1, -2, -3, -4, -5, -6
 
 _SINCE = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING: 11}
-"""Special time -> the first version that has it."""
+"""The first version that has each special time."""
 
 _LEADER_EPOCHS_SINCE = 4
 _NOTHING = (-1, -1)
 
 
 def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponseDraft:
-    """Answer an offset for each partition, -1 where no record is as late as asked for."""
+    """Return an offset for each partition, -1 if no record is as late as asked for."""
     topics = request["topics"]
     asked = Counter((topic["name"], p["partition_index"]) for topic in topics for p in topic["partitions"])
     twice = {place for place, count in asked.items() if count > 1}
@@ -63,7 +63,7 @@ def _answer(
     index = wanted["partition_index"]
     try:
         if (topic, index) in twice:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{topic}-{index} is asked for twice")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{topic}-{index} is in the request twice")
         partition = context.broker.topics.partition(topic, index)
         if partition is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic}-{index}")
@@ -82,7 +82,7 @@ def _answer(
 
 
 def check_leader_epoch(partition: Partition, epoch: int) -> None:
-    """Compare the epoch that a client knows (-1: none) with this life's. Raises KafkaError (KIP-320)."""
+    """Compare the epoch that a client knows (-1: none) with that of this run. Raises KafkaError (KIP-320)."""
     now = partition.leader_epoch
     if epoch > now:
         raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH, f"leader epoch {epoch} is newer than {now}")
@@ -91,7 +91,7 @@ def check_leader_epoch(partition: Partition, epoch: int) -> None:
 
 
 def _epoch(partition: Partition, asked: int, offset: int) -> int:
-    """As Kafka has it: of the end the leader's epoch now, of a record its own."""
+    """As in Kafka: for the end the leader's current epoch, for a record its own."""
     return partition.leader_epoch if asked == LATEST or offset < 0 else partition.epoch_at(offset)
 
 

@@ -1,4 +1,4 @@
-"""ListPartitionReassignments (key 46, version 0): none is ever under way on the one node (KIP-455).
+"""ListPartitionReassignments (key 46, version 0): there never is one on a single node (KIP-455).
 
 Complete.
 """
@@ -25,5 +25,5 @@ VERSIONS = (0, 0)
 def handle(
     context: RequestContext, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponseDraft:
-    """Answer an empty list."""
+    """Return an empty list."""
     return {"error_code": ErrorCode.NONE, "error_message": None, "topics": []}

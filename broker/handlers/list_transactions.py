@@ -1,12 +1,12 @@
 """ListTransactions (key 66, versions 0-2): transactional ids by state, producer id, age (v1), pattern (v2).
 
-Filters that are given must all hold. States are named as in DescribeTransactions, unknown names are
-answered in unknown_state_filters. The age counts from the start of the last transaction; an id that
-never had one is old. The pattern, of RE2's dialect as in Kafka, has to match the whole id (KIP-1152); one
-that makes no sense gets INVALID_REGULAR_EXPRESSION.
+An id must pass all filters given. States are named as in DescribeTransactions; unknown names are returned in
+unknown_state_filters. The age counts from the start of the last transaction; an id that never had one is old.
+The pattern, in RE2's dialect as in Kafka, must match the whole id (KIP-1152); an invalid one gets
+INVALID_REGULAR_EXPRESSION.
 
-COORDINATOR_NOT_AVAILABLE, and no list, where the outcome of a change is not known after a fault of the
-disk: a list that leaves an id out would be taken for proof that there is none.
+COORDINATOR_NOT_AVAILABLE without a list if the outcome of a change is unknown after a disk fault: a list
+without that id would be taken as proof that it does not exist.
 
 Complete.
 """
@@ -31,7 +31,7 @@ VERSIONS = (0, 2)
 
 
 def handle(context: RequestContext, request: ListTransactionsRequest) -> ListTransactionsResponseDraft:
-    """List what passes all filters."""
+    """List the transactions that pass all filters."""
     try:
         found = _matching(request.get("transactional_id_pattern"), context.broker.transactions.list())
     except KafkaError as error:
@@ -64,7 +64,7 @@ def handle(context: RequestContext, request: ListTransactionsRequest) -> ListTra
 
 
 def _matching(pattern: str | None, all_ids: Sequence[Metadata]) -> Sequence[Metadata]:
-    """Those whose whole id matches; an empty or missing pattern matches all. Raises KafkaError."""
+    """The transactions whose whole id matches; an empty or missing pattern matches all. Raises KafkaError."""
     if not pattern:
         return all_ids
     check_regex(pattern)

@@ -1,10 +1,10 @@
-"""Metadata (key 3, versions 0-13): topics, their partitions and who leads them.
+"""Metadata (key 3, versions 0-13): topics, their partitions and leaders.
 
-The one node leads everything, in the leader epoch of its life (`log.epochs`); a partition that is offline
-(its log is damaged or its disk failed) has no leader: LEADER_NOT_AVAILABLE. An unknown topic asked for by
-name is made with num.partitions if both the broker (auto.create.topics.enable) and the request (from version
-4) allow it; it can be used at once. Topics can be asked for by id from version 12 (KIP-516); with ids in a
-request its names are not looked at.
+The one node leads everything, in the leader epoch of its present run (`log.epochs`). A partition that is
+offline (its log is damaged or its disk failed) has no leader: LEADER_NOT_AVAILABLE. An unknown topic
+requested by name is created with num.partitions if both the broker (auto.create.topics.enable) and the
+request (from version 4) allow it; it can be used at once. Topics can be requested by id from version 12
+(KIP-516); if a request has ids, its names are ignored.
 
 Complete.
 """
@@ -34,7 +34,7 @@ KEY = ApiKey.METADATA
 VERSIONS = (0, 13)
 
 TOPIC_OPERATIONS = sum(1 << bit for bit in (3, 4, 5, 6, 7, 8, 10, 11))
-"""All operations a topic knows, as bits by their number."""
+"""All operations on a topic, as bits by their number."""
 
 _NO_ID = bytes(16)
 _NO_LEADER = -1
@@ -42,7 +42,7 @@ _FIRST_WITH_IDS = 12
 
 
 def handle(context: RequestContext, request: MetadataRequest) -> MetadataResponseDraft:
-    """Answer the node and the topics asked for, all of them when none is named."""
+    """Return the node and the requested topics, all topics if none is named."""
     broker, version = context.broker, context.header.api_version
     wanted, all_topics = request["topics"], False
     if wanted is None or (version == 0 and not wanted):
@@ -65,7 +65,7 @@ def handle(context: RequestContext, request: MetadataRequest) -> MetadataRespons
 
 
 def _asked_for(wanted: list[MetadataRequestTopic], version: int) -> list[tuple[str | None, bytes]]:
-    """Names and ids, each once; the names only where no id is given."""
+    """Names and ids, each once; names only if no id is given."""
     pairs = [(one["name"], one["topic_id"]) for one in wanted]
     if version >= _FIRST_WITH_IDS and any(topic_id != _NO_ID for _, topic_id in pairs):
         return list(dict.fromkeys((None, topic_id) for _, topic_id in pairs if topic_id != _NO_ID))
@@ -83,7 +83,7 @@ def _topic(
             topic = topics.get(name) or _create(context, name, may_create)
             return _described(context, topic)
         if topic_id == _NO_ID or context.header.api_version < _FIRST_WITH_IDS:
-            # Before version 12 a name can be null on the wire, but an answer without a name cannot be told.
+            # Before version 12 a request may have a null name, but an answer may not.
             return {"error_code": ErrorCode.INVALID_REQUEST, "name": "", "topic_id": topic_id}
         found = topics.by_id(topic_id)
         if found is None:
@@ -95,7 +95,7 @@ def _topic(
 
 
 def _create(context: RequestContext, name: str, may_create: bool) -> Topic:
-    """Make a topic that was asked for. Raises KafkaError if it cannot or must not be made."""
+    """Create a requested topic. Raises KafkaError if it cannot or must not be created."""
     topics = context.broker.topics
     if not may_create:
         check_name(name)
@@ -118,7 +118,7 @@ def _described(context: RequestContext, topic: Topic) -> MetadataResponseTopicDr
 
 
 def described_partition(context: RequestContext, partition: Partition) -> MetadataResponsePartitionDraft:
-    """A partition as Metadata and DescribeTopicPartitions tell of it."""
+    """A partition as Metadata and DescribeTopicPartitions describe it."""
     node = context.broker.node_id
     offline = partition.offline is not None
     return {

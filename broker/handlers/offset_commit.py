@@ -1,10 +1,10 @@
-"""OffsetCommit (key 8, versions 2-10): remember how far a group has read.
+"""OffsetCommit (key 8, versions 2-10): store how far a group has read.
 
 Unknown topics and partitions are refused one by one, as is metadata that is too long; a wrong member or
-generation refuses all. Members of a consumer group (KIP-848) come with their epoch, from version 9 on; an
-older one is taken for partitions that the member has had since then (KIP-1251), else it is
-STALE_MEMBER_EPOCH. From version 10 topics are named by id. Versions 2-4 may ask for a retention time of
-their own. A group that does not exist: GROUP_ID_NOT_FOUND from version 9, ILLEGAL_GENERATION before.
+generation refuses all. Members of a consumer group (KIP-848) send their epoch, from version 9. An older epoch
+is accepted for partitions that the member has had since then (KIP-1251), else it is STALE_MEMBER_EPOCH. From
+version 10 topics are named by id. Versions 2-4 may ask for their own retention time. A group that does not
+exist: GROUP_ID_NOT_FOUND from version 9, ILLEGAL_GENERATION before.
 
 Complete.
 """
@@ -49,7 +49,7 @@ _Key = str | bytes
 def handle(
     context: RequestContext, request: OffsetCommitRequest
 ) -> OffsetCommitResponseDraft | Settled[OffsetCommitResponseDraft]:
-    """Commit what names an existing partition; the others are refused in the answer."""
+    """Commit offsets of existing partitions; the others are refused in the answer."""
     by_id = context.header.api_version >= _TOPIC_IDS
     topics = [(topic["topic_id"] if by_id else topic["name"], topic) for topic in request["topics"]]
     named = Named(context, KEY, topics, retention_ms=request["retention_time_ms"])
@@ -64,7 +64,7 @@ def handle(
 
 
 def committer(request: OffsetCommitRequest | TxnOffsetCommitRequest, generation: int) -> Committer:
-    """Return who commits, of OffsetCommit or TxnOffsetCommit (which name the generation differently)."""
+    """Return the committer in an OffsetCommit or TxnOffsetCommit, which name the generation differently."""
     return Committer(
         group_id=request["group_id"],
         member_id=request["member_id"],
@@ -78,7 +78,7 @@ async def _answer(named: Named, pending: Awaitable[Results]) -> OffsetCommitResp
 
 
 class Named:
-    """The partitions a commit names: those that exist as `offsets`, the others in `unknown`."""
+    """The partitions in a commit: existing ones in `offsets`, the others in `unknown`."""
 
     def __init__(
         self,

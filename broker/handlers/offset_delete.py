@@ -1,8 +1,8 @@
-"""OffsetDelete (key 47, version 0): delete a group's offsets for topics nobody in it reads (KIP-496).
+"""OffsetDelete (key 47, version 0): delete a group's offsets for topics that no member reads (KIP-496).
 
-GROUP_SUBSCRIBED_TO_TOPIC for those they do read, UNKNOWN_TOPIC_OR_PARTITION for what does not exist; for the
-whole request GROUP_ID_NOT_FOUND, or NON_EMPTY_GROUP if members are no consumers, so that nobody knows what
-they read. An offset that is not there is deleted without error.
+GROUP_SUBSCRIBED_TO_TOPIC for topics that members read, UNKNOWN_TOPIC_OR_PARTITION for partitions that do not
+exist. For the whole request GROUP_ID_NOT_FOUND, or NON_EMPTY_GROUP if members are not consumers, since it is
+not known then what they read. Deleting an offset that does not exist is no error.
 
 Complete.
 """
@@ -34,7 +34,7 @@ VERSIONS = (0, 0)
 def handle(
     context: RequestContext, request: OffsetDeleteRequest
 ) -> OffsetDeleteResponseDraft | Settled[OffsetDeleteResponseDraft]:
-    """Delete what may be deleted."""
+    """Delete the offsets that may be deleted."""
     topics = context.broker.topics
     places = [(t["name"], p["partition_index"]) for t in request["topics"] for p in t["partitions"]]
     known = [place for place in places if topics.partition(*place) is not None]

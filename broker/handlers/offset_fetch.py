@@ -1,12 +1,13 @@
-"""OffsetFetch (key 9, versions 1-10): read how far a group has got.
+"""OffsetFetch (key 9, versions 1-10): return how far a group has read.
 
-Several groups a request from version 8 (KIP-709), topics by id from version 10 (KIP-848), all of a group's
+Several groups in a request from version 8 (KIP-709), topics by id from version 10 (KIP-848), all of a group's
 topics if none are named (from version 2). With require_stable (version 7, KIP-447) a partition for which an
-open transaction has an offset is answered with UNSTABLE_OFFSET_COMMIT; among all topics that includes
-partitions with nothing committed yet, which Kafka leaves out.
-What is told is durable. Nothing committed: offset -1. An offset that was committed for an older topic of
-the same name is not told for the present one.
-From version 9 a member of a consumer group (KIP-848) says its epoch: STALE_MEMBER_EPOCH if it is another.
+open transaction has an offset gets UNSTABLE_OFFSET_COMMIT; if all topics are read, that includes partitions
+with nothing committed yet, which Kafka leaves out.
+
+The answer is durable. If nothing is committed, the offset is -1. An offset that was committed for an older
+topic of the same name is not returned for the present one. From version 9 a member of a consumer group
+(KIP-848) sends its epoch; if it is not the current one, it gets STALE_MEMBER_EPOCH.
 
 Complete.
 """
@@ -45,7 +46,7 @@ Found = list[tuple[Place, Fetched]]
 
 
 def handle(context: RequestContext, request: OffsetFetchRequest) -> Settled[OffsetFetchResponseDraft]:
-    """Read now what each group asks for; the answer waits until that is durable."""
+    """Read each group's offsets now; the answer waits until they are durable."""
     version, stable = context.header.api_version, request["require_stable"]
     groups = request["groups"] if version >= _BATCHED else [_only(request)]
     asked = [_Group(context, group, stable) for group in groups]
@@ -67,7 +68,7 @@ async def _answer(asked: list[_Group], version: int) -> OffsetFetchResponseDraft
     error, topics = bodies[0]["error_code"], bodies[0]["topics"]
     if error and version < _GROUP_ERROR:
         topics = asked[0].each_refused(error)
-    # Older versions speak of one group without its name, and of topics by name alone.
+    # Older versions have one group, not named in the answer, and topics by name alone.
     named: list[OffsetFetchResponseTopicDraft] = [
         {"name": topic["name"], "partitions": topic["partitions"]} for topic in topics
     ]
@@ -75,7 +76,7 @@ async def _answer(asked: list[_Group], version: int) -> OffsetFetchResponseDraft
 
 
 class _Group:
-    """What is asked of one group."""
+    """The part of a request about one group."""
 
     def __init__(self, context: RequestContext, asked: OffsetFetchRequestGroup, require_stable: bool) -> None:
         self._topics = context.broker.topics
@@ -101,7 +102,7 @@ class _Group:
         return places
 
     def _resolve(self, asked: OffsetFetchRequestGroupTopic) -> tuple[str | None, bytes | None]:
-        """Return a topic's name and present id; no name if it was asked for by an unknown id."""
+        """Return a topic's name and present id; no name if the requested id is unknown."""
         if self._by_id:
             topic = self._topics.by_id(asked["topic_id"])
             return (None, None) if topic is None else (topic.name, topic.topic_id)
@@ -124,7 +125,7 @@ class _Group:
         for (name, index), fetched in found:
             topic = self._topics.get(name)
             if topic is None and self._by_id:
-                continue  # A topic that is gone has no id to be named by.
+                continue  # A deleted topic has no id by which to name it.
             topic_id = NO_TOPIC_ID if topic is None else topic.topic_id
             topics.setdefault(name, (topic_id, []))[1].append(_partition(index, fetched))
         return [

@@ -1,9 +1,9 @@
 """OffsetForLeaderEpoch (key 23, versions 2-4): where a leader epoch ends in the log (KIP-101, KIP-320).
 
-Each life of the broker is an epoch of its own; that of this life ends where the log does. Asked for a later
-one it answers that none is known (epoch and offset -1), asked for one in which nothing was written, or of
-which nothing is left, it answers as Kafka does: the largest below it, or where the log begins. A client whose
-current epoch is not this life's gets FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH.
+Each run of the broker has its own epoch; that of the present run ends where the log ends. For a later epoch
+the answer is that none is known (epoch and offset -1). For one in which nothing was written, or of which
+nothing is left, it is the same as Kafka's: the largest epoch below it, or the start of the log. A client
+whose current epoch is not that of this run gets FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH.
 
 Complete.
 """
@@ -34,7 +34,7 @@ VERSIONS = (2, 4)
 def handle(
     context: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponseDraft:
-    """Answer for each partition by itself."""
+    """Answer for each partition separately."""
     return {
         "topics": [
             {
@@ -66,7 +66,7 @@ def _answer(
 def _end(
     context: RequestContext, topic: str, index: int, wanted: OffsetForLeaderEpochRequestPartition
 ) -> tuple[int, int]:
-    """The largest known epoch up to the one asked for, and the offset at which it ends."""
+    """The largest known epoch up to the requested one, and the offset at which it ends."""
     partition = context.broker.topics.partition(topic, index)
     if partition is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic}-{index}")

@@ -1,16 +1,16 @@
-"""Produce (key 0, versions 3-13): append one record batch to each partition named.
+"""Produce (key 0, versions 3-13): append one record batch to each partition in the request.
 
-The batch goes from the request's bytes to the partition's segment as it came; nothing here looks into
-records. All partitions are appended first, then one wait until all of it is durable. acks=1 waits as acks=all
-does: with a single copy there is no weaker promise worth giving. acks=0 gets no answer, and a closed
-connection where an error would have been the answer, as from Kafka.
+The batch goes from the request's bytes to the partition's segment unchanged; nothing here reads records. All
+partitions are appended to first, then one wait until all of it is durable. acks=1 waits as acks=all does:
+with a single copy there is no weaker promise worth making. acks=0 gets no answer; where the answer would have
+been an error, the connection is closed, as by Kafka.
 
 Transactional batches are checked against the transaction first: up to version 11 the partition must already
-be in it, from version 12 on it is added here (KIP-890). From version 13 topics are named by id (KIP-516). A
-batch outside of transactions under the producer id of a transactional id, with an epoch that was never given
-out, is INVALID_PRODUCER_EPOCH; Kafka takes it, and the rightful producer is shut out.
+be in it, from version 12 it is added here (KIP-890). From version 13 topics are named by id (KIP-516). A
+batch outside of a transaction, with the producer id of a transactional id and an epoch that was never given
+out, is INVALID_PRODUCER_EPOCH; Kafka accepts it, and then refuses the real producer.
 
-Left out: batches are never compressed anew, whatever compression.type says.
+Left out: batches are never compressed again, whatever compression.type says.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 KEY = ApiKey.PRODUCE
 VERSIONS = (3, 13)
 NAMED_FROM = 0
-"""librdkafka drops features (compression, idempotence) where the range named does not begin at 0."""
+"""librdkafka drops features (compression, idempotence) if the listed range does not begin at 0."""
 
-# What changed with a version.
+# First versions with a change.
 _ZSTD_SINCE = 7
 _ADDS_PARTITION_SINCE = 12
 _TOPIC_IDS_SINCE = 13
@@ -56,7 +56,7 @@ _ACKS = (-1, _NO_ACKS, 1)
 def handle(
     context: RequestContext, request: ProduceRequest
 ) -> ProduceResponseDraft | Awaitable[ProduceResponseDraft | None] | None:
-    """Append now unless a transaction has to be asked first; then wait for the disk."""
+    """Append now, unless a transaction must be checked first; then wait for the disk."""
     produce = _Produce(context, request)
     verdicts = produce.verify()
     if verdicts:
@@ -67,7 +67,7 @@ def handle(
 
 @dataclass(slots=True, eq=False)
 class _Item:
-    """One partition's batch on its way. `answer` is its part of the response, an error once it is refused."""
+    """One partition's batch. `answer` is its part of the response, an error once the batch is refused."""
 
     partition: Partition | None
     records: memoryview | None
@@ -78,7 +78,7 @@ class _Item:
     live: bool = True
 
     def refuse(self, error: KafkaError) -> None:
-        """Make the answer this error, as a producer of this request's version understands it."""
+        """Set the answer to this error, as a producer of this request's version understands it."""
         self.live = False
         code = for_version(KEY, self.version, error.code)
         self.answer |= {"error_code": code, "base_offset": -1, "error_message": error.message or None}
@@ -93,7 +93,7 @@ _Verdicts = list[tuple[_Item, Awaitable[None]]]
 
 
 class _Produce:
-    """One Produce request, from its check to its answer."""
+    """One Produce request, from the checks to the answer."""
 
     def __init__(self, context: RequestContext, request: ProduceRequest) -> None:
         self._broker = context.broker
@@ -105,7 +105,7 @@ class _Produce:
         self.appended: list[_Item] = []
         self._check_all()
 
-    # Which partitions, and whether the request may be served at all
+    # Partitions and checks
 
     def _topic(self, data: ProduceRequestTopicData) -> ProduceResponseResponseDraft:
         topics, by_id = self._broker.topics, self._version >= _TOPIC_IDS_SINCE
@@ -173,7 +173,7 @@ class _Produce:
     # The transaction
 
     def verify(self) -> _Verdicts:
-        """Ask whether each transactional batch may be appended; returns what cannot be said at once."""
+        """Check whether each transactional batch may be appended; returns the checks that have to wait."""
         verdicts: _Verdicts = []
         for item in self._items:
             if not item.live or item.header is None or item.partition is None:
@@ -203,11 +203,11 @@ class _Produce:
         return None
 
     async def append_after(self, verdicts: _Verdicts) -> ProduceResponseDraft | None:
-        """Append once every transaction has agreed, and at no later moment than that.
+        """Append at the moment at which every transaction allows it.
 
-        While one is awaited another may be ended from elsewhere, so all are asked anew until all agree at
-        once: a batch appended after its transaction's marker would open one that nobody ends. An ended
-        transaction is refused (it has another epoch or state), so this comes to an end.
+        While one check waits, another transaction may be ended from elsewhere. So all are checked again until
+        all allow it at once: a batch appended after its transaction's marker would open a transaction that
+        nothing ends. An ended transaction is refused (it has another epoch or state), so this loop ends.
         """
         while verdicts:
             for item, verdict in verdicts:
@@ -224,13 +224,15 @@ class _Produce:
     def append(self) -> None:
         """Append what has not been refused."""
         now_ms = self._broker.clock.now_ms()
-        # KIP-890: a first batch that was lost on the way must not be skipped by the second.
+        # KIP-890: if the first batch was lost on the way, the second must not be accepted.
         from_zero = self._transactional_id is not None and self._version >= _ADDS_PARTITION_SINCE
         for item in self._items:
             if not item.live or item.partition is None or item.records is None:
                 continue
             try:
-                done = item.partition.append(item.records, now_ms=now_ms, from_zero=from_zero)
+                done = item.partition.append(
+                    item.records, now_ms=now_ms, from_zero=from_zero, header=item.header
+                )
             except KafkaError as error:
                 item.refuse(error)
                 continue
@@ -243,11 +245,11 @@ class _Produce:
             self.appended.append(item)
 
     def durable(self) -> bool:
-        """Whether nothing has to be waited for: with flush.mode=os, or when all were repetitions."""
+        """Whether there is nothing to wait for: with flush.mode=os, or if all batches were retries."""
         return all(i.partition and i.last_offset < i.partition.high_watermark for i in self.appended)
 
     async def settle(self) -> ProduceResponseDraft | None:
-        """Wait until all that was appended is durable, then answer. The flush is one for all partitions."""
+        """Wait until all appended batches are durable, then answer. All partitions share one flush."""
         for item in self.appended:
             assert item.partition is not None
             try:
@@ -257,7 +259,7 @@ class _Produce:
         return self.answer()
 
     def answer(self) -> ProduceResponseDraft | None:
-        """The response; with acks=0 none, or CloseConnection if there is an error that would be in it."""
+        """The response. With acks=0 there is none; raises CloseConnection if it would have an error."""
         if self._acks != _NO_ACKS:
             return {"responses": self._responses}
         failed = [item for item in self._items if not item.live]

@@ -1,8 +1,8 @@
 """SaslAuthenticate (key 36, versions 0-2): one step of a SASL exchange (KIP-152).
 
 Mechanisms: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER. A failure is answered with
-SASL_AUTHENTICATION_FAILED after connection.failed.authentication.delay.ms, and the connection ends. From
-version 1 on the answer says how long the session lasts (connections.max.reauth.ms, or the token's expiry;
+SASL_AUTHENTICATION_FAILED after connection.failed.authentication.delay.ms, and the connection is closed. From
+version 1 the answer has the length of the session (connections.max.reauth.ms, or the token's expiry;
 KIP-368). ILLEGAL_SASL_STATE without a handshake before it.
 
 Left out: GSSAPI (Kerberos), and delegation tokens by SCRAM.
@@ -25,7 +25,7 @@ VERSIONS = (0, 2)
 
 
 async def handle(context: RequestContext, request: SaslAuthenticateRequest) -> SaslAuthenticateResponseDraft:
-    """Take the token and answer the mechanism's."""
+    """Process the client's token and return the mechanism's answer."""
     sasl = context.broker.sasl
     try:
         if sasl is None:

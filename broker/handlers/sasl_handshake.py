@@ -1,8 +1,8 @@
 """SaslHandshake (key 17, versions 0-1): choose a SASL mechanism (KIP-43).
 
-A mechanism that is not offered gets UNSUPPORTED_SASL_MECHANISM with the ones that are, and the connection
-ends. Version 1 goes on with SaslAuthenticate, version 0 with bare tokens. ILLEGAL_SASL_STATE on a listener
-without SASL or in the midst of an exchange. A session that lasts is renewed by a handshake anew (KIP-368).
+A mechanism that is not offered gets UNSUPPORTED_SASL_MECHANISM with the ones that are, and the connection is
+closed. After version 1 the client sends SaslAuthenticate, after version 0 bare tokens. ILLEGAL_SASL_STATE on
+a listener without SASL or in the middle of an exchange. A new handshake renews a session (KIP-368).
 
 Complete.
 """
@@ -24,7 +24,7 @@ VERSIONS = (0, 1)
 
 
 def handle(context: RequestContext, request: SaslHandshakeRequest) -> SaslHandshakeResponseDraft:
-    """Begin the exchange."""
+    """Start the exchange."""
     sasl, session = context.broker.sasl, context.session
     if sasl is None:
         return {"error_code": ErrorCode.ILLEGAL_SASL_STATE, "mechanisms": []}

@@ -1,7 +1,7 @@
-"""SyncGroup (key 14, versions 0-5): get one's assignment; the leader brings everybody's.
+"""SyncGroup (key 14, versions 0-5): get a member's assignment; the leader sends everybody's.
 
-The answer comes when the leader has brought them. Static members from version 3 (KIP-345); from
-version 5 the protocol's type and name are checked and told (KIP-559).
+The answer comes when the leader has sent them. Static members from version 3 (KIP-345); from version 5 the
+protocol's type and name are checked and returned (KIP-559).
 
 Complete.
 """
@@ -26,7 +26,7 @@ VERSIONS = (0, 5)
 def handle(
     context: RequestContext, request: SyncGroupRequest
 ) -> SyncGroupResponseDraft | Settled[SyncGroupResponseDraft]:
-    """Hand the sync to the group."""
+    """Pass the sync to the group."""
     event = Sync(
         member_id=request["member_id"],
         instance_id=request["group_instance_id"],

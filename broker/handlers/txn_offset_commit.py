@@ -1,11 +1,12 @@
 """TxnOffsetCommit (key 28, versions 0-5): commit a group's offsets as part of a transaction.
 
-They show when the transaction's commit marker is in `__consumer_offsets`, and never if it aborts. Up to
-version 4 AddOffsetsToTxn must have come before: else TRANSACTION_ABORTABLE (version 4) or
-INVALID_TXN_STATE. From version 5 the group's partition joins the transaction here (KIP-890).
+The offsets become visible when the transaction's commit marker is in `__consumer_offsets`, and never if it
+aborts. Up to version 4 AddOffsetsToTxn must have come before: else TRANSACTION_ABORTABLE (version 4) or
+INVALID_TXN_STATE. From version 5 this request itself adds the group's partition to the transaction (KIP-890).
 COORDINATOR_LOAD_IN_PROGRESS is COORDINATOR_NOT_AVAILABLE before version 2.
-A topic or partition that does not exist refuses the whole request with UNKNOWN_TOPIC_OR_PARTITION, so
-that what belongs together is not half committed; metadata that is too long is refused by itself.
+If one topic or partition does not exist, the whole request is refused with UNKNOWN_TOPIC_OR_PARTITION, so
+that offsets that belong together are not half committed. Metadata that is too long is refused for its
+partition only.
 
 Complete.
 """
@@ -32,7 +33,7 @@ VERSIONS = (0, 5)
 def handle(
     context: RequestContext, request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponseDraft | Awaitable[TxnOffsetCommitResponseDraft]:
-    """Commit all, unless one of the places does not exist."""
+    """Commit all offsets, unless one of the partitions does not exist."""
     named = Named(context, KEY, [(topic["name"], topic) for topic in request["topics"]])
     if named.unknown:
         return {"topics": named.refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)}
@@ -47,7 +48,7 @@ def handle(
         pending = context.broker.groups.txn_commit_offsets(txn, who, named.offsets)
     except KafkaError as error:
         return {"topics": named.refused(error.code)}
-    # Not `Settled`: it may still have to join the transaction, and an EndTxn after it must come second.
+    # Not `Settled`: it may still have to join the transaction, and a later EndTxn must wait for it.
     return _answer(named, pending)
 
 

@@ -1,9 +1,9 @@
-"""UpdateFeatures (key 57, versions 0-2): features' levels are fixed (KIP-584).
+"""UpdateFeatures (key 57, versions 0-2): levels of features are fixed (KIP-584).
 
-A feature may be set to the level it has, which changes nothing; any other level, and any other feature, is
+A feature may be set to the level it has, which changes nothing. Any other level, and any other feature, is
 INVALID_UPDATE_VERSION, and then the whole request is refused.
 
-Left out: changing levels; transaction.version=2 serves clients of the older protocol too.
+Left out: changing levels; transaction.version=2 also serves clients of the older protocol.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def handle(context: RequestContext, request: UpdateFeaturesRequest) -> UpdateFea
 
 
 def _refusal(name: str, level: int) -> str | None:
-    """Why a feature cannot have a level, None if it has it."""
+    """Why a feature cannot have a level, None if it has that level."""
     has = FEATURES.get(name)
     if has is None:
         return f"there is no feature {name}"

@@ -1,10 +1,10 @@
 """WriteTxnMarkers (key 27, versions 1-2): end a producer's transaction on single partitions, from outside.
 
-A repair tool: Kafka's brokers send it to each other, and admin clients to end a transaction that no
-coordinator knows of any more (KIP-664). Answered when the markers are durable. Fenced by producer epoch and
-coordinator epoch; from version 2 on a marker of transaction version 2 must have a higher epoch than the
-records it ends (KIP-1228). Refused with INVALID_TXN_STATE, unlike in Kafka, for a transaction that this
-broker's coordinator will end by itself: one partition with another outcome than the rest would tear it apart.
+A repair tool: Kafka's brokers send it to each other, and admin clients send it to end a transaction that no
+coordinator knows any more (KIP-664). Answered when the markers are durable. Fenced by producer epoch and
+coordinator epoch; from version 2 a marker of transaction version 2 must have a higher epoch than the records
+that it ends (KIP-1228). Unlike in Kafka, it is refused with INVALID_TXN_STATE for a transaction that this
+broker's coordinator will end itself: otherwise one partition could have another outcome than the rest.
 
 Complete.
 """
@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 
 
 async def handle(context: RequestContext, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponseDraft:
-    """Write all markers beside each other."""
+    """Write all markers concurrently."""
     answers = await asyncio.gather(*(_marker(context, marker) for marker in request["markers"]))
     return {"markers": list(answers)}
 
@@ -74,7 +74,7 @@ async def _write(
             marker.get("transaction_version", 0),
         )
     except KafkaError as error:
-        _log.warning("%s, asked for by %s, is refused: %s", what, context.client_host, error)
+        _log.warning("%s, requested by %s, is refused: %s", what, context.client_host, error)
         return error.code
-    _log.warning("%s written, asked for by %s", what, context.client_host)
+    _log.warning("%s is written, requested by %s", what, context.client_host)
     return ErrorCode.NONE

@@ -14,7 +14,7 @@ from eoslog.broker.requests.context import CloseConnection
 from eoslog.protocol.error_places import error_of_all
 from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.frames import RequestHeader
-from eoslog.protocol.schema import Buffer, Message, ProtocolError
+from eoslog.protocol.schema import Buffer, Message
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ def encoded(header: RequestHeader, peer: str, message: Message) -> list[Buffer] 
     """The bytes of an answer; None if it does not fit its schema: the connection must be closed."""
     try:
         return encode(header, message)
-    except ProtocolError as error:
+    except Exception as error:  # whatever a generated writer raises: the client must not wait for ever
         what = "%s: the answer to API key %d does not fit its schema"
         log.error(what, peer, header.api_key, exc_info=error)
         return None

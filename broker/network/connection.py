@@ -287,18 +287,19 @@ class Connection(asyncio.BufferedProtocol):
         """Encode the answer of a request, if answers still reach the client."""
         parts: list[Buffer] | None = []
         if self.machine.sends:
-            self._count(slot, errors_in(slot.header.api_key, message))
             if message is not None:
                 parts = encoded(slot.header, self.peer, message)
+            if parts is not None:  # an answer that fits its schema: its errors can be counted
+                self._count(slot, errors_in(slot.header.api_key, message))
         self._filled(slot, parts)
 
     async def _fill_beside(self, slot: Slot, message: Message) -> None:
-        """Like `_fill`, for a long answer: counts its errors and encodes it in a thread."""
+        """Like `_fill`, for a long answer: encodes it and counts its errors in a thread."""
         parts: list[Buffer] | None = []
-        errors = await asyncio.to_thread(errors_in, slot.header.api_key, message)
         if self.machine.sends:
-            self._count(slot, errors)
             parts = await asyncio.to_thread(encoded_in_few, slot.header, self.peer, message)
+            if parts is not None:
+                self._count(slot, await asyncio.to_thread(errors_in, slot.header.api_key, message))
         self._filled(slot, parts)
 
     def _count(self, slot: Slot, errors: Mapping[int, int]) -> None:

@@ -20,6 +20,8 @@ from eoslog.protocol.schema import Message, ProtocolError
 
 if TYPE_CHECKING:
     from eoslog.broker.requests.context import Handler, RequestContext
+    from eoslog.protocol.typed.describe_configs import DescribeConfigsRequestResource
+    from eoslog.protocol.typed.metadata import MetadataRequestTopic
 
 LARGE = 32 << 10
 MOST_THINGS = 20_000
@@ -47,13 +49,17 @@ class _Parts(NamedTuple):
     the number in it. Duplicates go to the handler in the same step, as they are an error."""
 
 
-def _same_resource(wanted: Message) -> Hashable:
+def _same_topic(wanted: MetadataRequestTopic) -> Hashable:
+    return wanted["name"], wanted["topic_id"]
+
+
+def _same_resource(wanted: DescribeConfigsRequestResource) -> Hashable:
     keys = wanted["configuration_keys"]
     return wanted["resource_type"], wanted["resource_name"], None if keys is None else tuple(keys)
 
 
 _PARTS: dict[int, _Parts] = {
-    ApiKey.METADATA: _Parts("topics", "topics", lambda topic: (topic["name"], topic["topic_id"])),
+    ApiKey.METADATA: _Parts("topics", "topics", _same_topic),
     ApiKey.LIST_OFFSETS: _Parts("topics", "topics", None, "name", "partitions", "partition_index"),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: _Parts("topics", "topics", None, "topic", "partitions", "partition"),
     ApiKey.DESCRIBE_PRODUCERS: _Parts("topics", "topics"),

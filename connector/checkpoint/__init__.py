@@ -1,1 +1,1 @@
-"""Spark's checkpoint of a query, and what a start compares with it."""
+"""Reads Spark's checkpoint of a query, and compares it with sink, group and cluster at the query's start."""

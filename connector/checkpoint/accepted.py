@@ -1,8 +1,8 @@
-"""The option start.accepted: what its user has accepted for one start, word by word. Pure."""
+"""The option start.accepted: the risks that the user accepts for one start, one word for each. Pure."""
 
 from collections.abc import Collection
 
 
 def to_accept(word: str, accepted: Collection[str]) -> str:
-    """The option as it has to be, so that this is accepted too."""
+    """The option with this word added, as the user has to set it."""
     return "start.accepted=" + ",".join([*sorted(filter(None, accepted)), word])

@@ -1,10 +1,10 @@
-"""Spark's checkpoint of a streaming query: the query's id, planned and committed batches; and notes of ours.
+"""Spark's checkpoint of a streaming query: the query's id, planned and committed batches; and eoslog's notes.
 
-Layout: `metadata` holds {"id": ...}; `offsets/<batch>` the end offsets of each planned batch, written
-before its tasks start; `commits/<batch>` is written after the sink's commit has returned. A log file
-is a version line, then in offsets a line of settings and one line of JSON for each source; in version 2, of
-queries whose sources have names, that stands behind `<name>:`. All of that is only read; our own
-notes are files in `eoslog/`, which Spark ignores.
+Layout: `metadata` has {"id": ...}. `offsets/<batch>` has the end offsets of each planned batch, and is
+written before its tasks start. `commits/<batch>` is written after the sink's commit has returned. A log file
+has a version line; in offsets a line of settings and one line of JSON for each source follow. In version 2,
+which is for queries whose sources have names, the JSON comes after `<name>:`. eoslog only reads these files.
+Its own notes are files in `eoslog/`, which Spark ignores.
 """
 
 import hashlib
@@ -45,14 +45,14 @@ class CheckpointUnreadable(EoslogError):
 
 
 class SourcesChanged(EoslogError):
-    """Named sources were added, removed or renamed under a living checkpoint."""
+    """Named sources were added, removed or renamed under an existing checkpoint."""
 
 
 @dataclass(frozen=True)
 class Planned:
-    """A batch as the offset log has it: its number, and the end offsets of each source, as JSON texts.
+    """A batch in the offset log: its batch id, and the end offsets of each source, as JSON texts.
 
-    `names`: of the sources; none in version 1.
+    `names`: the names of the sources; empty in version 1.
     """
 
     batch_id: int
@@ -61,7 +61,7 @@ class Planned:
 
     @classmethod
     def parse(cls, batch_id: int, text: str) -> Self | None:
-        """A file of the offset log; None: its format is not understood."""
+        """Parse a file of the offset log. None: its format is unknown."""
         version, *lines = text.splitlines() or [""]
         sources = lines[1:]
         if version == "v1" and lines:
@@ -73,17 +73,17 @@ class Planned:
 
     @property
     def digest(self) -> str:
-        """Short digest of the source offsets: the same for a replay of the batch."""
+        """A short digest of the source offsets. A replay of the batch has the same one."""
         return hashlib.sha256("\n".join((*self.names, *self.sources)).encode()).hexdigest()[:16]
 
     def clusters(self) -> set[str]:
-        """Ids of the clusters that the sources' offsets are of, as far as they tell."""
+        """The ids of the clusters of the sources' offsets, as far as the offsets name them."""
         found = (cluster_from_json(topics) for text in self.sources for topics in [_topics(text)])
         return {cluster for cluster in found if cluster is not None}
 
     def topic_offsets(self) -> Offsets:
-        """End offsets of every source that reads topics. Where two sources read the same partition, the
-        lower one counts, so that nobody who starts from it misses a record of either."""
+        """End offsets of every source that reads topics. If two sources read the same partition, the lower
+        offset counts, so that a query that starts from it misses no record of either."""
         ends: Offsets = {}
         for text in self.sources:
             for place, offset in _topic_offsets(text):
@@ -91,11 +91,11 @@ class Planned:
         return ends
 
     def taken(self) -> frozenset[TakenFrom]:
-        """From whom the sources have taken the offsets at which they begin, in a first batch."""
+        """Which sinks have committed the offsets at which the sources begin; only in a first batch."""
         return frozenset(one for text in self.sources for one in taken_from_json(_topics(text)))
 
     def epochs(self) -> Epochs:
-        """Leader epochs of those offsets, as far as the sources tell them."""
+        """Leader epochs of the end offsets, as far as the sources name them."""
         ends, epochs = self.topic_offsets(), dict[TopicPartition, int]()
         for text in self.sources:
             known = epochs_from_json(_topics(text))
@@ -111,7 +111,7 @@ class Checkpoint:
 
     @classmethod
     def at(cls, location: str) -> Self:
-        """The checkpoint at a path or URI; `file:/path`, as Hadoop writes it, is understood."""
+        """The checkpoint at a path or URI. Hadoop's form `file:/path` is supported."""
         location = as_spark_takes(location)
         try:
             return cls(files_at(location), location)
@@ -119,7 +119,7 @@ class Checkpoint:
             raise CheckpointUnreadable(location, error) from error
 
     def query_id(self) -> str:
-        """The id that the query keeps over restarts."""
+        """The query's id, which stays the same across restarts."""
         text = self._read("metadata")
         try:
             return str(json.loads(text)["id"])
@@ -136,17 +136,16 @@ class Checkpoint:
         return self._newest("commits")
 
     def completed_at(self, batch_id: int) -> float | None:
-        """When Spark noted a batch as done, in seconds since 1970; None where the file system does not
-        tell."""
+        """When Spark noted a batch as done, in seconds since 1970. None: the file system does not know."""
         with self._reading(f"commits/{batch_id}") as name:
             return self._files.modified(name)
 
     def noted(self, name: str) -> str | None:
-        """A note of ours; None: there is none."""
+        """One of eoslog's notes. None: there is none."""
         return self._read(f"{_NOTES}/{name}") if self._is_there(f"{_NOTES}/{name}") else None
 
     def note(self, name: str, text: str) -> None:
-        """Write a note of ours, all of it or nothing."""
+        """Write one of eoslog's notes, all of it or nothing."""
         try:
             self._files.put(_NOTES, name, text.encode())
         except OSError as error:
@@ -167,23 +166,23 @@ class Checkpoint:
         return planned
 
     def check_sources(self, planned: Planned) -> None:
-        """A batch reads the sources of the batch before. Raises SourcesChanged.
+        """Raise SourcesChanged unless the batch has the same sources as the batch before.
 
-        Where a new source begins would have to be compared with what its group's offsets were committed by.
+        A new source's beginning would have to be compared with the sink that committed its group's offsets.
         """
         before = self.planned_if_kept(planned.batch_id - 1) if planned.names else None
         if before is not None and set(before.names) != set(planned.names):
             raise SourcesChanged(
                 f"checkpoint {self.location}: batch {planned.batch_id} has the sources "
                 f"{sorted(planned.names)}, the batch before had {sorted(before.names)}: eoslog does not "
-                "understand sources that come, go or get other names under a living checkpoint. Nothing was "
-                "written. Start with a new checkpoint: with startingOffsets=committed and the kafka.group.id "
-                "and transactional.id of before in sources and sink; or, if no group was given, with each "
-                f"source's line of offsets/{before.batch_id} as its startingOffsets"
+                "support adding, removing or renaming sources under an existing checkpoint. Nothing was "
+                "written. Start with a new checkpoint: with startingOffsets=committed and the former "
+                "kafka.group.id and transactional.id in sources and sink; or, if no group was given, with "
+                f"each source's line of offsets/{before.batch_id} as its startingOffsets"
             )
 
     def planned_if_kept(self, batch_id: int) -> Planned | None:
-        """The same; None where Spark has removed it by now (spark.sql.streaming.minBatchesToRetain)."""
+        """A batch of the offset log. None: Spark has removed it (spark.sql.streaming.minBatchesToRetain)."""
         return self.planned(batch_id) if self._is_there(f"offsets/{batch_id}") else None
 
     def _is_there(self, name: str) -> bool:
@@ -208,7 +207,7 @@ class Checkpoint:
 
 
 def _topic_offsets(text: str) -> list[tuple[tuple[str, int], int]]:
-    """`{"topic": {"0": 17}}` as pairs; nothing for the offsets of other kinds of sources."""
+    """`{"topic": {"0": 17}}` as pairs; empty for the offsets of other kinds of sources."""
     return [
         ((topic, int(p)), offset) for topic, parts in _topics(text).items() for p, offset in parts.items()
     ]
@@ -218,7 +217,7 @@ def _topics(text: str) -> dict[str, dict[str, int]]:
     """A source's offsets by topic and partition; empty for other kinds of sources."""
     try:
         topics: Any = json.loads(text)
-    except ValueError:  # "-": the source had no offset yet; or a source with a notation of its own
+    except ValueError:  # "-": the source had no offset yet; or another kind of source's own format
         return {}
     if not isinstance(topics, dict) or not all(_is_topic(parts) for parts in topics.values()):
         return {}

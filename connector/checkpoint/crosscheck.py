@@ -1,8 +1,8 @@
-"""What is compared when a query starts: its checkpoint, the sink's decision, the group.
+"""Compares a query's checkpoint, the sink's decision and the group when the query starts.
 
 Pure rules: they take what was read, and return warnings or raise an error that stops the query before a row
-is written. What the log still holds is compared in plan.py (`losses`), since that is done for every
-micro-batch. `docs/troubleshooting.md` says what to do about each error.
+is written. plan.py (`losses`) compares offsets with the log, because that is done for every micro-batch.
+`docs/troubleshooting.md` says what to do about each error.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -23,7 +23,8 @@ from eoslog.connector.offsets.offsets import Offsets, TakenFrom, TopicPartition
 
 
 def check_given(old: str, new: str, decided: Batch | None, batch: Batch, accepted: Collection[str]) -> None:
-    """transactional.id was changed from `old` to `new`: nothing may be decided that Spark does not know of.
+    """Check a change of transactional.id from `old` to `new`: `old` must not have decided a batch that Spark
+    has not noted as done.
 
     `decided`: the last batch of the query that `old` has decided. Raises SinkChanged unless that is accepted.
     """
@@ -49,11 +50,12 @@ def check_taken_over(
     *,
     is_left: bool = False,
 ) -> None:
-    """A query that has handed its sink over to another one must not go on from its old checkpoint.
+    """Check that no other query has taken over this one's sink: this one must not continue then.
 
-    `stands`: where the query stands; `committed` elsewhere by this sink, for another query, tells that it was
-    taken over. `is_left`: the query has another sink now, and would not stop the other one; then that has
-    taken over as soon as it has begun, where this one stands. Raises TakenOver unless that is accepted.
+    `stands`: this query's offsets. `committed`: if the sink has committed other offsets for another query,
+    that query has taken over. `is_left`: this query has another sink now, so it would not stop the other
+    query; then the other query has taken over even if it has only begun, at this query's offsets. Raises
+    TakenOver unless that is accepted.
     """
     moved = {
         tp: (found.offset, found.note)
@@ -68,9 +70,9 @@ def check_taken_over(
     if (word := f"taken-over:{by}") in accepted:
         return
     raise TakenOver(
-        f"sink {sink}: query {by} has taken the place of query {batch.query_id}: group {group} stands where "
-        f"that one has written to ({said}). {batch} would write rows again. Nothing was written. Stop this "
-        "query for good; or, to go back from the other one to this, start it with a new checkpoint, "
+        f"sink {sink}: query {by} has taken the place of query {batch.query_id}: group {group} is where that "
+        f"query has written to ({said}). {batch} would write rows again. Nothing was written. Stop this "
+        "query for good; or, to go back from the other one to this, start this one with a new checkpoint, "
         f"kafka.group.id={group} and transactional.id={sink} in source and sink, and "
         "startingOffsets=committed. If these are two queries, and this one is to write those rows as "
         "well, give each a transactional.id and a kafka.group.id of its own, and "
@@ -79,15 +81,15 @@ def check_taken_over(
 
 
 class Story(NamedTuple):
-    """What checkpoint, decision and group tell when a run of the sink begins.
+    """The contents of checkpoint, decision and group when a run of the sink begins.
 
-    `batch`: the one that is to be written, with its source offsets' `ends`. `completed`: the newest in
-    Spark's commit log. `decided`: the sink's last decision, whosever it is. `ended`: the digest and end
-    offsets that the checkpoint has for the decided batch, where it is this query's and still there.
-    `committed` is of the partitions of `ends` and `ended` (empty without `group`). `taken`: whose offsets the
-    source has begun with, of whichever group. `since`: the first batch
-    that was given to this sink, None where the checkpoint does not tell; `rested`: whether its last batch is
-    so old that the cluster may have forgotten the decision; `accepted`: words of start.accepted.
+    `batch`: the batch to write; `ends`: its end offsets in the sources. `completed`: the newest batch in
+    Spark's commit log. `decided`: the sink's last decided batch, of this or another query. `ended`: the
+    digest and end offsets in the checkpoint of the decided batch, if it is this query's and still kept.
+    `committed`: the group's offsets, for the partitions of `ends` and `ended` (empty without `group`).
+    `taken`: the sinks and groups whose offsets the source has begun with. `since`: the first batch that was
+    given to this sink, None if the checkpoint does not say. `rested`: whether the last completed batch is so
+    old that the cluster may have forgotten its decision. `accepted`: the words of start.accepted.
     """
 
     sink: str
@@ -111,17 +113,17 @@ class Story(NamedTuple):
 
     @property
     def last(self) -> int:
-        """The same as a number; -1: none."""
+        """`ours` as a number; -1: none."""
         return -1 if self.ours is None else self.ours
 
     @property
     def is_new(self) -> bool:
-        """Whether the checkpoint is a new one: nothing is completed in it, and nothing of it decided."""
+        """Whether the checkpoint is new: no batch is completed in it, and the sink has decided none of it."""
         return self.completed is None and self.batch.batch_id == 0 and self.ours is None
 
 
 def check_story(story: Story) -> list[str]:
-    """Warnings about what does not fit but may be meant.
+    """Compare everything. Returns warnings about differences that may be intended.
 
     Raises DecisionGone, CheckpointOlder, CheckpointMismatch, StartsElsewhere, TakenOver.
     """
@@ -137,7 +139,7 @@ def check_story(story: Story) -> list[str]:
 
 
 def _check_notes(story: Story) -> None:
-    """The group's offsets were committed with a decision: where they tell of this batch, it is decided."""
+    """Compare with the notes at the group's offsets: a batch that is noted there is decided."""
     notes = [found.note for found in story.committed.values() if found.note and found.note.decided]
     claims = [note for note in notes if note.query == story.batch.query_id]
     newest = max(claims, key=lambda note: note.batch, default=None)
@@ -159,7 +161,7 @@ def _check_notes(story: Story) -> None:
 
 
 def _check_decided(story: Story) -> None:
-    """The batch that was decided last is the one that the checkpoint has under its number."""
+    """Check that the last decided batch has the same source offsets in the checkpoint."""
     decided = story.decided
     if decided is None or story.ours is None or story.ended is None:
         return
@@ -167,14 +169,14 @@ def _check_decided(story: Story) -> None:
     if decided.digest and digest != decided.digest:
         raise CheckpointMismatch(
             f"sink {story.sink}: the sink has decided {decided} with other source offsets than the "
-            f"checkpoint has for it, and the checkpoint is at batch {story.batch.batch_id} by now. "
+            f"checkpoint has for it, and the checkpoint is now at batch {story.batch.batch_id}. "
             f"{CheckpointMismatch.advice}"
         )
 
 
 def _new_checkpoint(story: Story) -> list[str]:
-    """A query that begins anew where another one has written. Where the group stands is exact if this sink
-    has committed it: nobody else owns the sink by now, so nobody moves it any more (a hand-over)."""
+    """Check where a query with a new checkpoint begins. To begin at the group's offsets is exact if this sink
+    has committed them (a hand-over): no other driver owns the sink any more, so none can change them."""
     _check_taken(story)
     stands = {tp: found.offset for tp, found in story.committed.items()}
     if stands and all(story.ends.get(tp) == at for tp, at in stands.items()):
@@ -201,7 +203,7 @@ _WORD_NEW = "new-checkpoint"
 def _begins_elsewhere(story: Story, what: str) -> list[str]:
     if _WORD_NEW in story.accepted:
         return [
-            f"sink {story.sink}: the checkpoint is new, and {what}. start.accepted={_WORD_NEW}: going on. "
+            f"sink {story.sink}: the checkpoint is new, and {what}. start.accepted={_WORD_NEW}: continuing. "
             "See troubleshooting.md#the-checkpoint-is-new"
         ]
     raise StartsElsewhere(
@@ -212,9 +214,9 @@ def _begins_elsewhere(story: Story, what: str) -> list[str]:
 
 
 def check_plain_start(story: Story) -> None:
-    """The same for a sink of at_least_once, which may repeat rows and leaves none out: what other sinks
-    have committed is another query's place, where the group stands, or where it stood when the source read
-    it and has moved on from. Raises StartsElsewhere."""
+    """Check the same for at_least_once, which may repeat rows but leaves none out: the query must not begin
+    at offsets that another sink has committed, neither the group's present ones nor those that the source has
+    read and the group has moved on from. Raises StartsElsewhere."""
     if not story.is_new:
         return
     _check_taken(story)
@@ -224,8 +226,8 @@ def check_plain_start(story: Story) -> None:
 
 
 def _check_taken(story: Story) -> None:
-    """The source has begun with this sink's offsets, or those that no sink has committed. The sink may have
-    another group, or none: it is the source that asks for `committed`."""
+    """Check that the source has begun at offsets of this sink, or at offsets that no sink has committed. The
+    sink may have another group or none: the source has read the offsets (startingOffsets=committed)."""
     left = _of_others(story, {one.sink for one in story.taken})
     groups = ", ".join(sorted({one.group for one in story.taken if one.sink in left}))
     if left:
@@ -237,7 +239,7 @@ def _check_taken(story: Story) -> None:
 
 
 def _from_the_group(story: Story) -> list[str]:
-    """It begins where the group stands: with this sink's offsets, or those that no sink has committed."""
+    """Check a query that begins at the group's offsets: they must be this sink's, or committed by no sink."""
     left = _of_others(story, {found.note.sink for found in story.committed.values() if found.note})
     if left:
         _refuse_offsets(story, left, _moved_by(story, left))
@@ -252,15 +254,15 @@ def _refuse_offsets(story: Story, left: list[str], what: str) -> NoReturn:
     raise StartsElsewhere(
         f"sink {story.sink}: the checkpoint is new, and {what}. What another query has "
         "read would be left out here. Nothing was written. If this query takes that one's place, give it "
-        f"transactional.id={left[0]}, in source and sink: it then stops the old one first. Else begin with "
-        "another new checkpoint at startingOffsets of its own, and with a kafka.group.id of its own. If the "
+        f"transactional.id={left[0]}, in source and sink: it then stops the old one first. Otherwise begin "
+        "with another new checkpoint, with startingOffsets and with a kafka.group.id of its own. If the "
         f"other one has ended and the name is to change, set "
         f"{to_accept(f'offsets-of:{left[0]}', story.accepted)}"
     )
 
 
 def _moved_by(story: Story, sinks: Collection[str]) -> str:
-    """Who has committed the group's offsets, and where they are if not where the query's first batch ends."""
+    """Which sinks have committed the group's offsets, and which differ from the first batch's end."""
     group, named = story.group, ", ".join(sinks)
     away = {tp: f.offset for tp, f in story.committed.items() if f.offset != story.ends.get(tp)}
     if not away:
@@ -270,9 +272,9 @@ def _moved_by(story: Story, sinks: Collection[str]) -> str:
 
 
 class Completed(NamedTuple):
-    """What the checkpoint tells of the batches that were given to a sink: the newest that is completed, the
-    first one `since` which they are this sink's (None: it does not tell), and whether the newest `rested` for
-    so long that the cluster may have forgotten its decision."""
+    """The checkpoint's batches that a sink got. `newest`: the newest completed one. `since`: the first that
+    the sink got; None: the checkpoint does not say. `rested`: whether the newest is so old that the cluster
+    may have forgotten its decision."""
 
     newest: int | None
     since: int | None
@@ -282,10 +284,9 @@ class Completed(NamedTuple):
 def check_completed(
     sink: str, completed: Completed, decided: Batch | None, accepted: Collection[str]
 ) -> None:
-    """Batches that were given to this sink and are complete were decided by it. `decided`: its last of the
-    query.
+    """Check that this sink has decided the batches that it got and that are completed.
 
-    Raises DecisionGone unless that is accepted.
+    `decided`: the query's last batch that it has decided. Raises DecisionGone unless that is accepted.
     """
     newest, since, rested = completed
     if newest is None or since is None or since > newest:
@@ -303,7 +304,7 @@ def check_completed(
         f"sink {sink}: the checkpoint has completed batch {newest}, and the sink knows "
         f"{found}: the cluster has lost decisions, and the rows of these batches with them. Were the brokers "
         "restored from an older copy? Nothing was written. Restore the checkpoint that belongs to that "
-        "copy; or start with a new one where the copy stands: startingOffsets=committed (with kafka.group.id "
+        "copy; or start with a new one at the copy's offsets: startingOffsets=committed (with kafka.group.id "
         "and transactional.id in source and sink), if kafka.group.id was given to these batches, else "
         f"startingOffsets={begins} and {to_accept(_WORD_NEW, accepted)}. If nothing is missing, as another "
         "connector wrote these batches or the group was idle for longer than offsets.retention.minutes, set "
@@ -312,8 +313,8 @@ def check_completed(
 
 
 def _missing_decisions(story: Story) -> list[str]:
-    """Batches that the checkpoint calls complete, and no decision tells of; it does not tell whose they
-    were."""
+    """Warn of batches that are completed in the checkpoint but that the sink has not decided, if the
+    checkpoint does not say which sink got them."""
     if story.since is not None or story.completed is None or story.last >= story.completed:
         return []
     last = "no batch of this query" if story.ours is None else f"batch {story.ours} last"
@@ -329,7 +330,7 @@ def _missing_decisions(story: Story) -> list[str]:
 
 
 def _moved_group(story: Story) -> list[str]:
-    """The group stands where the last decided batch ended, unless somebody else commits to it."""
+    """Warn if the group's offsets are not those at which the last decided batch ended."""
     if story.ended is None:
         return []
     _, ended = story.ended
@@ -342,9 +343,9 @@ def _moved_group(story: Story) -> list[str]:
     said = _listed((tp, f"{found.offset}, not at {at}") for tp, (at, found) in moved.items())
     return [
         f"sink {story.sink}: the offsets of group {story.group} were changed by {by}: {said}, where batch "
-        f"{story.ours} ended. The checkpoint rules: the query goes on where it stood, and its next batch "
-        "commits its own offsets again. Give each query a kafka.group.id of its own; to move a query, start "
-        "it with a new checkpoint and startingOffsets. "
+        f"{story.ours} ended. The checkpoint takes precedence: the query continues where it was, and its "
+        "next batch commits its own offsets again. Give each query a kafka.group.id of its own; to move a "
+        "query, start it with a new checkpoint and startingOffsets. "
         "See troubleshooting.md#the-offsets-of-the-group-were-changed"
     ]
 

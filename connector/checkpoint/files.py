@@ -1,6 +1,6 @@
-"""A folder's files, on this machine or on a file system that Arrow knows by its URI (s3, gs, abfs, hdfs).
+"""A folder's files, on this machine or on a file system that Arrow opens by its URI (s3, gs, abfs, hdfs).
 
-Arrow's file systems are slow to import, and most folders are on this machine.
+Arrow's file systems are slow to import, so they are imported only for folders on other machines.
 """
 
 import os
@@ -15,38 +15,38 @@ if TYPE_CHECKING:
 
 
 class Files(Protocol):
-    """Of one folder; names are relative to it. Every method raises OSError."""
+    """The files of one folder. Names are relative to it. Every method raises OSError."""
 
     def read(self, name: str) -> bytes:
-        """A file, whole."""
+        """The content of a file."""
 
     def is_there(self, name: str) -> bool:
         """Whether there is such a file."""
 
     def modified(self, name: str) -> float | None:
-        """When it was written, in seconds since 1970; None: no such file, or unknown."""
+        """When the file was written, in seconds since 1970. None: there is no such file, or it is unknown."""
 
     def names(self, folder: str) -> list[str]:
-        """Of all files in a folder; none where there is no such folder."""
+        """The names of all files in a folder; empty if there is no such folder."""
 
     def put(self, folder: str, name: str, data: bytes) -> None:
-        """Write a file, all of it or nothing; the folder is made."""
+        """Write a file, all of it or nothing, and create the folder if necessary."""
 
 
 def files_at(location: str) -> Files:
-    """Those of a path or URI; `file:/path`, as Hadoop writes it, is understood. Raises OSError."""
+    """The files at a path or URI. Hadoop's form `file:/path` is supported. Raises OSError."""
     local = re.sub(r"^file:(//)?(?=/)", "", location)
     return ArrowFiles(local) if re.match(r"[a-zA-Z][a-zA-Z0-9+.-]+:", local) else LocalFiles(local)
 
 
 class LocalFiles:
-    """On this machine."""
+    """A folder's files on this machine."""
 
     def __init__(self, root: str) -> None:
         self._root = root
 
     def read(self, name: str) -> bytes:
-        """A file, whole."""
+        """The content of a file."""
         with open(self._path(name), "rb") as file:
             return file.read()
 
@@ -55,21 +55,21 @@ class LocalFiles:
         return self.modified(name) is not None
 
     def modified(self, name: str) -> float | None:
-        """When it was written; None: there is no such file."""
+        """When the file was written. None: there is no such file."""
         try:
             return os.stat(self._path(name)).st_mtime
         except FileNotFoundError:
             return None
 
     def names(self, folder: str) -> list[str]:
-        """Of all files in a folder."""
+        """The names of all files in a folder."""
         try:
             return os.listdir(self._path(folder))
         except FileNotFoundError:
             return []
 
     def put(self, folder: str, name: str, data: bytes) -> None:
-        """Write a draft and give it the name."""
+        """Write the file under a temporary name, then rename it."""
         draft = self._path(f"{folder}/.{name}.{uuid.uuid4().hex}")
         os.makedirs(self._path(folder), exist_ok=True)
         with open(draft, "wb") as file:
@@ -81,7 +81,7 @@ class LocalFiles:
 
 
 class ArrowFiles:
-    """On a file system of Arrow's, by its URI."""
+    """A folder's files on one of Arrow's file systems, by its URI."""
 
     def __init__(self, uri: str) -> None:
         from pyarrow import fs
@@ -91,7 +91,7 @@ class ArrowFiles:
         self._root = root.rstrip("/")
 
     def read(self, name: str) -> bytes:
-        """A file, whole."""
+        """The content of a file."""
         with _as_os_errors(), self._files.open_input_stream(f"{self._root}/{name}") as stream:
             return bytes(stream.read())
 
@@ -102,12 +102,12 @@ class ArrowFiles:
         return self._info(name).type is not fs.FileType.NotFound
 
     def modified(self, name: str) -> float | None:
-        """When it was written; None: there is no such file."""
+        """When the file was written. None: there is no such file."""
         written_ns = self._info(name).mtime_ns
         return None if written_ns is None else written_ns / 1e9
 
     def names(self, folder: str) -> list[str]:
-        """Of all files in a folder."""
+        """The names of all files in a folder."""
         from pyarrow import fs
 
         with _as_os_errors():
@@ -115,7 +115,7 @@ class ArrowFiles:
         return [info.base_name for info in found]
 
     def put(self, folder: str, name: str, data: bytes) -> None:
-        """Write a draft and give it the name."""
+        """Write the file under a temporary name, then rename it."""
         draft = f"{self._root}/{folder}/.{name}.{uuid.uuid4().hex}"
         with _as_os_errors():
             self._files.create_dir(f"{self._root}/{folder}")

@@ -1,5 +1,5 @@
-"""Which cluster a query is on: that of its checkpoint, of its source, of its sink. Pure rules; offsets of one
-cluster mean nothing in another."""
+"""Compares the clusters of a query's checkpoint, source and sink. Pure rules; offsets of one cluster mean
+nothing in another."""
 
 from collections.abc import Collection, Iterable
 
@@ -8,9 +8,9 @@ from eoslog.connector.errors import WrongCluster
 
 
 def check_cluster(then: str | None, now: str | None, moved_to: str | None = None) -> bool:
-    """Whether the query has moved from cluster `then` to cluster `now`; ids that are not known are believed.
+    """Whether the query has moved from cluster `then` to cluster `now`. An unknown id counts as the same.
 
-    Raises WrongCluster unless option cluster.moved.to (`moved_to`) names the new one.
+    Raises WrongCluster if it has, unless option cluster.moved.to (`moved_to`) names the new cluster.
     """
     if then is None or now is None or then == now:
         return False
@@ -25,20 +25,20 @@ def check_cluster(then: str | None, now: str | None, moved_to: str | None = None
 
 
 def check_group_cluster(sources: Iterable[str], sink: str | None, group: str) -> None:
-    """Source offsets go to a group of the sink's cluster: they must be of that one. Raises WrongCluster."""
+    """Raise WrongCluster unless the sources are on the sink's cluster, where their offsets are committed."""
     others = sorted(set(sources) - {sink}) if sink is not None else []
     if others:
         raise WrongCluster(
             f"kafka.group.id={group}: the sink would commit source offsets of the cluster "
             f"{', '.join(others)} to a group of the cluster {sink}, where they mean nothing. Leave "
-            "kafka.group.id out of the sink's options where source and sink are on two clusters; or correct "
+            "kafka.group.id out of the sink's options if source and sink are on two clusters; or correct "
             "kafka.bootstrap.servers"
         )
 
 
 def check_sink_cluster(then: str | None, now: str | None, sink: str, accepted: Collection[str]) -> bool:
-    """Whether the sink has moved to another cluster than the checkpoint was given to; ids that are not known
-    are believed. Raises WrongCluster unless that is accepted."""
+    """Whether the sink has moved from cluster `then`, which got the checkpoint's batches, to cluster `now`.
+    An unknown id counts as the same. Raises WrongCluster if it has, unless that is accepted."""
     if then is None or now is None or then == now:
         return False
     if (word := f"cluster:{now}") in accepted:

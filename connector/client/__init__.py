@@ -1,5 +1,5 @@
-"""A Kafka client of blocking sockets with pipelining: routing, transactions, produce, fetch.
+"""A Kafka client on blocking sockets with pipelining: routing, transactions, produce, fetch.
 
-Every wait is bounded by a time-out named in `config.ClientConfig`. Nothing here is thread-safe: a
-thread that wants to talk to brokers makes a `Cluster` of its own.
+Every wait is bounded by a time-out of `config.ClientConfig`. Nothing here is thread-safe: each thread that
+talks to brokers makes its own `Cluster`.
 """

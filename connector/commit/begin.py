@@ -1,7 +1,7 @@
-"""Begin: own the sink, roll the last decision forward, clear what is left over. Then tasks may run.
+"""Begin: own the sink, roll the last decision forward, abort left-over transactions. Then tasks may run.
 
-The order matters: no participant is touched before the last decision has been read and carried out,
-and nothing is aborted before it is certain that no newer driver owns the sink.
+The order matters: no participant is aborted before the winners of the last decision are committed, and before
+it is certain that no newer driver owns the sink.
 """
 
 from typing import NamedTuple
@@ -32,12 +32,13 @@ from eoslog.connector.commit.seal import TwoPhase, check_offered
 from eoslog.protocol.producer_identity import ProducerIdentity
 
 LAST_EPOCH = 32_766
-"""The highest epoch of a producer id: while a commit under it is prepared, Kafka names one more, and a new id
-when it is complete."""
+"""The highest epoch of a producer id. While a commit under it is prepared, Kafka reports one more; when it is
+complete, a new producer id."""
 
 
 class Owned(NamedTuple):
-    """The sink is ours: since when, as what, and what its group holds. `anew`: acquired just now."""
+    """The sink is ours. `incarnation`: its identity at acquisition. `identity`: the current one. `stored`:
+    what its group has. `anew`: it was acquired just now."""
 
     incarnation: ProducerIdentity
     identity: ProducerIdentity
@@ -57,8 +58,8 @@ def begin(
 ) -> Rules[tuple[Begun, Run]]:
     """Make the sink ready for the tasks of `batch`.
 
-    `last_run` is what this process remembers of this query's last batch; `completed` the newest
-    batch in Spark's own commit log. Returns what tasks need, and what to remember. Raises CommitFault.
+    `last_run`: what this process remembers of this query's last batch. `completed`: the newest batch in
+    Spark's own commit log. Returns what tasks need, and what to remember. Raises CommitFault.
     """
     owned = None
     if last_run is not None and batch.batch_id == last_run.batch.batch_id + 1:
@@ -90,8 +91,10 @@ def make_ready(
     once_at_most: bool = False,
     on_lost: OnLost = OnLost.STOP,
 ) -> Rules[Begun]:
-    """Carry the last decision out, unless it surely is already, and clear what is left over. Raises
-    CommitFault."""
+    """Commit the last decision's winners, unless they are certain to be, and abort left-over transactions.
+
+    Raises CommitFault.
+    """
     lost: tuple[int, ...] = ()
     if last is not None and not is_complete:
         lost = yield from _roll_forward(sink, last, batch, on_lost)
@@ -118,7 +121,7 @@ def make_ready(
 
 
 def _roll_forward(sink: Sink, last: Decision, batch: Batch, on_lost: OnLost) -> Rules[tuple[int, ...]]:
-    """Carry the last decision out; returns the Spark partitions of `batch` that are to be written again."""
+    """Commit the last decision's winners. Returns the Spark partitions of `batch` to write again."""
     lost: tuple[int, ...] = ()
     try:
         yield from finish(last)
@@ -132,38 +135,38 @@ def _roll_forward(sink: Sink, last: Decision, batch: Batch, on_lost: OnLost) -> 
 
 
 def acquire(sink: Sink) -> Rules[Owned]:
-    """Take over the sink from its owner, whoever that is. Raises CommitFault."""
-    yield from write_lost_markers(sink)  # before the state that tells how the last transaction ended is gone
+    """Take over the sink from its owner. Raises CommitFault."""
+    yield from write_lost_markers(sink)  # first: Acquire destroys the state that shows how the last one ended
     identity = yield from demand(Acquire(sink.coordinator), f"sink {sink.id} cannot be acquired")
     return Owned(identity, identity, (yield from fetch_stored(sink, identity)), True)
 
 
 def _keep(sink: Sink, run: Run) -> Rules[Owned | None]:
-    """Go on under the run's identity if it still owns the sink; None: acquire it again.
+    """Keep the sink under the run's identity if the run still owns it. None: it must be acquired again.
 
-    The next number means that Spark has committed the batch begun here: this is the same run. (The
-    same number is a replay, and after a gap somebody else has begun batches in between.) The state is
-    asked before the decision, never after: a state that is followed by our own decision as the newest
-    cannot have been left by another driver. On transaction.version 1 a commit leaves the epoch as it is; it
-    is raised here, so that no request of the last batch that comes late can get into the next transaction:
-    neither its commit, before the next batch is verified, nor its decision in the place of the next one.
+    The next batch id means that Spark has committed the batch begun here, so this is the same run. (The same
+    id is a replay, and a gap means that another driver has begun batches in between.) The state is read
+    before the decision, never after: if our own decision is then the newest, no other driver has left that
+    state. On transaction.version 1 a commit does not change the epoch. It is raised here, so that no late
+    request of the last batch can get into the next transaction: neither its commit, before the next batch is
+    verified, nor its decision in place of the next one.
 
-    Kafka answers EndTxn before its markers are written, so the state may be PrepareCommit still: that
-    nobody can take back, and the decision has just been read, so the marker is where it counts. Whatever is
-    asked of the coordinator next waits until it has written the others. Raises SinkFenced.
+    Kafka answers EndTxn before its markers are written, so the state may still be PrepareCommit. A prepared
+    commit is final, and the decision has just been read, so its marker is written where it matters here. The
+    coordinator's next answers wait until it has written the others. Raises SinkFenced.
     """
     yield from ask(AskOngoing(sink.prefix))
     states = yield from demand(Describe((sink.coordinator,)), f"sink {sink.id} cannot be looked up")
     state = states[sink.coordinator]
     stored = yield from fetch_stored(sink, run.identity)
-    if state is None:  # expired after days of rest; nobody has acquired it since
+    if state is None:  # expired after days without use, and not acquired since
         return None
     if not left_by(run, state, decode(sink, stored.chunks)):
         if state.identity != run.identity:
             raise fenced(
                 sink, f"it is at {state.identity} {state.state}, this driver began as {run.identity}"
             )
-        # The decision that Spark has noted is gone: brokers were restored from an older copy. Compare all.
+        # The decision of a batch that Spark has noted is gone: brokers were restored from an older copy.
         return Owned(run.incarnation, (yield from raise_epoch(sink, run.identity)), stored, True)
     if state.identity.epoch > LAST_EPOCH:
         return None
@@ -180,23 +183,24 @@ def raise_epoch(sink: Sink, identity: ProducerIdentity) -> Rules[ProducerIdentit
         raise fenced(sink, raised)
     if isinstance(raised, (Refused, Unknown)):
         raise CommitFault(
-            f"sink {sink.id} cannot be acquired: {raised}. When that is mended, start the query again"
+            f"sink {sink.id} cannot be acquired: {raised}. Fix that, then start the query again"
         )
     return raised
 
 
 def left_by(run: Run, state: Description, last: Decision | None) -> bool:
-    """Whether the state is what this run's own last decision made of it (EndTxn raised the epoch)."""
+    """Whether this run's own last decision has left this state (EndTxn raised the epoch)."""
     ours = last is not None and (last.incarnation, last.batch) == (run.incarnation, run.batch)
     return ours and state.state in ("PrepareCommit", "CompleteCommit")
 
 
 def _is_complete(last: Decision | None, batch: Batch, completed: int | None) -> bool:
-    """Spark logs a batch as committed only after commit() has returned, all winners committed.
+    """Whether all winners of the last decision are certain to be committed.
 
-    Then nothing needs to be asked; and a query that rested longer than the broker keeps idle
-    transactional ids must not take the expired ones for lost. (What is open all the same, as another
-    connector has run the batch again meanwhile, is found with the left-overs.)
+    Spark logs a batch as committed only after commit() has returned, when all winners are committed. Then
+    they need not be looked up, and must not be: after a long pause the broker has forgotten idle
+    transactional ids, and those must not be taken for lost. (If a winner is open nevertheless, because
+    another connector has run the batch again in the meantime, it is found among the left-over transactions.)
     """
     if last is None or completed is None:
         return False
@@ -204,10 +208,10 @@ def _is_complete(last: Decision | None, batch: Batch, completed: int | None) -> 
 
 
 def check_checkpoint(sink: Sink, last: Decision | None, batch: Batch) -> None:
-    """The batch is new to the sink, or a replay of its query's last decided one; raises CheckpointMismatch.
+    """Raise CheckpointMismatch unless the batch is new to the sink or replays its query's last decided one.
 
-    A checkpoint that was set back plans its next batches from old offsets up to now under numbers
-    that are decided already. Their rows must be neither written again nor dropped.
+    A checkpoint that was set back plans its next batches from old offsets up to the present, with batch ids
+    that are already decided. Their rows must be neither written again nor dropped.
     """
     decided = last.last_of(batch.query_id) if last else None
     if decided is None or batch.batch_id > decided.batch_id:
@@ -225,7 +229,7 @@ def check_checkpoint(sink: Sink, last: Decision | None, batch: Batch) -> None:
 
 
 def _mark_attempt(sink: Sink, batch: Batch) -> Rules[bool]:
-    """at_most_once: note that the batch is tried now; True if it was tried before."""
+    """at_most_once: note that this batch is attempted. Returns whether it was attempted before."""
     what = f"attempts at sink {sink.id}"
     stored = yield from demand(FetchStored(sink.attempts_group), f"{what} cannot be read")
     if stored.chunks.get(0) == (batch.batch_id, batch.query_id):

@@ -1,9 +1,9 @@
 """What the rules ask of the outside world: one command for each request, and the possible answers.
 
-A rule is a generator: it yields a command and receives an answer: the command's result, `Refused`
-(the cluster said no: nothing was done), or `Unknown` (no answer within the time-out: it may or may
-not have been done, once or more often). The code that runs the generators (runner.py, and the model
-in the tests) does not interpret answers; the rules do no waiting.
+A rule is a generator. It yields a command and receives an answer: the command's result, `Refused` (the
+cluster refused, and nothing was done), or `Unknown` (no answer within the time-out: the command may have been
+carried out once, more than once or not at all). The code that runs the generators (runner.py, and the model
+in the tests) does not interpret answers. The rules do not wait.
 """
 
 from collections.abc import Generator, Mapping
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Refused(NamedTuple):
-    """The cluster's no: an error code of the protocol and its text."""
+    """The cluster refused: the protocol's error code and its text."""
 
     code: int
     text: str
@@ -43,13 +43,13 @@ Failure = Refused | Unknown
 FENCED = frozenset(
     {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_ID_MAPPING}
 )
-"""Refusals that say: somebody else has taken this transactional id over."""
+"""Refusals that mean: another client has taken over this transactional id."""
 Offsets = Mapping[TopicPartition, tuple[int, str]]
 """(topic, partition) -> (offset, metadata)"""
 
 
 class NotOffered(NamedTuple):
-    """The cluster does not keep transactions for this client (KIP-939): nothing was done."""
+    """The cluster does not offer this client two-phase commit (KIP-939): nothing was done."""
 
     text: str
 
@@ -58,9 +58,9 @@ class NotOffered(NamedTuple):
 
 
 class Sealed(NamedTuple):
-    """A participant is sealed: only `holder` can end its transaction, and no time-out does.
+    """A participant is sealed: only `holder` can end its transaction, and it does not time out.
 
-    `wrote` is the identity that wrote the transaction; None: nothing was open, and nothing is.
+    `wrote`: the identity that wrote the transaction. None: no transaction was open, and none is.
     """
 
     holder: ProducerIdentity
@@ -85,9 +85,9 @@ Rules = Generator[Command[Any], Any, T]
 
 @dataclass(frozen=True)
 class Acquire(Command[ProducerIdentity]):
-    """InitProducerId on the sink's own id: fences older drivers, ends their open decision.
+    """InitProducerId on the sink's own id: fences older drivers and ends their open decision.
 
-    `current`: only if this is its identity still, else refused.
+    `current`: refused unless this is still the id's identity.
     """
 
     name: str
@@ -96,11 +96,11 @@ class Acquire(Command[ProducerIdentity]):
 
 @dataclass(frozen=True)
 class FetchStored(Command[Stored]):
-    """OffsetFetch(require_stable) of every partition of the anchor topic, each asked by its number.
+    """OffsetFetch(require_stable) of every partition of the anchor topic, each requested by its number.
 
-    By number, because an answer for "all partitions" leaves out those that hold nothing but a
-    pending offset: a first decision on its way would look like no decision. Offsets that stay pending for
-    long are told by Refused(UNSTABLE_OFFSET_COMMIT), so that who asks can find out why (own.py).
+    By number, because an answer for "all partitions" leaves out partitions that have only a pending offset: a
+    first decision on its way would look like no decision. If offsets stay pending for long, the answer is
+    Refused(UNSTABLE_OFFSET_COMMIT), so that the rules can find out why (own.py).
     """
 
     group: str
@@ -110,8 +110,8 @@ class FetchStored(Command[Stored]):
 class StageOffsets(Command[None]):
     """TxnOffsetCommit in the sink's own transaction; refused if any partition is refused.
 
-    `epochs`: leader epochs of the offsets, where they are known. `of_source`: partitions that the cluster
-    does not have any more are left out and warned of; nobody can commit an offset for them.
+    `epochs`: leader epochs of the offsets, where known. `of_source`: these are source offsets; partitions
+    that the cluster no longer has are left out with a warning, because it takes no offset for them.
     """
 
     sink: Participant
@@ -131,7 +131,7 @@ class CommitOffsets(Command[None]):
 
 @dataclass(frozen=True)
 class End(Command[Mapping[str, "ProducerIdentity | Failure"]]):
-    """EndTxn on each participant; the result holds each one's new identity or failure, by name."""
+    """EndTxn on each participant. The result has each one's new identity or failure, by name."""
 
     commit: bool
     participants: tuple[Participant, ...]
@@ -139,10 +139,10 @@ class End(Command[Mapping[str, "ProducerIdentity | Failure"]]):
 
 @dataclass(frozen=True)
 class Seal(Command[Mapping[str, "Sealed | NotOffered | Failure"]]):
-    """InitProducerId with enable2Pc and keepPreparedTxn on each participant; the answers by name.
+    """InitProducerId with enable2Pc and keepPreparedTxn on each participant. The result has answers by name.
 
-    Mind: where nothing is open any more it starts anew, and what became of the last transaction
-    cannot be read afterwards. So it is never sent to a participant whose commit may have to be proven.
+    If no transaction is open, this request starts the id afresh, and the last transaction's outcome can no
+    longer be read. So it is never sent to a participant whose commit may have to be proven.
     """
 
     participants: tuple[Participant, ...]
@@ -150,16 +150,16 @@ class Seal(Command[Mapping[str, "Sealed | NotOffered | Failure"]]):
 
 @dataclass(frozen=True)
 class AskOngoing(Command[None]):
-    """ListTransactions is sent to every broker, and its answer read by the next ListOngoing that is `asked`:
-    nobody waits for it, nor for its sending."""
+    """Send ListTransactions to every broker without waiting. The next ListOngoing with `asked` reads the
+    answers."""
 
     prefix: str
 
 
 @dataclass(frozen=True)
 class ListOngoing(Command[tuple[str, ...]]):
-    """ListTransactions on every broker: ids in state Ongoing that start with the prefix. `asked`: the answer
-    to the last AskOngoing may be taken, so what has been opened since may be missing."""
+    """ListTransactions on every broker: ids in state Ongoing that start with the prefix. `asked`: the answers
+    to the last AskOngoing will do, so transactions that were opened since may be missing."""
 
     prefix: str
     asked: bool = False
@@ -174,14 +174,14 @@ class Describe(Command[Mapping[str, "Description | None"]]):
 
 @dataclass(frozen=True)
 class AwaitMarkers(Command[tuple[str, ...]]):
-    """DescribeTransactions until all markers of these transactions are written, which are ended; the ids of
-    those whose markers have not come in time."""
+    """DescribeTransactions until all markers of these transactions, which have ended, are written. The result
+    has the ids of transactions whose markers were not written in time."""
 
     names: tuple[str, ...]
 
 
 class Held(NamedTuple):
-    """A participant's transaction that is open on a partition although it is committed."""
+    """A participant's transaction that a partition still has open although it has ended."""
 
     place: TopicPartition
     participant: Participant
@@ -190,7 +190,8 @@ class Held(NamedTuple):
 
 @dataclass(frozen=True)
 class FindHeld(Command[tuple[Held, ...]]):
-    """DescribeProducers: which participants are open on which of the places, markers given time to come."""
+    """DescribeProducers: where participants are open. Partitions are asked again until late markers have had
+    time to arrive."""
 
     places: tuple[TopicPartition, ...]
     participants: tuple[Participant, ...]
@@ -198,8 +199,8 @@ class FindHeld(Command[tuple[Held, ...]]):
 
 @dataclass(frozen=True)
 class FindOwn(Command[tuple[Held, ...]]):
-    """DescribeProducers of every partition of the anchor topic: where a transaction of the sink's producer
-    id is open, under whatever epoch, markers given time to come."""
+    """DescribeProducers of every partition of the anchor topic: where a transaction of the sink's producer id
+    is open, under any epoch. Partitions are asked again until late markers have had time to arrive."""
 
     name: str
     producer_id: int
@@ -207,7 +208,7 @@ class FindOwn(Command[tuple[Held, ...]]):
 
 @dataclass(frozen=True)
 class WriteMarkers(Command[None]):
-    """WriteTxnMarkers, one for each: of a commit, or of an abort."""
+    """WriteTxnMarkers: a commit or an abort marker for each held transaction."""
 
     held: tuple[Held, ...]
     commit: bool = True
@@ -215,24 +216,24 @@ class WriteMarkers(Command[None]):
 
 @dataclass(frozen=True)
 class TransactionVersion(Command[int]):
-    """The level of transaction.version that the cluster works by; no request."""
+    """The level of transaction.version that is in effect on the cluster; no request."""
 
 
 @dataclass(frozen=True)
 class Clock(Command[int]):
-    """Milliseconds of a clock of this machine that goes on while a process or the machine stands still; no
+    """Milliseconds of a clock of this machine that also runs while a process or the machine is suspended; no
     request."""
 
 
 def ask(command: Command[T]) -> Rules[T | Failure]:
-    """The answer, whatever it is."""
+    """The answer: the result or a failure."""
     answer: T | Failure = yield command
     return answer
 
 
 def demand(command: Command[T], otherwise: str, fault: type[CommitFault] = CommitFault) -> Rules[T]:
-    """The result; a failure raises `fault`: what could not be done and why."""
+    """The result. Raises `fault` for a failure: what could not be done and why."""
     answer = yield from ask(command)
     if isinstance(answer, (Refused, Unknown)):
-        raise fault(f"{otherwise}: {answer}. When that is mended, start the query again")
+        raise fault(f"{otherwise}: {answer}. Fix that, then start the query again")
     return answer

@@ -1,7 +1,7 @@
-"""Commit: verify that all is prepared, decide, finish.
+"""Commit: verify that every task's transaction is prepared, decide, finish.
 
-THE commit point of a batch is EndTxn(commit) of the sink's own transaction, which holds the decision
-and the source offsets. It is the only place where a batch changes from "never happened" to "happened".
+THE commit point of a batch is EndTxn(commit) of the sink's own transaction, which holds the decision and the
+source offsets. Only there does a batch change from "never happened" to "happened".
 """
 
 from collections.abc import Mapping, Sequence
@@ -69,7 +69,7 @@ class SourceOffsets(NamedTuple):
 
 
 class Ballot(NamedTuple):
-    """All reports of a batch, counted. `decided`: in an earlier run, with nothing to write again."""
+    """All reports of a batch, counted. `decided`: an earlier run decided it, and no rows of it are lost."""
 
     stamp: Stamp
     winners: tuple[Winner, ...]
@@ -80,7 +80,7 @@ class Ballot(NamedTuple):
 
 
 def count(sink: Sink, reports: Sequence[Report | None], batch_id: int) -> Ballot:
-    """Check that the reports belong together; raises CommitFault."""
+    """Count the reports of a batch. Raises CommitFault unless they belong together."""
     present = [report for report in reports if report is not None]
     if len(present) < len(reports) or not present:
         raise CommitFault(
@@ -110,7 +110,7 @@ def count(sink: Sink, reports: Sequence[Report | None], batch_id: int) -> Ballot
 
 
 def _check_topics(sink: Sink, batch: Batch, reports: Sequence[Prepared]) -> None:
-    """All tasks have written to the same topics; raises BatchRefused."""
+    """Raise BatchRefused unless each topic had the same id for all tasks."""
     ids: dict[str, str] = {}
     for report in reports:
         for topic, number in report.topic_ids:
@@ -123,7 +123,7 @@ def _check_topics(sink: Sink, batch: Batch, reports: Sequence[Prepared]) -> None
 
 
 def _contents(reports: Sequence[Report]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Rows and checksums by Spark partition; nothing where not every task has told them."""
+    """Rows and checksums by Spark partition; empty unless every task has reported its own."""
     by_partition = {report.partition: report for report in reports}
     in_order = [by_partition[partition] for partition in range(len(reports)) if partition in by_partition]
     if len(in_order) < len(reports):
@@ -143,12 +143,13 @@ def commit(
     token: str | None = None,
 ) -> Rules[Decision | None]:
     """Make the batch visible, all of it, once. May be called again: a decided batch is only finished.
-    Returns the sink's last decision, which is carried out; None: there is none, or another driver's has come
-    since. `token`: of a batch write (write.py).
 
-    Never acquires the sink: it acts under the identity that begin got, so a driver that has been
-    replaced cannot decide. Raises CommitFault or one of its kinds; after Unfinished and
-    ParticipantsLost the batch is decided, after OutcomeUnknown it may be, after all others not.
+    Returns the sink's last decision, with all of its transactions committed. None: there is no decision, or
+    another driver has made a later one. `token`: of a batch write (write.py).
+
+    Never acquires the sink: it acts under the identity that begin got, so a driver that has been replaced
+    cannot decide. Raises CommitFault or a subclass: after Unfinished and ParticipantsLost the batch is
+    decided, after OutcomeUnknown it may be, after all others it is not.
     """
     ballot = count(sink, reports, batch_id)
     stamp = ballot.stamp
@@ -175,7 +176,7 @@ def commit(
     elif last is not None and not ballot.decided and last.unsealed != decision:
         raise fenced(sink, f"it has decided {last.batch} since")
     if last is not None:
-        # An attempt that opens its transaction later than the decision withdraws it (prepare.py).
+        # An attempt that opens its transaction after the decision aborts it itself (prepare.py).
         yield from ask(AskOngoing(sink.prefix))
         yield from finish(last)
         mine = (stamp.incarnation, parity(batch_id))
@@ -184,7 +185,7 @@ def commit(
 
 
 def _decision(ballot: Ballot, last: Decision | None, token: str | None) -> Decision:
-    """What the reports amount to, with what `last` remembers of the batches before."""
+    """The decision that the reports make, with what `last` remembers of earlier batches."""
     stamp = ballot.stamp
     decision = Decision(
         stamp.sequence + 1,
@@ -202,7 +203,7 @@ def _decision(ballot: Ballot, last: Decision | None, token: str | None) -> Decis
 
 
 def _check_content(sink: Sink, token: str, then: Content, now: Content) -> None:
-    """A token that is finished was given the rows of the first time; raises TokenReused."""
+    """Raise TokenReused unless a token that is already written was given the same rows again."""
     if then.differs(now):
         raise TokenReused(
             f"sink {sink.id}: write.token={token} has written {then} before, and was given {now} now, which "
@@ -223,9 +224,10 @@ def _decide(
     two_phase: TwoPhase,
     last: Decision | None,
 ) -> Rules[Decision]:
-    """From "prepared" to "decided", or to a fault with nothing left behind that could still decide."""
+    """Take the batch from "prepared" to "decided". If that fails, nothing is left that could still decide it,
+    except after OutcomeUnknown."""
     own = Participant(sink.coordinator, stamp.identity)
-    encode(decision.sealed_as_usual, sink, stamp.anchors)  # too large: said before anything is sealed
+    encode(decision.sealed_as_usual, sink, stamp.anchors)  # raises DecisionTooLarge before anything is sealed
     if decision.winners and two_phase is not TwoPhase.NEVER:
         decision = yield from _seal(sink, own, decision, two_phase)
     chunks = encode(decision, sink, stamp.anchors)
@@ -249,17 +251,17 @@ def _decide(
 
 
 def _seal(sink: Sink, own: Participant, decision: Decision, policy: TwoPhase) -> Rules[Decision]:
-    """The decision with a holder for each winner, where the cluster offers it."""
+    """The decision with a holder for each winner, if the cluster offers two-phase commit."""
     answers = yield from ask(Seal(decision.participants))
     if isinstance(answers, (Refused, Unknown)):
         yield from _withdraw(own, decision)
         raise _refusal(sink, decision, "its transactions could not be kept open", answers)
     sealed, wrong = seal(decision, answers, policy)
     if wrong:
-        state = yield from ask(Describe((own.name,)))  # before the withdrawal, which changes it
+        state = yield from ask(Describe((own.name,)))  # first, because the withdrawal changes it
         yield from _withdraw(own, sealed)
         if not isinstance(state, (Refused, Unknown)):
-            check_owner(sink, own.identity, state[own.name])  # a new driver's begin ends what we have open
+            check_owner(sink, own.identity, state[own.name])  # a new driver's begin ends our transactions
         raise _unprepared(decision, wrong)
     return sealed
 
@@ -283,13 +285,13 @@ def _refusal(sink: Sink, decision: Decision, what: str, answer: Failure) -> Comm
 def _verify(
     sink: Sink, own: Participant, decision: Decision, began_ms: int, last: Decision | None
 ) -> Rules[None]:
-    """Every winner is open under the identity it reported, with time left; and none of the last decision's is
-    open again: with this batch that would be forgotten, and the next begin would abort it.
+    """Check that every winner is open under the identity it reported, with time left, and that no winner of
+    the last decision is open again: this batch's decision would forget it, and the next begin would abort it.
 
-    Done with the sink's transaction open: that is closest to the commit point, and its start tells
-    the time by the brokers' clocks, whatever this machine's clock says. This machine's clock only tells how
-    long ago that is at most: `began_ms` was read before that transaction was opened. A driver that stood
-    still since then has less time left than it seems.
+    The check runs while the sink's own transaction is open: that is closest to the commit point, and the
+    start of that transaction is a time by the brokers' clocks, whatever this machine's clock shows. This
+    machine's clock only shows how long ago that was at most: `began_ms` was read before the transaction was
+    opened. So if the driver was suspended since then, that time counts.
     """
     before = last.winners if last is not None else ()
     names = (own.name, *(w.participant.name for w in (*decision.winners, *before)))
@@ -337,9 +339,9 @@ def _unfit(state: Description | None, winner: Winner, now_ms: int) -> str | None
 
 
 def _withdraw(own: Participant, decision: Decision) -> Rules[None]:
-    """Give the batch up: its commit has not been sent, so whatever these answers are, nothing is decided.
+    """Give the batch up: its commit has not been sent, so nothing is decided, whatever the answers are.
 
-    What cannot be aborted now is cleared by the next begin, or by the brokers' time-out.
+    A transaction that cannot be aborted now is ended by the next begin, or by the brokers' time-out.
     """
     yield from ask(End(False, (own,)))
     yield from try_abort(decision.enders)
@@ -348,16 +350,16 @@ def _withdraw(own: Participant, decision: Decision) -> Rules[None]:
 def _find_out(
     sink: Sink, own: Participant, decision: Decision, began_ms: int, answer: Failure
 ) -> Rules[Decision]:
-    """The commit was sent and not confirmed. The group tells, once nothing is pending in it any more.
+    """The commit was sent and not confirmed. The group shows the outcome once it has no pending offsets.
 
-    Returns what is decided. Until that is known, nothing is aborted. Raises OutcomeUnknown, SinkFenced,
-    BatchRefused or MarkersMissing.
+    Returns the decision if it was made. Nothing is aborted until that is known. Raises OutcomeUnknown,
+    SinkFenced, BatchRefused or MarkersMissing.
     """
     stored = yield from ask_stored(sink, own.identity)
     if isinstance(stored, (Refused, Unknown)):
         raise OutcomeUnknown(
             f"{decision.batch}: its decision was sent and the outcome is unknown ({answer}; {stored}). Start "
-            "the query again: it finds out, and goes on from there without losing or doubling a row"
+            "the query again: it finds out, and continues without losing or doubling a row"
         )
     last = decode(sink, stored.chunks)
     if last is not None and last.unsealed == decision.unsealed:

@@ -1,9 +1,9 @@
-"""The decision: which batch is done and whose transactions hold its rows, as group offsets say it.
+"""The decision: which batch is done and which transactions hold its rows.
 
-It is kept in the sink's consumer group, as the metadata of offsets on partitions 0, 1, ... of the
-topic ANCHOR. The committed offset is the decision's sequence number; the metadata is one chunk of
-its JSON, described by a head: `eoslog/1 <chunk> <chunks> <CRC-32> `. A later, shorter decision
-leaves chunks of older ones behind in higher partitions: the highest sequence number counts.
+It is stored in the sink's consumer group, as the metadata of offsets on partitions 0, 1, ... of the topic
+ANCHOR. The committed offset is the decision's sequence number. The metadata is one chunk of its JSON after a
+head: `eoslog/1 <chunk> <chunks> <CRC-32> `. A later, shorter decision leaves chunks of older ones behind in
+higher partitions: the highest sequence number counts.
 """
 
 import json
@@ -20,11 +20,11 @@ from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.protocol.sink_names import ANCHOR as ANCHOR
 
 KEPT_QUERIES = 16
-"""A decision keeps the last batches of so many other queries of its sink, some 60 characters each."""
+"""A decision keeps the last batch of this many other queries of its sink, some 60 characters each."""
 CHECKSUMS = 2**32
-"""Checksums of tasks are below it, and so is their sum, that of a batch (connector/sink/tally.py)."""
+"""Checksums of tasks are below it. A batch's checksum is their sum modulo it (connector/sink/tally.py)."""
 METADATA_LIMIT = 4096
-"""UTF-16 units a partition's metadata may hold (offset.metadata.max.bytes' default)."""
+"""How many UTF-16 units the metadata of a partition may have (default of offset.metadata.max.bytes)."""
 
 _MAGIC = "eoslog/1"
 _HEAD_ROOM = 64
@@ -36,10 +36,11 @@ Chunks = Mapping[int, tuple[int, str]]
 class Decision(NamedTuple):
     """One decided batch. `sequence` counts a sink's decisions from 1.
 
-    `rows` of each of the batch's tasks, by Spark partition, and `checksums` of them; empty: not recorded.
-    `earlier`: the last decided batch of each other query that has used the sink, the newest first. One that
-    was decided but not noted by Spark is replayed when its query comes back, and must not be written again.
-    `tokens`: of a sink of batch writes with tokens, what was written under the last ones, this one too.
+    `rows` and `checksums`: of each of the batch's tasks, by Spark partition; empty: not recorded.
+    `earlier`: the last decided batch of each other query that has used the sink, newest first. Spark replays
+    a batch that was decided but not noted in its checkpoint when the query comes back; its rows must not be
+    written again. `tokens`: in a sink of batch writes with tokens, what was written under the last tokens,
+    this one included.
     """
 
     sequence: int
@@ -53,23 +54,23 @@ class Decision(NamedTuple):
     tokens: Tokens = Tokens()
 
     def last_of(self, query_id: str) -> Batch | None:
-        """The last decided batch of a query, or a token's; None: there is none, or too many came after it."""
+        """The last decided batch of a query or a token. None: there is none, or it is forgotten."""
         if query_id != self.batch.query_id and self.tokens.get(Token.of(query_id)) is not None:
             return Batch(query_id, PASSED)
         return next((b for b in (self.batch, *self.earlier) if b.query_id == query_id), None)
 
     @property
     def content(self) -> Content:
-        """What the batch was given in all."""
+        """Rows and checksum of the whole batch."""
         rows = sum(self.rows) if self.rows else None
         return Content(rows, sum(self.checksums) % CHECKSUMS if self.checksums else None)
 
     def content_of(self, token: str) -> Content:
-        """What was written under a token that it knows."""
+        """Rows and checksum written under `token`, which must be known here."""
         return self.tokens.get(Token.of(token)) or self.content
 
     def earlier_than(self, query_id: str) -> tuple[Batch, ...]:
-        """What the next decision, by this query, keeps of the others."""
+        """The `earlier` of the next decision, if this query makes it."""
         others = [batch for batch in (self.batch, *self.earlier) if batch.query_id != query_id]
         return tuple(others[:KEPT_QUERIES])
 
@@ -80,15 +81,15 @@ class Decision(NamedTuple):
 
     @property
     def enders(self) -> tuple[Participant, ...]:
-        """The same, under the identities that can end them."""
+        """The winners' transactions, under the identities that can end them."""
         return tuple(winner.ender for winner in self.winners)
 
     def without(self, partitions: Collection[int]) -> "Decision":
-        """The same without the winners of some Spark partitions."""
+        """This decision without the winners of some Spark partitions."""
         return self._replace(winners=tuple(w for w in self.winners if w.partition not in partitions))
 
     def only(self, names: Collection[str]) -> "Decision":
-        """The same with no other winners than those of these transactional ids."""
+        """This decision with only the winners of these transactional ids."""
         return self._replace(winners=tuple(w for w in self.winners if w.participant.name in names))
 
     def rows_of(self, partition: int) -> int | None:
@@ -97,26 +98,26 @@ class Decision(NamedTuple):
 
     @property
     def unsealed(self) -> "Decision":
-        """What is decided, whoever holds it: equal for a batch that is sealed twice."""
+        """This decision without holders. If a batch was sealed twice, these are equal."""
         return self._replace(winners=tuple(winner._replace(holder=None) for winner in self.winners))
 
     @property
     def sealed_as_usual(self) -> "Decision":
-        """Every winner held by the next epoch, as it is unless epochs run out: for its size."""
+        """This decision with each winner held by the next epoch, which is usual: for its size."""
         held = [w._replace(holder=_later(w.participant.identity, 1)) for w in self.winners]
         return self._replace(winners=tuple(held))
 
 
 class Stored(NamedTuple):
-    """What the sink's group holds: chunks, and how many partitions could hold some."""
+    """The chunks in the sink's group, and the number of partitions that can hold one."""
 
     anchors: int
     chunks: Chunks
 
 
 def encode(decision: Decision, sink: Sink, anchors: int) -> dict[int, tuple[int, str]]:
-    """Chunks to commit, by partition; raises DecisionTooLarge."""
-    text = json.dumps(_to_json(decision, sink), separators=(",", ":"))  # ASCII: a unit a character
+    """The chunks to commit, by partition. Raises DecisionTooLarge."""
+    text = json.dumps(_to_json(decision, sink), separators=(",", ":"))  # ASCII: one unit per character
     room = METADATA_LIMIT - _HEAD_ROOM
     pieces = [text[at : at + room] for at in range(0, len(text), room)]
     if len(pieces) > anchors:
@@ -132,10 +133,10 @@ def encode(decision: Decision, sink: Sink, anchors: int) -> dict[int, tuple[int,
 
 
 def decode(sink: Sink, chunks: Chunks) -> Decision | None:
-    """The newest decision, None if there never was one; raises DecisionDamaged if it is not whole.
+    """The newest decision, or None if there never was one. Raises DecisionDamaged if it is not whole.
 
-    An older decision that is whole does not count: whether the damaged one was carried out is
-    unknown, and going on from the older one could double or lose its batch.
+    An older decision that is whole does not count: it is unknown whether the damaged one was carried out, and
+    to continue from the older one could double or lose its batch.
     """
     if not chunks:
         return None
@@ -229,7 +230,7 @@ def _from_json(sink: Sink, sequence: int, text: str) -> Decision:
 
 
 def _held(identity: ProducerIdentity, holder: ProducerIdentity | None) -> tuple[int, ...]:
-    """The holder in short: nothing where there is none; epochs after the writer's; or the whole of it."""
+    """The holder in short: empty, how many epochs it is after the writer, or its producer id and epoch."""
     if holder is None:
         return ()
     if holder.producer_id == identity.producer_id:

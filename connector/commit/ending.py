@@ -2,16 +2,16 @@
 is open.
 
 Spark calls abort while its tasks are still alive, and perhaps while the process that commits is still
-working. So the end is marked first: the epoch of the sink's own id is raised, if it still belongs to this
+working. So the end is marked first: the epoch of the sink's own id is raised, if the id still belongs to this
 run. From then on
 
 - no commit under the run's identity can decide: whether the batch is decided is final;
 - an attempt that has written its rows sees that nobody waits for it, and aborts its transaction (prepare.py).
-  What it opened before the mark is in the list that is made after the mark.
+  A transaction that it opened before the mark is in the list that is made after the mark.
 
-If the batch is decided, it is carried out, as the next begin would do. Only transactions with the run's own
-incarnation in their names are aborted, so never those of a newer driver. A driver that has acquired the sink
-since is not fenced.
+If the batch is decided, its transactions are committed, as the next begin would do. Only transactions with
+the run's own incarnation in their names are aborted, so never those of a newer driver. A driver that has
+acquired the sink in the meantime is not fenced.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ from eoslog.connector.commit.own import write_lost_markers
 
 
 class Aborted(Enum):
-    """What became of the batch."""
+    """The batch's outcome when its run has ended."""
 
     CLEARED = "the batch's transactions are aborted"
     LEFT = "not enough is known to abort anything; the next begin clears it"
@@ -45,8 +45,8 @@ class Aborted(Enum):
 
 
 class Ended(NamedTuple):
-    """How a run has ended. `aborted`: transactional ids; `left`: what may be open still, and why; `decided`:
-    participants of a decision, which are never aborted."""
+    """How a run has ended. `aborted`: transactional ids. `left`: which transactions may still be open, and
+    why. `decided`: participants of a decision, which are never aborted."""
 
     outcome: Aborted
     aborted: tuple[str, ...] = ()
@@ -55,13 +55,13 @@ class Ended(NamedTuple):
 
 
 def run_of(reports: Sequence[Report | None], begun: Begun | None = None) -> Run | None:
-    """The run that a batch's reports belong to, or what begin found out; None: neither is there."""
+    """The run that a batch's reports, or else the result of begin, belong to. None: there is neither."""
     known = next((report.stamp for report in reports if report is not None), begun)
     return None if known is None else Run(known.incarnation, known.identity, known.batch)
 
 
 def rests(sink: Sink, run: Run) -> Rules[bool]:
-    """Whether the run's last batch is decided and carried out: there is nothing to end."""
+    """Whether the run's last batch is decided and its transactions have ended, so nothing is left to end."""
     stored = yield from ask(FetchStored(sink.group))
     listed = yield from ask(ListOngoing(sink.coordinator))
     if isinstance(stored, (Refused, Unknown)) or isinstance(listed, (Refused, Unknown)):
@@ -74,13 +74,14 @@ def rests(sink: Sink, run: Run) -> Rules[bool]:
 
 
 def end_run(sink: Sink, run: Run) -> Rules[Ended]:
-    """End what the run has left open. May be called again, by anybody, at any time; never raises CommitFault.
+    """End the transactions that the run has left open. Never raises CommitFault. Any process may call it, at
+    any time and more than once.
 
-    While it is not known whether the batch is decided nothing is aborted: on transaction.version 2 a late
-    abort would overwrite the proof of a commit.
+    Nothing is aborted while it is unknown whether the batch is decided: on transaction.version 2 a late abort
+    would overwrite the proof of a commit.
     """
     try:
-        # before the state that tells how the last transaction ended is gone
+        # Acquire destroys the state that shows how the last transaction ended.
         yield from write_lost_markers(sink)
     except CommitFault as fault:
         return Ended(Aborted.LEFT, left=(str(fault),))
@@ -93,7 +94,7 @@ def end_run(sink: Sink, run: Run) -> Rules[Ended]:
     last = decode(sink, stored.chunks)
     ours = last if last is not None and last.incarnation == run.incarnation else None
     if ours is not None and ours.batch.query_id == run.batch.query_id and ours.batch > run.batch:
-        return Ended(Aborted.DECIDED)  # the run has gone on since: what is open is a later batch's
+        return Ended(Aborted.DECIDED)  # the run is at a later batch, to which open transactions belong
     unfinished: tuple[str, ...] = ()
     if ours is not None:
         try:
@@ -109,7 +110,8 @@ def end_run(sink: Sink, run: Run) -> Rules[Ended]:
 
 
 def clear_again(sink: Sink, run: Run, ended: Ended) -> Rules[Ended]:
-    """The same for what tasks have opened since: they may go on for a while. Its end must be known."""
+    """Abort transactions that tasks have opened since `ended`: they may run on for a while. It must be known
+    how the run ended: not LEFT."""
     aborted, left = yield from clear_run(sink, run.incarnation, ended.decided)
     told = tuple(f"{name}: {why}" for name, why in left.items())
     return ended._replace(aborted=(*ended.aborted, *aborted), left=told)

@@ -1,6 +1,6 @@
 """The errors that stop a batch. Each names the batch or the transactions, and says what to do.
 
-They are pickled with their message alone, since Spark carries them between processes.
+They are pickled with their message alone, because Spark passes them between processes.
 """
 
 from eoslog.connector.commit.winner import Winner
@@ -12,7 +12,7 @@ class CommitFault(EoslogError):
 
 
 class SinkFenced(CommitFault):
-    """Another driver owns the sink: this one must not go on."""
+    """Another driver owns the sink: this one must stop."""
 
 
 class BatchRefused(CommitFault):
@@ -20,18 +20,18 @@ class BatchRefused(CommitFault):
 
 
 class OutcomeUnknown(CommitFault):
-    """The decision was sent and no answer came; the next start finds out and goes on from there."""
+    """The decision was sent and no answer came. The next start finds out whether it was made."""
 
 
 class Unfinished(CommitFault):
-    """The batch is decided, but not all of its rows are visible yet; the next start sees to it."""
+    """The batch is decided, but not all of its rows are visible yet. The next start makes them visible."""
 
 
 class ParticipantsLost(CommitFault):
-    """The batch is decided, and the broker has aborted rows of it. Nobody can repair that silently.
+    """The batch is decided, and the broker has aborted rows of it. That cannot be repaired silently.
 
-    `winners`: those that are lost for sure, if that is sure of all that are missing. `unfinished`: whether
-    others are open still.
+    `winners`: the lost ones, if it is certain that each of them was aborted; else empty. `unfinished`:
+    whether other winners are still open.
     """
 
     def __init__(self, message: str, winners: tuple[Winner, ...] = (), *, unfinished: bool = False) -> None:
@@ -40,11 +40,11 @@ class ParticipantsLost(CommitFault):
 
 
 class ReplayDiffers(CommitFault):
-    """Lost rows were to be written again, and Spark gave other rows than the first time. Nothing was."""
+    """Lost rows were to be written again, but Spark gave other rows this time. None were written."""
 
 
 class TokenReused(CommitFault):
-    """Other rows came under a write.token whose rows are written already. They were not."""
+    """Other rows came under a write.token whose rows are already written. The other rows were not written."""
 
     advice = (
         "Are these other rows, of a second write under one token, or of a checkpoint that was created again, "
@@ -56,7 +56,7 @@ class TokenReused(CommitFault):
 
 
 class TokenForgotten(CommitFault):
-    """A write.token is older than what its sink remembers: whether it was written is not known."""
+    """A write.token is older than its sink's memory: it is unknown whether its rows were written."""
 
     advice = (
         "If its rows are not in the topic, write them under another write.token, with another text before "
@@ -65,11 +65,11 @@ class TokenForgotten(CommitFault):
 
 
 class MarkersMissing(CommitFault):
-    """The batch is committed, and readers cannot get at all of it: the cluster has lost markers."""
+    """The batch is committed, but readers cannot read all of it: the cluster has lost markers."""
 
 
 class CheckpointMismatch(CommitFault):
-    """The checkpoint and the sink's decisions tell different stories."""
+    """The checkpoint and the sink's decisions contradict each other."""
 
     advice = (
         "Was the checkpoint restored from an older copy, or do two queries use copies of one? Rows would be "
@@ -79,11 +79,11 @@ class CheckpointMismatch(CommitFault):
 
 
 class CheckpointOlder(CheckpointMismatch):
-    """The sink has decided later batches than the checkpoint knows: it was set back."""
+    """The sink has decided later batches than the checkpoint knows: the checkpoint was set back."""
 
 
 class DecisionGone(CommitFault):
-    """The group's offsets tell that a batch is decided, and the sink does not know its decision."""
+    """The group's offsets show that a batch is decided, but the sink does not have its decision."""
 
     advice = (
         "Was transactional.id changed, or did another query use it? Give the old transactional.id back; or, "
@@ -92,8 +92,7 @@ class DecisionGone(CommitFault):
 
 
 class StartsElsewhere(CommitFault):
-    """A query with a new checkpoint does not begin where the one before it ended, or where another one
-    did."""
+    """A query with a new checkpoint does not begin where the query before it, or another one, ended."""
 
     advice = (
         "If its checkpoint was lost, or this query takes another one's place, start it with another new "
@@ -103,11 +102,11 @@ class StartsElsewhere(CommitFault):
 
 
 class TakenOver(CommitFault):
-    """Another query has taken this one's place, and written what this one would write again."""
+    """Another query has replaced this one, and has written rows that this one would write again."""
 
 
 class SinkChanged(CommitFault):
-    """The sink that the checkpoint was given to has decided a batch that Spark has not noted as done."""
+    """The query has a new sink, and the old one has decided a batch that Spark has not noted as done."""
 
 
 class DecisionTooLarge(CommitFault):
@@ -115,7 +114,7 @@ class DecisionTooLarge(CommitFault):
 
 
 class DecisionDamaged(CommitFault):
-    """The decision found is partial or not ours; what it decided cannot be known."""
+    """The stored decision is incomplete or not eoslog's, so it is unknown what it decided."""
 
     advice = (
         "Nothing was written. Use a transactional.id of its own for this query, or, if you know that "

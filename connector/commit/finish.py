@@ -1,4 +1,4 @@
-"""Ending participants: the decided ones by commit, the left-over ones by abort.
+"""Ends participants: commits those of a decision, aborts left-over ones.
 
 An abort goes to an exact (name, identity) that was seen open, never to a name alone, and never to a
 participant whose batch may be decided.
@@ -28,19 +28,19 @@ from eoslog.protocol.producer_identity import ProducerIdentity
 
 ONGOING = "Ongoing"
 COMMITTED = frozenset({"PrepareCommit", "CompleteCommit"})
-"""States of a transaction whose commit is certain: after PrepareCommit only markers are missing."""
+"""States of a transaction that is certain to be committed: after PrepareCommit only markers are missing."""
 ABORTED = frozenset({"PrepareAbort", "CompleteAbort"})
-"""States of one whose abort is certain."""
+"""States of a transaction that is certain to be aborted."""
 
 
 def finish(decision: Decision) -> Rules[None]:
-    """Commit every winner. Harmless when some or all are committed already.
+    """Commit every winner. Harmless if some or all are already committed.
 
-    EndTxn's refusal does not say whether the transaction was committed earlier or lost, so its state
-    is asked. While a decision is the last one nobody else uses its participants' names (their
-    incarnation and parity are taken), so a state that is not committed and not open means: lost. One that
-    is sealed, open and refuses the holder in the decision has been sealed once more, by a request that
-    came late: it is taken over again. Raises Unfinished, or ParticipantsLost.
+    If EndTxn is refused, the transaction may have been committed earlier or lost, so its state is looked up.
+    While a decision is the last one, no other batch uses its participants' names (their incarnation and
+    parity are taken), so a state that is neither committed nor open means: lost. If a sealed, open
+    transaction refuses the holder in the decision, a late request has sealed it once more, and it is taken
+    over again. Raises Unfinished or ParticipantsLost.
     """
     if not decision.winners:
         return
@@ -73,8 +73,8 @@ def finish(decision: Decision) -> Rules[None]:
 
 
 def await_readable(decision: Decision) -> Rules[str | None]:
-    """Wait until readers of committed rows see what is carried out; why they may not see it yet, None: they
-    do. Apache Kafka answers EndTxn when the commit is certain, and writes the markers afterwards."""
+    """Wait until readers of committed data see the decision's rows. Returns why they may not see them yet, or
+    None. Apache Kafka answers EndTxn when the commit is certain, and writes the markers afterwards."""
     names = tuple(winner.participant.name for winner in decision.winners)
     if not names:
         return None
@@ -89,15 +89,16 @@ def is_open(
 ) -> bool:
     """Whether the transaction is open under exactly this identity, or that of its holder.
 
-    Of a sealed one coordinators name the identity that wrote it.
+    For a sealed transaction, coordinators report the identity that wrote it.
     """
     return state is not None and state.state == ONGOING and state.identity in (participant.identity, holder)
 
 
 def _may_be_open(state: Description | None, winner: Winner) -> bool:
-    """Whether the decided transaction is open, or, of a sealed one, some transaction is.
+    """Whether the decided transaction may be open. If it is sealed, any open transaction of its name counts.
 
-    Under a later holder it would be named if coordinators named holders; taking it over tells who wrote it.
+    A later holder may have it, and coordinators do not have to report holders. Taking the transaction over
+    shows which identity wrote it.
     """
     held = winner.holder is not None and state is not None and state.state == ONGOING
     return held or is_open(state, winner.participant, winner.holder)
@@ -112,10 +113,11 @@ def _is_committed(state: Description | None) -> bool:
 
 
 def is_aborted(state: Description | None, participant: Participant) -> bool:
-    """Whether it is certain that this very transaction was aborted: its rows will never be visible.
+    """Whether it is certain that exactly this transaction was aborted: its rows will never be visible.
 
-    A time-out raises the epoch by one. An epoch further on, the abort may be that of a next transaction,
-    empty, after a commit (transaction.version 2); and an id that is unknown or started anew tells nothing.
+    A time-out raises the epoch by one. One epoch further, the abort may be that of a later, empty transaction
+    after a commit (transaction.version 2). A transactional id that is unknown or has a new producer id proves
+    nothing.
     """
     if state is None or state.state not in ABORTED:
         return False
@@ -157,13 +159,14 @@ def clear(
     only: tuple[ProducerIdentity, int] | None = None,
     asked: bool = False,
 ) -> Rules[tuple[str, ...]]:
-    """Abort what is open of this sink's participants, `keep` excepted; returns which of those are open.
+    """Abort this sink's open participants except `keep`. Returns which of `keep` are open.
 
-    `only` limits it to one run's names of one parity (incarnation, parity). Otherwise `owner` is
-    given: the sink's own identity, looked up after the list was made. If it is still ours then, no
-    newer driver had begun when the list was made, so nothing in it can be a newer driver's. `asked`: the list
-    was asked for before (AskOngoing); what has been opened since is left to the next begin.
-    Raises SinkFenced, or CommitFault if something stays open.
+    `only` limits this to one run's names of one parity (incarnation, parity). Otherwise pass `owner`, this
+    driver's identity of the sink. It is compared after the list was made: if the sink is still ours then, no
+    newer driver had begun before, so no name in the list can be a newer driver's. `asked`: the list was
+    requested earlier (AskOngoing); transactions that were opened since are left to the next begin.
+
+    Raises SinkFenced, or CommitFault if a transaction stays open.
     """
     kept = {participant.name for participant in keep}
     listed = yield from demand(
@@ -187,8 +190,10 @@ def clear(
 def clear_run(
     sink: Sink, incarnation: ProducerIdentity, decided: Iterable[Participant]
 ) -> Rules[tuple[tuple[str, ...], dict[str, Failure]]]:
-    """Abort what is open of a run that can decide nothing more, `decided` excepted. Which transactions were
-    aborted; and which may be open still, and why."""
+    """Abort the open transactions, except `decided`, of a run that can no longer decide anything.
+
+    Returns which transactions were aborted, and which may still be open and why.
+    """
     kept = {participant.name for participant in decided}
     listed = yield from ask(ListOngoing(sink.prefix))
     if isinstance(listed, (Refused, Unknown)):
@@ -206,7 +211,7 @@ def clear_run(
 
 
 def is_of(sink: Sink, name: str, incarnation: ProducerIdentity) -> bool:
-    """Whether the transactional id is that of a task of this run."""
+    """Whether the transactional id belongs to a task of this run."""
     slot = sink.slot_of(name)
     return slot is not None and slot.incarnation == incarnation
 
@@ -230,12 +235,12 @@ def fenced(sink: Sink, why: object) -> SinkFenced:
     """The error for a driver that has lost the sink to another one."""
     return SinkFenced(
         f"another driver owns the sink {sink.id} ({why}). If two queries share this transactional.id, give "
-        "each its own; otherwise the other driver goes on and this one has to stop"
+        "each its own; otherwise the other driver continues and this one has to stop"
     )
 
 
 def abort_all(participants: list[Participant]) -> Rules[None]:
-    """Abort open transactions; raises CommitFault if one is open afterwards."""
+    """Abort open transactions. Raises CommitFault if one is open afterwards."""
     left = yield from try_abort(participants)
     for participant, why in left.items():
         raise CommitFault(
@@ -246,10 +251,10 @@ def abort_all(participants: list[Participant]) -> Rules[None]:
 
 
 def try_abort(participants: Iterable[Participant]) -> Rules[dict[Participant, Failure]]:
-    """Abort open transactions of a batch that is not decided; returns which may be open still, and why.
+    """Abort open transactions of a batch that is not decided. Returns which may still be open, and why.
 
-    One that refuses the abort and is open under this identity is sealed, by a driver that did not get
-    to its decision: it is taken over and aborted.
+    A transaction that refuses the abort and is open under this identity was sealed by a driver that did not
+    reach its decision: it is taken over and aborted.
     """
     wanted = tuple(participants)
     if not wanted:
@@ -277,7 +282,7 @@ def _failed(
 
 
 def _still_open(doubtful: dict[Participant, Failure]) -> Rules[dict[Participant, Failure]]:
-    """Those that are open under this identity, as far as it is known."""
+    """The doubtful transactions that are open under this identity, or all if that cannot be looked up."""
     if not doubtful:
         return {}
     states = yield from ask(Describe(tuple(p.name for p in doubtful)))

@@ -1,6 +1,6 @@
-"""Why the sink's own transaction is not open any more when its batch is to be decided.
+"""Finds out why the sink's own transaction is no longer open when its batch is to be decided.
 
-Another driver has taken it, or is about to: SinkFenced. Or it timed out: BatchRefused.
+SinkFenced: another driver has acquired the sink, or is about to. BatchRefused: the transaction timed out.
 """
 
 from eoslog.connector.commit.commands import (
@@ -22,9 +22,9 @@ from eoslog.connector.commit.names import Participant, Sink
 def why_refused(
     sink: Sink, own: Participant, batch: Batch, began_ms: int, fault: CommitFault
 ) -> Rules[CommitFault]:
-    """Why a request in the transaction was refused: `fault`, if the sink is ours still or nobody can tell.
+    """The error for a refused request: `fault` if the sink is still ours or its state is unknown.
 
-    To be asked before anything is aborted, which changes what the coordinator tells.
+    Call it before anything is aborted: an abort changes the state that the coordinator reports.
     """
     states = yield from ask(Describe((own.name,)))
     if isinstance(states, (Refused, Unknown)):
@@ -38,10 +38,10 @@ def why_refused(
 def why_gone(
     sink: Sink, own: Participant, batch: Batch, began_ms: int, state: Description | None
 ) -> Rules[CommitFault]:
-    """Who has ended the transaction, by the state that it is in. `began_ms` was read before it was opened.
+    """The error that says what ended the transaction. `began_ms` was read before it was opened.
 
-    A time-out aborts it and raises the epoch by one. So does another driver's InitProducerId, until it gets
-    an identity, a moment later; but that does not wait for the time-out.
+    A time-out aborts the transaction and raises the epoch by one. Another driver's InitProducerId does the
+    same, and gets its identity a moment later. But an abort before `timeout_ms` cannot be a time-out.
     """
     if state is not None and state.identity == own.identity:
         return BatchRefused(

@@ -1,4 +1,4 @@
-"""Leave: what a query does with a sink that is no longer its own, or that was another query's until now."""
+"""Leave: what a query does with a sink that it stops using, or that another query has used until now."""
 
 from eoslog.connector.commit.begin import acquire, begin, make_ready
 from eoslog.connector.commit.commands import Rules
@@ -10,16 +10,16 @@ from eoslog.protocol.producer_identity import ProducerIdentity
 
 
 def leave(old: Sink, batch: Batch, completed: int | None) -> Rules[None]:
-    """Before `batch` goes elsewhere: fence who holds the old sink, carry out its last decision, clear the
-    rest.
+    """Before `batch` goes to another sink: fence the owner of the old sink, commit its last decision's
+    transactions and abort the rest.
 
-    What was open would hold readers back for ever where it was sealed. Raises CommitFault.
+    A sealed transaction that stayed open would hold readers back for ever. Raises CommitFault.
     """
     yield from begin(old, batch, completed=completed)
 
 
 def decided_by(sink: Sink, query_id: str) -> Rules[Batch | None]:
-    """The last batch of a query that the sink has decided. A look: it disturbs nobody who holds the sink.
+    """The last batch of a query that the sink has decided. It only reads, so the sink's owner is not fenced.
     Raises CommitFault."""
     stored = yield from fetch_stored(sink, None)
     last = decode(sink, stored.chunks)
@@ -27,14 +27,14 @@ def decided_by(sink: Sink, query_id: str) -> Rules[Batch | None]:
 
 
 def fence(sink: Sink) -> Rules[ProducerIdentity]:
-    """Stop who holds the sink, so that the source offsets it has committed stay where they are, and carry out
-    what it has decided: whoever begins at these offsets leaves those rows to it. Returns the sink's identity.
+    """Fence the sink's owner, so that the source offsets it has committed no longer change, and commit the
+    transactions it has decided: a query that begins at these offsets does not write those rows. Returns the
+    sink's identity.
 
-    A decision on its way is carried out or withdrawn by the coordinator before it answers. Raises
-    CommitFault.
+    The coordinator commits or aborts a decision that is on its way before it answers. Raises CommitFault.
     """
     owned = yield from acquire(sink)
     last = decode(sink, owned.stored.chunks)
-    nothing = Batch("", -1)  # no batch of the sink's is begun
+    nothing = Batch("", -1)  # no batch is begun
     yield from make_ready(sink, owned, last, nothing, is_complete=False)
     return owned.identity

@@ -1,7 +1,7 @@
-"""What travels between the driver and its tasks; picklable values without behaviour.
+"""The messages between the driver and its tasks: picklable values without behaviour.
 
-Spark builds a new writer for every batch and commits in another process, so all that commit
-needs, above all the identity that begin got, comes back in the tasks' reports.
+Spark builds a new writer for every batch and commits in another process, so everything that commit needs,
+above all the identity that begin got, comes back in the tasks' reports.
 """
 
 from dataclasses import dataclass
@@ -16,8 +16,8 @@ TopicPartition = tuple[str, int]
 class Batch(NamedTuple):
     """A micro-batch: the query's id, Spark's batch id, and a digest of its source offsets.
 
-    The digest ("" when unknown) tells a replay, which repeats the same offsets, from another batch
-    under the same number, as a checkpoint restored from a backup makes it.
+    The digest ("" if unknown) distinguishes a replay, which has the same offsets, from another batch with the
+    same id, which comes from a checkpoint restored from a backup.
     """
 
     query_id: str
@@ -43,14 +43,14 @@ class Run:
 
 @dataclass(frozen=True)
 class Begun:
-    """What begin found out and tasks need.
+    """The result of begin, for the tasks.
 
-    `batch` is the batch begun; `decided` is the last decided batch of its query, or that of the sink where
-    none is known; `sequence` the number of the sink's last decision (0: none); `anchors` the number of
-    partitions that can hold a decision; `dropped`: at_most_once has attempted this batch before. `lost`:
-    Spark partitions of the decided batch whose rows the broker has aborted, to be written again. `anew`: the
-    sink was acquired for this batch, not gone on with. (The identity does not tell: brokers that were
-    restored from an older copy give the same one again.)
+    `batch`: the batch that was begun. `decided`: the last decided batch of its query, or of the sink if none
+    is known of the query. `sequence`: the number of the sink's last decision (0: none). `anchors`: the number
+    of partitions that can hold a decision. `dropped`: at_most_once has attempted this batch before. `lost`:
+    Spark partitions of the decided batch whose rows the broker has aborted; they are written again. `anew`:
+    the sink was acquired for this batch, not kept from the last one. (The identity does not show that:
+    brokers that were restored from an older copy assign the same one again.)
     """
 
     sink_id: str
@@ -67,7 +67,7 @@ class Begun:
 
 @dataclass(frozen=True)
 class Stamp:
-    """Under what a task worked; the same in all reports of a batch. `lost`: as in Begun."""
+    """What begin gave to a task. It is the same in all reports of a batch. `lost`: as in Begun."""
 
     sink_id: str
     incarnation: ProducerIdentity
@@ -80,10 +80,10 @@ class Stamp:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A task wrote its rows in a transaction, open still: every one of them is acknowledged.
+    """A task has written its rows in a transaction that is still open. Brokers have acknowledged every row.
 
-    `checksum`: of the rows that Spark gave it, whatever their order; None: not asked for. `topic_ids`: which
-    topics they are that go by these names, as far as the brokers tell. `bytes`: as sent, compressed.
+    `checksum`: of the rows that Spark gave the task, in any order; None: not asked for. `topic_ids`: the
+    names and ids of the topics, as far as the brokers report ids. `bytes`: as sent, compressed.
     """
 
     stamp: Stamp
@@ -106,7 +106,7 @@ class Empty:
 
 @dataclass(frozen=True)
 class Decided:
-    """A task found its batch decided in an earlier run and let its rows pass: so many, with this checksum."""
+    """A task found its batch decided in an earlier run: it only counted its rows and added up a checksum."""
 
     stamp: Stamp
     partition: int

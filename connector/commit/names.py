@@ -1,8 +1,8 @@
 """Names of transactions: the sink's own, and one for each transaction that a task opens.
 
-The sink's id is quoted, so it holds no "/", and a participant is
-`<quoted id>/<incarnation>/<parity>/<worker>.<slot>`: no other sink's name can look like one, be its
-id a prefix ("a" and "a-b") or contain the delimiter ("a" and "a/1.0/0/w.0").
+The sink's id is quoted, so it has no "/", and a participant is
+`<quoted id>/<incarnation>/<parity>/<worker>.<slot>`. So no other sink's name can look like one, even if one
+id is a prefix of the other ("a" and "a-b") or contains the delimiter ("a" and "a/1.0/0/w.0").
 """
 
 from typing import NamedTuple
@@ -19,13 +19,13 @@ class Participant(NamedTuple):
 
 
 class Slot(NamedTuple):
-    """A participant's place in its sink: unlike the identity, known before it is opened.
+    """A participant's place in its sink. Unlike the identity, it is known before the transaction is opened.
 
-    `incarnation` is the identity under which the run acquired the sink; `parity` is that of the
-    batch id; `worker` names one Python process, `number` counts its transactions in one batch. A
-    process runs one task at a time, so no two task attempts, not even a zombie and its
-    replacement, ever share a name. (Spark's attempt numbers could not give that: they start again
-    at 0 when a stage is tried again, and Python tasks are not told the stage's attempt.)
+    `incarnation`: the identity under which the run acquired the sink. `parity`: that of the batch id.
+    `worker` names one Python process, and `number` counts its transactions in one batch. A process runs one
+    task at a time, so no two task attempts, not even a zombie and its replacement, ever share a name.
+    (Spark's attempt numbers do not ensure that: they start again at 0 when a stage is retried, and Python
+    tasks do not know the stage's attempt.)
     """
 
     incarnation: ProducerIdentity
@@ -56,12 +56,12 @@ class Sink(NamedTuple):
 
     @property
     def finished_group(self) -> str:
-        """Consumer group that notes a batch write with a token as carried out in full."""
+        """Consumer group that notes which batch write with a token is finished."""
         return f"{self.coordinator}/finished"
 
     @property
     def probe(self) -> str:
-        """Transactional id that nobody writes under: what the cluster offers is tried with it."""
+        """Transactional id that never writes: it is used to find out what the cluster offers."""
         return f"{self.coordinator}/probe"
 
     @property
@@ -74,7 +74,7 @@ class Sink(NamedTuple):
         return f"{self.prefix}{slot.incarnation}/{slot.parity}/{slot.worker}.{slot.number}"
 
     def slot_of(self, name: str) -> Slot | None:
-        """The slot that a transactional id stands for; None: not one of this sink's participants."""
+        """The slot of a transactional id. None: it is not one of this sink's participants."""
         if not name.startswith(self.prefix):
             return None
         match = REST.fullmatch(name, len(self.prefix))
@@ -87,7 +87,7 @@ class Sink(NamedTuple):
 def parity(batch_id: int) -> int:
     """Which half of the names a batch uses.
 
-    While a batch's decision is the last one, only the next batch can be prepared, and it uses the
-    other half: so what became of a decided participant is never overwritten before it is read.
+    While a batch's decision is the last one, only the next batch can be prepared, and it uses the other half.
+    So the outcome of a decided participant is never overwritten before it is read.
     """
     return batch_id % 2

@@ -1,19 +1,19 @@
-"""The sink's own transaction, proven by the partitions: offsets that stay pending, and their lost markers.
+"""Repairs the sink's own transaction where a marker was lost, which leaves its offsets pending.
 
-What the driver decides lies in a transaction of the sink's own id, on partitions of the anchor topic. A node
-that is killed right after EndTxn's answer may come back with a coordinator that says CompleteCommit and has
-lost a marker there (prove.py has the same for participants). Then the group's offsets are pending forever,
-and no start could read the last decision. So if they do not become stable, first the coordinator is asked,
-then the partitions, and the marker that matches the coordinator's state is written, if the transaction that
-is held open is certainly the one that this state describes:
+The driver writes its decision in a transaction of the sink's own id, on partitions of the anchor topic. A
+node that is killed right after EndTxn's answer may come back with a coordinator that says CompleteCommit
+although a marker there was lost (prove.py does the same for participants). Then the group's offsets stay
+pending for ever, and no start could read the last decision. So if they do not become stable, the coordinator
+is asked first, then the partitions. The marker that matches the coordinator's state is written if the
+transaction that is held open is certain to be the one that this state describes:
 
-- transaction.version 2: every end raises the epoch by one, so each epoch has one transaction at most, and
-  "Complete at (id, epoch + 1)" tells how that of (id, epoch) ended, whoever has opened others since: they
-  are at epoch + 1 or later. Only for the last epoch of a producer id this does not work.
-- transaction.version 1: an end leaves the epoch as it is, and "Complete at (id, epoch)" speaks of the last
-  one of possibly several. So the sink must be ours under just this identity: a driver raises the epoch before
-  each batch and opens one transaction under it, after which nothing of it is written any more. And nobody
-  may have acquired the sink since, for that would be another identity.
+- transaction.version 2: every end raises the epoch by one, so each epoch has at most one transaction. So
+  "Complete at (id, epoch + 1)" says how the transaction of (id, epoch) ended, even if others were opened
+  since: they are at epoch + 1 or later. This fails only for the last epoch of a producer id.
+- transaction.version 1: an end does not change the epoch, and "Complete at (id, epoch)" describes the last of
+  possibly several transactions. So this driver must own the sink under exactly this identity: a driver raises
+  the epoch before each batch, opens one transaction under it, and writes nothing more under it afterwards.
+  And if another driver had acquired the sink since, the identity would differ.
 
 Otherwise no marker is written, and an error says so: a wrong marker loses or duplicates rows. Acquiring the
 sink destroys the evidence (its state is Empty then), so this check comes first.
@@ -44,16 +44,16 @@ from eoslog.protocol.producer_identity import ProducerIdentity
 
 LOOKS = 6
 """How often pending offsets, or a coordinator that has yet to write markers, are looked at. One look at
-pending offsets takes this part of kafka.default.api.timeout.ms: 10 s of its default."""
+pending offsets takes kafka.default.api.timeout.ms divided by this: 10 s by default."""
 TV2 = 2
-"""From this level of transaction.version on every end of a transaction raises the epoch (KIP-890)."""
+"""From this level of transaction.version on, every end of a transaction raises the epoch (KIP-890)."""
 _COMPLETE = {"CompleteCommit": True, "CompleteAbort": False}
 _PREPARED = frozenset({"PrepareCommit", "PrepareAbort"})
 
 
 class _Left(NamedTuple):
-    """Transactions that are held open still, and why nothing could be done about it. `sure`: the coordinator
-    tells how they ended, so that somebody with the right to can."""
+    """Transactions that are still held open, and why they could not be closed. `sure`: the coordinator's
+    state says how they ended, so a client with the right ClusterAction can close them."""
 
     held: tuple[Held, ...] = ()
     why: str = ""
@@ -63,20 +63,22 @@ class _Left(NamedTuple):
 def fetch_stored(
     sink: Sink, own: ProducerIdentity | None, fault: type[CommitFault] = CommitFault
 ) -> Rules[Stored]:
-    """What the sink's group holds, nothing pending. `own`: the identity under which this driver owns the
-    sink, if it does, no transaction of its own being under way. Raises `fault`, MarkersMissing."""
+    """The decision in the sink's group, when no offsets are pending. Raises `fault` or MarkersMissing.
+
+    `own`: the identity under which this driver owns the sink, if it does and has no transaction under way.
+    """
     answer = yield from ask_stored(sink, own)
     if isinstance(answer, (Refused, Unknown)):
         raise fault(
-            f"the last decision of sink {sink.id} cannot be read: {answer}. When that is mended, start the "
-            "query again"
+            f"the last decision of sink {sink.id} cannot be read: {answer}. Fix that, then start the query "
+            "again"
         )
     return answer
 
 
 def ask_stored(sink: Sink, own: ProducerIdentity | None) -> Rules[Stored | Failure]:
-    """The same or why not. While the coordinator has yet to end the transaction, or to write its markers,
-    that is waited for; what it has lost is written. Raises MarkersMissing."""
+    """The decision in the sink's group, or a failure. It waits for the coordinator to end the transaction and
+    to write its markers, and writes markers that were lost. Raises MarkersMissing."""
     answer = yield from ask(FetchStored(sink.group))
     for _ in range(LOOKS - 1):
         if not _is_pending(answer):
@@ -94,12 +96,12 @@ def ask_stored(sink: Sink, own: ProducerIdentity | None) -> Rules[Stored | Failu
 
 
 def write_lost_markers(sink: Sink, own: ProducerIdentity | None = None) -> Rules[None]:
-    """Write what the cluster has lost of the sink's own last transaction, on whichever partition, that of a
-    user's group too. To be called before the sink is acquired, and when a broker was lost.
+    """Write lost markers of the sink's own last transaction on every partition, also for a user's group.
 
-    What cannot be decided here matters only if it keeps the last decision from being read: a later
-    transaction of the sink closes it on the others. What can be told, and cannot be written, may be written
-    later: raises MarkersMissing, before the evidence is gone.
+    Call it before the sink is acquired, and when a broker was lost. If it is unknown which marker was lost,
+    that matters only while the last decision cannot be read: on other partitions a later transaction of the
+    sink closes this one. If the marker is known but cannot be written, that can be done later, so
+    MarkersMissing is raised before the evidence is gone. Raises CommitFault if the sink cannot be looked up.
     """
     what = f"sink {sink.id} cannot be looked up"
     for _ in range(LOOKS):
@@ -116,8 +118,8 @@ def write_lost_markers(sink: Sink, own: ProducerIdentity | None = None) -> Rules
 
 
 def is_ended(state: Description, held: ProducerIdentity, own: ProducerIdentity | None, version: int) -> bool:
-    """Whether the coordinator's state tells how just this transaction ended (see above). `version`: that of
-    transactions."""
+    """Whether the coordinator's state says how exactly this transaction ended (see above). `version`: the
+    level of transaction.version."""
     if version >= TV2:
         return held == (state.identity.producer_id, state.identity.epoch - 1)
     return own == state.identity == held
@@ -128,8 +130,8 @@ def _is_pending(answer: object) -> bool:
 
 
 def _close(sink: Sink, state: Description, own: ProducerIdentity | None) -> Rules[_Left]:
-    """Write the markers that are missing for sure. The coordinator has been asked before, so what the
-    partitions say now is later: a marker on its way is not taken for a lost one."""
+    """Write the markers that are certain to be missing. The coordinator was asked before the partitions, so a
+    marker that is on its way is not taken for a lost one."""
     question = FindOwn(sink.coordinator, state.identity.producer_id)
     what = f"whether the sink's own transaction {sink.coordinator} is held open cannot be seen"
     held = yield from demand(question, what, MarkersMissing)
@@ -139,7 +141,7 @@ def _close(sink: Sink, state: Description, own: ProducerIdentity | None) -> Rule
     commit = _COMPLETE.get(state.state)
     sure = [h for h in held if commit is not None and is_ended(state, h.participant.identity, own, version)]
     if not sure or commit is None:
-        why = "that does not tell how just this transaction ended, and a wrong marker would lose rows"
+        why = "that does not say how exactly this transaction ended, and a wrong marker would lose rows"
         return _Left(held, why)
     answer = yield from ask(WriteMarkers(tuple(sure), commit))
     if not isinstance(answer, Refused):

@@ -1,4 +1,4 @@
-"""Prepare: decides what a task does with its rows, from what begin found out; and, once they are written,
+"""Prepare: decides what a task does with its rows, from the result of begin; and, once they are written,
 whether the batch still waits for them."""
 
 from enum import Enum
@@ -28,11 +28,11 @@ class Task(Enum):
 
 
 def judge(begun: Begun, query_id: str, batch_id: int, partition: int) -> tuple[Task, Stamp]:
-    """What to do, and the stamp for the report. Ids and partition are those that Spark tells the task.
+    """What to do, and the stamp for the report. Spark gives the ids and the partition to the task.
 
-    Of a decided batch only partitions that were lost are written again (replay.py).
+    Of a decided batch only lost partitions are written again (replay.py).
 
-    Raises CommitFault if they are not those that begin prepared for.
+    Raises CommitFault if begin did not prepare for this query and batch.
     """
     if begun.batch[:2] != (query_id, batch_id):
         raise CommitFault(
@@ -46,7 +46,7 @@ def judge(begun: Begun, query_id: str, batch_id: int, partition: int) -> tuple[T
 
 
 def stamp_of(begun: Begun) -> Stamp:
-    """Under what the tasks of the batch work."""
+    """The stamp for the reports of the batch's tasks."""
     who = (begun.sink_id, begun.incarnation, begun.identity)
     return Stamp(*who, begun.sequence, begun.anchors, begun.batch, begun.lost)
 
@@ -58,17 +58,18 @@ def participant_name(stamp: Stamp, worker: str, number: int) -> str:
 
 
 def withdraw_if_late(stamp: Stamp, participant: Participant) -> Rules[str | None]:
-    """All rows of an attempt are written and not reported: is its batch still to be decided? If not, it
-    aborts its transaction, as nobody else may come to do so.
+    """Abort the transaction of an attempt if its batch no longer waits for it. Call it when all of the
+    attempt's rows are written, and before it reports: perhaps nobody else will come to abort it.
 
-    Begin has left the sink's own id at the stamp's identity, and with nothing open. A decision moves it, or
-    opens a transaction on its way; so does the end of the run (ending.py); so does a newer driver. Either way
-    no decision names this transaction, for nobody has been told of it; so the attempt may abort it. It
-    reports as ever: a driver that took the report would find it aborted. While the sink has not moved,
-    whoever moves it later looks for left-overs later still, and finds it open.
+    Begin has left the sink's own id at the stamp's identity, with no transaction open. A decision, the end of
+    the run (ending.py) and a newer driver each change the identity or open a transaction. If that has
+    happened, no decision names this transaction, because the attempt has not reported it yet; so the attempt
+    may abort it. The attempt reports as usual: a driver that used the report would find the transaction
+    aborted. If it has not happened, then whatever changes the sink later looks for left-over transactions
+    after that, and finds this one open.
 
-    Returns what is to be said, None if all is well. A look that fails is no fault of the rows: the next
-    begin clears, as without it.
+    Returns a warning to log, or None. If the state cannot be looked up, the attempt does not fail: the next
+    begin aborts the transaction if it is left over.
     """
     own = Sink(stamp.sink_id).coordinator
     states = yield from ask(Describe((own,)))
@@ -86,7 +87,7 @@ def withdraw_if_late(stamp: Stamp, participant: Participant) -> Rules[str | None
 
 
 def _is_as_begun(state: Description, stamp: Stamp, version: int) -> bool:
-    """Whether the sink's own id is as begin left it. On transaction.version 2 that may be committed: the last
-    decision has raised the epoch, and the next one raises it again. On 1 it is empty (begin.py)."""
+    """Whether the sink's own id is as begin left it. On transaction.version 2 it may be committed: the last
+    decision has raised the epoch, and the next one raises it again. On 1 it is Empty (begin.py)."""
     before = ("Empty", "PrepareCommit", "CompleteCommit") if version >= TV2 else ("Empty",)
     return state.identity == stamp.identity and state.state in before

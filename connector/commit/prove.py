@@ -1,8 +1,8 @@
-"""Proof by the partitions: a coordinator's word that a transaction is complete is not enough.
+"""Checks on the partitions that transactions are closed: the coordinator's CompleteCommit is not enough.
 
 A node that is killed right after EndTxn's answer may come back with a coordinator that says CompleteCommit
-and has lost markers on the way. Those partitions then hold the transaction open forever, and readers of
-committed data wait there. So after a recovery, and whenever a broker was lost, the partitions are asked
+although markers were lost. Those partitions then keep the transaction open for ever, and readers of committed
+data wait there. So after a recovery, and whenever a broker was lost, the partitions are asked
 (DescribeProducers, KIP-664).
 """
 
@@ -24,13 +24,13 @@ from eoslog.connector.commit.own import fetch_stored, write_lost_markers
 from eoslog.protocol.producer_identity import ProducerIdentity
 
 LOOKS = 10
-"""How often a coordinator that has yet to write markers is asked, with FindHeld's patience in between."""
+"""How often a coordinator that has yet to write markers is asked. FindHeld waits in between."""
 
 
 def prove(decision: Decision) -> Rules[None]:
-    """Every winner is closed on every partition it may have written; missing markers are written.
+    """Ensure that every winner is closed on every partition it may have written; write missing markers.
 
-    To be called when all winners are committed. Raises MarkersMissing.
+    Call it when all winners are committed. Raises MarkersMissing.
     """
     if not decision.participants:
         return
@@ -49,8 +49,9 @@ def prove(decision: Decision) -> Rules[None]:
 
 
 def prove_last(sink: Sink, own: ProducerIdentity | None) -> Rules[None]:
-    """The same for the sink's last decision, which has been carried out, and for the sink's own transaction
-    that holds it. `own`: the identity under which this driver owns the sink. Raises MarkersMissing."""
+    """Do the same for the sink's last decision, whose winners are committed, and for the sink's own
+    transaction that holds it. `own`: the identity under which this driver owns the sink. Raises
+    MarkersMissing."""
     yield from write_lost_markers(sink, own)
     stored = yield from fetch_stored(sink, own, MarkersMissing)
     last = decode(sink, stored.chunks)
@@ -59,10 +60,10 @@ def prove_last(sink: Sink, own: ProducerIdentity | None) -> Rules[None]:
 
 
 def _look_again(question: FindHeld, held: tuple[Held, ...], what: str) -> Rules[tuple[Held, ...]]:
-    """What is held once the coordinators say that they have written all markers.
+    """The transactions that are still held open when the coordinators say that all markers are written.
 
-    One whose node has died meanwhile has them still to write: its successor says PrepareCommit until then.
-    A coordinator is asked first and the partitions after it, so that what it says holds for them.
+    If a coordinator's node has died, its successor has yet to write markers and says PrepareCommit until
+    then. The coordinators are asked before the partitions, so that their answers apply to what is seen there.
     """
     for _ in range(LOOKS):
         names = tuple(sorted({h.participant.name for h in held}))
@@ -80,7 +81,7 @@ def _text(decision: Decision, held: tuple[Held, ...], answer: object) -> str:
     why = f" ({answer})" if isinstance(answer, (Refused, Unknown)) else ""
     return (
         f"{decision.batch} is committed, but a broker has lost commit markers: transactions are held open on "
-        f"{places}. Readers of committed data stand still there. Writing the markers needs the right "
+        f"{places}. Readers of committed data are blocked there. Writing the markers needs the right "
         f"ClusterAction and did not succeed{why}. Restart with that right, or have the cluster's operator "
         "write COMMIT markers (WriteTxnMarkers); aborting these transactions would lose rows"
     )

@@ -1,10 +1,10 @@
-"""Replay: rows of a decided batch that the broker has aborted are written again (on.lost.transaction).
+"""Replay: writes rows of a decided batch again that the broker has aborted (on.lost.transaction).
 
-It is needed only where transactions are not sealed, when nobody finished a batch within
+It is needed only where transactions are not sealed, if no run finished a batch within
 kafka.transaction.timeout.ms after its decision. The next run of the same batch then writes the lost
-partitions under a new decision, which takes the place of the old one. Everything else of the batch is
-committed by then, and stays as it is. Before anything is decided, what Spark gave to *all* tasks of the
-batch is compared with what was recorded of the first time.
+partitions under a new decision, which replaces the old one. The rest of the batch is committed by then and
+does not change. Before the new decision, the rows that Spark gave to *all* tasks of the batch are compared
+with those recorded the first time.
 """
 
 from collections.abc import Sequence
@@ -16,17 +16,17 @@ from eoslog.connector.commit.messages import Batch
 
 
 class OnLost(Enum):
-    """What the next run does about rows that were lost after their decision (option on.lost.transaction)."""
+    """What the next run does about decided rows that were lost (option on.lost.transaction)."""
 
     STOP = "stop"
     REPLAY = "replay"
 
 
 def to_replay(loss: ParticipantsLost, last: Decision, batch: Batch) -> tuple[int, ...]:
-    """The Spark partitions to write again in this run, which is about to run `batch`.
+    """The Spark partitions of `batch` that this run has to write again.
 
-    Nothing that is merely unknown is written again. Raises Unfinished while some of the batch may still
-    become visible by itself, and ParticipantsLost where a replay cannot be exact.
+    A partition is written again only if it is certain that its rows are lost. Raises Unfinished while
+    transactions of the batch may still be committed, and ParticipantsLost if a replay cannot be exact.
     """
     if loss.unfinished:
         raise Unfinished(
@@ -50,9 +50,9 @@ def _obstacle(loss: ParticipantsLost, last: Decision, batch: Batch) -> str | Non
 
 
 def check_replay(last: Decision, replay: Decision, lost: Sequence[int]) -> None:
-    """Every task of the batch got the same rows as the first time; raises ReplayDiffers.
+    """Raise ReplayDiffers unless every task of the batch got the same rows as the first time.
 
-    Numbers of rows are always compared, checksums where both runs have some.
+    Numbers of rows are always compared, checksums if both runs have recorded them.
     """
     wrong = []
     if len(replay.rows) != len(last.rows):

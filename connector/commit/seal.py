@@ -1,9 +1,9 @@
 """Seal: keep prepared participants from timing out, where the cluster offers it (KIP-939).
 
 A participant is opened with a time-out, which limits how long undecided rows hold readers back. Right before
-the decision the driver takes the open transaction over: from then on only the new holder can end it, and no
-time-out does. It is sealed only before the decision: later its state must stay readable, and sealing a
-transaction that has ended starts a new one.
+the decision the driver takes over the open transaction: from then on only the new holder can end it, and it
+does not time out. It is sealed only before the decision: after it, its state must stay readable, and sealing
+a transaction that has ended starts a new one.
 """
 
 from collections.abc import Iterable, Mapping
@@ -39,28 +39,28 @@ class TwoPhase(Enum):
 
 
 def of_write(policy: TwoPhase, *, named: bool) -> TwoPhase:
-    """What holds for a batch write: one without a name never seals. Nobody can start it again, so what it
-    sealed and did not get to decide would be open for ever."""
+    """The policy of a batch write. One without a name never seals: it cannot be started again, so
+    transactions that it sealed and did not decide would stay open for ever."""
     return policy if named else TwoPhase.NEVER
 
 
 def check_offered(sink: Sink) -> Rules[None]:
-    """Raise CommitFault where the cluster does not keep transactions: asked with an id that is not in use."""
+    """Raise CommitFault unless the cluster offers two-phase commit. It asks with an id that is not in use."""
     probe = Participant(sink.probe, ProducerIdentity(-1, -1))
     what = f"whether the cluster keeps transactions of sink {sink.id} cannot be found out"
     answer = (yield from demand(Seal((probe,)), what))[probe.name]
     if isinstance(answer, NotOffered):
         raise CommitFault(
-            f"sink {sink.id}: two.phase.commit=require, and the cluster does not offer it: {answer}. Set "
-            "two.phase.commit=auto, and the sink goes on without: transactions then end by "
+            f"sink {sink.id}: two.phase.commit=require, but the cluster does not offer it: {answer}. Set "
+            "two.phase.commit=auto to do without it: transactions then time out after "
             "kafka.transaction.timeout.ms"
         )
     if isinstance(answer, (Refused, Unknown)):
-        raise CommitFault(f"{what}: {answer}. When that is mended, start the query again")
+        raise CommitFault(f"{what}: {answer}. Fix that, then start the query again")
 
 
 def seal(decision: Decision, answers: Mapping[str, Answer], policy: TwoPhase) -> tuple[Decision, list[str]]:
-    """The decision with its holders, and what is wrong with which winner."""
+    """The decision with its holders, and a text for each winner that is not fit."""
     winners, wrong = [], []
     for winner in decision.winners:
         answer = answers[winner.participant.name]
@@ -78,22 +78,22 @@ def _unfit(winner: Winner, answer: Answer, policy: TwoPhase) -> str | None:
     if isinstance(answer, (Refused, Unknown)):
         return f"{name} could not be kept open: {answer}"
     if answer.wrote is None:
-        return f"{name} ({identity}) is open no longer"
+        return f"{name} ({identity}) is no longer open"
     return None if answer.wrote == identity else f"{name} is open as {answer.wrote}, not as {identity}"
 
 
 def _holder_of(participant: Participant, answer: Answer) -> ProducerIdentity | None:
-    """The holder of exactly this transaction."""
+    """The holder, if exactly this transaction is sealed."""
     return answer.holder if isinstance(answer, Sealed) and answer.wrote == participant.identity else None
 
 
 def end_sealed(
     commit: bool, participants: Iterable[Participant]
 ) -> Rules[Mapping[str, ProducerIdentity | Failure]]:
-    """End transactions that were seen open under these identities and are held by somebody unknown.
+    """End transactions that were seen open under these identities and have an unknown holder.
 
-    Take each over once more and end it if it still is the one that was seen: of a driver that died
-    after sealing, or sealed again by a request that came late. Nothing is raised: the answers by name.
+    The holder is a driver that died after sealing, or a late request that sealed once more. Seal each again,
+    and end it if it is still the transaction that was seen. Returns the answers by name; raises nothing.
     """
     wanted = tuple(participants)
     held = yield from ask(Seal(wanted))

@@ -9,8 +9,8 @@ from eoslog.protocol.producer_identity import ProducerIdentity
 class Winner(NamedTuple):
     """The transaction that holds the rows of one Spark partition.
 
-    The participant's identity is the one that wrote the rows, and the one that partitions know. A
-    sealed transaction (seal.py) can be ended by its `holder` only; None: it was not sealed.
+    The participant's identity is the one that wrote the rows, and the one that topic partitions know. Only
+    its `holder` can end a sealed transaction (seal.py). None: it was not sealed.
     """
 
     partition: int
@@ -19,5 +19,5 @@ class Winner(NamedTuple):
 
     @property
     def ender(self) -> Participant:
-        """Who ends it."""
+        """The participant under the identity that can end it."""
         return Participant(self.participant.name, self.holder or self.participant.identity)

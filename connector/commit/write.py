@@ -1,11 +1,11 @@
 """Batch writes with a token: each is written once; other rows under the same token are an error.
 
-A write that runs again finds its token in the last decision of its sink, or in that decision's memory
-(token.py). Then its rows are not written but counted, and compared with those of the first run.
+A write that runs again finds its token in the last decision of its sink, or among the tokens that this
+decision remembers (token.py). Then its rows are not written but counted, and compared with those of the first
+run.
 
-When a write is carried out in full, this is noted beside the decision: brokers forget idle transactional ids,
-and a forgotten transaction must not be taken for a lost one. So the note is written last, after every winner
-is committed.
+A finished write is noted beside the decision: brokers forget idle transactional ids, and a forgotten
+transaction must not be taken for a lost one. So the note is written last, after every winner is committed.
 """
 
 from eoslog.connector.commit.begin import LAST_EPOCH, Owned, acquire, left_by, make_ready, raise_epoch
@@ -28,7 +28,7 @@ from eoslog.connector.commit.seal import TwoPhase, check_offered
 from eoslog.connector.commit.token import Token
 
 _OF_BEFORE = 0
-"""The note of a finished write as it was when each token had a sink of its own; decisions count from 1."""
+"""A finished write's note of earlier versions, where each token had its own sink. Decisions begin at 1."""
 
 
 def begin_write(
@@ -39,11 +39,13 @@ def begin_write(
     two_phase: TwoPhase = TwoPhase.AUTO,
     on_lost: OnLost = OnLost.STOP,
 ) -> Rules[tuple[Begun, Run]]:
-    """Make the sink of the token's stem ready for its tasks. `last_run`: what this driver remembers of the
-    stem's last write. Returns what tasks need, and what to remember. Raises CommitFault.
+    """Make the sink of the token's stem ready for the tasks of the write.
 
-    Batches are counted by the sink's decisions, not by the tokens' numbers, which may come in any order: so
-    the next batch always has the other half of the names.
+    `last_run`: what this driver remembers of the stem's last write. Returns what tasks need, and what to
+    remember. Raises CommitFault.
+
+    The sink's decisions count the batches, not the tokens' numbers, which may come in any order. So the next
+    batch always has the other half of the names.
     """
     owned = None
     if last_run is not None:
@@ -59,7 +61,7 @@ def begin_write(
     begun = yield from make_ready(sink, owned, last, batch, is_complete=is_complete, on_lost=on_lost)
     if last is not None and known is None and last.tokens.forgot(Token.of(token)):
         raise TokenForgotten(
-            f"sink {sink.id}: whether write.token={token} was written is known no longer: only the last "
+            f"sink {sink.id}: whether write.token={token} was written is no longer known: only the last "
             f"{len(last.tokens.kept)} tokens of {Token.of(token).stem!r} are remembered, and number "
             f"{last.tokens.floor} was forgotten. Nothing was written. {TokenForgotten.advice}"
         )
@@ -67,11 +69,11 @@ def begin_write(
 
 
 def _go_on(sink: Sink, run: Run) -> Rules[Owned | None]:
-    """Go on where this driver's last write has left the sink, under the names of its run; None: acquire it.
+    """Keep the sink, with the incarnation of this driver's last write. None: it must be acquired again.
 
-    As a stream goes on (begin.py), but only behind its own decision: writes may be begun side by side, by
-    threads of one driver, and of two under one identity the later decision would take the place of the
-    earlier one in the same transaction. And other drivers may write in turns: that is no reason to stop.
+    A stream does the same (begin.py), but here the driver's own decision must be the newest: threads of one
+    driver may begin writes at the same time, and of two under one identity the later decision would replace
+    the earlier one in the same transaction. Other drivers may write in between, which is no error.
     """
     yield from ask(AskOngoing(sink.prefix))
     states = yield from demand(Describe((sink.coordinator,)), f"sink {sink.id} cannot be looked up")
@@ -95,9 +97,12 @@ def begin_before(
     two_phase: TwoPhase = TwoPhase.AUTO,
     on_lost: OnLost = OnLost.STOP,
 ) -> Rules[Begun | None]:
-    """The same in the sink that a token had of its own before tokens of a stem shared one. None: it did not
-    decide this write, and holds nothing open. `topics`: to which this write goes; empty where each row names
-    its own. What was written to others is another write's, and carried out. Raises CommitFault."""
+    """Begin the write in the token's own sink, which it had before the tokens of a stem shared one.
+
+    `topics`: the topics of this write; empty if each row names its own. None: that sink did not decide this
+    write and has nothing open. If it wrote to other topics, that was another write, which is finished here.
+    Raises CommitFault.
+    """
     what = f"whether write.token={token} was written by an earlier version cannot be read"
     states = yield from demand(Describe((sink.coordinator,)), what)
     known = states[sink.coordinator] is not None
@@ -107,8 +112,8 @@ def begin_before(
         if not known if last is None else last.batch.query_id != token:
             return None
     elif not known:
-        raise CommitFault(f"{what}: {stored}. When that is mended, start the query again")
-    # Else it died in the middle of its decision, which is pending until the sink is acquired.
+        raise CommitFault(f"{what}: {stored}. Fix that, then start the query again")
+    # Otherwise a driver died in the middle of its decision, which is pending until the sink is acquired.
     begun, _ = yield from begin_write(sink, token, two_phase=two_phase, on_lost=on_lost)
     last = decode(sink, (yield from fetch_stored(sink, begun.identity)).chunks)
     if last is None:
@@ -118,7 +123,7 @@ def begin_before(
 
 
 def is_finished(sink: Sink, last: Decision) -> Rules[bool]:
-    """Whether the sink's last decision is noted as carried out in full. Raises CommitFault."""
+    """Whether the sink's last decision is noted as finished. Raises CommitFault."""
     what = f"whether the write with token {last.batch.query_id} is done cannot be read"
     stored = yield from demand(FetchStored(sink.finished_group), what)
     number, token = stored.chunks.get(0, (-1, ""))
@@ -126,7 +131,8 @@ def is_finished(sink: Sink, last: Decision) -> Rules[bool]:
 
 
 def note_finished(sink: Sink, last: Decision) -> Rules[None]:
-    """Note that it has been. Raises CommitFault: the rows are visible then, and the same token is safe."""
+    """Note that the sink's last decision is finished. Raises CommitFault if that fails: the rows are visible
+    all the same, and the same token can safely be written again."""
     token = last.batch.query_id
     what = f"the write with token {token} is visible, but that could not be noted; running it again is safe"
     note = {(ANCHOR, 0): (last.sequence, token)}

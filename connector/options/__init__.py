@@ -1,1 +1,1 @@
-"""Options of the data source: one table, its values, what is refused, and two typed objects of them."""
+"""Options of the data source: one table, how values are read, what is refused, and two typed objects."""

@@ -1,6 +1,6 @@
 """Where an option of Spark's Kafka connector (4.2, with kafka-clients 3.9) differs from ours, and why.
 
-For the documentation's table alone. An option that is not named here has the same default and the same
+Only for the table in the documentation. An option that is not named here has the same default and the same
 meaning in both.
 """
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Difference(NamedTuple):
-    """`default`: Spark's, where it is another one than ours, else "". `text`: what differs."""
+    """`default`: Spark's, if it is not ours, else "". `text`: what differs."""
 
     default: str
     text: str
@@ -36,24 +36,24 @@ OURS_ALONE = (
 
 _LATER_JSON = "A topic or partition named twice is an error, not the last of the two."
 _PEM = Difference("", "PEM only; Java's clients also read JKS and PKCS12.")
-_ALWAYS_CHECKED = "An option that loses to another one must be right all the same."
+_ALWAYS_CHECKED = "Must be valid even if another option takes precedence."
 
 DIFFERENCES: dict[str, Difference] = {
     "assign": Difference("", _LATER_JSON),
     "subscribePattern": Difference(
-        "", "A regular expression of Python's, not of Java's; one that Java alone understands is an error."
+        "", "A Python regular expression, not a Java one; syntax that only Java has is an error."
     ),
     "startingOffsets": Difference(
         "",
-        f"committed is ours alone. {_LATER_JSON} {_ALWAYS_CHECKED} Names that do "
-        "not go with subscribe or assign are refused when the options are read.",
+        f"Only eoslog has committed. {_LATER_JSON} {_ALWAYS_CHECKED} Names that do "
+        "not match subscribe or assign are refused when the options are read.",
     ),
     "endingOffsets": Difference(
         "",
         f"{_LATER_JSON} An offset beyond the log is found when the query is planned, not while it is read.",
     ),
     "startingTimestamp": Difference("", _ALWAYS_CHECKED),
-    "endingTimestamp": Difference("", "Refused in a stream, where Spark's connector passes over it."),
+    "endingTimestamp": Difference("", "Refused in a stream; Spark's connector ignores it there."),
     "failOnDataLoss": Difference(
         "",
         "Also stops for a topic that was deleted and created again, which Spark's "
@@ -65,14 +65,14 @@ DIFFERENCES: dict[str, Difference] = {
         "", "Failures of the connection are tried again for kafka.default.api.timeout.ms."
     ),
     "maxOffsetsPerTrigger": Difference("", "Counts offsets, as in Spark: markers and aborted records too."),
-    "minPartitions": Difference("", "About so many, as in Spark; ranges may be cut in other places."),
-    "maxRecordsPerPartition": Difference("", "Ranges may be cut in other places."),
+    "minPartitions": Difference("", "Approximate, as in Spark; ranges may be split in other places."),
+    "maxRecordsPerPartition": Difference("", "Ranges may be split in other places."),
     "kafka.isolation.level": Difference(
         "read_uncommitted", "Exactly once needs read_committed on both sides."
     ),
     "kafka.group.id": Difference(
         "spark-kafka-source-...",
-        "No group is joined. A sink of ours commits the "
+        "No group is joined. eoslog's sink commits the "
         "source's offsets to it in the transaction of the rows; without the option "
         "nothing is committed.",
     ),
@@ -80,11 +80,11 @@ DIFFERENCES: dict[str, Difference] = {
         "16384", "A batch is cut at this size; it does not wait for kafka.linger.ms."
     ),
     "kafka.transaction.timeout.ms": Difference("60000", "Spark's sink has no transactions."),
-    "kafka.client.id": Difference("", "Java's clients make one for each client."),
+    "kafka.client.id": Difference("", "Java's clients make their own for each client."),
     "kafka.max.partition.fetch.bytes": Difference("1048576", ""),
     "kafka.send.buffer.bytes": Difference("131072", "-1 lets the system choose, which adapts."),
     "kafka.receive.buffer.bytes": Difference("65536 (producer 32768)", "-1 lets the system choose."),
-    "kafka.sasl.mechanism": Difference("GSSAPI", "Kerberos (GSSAPI) is not there."),
+    "kafka.sasl.mechanism": Difference("GSSAPI", "Kerberos (GSSAPI) is not supported."),
     "kafka.ssl.truststore.location": _PEM,
     "kafka.ssl.truststore.type": Difference("JKS", _PEM.text),
     "kafka.ssl.keystore.location": _PEM,

@@ -1,4 +1,4 @@
-"""Options of a write: where to, and what is promised about rows. Pure."""
+"""Options of a write: the target, and what is promised about rows. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class Guarantee(Enum):
 
 @dataclass(frozen=True)
 class SinkOptions:
-    """What a writer needs. `codec` is the compression's number in a batch's attributes; sizes in bytes."""
+    """The options of a writer. `codec`: the compression's number in a batch's attributes. Sizes in bytes."""
 
     client: ClientConfig
     topic: str | None
@@ -44,7 +44,7 @@ class SinkOptions:
 
 
 def sink_options(raw: Mapping[str, str], *, stream: bool) -> SinkOptions:
-    """Options of a write; raises OptionError."""
+    """The options of a write. Raises OptionError."""
     values = parse(raw, Use.WRITE_STREAM if stream else Use.WRITE)
     _check_in_flight(values)
     return SinkOptions(

@@ -1,4 +1,4 @@
-"""Options of a read: where from, from when till when, how much at once. Pure."""
+"""Options of a read: which topics, from where to where, how much at once. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,8 +15,8 @@ _WHERE_FROM = ("subscribe", "subscribePattern", "assign")
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """What a reader needs. Exactly one of subscribe, pattern and assign is set. `stored`: the line of a
-    checkpoint's offset log that startingOffsets is, with what that says of the log."""
+    """The options of a reader. Exactly one of subscribe, pattern and assign is set. `stored`: if
+    startingOffsets is a line of a checkpoint's offset log, what that line says."""
 
     client: ClientConfig
     subscribe: tuple[str, ...] | None
@@ -43,7 +43,8 @@ class SourceOptions:
 
 
 def check_source_options(raw: Mapping[str, str]) -> None:
-    """Of a read, before it is known whether it is a stream. Raises OptionError where it could be neither."""
+    """Check a read's options before it is known whether it is a stream. Raises OptionError if they fit
+    neither."""
     try:
         source_options(raw, stream=True, quiet=True)
     except OptionError:
@@ -51,7 +52,7 @@ def check_source_options(raw: Mapping[str, str]) -> None:
 
 
 def source_options(raw: Mapping[str, str], *, stream: bool, quiet: bool = False) -> SourceOptions:
-    """Options of a read; raises OptionError. Warns of what does nothing, unless `quiet`."""
+    """The options of a read. Raises OptionError. Warns of options without effect, unless `quiet`."""
     values = parse(raw, Use.READ_STREAM if stream else Use.READ, quiet=quiet)
     _check_where_from(values)
     _check_limits(values)
@@ -113,7 +114,7 @@ def _check_limits(values: Mapping[str, Any]) -> None:
 
 
 def _at_time(values: Mapping[str, Any], which: str, none_is_latest: bool) -> offsets.AtTime | None:
-    """The time at which to start or end, if one is given; that for all partitions wins, as in Spark."""
+    """The time at which to start or end, if given. One for all partitions takes precedence, as in Spark."""
     one, each = values.get(f"{which}timestamp"), values.get(f"{which}offsetsbytimestamp")
     if one is not None:
         return offsets.AtTime(one, none_is_latest)
@@ -158,7 +159,7 @@ def _mentions(bound: offsets.Bound, special: int) -> bool:
 
 
 def _checked(bound: offsets.Bound, option: str, values: Mapping[str, Any]) -> offsets.Bound:
-    """Offsets by partition fit what is read as far as options alone can tell."""
+    """Check that offsets by partition match what is read, as far as options alone can tell."""
     if not isinstance(bound, dict):
         return bound
     assigned, topics = values["assign"], values["subscribe"]

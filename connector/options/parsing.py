@@ -1,7 +1,7 @@
-"""From the strings that Spark hands over to values by name: which options there are, and which are refused.
+"""From Spark's strings to values by name: which options exist, and which are refused.
 
-The table is table.py; what a value's text means is values.py. Names are case-insensitive,
-as everywhere in Spark.
+The table is in table.py, how a value's text is read in values.py. Names are case-insensitive, as everywhere
+in Spark.
 """
 
 import difflib
@@ -21,8 +21,8 @@ _NO_EFFECT = {name.lower() for name in NO_EFFECT}
 
 
 def parse(raw: Mapping[str, str], use: Use, *, quiet: bool = False) -> dict[str, Any]:
-    """Every option that applies to `use`, by lower-case name, read or at its default (None: not set). Warns
-    of those that do nothing, unless `quiet`. Raises OptionError."""
+    """Every option that applies to `use`, by lower-case name: its parsed value, or its default (None: not
+    set). Warns of options without effect, unless `quiet`. Raises OptionError."""
     given = _resolve_aliases({name.lower(): str(value) for name, value in raw.items()})
     for name in given:
         _check_name(name, use)
@@ -41,7 +41,7 @@ def parse(raw: Mapping[str, str], use: Use, *, quiet: bool = False) -> dict[str,
 
 
 def _resolve_aliases(given: dict[str, str]) -> dict[str, str]:
-    """One name for options that have several; two names with different values are a contradiction."""
+    """Use one name for options that have several. Two names with different values are an error."""
     resolved = {name: value for name, value in given.items() if name not in ALIASES}
     for alias, name in ALIASES.items():
         if alias not in given:
@@ -55,7 +55,7 @@ def _resolve_aliases(given: dict[str, str]) -> dict[str, str]:
 
 
 def _check_name(name: str, use: Use) -> None:
-    """Refuse what would be ignored without a word: unknown client settings and near misses."""
+    """Refuse names that would be ignored silently: unknown client settings and misspelt options."""
     for refused, advice in FORBIDDEN.items():
         if name == refused.lower():
             raise OptionError(f"option {refused} is not supported: {advice}")
@@ -82,7 +82,7 @@ _HERE = {
 
 
 def _check_token(given: Mapping[str, str], use: Use) -> None:
-    """Refuse write.token in a stream, whose user means to be safe by it."""
+    """Refuse write.token in a stream: its user relies on it, and it would do nothing."""
     if use is Use.WRITE_STREAM and "write.token" in given:
         raise OptionError(
             "option write.token names a batch write, and a streaming query writes each micro-batch once "
@@ -91,7 +91,7 @@ def _check_token(given: Mapping[str, str], use: Use) -> None:
 
 
 def _advise(given: Mapping[str, str], use: Use) -> None:
-    """Warn of what does nothing here. Settings of Kafka's clients may be given to both sides, as in a
+    """Warn of options without effect here. Settings of Kafka's clients may be given to both sides, as in a
     dictionary that source and sink share."""
     for option in (_BY_NAME[name] for name in given if name in _BY_NAME):
         if not option.use & use and not option.name.startswith("kafka."):
@@ -106,7 +106,7 @@ def _advise(given: Mapping[str, str], use: Use) -> None:
 def _nearest(name: str) -> str | None:
     names = [*_BY_NAME, *FIXED, *_NO_EFFECT, *ALIASES]
     cutoff = 0.6 if name.startswith("kafka.") else 0.85
-    names = [n for n in names if n not in ("mode", "path")]  # too short to be misspelt alike
+    names = [n for n in names if n not in ("mode", "path")]  # too short to compare spellings
     found = difflib.get_close_matches(name, names, n=1, cutoff=cutoff)
     return _BY_NAME[found[0]].name if found and found[0] in _BY_NAME else (found[0] if found else None)
 

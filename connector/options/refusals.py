@@ -1,8 +1,8 @@
-"""Options of Spark's connector and of Kafka's clients that change nothing here, with the reason of each.
+"""Options of Spark's connector and of Kafka's clients that change nothing here, each with its reason.
 
-Three ways: what is as it is (taken with the value it has, refused with another), what has no effect
-(taken), and what would silently change the result (refused with what to do). Names that are in none
-of the tables are refused where they begin with `kafka.`.
+Three kinds: fixed ones (accepted with their value, refused with another), ones without effect (accepted), and
+ones that would silently change the result (refused, with what to do instead). A name that is in no table is
+refused if it begins with `kafka.`.
 """
 
 FIXED: dict[str, tuple[str, ...]] = {
@@ -17,7 +17,7 @@ FIXED: dict[str, tuple[str, ...]] = {
         "org.apache.kafka.common.security.oauthbearer.secured.oauthbearerlogincallbackhandler",
     ),
 }
-"""Client settings that are what they are: accepted with these values (lower case), refused with any other."""
+"""Fixed client settings: accepted with these values (in lower case), refused with any other."""
 
 _JAVA_CLASS = "it names a Java class, which cannot run here; leave it out"
 _LOGIN_CLASS = (
@@ -27,10 +27,10 @@ _LOGIN_CLASS = (
 _PEM = (
     "stores are PEM here, and PEM has no store password: convert the store, see kafka.ssl.keystore.location"
 )
-_KERBEROS = "Kerberos is not there: use kafka.sasl.mechanism SCRAM-SHA-512, PLAIN or OAUTHBEARER"
+_KERBEROS = "Kerberos is not supported: use kafka.sasl.mechanism SCRAM-SHA-512, PLAIN or OAUTHBEARER"
 
 FORBIDDEN: dict[str, str] = {
-    "kafka.auto.offset.reset": "the checkpoint says where to go on, and for the first start "
+    "kafka.auto.offset.reset": "the checkpoint says where to continue, and for the first start "
     "use the option startingOffsets instead",
     "kafka.key.deserializer": "keys are always binary; cast or decode them in the DataFrame",
     "kafka.value.deserializer": "values are always binary; cast or decode them in the DataFrame",
@@ -39,15 +39,15 @@ FORBIDDEN: dict[str, str] = {
     "kafka.interceptor.classes": "interceptors are Java classes and cannot run here; leave it out",
     "kafka.partitioner.class": "it names a Java class, which cannot run here; "
     "give a column named partition to choose partitions yourself",
-    "kafka.transactional.id": "each task has an id of its own, made from that of the sink: "
+    "kafka.transactional.id": "each task has its own id, made from that of the sink: "
     "use the option transactional.id instead",
-    "kafka.transaction.two.phase.commit.enable": "the sink looks whether the brokers have it: "
+    "kafka.transaction.two.phase.commit.enable": "the sink checks whether the brokers have it: "
     "use the option two.phase.commit instead",
-    "kafka.topic": "it is no setting of Kafka's clients: use the option topic instead",
+    "kafka.topic": "it is not a setting of Kafka's clients: use the option topic instead",
     "kafka.metric.reporters": _JAVA_CLASS,
     "kafka.config.providers": "secrets cannot be looked up by Java classes; give them as options",
     "kafka.ssl.engine.factory.class": _JAVA_CLASS,
-    "kafka.ssl.cipher.suites": "TLS is the Python interpreter's, whose suites have other names; "
+    "kafka.ssl.cipher.suites": "TLS is the Python interpreter's, and its suites have other names; "
     "limit them at the brokers, or give kafka.ssl.enabled.protocols",
     "kafka.ssl.truststore.password": _PEM,
     "kafka.ssl.keystore.password": _PEM,
@@ -59,30 +59,30 @@ FORBIDDEN: dict[str, str] = {
     "kafka.sasl.kerberos.ticket.renew.jitter": _KERBEROS,
     "kafka.sasl.kerberos.min.time.before.relogin": _KERBEROS,
 }
-"""Settings that would change what is read or written, or whom one trusts: refused with what to do."""
+"""Settings that would change what is read or written, or whom the client trusts: refused, with what to do."""
 
 _TIMES_BOUND_RETRIES = "time-outs bound retries: kafka.delivery.timeout.ms and kafka.default.api.timeout.ms"
 _NO_MEMBER = "no consumer group is joined: Spark says which task reads what"
-_ONE_PAUSE = "kafka.retry.backoff.ms and kafka.retry.backoff.max.ms rule all pauses"
-_ALL_AT_ONCE = "a batch leaves when it is full or the task's rows end: nothing waits for more rows"
-_OWN_LOGIN = "tokens are renewed when most of their time is over"
+_ONE_PAUSE = "kafka.retry.backoff.ms and kafka.retry.backoff.max.ms set all pauses"
+_ALL_AT_ONCE = "a batch is sent when it is full or the task's rows end: nothing waits for more rows"
+_OWN_LOGIN = "tokens are renewed after most of their life"
 _LEVEL = "each compression has one level"
 _JAVA_TLS = "TLS is the Python interpreter's"
 _NO_JMX = "this client has no JMX metrics"
 
 NO_EFFECT: dict[str, str] = {
     "groupIdPrefix": "no group is joined; kafka.group.id names the one to which offsets are committed",
-    "useDeprecatedOffsetFetching": "offsets are always asked for as Kafka's admin client does",
+    "useDeprecatedOffsetFetching": "offsets are always requested as Kafka's admin client does",
     "kafka.retries": _TIMES_BOUND_RETRIES,
     "kafka.linger.ms": _ALL_AT_ONCE,
-    "kafka.buffer.memory": "a task holds a few batches at most: kafka.max.in.flight.requests.per.connection",
+    "kafka.buffer.memory": "a task holds only a few batches: kafka.max.in.flight.requests.per.connection",
     "kafka.partitioner.adaptive.partitioning.enable": "rows without key take partitions in turn",
     "kafka.partitioner.availability.timeout.ms": "rows without key take partitions in turn",
     "kafka.metadata.max.idle.ms": "topics are forgotten with the process",
     "kafka.compression.gzip.level": _LEVEL,
     "kafka.compression.lz4.level": _LEVEL,
     "kafka.compression.zstd.level": _LEVEL,
-    "kafka.max.poll.records": "an answer's records are given to Spark as they come: see "
+    "kafka.max.poll.records": "the records of an answer are passed to Spark as they come: see "
     "kafka.max.partition.fetch.bytes, maxOffsetsPerTrigger and maxRecordsPerPartition",
     "kafka.max.poll.interval.ms": _NO_MEMBER,
     "kafka.session.timeout.ms": _NO_MEMBER,
@@ -92,7 +92,7 @@ NO_EFFECT: dict[str, str] = {
     "kafka.group.remote.assignor": _NO_MEMBER,
     "kafka.partition.assignment.strategy": _NO_MEMBER,
     "kafka.auto.commit.interval.ms": "offsets are committed with the rows of each micro-batch",
-    "kafka.allow.auto.create.topics": "reading makes no topic; writing does where the brokers allow it",
+    "kafka.allow.auto.create.topics": "reading creates no topic; writing does if the brokers allow it",
     "kafka.reconnect.backoff.ms": _ONE_PAUSE,
     "kafka.reconnect.backoff.max.ms": _ONE_PAUSE,
     "kafka.socket.connection.setup.timeout.max.ms": "the time-out of a connection does not grow",
@@ -104,7 +104,7 @@ NO_EFFECT: dict[str, str] = {
     "kafka.metrics.recording.level": _NO_JMX,
     "kafka.metrics.sample.window.ms": _NO_JMX,
     "kafka.auto.include.jmx.reporter": _NO_JMX,
-    "kafka.enable.metrics.push": "nothing is measured for the brokers (KIP-714)",
+    "kafka.enable.metrics.push": "no metrics are sent to the brokers (KIP-714)",
     "kafka.security.providers": _JAVA_TLS,
     "kafka.ssl.protocol": "kafka.ssl.enabled.protocols says which versions may be used",
     "kafka.ssl.provider": _JAVA_TLS,
@@ -120,4 +120,4 @@ NO_EFFECT: dict[str, str] = {
     "kafka.sasl.login.retry.backoff.ms": _ONE_PAUSE,
     "kafka.sasl.login.retry.backoff.max.ms": _ONE_PAUSE,
 }
-"""Settings that are taken and change no result, with the reason."""
+"""Settings that are accepted and change nothing, with the reason."""

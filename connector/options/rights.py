@@ -1,7 +1,8 @@
-"""The rights that a query needs on its cluster, and no more, from its options alone. Pure.
+"""Exactly the rights that a query needs on its cluster, from its options alone. Pure.
 
-Kafka gives Describe with Read and Write, so it is named only where neither is needed. That each one is
-needed is tested on a broker that denies what no rule allows (tests/docs/test_rights.py, test_suggested.py).
+In Kafka Read and Write include Describe, so Describe is listed only if neither is needed. Tests on a broker
+that denies everything without a rule check that each right is needed (tests/docs/test_rights.py,
+test_suggested.py).
 """
 
 from collections.abc import Iterator
@@ -25,7 +26,7 @@ _SPECIAL = r"\.[](){}^$|?*+"
 
 
 class Right(NamedTuple):
-    """One operation on a resource, by Kafka's names. `prefixed`: on all whose names begin so."""
+    """One operation on a resource, by Kafka's names. `prefixed`: on all whose name begins with `name`."""
 
     operation: str
     resource: str
@@ -35,15 +36,15 @@ class Right(NamedTuple):
 
 
 class Needed(NamedTuple):
-    """What a query needs, and what its options do not show."""
+    """The rights of a query, and notes about rights that its options do not show."""
 
     rights: tuple[Right, ...]
     notes: tuple[str, ...]
 
 
 def needed(source: SourceOptions | None, sink: SinkOptions | None, *, stream: bool) -> Needed:
-    """The rights of a query with this source, this sink, or both. Raises OptionError where the names are not
-    known before it runs."""
+    """The rights of a query with this source, this sink, or both. Raises OptionError if names are not known
+    before it runs."""
     rights: list[Right] = []
     notes: list[str] = []
     if source is not None:
@@ -56,7 +57,7 @@ def needed(source: SourceOptions | None, sink: SinkOptions | None, *, stream: bo
 
 
 def _each_once(rights: list[Right]) -> Iterator[Right]:
-    """Without those that come twice, or come with another."""
+    """Leave out rights that are there twice, or are included in another."""
     seen: set[tuple[str, str, str, bool]] = set()
     everything = {right[:4] for right in rights}
     for right in rights:
@@ -92,7 +93,7 @@ def _of_pattern(pattern: str) -> Right:
 
 
 def _literal_start(pattern: str) -> tuple[str, bool]:
-    """What every name that a regular expression finds begins with; and whether that is all it finds."""
+    """The text with which all matches of a regular expression begin, and whether it is the only match."""
     if "|" in pattern:
         return "", False
     start, at = "", 0
@@ -108,7 +109,7 @@ def _literal_start(pattern: str) -> tuple[str, bool]:
 
 
 def _of_one_who_stops(sink: Sink, why: str) -> Iterator[Right]:
-    """To fence a sink, and to carry out what it has decided, which is known when it runs."""
+    """The rights to fence a sink and to read what it has decided. `_also_of`: those to carry that out."""
     yield Right(WRITE, ID, sink.coordinator, False, why)
     yield Right(DESCRIBE, GROUP, sink.group, False, "what that sink has decided")
     yield Right(DESCRIBE, TOPIC, ANCHOR, False, "the same: it is kept as offsets of its partitions")

@@ -1,8 +1,8 @@
 """Every option of `format("eoslog")`, as one table: name, type, default, where it applies, meaning.
 
-parsing.py and the documentation's table are both made from it. Names and defaults are
-those of Spark's Kafka connector, but for `kafka.isolation.level`, which is read_committed here.
-What has no effect here, and what is refused, is in refusals.py.
+parsing.py and the documentation's table are both made from it. Names and defaults are those of Spark's Kafka
+connector, except `kafka.isolation.level`, which is read_committed here. Options that have no effect here, or
+are refused, are in refusals.py.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from eoslog.connector.commit.seal import TwoPhase
 
 
 class Kind(Enum):
-    """How an option's text is read; the value is the name shown in messages and documentation."""
+    """How an option's text is read. The value is its name in messages and documentation."""
 
     TEXT = "text"
     BOOL = "true or false"
@@ -67,120 +67,120 @@ ISOLATION_LEVELS = ("read_committed", "read_uncommitted")
 
 TABLE: tuple[Option, ...] = (
     Option("kafka.bootstrap.servers", Kind.ADDRESSES, None, Use.ALL,
-           "Brokers of first contact; the others are learnt from them. Required."),
+           "Brokers of first contact, which return the addresses of all others. Required."),
     Option("subscribe", Kind.NAMES, None, Use.SOURCE,
-           "Topics to read. Exactly one of subscribe, subscribePattern and assign is given."),
+           "Topics to read. Give exactly one of subscribe, subscribePattern and assign."),
     Option("subscribePattern", Kind.PATTERN, None, Use.SOURCE,
            "Topics to read, by a pattern that must match the whole name."),
     Option("assign", Kind.ASSIGNMENT, None, Use.SOURCE,
            "Partitions to read, by topic."),
     Option("startingOffsets", Kind.OFFSETS, None, Use.SOURCE,
            "Where a batch, or a new streaming query, begins: earliest (the default of batches), latest "
-           "(the default of streams), an offset a partition, where -2 is earliest and -1 latest, or "
-           "committed: where the group of kafka.group.id stands. A line of a checkpoint's offsets log may be "
-           "given as it is: what it says of topics, cluster and leader epochs is compared."),
+           "(the default of streams), an offset for each partition (-2 is earliest, -1 latest), or "
+           "committed: the offsets of the group kafka.group.id. A line of a checkpoint's offset log may be "
+           "given unchanged: its topics, cluster and leader epochs are compared."),
     Option("startingTimestamp", Kind.TIME, None, Use.SOURCE,
-           "Begin at the first record of each partition that is not older; wins over the next two."),
+           "Begin at the first record of each partition that is not older; overrides the next two."),
     Option("startingOffsetsByTimestamp", Kind.TIMES, None, Use.SOURCE,
-           "The same with a time for each partition; wins over startingOffsets."),
+           "The same with a time for each partition; overrides startingOffsets."),
     Option("startingOffsetsByTimestampStrategy", Kind.CHOICE, "error", Use.SOURCE,
-           "What a starting time means where no record is that young: an error, or the latest offset.",
+           "What a starting time means if all records are older: an error, or the latest offset.",
            ("error", "latest")),
     Option("endingOffsets", Kind.OFFSETS, None, Use.READ,
-           "Where a batch ends, exclusive: latest (the default) or an offset a partition, -1 is latest."),
+           "Where a batch ends, exclusive: latest (the default) or an offset a partition (-1: latest)."),
     Option("endingTimestamp", Kind.TIME, None, Use.READ,
-           "End before the first record of each partition that is not older (its end where there is none); "
-           "wins over the next two."),
+           "End before the first record of each partition that is not older (at its end if there is none); "
+           "overrides the next two."),
     Option("endingOffsetsByTimestamp", Kind.TIMES, None, Use.READ,
-           "The same with a time for each partition; wins over endingOffsets."),
+           "The same with a time for each partition; overrides endingOffsets."),
     Option("minOffsetsPerTrigger", Kind.COUNT, None, Use.READ_STREAM,
-           "Wait with a micro-batch until there are so many offsets, or maxTriggerDelay is over."),
+           "A micro-batch waits until there are this many offsets, or until maxTriggerDelay is over."),
     Option("maxTriggerDelay", Kind.DURATION, 900_000, Use.READ_STREAM,
-           "The longest that minOffsetsPerTrigger makes a micro-batch wait; 15m if not given."),
+           "The longest time that minOffsetsPerTrigger makes a micro-batch wait; 15m if not given."),
     Option("maxOffsetsPerTrigger", Kind.COUNT, None, Use.READ_STREAM,
-           "At most so many offsets a micro-batch, shared among partitions in proportion to their backlog."),
+           "The most offsets in a micro-batch, shared among partitions in proportion to their backlog."),
     Option("minPartitions", Kind.COUNT, None, Use.SOURCE,
-           "Split large topic-partitions so that a batch has about this many tasks at least."),
+           "Split large topic-partitions so that a batch has at least about this many tasks."),
     Option("maxRecordsPerPartition", Kind.COUNT, None, Use.SOURCE,
            "Split topic-partitions so that no task reads more offsets than this."),
     Option("small.batch.max.offsets", Kind.LIMIT, 1000, Use.READ_STREAM,
-           "A micro-batch of up to so many offsets is read by the stream's own process and given to Spark "
-           "with its plan, as one task; 0: tasks always read. So they do with minPartitions, "
+           "A micro-batch of up to this many offsets is read by the stream's own process and passed to Spark "
+           "with its plan, as one task; 0: tasks always read. They also do with minPartitions, "
            "maxRecordsPerPartition or kafka.client.rack."),
     Option("small.batch.max.bytes", Kind.BYTES, 1_048_576, Use.READ_STREAM,
-           "And of up to so many bytes: of what is fetched for it, and of its records when unpacked."),
+           "The same limit in bytes: of what is fetched for it, and of its unpacked records."),
     Option("includeHeaders", Kind.BOOL, False, Use.SOURCE,
            "Adds the column headers."),
     Option("failOnDataLoss", Kind.BOOL, True, Use.SOURCE,
-           "Stop when records of the range are gone from the log (retention, deleted topics, topics "
-           "created again); false: warn and go on with what is left."),
+           "Stop if records of the range are gone from the log (retention, deleted topics, topics "
+           "created again); false: warn and continue with the others."),
     Option("cluster.moved.to", Kind.TEXT, None, Use.READ_STREAM,
-           "The id of the cluster to which the topics were moved with their offsets as they are: a "
-           "checkpoint of another cluster is then taken to be of this one. Else the query stops."),
+           "The id of the cluster to which the topics were moved with unchanged offsets: a checkpoint of "
+           "another cluster is then used with this one. Without it the query stops."),
     Option("kafkaConsumer.pollTimeoutMs", Kind.MILLIS, None, Use.SOURCE,
-           "The longest that a task waits for the next records of its range; "
+           "The longest time that a task waits for the next records of its range; "
            "kafka.default.api.timeout.ms if not given."),
     Option("fetchOffset.numRetries", Kind.COUNT, 3, Use.SOURCE,
-           "How often the ends of the log are asked for before an end that lies before the query's position "
-           "is believed (a new leader may not know yet how far the log goes)."),
+           "How often the ends of the log are requested before an end that is before the query's position "
+           "is accepted (a new leader may not know the end yet)."),
     Option("fetchOffset.retryIntervalMs", Kind.MILLIS, 1_000, Use.SOURCE,
-           "The pause between these."),
+           "The pause between these requests."),
     Option("kafka.isolation.level", Kind.CHOICE, "read_committed", Use.SOURCE,
            "read_committed hides records of open and aborted transactions.", ISOLATION_LEVELS),
     Option("topic", Kind.TEXT, None, Use.SINK,
-           "Topic of every row; without it each row names its own in the column topic."),
+           "Topic of all rows; without it each row has its own in the column topic."),
     Option("processing.guarantee", Kind.CHOICE, "exactly_once", Use.SINK,
            "What a restart may do to rows: nothing, repeat some, or lose some. "
-           "Also understood as processing.mode and mode.", GUARANTEES),
+           "processing.mode and mode are other names of it.", GUARANTEES),
     Option("transactional.id", Kind.TEXT, None, Use.SINK | Use.READ_STREAM,
-           "Name of the sink and prefix of its transactions; the query's id if not given. At a source "
-           "with startingOffsets=committed: the sink whose place this query takes; it is stopped before "
+           "Name of the sink and prefix of its transactions; the query's id if not given. For a source "
+           "with startingOffsets=committed: the sink that this query replaces; it is stopped before "
            "the group is read."),
     Option("start.accepted", Kind.TEXT, None, Use.WRITE_STREAM,
-           "What a start may go on with although rows may be there twice or never: the words that its "
-           "error names, separated by commas."),
+           "Findings with which a start may continue although rows may be doubled or missing: the words from "
+           "its error, separated by commas."),
     Option("deadletter.topic", Kind.TEXT, None, Use.SINK,
            "Rows that cannot be written go here, in the same transaction, with the reason in their headers; "
            "without it such a row fails the batch."),
     Option("write.token", Kind.TEXT, None, Use.WRITE,
            "Writing the same rows again with the same token and topic writes nothing: a job that is run "
            "again adds its rows once. Other rows are an error. A text with a number at its end (job-17): the "
-           "last 64 of a text are remembered, as long as the cluster keeps a group's offsets, and no two of "
-           "them may be written at the same time."),
+           "last 64 numbers of a text are remembered, as long as the cluster keeps a group's offsets, and no "
+           "two of them may be written at the same time."),
     Option("kafka.group.id", Kind.TEXT, None, Use.ALL,
            "Consumer group to which a streaming query's source offsets are committed with its rows."),
     Option("kafka.transaction.timeout.ms", Kind.MILLIS, 900_000, Use.SINK,
            "A transaction open for longer is aborted by the broker, which also caps this value."),
     Option("two.phase.commit", Kind.CHOICE, "auto", Use.SINK,
            "Whether transactions are kept from timing out once a batch is about to be decided (KIP-939): "
-           "auto, where the cluster offers it; false, never; require, else the query does not start. A batch "
-           "write without transactional.id and write.token never does: nobody could start it again.",
+           "auto, if the cluster offers it; false, never; require, or the query does not start. A batch "
+           "write without transactional.id and write.token never does it: nobody could start it again.",
            tuple(policy.value for policy in TwoPhase)),
     Option("on.lost.transaction", Kind.CHOICE, "stop", Use.SINK,
-           "When a batch was decided, and transactions of it timed out before anybody could finish it: stop, "
-           "every start says so; replay, the next run writes the lost partitions again, after comparing "
-           "what all partitions hold with the first time. For queries whose partitions replay equally.",
+           "If a batch was decided, and some of its transactions timed out before they could be finished: "
+           "stop, every start fails with that error; replay, the next run writes the lost partitions again, "
+           "after comparing all partitions with the first time. For queries whose partitions replay equally.",
            tuple(policy.value for policy in OnLost)),
     Option("progress.log", Kind.BOOL, False, Use.WRITE_STREAM,
-           "Each micro-batch in figures: a line of JSON on the standard error of Spark's driver."),
+           "Write the figures of each micro-batch, a line of JSON, to the standard error of Spark's driver."),
     Option("kafka.compression.type", Kind.CHOICE, "none", Use.SINK,
            "Compression of record batches.", CODEC_NAMES),
     Option("kafka.max.in.flight.requests.per.connection", Kind.COUNT, 5, Use.SINK,
-           "Unanswered Produce requests to a broker, 5 at most: brokers remember no more batches."),
+           "Unanswered Produce requests to a broker, at most 5: brokers remember no more batches."),
     Option("kafka.batch.size", Kind.BYTES, 900_000, Use.SINK,
            "Record batches are cut at this size; keep it below the topic's max.message.bytes."),
     Option("kafka.client.id", Kind.TEXT, "eoslog", Use.ALL,
            "Name under which brokers know this client."),
     Option("first.contact.timeout.ms", Kind.MILLIS, 5_000, Use.ALL,
-           "How long the start of a query tries addresses at which nobody listens, or that no name server "
-           "knows; then it says so. Brokers that were reached once are waited for as the time-outs say."),
+           "How long the start of a query tries addresses where nothing listens, or that no name server "
+           "knows, before it fails. Brokers that were reached once are waited for as the time-outs say."),
     Option("kafka.request.timeout.ms", Kind.MILLIS, 30_000, Use.ALL,
            "The longest wait for one answer, for one connection, and for the first contact."),
     Option("kafka.default.api.timeout.ms", Kind.MILLIS, 60_000, Use.ALL,
-           "The longest that reads and look-ups are tried again while a broker is away. Also understood as "
-           "kafka.max.block.ms, the producers' name."),
+           "The longest time for which reads and look-ups are tried again while a broker is away. Also "
+           "accepted as kafka.max.block.ms, the producers' name."),
     Option("kafka.delivery.timeout.ms", Kind.MILLIS, 120_000, Use.SINK,
-           "The longest that records and transaction ends are tried again."),
+           "The longest time for which records and transaction ends are tried again."),
     Option("kafka.retry.backoff.ms", Kind.MILLIS, 100, Use.ALL,
            "First pause before a retry; doubles up to kafka.retry.backoff.max.ms."),
     Option("kafka.retry.backoff.max.ms", Kind.MILLIS, 1_000, Use.ALL,
@@ -188,18 +188,18 @@ TABLE: tuple[Option, ...] = (
     Option("kafka.max.request.size", Kind.BYTES, 1 << 20, Use.SINK,
            "Batches for several partitions share one request up to this size."),
     Option("kafka.metadata.max.age.ms", Kind.MILLIS, 300_000, Use.ALL,
-           "Leaders and partition counts are asked for again after this time. A reading stream asks for each "
-           "batch all the same."),
+           "Leaders and partition counts are requested again after this time. A reading stream requests them "
+           "for each batch anyway."),
     Option("kafka.fetch.min.bytes", Kind.BYTES, 1, Use.SOURCE,
-           "A broker waits with its answer until there is so much, or kafka.fetch.max.wait.ms is over."),
+           "A broker answers when there is this much, or when kafka.fetch.max.wait.ms is over."),
     Option("kafka.fetch.max.wait.ms", Kind.MILLIS, 500, Use.SOURCE,
-           "The longest that it waits; half of kafka.request.timeout.ms at most."),
+           "The longest time that it waits; at most half of kafka.request.timeout.ms."),
     Option("kafka.max.partition.fetch.bytes", Kind.BYTES, 4 << 20, Use.SOURCE,
-           "How much an answer may hold; a record batch that is larger comes all the same."),
+           "The most bytes in an answer; a single larger record batch is still returned."),
     Option("kafka.fetch.max.bytes", Kind.BYTES, 50 << 20, Use.SOURCE,
-           "The same: a request asks for one partition, so the lower of the two counts."),
+           "The same: a request is for one partition, so the lower of the two applies."),
     Option("kafka.client.rack", Kind.TEXT, "", Use.SOURCE,
-           "Told to the leaders, which may have records read from a replica in that rack (KIP-392)."),
+           "Sent to the leaders, which may send the reader to a replica in that rack (KIP-392)."),
     Option("kafka.send.buffer.bytes", Kind.BUFFER, -1, Use.ALL, "The sockets' SO_SNDBUF."),
     Option("kafka.receive.buffer.bytes", Kind.BUFFER, -1, Use.ALL, "The sockets' SO_RCVBUF."),
     Option("kafka.socket.connection.setup.timeout.ms", Kind.MILLIS, 10_000, Use.ALL,
@@ -220,13 +220,13 @@ TABLE: tuple[Option, ...] = (
     Option("kafka.sasl.oauthbearer.token.callback", Kind.TEXT, None, Use.ALL,
            "Where tokens come from, as module:function; it returns the token, or (token, seconds)."),
     Option("kafka.ssl.truststore.location", Kind.TEXT, None, Use.ALL,
-           "PEM file with the certificates to trust; also understood as kafka.ssl.ca.location."),
+           "PEM file with the certificates to trust; also accepted as kafka.ssl.ca.location."),
     Option("kafka.ssl.ca.location", Kind.TEXT, None, Use.ALL, "The same by librdkafka's name."),
     Option("kafka.ssl.truststore.certificates", Kind.TEXT, None, Use.ALL,
-           "The certificates to trust themselves, as PEM, in place of a file."),
+           "The trusted certificates themselves, as PEM, in place of a file."),
     Option("kafka.ssl.truststore.type", Kind.TEXT, None, Use.ALL, "PEM."),
     Option("kafka.ssl.keystore.location", Kind.TEXT, None, Use.ALL,
-           "PEM file with this client's key and certificates, where brokers want one."),
+           "PEM file with this client's key and certificates, if brokers ask for them."),
     Option("kafka.ssl.keystore.certificate.chain", Kind.TEXT, None, Use.ALL,
            "This client's certificates themselves, as PEM, in place of a file."),
     Option("kafka.ssl.keystore.key", Kind.TEXT, None, Use.ALL, "This client's key itself, as PEM.",
@@ -257,4 +257,4 @@ NEEDS = {
     "maxTriggerDelay": ("minOffsetsPerTrigger",),
     "startingOffsetsByTimestampStrategy": ("startingTimestamp", "startingOffsetsByTimestamp"),
 }
-"""Options that say how another one works, and which."""
+"""Options that only modify others: those that they need."""

@@ -1,1 +1,1 @@
-"""A run of the commit protocol's rules on a cluster: commands carried out, memory, a guard, markers."""
+"""Runs the commit protocol's rules on a cluster: carries out commands, remembers and guards a run."""

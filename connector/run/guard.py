@@ -8,10 +8,10 @@ them, hold none of its sockets, and are independent of Spark:
   need not wait for that;
 - the first begin of a run, and the begin of a batch write, fork one that waits until the process that begins
   batches is gone (a Python daemon of Spark's, which dies with its JVM and with its SparkSession), and then
-  ends what the last batch has left open.
+  ends the transactions that the last batch has left open.
 
-They do what the next begin would do, and nothing that could hurt a newer driver (commit/ending.py). If the
-whole machine or container dies, they die too: then the time-out and the next start do the work.
+They do what the next begin would do, and nothing that could harm a newer driver (commit/ending.py). If the
+whole machine or container dies, they die too: then the time-out and the next start end those transactions.
 """
 
 import contextlib
@@ -40,22 +40,22 @@ TASK_KILL_SECONDS = 3.0
 LOOK_AGAIN_SECONDS = 0.2
 """Pause between two looks for transactions of tasks that are dying."""
 LATE_SECONDS = 30.0
-"""How long to look for tasks that die even later: Spark cancels a stopped query's jobs once more when abort
-has returned, a busy machine is late, spark.python.task.killTimeout may be longer."""
+"""How long to look for tasks that die even later: Spark cancels a stopped query's jobs again when abort has
+returned, a machine may be busy, and spark.python.task.killTimeout may be longer."""
 LATE_LOOK_SECONDS = 1.0
 """Pause between two of these looks."""
 WATCH_SECONDS = 0.25
-"""How often a guard looks whether its driver is there."""
+"""How often a guard checks that its driver is alive, in seconds."""
 _PATIENCE_SECONDS = 90
-"""A guard or a looker whose cluster does not answer gives up after this."""
+"""A background process ends after this many seconds of work, for instance if its cluster does not answer."""
 
 Runners = Callable[[], Runner]
 """Makes a runner in the process that calls it."""
 
 
 def end(sink: Sink, run: Run, runners: Runners, *, going_on: bool) -> None:
-    """End what the run has left open, and log it. `going_on`: tasks may still be dying; in a process of
-    Spark's a background process waits for them."""
+    """End the transactions that the run has left open, and log it. `going_on`: tasks may still be dying; in
+    a Spark process, a background process waits for them."""
     ended = runners().run(end_run(sink, run))
     if not going_on:
         _tell(sink, run, ended)
@@ -67,7 +67,7 @@ def end(sink: Sink, run: Run, runners: Runners, *, going_on: bool) -> None:
 
 
 def _look_late(sink: Sink, run: Run, before: Ended, runner: Runner) -> None:
-    """In a background process, for as long as any task may open a transaction. Logs what else it has found
+    """Look for transactions while tasks may still open some; runs in a background process. Logs further ones
     when most tasks are gone, and at the end."""
     signal.alarm(_PATIENCE_SECONDS)
     ended = _look_again(sink, run, before, runner, TASK_KILL_SECONDS)
@@ -115,15 +115,15 @@ def _tell_more(sink: Sink, run: Run, before: Ended, ended: Ended) -> None:
 
 
 def watch(sink: Sink, incarnation: ProducerIdentity, key: tuple[str, ...], runners: Runners) -> None:
-    """From now on, end the run of the sink when its driver is gone, for whatever reason. memory.py keeps its
-    last batch under the key."""
+    """From now on, end the run of the sink when its driver is gone, for any reason. memory.py keeps its last
+    batch under the key."""
     if is_sparks():
         begins = processes.parent_of(os.getpid())
         detached(lambda: _guard(sink, incarnation, key, begins, runners, once=False))
 
 
 def watch_once(sink: Sink, run: Run, key: tuple[str, ...], runners: Runners) -> None:
-    """The same for a run of one batch. It is over when nothing is kept under the key."""
+    """Do the same for a run of one batch. The run is over when nothing is kept under the key."""
     if is_sparks():
         memory.keep(run, *key)
         begins = processes.parent_of(os.getpid())
@@ -143,7 +143,7 @@ def _guard(
         time.sleep(WATCH_SECONDS)
         run = memory.look(*key)
         if once if run is None else run.incarnation != incarnation:
-            return  # or the sink was acquired again, by a begin with its own guard
+            return  # the run is over, or a begin with its own guard has acquired the sink again
     run = memory.look(*key)
     if run is None or run.incarnation != incarnation:
         return
@@ -157,8 +157,8 @@ def _guard(
 
 
 def detached(work: Callable[[], object]) -> None:
-    """Do it in a process of its own, outside of Spark's process groups and of any terminal."""
-    processes.driver_process()  # while it can be told from the parents
+    """Do the work in a separate process, outside Spark's process groups and any terminal."""
+    processes.driver_process()  # found by way of the parent processes, so before the fork
     child = os.fork()
     if child:
         os.waitpid(child, 0)
@@ -169,14 +169,14 @@ def detached(work: Callable[[], object]) -> None:
             _cut_loose()
             work()
     except BaseException:  # the fork must never come back into Spark's code
-        log.exception("what a batch left open could not be looked after")
+        log.exception("the background process that ends a batch's open transactions has failed")
     finally:
         os._exit(0)
 
 
 def _cut_loose() -> None:
-    """Close all descriptors of the parent: a process that waits for the parent to end must not wait for this
-    one. Logs go to the driver's stderr, if it can be opened."""
+    """Close all of the parent's descriptors, so that a process that waits for the parent does not wait for
+    this one. Logs go to the driver's stderr, if it can be opened."""
     for ending in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(ending, signal.SIG_IGN)
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
@@ -188,7 +188,7 @@ def _cut_loose() -> None:
         os.dup2(source, number)
     for number in map(int, os.listdir("/dev/fd")):
         if number > 2:
-            with contextlib.suppress(OSError):  # that of the list itself
+            with contextlib.suppress(OSError):  # listdir's own descriptor is already closed
                 os.close(number)
     sys.stderr = open(2, "w", closefd=False, buffering=1)  # noqa: SIM115
     logging.root.handlers.clear()  # their files are closed

@@ -1,4 +1,4 @@
-"""Open transactions as the partitions themselves see them, and markers written from outside (KIP-664).
+"""Asks partitions for their open transactions, and writes markers that were lost (KIP-664).
 
 Only for recovery: in a healthy cluster the markers follow a coordinator's decision within milliseconds.
 """
@@ -45,9 +45,9 @@ _WRITE_VERSION = 1  # version 2 would have the marker carry the next epoch
 def find_held(
     cluster: Cluster, places: Iterable[TopicPartition], participants: Iterable[Participant]
 ) -> tuple[Held, ...]:
-    """Places where one of the participants has an open transaction, and still has it PATIENCE_MS later.
+    """The places where one of the participants has an open transaction, and still has it PATIENCE_MS later.
 
-    A place that is gone holds nothing; a broker that cannot tell (before Kafka 2.8) is believed.
+    A place that does not exist has none. If a broker cannot report them (before Kafka 2.8), none is assumed.
     Raises KafkaError, RetriesExhausted.
     """
     names = {participant.identity: participant for participant in participants}
@@ -59,8 +59,8 @@ def find_held(
 def find_open(
     cluster: Cluster, topic: str, numbers: Iterable[int], name: str, producer_id: int
 ) -> tuple[Held, ...]:
-    """The same on partitions of one topic, of whatever epoch of the producer id of the transactional id
-    `name`. One request to each leader."""
+    """The same on partitions of one topic, for any epoch of the producer id of the transactional id `name`.
+    One request to each leader."""
 
     def look(places: list[TopicPartition]) -> list[Held]:
         return retrying(
@@ -78,7 +78,7 @@ def find_open(
 def _patiently(
     cluster: Cluster, wanted: list[TopicPartition], look: Callable[[list[TopicPartition]], list[Held]]
 ) -> tuple[Held, ...]:
-    backoff: Backoff | None = None  # from the first answer on: a leader that is away gets no markers
+    backoff: Backoff | None = None  # starts at the first answer: an absent leader gets no markers
     while True:
         try:
             held = look(wanted)
@@ -111,7 +111,7 @@ def _open_on(cluster: Cluster, topic: str, numbers: list[int], name: str, produc
 
 
 def _open_in(part: DescribeProducersResponsePartition) -> list[tuple[ProducerIdentity, int]]:
-    """Who has a transaction open on a partition, and of which epoch its coordinator was then."""
+    """The producers that have a transaction open on a partition, and the coordinator's epoch of each."""
     return [
         (ProducerIdentity(state["producer_id"], state["producer_epoch"]), max(state["coordinator_epoch"], 0))
         for state in part["active_producers"]

@@ -1,10 +1,10 @@
 """What a driver remembers of a sink from one micro-batch to the next, for all of its processes.
 
 Spark keeps a pool of planner processes: with two queries in an application, the batches of one query begin in
-different processes. They share a JVM, so the memory is a small file that belongs to that JVM. Losing it costs
-one InitProducerId; believing another driver's file would break exactly-once. So the JVM is identified by more
-than its pid, and the file holds a mark that only planners of the same driver know. guard.py, which ends a
-run, is another process and does not need the mark: it acts under the identity that it finds.
+different processes. They share a JVM, so the memory is a small file that belongs to that JVM. To lose it
+costs one InitProducerId; to believe another driver's file would break exactly-once. So the JVM is identified
+by more than its pid, and the file has a token that only planners of the same driver know. guard.py, which
+ends a run, is another process and does not need the token: it acts under the identity in the file.
 """
 
 import contextlib
@@ -28,21 +28,21 @@ log = logging.getLogger(__name__)
 _SEE = "See troubleshooting.md#micro-batches-cannot-be-remembered"
 
 _FORGET_SECONDS = 7 * 24 * 3600
-"""Files of drivers that ended are removed after this long without a batch."""
+"""Files are removed after this long without a batch; their drivers have usually ended."""
 _SWEEP_SECONDS = 3600
-"""How often a process looks for such files: thousands of them take longer than all the rest of a begin."""
+"""How often a process looks for such files: with thousands of them it takes longer than the rest of begin."""
 _swept = -math.inf
 
 
 def driver_token() -> str:
-    """Names the driver that this planner process belongs to; the same for all planners of one driver that do
-    the same work."""
+    """A token of the driver that this planner process belongs to. All planners of a driver that do the same
+    work have the same token."""
     secret = os.environ.get("PYTHON_WORKER_FACTORY_SECRET", "")
     return _hash(*map(str, driver_process()), secret)[:16]
 
 
 def look(*key: str) -> Run | None:
-    """What was kept under the key, by whichever process of the driver's; for who ends a run."""
+    """The run kept under the key by any process of the driver, for a process that ends the run."""
     path = _path(key)
     try:
         return _run(json.loads(path.read_text())) if path is not None and path.exists() else None
@@ -52,7 +52,7 @@ def look(*key: str) -> Run | None:
 
 
 def take(*key: str) -> Run | None:
-    """What was kept under the key, and forgets it: a begin that fails leaves no memory behind."""
+    """The run kept under the key, which is forgotten: so a begin that fails leaves no memory behind."""
     path = _path(key)
     if path is None or not path.exists():
         return None
@@ -69,7 +69,7 @@ def take(*key: str) -> Run | None:
 
 
 def keep(run: Run, *key: str) -> None:
-    """Keeps the run under the key for the driver's next begin."""
+    """Keep the run under the key for the driver's next begin."""
     path = _path(key)
     if path is None:
         return
@@ -98,7 +98,8 @@ def _hash(*words: str) -> str:
 
 
 def _path(key: tuple[str, ...]) -> Path | None:
-    """The file of the key and the driver in a folder of the user's own; None if there can be none."""
+    """The file of the key and the driver, in a folder that only the user can open. None: there is no such
+    folder."""
     global _swept
     folder = Path(tempfile.gettempdir()) / f"eoslog-{os.getuid()}"
     try:
@@ -121,6 +122,6 @@ def _sweep(folder: Path) -> None:
     limit = time.time() - _FORGET_SECONDS
     with os.scandir(folder) as entries:
         for entry in entries:
-            with contextlib.suppress(FileNotFoundError):  # another driver sweeps too
+            with contextlib.suppress(FileNotFoundError):  # another driver has removed it
                 if entry.stat().st_mtime < limit:
                     os.unlink(entry)

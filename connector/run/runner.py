@@ -1,5 +1,5 @@
-"""Runs the commit protocol's rules over the Kafka client: makes a call of each command, an answer of each
-failure.
+"""Runs the commit protocol's rules over the Kafka client: turns each command into a call, and each failure
+into an answer.
 
 There are no rules here.
 """
@@ -13,8 +13,9 @@ from typing import Any, TypeVar
 from eoslog.connector.client.admin import offsets as group_offsets
 from eoslog.connector.client.admin import transactions
 from eoslog.connector.client.admin.transaction_lists import Asked
-from eoslog.connector.client.wire.cluster import Cluster, TopicInfo
+from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import ClientConfig
+from eoslog.connector.client.wire.metadata import TopicInfo
 from eoslog.connector.client.wire.retry import retrying
 from eoslog.connector.commit.commands import (
     Acquire,
@@ -63,18 +64,18 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 Observer = Callable[[Command[Any]], None]
 OWN_TIMEOUT_MS = 60_000
-"""Time-out of the sink's own transaction. It is open for a few requests only; while that of a crashed driver
-is open, a query that starts from the committed source offsets cannot read them."""
+"""Time-out of the sink's own transaction, which is open only for a few requests. While a crashed driver's is
+open, a query that starts from the committed source offsets cannot read them."""
 _NO_ANSWER = (RetriesExhausted, ConnectionLost, BrokerUnreachable)
 _NOT_OFFERED = (UnsupportedByBroker, errors.TransactionalIdAuthorizationFailed, errors.UnsupportedVersion)
-"""Two-phase commit is switched off, or not this client's right; or the broker only knows the request."""
+"""Two-phase commit is switched off, or this client may not use it, or the broker does not implement it."""
 
 
 class Runner:
     """Carries out commands on one cluster. `timeout_ms` is the transaction time-out of the sink's own id.
 
-    `before` and `after` are called around each command, and around each single transaction that an End or
-    a Seal names, one after another, so that a test can see every step, or crash the process there. Without
+    `before` and `after` are called around each command, so that a test can see every step or crash the
+    process there. Then each transaction of an End or a Seal gets its own command, one after another. Without
     them all these requests are sent together.
     """
 
@@ -113,12 +114,11 @@ class Runner:
         return self._cluster.reached
 
     def disturbed(self) -> bool:
-        """Whether this process has noticed, since the last call, that a broker was lost or a coordinator
-        moved."""
+        """Whether this process has seen a broker lost or a coordinator moved since the last call."""
         return self._cluster.disturbed()
 
     def run(self, rules: Rules[T]) -> T:
-        """The rules' result, or what they raise."""
+        """Run the rules to their end. Returns their result, and raises what they raise."""
         answer: Any = None
         while True:
             try:
@@ -145,7 +145,7 @@ class Runner:
 
     def _fetch_stored(self, command: FetchStored) -> Stored | Refused:
         if self._cluster.remembered(ANCHOR) is None:
-            # The first look-up of a group makes the broker create the anchor topic, where it is new.
+            # The first look-up of a group makes the broker create the anchor topic if it does not exist.
             wanted = [(ANCHOR, 0)]
             group_offsets.fetch_committed(self._cluster, command.group, wanted, require_stable=False)
         anchors = len(self._anchor_topic().leaders)
@@ -222,8 +222,8 @@ class Runner:
 
 
 def commit_known(cluster: Cluster, group: str, offsets: Offsets, commit: Callable[[Offsets], None]) -> None:
-    """Commit source offsets of a group. Partitions that the cluster does not have are left out, with a
-    warning. Raises what `commit` raises."""
+    """Commit a group's source offsets. Partitions that the cluster does not have are left out with a warning.
+    Raises what `commit` raises."""
     try:
         commit(offsets)
     except errors.UnknownTopicOrPartition:
@@ -244,7 +244,7 @@ def commit_known(cluster: Cluster, group: str, offsets: Offsets, commit: Callabl
 
 
 def _answered(perform: Callable[[Any], Any], command: Any) -> Any:
-    """The result, or the failure in the form that the rules expect."""
+    """The command's result, or its failure in the form that the rules expect."""
     try:
         return perform(command)
     except (KafkaError, *_NO_ANSWER) as error:
@@ -252,7 +252,7 @@ def _answered(perform: Callable[[Any], Any], command: Any) -> Any:
 
 
 def _failure(error: Exception) -> Failure:
-    """The failure in the form that the rules expect; raises other errors."""
+    """The failure in the form that the rules expect. Raises the error if it is of another kind."""
     if isinstance(error, KafkaError):
         return Refused(int(error.code), str(error))
     if isinstance(error, _NO_ANSWER):

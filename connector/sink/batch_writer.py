@@ -1,6 +1,6 @@
-"""df.write as Spark sees it: one batch, one atomic outcome, by the same rules as a micro-batch.
+"""df.write as Spark calls it: one batch with one atomic outcome, under the same rules as a micro-batch.
 
-Spark pickles this writer for the tasks and hands the same pickle to commit and abort.
+Spark pickles this writer for the tasks, and uses the same pickle for commit and abort.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class BatchWriter(BeginsWhenPickled, DataSourceArrowWriter):
-    """Writes a DataFrame: all of its rows become visible together, or none."""
+    """Writes a DataFrame: either all of its rows become visible together, or none."""
 
     def __init__(self, options: SinkOptions, schema: StructType, overwrite: bool = False) -> None:
         if overwrite:
@@ -39,8 +39,8 @@ class BatchWriter(BeginsWhenPickled, DataSourceArrowWriter):
 
     @plainly
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> WriterCommitMessage:
-        """In a task: write its rows and report, without making them visible."""
-        from eoslog.connector.sink.task_writer import write_rows  # who plans and commits needs no codec
+        """Write a task's rows and report them, without making them visible; runs in the task."""
+        from eoslog.connector.sink.task_writer import write_rows  # the driver's processes need no codec
 
         context = TaskContext.get()
         if context is None:
@@ -51,11 +51,11 @@ class BatchWriter(BeginsWhenPickled, DataSourceArrowWriter):
 
     @plainly
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """On the driver, all tasks done: make the rows visible, once."""
+        """Make the rows visible, once; runs on the driver when all tasks are done."""
         check_forms(messages)
         committer.commit_batch(self._options, reports_of(messages))
 
     @plainly
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """On the driver, the write failed: end what is open of it."""
+        """End the open transactions of a failed write; runs on the driver."""
         committer.abort_write(self._options, self._begun, reports_of(messages))

@@ -1,4 +1,4 @@
-"""The part that both sinks share: what the driver does before tasks can exist."""
+"""The part that both sinks share: what the driver does before there can be tasks."""
 
 import pickle
 from abc import abstractmethod
@@ -16,9 +16,9 @@ _FORM = "form"
 
 
 class BeginsWhenPickled:
-    """A writer that begins its batch once, at its first pickling; a writer never pickled begins nothing.
+    """A writer that begins its batch when it is first pickled. A writer that is never pickled begins none.
 
-    Spark pickles a writer for the tasks, and twice.
+    Spark pickles a writer for the tasks, and does so twice.
     """
 
     def __init__(self, options: SinkOptions) -> None:
@@ -28,7 +28,7 @@ class BeginsWhenPickled:
 
     @abstractmethod
     def _begin(self) -> Begun | None:
-        """On the driver: make the sink ready for the tasks."""
+        """Make the sink ready for the tasks; runs on the driver."""
 
     @plainly
     def __getstate__(self) -> dict[str, Any]:
@@ -49,13 +49,13 @@ class BeginsWhenPickled:
 
 
 def let_through(error: Exception) -> None:
-    """Make it an error of pickling as well, under the name it has.
+    """Make the error a PickleError as well, under its own name.
 
-    PySpark's serializer prints any other and raises "PicklingError: Could not serialize object" in its
-    place, so that what happened would stand behind what did not.
+    PySpark's serializer prints any other error and raises "PicklingError: Could not serialize object" in its
+    place, so users would first read of a serialization error that did not happen.
     """
     kind = type(error)
     if not issubclass(kind, EoslogError | KafkaError) or issubclass(kind, pickle.PickleError):
-        return  # classes of Python's own cannot be changed, and are no sentence of ours
+        return  # Python's own classes cannot be changed, and their messages are not ours
     named = {"__module__": kind.__module__, "__qualname__": kind.__qualname__, "__doc__": kind.__doc__}
     error.__class__ = type(kind.__name__, (kind, pickle.PickleError), named)

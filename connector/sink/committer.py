@@ -1,6 +1,6 @@
-"""The committer, on the driver: begin, commit and abort collect what the rules need to know, and run them.
+"""The committer, on the driver: begin, commit and abort collect what the rules need, and run them.
 
-Begin runs in one driver process, commit and abort in another; what commit needs comes back in the tasks'
+Begin runs in one driver process, commit and abort in another. What commit needs comes back in the tasks'
 reports. Only begin remembers anything from batch to batch, and nothing breaks if it forgets.
 """
 
@@ -39,12 +39,12 @@ _SEE_LATE = "See troubleshooting.md#readers-may-see-a-part-of-a-batch"
 
 
 def runner_for(options: SinkOptions) -> Runner:
-    """Runs rules on the options' cluster, over this process's connections."""
+    """A runner on the options' cluster, over this process's connections."""
     return Runner(shared_cluster(options.client), min(OWN_TIMEOUT_MS, options.transaction_timeout_ms))
 
 
 def begin_stream(options: SinkOptions, runner: Runner | None = None) -> Begun | None:
-    """Before the tasks of a micro-batch; None where the guarantee needs nothing.
+    """Make the sink ready for the tasks of a micro-batch. None: at_least_once, which needs nothing of begin.
 
     Raises OptionError, CommitFault, WrongCluster, CheckpointUnreadable.
     """
@@ -53,7 +53,7 @@ def begin_stream(options: SinkOptions, runner: Runner | None = None) -> Begun | 
         if view is not None:
             _begin_plainly(options, view, runner or runner_for(options))
         return None
-    assert view is not None  # else an error was raised
+    assert view is not None  # otherwise an error was raised
     sink = Sink(options.transactional_id or view.batch.query_id)
     key = _memory_key(options, sink, view.batch)
     last_run = memory.take(*key)
@@ -76,7 +76,7 @@ def begin_stream(options: SinkOptions, runner: Runner | None = None) -> Begun | 
     )
     if runner.disturbed() or not acquainted:
         runner.run(prove_last(sink, begun.identity))
-    if begun.anew:  # at the start of a run, and when the brokers do not know what this driver remembers
+    if begun.anew:  # at the start of a run, and when the brokers have lost what this driver remembers
         start.after(begun)
     memory.keep(run, *key)
     if last_run is None or last_run.incarnation != run.incarnation:
@@ -85,8 +85,8 @@ def begin_stream(options: SinkOptions, runner: Runner | None = None) -> Begun | 
 
 
 def _begin_plainly(options: SinkOptions, view: View, runner: Runner) -> None:
-    """A micro-batch of at_least_once. First carries out what earlier users of the checkpoint have decided;
-    and, once a run, what earlier users of the name have."""
+    """Begin a micro-batch of at_least_once: finish batches that earlier users of the checkpoint have decided,
+    and, once in a run, batches that earlier users of the transactional.id have decided."""
     leave_for_none(options, runner, view)
     if options.transactional_id is None:
         return
@@ -100,8 +100,8 @@ def _begin_plainly(options: SinkOptions, view: View, runner: Runner) -> None:
 
 
 def begin_batch(options: SinkOptions, runner: Runner | None = None) -> Begun | None:
-    """Before the tasks of a batch write. Every write is a query of its own, with one batch; writes with the
-    same token are the same query."""
+    """Make the sink ready for the tasks of a batch write. Every write counts as a query of one batch; writes
+    with the same token count as the same query."""
     if runner is None:
         shared_cluster(options.client).meet()
     runner = runner or runner_for(options)
@@ -170,14 +170,14 @@ def commit_batch(
 
 
 def _prove_if_disturbed(runner: Runner, sink: Sink, reports: Sequence[Report | None]) -> None:
-    """A node that dies right after it has answered a commit may lose markers: ask the partitions."""
+    """Ask the partitions for lost markers if a broker was lost: it may have died right after a commit."""
     if runner.disturbed():
         own = next((report.stamp.identity for report in reports if report is not None), None)
         runner.run(prove_last(sink, own))
 
 
 def _await_readable(runner: Runner, sink: Sink, last: Decision | None, spent: dict[str, float]) -> None:
-    """Who reads when the batch is done sees all of it."""
+    """Wait until readers of committed data see the whole batch; warn if that takes too long."""
     why = runner.run(timed(await_readable(last), spent, sink)) if last is not None else None
     if last is not None and why is not None:
         log.warning(
@@ -190,11 +190,11 @@ def _await_readable(runner: Runner, sink: Sink, last: Decision | None, spent: di
 def abort_batch(
     options: SinkOptions, reports: Sequence[Report | None], batch_id: int, runner: Runner | None = None
 ) -> None:
-    """End what a failed or stopped batch left open, also of tasks without a report: they may be dying."""
+    """End open transactions of a failed or stopped batch, also of tasks that are dying without a report."""
     if options.guarantee is Guarantee.AT_LEAST_ONCE:
         return
     view = _read_checkpoint(options)
-    assert view is not None  # else an error was raised
+    assert view is not None  # otherwise an error was raised
     sink = Sink(options.transactional_id or view.batch.query_id)
     run = run_of(reports) or memory.look(*_memory_key(options, sink, view.batch))
     if run is None or run.batch[:2] != (view.batch.query_id, batch_id):
@@ -204,7 +204,7 @@ def abort_batch(
 
 
 def abort_write(options: SinkOptions, begun: Begun | None, reports: Sequence[Report | None]) -> None:
-    """End what a failed batch write left open, of killed tasks too: no later begin would clear it."""
+    """End open transactions of a failed batch write, also of killed tasks: no later begin would."""
     run = run_of(reports, begun)
     if begun is not None and run is not None:
         guard.end(Sink(begun.sink_id), run, partial(runner_for, options), going_on=not all(reports))
@@ -212,13 +212,13 @@ def abort_write(options: SinkOptions, begun: Begun | None, reports: Sequence[Rep
 
 
 def _unwatch(options: SinkOptions, run: Run | None) -> None:
-    """A batch write has ended."""
+    """Forget the run of a batch write that has ended, which ends its guard."""
     if run is not None:
         memory.take(*_write_key(options, run))
 
 
 def _write_key(options: SinkOptions, run: Run) -> tuple[str, ...]:
-    """Of one write: each has a producer id and epoch of its own."""
+    """The memory key of one write: each write has its own producer id and epoch."""
     return repr(options.client.bootstrap), "a write", str(run.incarnation), str(run.identity)
 
 
@@ -234,7 +234,7 @@ def _sink_of(reports: Sequence[Report | None]) -> Sink:
 def _source_offsets(
     options: SinkOptions, reports: Sequence[Report | None], batch_id: int
 ) -> SourceOffsets | None:
-    """The batch's end offsets for the user's group, with a note whose they are (group_notes.py)."""
+    """The batch's end offsets for the user's group, with a note of sink and query (group_notes.py)."""
     if options.group_id is None:
         return None
     if options.checkpoint_location is None:
@@ -253,11 +253,11 @@ def _source_offsets(
 
 
 def _read_checkpoint(options: SinkOptions) -> View | None:
-    """What begin needs of the checkpoint; None where at_least_once does without it, as its user accepts.
+    """What begin needs of the checkpoint. None: at_least_once does without it, as its user has accepted.
 
-    Raises OptionError. A sink that went on without it would not notice that the checkpoint was set back, or
-    that transactional.id or the guarantee was changed after a decision: rows would be lost or doubled
-    silently, or held back from readers for ever.
+    Raises OptionError if it cannot be read: without it a sink would not notice that the checkpoint was set
+    back, or that transactional.id or the guarantee was changed after a decision. Rows would be lost or
+    doubled silently, or held back from readers for ever.
     """
     try:
         if options.checkpoint_location is None:

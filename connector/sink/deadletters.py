@@ -1,17 +1,17 @@
-"""Takes out rows that cannot be written, before they fail the batch, with the reason for each.
+"""Takes out rows that cannot be written, before they fail the batch, and adds the reason to each.
 
 | row | reason |
 |---|---|
 | null in the column `topic`, and no option `topic` | no topic |
 | a column `partition` with a number that its topic does not have | no such partition |
 | larger than its topic's max.message.bytes, before compression | too large |
-| without a key where its topic is compacted | no key |
+| without a key, and its topic is compacted | no key |
 
-The row goes to the dead letter topic with its key, value and headers, and these headers besides:
-`deadletter.reason`, `deadletter.detail` (the same with its figures), `deadletter.topic`,
-`deadletter.partition`; and, where the rows have a column `deadletter.source` (a struct of topic, partition
-and offset), `deadletter.source.topic`, `.partition` and `.offset`. All rows of
-an Arrow batch are checked at once.
+The row goes to the dead letter topic with its key, value and headers, and with these headers:
+`deadletter.reason`, `deadletter.detail` (the reason with its figures), `deadletter.topic`,
+`deadletter.partition`; and, if the rows have a column `deadletter.source` (a struct of topic, partition and
+offset), `deadletter.source.topic`, `.partition` and `.offset`. All rows of an Arrow batch are checked at
+once.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,14 +30,14 @@ Ints = npt.NDArray[np.int64]
 
 REASONS = ("no topic", "no such partition", "too large", "no key")
 SOURCE = "deadletter.source"
-"""An optional column: from which topic, partition and offset each row came."""
+"""An optional column: the topic, partition and offset from which each row came."""
 RECORD_OVERHEAD = 7 * 5
-"""At most so many bytes of a record are not key, value or headers: seven varints."""
+"""At most this many bytes of a record are not key, value or headers: seven varints."""
 HEADER_OVERHEAD = 2 * 5
 
 
 class Limits(NamedTuple):
-    """What a topic accepts: partitions, bytes of a batch, and whether every record needs a key."""
+    """What a topic accepts: its partitions, the bytes of a batch, and whether every record needs a key."""
 
     partitions: int
     max_bytes: int
@@ -45,7 +45,7 @@ class Limits(NamedTuple):
 
     @classmethod
     def of(cls, partitions: int, configs: Mapping[str, str]) -> "Limits":
-        """From the topic's configs."""
+        """The limits by the topic's configs."""
         return cls(partitions, int(configs["max.message.bytes"]), "compact" in configs["cleanup.policy"])
 
 
@@ -72,7 +72,7 @@ class RowValidator:
         names, place = self._topics(rows)
         reason, sizes = np.full(len(rows), -1, np.int8), _sizes(rows)
         limits = [self._limits_of(name) for name in names]
-        # The strongest reason comes last: it is the one that is reported.
+        # A row may have several reasons. The strongest overwrites the others, so it is reported.
         for number, one in enumerate(limits):
             self._judge(rows, sizes, one, place == number, reason)
         reason[place < 0] = 0
@@ -80,7 +80,7 @@ class RowValidator:
         if not bad.any():
             return Split(rows, None)
         dead, at = _only(rows, bad), place[bad]
-        topics = pa.array([*names, None], pa.string()).take(pa.array(at % (len(names) + 1)))  # -1: the last
+        topics = pa.array([*names, None], pa.string()).take(pa.array(at % (len(names) + 1)))  # -1: null
         figures = {
             "partitions": np.array([*(one.partitions for one in limits), 0])[at],
             "largest": np.array([*(one.max_bytes for one in limits), 0])[at],
@@ -108,7 +108,7 @@ class RowValidator:
 
 
 def _sizes(rows: pa.RecordBatch) -> Ints:
-    """Bytes of a batch that holds one row alone, at most."""
+    """For each row, the bytes of a batch of this row alone, at most."""
     size = np.full(len(rows), HEADER_SIZE + RECORD_OVERHEAD, np.int64)
     for name in ("key", "value"):
         column = column_of(rows, name)
@@ -141,7 +141,7 @@ def _nulls(column: pa.Array | None, count: int) -> Bools:
 def _letters(
     rows: pa.RecordBatch, reason: npt.NDArray[np.int8], topics: pa.Array, figures: Mapping[str, Ints]
 ) -> pa.RecordBatch:
-    """The rows with what is said of them in their headers; no column sends them anywhere."""
+    """The rows with reason and origin in their headers, and without the columns topic and partition."""
     given = column_of(rows, "partition")
     partitions = pc.cast(given, pa.string()) if given is not None else pa.nulls(len(rows), pa.string())
     said = {
@@ -160,7 +160,7 @@ def _letters(
 def _details(
     reason: npt.NDArray[np.int8], topics: pa.Array, given: pa.Array, figures: Mapping[str, Ints]
 ) -> pa.Array:
-    """The reason with its figures, in the order of REASONS."""
+    """Each row's reason with its figures. The texts are in the order of REASONS."""
     texts = {name: pc.cast(pa.array(numbers), pa.string()) for name, numbers in figures.items()}
 
     def joined(*parts: str | pa.Array) -> pa.Array:
@@ -176,7 +176,7 @@ def _details(
 
 
 def _sources(rows: pa.RecordBatch) -> dict[str, pa.Array]:
-    """Where the rows came from, if they tell it."""
+    """Headers that say where the rows came from, if they have the column SOURCE."""
     told = column_of(rows, SOURCE)
     if told is None or not pa.types.is_struct(told.type):
         return {}
@@ -186,14 +186,14 @@ def _sources(rows: pa.RecordBatch) -> dict[str, pa.Array]:
 
 
 def _headers(old: pa.Array | None, more: Mapping[str, pa.Array], count: int) -> pa.Array:
-    """Each row's headers and one more for each of `more`."""
+    """Each row's headers, plus one for each of `more`."""
     item = pa.struct([("key", pa.string()), ("value", pa.binary())])
     had = pa.array([[]] * count, pa.list_(item)) if old is None else old.cast(pa.list_(item))
     counts = pc.fill_null(pc.list_value_length(had), 0).to_numpy(zero_copy_only=False).astype(np.int64)
     added = len(more)
     starts = np.concatenate(([0], np.cumsum(counts + added)))
     pool = [had.flatten(), *(_header(name, values, item) for name, values in more.items())]
-    # Where each item of the new lists lies in the pool: first a row's own, then one of each addition.
+    # The pool index of each item of the new lists: first a row's own headers, then the added ones.
     order = np.empty(int(starts[-1]), np.int64)
     own = np.arange(int(counts.sum()))
     order[own + np.repeat(np.arange(count) * added, counts)] = own

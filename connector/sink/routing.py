@@ -1,7 +1,7 @@
-"""Where rows go: each row's topic and partition, and batches of records by partition.
+"""Finds each row's topic and partition, and makes batches of records by partition.
 
-All rows of an Arrow batch are handled at once: one stable sort by destination keeps the order of rows that
-go to the same partition.
+All rows of an Arrow batch are handled at once. One stable sort by destination keeps the order of rows that go
+to the same partition.
 """
 
 import time
@@ -21,8 +21,8 @@ from eoslog.protocol.records import EncodedBatch, encode_batches
 Ints = npt.NDArray[np.int64]
 
 TOGETHER = 4 << 20
-"""Bytes of an Arrow batch up to which its destinations are encoded in one go: a third less time for small
-rows. With large ones the copy that keeps destinations apart in memory would cost more than that saves."""
+"""Arrow batches of up to this many bytes are encoded for all destinations at once, which takes a third less
+time with small rows. With large rows, the copy that this needs costs more than it saves."""
 
 
 class Destination(NamedTuple):
@@ -36,7 +36,8 @@ class Destination(NamedTuple):
 class Router:
     """Turns Arrow batches into record batches with their destination. One for each task.
 
-    `partitions_of` tells a topic's number of partitions. `seed` varies where rows without key begin.
+    `partitions_of` returns a topic's number of partitions. `seed` varies the first partition of rows without
+    a key.
     """
 
     def __init__(
@@ -80,7 +81,7 @@ class Router:
         )  # fmt: skip
 
     def _topics(self, rows: pa.RecordBatch) -> tuple[list[str], Ints]:
-        """Names of the topics, and for each row its place among them. The option beats the column."""
+        """Names of the topics, and for each row its index among them. The option overrides the column."""
         if self._topic is not None:
             return [self._topic], np.zeros(len(rows), np.int64)
         column = rows.column("topic")
@@ -93,7 +94,7 @@ class Router:
         return coded.dictionary.to_pylist(), coded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
 
     def _partitions(self, rows: pa.RecordBatch, topics: list[str], topic_of: Ints) -> Ints:
-        """For each row: its column partition, else its key's hash, else the partition whose turn it is."""
+        """Each row's partition: from its column partition, else its key's hash, else the next one in turn."""
         counts = np.array([self._partitions_of(topic) for topic in topics], np.int64)
         given = column_of(rows, "partition")
         key = column_of(rows, "key")
@@ -130,7 +131,7 @@ class Router:
 
 
 def column_of(rows: pa.RecordBatch, name: str) -> pa.Array | None:
-    """A column by its name, None if there is none."""
+    """A column by its name, or None."""
     index = rows.schema.get_field_index(name)
     return None if index < 0 else rows.column(index)
 
@@ -140,8 +141,8 @@ def _take(column: pa.Array | None, indices: Ints) -> pa.Array | None:
 
 
 def _sorted(topic_of: Ints, partition_of: Ints) -> tuple[Ints, list[int]]:
-    """Row numbers, those of a destination together and ascending, and where in them each but the first
-    destination begins."""
+    """Row numbers sorted by destination, ascending within each; and the index at which each destination
+    begins, except the first."""
     place = topic_of * (int(partition_of.max()) + 1) + partition_of
     order = stable_order(place)
     return order, (np.flatnonzero(np.diff(place[order])) + 1).tolist()

@@ -1,7 +1,7 @@
 """The start of a sink's run: reads what crosscheck.py compares, and logs its warnings.
 
-Happens once a run, around its first begin, in a constant number of round trips however many partitions there
-are (Metadata before it; OffsetFetch after it, besides finding the group's coordinator).
+It runs once in a run, around the first begin, and its number of round trips does not depend on the number of
+partitions (Metadata before begin; after it OffsetFetch, and finding the group's coordinator).
 """
 
 import logging
@@ -35,12 +35,12 @@ from eoslog.connector.run.runner import Runner
 log = logging.getLogger(__name__)
 
 FRESH_SECONDS = 6.5 * 24 * 3600
-"""A query that completed a batch within this time finds the decision of it: clusters keep the offsets of an
-idle group for a week by default (offsets.retention.minutes)."""
+"""A query that completed a batch within this time finds its decision: clusters keep the offsets of an idle
+group for a week by default (offsets.retention.minutes)."""
 
 
 class View(NamedTuple):
-    """What the checkpoint tells: the batch that is to be written, and the newest that is completed."""
+    """What the checkpoint contains: the batch to write, and the newest completed one."""
 
     checkpoint: Checkpoint
     planned: Planned
@@ -49,7 +49,7 @@ class View(NamedTuple):
 
     @classmethod
     def of(cls, checkpoint: Checkpoint) -> Self:
-        """Read it. Raises CheckpointUnreadable, SourcesChanged."""
+        """Read the checkpoint. Raises CheckpointUnreadable, SourcesChanged."""
         planned = checkpoint.newest_planned()
         if planned is None:
             raise CheckpointUnreadable(checkpoint.location, "no batch is planned in it (offsets/ is empty)")
@@ -59,7 +59,7 @@ class View(NamedTuple):
 
 
 class StartOfRun:
-    """What is compared around the first begin of a run."""
+    """The comparisons around the first begin of a run."""
 
     def __init__(self, options: SinkOptions, view: View, sink: Sink, runner: Runner) -> None:
         self._options, self._view, self._sink, self._runner = options, view, sink, runner
@@ -67,9 +67,11 @@ class StartOfRun:
         self._upgraded = False
 
     def before(self) -> None:
-        """Before the sink is acquired: clusters are compared, another sink that the checkpoint was given to
-        is left, and this one is noted. Raises WrongCluster, SinkChanged, TakenOver, CommitFault,
-        CheckpointUnreadable."""
+        """Compare the clusters, leave the checkpoint's former sink if it was another one, and note this one.
+
+        Call it before the sink is acquired. Raises WrongCluster, SinkChanged, TakenOver, CommitFault,
+        CheckpointUnreadable.
+        """
         view, sink, accepted = self._view, self._sink, self._options.accepted
         now = cluster_id(self._cluster)
         if self._options.group_id is not None:
@@ -86,8 +88,10 @@ class StartOfRun:
             GivenTo(sink.id, now, since, self._options.group_id).write(view.checkpoint)
 
     def _look_for_a_successor(self, given: GivenTo | None) -> None:
-        """Whether another query has taken this one's place, under its present names or those of before:
-        before the sink is acquired, which would stop that one, and again after it. Raises TakenOver."""
+        """Raise TakenOver if another query has replaced this one, under its present or its former names.
+
+        It is checked before the sink is acquired, which would stop that query, and again after that.
+        """
         names = {(self._sink.id, self._options.group_id)}
         if given is not None and given.sink is not None:
             names.add((given.sink, given.group))
@@ -115,8 +119,9 @@ class StartOfRun:
             log.info("%s: sink %s is left for sink %s", batch, old, self._sink.id)
 
     def after(self, begun: Begun) -> None:
-        """Compare what is known; warn. The group is read when nobody else can move it any more.
+        """Compare checkpoint, decision and group, and log warnings.
 
+        Call it when the sink is acquired, so that its former owner can no longer change the group.
         Raises DecisionGone, CheckpointOlder, CheckpointMismatch, StartsElsewhere, TakenOver.
         """
         view, options = self._view, self._options
@@ -145,8 +150,8 @@ class StartOfRun:
 
 
 def leave_for_none(options: SinkOptions, runner: Runner, view: View) -> None:
-    """at_least_once has no sink of this kind: one that the checkpoint was given to is left, its last decision
-    carried out. Raises CommitFault, WrongCluster, CheckpointUnreadable, StartsElsewhere."""
+    """Leave the checkpoint's former sink, and commit its last decision's transactions: at_least_once has no
+    sink with decisions. Raises CommitFault, WrongCluster, CheckpointUnreadable, StartsElsewhere."""
     if view.completed is None and view.batch.batch_id == 0:
         _check_plain_start(options, view, runner)
     given = GivenTo.read(view.checkpoint)
@@ -180,17 +185,20 @@ def _check_plain_start(options: SinkOptions, view: View, runner: Runner) -> None
 
 
 def _finish_others(story: Story, runner: Runner) -> None:
-    """A query that begins where a sink has committed leaves it the rows before that: what the sink has
-    decided is carried out, or they would be lost if its driver died there. Raises CommitFault."""
+    """Commit the decided transactions of other sinks at whose offsets the query begins. Raises CommitFault.
+
+    The query does not write the rows before these offsets, so they would be lost if the other driver had died
+    after its decision.
+    """
     notes = [found.note for found in story.committed.values() if found.note]
-    plain = {note.sink for note in notes if not note.decided}  # of at_least_once: it decides nothing
+    plain = {note.sink for note in notes if not note.decided}  # at_least_once, which decides nothing
     for sink in sorted(({note.sink for note in notes} | {one.sink for one in story.taken}) - plain):
         if sink != story.sink:
             runner.run(fence(Sink(sink)))
 
 
 def cluster_id(cluster: Cluster) -> str | None:
-    """The id of the cluster that answers; None: it tells none. Raises BrokerUnreachable."""
+    """The id of the cluster that answers. None: it does not report one. Raises BrokerUnreachable."""
     cluster.meet()
     return retrying(
         cluster,
@@ -203,7 +211,7 @@ def cluster_id(cluster: Cluster) -> str | None:
 
 
 def _has_rested(view: View) -> bool:
-    """Whether the last batch is so old that the cluster may have forgotten its decision."""
+    """Whether the last completed batch is so old that the cluster may have forgotten its decision."""
     if view.completed is None:
         return False
     at = view.checkpoint.completed_at(view.completed)
@@ -211,7 +219,7 @@ def _has_rested(view: View) -> bool:
 
 
 def _ended(view: View, decided: Batch | None) -> tuple[str, Offsets] | None:
-    """The decided batch as the checkpoint has it; Spark keeps the last hundred."""
+    """Digest and end offsets of the decided batch in the checkpoint, if Spark still has it: it keeps 100."""
     planned = view.planned
     if decided is None or decided.query_id != view.batch.query_id or decided.batch_id > planned.batch_id:
         return None
@@ -224,8 +232,8 @@ def _ended(view: View, decided: Batch | None) -> tuple[str, Offsets] | None:
 def _committed(
     cluster: Cluster, group: str | None, wanted: Offsets, *, stable: bool = True
 ) -> dict[tuple[str, int], NotedOffset]:
-    """What the group holds; not `stable`: whatever a driver that died has pending, which is ended when the
-    sink is acquired."""
+    """The offsets that the group has. `stable` False: without waiting for offsets that a dead driver has left
+    pending, which are ended when the sink is acquired."""
     if group is None or not wanted:
         return {}
     found = group_offsets.fetch_committed(cluster, group, sorted(wanted), require_stable=stable)

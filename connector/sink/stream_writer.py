@@ -1,8 +1,8 @@
-"""The streaming sink as Spark sees it: a task's write, and the driver's commit and abort. No rules here.
+"""The streaming sink as Spark calls it: a task's write, and the driver's commit and abort. No rules here.
 
-Spark builds a writer for every batch, pickles it for the tasks, and builds another one, in another
-process, for commit or abort. So the driver's part before the tasks happens when a writer is pickled,
-once; a writer that is never pickled does nothing until commit or abort is called.
+Spark builds a writer for every batch, pickles it for the tasks, and builds another one, in another process,
+for commit or abort. So the driver does its part before the tasks when a writer is first pickled. A writer
+that is never pickled does nothing until commit or abort is called.
 """
 
 from collections.abc import Iterator, Sequence
@@ -41,8 +41,8 @@ class StreamWriter(BeginsWhenPickled, DataSourceStreamArrowWriter):
 
     @plainly
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> WriterCommitMessage:
-        """In a task: write its rows and report, without making them visible."""
-        from eoslog.connector.sink.task_writer import write_rows  # who plans and commits needs no codec
+        """Write a task's rows and report them, without making them visible; runs in the task."""
+        from eoslog.connector.sink.task_writer import write_rows  # the driver's processes need no codec
 
         context = TaskContext.get()
         if context is None:
@@ -55,12 +55,12 @@ class StreamWriter(BeginsWhenPickled, DataSourceStreamArrowWriter):
 
     @plainly
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """On the driver, all tasks done: make the batch visible, once."""
+        """Make the batch visible, once; runs on the driver when all tasks are done."""
         called()
         check_forms(messages)
         committer.commit_stream(self._options, reports_of(messages), batchId)
 
     @plainly
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """On the driver, the batch failed: end what is open of it."""
+        """End the open transactions of a failed batch; runs on the driver."""
         committer.abort_batch(self._options, reports_of(messages), batchId)

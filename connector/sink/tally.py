@@ -1,8 +1,9 @@
-"""The rows that a task was given, in two numbers: their count and a checksum.
+"""Counts the rows that a task was given, and adds up their checksum.
 
-They are compared when lost rows are replayed (commit/replay.py), and when a token is written again
+Both are compared when lost rows are replayed (commit/replay.py), and when a token is written again
 (commit/write.py). The checksum is a sum over rows, so their order does not matter: a shuffle may change it.
-It is only made for on.lost.transaction=replay and write.token, and costs about a microsecond a row.
+It is computed only for on.lost.transaction=replay and write.token, and takes about a microsecond for each
+row.
 """
 
 import numpy as np
@@ -16,26 +17,26 @@ from eoslog.protocol.partitioner import murmur2_partition
 Hashes = npt.NDArray[np.uint64]
 
 _ALL_BITS = 2**31 - 1
-_FACTOR = 0x9E3779B97F4A7C15  # odd and large: what is added before counts for all bits after
+_FACTOR = 0x9E3779B97F4A7C15  # odd and large: each bit of the input affects all higher bits
 _BYTES = ("key", "value", "topic")
 
 
 class Tally:
-    """Rows and, if wanted, their checksum (below 2**32) so far; None: not wanted."""
+    """The number of rows so far and, if wanted, their checksum (below 2**32). None: not wanted."""
 
     def __init__(self, *, checksum: bool) -> None:
         self.rows = 0
         self.checksum = 0 if checksum else None
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """Count a batch of rows in."""
+        """Add a batch of rows."""
         self.rows += len(rows)
         if self.checksum is not None and len(rows):
             self.checksum = (self.checksum + int((_hashes(rows) >> np.uint64(32)).sum())) % 2**32
 
 
 def _hashes(rows: pa.RecordBatch) -> Hashes:
-    """One number for each row, of all that is written of it."""
+    """One hash for each row, over all of its written columns."""
     found = np.zeros(len(rows), np.uint64)
     for name in _BYTES:
         found = _mixed(found, _bytes(column_of(rows, name), len(rows)))
@@ -53,14 +54,14 @@ def _mixed(one: Hashes, other: Hashes) -> Hashes:
 
 
 def _bytes(column: pa.Array | None, count: int) -> Hashes:
-    """A hash of each row's bytes; a number that no hash is for null."""
+    """A hash of each row's bytes. Null gets a number that is no hash."""
     if column is None:
         return np.full(count, 2**64 - 1, np.uint64)
     return murmur2_partition(column, _ALL_BITS).astype(np.int64).view(np.uint64)
 
 
 def _of_headers(column: pa.Array) -> Hashes:
-    """A sum over each row's headers; null is as good as none."""
+    """A sum of hashes over each row's headers; null counts as no headers."""
     items = column.flatten()
     each = np.zeros(len(items), np.uint64)
     for field in range(2):

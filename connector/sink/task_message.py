@@ -1,4 +1,4 @@
-"""What a task and the driver tell each other through Spark: which rows, and the task's report."""
+"""What a task and the driver exchange through Spark: the ids of the rows, and the task's report."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ from eoslog.connector.spark.form import check_form
 
 @dataclass
 class TaskMessage(WriterCommitMessage):
-    """A task's report on its way through Spark; None: at_least_once, where there is nothing to decide."""
+    """A task's report on its way through Spark. None: at_least_once, where nothing is decided."""
 
     form: int
     report: Report | None
 
 
 def check_forms(messages: Sequence[WriterCommitMessage | None]) -> None:
-    """Every task has sent its report in the form of this version. Raises EnvironmentUnfit."""
+    """Raise EnvironmentUnfit unless every task has sent its report in this version's form."""
     for message in messages:
         if isinstance(message, TaskMessage):
             check_form(vars(message).get("form"))
@@ -31,7 +31,7 @@ def reports_of(messages: Sequence[WriterCommitMessage | None]) -> list[Report | 
 
 
 class Attempt(NamedTuple):
-    """Which rows these are: Spark's ids of query, batch and partition."""
+    """Spark's ids of a task's rows: query, batch and partition."""
 
     query_id: str
     batch_id: int

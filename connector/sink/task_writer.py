@@ -1,8 +1,7 @@
 """The task's writer: writes all rows in the task's own transaction, and reports it to the driver.
 
 With exactly_once and at_most_once a task makes no row visible: its transaction stays open until the driver
-has decided. A task that fails aborts its transaction; a killed task's transaction is aborted by the next
-begin.
+has decided. A task that fails aborts its transaction. The next begin aborts a killed task's transaction.
 """
 
 import logging
@@ -41,7 +40,7 @@ log = logging.getLogger(__name__)
 def write_rows(
     options: SinkOptions, begun: Begun | None, attempt: Attempt, rows: Iterator[pa.RecordBatch]
 ) -> TaskMessage:
-    """Write the rows as the guarantee asks. Raises what the producer, the router or the rules raise."""
+    """Write the rows under the guarantee. Raises what the producer, the router or the rules raise."""
     called()
     rows = acknowledging(rows)
     if begun is None:
@@ -103,7 +102,8 @@ def _give_up(cluster: Cluster, name: str, identity: ProducerIdentity, error: Bas
 
 
 def _write_plainly(options: SinkOptions, attempt: Attempt, rows: Iterator[pa.RecordBatch]) -> None:
-    """at_least_once: every row is acknowledged; retries within this attempt make no duplicates."""
+    """at_least_once: write the rows until every one is acknowledged. Retries within this attempt make no
+    duplicates."""
     cluster = shared_cluster(options.client)
     first = next((batch for batch in rows if len(batch)), None)
     if first is None:
@@ -120,8 +120,7 @@ def _write_plainly(options: SinkOptions, attempt: Attempt, rows: Iterator[pa.Rec
 def _sender(
     options: SinkOptions, cluster: Cluster, producer: Producer, seed: int
 ) -> Callable[[pa.RecordBatch], None]:
-    """A function that sends rows to their partitions, and bad ones to the dead letter topic if there is
-    one."""
+    """A function that sends rows to their partitions, and bad ones to the dead letter topic if given."""
     partitions_of = _partitions_of(cluster)
     router = _router(options, partitions_of, options.topic, seed)
 
@@ -151,8 +150,8 @@ def _limits(cluster: Cluster, topic: str, partitions: int) -> Limits:
 
 
 def _partitions_of(cluster: Cluster) -> Callable[[str], int]:
-    """How many partitions a topic has. The first call may create the topic. Later ones must not: a topic that
-    has gone in between has taken rows of this task with it."""
+    """A function that returns a topic's number of partitions. The first call may create the topic. Later
+    calls must not: if the topic was deleted in between, rows of this task were deleted with it."""
     seen: set[str] = set()
 
     def partitions_of(topic: str) -> int:
@@ -183,7 +182,7 @@ def _router(
 
 
 class _Slots(NamedTuple):
-    """Transaction names that this process has used in a batch: its random word, and how many."""
+    """The transaction names that this process has used: its random word, and the number in each batch."""
 
     process: int
     worker: str
@@ -196,8 +195,8 @@ _slots = _Slots(-1, "", {})
 def _next_slot(stamp: Stamp) -> tuple[str, int]:
     """This process's random word and the number of its next transaction in the batch.
 
-    The word is made once for each process, so no other process ever uses these names. Within a process tasks
-    run one after another, and the numbers start again with every batch.
+    Each process makes its own word, so no other process ever uses these names. Within a process, tasks run
+    one after another, and the numbers start again with every batch.
     """
     global _slots
     if _slots.process != os.getpid():

@@ -1,4 +1,4 @@
-"""Begin of a batch write with a token, on the driver: under which sink, and from where it goes on."""
+"""Begins a batch write with a token, on the driver: finds its sink and the run that it continues."""
 
 from typing import NamedTuple
 
@@ -12,8 +12,8 @@ from eoslog.connector.run.runner import Runner
 
 
 class StartedWrite(NamedTuple):
-    """A batch write that has begun. `key`: under which its run is kept (memory.py) for the next write of its
-    stem; None: it is not. `goes_on`: it is the same run as that of the write before."""
+    """A batch write that has begun. `key`: its run is kept under it (memory.py) for the next write of its
+    stem; None: it is not kept. `goes_on`: it is in the same run as the write before it."""
 
     begun: Begun
     run: Run
@@ -22,7 +22,7 @@ class StartedWrite(NamedTuple):
 
 
 def begin_token(options: SinkOptions, text: str, runner: Runner) -> StartedWrite:
-    """Before the tasks of a write with this token. Raises CommitFault."""
+    """Make the sink ready for the tasks of a write with this token. Raises CommitFault."""
     token, name = Token.of(text), options.transactional_id or WRITER
     two_phase, on_lost = options.two_phase, options.on_lost
     topics = frozenset(
@@ -36,7 +36,7 @@ def begin_token(options: SinkOptions, text: str, runner: Runner) -> StartedWrite
     key = (repr(options.client.bootstrap), sink.id, "write")
     last_run = memory.take(*key)
     begun, run = runner.run(begin_write(sink, text, last_run=last_run, two_phase=two_phase, on_lost=on_lost))
-    if not token.digits:  # no other token has this sink
+    if not token.digits:  # no other token uses this sink
         return StartedWrite(begun, run)
     memory.keep(run, *key)
     return StartedWrite(begun, run, key, last_run is not None and last_run.incarnation == run.incarnation)

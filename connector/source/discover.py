@@ -1,4 +1,4 @@
-"""What there is to read: the partitions a query's options name, and where they begin and end."""
+"""Finds the partitions that a query's options name, and where they begin and end."""
 
 import logging
 import re
@@ -10,7 +10,8 @@ from eoslog.connector.checkpoint.which_cluster import check_cluster
 from eoslog.connector.client.admin import offsets as group_offsets
 from eoslog.connector.client.admin.epochs import epoch_ends
 from eoslog.connector.client.admin.listing import list_offsets, list_places
-from eoslog.connector.client.wire.cluster import Cluster, TopicInfo, no_partition
+from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.client.wire.metadata import TopicInfo, no_partition
 from eoslog.connector.client.wire.retry import check, retrying
 from eoslog.connector.client.wire.shared import shared_cluster
 from eoslog.connector.commit.leave import fence
@@ -38,30 +39,29 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 PENDING_MS = 90_000
-"""How long offsets of a group may be pending: a sink that was killed while it decided leaves them so until
-its own transaction times out (OWN_TIMEOUT_MS), and brokers look for such transactions every 10 s."""
+"""How long a group's offsets may be pending. A sink that was killed while it decided leaves them so until its
+own transaction times out (OWN_TIMEOUT_MS), and brokers look for such transactions every 10 s."""
 
 
 class Log:
-    """The topics of one query as they are now; every call asks the brokers.
+    """The topics of one query as they are now. Every call asks the brokers.
 
-    `lenient`: what the options name and the cluster does not have is left out, and kept in `absent`; who
-    goes on from where a query stood finds out what it has lost. Else it is UnknownTopic.
+    `lenient`: topics and partitions that the options name and the cluster does not have are left out and kept
+    in `absent`; the caller then finds out what the query has lost. Otherwise they raise UnknownTopic.
     """
 
     def __init__(self, options: SourceOptions, *, lenient: bool = False) -> None:
         self.options, self._lenient = options, lenient
         self.absent: dict[str, UnknownTopic] = {}
-        """Topics, and partitions of `assign`, that are not there, as last seen."""
+        """Topics, and partitions of `assign`, that did not exist when last looked up."""
         self.epochs: Epochs = {}
-        """Leader epochs in which the partitions' ends were told, as last seen; brokers older than 2.1 tell
-        none."""
+        """Leader epochs of the partitions' ends, as last seen. Brokers before 2.1 do not report them."""
         self.ids: TopicIds = {}
-        """Ids of the topics, as last seen; brokers older than 2.8 tell none."""
+        """Ids of the topics, as last seen. Brokers before 2.8 do not report them."""
         self.cluster_id: str | None = None
         """Id of the cluster, as last seen."""
         self.taken: frozenset[TakenFrom] = frozenset()
-        """From whom a query that begins at its group's offsets has taken them."""
+        """Which sinks have committed the group offsets at which the query begins."""
 
     @property
     def cluster(self) -> Cluster:
@@ -91,11 +91,12 @@ class Log:
         return sorted((topic, p) for topic, info in found.items() for p in info.leaders)
 
     def latest(self, position: Offsets | None = None) -> Offsets:
-        """Where each partition ends: what read_committed readers may see, or all (kafka.isolation.level).
+        """Where each partition ends, for readers of committed records or of all (kafka.isolation.level).
 
-        An end before `position` is asked for again a few times: a new leader may not know yet how far the
-        log goes (fetchOffset.numRetries and retryIntervalMs). So is a partition that is not told of: a broker
-        may not have heard of it yet, and taken for gone it would later be read from its beginning.
+        If an end is before `position`, it is looked up again a few times, because a new leader may not know
+        yet how far the log goes (fetchOffset.numRetries and retryIntervalMs). So is a partition that is
+        missing in the answer: a broker may not know it yet, and if it were taken for gone, it would later be
+        read from its beginning.
         """
         for left in reversed(range(self.options.end_tries)):
             found = self.ends(self.partitions(), LATEST)
@@ -106,12 +107,12 @@ class Log:
         raise AssertionError("fetchOffset.numRetries is 1 at least")
 
     def check_absent(self) -> None:
-        """Raises UnknownTopic where something that the options name is not there."""
+        """Raise UnknownTopic if a topic or partition that the options name does not exist."""
         for error in self.absent.values():
             raise error
 
     def parted(self, position: Offsets, epochs: Epochs) -> dict[TopicPartition, plan.Divergence]:
-        """Partitions whose log is another one below `position`, which it reached in these leader epochs."""
+        """Partitions whose log below `position` is no longer the one that was read in these leader epochs."""
         ends = epoch_ends(self.cluster, epochs) if epochs else {}
         return {
             tp: plan.Divergence(position[tp], epochs[tp], end.offset, end.leader_epoch)
@@ -120,20 +121,20 @@ class Log:
         }
 
     def met_cluster(self) -> str | None:
-        """The cluster's id; asked for where nothing has been asked yet. Raises BrokerUnreachable."""
+        """The cluster's id, looked up if it is not yet known. Raises BrokerUnreachable."""
         if self.cluster_id is None:
             self.cluster.meet()
             self.cluster_id = self._ask("Metadata", lambda: self.cluster.metadata([])).cluster_id
         return self.cluster_id
 
     def beginnings(self, partitions: Iterable[TopicPartition]) -> Offsets:
-        """The first offset that each partition still holds."""
+        """The first offset that each partition still has."""
         return list_offsets(
             self.cluster, dict.fromkeys(partitions, EARLIEST), committed=self.options.committed
         )
 
     def ends(self, partitions: Iterable[TopicPartition], which: int) -> Offsets:
-        """LATEST or EARLIEST of each partition."""
+        """The latest or earliest offset of each partition. `which`: LATEST or EARLIEST."""
         wanted = dict.fromkeys(partitions, which)
         found = list_places(self.cluster, wanted, committed=self.options.committed)
         if which == LATEST:
@@ -141,7 +142,7 @@ class Log:
         return {tp: at.offset for tp, at in found.items()}
 
     def resolve(self, option: str, bound: Bound) -> Offsets:
-        """A bound as real offsets, -1 and -2 replaced, checked against what the log holds."""
+        """A bound as real offsets, with -1 and -2 replaced, and checked against the log."""
         partitions = self.partitions()
         if isinstance(bound, AtTime):
             return self._at(option, bound, partitions)
@@ -151,7 +152,7 @@ class Log:
             return self.ends(partitions, bound)
         bound = {tp: at for tp, at in bound.items() if not self._is_absent(tp)}
         if option == "startingOffsets" and self.options.stored is not None:
-            bound = {**dict.fromkeys(partitions, EARLIEST), **bound}  # new since the line was written
+            bound = {**dict.fromkeys(partitions, EARLIEST), **bound}  # partitions newer than the line
         self._check_names(option, bound, partitions)
         asked = {tp: at for tp, at in bound.items() if at in (EARLIEST, LATEST)}
         found = list_offsets(self.cluster, asked, committed=self.options.committed) if asked else {}
@@ -159,8 +160,8 @@ class Log:
         return {**found, **self._as_stored(option, plain)}
 
     def _as_stored(self, option: str, wanted: Offsets) -> Offsets:
-        """Offsets by hand; those of a checkpoint's line are compared with what it says of its log, as a query
-        that goes on from there does. Raises DataLoss, WrongCluster."""
+        """Offsets that the user gave. If they are a line of a checkpoint, they are compared with the log, as
+        they are in a query that continues from it. Raises DataLoss, WrongCluster."""
         stored = self.options.stored if option == "startingOffsets" else None
         if stored is None or check_cluster(stored.cluster, self.cluster_id, self.options.moved_to):
             return self._within(option, wanted)
@@ -173,7 +174,7 @@ class Log:
         return {**begins, **self._not_parted(option, self._within(option, same), same, epochs)}
 
     def _at(self, option: str, bound: AtTime, partitions: list[TopicPartition]) -> Offsets:
-        """The first offsets of at least a time. Raises OptionError."""
+        """The first offsets whose timestamps are not before the given time. Raises OptionError."""
         if not isinstance(bound.times, int):
             named = {tp: at for tp, at in bound.times if not self._is_absent(tp)}
             self._check_names(f"{option}ByTimestamp", named, partitions)
@@ -183,16 +184,17 @@ class Log:
         if none and not bound.none_is_latest:
             said = ", ".join(f"{t}-{p} (at {wanted[t, p]} ms)" for t, p in none)
             raise OptionError(
-                f"{option}: no record is as young as the time asked for in {said}; give an earlier time, or "
+                f"{option}: no record has the given time or a later one in {said}; give an earlier time, or "
                 "startingOffsetsByTimestampStrategy=latest to begin at the end there"
             )
         return {**found, **self.ends(none, LATEST)}
 
     def _committed(self, partitions: list[TopicPartition]) -> Offsets:
-        """Where the group stands; partitions it has never committed are new to it and read from their start.
+        """The group's committed offsets. Partitions without one are new to it and read from their start.
 
-        A sink whose place this query takes is stopped first, or it would move the group after it was read.
-        Raises OptionError where the group holds nothing, or offsets that the log does not hold; CommitFault.
+        If this query replaces another one, that one's sink is fenced first, or it would change the group's
+        offsets after they were read. Raises OptionError if the group has no offset, DataLoss if the log does
+        not have its offsets, and CommitFault.
         """
         group = str(self.options.group_id)
         if self.options.taken_over is not None:
@@ -207,9 +209,9 @@ class Log:
             return {}
         if not at:
             raise OptionError(
-                f"startingOffsets=committed: group {group} has committed no offset of what is to be read; "
-                "check kafka.group.id, or give startingOffsets as earliest, latest or offsets. To go on from "
-                "a checkpoint whose query had no group, give the last line of the newest file in its "
+                f"startingOffsets=committed: group {group} has committed no offset of these partitions; "
+                "check kafka.group.id, or give startingOffsets as earliest, latest or offsets. To continue "
+                "from a checkpoint whose query had no group, give the last line of the newest file in its "
                 "offsets/ that is in its commits/ as well: it is compared with the log"
             )
         new = [tp for tp in partitions if tp not in at]
@@ -219,7 +221,8 @@ class Log:
         return {**self.ends(new, EARLIEST), **self._not_parted(whose, within, at, told)}
 
     def _not_parted(self, whose: str, within: Offsets, at: Offsets, told: Epochs) -> Offsets:
-        """Offsets in the log that they were read from; or where that ends, if data may be lost."""
+        """The offsets, if the log is still the one that they were read from. Otherwise reports the loss; if
+        data may be lost, returns where the common log ends."""
         asked = {tp: epoch for tp, epoch in told.items() if self.epochs.get(tp, epoch) != epoch}
         parted = self.parted(at, {tp: epoch for tp, epoch in asked.items() if within[tp] == at[tp]})
         if parted:
@@ -249,14 +252,14 @@ class Log:
             raise OptionError(f"{option} names {names}, which is not among the partitions read: leave it out")
 
     def _matching(self) -> list[str]:
-        """Topics of the pattern; none may be there yet, as with Spark's connector."""
+        """The topics that match the pattern. There may be none yet, as with Spark's connector."""
         pattern = re.compile(self.options.pattern or "")
 
         def look() -> Iterable[TopicInfo]:
             found = self.cluster.metadata(None)
             for name, code in found.errors.items():
                 if pattern.fullmatch(name):
-                    check(code, f"Metadata of {name}")  # not told of now, it would look as if it were gone
+                    check(code, f"Metadata of {name}")  # left out, the topic would look deleted
             return found.topics.values()
 
         found = self._ask("Metadata", look)
@@ -270,8 +273,8 @@ class Log:
         return topics
 
     def _find(self, topic: str, absent: dict[str, UnknownTopic]) -> TopicInfo | None:
-        """A topic; None and a note in `absent` where there is none. One that was absent is looked for with
-        one question, not for a second."""
+        """A topic, or None and an entry in `absent`. If it was absent before, only one request
+        is sent, without a second of retries."""
         what = f"Metadata of {topic}"
         if (
             topic in self.absent

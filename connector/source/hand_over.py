@@ -3,9 +3,9 @@
 PySpark has a path for sources that read everything in the driver: when it asks a stream's process for a
 batch's partitions, it takes the rows from the same process, and one task gets them from the JVM. It takes
 this path if the reader is a `_SimpleStreamReaderWrapper`, and calls `getCache` for the rows. Our reader is
-such a wrapper between these two calls only; otherwise it keeps its limits and `reportLatestOffset`.
+such a wrapper only between these two calls, so that otherwise its limits and `reportLatestOffset` work.
 
-The class has no public name. Where PySpark does not have it, tasks read (`is_offered`).
+The class is not public. If PySpark does not have it, tasks read the rows (`is_offered`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ _ROWS = "_rows_to_hand_over"
 
 @cache
 def _simple() -> Any:
-    """PySpark's class; None: this PySpark has none."""
+    """PySpark's class. None: this PySpark does not have it."""
     try:
         found = import_module("pyspark.sql.datasource_internal")._SimpleStreamReaderWrapper
     except (ImportError, AttributeError):
@@ -30,18 +30,19 @@ def _simple() -> Any:
 
 
 def is_offered() -> bool:
-    """Whether this PySpark takes rows with the plan."""
+    """Whether this PySpark takes rows together with the plan."""
     return _simple() is not None
 
 
 def hand_over(reader: Any, rows: "Sequence[pa.RecordBatch]") -> None:
-    """The next that is asked of the reader is this batch's rows. Its `partitions` returns one partition."""
+    """Make the reader return these rows when PySpark next asks for the batch. Its `partitions` has to return
+    one partition."""
     setattr(reader, _ROWS, rows)
     reader.__class__ = _handing_over(type(reader))
 
 
 def take_back(reader: Any) -> Any:
-    """The rows that nobody has asked for; None: there are none. The reader is what it was."""
+    """The rows that PySpark has not taken. None: there are none. The reader is no longer a wrapper."""
     if _ROWS not in reader.__dict__:
         return None
     reader.__class__ = type(reader).__bases__[0]

@@ -16,7 +16,7 @@ from eoslog.connector.spark.calls import called
 
 
 def read_range(options: SourceOptions, task: plan.Range) -> Iterator[pa.RecordBatch]:
-    """The rows of one task. Offsets that are gone are an error or a warning, as failOnDataLoss says."""
+    """The rows of one task. If offsets are gone, it raises or warns, depending on failOnDataLoss."""
     called()
     cluster, position = shared_cluster(options.client), task.start
     while position < task.end:
@@ -49,7 +49,7 @@ def read_range(options: SourceOptions, task: plan.Range) -> Iterator[pa.RecordBa
 
 
 def _next_in_log(options: SourceOptions, task: plan.Range, position: int) -> int:
-    """Where reading can go on after `position` was found gone: the log's start, or nowhere."""
+    """Where to continue after `position` was found gone: the log's start, or else the end of the task."""
     where = (task.topic, task.partition)
     first = list_offsets(shared_cluster(options.client), {where: EARLIEST}, committed=options.committed)[
         where

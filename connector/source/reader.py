@@ -1,8 +1,8 @@
 """The source as Spark calls it: a driver plans offsets, tasks read them.
 
-Who runs where: a streaming query has one long-lived Python process on the driver, which holds one
-`StreamReader` and calls everything but `read`; another, short-lived one pickles a reader of its own for
-the tasks, where `read` runs. So a reader holds options and plans, never a socket.
+A streaming query has one long-lived Python process on the driver, which has one `StreamReader` and calls all
+methods but `read`. Another, short-lived process pickles its own reader for the tasks, where `read` runs. So a
+reader has options and plans, but no sockets.
 """
 
 import logging
@@ -53,8 +53,8 @@ StoredOffset = dict[str, dict[str, int]]
 
 
 class BatchReader(DataSourceReader):
-    """`spark.read`: a range of offsets, fixed when Spark first plans the DataFrame and kept by it; a new
-    load() looks again."""
+    """`spark.read`: a range of offsets. It is fixed when Spark first plans the DataFrame; a new load() looks
+    offsets up again."""
 
     def __init__(self, options: SourceOptions) -> None:
         self.options = options
@@ -65,7 +65,7 @@ class BatchReader(DataSourceReader):
 
     @plainly
     def partitions(self) -> Sequence[InputPartition]:
-        """One task a partition, or more (minPartitions, maxRecordsPerPartition)."""
+        """One task for each partition, or more (minPartitions, maxRecordsPerPartition)."""
         log = Log(self.options)
         log.cluster.meet()
         start = log.resolve("startingOffsets", self.options.starting)
@@ -78,14 +78,14 @@ class BatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         """The rows of one task, in offset order."""
-        from eoslog.connector.source.read_range import read_range  # who plans needs no codec
+        from eoslog.connector.source.read_range import read_range  # a process that plans needs no codec
 
         assert isinstance(partition, plan.Range)
         return acknowledging(pieces_plainly(read_range(self.options, partition)))
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """`spark.readStream`. Offsets are as Spark's Kafka source has them: the next to read, as JSON."""
+    """`spark.readStream`. Offsets have the form of Spark's Kafka source: the next to read, as JSON."""
 
     def __init__(self, options: SourceOptions) -> None:
         self.options = options
@@ -97,10 +97,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._latest: Offsets = {}
         self._begins: dict[tuple[TopicPartition, str | None], int] = {}
         self._last_batch: float | None = None  # when a batch was planned, on the monotonic clock
-        self._compared = False  # the checkpoint with the log: once a run
-        self._same: Epochs = {}  # the leader epochs under which positions were found to be in the log
+        self._compared = False  # whether this run has compared the checkpoint with the log
+        self._same: Epochs = {}  # leader epochs in which positions were found to be in the log
         self._standstill = Standstill()
-        self._left_out: set[str] = set()  # topics that are not there, and said to be
+        self._left_out: set[str] = set()  # topics that do not exist, and were warned of
         self._small = SmallBatches(options)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -128,7 +128,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @plainly
     def prepareForTriggerAvailableNow(self) -> None:
-        """Fix the end of the whole query: what is there now."""
+        """Fix the end of the whole query: the present end of the log."""
         self._log.cluster.meet()
         self._target = self._now(self._log.latest())
         if self.options.committed:
@@ -138,13 +138,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: Mapping[str, Mapping[str, int]], limit: ReadLimit) -> StoredOffset:
         """The end of the next batch.
 
-        Spark stores only ends. A query that began at `latest` and fell over in its first batch would ask
-        for the beginning again and get a later one; what arrived in between would be lost silently.
-        So such a query's first batch is empty: its end stores where the query began.
+        Spark stores only ends. A query that began at `latest` and failed in its first batch would look up the
+        beginning again and get a later one, so records that arrived in between would be lost silently. So
+        such a query's first batch is empty: its end stores where the query began.
         """
         stood = offsets.position_from_json(start)
         if self._began is not None and not self._compared:
-            self._log.check_absent()  # a query that has only begun has lost nothing: a name is wrong
+            self._log.check_absent()  # a new query cannot have lost a topic: a name must be wrong
         first, self._pin = self._pin, False
         if first and stood.offsets == self._initial:
             return offsets.to_json(*stood)
@@ -174,11 +174,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return offsets.to_json(*_moved_only(until, stood, lost.parted))
 
     def _now(self, ends: Offsets) -> SourcePosition:
-        """Ends that were just asked for."""
+        """The position at ends that were just looked up."""
         return SourcePosition(ends, self._log.ids, self._log.cluster_id, dict(self._log.epochs))
 
     def _end(self, position: Offsets) -> SourcePosition:
-        """Where the log ends, or the query with availableNow."""
+        """Where the log ends, or with availableNow the query."""
         if self._target is None:
             ends = self._log.latest(position)
             if self.options.committed:
@@ -187,7 +187,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._target._replace(offsets=self._reachable(self._target.offsets))
 
     def _on_this_cluster(self, stood: SourcePosition, now: str | None) -> SourcePosition:
-        """The same, of the cluster that answers; of a query that has moved, the topics have other ids there.
+        """The position on the cluster that answers.
+
+        If the query has moved there, topic ids and epochs are left out: they belong to the old cluster.
 
         Raises WrongCluster.
         """
@@ -195,7 +197,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return SourcePosition(stood.offsets, {}, now, {}) if moved else stood
 
     def _beginnings(self, stood: SourcePosition, until: SourcePosition) -> Offsets:
-        """Where the log begins now, in the partitions that the query has been reading; asked once a run."""
+        """Where the log begins now in the partitions that the query has been reading; read once in a run."""
         if self._compared:
             return {}
         self._compared = True
@@ -203,8 +205,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._log.beginnings(tp for tp in stood.offsets if tp in until.offsets and tp[0] not in anew)
 
     def _parted(self, stood: SourcePosition, until: SourcePosition) -> dict[TopicPartition, plan.Divergence]:
-        """Partitions whose log is another one below where the query stands. Only those are asked for whose
-        leader epoch is another one than that of the position, once for each: a leader only adds to its log.
+        """Partitions whose log below the query's position is no longer the one that was read. A partition is
+        looked up only if its leader epoch differs from the position's, and once for each epoch: within an
+        epoch a leader only appends.
         """
         anew, ends, now = plan.made_anew(stood.ids, until.ids), until.offsets, until.epochs
         asked = {
@@ -217,8 +220,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return found
 
     def _say_absent(self, position: Offsets) -> None:
-        """Topics that the options name and that were gone before: warned of once a run, with
-        failOnDataLoss=false. Raises UnknownTopic."""
+        """Raise UnknownTopic for topics that the options name, that do not exist and that the query has never
+        read. With failOnDataLoss=false, warn of each once in a run instead."""
         known = {topic for topic, _ in position}
         for name, error in self._log.absent.items():
             if name in known or name in self._left_out:
@@ -226,15 +229,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if self.options.fail_on_data_loss:
                 raise error
             log.warning(
-                "%s. failOnDataLoss is false: going on without it. See troubleshooting.md#dataloss", error
+                "%s. failOnDataLoss is false: continuing without it. See troubleshooting.md#dataloss", error
             )
         self._left_out = set(self._log.absent)
 
     def _compare_replay(self, begin: SourcePosition, until: SourcePosition) -> SourcePosition:
-        """A batch that was planned by an earlier run: the log must hold all of it. Returns what it does hold
-        of it, with failOnDataLoss=false.
+        """Check that the log still has all of a batch that an earlier run has planned.
 
-        Raises DataLoss, WrongCluster.
+        Returns the batch's end; with failOnDataLoss=false, without what the log no longer has. Raises
+        DataLoss, WrongCluster.
         """
         until = self._on_this_cluster(until, self._log.met_cluster())
         latest = self._now(self._log.latest(until.offsets))
@@ -250,7 +253,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _back_to(lost.parted, until._replace(offsets=there))
 
     def _too_few(self, begin: Offsets, end: Offsets) -> bool:
-        """Whether minOffsetsPerTrigger lets the batch wait. A query that has just begun does not wait."""
+        """Whether the batch has to wait for minOffsetsPerTrigger. The first batch of a run does not wait."""
         least, delay_ms = self.options.min_offsets, self.options.max_delay_ms
         if least is None or delay_ms is None or self._last_batch is None:
             return False
@@ -259,16 +262,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return sum(max(end[tp] - begin[tp], 0) for tp in end) < least
 
     def reportLatestOffset(self) -> StoredOffset | None:
-        """The log's end as last seen, for the query's progress report."""
+        """The log's end when last looked up, for the query's progress report."""
         return offsets.to_json(self._latest) if self._latest else None
 
     @plainly
     def partitions(self, start: StoredOffset, end: StoredOffset) -> Sequence[InputPartition]:
         """The tasks of a batch. Partitions that `start` lacks are new and read from their beginning. A small
-        batch is read here and now."""
+        batch is read at once, in this process."""
         take_back(self)
         stood, planned = offsets.position_from_json(start), offsets.position_from_json(end)
-        self._pin = False  # of a first batch that is replayed: where the query began is stored
+        self._pin = False  # a replayed first batch has already stored where the query began
         if not self._compared and stood.offsets != planned.offsets:
             planned = self._compare_replay(stood, planned)
         begin, until, ids = stood.offsets, planned.offsets, planned.ids
@@ -294,7 +297,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         """The rows of one task, in offset order."""
-        from eoslog.connector.source.read_range import read_range  # who plans needs no codec
+        from eoslog.connector.source.read_range import read_range  # a process that plans needs no codec
 
         assert isinstance(partition, (plan.Range, plan.Together))
         ranges = partition.ranges if isinstance(partition, plan.Together) else (partition,)
@@ -310,17 +313,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         close_shared(self.options.client)
 
     def _moved(self) -> bool:
-        """Whether the first batch is replayed with a beginning later than the one it had: see latestOffset.
-        That batch was empty."""
+        """Whether a replayed first batch may have a later beginning than before: see latestOffset. That batch
+        was empty."""
         return _moves(self.options.starting)
 
     def _reachable(self, target: Offsets) -> Offsets:
-        """The target, or where the query began if that was found out later and is further."""
+        """The target, or where the query began if that was looked up later and is further."""
         return {**self._initial, **{tp: max(at, self._initial.get(tp, at)) for tp, at in target.items()}}
 
     def _begin(self, start: tuple[Offsets, TopicIds], end: tuple[Offsets, TopicIds]) -> Offsets:
-        """Where a batch begins. Partitions that were not there before, those of topics created again among
-        them, begin at 0, unless the log has lost that already."""
+        """Where a batch begins. New partitions, including those of topics that were created again, begin at
+        offset 0, unless the log has already lost it."""
         known = plan.without(start[0], plan.made_anew(start[1], end[1]))
         keys = {tp: (tp, end[1].get(tp[0])) for tp in end[0] if tp not in known}
         unknown = [tp for tp, key in keys.items() if key not in self._begins]
@@ -334,7 +337,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _back_to(parted: Mapping[TopicPartition, plan.Divergence], until: SourcePosition) -> SourcePosition:
-    """An end no further than to where the log still is the one that was read."""
+    """The end, but no further than the log is still the one that was read."""
     told = {tp: found for tp, found in parted.items() if found.offset >= 0}
     ends = {**until.offsets, **{tp: found.offset for tp, found in told.items()}}
     return until._replace(offsets=ends, epochs={**until.epochs, **{tp: f.now for tp, f in told.items()}})
@@ -343,9 +346,8 @@ def _back_to(parted: Mapping[TopicPartition, plan.Divergence], until: SourcePosi
 def _moved_only(
     until: SourcePosition, stood: SourcePosition, parted: Container[TopicPartition]
 ) -> SourcePosition:
-    """The end with the epochs that its partitions had where they have not moved, and with what it says of its
-    beginning if none has: Spark takes another text for new data. Those of another log have new epochs
-    wherever they stand."""
+    """The end with the old epochs for partitions that have not moved, and with the old `taken` if none has
+    moved: Spark takes a changed text for new data. Partitions whose log differs always get new epochs."""
     same = {tp for tp, at in until.offsets.items() if stood.offsets.get(tp) == at and tp not in parted}
     epochs = {tp: epoch for tp, epoch in until.epochs.items() if tp not in same}
     kept = {tp: e for tp, e in stood.epochs.items() if tp in same}
@@ -354,7 +356,7 @@ def _moved_only(
 
 
 def _moves(starting: offsets.Bound) -> bool:
-    """Whether a beginning found again may be a later one."""
+    """Whether the query's beginning may be later when it is looked up again."""
     if isinstance(starting, offsets.AtTime):
         return starting.none_is_latest
     return LATEST in starting.values() if isinstance(starting, dict) else starting in (LATEST, COMMITTED)

@@ -1,7 +1,7 @@
 """The rows that the source gives to Spark: decoded records as Arrow batches.
 
-Spark compares the Arrow schema of a data
-source's first batch with its own for equality, so that one is made by Spark's own function.
+Spark requires that the Arrow schema of a data source's first batch equals its own, so Spark's own function
+makes the schema.
 """
 
 from collections.abc import Iterator
@@ -15,17 +15,17 @@ from eoslog.connector.spark.columns import source_schema
 from eoslog.protocol.records import DecodedRecords
 
 MAX_ROWS = 10_000
-"""Rows of one Arrow batch handed to Spark, as spark.sql.execution.arrow.maxRecordsPerBatch has it."""
+"""Rows of one Arrow batch for Spark: the default of spark.sql.execution.arrow.maxRecordsPerBatch."""
 
 
 def arrow_schema(headers: bool) -> pa.Schema:
-    """The same as Spark wants it in Arrow."""
+    """The source's schema in Arrow, as Spark requires it."""
     return to_arrow_schema(source_schema(headers), timezone="UTC")
 
 
 def batches(records: DecodedRecords, topic: str, partition: int, headers: bool) -> Iterator[pa.RecordBatch]:
-    """Decoded records of one partition as batches of at most MAX_ROWS rows. Nothing is copied but the
-    timestamps, which Spark wants in microseconds. Raises SchemaError where one does not fit."""
+    """Decoded records of one partition as batches of at most MAX_ROWS rows. Only the timestamps are copied,
+    because Spark wants microseconds. Raises SchemaError for a timestamp that does not fit."""
     wanted = arrow_schema(headers)
     rows = len(records)
     columns = [
@@ -51,12 +51,12 @@ def _timestamps(records: DecodedRecords, topic: str, partition: int) -> pa.Array
         first, last = records.offset[0].as_py(), records.offset[-1].as_py()
         raise SchemaError(
             f"{topic}-{partition}: a record at offset {first} to {last} has a timestamp that Spark cannot "
-            f"hold ({error}). Its producer gave something else than milliseconds since 1970; read around it "
-            "with startingOffsets, or have it deleted"
+            f"hold ({error}). Its producer did not write milliseconds since 1970; skip it with "
+            "startingOffsets, or have it deleted"
         ) from error
 
 
 def _header_column(column: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """Headers as Spark's Kafka source shows them: null, not an empty list, for a record without any."""
+    """Headers as Spark's Kafka source returns them: null, not an empty list, for a record without headers."""
     present = pc.greater(pc.list_value_length(column), 0)
     return pc.if_else(present, column.cast(wanted), pa.scalar(None, wanted))

@@ -1,11 +1,11 @@
 """Reads small micro-batches in the stream's own process; hand_over.py gives them to Spark.
 
-For a few rows a task costs more than the reading: its start, and a Python process. The rows are those that
-tasks would read. Which way a batch goes depends on its offsets and bytes alone, and may change when it runs
-again. Anything unexpected is left to the tasks.
+For a few rows a task costs more than reading them: it has to start, and needs a Python process. The rows are
+the same that tasks would read. Who reads a batch depends only on its offsets and bytes, and may change when
+it runs again. If anything unexpected happens, tasks read it.
 
 Batches are read ahead: as soon as a batch's end is known, while Spark writes it to its checkpoint. One thread
-does all the reading; its rows are used only for exactly the ranges that they were read for.
+does all the reading. Its rows are used only for exactly the ranges for which they were read.
 """
 
 from collections.abc import Sequence
@@ -22,39 +22,40 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _HEAVIER, _FADES = 2.0, 0.9
-"""How much heavier than is known a batch that was too heavy is taken to be, and what is left of that from one
-batch to the next: of batches that are all too heavy one in seven is tried."""
+"""A batch that was too large counts as having twice the allowed bytes, and each further batch fades the
+estimate by this factor: if all batches are too large, one in seven is tried."""
 
 
 Rows = list["pa.RecordBatch"]
 
 
 class _Ahead(NamedTuple):
-    """What is being read, or has been; None: tasks are to read it."""
+    """Ranges that are being read ahead, and their rows. None: tasks have to read them."""
 
     ranges: Sequence[plan.Range]
     rows: "Future[Rows | None]"
 
 
 class SmallBatches:
-    """Of one query. Remembers how heavy its records were: who has read in vain does not try at once again."""
+    """The small batches of one query. It remembers how large records were, so that after a batch that was too
+    large it does not try the next one at once."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        self._weight = 0.0  # bytes of an offset, at least
+        self._weight = 0.0  # estimated bytes for each offset
         self._thread: ThreadPoolExecutor | None = None
         self._ahead: _Ahead | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A copy starts empty: rows stay in the process that has read them."""
+        """A copy starts empty: rows stay in the process that read them."""
         return SmallBatches, (self._options,)
 
     def begin(self, ranges: Sequence[plan.Range]) -> None:
-        """Read these ahead, if they are a small batch."""
+        """Read these ranges ahead if they are a small batch."""
         self._ahead = self._submit(ranges) if self._may_be_small(ranges) else None
 
     def read(self, ranges: Sequence[plan.Range]) -> Rows | None:
-        """All rows of the ranges; None: tasks are to read them."""
+        """All rows of the ranges. None: tasks have to read them."""
         if not self._may_be_small(ranges):
             return None
         ahead, self._ahead = self._ahead, None
@@ -83,7 +84,7 @@ class SmallBatches:
         if size * self._weight > options.small_bytes:
             return None
         from eoslog.connector.client.records.fetch_small import fetch_small
-        from eoslog.connector.source import rows  # and the codec: for those who have a small batch
+        from eoslog.connector.source import rows  # it loads the codec, which only small batches need
 
         found = fetch_small(
             shared_cluster(options.client),
@@ -102,12 +103,12 @@ class SmallBatches:
                 for records in one.records
                 for batch in rows.batches(records, one.wanted.topic, one.wanted.partition, options.headers)
             ]
-        except SchemaError:  # the task that reads it says which record it is
+        except SchemaError:  # the task that reads it reports which record it is
             return None
 
     def _most(self) -> int:
-        """Offsets of a small batch. A user who asks for tasks gets them; and who reads at replicas near by
-        does not go to the leaders."""
+        """The most offsets of a small batch. 0 if the user sets the number of tasks, or reads from nearby
+        replicas (client.rack), because small batches are read from the leaders."""
         options = self._options
         asked = options.min_partitions is not None or options.max_records is not None
         return 0 if asked or options.client.client_rack else options.small_offsets

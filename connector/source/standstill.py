@@ -1,8 +1,8 @@
 """Warns when an open transaction holds a source back: whose it is, and how to end it.
 
-Readers of committed records stop at the last stable offset. When that does not move although the log grows,
-the query plans no batch without being at fault, so it says what it waits for. The end of the log is only
-asked for when the last stable offset has not moved for STANDSTILL_SECONDS, and then at most that often.
+Readers of committed records stop at the last stable offset. If that does not move although the log grows, the
+query plans no batch and is not at fault, so it logs what it waits for. The end of the log is looked up only
+if the last stable offset has not moved for STANDSTILL_SECONDS, and then at most that often.
 """
 
 import logging
@@ -27,7 +27,7 @@ _NAMED = 3
 
 
 class Standstill:
-    """Watches where the partitions of one query end for readers of committed records."""
+    """Watches the last stable offsets of one query's partitions."""
 
     def __init__(self) -> None:
         self._ends: Offsets = {}
@@ -36,7 +36,8 @@ class Standstill:
         self._said: set[tuple[TopicPartition, int]] = set()
 
     def watch(self, cluster: Cluster, ends: Mapping[TopicPartition, int]) -> None:
-        """Look at the ends that were just asked for; warns once of each transaction that holds some back."""
+        """Compare the ends that were just fetched with earlier ones. Warn once of each transaction that holds
+        a partition back."""
         now = time.monotonic()
         for tp, end in ends.items():
             if self._ends.get(tp) != end:
@@ -48,7 +49,7 @@ class Standstill:
             self.look(cluster, {tp: ends[tp] for tp in still})
 
     def look(self, cluster: Cluster, ends: Mapping[TopicPartition, int]) -> None:
-        """Warn of what holds these partitions back at their ends, if it is older than the time."""
+        """Warn of transactions older than STANDSTILL_SECONDS that hold these partitions at their ends."""
         try:
             marks = list_offsets(cluster, dict.fromkeys(ends, LATEST), committed=False)
             held = {tp: mark for tp, mark in marks.items() if mark > ends[tp]}
@@ -56,11 +57,11 @@ class Standstill:
             if fresh:
                 self._tell(cluster, fresh, ends, held)
         except (EoslogError, KafkaError) as error:
-            if isinstance(error, KafkaError):  # it will be refused again
+            if isinstance(error, KafkaError):  # it would be refused again
                 self._said |= {(tp, ends[tp]) for tp in ends}
             log.warning(
-                "no committed record can be read from the ends of %s on, where they go on; who has a "
-                "transaction open there could not be found out: %s. "
+                "no committed record can be read beyond the ends of %s, although their logs continue; whose "
+                "transaction is open there could not be found out: %s. "
                 f"{_SEE}",
                 _named(ends),
                 error,
@@ -91,13 +92,13 @@ class Standstill:
 
 
 def _say(of_one: Sequence[Holder], marks: Mapping[TopicPartition, int]) -> None:
-    """Tell of one producer's transaction."""
+    """Warn of one producer's transaction."""
     first = of_one[0]
     places = [holder.producer.where for holder in of_one]
     others = f" (and {_named(places[1:])})" if len(places) > 1 else ""
     log.warning(
-        "%s-%d%s: no committed record can be read from offset %d on, though the log goes on to %d: an open "
-        f"transaction begins there; it is that of %s: %s. {_SEE}",
+        "%s-%d%s: no committed record can be read from offset %d on, though the log continues to %d: an open "
+        f"transaction begins there; it belongs to %s: %s. {_SEE}",
         *first.producer.where,
         others,
         first.producer.start,
@@ -122,4 +123,4 @@ def _whose(holder: Holder) -> str:
 def _named(places: Sequence[TopicPartition] | Mapping[TopicPartition, int]) -> str:
     names = [f"{topic}-{partition}" for topic, partition in sorted(places)]
     more = len(names) - _NAMED
-    return ", ".join(names[:_NAMED]) + (f" and {more} partitions more" if more > 0 else "")
+    return ", ".join(names[:_NAMED]) + (f" and {more} more partitions" if more > 0 else "")

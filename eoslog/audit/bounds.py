@@ -1,4 +1,6 @@
-"""What is audited: partitions and offsets, fixed before anything is read, so that a live topic ends."""
+"""What is audited: partitions and offsets, fixed before reading starts, so that the audit of a live topic
+ends.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +19,14 @@ _OFFSET = re.compile(r"(?:(?P<topic>[^:,]+):)?(?P<partition>\d+):(?P<offset>\d+)
 
 
 class BadBound(EoslogError):
-    """A bound that cannot be understood, or that the log does not reach."""
+    """A bound that is not valid, or that the log does not reach."""
 
 
 @dataclass(frozen=True)
 class Bound:
     """Where partitions begin or end: `special` EARLIEST or LATEST, a time (ms since 1970), or offsets.
 
-    Partitions without an offset of their own begin at the log's begin, and end at its end.
+    Partitions without an offset of their own begin at the log's start, and end at its end.
     """
 
     option: str
@@ -34,16 +36,17 @@ class Bound:
 
     @classmethod
     def parse(cls, option: str, text: str) -> Bound:
-        """From `earliest`, `latest`, a time as 2026-11-21T10:00:00+01:00, or `[TOPIC:]PARTITION:OFFSET,...`.
+        """Make a bound of `earliest`, `latest`, a time as 2026-11-21T10:00:00+01:00, or
+        `[TOPIC:]PARTITION:OFFSET,...`.
 
-        Raises BadBound, naming the option.
+        Raises BadBound, which names the option.
         """
         if text in ("earliest", "latest"):
             return cls(option, special=EARLIEST if text == "earliest" else LATEST)
         try:
             return cls(option, timestamp=int(datetime.fromisoformat(text).timestamp() * 1000))
         except ValueError:
-            pass  # no time: then offsets
+            pass  # not a time: parse it as offsets
         found = [_OFFSET.fullmatch(piece.strip()) for piece in text.split(",")]
         offsets = {(m["topic"], int(m["partition"])): int(m["offset"]) for m in found if m is not None}
         if len(offsets) < len(found):
@@ -68,7 +71,7 @@ class Place:
     start: int
     end: int
     hidden: int = 0
-    """Offsets behind `end` that no reader may see yet, for a transaction is open there."""
+    """Offsets after `end` that no reader may see yet, because of an open transaction."""
 
     @property
     def size(self) -> int:
@@ -82,7 +85,9 @@ class Place:
 def places(
     cluster: Cluster, topics: Sequence[str], start: Bound, end: Bound, *, committed: bool
 ) -> list[Place]:
-    """All partitions of the topics, bounded. Raises BadBound, UnknownTopic, KafkaError, EoslogError."""
+    """All partitions of the topics, with their bounds. Raises BadBound, UnknownTopic, KafkaError,
+    EoslogError.
+    """
     described = {name: cluster.describe(name) for name in dict.fromkeys(topics)}
     where = [(name, partition) for name, info in described.items() for partition in sorted(info.leaders)]
     _check_names(start, where)
@@ -103,7 +108,7 @@ def places(
 
 
 def settled(cluster: Cluster, sources: Sequence[Place], before_ms: int) -> list[int]:
-    """For each place the offset of its first record not older than `before_ms`; its end if there is none."""
+    """For each place, the offset of its first record at or after `before_ms`; its end if there is none."""
     asked = {(place.topic, place.partition): before_ms for place in sources}
     found = list_offsets(cluster, asked, committed=False)
     offsets = [found[place.topic, place.partition] for place in sources]
@@ -140,7 +145,7 @@ def _offsets(
     for where, offset in given.items():
         if offset is not None and not firsts[where] <= offset <= lasts[where]:
             raise BadBound(
-                f"{bound.option}: offset {offset} of {where[0]}-{where[1]} is not there, its log can be read "
-                f"from {firsts[where]} to {lasts[where]}"
+                f"{bound.option}: offset {offset} of {where[0]}-{where[1]} does not exist, its log has "
+                f"{firsts[where]} to {lasts[where]}"
             )
     return {where: default[where] if at is None else at for where, at in given.items()}

@@ -1,6 +1,6 @@
 """`eoslog audit`: the command line of the audit.
 
-Exit status: 0 the target is right, 1 it is not, 2 the audit could not be made.
+Exit status: 0 the target is right, 1 it is not, 2 the audit failed.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.schema import ProtocolError
 
 WRONG, NOT_AUDITED = 1, 2
-_TOLD = (EoslogError, KafkaError, ProtocolError, CorruptBatch, PayloadTooLarge, DigestsCollide, OSError)
+_REPORTED = (EoslogError, KafkaError, ProtocolError, CorruptBatch, PayloadTooLarge, DigestsCollide, OSError)
 _BOUND = "earliest, latest, a time as 2026-11-21T10:00:00+01:00, or offsets as 0:1200,1:900"
 
 
 def _options(function: Callable[..., None]) -> Callable[..., None]:
-    """Say the options of one side twice: for --from and for --to."""
+    """Add the options of one side twice: for --from and for --to."""
     for side in ("to", "from"):
         for name, default, text in (("end", "latest", "end"), ("start", "earliest", "begin")):
             function = click.option(
@@ -51,7 +51,7 @@ def _options(function: Callable[..., None]) -> Callable[..., None]:
         function = click.option(
             f"--{side}-bootstrap-server",
             metavar="HOST:PORT,...",
-            help=f"As --bootstrap-server, for --{side}.",
+            help=f"As --bootstrap-server, for --{side} alone.",
         )(function)
         function = click.option(
             f"--{side}", f"{side}_topics", multiple=True, required=True, metavar="TOPIC", help="Repeatable."
@@ -60,16 +60,16 @@ def _options(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def _status(function: Callable[..., None]) -> Callable[..., None]:
-    """Leave with NOT_AUDITED whatever goes wrong: status 1 says that the records are wrong."""
+    """Exit with NOT_AUDITED for any failure: status 1 means that the records are wrong."""
 
     @wraps(function)
-    def told(**options: Any) -> None:
+    def with_status(**options: Any) -> None:
         try:
             function(**options)
         except click.ClickException as error:
             error.show()
             raise click.exceptions.Exit(NOT_AUDITED) from error
-        except _TOLD as error:
+        except _REPORTED as error:
             _give_up(f"Error: {in_our_terms(str(error))}")
         except KeyboardInterrupt:
             _give_up("interrupted: nothing was proven")
@@ -78,7 +78,7 @@ def _status(function: Callable[..., None]) -> Callable[..., None]:
         except Exception:
             _give_up(traceback.format_exc())
 
-    return told
+    return with_status
 
 
 def _give_up(text: str) -> None:
@@ -88,40 +88,40 @@ def _give_up(text: str) -> None:
 
 @click.command()
 @_options
-@click.option("--key", is_flag=True, help="Records are the same whose keys are.")
+@click.option("--key", is_flag=True, help="Records with the same key are the same.")
 @click.option(
-    "--header", "headers", multiple=True, metavar="NAME", help="... whose header NAME is; repeatable."
+    "--header", "headers", multiple=True, metavar="NAME", help="... with the same header NAME; repeatable."
 )
-@click.option("--content", is_flag=True, help="... whose key and value are; the default.")
-@click.option("--all-headers", is_flag=True, help="With --content: and all their headers.")
+@click.option("--content", is_flag=True, help="... with the same key and value; the default.")
+@click.option("--all-headers", is_flag=True, help="With --content: with the same headers too.")
 @click.option(
     "--order", type=click.Choice(["partition", "key", "none"]), default="partition", show_default=True,
-    help="Among which records order is kept: all of a partition, or those of the same key.",
+    help="Check the order of all records of a partition, or of those with the same key.",
 )  # fmt: skip
 @click.option(
     "--grace", type=click.FloatRange(0), metavar="SECONDS",
-    help="Younger records of --from may still be on their way, and are not called lost.",
+    help="Do not count younger records of --from as lost: they may be on their way.",
 )  # fmt: skip
-@click.option("--allow-foreign", is_flag=True, help="The target may have records of others, too.")
-@click.option("--read-uncommitted", is_flag=True, help="Also records of open and aborted transactions.")
+@click.option("--allow-foreign", is_flag=True, help="The target may have records from elsewhere, too.")
+@click.option("--read-uncommitted", is_flag=True, help="Records of open and aborted transactions too.")
 @click.option(
-    "--show", type=click.IntRange(0), default=20, show_default=True, help="List so many of each kind."
+    "--show", type=click.IntRange(0), default=20, show_default=True, help="Findings of each kind to list."
 )
 @click.option(
     "--temp-dir", type=click.Path(exists=True, file_okay=False, writable=True),
-    help="Where to keep some 100 bytes a record while it runs.  [default: the system's]",
+    help="Where to store some 100 bytes a record while it runs.  [default: the system's]",
 )  # fmt: skip
 @click.option("--bootstrap-server", "addresses", metavar="HOST:PORT,...",
               help="Brokers of both sides.  [default: 127.0.0.1:9092]")  # fmt: skip
 @click.option("--command-config", metavar="FILE", help="Properties of Kafka's clients, for TLS and SASL too.")
 @click.option("--timeout", type=click.FloatRange(0.1), default=30.0, show_default=True, metavar="SECONDS",
-              help="How long to go on trying.")  # fmt: skip
+              help="How long to keep trying.")  # fmt: skip
 @click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @_status
 def command(addresses: str | None, command_config: str | None, timeout: float, **options: Any) -> None:
-    """Prove that each record of --from stands in --to exactly once, and in order.
+    """Prove that --to has each record of --from exactly once, and in order.
 
-    Exit status: 0 it does, 1 it does not, 2 that could not be found out.
+    Exit status: 0 it does, 1 it does not, 2 the audit failed.
     """
     identity = _identity(options)
     way = Way(identity, by_key=options["order"] == "key", committed=not options["read_uncommitted"])
@@ -155,10 +155,10 @@ def _identity(options: dict[str, Any]) -> Identity:
 def _sides(
     stack: ExitStack, addresses: str | None, config: str | None, timeout: float, options: dict[str, Any]
 ) -> tuple[Side, Side, list[int]]:
-    """Both sides as they are now, and where in each place of the source the grace begins.
+    """Both sides as they are now, and the offset in each place of the source where the grace period begins.
 
-    The target's end is taken first: what stands before it was in the source before that, and so stands
-    before the source's end, which is taken later.
+    The target's end is read first: a record before it was in the source even earlier, so it is before the
+    source's end, which is read later.
     """
     now_ms = time.time() * 1000
     bounds = {
@@ -191,5 +191,5 @@ def _check_apart(source: Side, target: Side) -> None:
     both = {place.topic for place in source.places} & {place.topic for place in target.places}
     if both and source.cluster.cluster_id == target.cluster.cluster_id:
         raise click.UsageError(
-            f"topic {min(both)} is on both sides: --from and --to have to be different topics"
+            f"topic {min(both)} is on both sides: --from and --to must be different topics"
         )

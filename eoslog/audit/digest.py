@@ -1,14 +1,16 @@
-"""128-bit digests of byte strings, for all rows of a column at once, with a stated chance of a collision.
+"""128-bit digests of byte strings, for all rows of a column at once, with a known chance of a collision.
 
-Four lanes of 32 bits, each the multilinear hash of Lemire and Kaser ("Strongly universal string hashing is
-fast", 2014): the sum of a random 64-bit number for each 32-bit word of the string times that word, modulo
-2**64, of which the upper 32 bits are kept. A lane gives two different strings the same result with a chance
-of 2**-32, whatever the strings are, since the random numbers are drawn for the run and nobody knows them; so
-four lanes do with 2**-128. The length counts as one word more, and null differs from every string.
+There are four lanes of 32 bits. Each is the multilinear hash of Lemire and Kaser ("Strongly universal string
+hashing is fast", 2014): a random 64-bit number, plus for each 32-bit word of the string that word times a
+random 64-bit number, modulo 2**64; the upper 32 bits are the result. A lane gives two different strings the
+same result with a chance of 2**-32, whatever the strings are, since the random numbers are drawn for each run
+and nobody knows them; four lanes do so with 2**-128. The length counts as one more word, and null differs
+from every string.
 
-A string above `BLOCK` words is cut into blocks, and the digests of its blocks are hashed again with random
-numbers of their own, up to `_LEVELS` times. A record's digest is made of those of its parts in the same way.
-Each of these steps may collide: of two different records all of them together do with `COLLISION` at most.
+A string of more than `BLOCK` words is cut into blocks, and the digests of its blocks are hashed again with
+other random numbers, up to `_LEVELS` times. A record's digest is made in the same way from the digests of its
+parts. Each of these steps may collide: for two different records, all steps together do so with a chance of
+`COLLISION` at most.
 """
 
 from __future__ import annotations
@@ -25,23 +27,23 @@ from eoslog.protocol import columns
 from eoslog.protocol.varints import Ints
 
 Words = npt.NDArray[np.uint32]
-"""Digests: of shape (rows, LANES)."""
+"""Digests, as an array of shape (rows, LANES)."""
 Raw = npt.NDArray[np.uint64]
 
 LANES = 4
 BLOCK = 1024  # words
 COLLISION = 2.0**-124
-"""Of two given different records: 16 steps at most, each with 2**-128."""
+"""The chance that two given different records have the same digest: at most 16 steps, each with 2**-128."""
 
-_LEVELS = 4  # 4 KiB, 1 MiB, 256 MiB, 64 GiB: above what a record can hold
-_STRINGS, _LISTS, _PARTS = 0, _LEVELS, 2 * _LEVELS  # which random numbers are for what
-_EXTRA, _CONSTANT = BLOCK, BLOCK + 1  # their places behind those of the words
-_AT_ONCE = 1 << 17  # words; what one step holds in memory is 40 times as many bytes
+_LEVELS = 4  # 4 KiB, 1 MiB, 256 MiB, 64 GiB: more than a record can have
+_STRINGS, _LISTS, _PARTS = 0, _LEVELS, 2 * _LEVELS  # where the random numbers of each purpose begin
+_EXTRA, _CONSTANT = BLOCK, BLOCK + 1  # their positions, after those of the words
+_AT_ONCE = 1 << 17  # words; a step needs 40 times as many bytes of memory
 _PADS = pa.array([b"", b"\0", b"\0\0", b"\0\0\0"], pa.binary())
 
 
 class Digester:
-    """The random numbers of one run: only digests by the same Digester can be compared."""
+    """The random numbers of one run. Only digests by the same Digester can be compared."""
 
     def __init__(self) -> None:
         shape = (2 * _LEVELS + 1, LANES, BLOCK + 2)
@@ -54,17 +56,19 @@ class Digester:
         return self._fold(words, counts, lengths + 1, _STRINGS)
 
     def lists(self, items: Words, counts: Ints) -> Words:
-        """Digests of lists of items that have digests: `counts` says how many in turn belong to a row."""
+        """Digests of lists of items that have digests: `counts` has the number of consecutive items of each
+        row.
+        """
         return self._fold(np.ascontiguousarray(items).reshape(-1), items.shape[1] * counts, counts, _LISTS)
 
     def together(self, parts: Sequence[Words]) -> Words:
-        """The digest of each row's parts, such as key and value."""
+        """The digest of each row from those of its parts, such as key and value."""
         words = np.concatenate(parts, axis=1)
         rows, width = words.shape
         return self._sum(words.reshape(-1), np.full(rows, width), np.zeros(rows, np.int64), _PARTS)
 
     def _fold(self, words: Words, counts: Ints, extra: Ints, level: int) -> Words:
-        """Digests of rows of any length; how often one is folded follows from its own length alone."""
+        """Digests of rows of any length. How often a row is folded depends only on its own length."""
         blocks = np.maximum(-(-counts // BLOCK), 1)
         if len(blocks) == 0 or blocks.max() == 1:
             return self._sum(words, counts, extra, level)
@@ -79,7 +83,7 @@ class Digester:
         return result
 
     def _sum(self, words: Words, counts: Ints, extra: Ints, level: int) -> Words:
-        """Digests of rows of up to BLOCK words each, which lie in `words` one behind the other."""
+        """Digests of rows of up to BLOCK words each, which follow each other in `words`."""
         result = np.empty((len(counts), LANES), np.uint32)
         ends = np.cumsum(counts)
         for first, last in _slices(ends, _AT_ONCE):
@@ -108,7 +112,7 @@ def _lengths(column: pa.Array) -> Ints:
 
 
 def _padded(column: pa.Array, lengths: Ints) -> tuple[Words, Ints]:
-    """All rows one behind the other as 32-bit words, each filled up with zeros; and the words of each."""
+    """All rows, one after the other, as 32-bit words padded with zeros; and the number of words of each."""
     sizes = np.maximum(lengths, 0)
     pads = _PADS.take(pa.array(-sizes & 3))
     whole = pc.binary_join_element_wise(
@@ -122,7 +126,7 @@ def _padded(column: pa.Array, lengths: Ints) -> tuple[Words, Ints]:
 
 
 def _slices(ends: Ints, most: int) -> Iterator[tuple[int, int]]:
-    """Cut rows that end at `ends` into runs of at most `most` words, or of one row."""
+    """Split the rows that end at `ends` into runs of at most `most` words, or of one row."""
     first = 0
     while first < len(ends):
         begin = int(ends[first - 1]) if first else 0

@@ -1,4 +1,4 @@
-"""What was found: how many of each kind, and the first few with their places."""
+"""What was found: the number of each kind, and the first few with their places."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from eoslog.audit.rows import Rows
 
 _AT = ("at", "source", "other", "other_source")
 FOUND = np.dtype([item for name in _AT for item in ((f"{name}_place", "<i8"), (f"{name}_offset", "<i8"))])
-"""One finding: where it is, and up to three records that it has to do with (place -1: none)."""
+"""One finding: where it is, and up to three records that belong to it (place -1: none)."""
 
 
 class Kind:
-    """One kind of finding: a count, and those that stand first by place and offset, up to `most`."""
+    """One kind of finding: a count, and the first ones by place and offset, up to `most`."""
 
     def __init__(self, most: int) -> None:
         self.count, self._most = 0, most
         self._first: Rows = np.empty(0, FOUND)
 
     def add(self, at: Rows, source: Rows | None = None, other: Rows | None = None) -> None:
-        """Note rows that have `place` and `offset`, and rows beside them."""
+        """Note rows that have `place` and `offset`, with their source rows and other rows."""
         self.count += len(at)
         if len(at) and self._most:
             self._keep(_found({"at": at, "source": source, "other": other}))
@@ -39,7 +39,7 @@ class Kind:
         self._first = merged[order[: self._most]]
 
     def listed(self, places: list[Place]) -> list[dict[str, dict[str, Any]]]:
-        """The first few, as they are told."""
+        """The first few, as the report has them."""
         return [
             {
                 name: _where(places, int(row[f"{name}_place"]), int(row[f"{name}_offset"]))
@@ -63,7 +63,7 @@ def _where(places: list[Place], place: int, offset: int) -> dict[str, Any]:
 
 
 class Findings:
-    """All kinds. `settled`: for each source place the offset from which a missing record may still come."""
+    """All kinds. `settled`: for each source place, the offset from which missing records may still arrive."""
 
     def __init__(self, places: list[Place], sources: int, settled: list[int], most: int) -> None:
         self.places, self._sources = places, sources
@@ -90,7 +90,7 @@ class Findings:
         return lines
 
     def disorder(self, breaks: Breaks) -> None:
-        """Note breaks of order."""
+        """Note records that are out of order."""
         found = np.full(len(breaks), -1, FOUND)
         for name, rows in (("", breaks.late), ("other_", breaks.before)):
             at, lines = name.rstrip("_") or "at", rows["line"].astype(np.int64)

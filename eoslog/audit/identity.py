@@ -18,7 +18,7 @@ Bools = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Identity:
-    """Which parts of a record are compared. A record without one of `key` and `headers` has no identity."""
+    """Which parts of a record are compared. A record that lacks `key` or one of `headers` has none."""
 
     key: bool = False
     headers: tuple[str, ...] = ()
@@ -29,7 +29,7 @@ class Identity:
 
     @property
     def needs_headers(self) -> bool:
-        """Whether headers have to be decoded."""
+        """Whether headers must be decoded."""
         return bool(self.headers) or self.all_headers
 
     def __str__(self) -> str:
@@ -61,7 +61,7 @@ def header_values(headers: pa.Array, name: str) -> tuple[pa.Array, Bools]:
     rows = np.arange(len(counts)).repeat(counts)
     chosen = np.flatnonzero(pc.equal(pc.struct_field(items, "key"), name).to_numpy(zero_copy_only=False))
     at = np.full(len(counts), -1)
-    at[rows[chosen]] = chosen  # the last one stays
+    at[rows[chosen]] = chosen  # the last one wins
     found = at >= 0
     return pc.struct_field(items, "value").take(pa.array(at, mask=~found)), found
 
@@ -74,7 +74,7 @@ def _headers(digester: Digester, headers: pa.Array) -> Words:
 
 
 def _flat(headers: pa.Array) -> tuple[Ints, pa.Array]:
-    """How many headers each record has, and all of them."""
+    """The number of headers of each record, and all headers."""
     counts = pc.list_value_length(headers).to_numpy(zero_copy_only=False).astype(np.int64)
     return counts, pc.list_flatten(headers)
 

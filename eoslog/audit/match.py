@@ -1,13 +1,13 @@
-"""Which records are lost, doubled or foreign, and which of the source is which of the target. Pure.
+"""Which records are lost, doubled or foreign, and which source record is which target record. Pure.
 
-Records of the same identity are told apart by their order only: the first in the source is taken for the
-first in the target, and so on; what is left over on one side is lost, or doubled. An identity that the source
-does not have at all is foreign.
+Records of the same identity are matched by their order only: the first in the source with the first in the
+target, and so on. What is left over on one side is lost, or doubled. An identity that the source does not
+have at all is foreign.
 
-Whether such pairs say something about order depends. Where an identity has as many records in the target as
-in the source, all in one partition each, the pairs are certain: two sequences of the same things are in order
-only if the first is the first. Elsewhere another pairing may be the true one, and the pair is left out of
-the check of order (`loose`), so that nothing in order is ever called reordered.
+Not all pairs are evidence about order. If an identity has as many records in the target as in the source, all
+in one partition on each side, its pairs are certain: two sequences of the same things are in order only if
+the first is the first. Otherwise another pairing may be the true one, and the pair is left out of the check
+of order (`loose`), so that nothing in order is ever called reordered.
 """
 
 from __future__ import annotations
@@ -22,21 +22,23 @@ from eoslog.protocol.varints import Ints
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Rows of `ITEM` (rows.py). Pairs: row i of `source` is row i of `target`; all fit for order."""
+    """Rows of `ITEM` (rows.py). Row i of `source` and row i of `target` are a pair whose order can be
+    checked.
+    """
 
     lost: Rows
     foreign: Rows
     doubled: Rows
-    doubled_source: Rows  # for each row of `doubled`: the first record of the source with its identity
-    doubled_first: Rows  # and the first one of the target
+    doubled_source: Rows  # for each row of `doubled`: the source's first record with its identity
+    doubled_first: Rows  # and the target's first one
     pairs: int
-    loose: int  # pairs that say nothing about order, of identities that are right in number
+    loose: int  # pairs whose order cannot be checked, of identities whose number is right
     source: Rows
     target: Rows
 
 
 class DigestsCollide(RuntimeError):
-    """Half a digest of two identities is the same. The next run, with other random numbers, will do."""
+    """Two identities have the same first half of their digests. A new run draws other random numbers."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -45,16 +47,17 @@ class DigestsCollide(RuntimeError):
         )
 
 
-def judge(rows: Rows, sources: int) -> Verdict:
-    """Judge all rows of some identities, in the order of places and offsets; places below `sources` are
-    those of the source."""
+def compare(rows: Rows, sources: int) -> Verdict:
+    """Compare all rows of some identities, in the order of places and offsets. Places below `sources` are
+    those of the source.
+    """
     rows = rows[_by_identity(rows)]
     same = (rows["digest"][1:] == rows["digest"][:-1]) & (rows["more"][1:] == rows["more"][:-1])
-    first = np.flatnonzero(np.concatenate([[True], ~same]))  # of each identity
+    first = np.flatnonzero(np.concatenate([[True], ~same]))  # index of each identity's first row
     count = np.diff(np.append(first, len(rows)))
     ident = np.arange(len(first)).repeat(count)
     in_target = rows["place"] >= sources
-    wanted = count - np.add.reduceat(in_target.astype(np.int64), first)  # of each identity in the source
+    wanted = count - np.add.reduceat(in_target.astype(np.int64), first)  # rows of each identity in the source
     present = count - wanted
     rank = np.arange(len(rows)) - first[ident] - np.where(in_target, wanted[ident], 0)
     paired = rank < np.minimum(wanted, present)[ident]
@@ -76,7 +79,7 @@ def judge(rows: Rows, sources: int) -> Verdict:
 
 
 def _by_identity(rows: Rows) -> Ints:
-    """The rows' order by identity, and as they came within one."""
+    """The order of the rows by identity, and within an identity as they came."""
     order: Ints = np.argsort(rows["digest"], kind="stable")
     digest, more = rows["digest"][order], rows["more"][order]
     if np.any((digest[1:] == digest[:-1]) & (more[1:] != more[:-1])):
@@ -85,9 +88,9 @@ def _by_identity(rows: Rows) -> Ints:
 
 
 def _in_one_place(place: Rows, first: Ints, wanted: Ints, present: Ints) -> Rows:
-    """Of each identity that both sides have: whether it is in a single place of each."""
+    """For each identity: whether both sides have it, each in a single place."""
     both = (wanted > 0) & (present > 0)
-    split = first + wanted  # where its rows of the target begin
+    split = first + wanted  # where its target rows begin
     source_last, target_first = np.where(both, split - 1, 0), np.where(both, split, 0)
     one: Rows = (place[first] == place[source_last]) & (place[target_first] == place[split + present - 1])
     return both & one

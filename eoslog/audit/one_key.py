@@ -1,4 +1,4 @@
-"""Judging more records of one identity than fit into memory, piece by piece, with the rules of `match`."""
+"""Compares more records of one identity than fit into memory, piece by piece, with the rules of `match`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NONE: Rows = np.empty(0, ITEM)
 
 @dataclass
 class _Shape:
-    """How many rows are the source's, and whether each side is in a single place."""
+    """The number of source rows, and whether each side is in a single place."""
 
     wanted: int = 0
     more: int = -1
@@ -33,8 +33,8 @@ class _Shape:
         self.places[1].update(np.unique(rows["place"][in_target]).tolist())
 
 
-def judge_one(one: OneKey, sources: int, size: int) -> Iterator[Verdict]:
-    """Verdicts that together say what `match.judge` would of all rows. Raises DigestsCollide."""
+def compare_one(one: OneKey, sources: int, size: int) -> Iterator[Verdict]:
+    """Verdicts that add up to what `match.compare` would return for all rows. Raises DigestsCollide."""
     shape = _Shape(places=(set(), set()))
     for rows in one.pieces(size):
         shape.add(rows, sources)

@@ -1,10 +1,11 @@
 """Checks that records in the target have the order of the source. Pure.
 
-Of the records that came from one partition and stand in one other, the offsets in the source must rise with
-those in the target. Kafka has no order among records of different source partitions, or in different target
-partitions. With groups, only records of the same group are compared.
-A break is a record that stands right behind one (of the same two partitions) that comes after it in the
-source; so one record that is moved is one break, and records that all stand in order are none.
+Take the records of one source partition that are in one target partition: their offsets in the source must
+rise with those in the target. Kafka has no order among records of different source partitions, or in
+different target partitions. With groups, only records of the same group are compared.
+
+A break is a record whose predecessor (of the same two partitions) comes after it in the source. So one record
+that was moved is one break, and records that are all in order have none.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from eoslog.protocol.varints import Ints
 
 @dataclass(frozen=True, slots=True)
 class Breaks:
-    """Rows of `PAIR` (rows.py): row i of `late` stands behind row i of `before` and should not."""
+    """Rows of `PAIR` (rows.py): row i of `late` follows row i of `before`, but should not."""
 
     late: Rows
     before: Rows
@@ -29,19 +30,19 @@ class Breaks:
 
 
 class RunningOrder:
-    """Judges rows that come range by range, in the order of the target.
+    """Checks rows that come range by range, in the order of the target.
 
-    `bases`: the first line of each target place; `sources`: how many source places there are.
+    `bases`: the first line of each target place. `sources`: the number of source places.
     """
 
     def __init__(self, bases: Ints, sources: int) -> None:
         self._bases = bases
-        self._target = -1  # the place that was judged last, and its last row from each place of the source
+        self._target = -1  # the last place that was checked, and its last row from each source place
         self._last = np.zeros(sources, PAIR)
         self._known = np.zeros(sources, np.bool_)
 
-    def judge(self, rows: Rows) -> Breaks:
-        """The breaks among rows of any order, whose lines are all above those of earlier calls."""
+    def check(self, rows: Rows) -> Breaks:
+        """The breaks among rows in any order, whose lines are all above those of earlier calls."""
         target = np.searchsorted(self._bases, rows["line"], "right") - 1
         order = np.lexsort((rows["line"], rows["place"], target))
         rows, target = rows[order], target[order]
@@ -67,8 +68,8 @@ class RunningOrder:
         self._known[rows["place"][tails]] = True
 
 
-def judge_groups(rows: Rows, bases: Ints) -> Breaks:
-    """The breaks within each group, of which all rows are given, in any order."""
+def check_groups(rows: Rows, bases: Ints) -> Breaks:
+    """The breaks within each group; all rows of a group must be given, in any order."""
     target = np.searchsorted(bases, rows["line"], "right") - 1
     order = np.lexsort((rows["line"], rows["place"], target, rows["group"]))
     rows, target = rows[order], target[order]

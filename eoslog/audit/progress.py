@@ -1,4 +1,4 @@
-"""How far an audit is: a bar on standard error where that is a terminal, and nothing elsewhere."""
+"""Shows the progress of an audit: a bar on standard error if that is a terminal, otherwise nothing."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class _Bar:
         self._total = 0
 
     def begin(self, what: str, total: int) -> None:
-        """End the phase before, and show the next."""
+        """End the previous phase, and show the next."""
         self._progress.update(self._task, completed=self._total)
         self._total = max(total, 1)
         self._task = self._progress.add_task(what, total=self._total)
@@ -44,7 +44,7 @@ class _Bar:
 
 @contextmanager
 def shown() -> Iterator[Watch]:
-    """A watch that shows what it is told, as long as the context lasts."""
+    """A listener that shows the progress while the context lasts."""
     if not sys.stderr.isatty():
         yield _Quiet()
         return

@@ -1,4 +1,4 @@
-"""From a partition's records to rows of digests."""
+"""Turns a partition's records into rows of digests."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from eoslog.connector.client.records.fetch import fetch
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.protocol.records import DecodedRecords
 
-_FETCH_BYTES = 1 << 20  # asked for at a time; a larger batch comes all the same
-_PAYLOAD_BYTES = 2 << 20  # uncompressed, that are decoded at a time; a larger batch is all the same
-_PIECE_BYTES = 2 << 20  # uncompressed, that are digested at a time
+_FETCH_BYTES = 1 << 20  # for one fetch; a larger batch arrives even so
+_PAYLOAD_BYTES = 2 << 20  # uncompressed bytes to decode at a time; a larger batch is decoded even so
+_PIECE_BYTES = 2 << 20  # uncompressed bytes to digest at a time
 
 
 @dataclass(frozen=True)
@@ -26,20 +26,20 @@ class Way:
 
     identity: Identity
     by_key: bool = False
-    """Note each record's key: order is kept among records of the same key only."""
+    """Digest each record's key too: order is checked among records of the same key only."""
     committed: bool = True
 
 
 @dataclass(frozen=True)
 class Read:
-    """Rows of an answer: those with an identity, and those without."""
+    """Rows of one answer: those with an identity, and those without."""
 
     rows: Rows
     without: Rows
 
 
 def read(cluster: Cluster, place: Place, number: int, way: Way, digester: Digester) -> Iterator[Read]:
-    """All records of the place of this number, an answer's worth at a time. Raises what fetch does."""
+    """All records of a place, one answer at a time. Raises what fetch does."""
     answers = fetch(
         cluster, place.topic, place.partition, place.start, place.end,
         committed=way.committed, topic_id=place.topic_id, max_bytes=_FETCH_BYTES,
@@ -67,7 +67,7 @@ def _halves(words: Words) -> Raw:
 
 
 def _pieces(records: DecodedRecords) -> Iterator[DecodedRecords]:
-    """The same records, so many at a time that working on them takes little memory."""
+    """The same records, in pieces that need little memory to work on."""
     size = sum(c.nbytes for c in (records.key, records.value, records.headers) if c is not None)
     step = max(1, len(records) * _PIECE_BYTES // max(size, 1))
     for first in range(0, len(records), step):

@@ -1,4 +1,4 @@
-"""What an audit says in the end: a document for programs, lines for people."""
+"""The final report of an audit: a document for programs, lines for people."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from eoslog.audit.findings import Findings
 KINDS = {
     "lost": "of the source, not in the target",
     "doubled": "once more in the target than in the source",
-    "reordered": "behind one of its partition that follows it in the source",
+    "reordered": "after a record of its partition that follows it in the source",
     "foreign": "in the target, not in the source",
     "pending": "of the source, not in the target yet (--grace)",
 }
-"""Kinds of findings, and what is said of them."""
+"""The kinds of findings, and their meaning."""
 
 
 def document(findings: Findings, sources: int, *, compared: str, order: str, allow_foreign: bool) -> Any:
-    """The whole report, of what JSON has. `right`: nothing is wrong; foreign records are, unless allowed."""
+    """The whole report, as JSON. `right`: nothing is wrong. Foreign records are wrong unless allowed."""
     wrong = ["lost", "doubled", "reordered", *([] if allow_foreign else ["foreign"])]
     records = findings.records
     return {
@@ -59,7 +59,7 @@ def lines(report: Any) -> Iterator[str]:
     for kind, meaning in KINDS.items():
         if counts[kind]:
             yield f"{kind}: {counts[kind]:,} {meaning}"
-            yield from (f"  {_told(kind, found)}" for found in report[kind])
+            yield from (f"  {_finding_line(kind, found)}" for found in report[kind])
             if counts[kind] > len(report[kind]) > 0:
                 yield f"  ... and {counts[kind] - len(report[kind]):,} more"
     yield _verdict(report)
@@ -68,10 +68,10 @@ def lines(report: Any) -> Iterator[str]:
 def _verdict(report: Any) -> str:
     counts = report["counts"]
     if report["right"]:
-        return f"right: {counts['matched']:,} records stand in the target exactly once{_in_order(report)}"
+        return f"right: {counts['matched']:,} records are in the target exactly once{_in_order(report)}"
     if not counts["matched"] and counts["lost"]:
         return (
-            "WRONG: no record was found again. If they are changed on their way, compare by --key or --header"
+            "WRONG: no record was found again. If records change on their way, compare by --key or --header"
         )
     wrong = (
         f"{counts[kind]:,} {kind}" for kind in ("lost", "doubled", "reordered", "foreign") if counts[kind]
@@ -94,20 +94,20 @@ def _notes(report: Any) -> Iterator[str]:
         for place in report[side]:
             if place["hidden_by_open_transactions"]:
                 yield (
-                    f"note: {place['topic']}-{place['partition']} goes on behind offset {place['end']}, "
+                    f"note: {place['topic']}-{place['partition']} continues after offset {place['end']}, "
                     "hidden by an open transaction; that is not part of this audit"
                 )
     if not counts["source"]:
         yield "note: the source has no records within the bounds"
 
 
-def _told(kind: str, found: Any) -> str:
+def _finding_line(kind: str, found: Any) -> str:
     text = _at(found["at"])
     if kind == "doubled":
         return f"{text} repeats {_at(found['other'])}, both are {_at(found['source'])}"
     if kind == "reordered":
         return (
-            f"{text} (from {_at(found['source'])}) stands behind {_at(found['other'])} "
+            f"{text} (from {_at(found['source'])}) is after {_at(found['other'])} "
             f"(from {_at(found['other_source'])})"
         )
     return text

@@ -1,4 +1,6 @@
-"""The audit from beginning to end: read both sides into buckets, judge each bucket, then the order."""
+"""The audit from beginning to end: reads both sides into buckets, compares each bucket, then checks the
+order.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,9 @@ import numpy as np
 from eoslog.audit.bounds import Place
 from eoslog.audit.digest import Digester
 from eoslog.audit.findings import Findings
-from eoslog.audit.match import Verdict, judge
-from eoslog.audit.one_key import judge_one
-from eoslog.audit.order import RunningOrder, judge_groups
+from eoslog.audit.match import Verdict, compare
+from eoslog.audit.one_key import compare_one
+from eoslog.audit.order import RunningOrder, check_groups
 from eoslog.audit.read import Way, read
 from eoslog.audit.rows import ITEM, PAIR, Rows
 from eoslog.audit.spill import OneKey, Spill
@@ -22,26 +24,26 @@ from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.errors import EoslogError
 
 LIMIT = 1 << 17
-"""Rows in memory at a time; working on them takes some 300 bytes each."""
+"""The most rows in memory at a time; work on them takes some 300 bytes each."""
 
 
 class NoIdentity(EoslogError):
-    """A record of the source has nothing by which it could be found in the target."""
+    """A source record has nothing to compare it by."""
 
 
 class Watch(Protocol):
-    """Who is told how far an audit is."""
+    """Is notified of an audit's progress."""
 
     def begin(self, what: str, total: int) -> None:
-        """A phase of so many steps begins."""
+        """A phase of `total` steps begins."""
 
     def advance(self, steps: int) -> None:
-        """So many steps of it are done."""
+        """`steps` more steps are done."""
 
 
 @dataclass(frozen=True)
 class Side:
-    """A cluster and the places of it that are audited."""
+    """A cluster and the places on it that are audited."""
 
     cluster: Cluster
     places: Sequence[Place]
@@ -49,20 +51,20 @@ class Side:
 
 @dataclass(frozen=True)
 class Job:
-    """What to do, and within what: `directory` is empty and the job's own, `limit` as LIMIT."""
+    """What to do, and with what: `directory` is empty and used by this job alone, `limit` is as LIMIT."""
 
     way: Way
     in_order: bool
     directory: Path
     settled: Sequence[int]
-    """For each source place the offset from which a record may still be on its way."""
+    """For each source place, the offset from which a record may still be on its way."""
     show: int = 20
-    """Findings to list of each kind."""
+    """How many findings of each kind to list."""
     limit: int = LIMIT
 
 
 def audit(source: Side, target: Side, job: Job, watch: Watch) -> Findings:
-    """Compare. Raises NoIdentity, DigestsCollide, OSError (no room on disk), and what reading raises."""
+    """Compare. Raises NoIdentity, DigestsCollide, OSError (the disk is full), and what reading raises."""
     places, sources = [*source.places, *target.places], len(source.places)
     findings = Findings(places, sources, list(job.settled), job.show)
     items = _read_all(source, target, job, findings, watch)
@@ -105,14 +107,14 @@ def _without_identity(rows: Rows, is_source: bool, job: Job, findings: Findings)
     if is_source:
         place, offset = findings.places[rows["place"][0]], rows["offset"][0]
         raise NoIdentity(
-            f"the record at offset {offset} of {place} has no {job.way.identity}: nothing says where it "
-            "should be in the target. Compare by something that all records have (--key, --header, --content)"
+            f"the record at offset {offset} of {place} has no {job.way.identity}: it cannot be "
+            "found in the target. Compare by something that all records have (--key, --header, --content)"
         )
     findings.foreign.add(rows)
 
 
 def _verdicts(rows: Rows | OneKey, sources: int, limit: int) -> Iterable[Verdict]:
-    return judge_one(rows, sources, limit) if isinstance(rows, OneKey) else [judge(rows, sources)]
+    return compare_one(rows, sources, limit) if isinstance(rows, OneKey) else [compare(rows, sources)]
 
 
 def _note(verdict: Verdict, findings: Findings, pairs: Spill | None) -> None:
@@ -131,7 +133,7 @@ def _note(verdict: Verdict, findings: Findings, pairs: Spill | None) -> None:
 
 
 def _pairs(job: Job, findings: Findings) -> Spill:
-    """Where pairs wait for the check of order: by key, or by where they stand in the target."""
+    """The store of pairs that wait for the check of order: by key, or by position in the target."""
     sources = len(job.settled)
     lines = sum(place.size for place in findings.places[sources:])
     if job.way.by_key:
@@ -147,21 +149,21 @@ def _judge_order(pairs: Spill, job: Job, findings: Findings, watch: Watch) -> No
     running = RunningOrder(findings.bases, len(job.settled))
     for rows in pairs.ranges():
         if isinstance(rows, OneKey):
-            _judge_one_group(rows, job, findings)
+            _check_one_group(rows, job, findings)
         elif job.way.by_key:
-            findings.disorder(judge_groups(rows, findings.bases))
+            findings.disorder(check_groups(rows, findings.bases))
         else:
-            findings.disorder(running.judge(rows))
+            findings.disorder(running.check(rows))
         watch.advance(rows.count if isinstance(rows, OneKey) else len(rows))
 
 
-def _judge_one_group(group: OneKey, job: Job, findings: Findings) -> None:
-    """The order of a group that does not fit into memory: its rows by where they stand in the target."""
+def _check_one_group(group: OneKey, job: Job, findings: Findings) -> None:
+    """Check the order of a group that does not fit into memory: sort its rows by position in the target."""
     lines = sum(place.size for place in findings.places[len(job.settled) :])
     spill = _by_line(job.directory / "group", lines, group.count, job.limit)
     for piece in group.pieces(job.limit):
         spill.add(piece)
     running = RunningOrder(findings.bases, len(job.settled))
     for rows in spill.ranges():
-        assert not isinstance(rows, OneKey), "no two rows of the target stand on the same line"
-        findings.disorder(running.judge(rows))
+        assert not isinstance(rows, OneKey), "no two rows of the target have the same line"
+        findings.disorder(running.check(rows))

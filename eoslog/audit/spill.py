@@ -1,8 +1,9 @@
-"""Rows on disk, in files by ranges of a key, given back range by range in pieces that fit into memory.
+"""Stores rows on disk, in files by ranges of a key, and returns them range by range in pieces that fit into
+memory.
 
-A range that holds more rows than fit is cut into ranges of its own, so memory does not depend on how many
-rows there are. Many rows of the same key cannot be cut further; they are given back as a file to be read
-through (`OneKey`). Rows come back in the order in which they were added, within a piece.
+A range with more rows than fit is split into smaller ranges, so memory does not depend on the number of rows.
+Many rows of the same key cannot be split further; they are returned as a file to be read through (`OneKey`).
+Within a piece, rows have the order in which they were added.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ FAN = 256
 
 
 class OneKey:
-    """More rows of one key than fit into memory, on disk."""
+    """A file with more rows of one key than fit into memory."""
 
     def __init__(self, path: Path, dtype: np.dtype[np.void], count: int) -> None:
         self.path, self.dtype, self.count = path, dtype, count
@@ -41,7 +42,7 @@ class _Bucket:
         self.path = path
         self.file: IO[bytes] = path.open("wb")
         self.count = 0
-        self.low, self.high = 2**64, -1  # of the keys in it
+        self.low, self.high = 2**64, -1  # the lowest and highest key in it
 
     def write(self, rows: Rows, keys: Rows) -> None:
         self.file.write(rows.tobytes())
@@ -50,7 +51,7 @@ class _Bucket:
 
 
 class Spill:
-    """Rows by the column `key`, an unsigned number from low to high. Add all, then `ranges` once."""
+    """Rows by the column `key`, an unsigned number from low to high. Add all, then call `ranges` once."""
 
     def __init__(
         self,
@@ -63,7 +64,7 @@ class Spill:
         expected: int,
         limit: int,
     ) -> None:
-        """`expected`: how many rows may come; `limit`: how many fit into memory."""
+        """`expected`: how many rows may come. `limit`: how many fit into memory."""
         self._directory, self._dtype, self._key, self._limit = directory, dtype, key, limit
         directory.mkdir()
         files = min(max(1, -(-2 * expected // limit)), FAN)  # half full, so that few overflow
@@ -85,7 +86,7 @@ class Spill:
         self.count += len(rows)
 
     def ranges(self) -> Iterator[Rows | OneKey]:
-        """The rows range by range, in the order of the keys; each range's file is gone afterwards."""
+        """The rows range by range, in the order of the keys. Each range's file is deleted after it."""
         for bucket in self._buckets.values():
             bucket.file.close()
         for number, bucket in sorted(self._buckets.items()):

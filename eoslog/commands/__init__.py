@@ -1,1 +1,1 @@
-"""The commands of `eoslog`, a module each; each has a `command` for the table in `eoslog.cli`."""
+"""The commands of `eoslog`, one module each. The `command` of each is in the table of `eoslog.cli`."""

@@ -1,4 +1,4 @@
-"""`eoslog acls`: list, add and remove access rules; say which a query needs."""
+"""`eoslog acls`: list, add and remove access rules; show which ones a query needs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _COLUMNS = ["resource", "pattern", "name", "principal", "host", "permission", "o
 
 
 class Place(NamedTuple):
-    """What a rule is of."""
+    """The resource that a rule is about."""
 
     resource: ResourceType
     name: str
@@ -36,7 +36,7 @@ class Place(NamedTuple):
 
 @click.group()
 def command() -> None:
-    """List, add and remove access rules (ACLs); say which a query needs."""
+    """List, add and remove access rules (ACLs); show which ones a query needs."""
 
 
 command.add_command(suggest)
@@ -49,26 +49,26 @@ def _principal(context: click.Context, option: click.Parameter, value: str | Non
 
 
 def _operations(context: click.Context, option: click.Parameter, values: Sequence[str]) -> list[Operation]:
-    """Operations by name, as `describe-configs` or as Kafka's tools have them, `DescribeConfigs`."""
+    """Operations by name, written like `describe-configs` or, as in Kafka's tools, `DescribeConfigs`."""
     known = {_word(one).replace("-", ""): one for one in Operation if one > Operation.ANY}
     found = []
     for value in values:
         one = known.get(value.replace("-", "").replace("_", "").lower())
         if one is None:
             names = ", ".join(map(_word, known.values()))
-            raise click.UsageError(f"--operation {value}: choose of {names}")
+            raise click.UsageError(f"--operation {value}: choose one of {names}")
         found.append(one)
     return found
 
 
 def _rule_options(function: Callable[..., None]) -> Callable[..., None]:
-    """The options that name rules: to be added, or to be found."""
+    """The options that describe rules, to add them or to find them."""
     for option in reversed((
         click.option("--principal", callback=_principal, metavar="TYPE:NAME", help="As User:alice."),
         click.option("--host", metavar="HOST", help="An address, a network, or * for all."),
         click.option(
             "--operation", "operations", multiple=True, callback=_operations, metavar="OPERATION",
-            help="As read, write, describe, all; repeatable.",
+            help="For instance read, write, describe, all; repeatable.",
         ),
         click.option("--topic", "topics", multiple=True, metavar="NAME", help="Of this topic; repeatable."),
         click.option("--group", "groups", multiple=True, metavar="NAME", help="Of this group; repeatable."),
@@ -77,7 +77,7 @@ def _rule_options(function: Callable[..., None]) -> Callable[..., None]:
             help="Of this transactional id; repeatable.",
         ),
         click.option("--cluster", "of_cluster", is_flag=True, help="Of the cluster."),
-        click.option("--prefixed", is_flag=True, help="Of all whose names begin so."),
+        click.option("--prefixed", is_flag=True, help="Of all names that begin with the given one."),
         click.option("--deny", is_flag=True, help="Rules that deny."),
     )):  # fmt: skip
         function = option(function)
@@ -86,10 +86,10 @@ def _rule_options(function: Callable[..., None]) -> Callable[..., None]:
 
 @command.command("list")
 @_rule_options
-@click.option("--matching", is_flag=True, help="All that have to do with the name: by prefix and * too.")
+@click.option("--matching", is_flag=True, help="All that apply to the name, by prefix and * too.")
 @cluster_command
 def list_rules(session: Session, matching: bool, **rule: Any) -> None:
-    """List the rules, or those that are as the options say."""
+    """List all rules, or those that match the options."""
     if matching and rule["prefixed"]:
         raise click.UsageError("give either --matching or --prefixed")
     found: set[Acl] = set()
@@ -136,7 +136,7 @@ def add(
 @_rule_options
 @cluster_command
 def remove(session: Session, deny: bool, **rule: Any) -> None:
-    """Remove the rules that are as the options say; those that deny only with --deny."""
+    """Remove the rules that match the options; those that deny only with --deny."""
     if not any(rule.values()):
         raise click.UsageError("say which rules: --principal, --topic, ...")
     permission = Permission.DENY if deny else Permission.ALLOW
@@ -165,7 +165,7 @@ def _filters(
     deny: bool,
     **places: Any,
 ) -> Iterator[AclFilter]:
-    """What the options mean: one filter for each operation on each resource."""
+    """The filters that the options describe: one for each operation on each resource."""
     of: list[Place | None] = [*_places(prefixed=prefixed, **places)]
     pattern = Pattern.PREFIXED if prefixed else Pattern.LITERAL if of else Pattern.ANY
     permission = Permission.DENY if deny else Permission.ANY

@@ -1,4 +1,4 @@
-"""Calls that several commands make: to the controller, and about all topics."""
+"""Calls that several commands make: to the controller, to a group's coordinator, and about all topics."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ RequestDraft = TypeVar("RequestDraft")
 Response = TypeVar("Response")
 TopicPartition = tuple[str, int]
 
-_BY_NAME = 12  # Metadata's last version here: names are enough
+_BY_NAME = 12  # the newest version of Metadata here; it can ask for topics by name
 
 
 @dataclass(frozen=True)
 class Topic:
-    """A topic as Metadata describes it; `partitions` are its messages, by number."""
+    """A topic as Metadata describes it; `partitions` has its partitions' messages, by number."""
 
     name: str
     topic_id: bytes
@@ -39,7 +39,9 @@ class Topic:
 
 
 def again(cluster: Cluster, what: str, attempt: Callable[[], T]) -> T:
-    """The result of `attempt`, tried again while failures may pass. Raises KafkaError, RetriesExhausted."""
+    """The result of `attempt`, retried while its failures may be temporary. Raises KafkaError,
+    RetriesExhausted.
+    """
     return retrying(
         cluster, what, attempt,
         timeout_ms=cluster.config.api_timeout_ms, option="--timeout", forget=lambda: None,
@@ -48,7 +50,7 @@ def again(cluster: Cluster, what: str, attempt: Callable[[], T]) -> T:
 
 
 def topics(cluster: Cluster, names: Iterable[str] | None = None) -> dict[str, Topic]:
-    """All topics, or those of these names. Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION naming one."""
+    """The topics of these names, or all. Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION, which names one."""
     body: MetadataRequestDraft = {
         "topics": None if names is None else [{"name": name} for name in names],
         "allow_auto_topic_creation": False,
@@ -58,7 +60,7 @@ def topics(cluster: Cluster, names: Iterable[str] | None = None) -> dict[str, To
         answer = cluster.any_broker().call(METADATA, body, max_version=_BY_NAME)
         found = {}
         for topic in answer["topics"]:
-            name = topic["name"] or ""  # null for an unknown id alone, and none is asked for
+            name = topic["name"] or ""  # null only for an unknown id, and this asks by name
             check(topic["error_code"], f"topic {name}")
             partitions = {part["partition_index"]: part for part in topic["partitions"]}
             found[name] = Topic(
@@ -75,9 +77,9 @@ def ask_controller(
     body: Given[RequestDraft],
     failed: Callable[[Response], int],
 ) -> Response:
-    """The controller's answer; `failed` gives an answer's first error code, to see whether it was the one.
+    """The controller's answer. `failed` gives an answer's first error code, which shows a wrong broker.
 
-    Any broker of a KRaft cluster passes the request on; an older one says NOT_CONTROLLER.
+    Any broker of a KRaft cluster forwards the request; an older one answers NOT_CONTROLLER.
     """
 
     def attempt() -> Response:
@@ -91,14 +93,12 @@ def ask_controller(
 
 
 def not_allowed(what: str, right: str) -> EoslogError:
-    """What is said to a user who lacks a right on the cluster."""
-    return EoslogError(
-        f"{what} are for those who have the right {right} on the cluster, and this user has it not"
-    )
+    """The error for a user who lacks a right on the cluster."""
+    return EoslogError(f"{what} need the right {right} on the cluster, which this user does not have")
 
 
 def at_coordinator(cluster: Cluster, group: str, what: str, attempt: Callable[[Connection], T]) -> T:
-    """The result of `attempt` at a group's coordinator, looked for again where it moved."""
+    """The result of `attempt` at a group's coordinator, which is looked up again if it has moved."""
     return retrying(
         cluster, f"{what} of group {group}",
         lambda: attempt(cluster.coordinator("group", group)),

@@ -1,4 +1,4 @@
-"""Access rules of a cluster (KIP-11, KIP-290): listed, added and removed by the standard requests."""
+"""Access rules of a cluster (KIP-11, KIP-290): list, add and remove them with the standard requests."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ _SWITCHED_OFF = (
 )
 
 
-_Told: TypeAlias = (
+_Result: TypeAlias = (
     "DescribeAclsResponse | CreateAclsResponseResult | DeleteAclsResponseFilterResult"
     " | DeleteAclsResponseMatchingAcl"
 )
 
 
 def list_acls(cluster: Cluster, wanted: AclFilter) -> list[Acl]:
-    """The rules that a filter means, in order. Raises KafkaError, EoslogError."""
+    """The rules that match a filter, in order. Raises KafkaError, EoslogError."""
 
     def attempt() -> list[Acl]:
         answer = cluster.any_broker().call(DESCRIBE_ACLS, _filter(wanted))
@@ -56,7 +56,7 @@ def list_acls(cluster: Cluster, wanted: AclFilter) -> list[Acl]:
 
 
 def add_acls(cluster: Cluster, acls: Sequence[Acl]) -> list[KafkaError | None]:
-    """Add rules; why each was refused, None for those that were added. Raises EoslogError."""
+    """Add rules. Returns why each was refused, None for each that was added. Raises EoslogError."""
     creations: list[CreateAclsRequestCreationDraft] = [
         {
             "resource_type": acl.resource,
@@ -70,15 +70,15 @@ def add_acls(cluster: Cluster, acls: Sequence[Acl]) -> list[KafkaError | None]:
         for acl in acls
     ]
     answer = ask_controller(
-        cluster, CREATE_ACLS, {"creations": creations}, lambda told: _first(told["results"])
+        cluster, CREATE_ACLS, {"creations": creations}, lambda answer: _first(answer["results"])
     )
     return [_refusal(result, "Alter") for result in answer["results"]]
 
 
 def remove_acls(cluster: Cluster, filters: Sequence[AclFilter]) -> tuple[list[Acl], list[KafkaError]]:
-    """Remove the rules that the filters mean: those gone, and what was refused. Raises EoslogError."""
+    """Remove the rules that match the filters. Returns these and the refusals. Raises EoslogError."""
     body: DeleteAclsRequestDraft = {"filters": [_filter(wanted) for wanted in filters]}
-    answer = ask_controller(cluster, DELETE_ACLS, body, lambda told: _first(told["filter_results"]))
+    answer = ask_controller(cluster, DELETE_ACLS, body, lambda answer: _first(answer["filter_results"]))
     gone: list[Acl] = []
     refused: list[KafkaError] = []
     for result in answer["filter_results"]:
@@ -94,7 +94,7 @@ def remove_acls(cluster: Cluster, filters: Sequence[AclFilter]) -> tuple[list[Ac
     return sorted(set(gone)), refused
 
 
-def _first(results: Sequence[_Told]) -> int:
+def _first(results: Sequence[_Result]) -> int:
     return next((result["error_code"] for result in results if result["error_code"]), 0)
 
 
@@ -126,16 +126,19 @@ def _acl(
 
 
 def _known(kind: type[_Kind], number: int) -> _Kind:
-    """A number by its name; UNKNOWN for one of a later version of Kafka."""
+    """The member with this number; UNKNOWN for one of a later version of Kafka."""
     return kind(number) if number in kind.__members__.values() else kind(0)
 
 
-def _refusal(told: _Told, right: str) -> KafkaError | None:
-    """Why it was refused. Raises EoslogError where everything would be: rules are switched off, or the user
-    lacks this right on the cluster."""
-    code = told["error_code"]
+def _refusal(result: _Result, right: str) -> KafkaError | None:
+    """The error in one result, if any.
+
+    Raises EoslogError if every rule would be refused: rules are switched off, or the user lacks this right on
+    the cluster.
+    """
+    code = result["error_code"]
     if code == ErrorCode.SECURITY_DISABLED:
         raise EoslogError(_SWITCHED_OFF)
     if code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
         raise not_allowed("access rules", right)
-    return KafkaError(code, told["error_message"] or "") if code else None
+    return KafkaError(code, result["error_message"] or "") if code else None

@@ -1,4 +1,4 @@
-"""What brokers tell about consumer groups of both protocols: classic, and KIP-848's."""
+"""What brokers report about consumer groups of both protocols: classic and KIP-848."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ WITHOUT_MEMBERS = ("Empty", "Dead")
 
 @dataclass(frozen=True)
 class Listed:
-    """A line of ListGroups; `kind` is classic, consumer or another type of group, "" where not told."""
+    """One entry of ListGroups. `kind` is classic, consumer or another type of group, "" if not given."""
 
     group: str
     state: str
@@ -45,7 +45,7 @@ class Listed:
 
 @dataclass(frozen=True)
 class Member:
-    """A member of a group, with what it is to read."""
+    """A member of a group, with the partitions assigned to it."""
 
     member_id: str
     instance_id: str | None
@@ -84,7 +84,7 @@ def list_groups(cluster: Cluster) -> list[Listed]:
 
 
 def describe_group(cluster: Cluster, group: str) -> Group:
-    """One group of either protocol; state Dead for one that does not exist. Raises KafkaError."""
+    """One group of either protocol; its state is Dead if it does not exist. Raises KafkaError."""
 
     def attempt(connection: Connection) -> Group:
         found = _describe_consumer(connection, group)
@@ -94,7 +94,7 @@ def describe_group(cluster: Cluster, group: str) -> Group:
 
 
 def _describe_consumer(connection: Connection, group: str) -> Group | None:
-    """A group of KIP-848, None if it is none or the broker has none."""
+    """A group of KIP-848; None for another group, or if the broker has no such groups."""
     if ApiKey.CONSUMER_GROUP_DESCRIBE not in connection.versions:
         return None
     answer = connection.call(CONSUMER_GROUP_DESCRIBE, {"group_ids": [group]})
@@ -146,7 +146,7 @@ def delete_group(cluster: Cluster, group: str) -> None:
 def delete_offsets(
     cluster: Cluster, group: str, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, KafkaError | None]:
-    """Forget a group's offsets of these partitions; the error of each that was refused."""
+    """Delete a group's offsets of these partitions. Returns the error of each that was refused."""
     rows: Iterator[tuple[str, int, OffsetDeleteRequestPartitionDraft]] = (
         (topic, number, {"partition_index": number}) for topic, number in partitions
     )

@@ -1,4 +1,4 @@
-"""What brokers tell about producers and transactions, and the ways to end one that hangs (KIP-664)."""
+"""What brokers report about producers and transactions, and how to end a transaction that hangs (KIP-664)."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ UNDER_TV1 = 0
 
 
 def owners(cluster: Cluster, producer_ids: Iterable[int]) -> dict[int, str]:
-    """The transactional id of each producer id that some coordinator knows."""
+    """The transactional id of each producer id that a coordinator knows."""
     found = transactions.list_transactions(cluster, "", producer_ids=sorted(set(producer_ids)))
     return {listing.producer_id: listing.transactional_id for listing in found}
 
 
 def hanging(cluster: Cluster, open_here: Sequence[ActiveProducer]) -> list[ActiveProducer]:
-    """Those of these open transactions that no coordinator will ever end: see `is_hanging`."""
+    """The open transactions that no coordinator will ever end: see `is_hanging`."""
     named = owners(cluster, (producer.producer_id for producer in open_here))
     known = transactions.describe(cluster, sorted(set(named.values()))) if named else {}
     return [producer for producer in open_here if is_hanging(producer, named, known)]
@@ -43,7 +43,7 @@ def is_hanging(
     named: Mapping[int, str],
     known: Mapping[str, transactions.TransactionDescription | None],
 ) -> bool:
-    """Whether no coordinator counts the partition among those that the transaction still has to end on."""
+    """Whether no coordinator has this partition among those on which it still has to end the transaction."""
     name = named.get(producer.producer_id)
     return Holder(producer, name, known.get(name or "")).hangs
 
@@ -51,9 +51,9 @@ def is_hanging(
 def abort_on_partition(cluster: Cluster, producer: ActiveProducer) -> None:
     """Write the marker that aborts a producer's transaction on one partition (WriteTxnMarkers).
 
-    A marker of the coordinator epoch that the partition knows is taken; 0 where it knows none yet. Kafka
-    lets a marker under TV2 only pass with a higher epoch than the producer's, so it goes as TV1's.
-    Raises KafkaError.
+    The marker gets the coordinator epoch that the partition knows, 0 if it knows none yet. Under TV2, Kafka
+    accepts a marker only with a higher epoch than the producer's, so this one is sent as under TV1. Raises
+    KafkaError.
     """
     topic, number = producer.where
     marker: WriteTxnMarkersRequestMarkerDraft = {

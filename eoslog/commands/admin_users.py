@@ -1,6 +1,6 @@
-"""Users with passwords (KIP-554): described, added and removed by the standard requests.
+"""Users with passwords (KIP-554): describe, add and remove them with the standard requests.
 
-A password does not leave this machine: what is sent is salted and hashed, enough to check it by.
+A password does not leave this machine: the request has a salted hash, which is enough to check it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     )
 
 
-_Told: TypeAlias = (
+_Result: TypeAlias = (
     "DescribeUserScramCredentialsResponse | DescribeUserScramCredentialsResponseResult"
     " | AlterUserScramCredentialsResponseResult"
 )
@@ -45,7 +45,7 @@ _CODES = {name: number for number, name in NUMBERS.items()}
 
 @dataclass(frozen=True, order=True)
 class Known:
-    """A password that the cluster can check, by one mechanism."""
+    """A user's password that the cluster can check by one mechanism."""
 
     user: str
     mechanism: str
@@ -53,7 +53,7 @@ class Known:
 
 
 def describe_users(cluster: Cluster, names: tuple[str, ...] = ()) -> tuple[list[Known], list[str]]:
-    """What is known of these users, of all if none is named; and those who are not known.
+    """The passwords of these users, or of all if none is named; and the names that are not known.
 
     Raises KafkaError, EoslogError.
     """
@@ -65,19 +65,19 @@ def describe_users(cluster: Cluster, names: tuple[str, ...] = ()) -> tuple[list[
         answer = cluster.any_broker().call(DESCRIBE_USER_SCRAM_CREDENTIALS, body)
         _check(answer, "users", "Describe")
         found, missing = [], []
-        for told in answer["results"]:
-            if told["error_code"] == ErrorCode.RESOURCE_NOT_FOUND:
-                missing.append(told["user"])
+        for result in answer["results"]:
+            if result["error_code"] == ErrorCode.RESOURCE_NOT_FOUND:
+                missing.append(result["user"])
                 continue
-            _check(told, f"user {told['user']}", "Describe")
-            found += [_known(told["user"], info) for info in told["credential_infos"]]
+            _check(result, f"user {result['user']}", "Describe")
+            found += [_known(result["user"], info) for info in result["credential_infos"]]
         return sorted(found), missing
 
     return again(cluster, "DescribeUserScramCredentials", attempt)
 
 
 def put_user(cluster: Cluster, name: str, mechanism: str, password: str, iterations: int) -> None:
-    """Add a user, or give another password. Raises KafkaError, EoslogError."""
+    """Add a user, or change the password of one. Raises KafkaError, EoslogError."""
     salt = secrets.token_bytes(_SALT_BYTES)
     change: AlterUserScramCredentialsRequestUpsertionDraft = {
         "name": name,
@@ -110,9 +110,9 @@ def _known(user: str, info: DescribeUserScramCredentialsResponseCredentialInfo) 
     return Known(user, NUMBERS.get(info["mechanism"], f"mechanism {info['mechanism']}"), info["iterations"])
 
 
-def _check(told: _Told, what: str, right: str) -> None:
-    code = told["error_code"]
+def _check(result: _Result, what: str, right: str) -> None:
+    code = result["error_code"]
     if code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
         raise not_allowed("users", right)
     if code:
-        raise KafkaError(code, f"{what}: {told['error_message'] or 'refused'}")
+        raise KafkaError(code, f"{what}: {result['error_message'] or 'refused'}")

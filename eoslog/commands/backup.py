@@ -1,4 +1,4 @@
-"""`eoslog backup`: a copy of a broker's data directory that a broker can start with."""
+"""`eoslog backup`: copies a broker's data directory so that a broker can start with the copy."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from eoslog.commands.output import show_json
 @click.argument("to", metavar="TO", type=click.Path())
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def command(data: str, to: str, as_json: bool) -> None:
-    """Copy the data directory DATA to TO, which is not there yet, and verify the copy.
+    """Copy the data directory DATA to TO, which must not exist yet, and verify the copy.
 
-    The broker may run: the copy holds all topics, transactions and groups as they were at one instant. It is
-    what a power failure at that instant would have left; a broker that starts with it goes on from there.
+    The broker may be running: the copy has all topics, transactions and groups as they were at one instant.
+    It is what a power failure at that instant would have left; a broker that starts with it continues from
+    there.
 
-    Exit status 1 if there is no copy, or something is wrong in it.
+    Exit status 1 if the copy could not be made, or something is wrong in it.
     """
     from eoslog.broker.log.opening.data_dir import DataDirError
     from eoslog.commands.backup_copy import copied

@@ -1,4 +1,4 @@
-"""Copies what a backup holds; the copy has its name only when all of it is durable."""
+"""Copies a backup's files. The copy gets its name only when all of it is durable."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CHUNK = 8 << 20
 
 
 def copied(source: Source, to: str, progress: Callable[[int], None]) -> None:
-    """Copy all files to the directory `to`, which is empty or not there.
+    """Copy all files to the directory `to`, which must be empty or not exist.
 
     `progress` gets the bytes of each part. Raises NoBackup, OSError; then nothing of the copy is left.
     """
@@ -46,9 +46,9 @@ def copied(source: Source, to: str, progress: Callable[[int], None]) -> None:
 def _check(source: Source, to: str) -> None:
     inside = os.path.realpath(source.directory)
     if os.path.commonpath([inside, os.path.realpath(to)]) == inside:
-        raise NoBackup(f"{to} is in the data directory itself: give a place outside of it")
+        raise NoBackup(f"{to} is inside the data directory: give a place outside of it")
     if os.path.exists(to) and (not os.path.isdir(to) or os.listdir(to)):
-        raise NoBackup(f"{to} is there already: give a directory that is not, so that no copy is overwritten")
+        raise NoBackup(f"{to} exists already: give a new directory, so that no copy is overwritten")
 
 
 def _check_room(source: Source, directory: str) -> None:
@@ -58,7 +58,7 @@ def _check_room(source: Source, directory: str) -> None:
 
 
 def _one_at_a_time(progress: Callable[[int], None]) -> Callable[[int], None]:
-    """It is called from many threads."""
+    """The same, for calls from many threads."""
     lock = threading.Lock()
 
     def called(size: int) -> None:
@@ -75,7 +75,7 @@ def _copy(made: str, progress: Callable[[int], None], file: File) -> None:
         while left:
             part = old.read(min(_CHUNK, left))
             if not part:
-                raise NoBackup(f"{file.path} has {left} bytes less than the broker has said")
+                raise NoBackup(f"{file.path} has {left} bytes less than the broker reported")
             view = memoryview(part)
             while view:
                 view = view[new.write(view) :]

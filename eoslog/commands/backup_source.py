@@ -1,7 +1,7 @@
-"""What a backup copies: the files of a data directory, of each so many bytes, as they were at one instant.
+"""Which files a backup copies, and how many bytes of each: a data directory as it was at one instant.
 
-Of a running broker these are the files in `.backup`, which it fills (see `broker.log.backup`); without one
-all that the directory holds, which is locked meanwhile.
+A running broker puts these files into `.backup` (see `broker.log.backup`). Without a running broker they are
+all files of the directory, which is locked during the copy.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from eoslog.commands.log_files import whole
 from eoslog.commands.log_places import LOCK, DataDirectory, partition_of
 
 ANSWER_WITHIN = 60.0
-"""Seconds; a broker looks twice a second, and gives 10,000 partitions second names in a few."""
+"""Seconds. A broker looks twice a second, and links the files of 10,000 partitions in a few seconds."""
 _LOOK_EVERY = 0.05
 
 
 class NoBackup(Exception):
-    """There can be no copy; the text says why, and what to do."""
+    """No copy can be made; the text says why, and what to do."""
 
 
 class File(NamedTuple):
@@ -40,7 +40,7 @@ class File(NamedTuple):
 
 
 class Source(NamedTuple):
-    """All of them."""
+    """The files to copy, and the instant they show."""
 
     directory: str
     now_ms: int
@@ -55,7 +55,7 @@ class Source(NamedTuple):
 
 @contextmanager
 def source(directory: str) -> Iterator[Source]:
-    """What the data directory holds; it can be copied within the context.
+    """The files of the data directory. They can be copied within the context.
 
     Raises NoBackup, OSError.
     """
@@ -75,7 +75,7 @@ def source(directory: str) -> Iterator[Source]:
 
 @contextmanager
 def _asked(directory: str) -> Iterator[Source]:
-    """What the broker gives that is running there."""
+    """The files as the running broker provides them."""
     place = os.path.join(directory, DIRECTORY)
     made = tempfile.mkdtemp(prefix=UNUSED, dir=directory)
     lock = OsFileSystem().lock(os.path.join(made, WANTED))
@@ -93,17 +93,17 @@ def _asked(directory: str) -> Iterator[Source]:
             names = {file.name for file in found}
             for log in (os.path.join(one, each) for one, known in sizes.items() for each in known):
                 if log.endswith(files.LOG) and log not in names:
-                    raise NoBackup(f"the broker has not given {log}, which it writes to")
+                    raise NoBackup(f"the broker left out {log}, which it writes to")
             yield Source(directory, now_ms, found)
         finally:
-            os.rename(place, made)  # the broker looks there no more
+            os.rename(place, made)  # from now on the broker finds no request
             shutil.rmtree(made)
     finally:
         lock.close()
 
 
 def _answer(place: str) -> tuple[int, dict[str, dict[str, int]]]:
-    """The instant, and by partition how much of the files that are written to."""
+    """The instant, and by partition the sizes of the files that are being written to."""
     deadline = time.monotonic() + ANSWER_WITHIN
     while time.monotonic() < deadline:
         try:
@@ -121,7 +121,7 @@ def _answer(place: str) -> tuple[int, dict[str, dict[str, int]]]:
 
 
 def _files(place: str, sizes: Mapping[str, Mapping[str, int]], *, running: bool) -> Iterator[File]:
-    """`sizes`: by partition, of the files that a broker writes to."""
+    """The files to copy. `sizes`: by partition, of the files that a broker writes to."""
     for name in sorted(os.listdir(place)):
         path = os.path.join(place, name)
         if not os.path.isdir(path):

@@ -1,4 +1,4 @@
-"""`eoslog broker`: from options to a running broker, or to what is wrong with them."""
+"""`eoslog broker`: turns options into a running broker, or says what is wrong with them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FLAGS = {
 
 
 class BrokerCommand(click.Command):
-    """A command whose help ends with the table of all options, which is made only then."""
+    """A command whose help ends with the table of all options, which is made only when help is shown."""
 
     def format_epilog(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options by section."""
@@ -59,7 +59,7 @@ class BrokerCommand(click.Command):
 )  # fmt: skip
 @click.option("--log-level", type=click.Choice(LEVELS), help="[default: info]")
 @click.option("--log-format", type=click.Choice(FORMATS), help="[default: text]")
-@click.option("--check-config", is_flag=True, help="Show what the options amount to, and start nothing.")
+@click.option("--check-config", is_flag=True, help="Show the resulting options, and start nothing.")
 def command(
     listen: str | None,
     config_file: str | None,
@@ -69,10 +69,10 @@ def command(
 ) -> None:
     """Run a Kafka-compatible broker until SIGTERM or SIGINT.
 
-    Prints one line on standard output when it is ready, and its log on standard error. SIGTERM lets begun
-    requests end within shutdown.grace.ms; a second one ends the broker at once.
+    Prints one line on standard output when it is ready, and its log on standard error. After SIGTERM, running
+    requests have shutdown.grace.ms to finish; a second SIGTERM ends the broker at once.
     """
-    gc.disable()  # nothing that is imported is garbage
+    gc.disable()  # imported modules leave no garbage
     from eoslog.broker.config import ConfigError
     from eoslog.broker.config.sources import gather
     from eoslog.broker.main import StartError, run
@@ -84,7 +84,7 @@ def command(
         gathered = gather(config_file, settings, given | _address(listen))
         if listen is not None and gathered.options.get("listeners"):
             origin = gathered.origins["listeners"]
-            raise ConfigError(f"--listen, and listeners of {origin}: both say where to listen, leave one out")
+            raise ConfigError(f"--listen, and listeners of {origin}: both set the address, leave one out")
         config = gathered.config()
         if check_config:
             from eoslog.commands.broker_options import show_config

@@ -1,4 +1,4 @@
-"""The broker's options for people: the table of `eoslog broker --help`, and what --check-config shows."""
+"""The broker's options in words: the table of `eoslog broker --help`, and the output of --check-config."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from eoslog.broker.config.sources import Gathered, meaning, shown
 
 
 def sections() -> dict[str, list[Field[Any]]]:
-    """All options by section, each option's field, as the broker's config has them."""
+    """The field of each option, by section, in the order of the broker's config."""
     found = {
         part.__name__.removesuffix("Options"): sorted(fields(part), key=lambda field: field.metadata["name"])
         for part in option_sections().values()
@@ -41,7 +41,7 @@ def describe(field: Field[Any]) -> str:
 
 
 def show_config(config: BrokerConfig, gathered: Gathered) -> None:
-    """Print every option's value with where it comes from, and what is passed over."""
+    """Print the value of every option, where it comes from, and which options are ignored."""
     for line in gathered.warnings:
         click.echo(f"warning: {line}", err=True)
     origins = {meaning(name): origin for name, origin in gathered.origins.items()}

@@ -23,15 +23,15 @@ _PAUSE_S = 0.1
 
 @click.command()
 @click.argument("topic", metavar="TOPIC[:0,1]")
-@click.option("--from-beginning", is_flag=True, help="All that is there; else only what comes.")
-@click.option("--to-end", is_flag=True, help="End where the topic ends now, instead of waiting for more.")
-@click.option("--max-messages", type=click.IntRange(1), help="End after so many records.")
+@click.option("--from-beginning", is_flag=True, help="From the first record; otherwise only new records.")
+@click.option("--to-end", is_flag=True, help="Stop at the topic's present end, instead of waiting for more.")
+@click.option("--max-messages", type=click.IntRange(1), help="Stop after this many records.")
 @click.option("--print-timestamp", is_flag=True, help="CreateTime: or LogAppendTime: and ms since 1970.")
 @click.option("--print-partition", is_flag=True, help="Partition: and its number.")
 @click.option("--print-offset", is_flag=True, help="Offset: and the record's.")
 @click.option("--print-headers", is_flag=True, help="name:value,name:value, or NO_HEADERS.")
 @click.option("--print-key", is_flag=True, help="The key and a tab before the value.")
-@click.option("--read-uncommitted", is_flag=True, help="Also records of open and aborted transactions.")
+@click.option("--read-uncommitted", is_flag=True, help="Records of open and aborted transactions too.")
 @cluster_command
 def command(
     session: Session,
@@ -42,9 +42,9 @@ def command(
     read_uncommitted: bool,
     **shown: bool,
 ) -> None:
-    """Print the records of a topic, a line each; with --json an object a line. Ctrl-C ends it.
+    """Print the records of a topic, one a line; with --json one object a line. Ctrl-C ends it.
 
-    What else is shown stands before the value, in the order and form of Kafka's console consumer.
+    Other parts of a record come before its value, in the order and form of Kafka's console consumer.
     """
     places = _places(session, topic)
     committed = not read_uncommitted
@@ -80,7 +80,7 @@ def _places(session: Session, text: str) -> list[TopicPartition]:
 def _rows(
     session: Session, position: dict[TopicPartition, int], committed: bool, to_end: bool
 ) -> Iterator[tuple[TopicPartition, list[dict[str, Any]]]]:
-    """Rows as they come, partition by partition; `position` moves on."""
+    """Rows as they arrive, partition by partition; advances `position`."""
     while True:
         ends = list_offsets(session.cluster, dict.fromkeys(position, LATEST), committed=committed)
         behind = [place for place in position if position[place] < ends[place]]
@@ -124,7 +124,7 @@ _PARTS: dict[str, Callable[[dict[str, Any]], bytes]] = {
     "headers": lambda row: b",".join(map(_header, row["headers"])) or b"NO_HEADERS",
     "key": lambda row: bytes(row["key"] or b""),
 }
-"""What --print-... shows of a record, in this order."""
+"""The parts of a record that --print-... adds, in this order."""
 
 
 def _header(header: dict[str, Any]) -> bytes:

@@ -17,7 +17,7 @@ from eoslog.protocol.errors import KafkaError
 
 @click.group()
 def command() -> None:
-    """Look at consumer groups; reset and delete their offsets."""
+    """Show consumer groups; reset and delete their offsets."""
 
 
 @command.command("list")
@@ -82,7 +82,7 @@ def _members(group: calls.Group) -> list[dict[str, Any]]:
 
 
 def _lags(group: calls.Group, offsets: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """A row for each partition that is committed or assigned."""
+    """One row for each partition that is committed or assigned."""
     owners = {where: member for member in group.members for where in member.partitions}
     rows = {(row["topic"], row["partition"]): dict(row) for row in offsets}
     for topic, number in owners:
@@ -95,7 +95,9 @@ def _lags(group: calls.Group, offsets: list[dict[str, Any]]) -> list[dict[str, A
 
 
 def _offsets(session: Session, group: str) -> list[dict[str, Any]]:
-    """What the group has committed, with the end and the lag; of a deleted topic neither is known."""
+    """The group's committed offsets, each with the partition's end and the lag; both None for a deleted
+    topic.
+    """
     committed = fetch_committed(session.cluster, group, None, require_stable=False)
     there = _partitions(session)
     known = [(topic, number) for topic, number in committed if number in there.get(topic, ())]
@@ -120,16 +122,18 @@ def _partitions(session: Session) -> dict[str, list[int]]:
 @command.command()
 @click.argument("group")
 @click.option("--topic", "topics", multiple=True, metavar="TOPIC[:0,1]", help="What to reset; repeatable.")
-@click.option("--all-topics", is_flag=True, help="All that the group has committed.")
-@click.option("--to-earliest", is_flag=True, help="To the first offset that is there.")
+@click.option("--all-topics", is_flag=True, help="All topics with committed offsets.")
+@click.option("--to-earliest", is_flag=True, help="To the first offset that exists.")
 @click.option("--to-latest", is_flag=True, help="To the end.")
 @click.option("--to-offset", type=click.IntRange(0), help="To this offset.")
 @click.option("--shift-by", type=int, help="Forward, or back if negative.")
 @click.option(
-    "--to-datetime", metavar="TIME", help="To the first record not older, as 2026-11-21T10:00:00.000[+01:00]."
+    "--to-datetime",
+    metavar="TIME",
+    help="To the first record of this time or later, as 2026-11-21T10:00:00.000[+01:00].",
 )
 @click.option("--execute", is_flag=True, help="Do it.")
-@click.option("--dry-run", is_flag=True, help="Only show what would be done; the default.")
+@click.option("--dry-run", is_flag=True, help="Only show what would change; the default.")
 @cluster_command
 def reset(
     session: Session,
@@ -140,7 +144,7 @@ def reset(
     dry_run: bool,
     **where: Any,
 ) -> None:
-    """Set the offsets of a group without members; without --execute only show what they would be."""
+    """Set the offsets of a group without members. Without --execute only show the new offsets."""
     target = Target.parse(**where)
     if bool(topics) == all_topics:
         raise click.UsageError("give either --topic or --all-topics")
@@ -169,14 +173,14 @@ def _show_plan(session: Session, group: str, planned: list[Plan], execute: bool)
     ]  # fmt: skip
     session.show(rows, ["group", "topic", "partition", "committed", "new_offset", "note"])
     if not execute:
-        click.echo("Nothing was changed: --execute does it.", err=True)
+        click.echo("Nothing was changed: give --execute to change it.", err=True)
 
 
 @command.command()
 @click.argument("names", nargs=-1, required=True, metavar="GROUP...")
 @cluster_command
 def delete(session: Session, names: tuple[str, ...]) -> None:
-    """Delete groups without members, with their offsets."""
+    """Delete groups without members, and their offsets."""
     for name in names:
         try:
             calls.delete_group(session.cluster, name)
@@ -189,15 +193,15 @@ def delete(session: Session, names: tuple[str, ...]) -> None:
 @click.argument("group")
 @click.option(
     "--topic", "topics", multiple=True, required=True, metavar="TOPIC[:0,1]",
-    help="Whose offsets to forget; repeatable.",
+    help="Delete the offsets of this topic; repeatable.",
 )  # fmt: skip
 @cluster_command
 def delete_offsets(session: Session, group: str, topics: tuple[str, ...]) -> None:
-    """Forget a group's offsets of topics that it does not read any more."""
+    """Delete a group's offsets of topics that it no longer reads."""
     committed = fetch_committed(session.cluster, group, None, require_stable=False)
     there = _partitions(session)
     for topic, number in committed:
-        there.setdefault(topic, []).append(number)  # also of a topic that is gone
+        there.setdefault(topic, []).append(number)  # also of a topic that was deleted
     known = {topic: sorted(set(numbers)) for topic, numbers in there.items()}
     wanted = [where for text in topics for where in partitions_of(text, known)]
     for (topic, number), error in calls.delete_offsets(session.cluster, group, wanted).items():

@@ -1,4 +1,4 @@
-"""What holds partitions back from readers of committed data, as `eoslog transactions holders` shows it."""
+"""What holds back readers of committed data, by partition, for `eoslog transactions holders`."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ COLUMNS += ["open_since", "timeout", "sink"]
 
 @dataclass(frozen=True)
 class Held:
-    """A partition that is held back. `holder`: by whom, None if it has ended since; `decision`: the last one
-    of its sink."""
+    """A partition that is held back. `holder`: what holds it back, None if that has ended since. `decision`:
+    the last one of the holder's sink.
+    """
 
     where: TopicPartition
     stable: int
@@ -34,16 +35,16 @@ class Held:
 
     @property
     def decided(self) -> bool:
-        """Whether the transaction's batch is decided, so that it has to be committed."""
+        """Whether the transaction's batch is decided, so that it must be committed."""
         if self.holder is None or self.decision is None:
             return False
         mine = (self.holder.name, (self.holder.producer.producer_id, self.holder.producer.epoch))
         return mine in self.decision.participants
 
     def what_to_do(self) -> str:
-        """The sentence, without its end."""
+        """What to do, as a sentence without its full stop."""
         if self.holder is None:
-            return "what held it back has just ended: look again"
+            return "the transaction that held it back has just ended: run this again"
         if self.decided and self.decision is not None and not self.holder.hangs:
             return (
                 "its batch is decided, and an abort would lose its rows: start the query of sink "
@@ -52,7 +53,7 @@ class Held:
         return self.holder.way_out()
 
     def document(self) -> dict[str, Any]:
-        """All there is to tell."""
+        """All that is known, for the JSON document."""
         holder = self.holder
         found = None if holder is None or holder.hangs else holder.found
         sealed = holder is not None and holder.sealed
@@ -75,15 +76,15 @@ class Held:
         }
 
     def in_words(self) -> dict[str, Any]:
-        """What a table has besides."""
+        """More columns, for the table."""
         sealed = self.holder is not None and self.holder.sealed
         return {"timeout": "sealed" if sealed else self.document()["timeout_ms"]}
 
 
 def find(cluster: Cluster, places: Sequence[TopicPartition]) -> list[Held]:
-    """The partitions whose last stable offset is behind the end. Raises KafkaError, EoslogError."""
+    """The partitions whose last stable offset is behind their end. Raises KafkaError, EoslogError."""
     wanted = dict.fromkeys(places, LATEST)
-    ends = list_offsets(cluster, wanted, committed=False)  # first: what is written in between is not held
+    ends = list_offsets(cluster, wanted, committed=False)  # first: later records do not count
     stable = list_offsets(cluster, wanted, committed=True)
     behind = [where for where in places if stable[where] < ends[where]]
     if not behind:
@@ -98,7 +99,9 @@ def find(cluster: Cluster, places: Sequence[TopicPartition]) -> list[Held]:
 
 
 def _still_there(cluster: Cluster, known: Sequence[holders.Holder]) -> list[holders.Holder]:
-    """Without those that ended between the looks at partition and coordinator: they seem to hang."""
+    """Without those that ended between the requests to the partition and to the coordinator: these seem to
+    hang.
+    """
     doubted = [holder.producer.where for holder in known if holder.hangs]
     found = producers(cluster, doubted) if doubted else []
     begun = {(producer.where, producer.producer_id, producer.start) for producer in found}
@@ -111,7 +114,7 @@ def _still_there(cluster: Cluster, known: Sequence[holders.Holder]) -> list[hold
 
 
 def _last_decision(cluster: Cluster, name: str) -> Decision | None:
-    """The last batch that a sink has decided; None: none, or it cannot be read by this user."""
+    """The last batch that a sink has decided. None: there is none, or this user may not read it."""
     sink = Sink(name)
     try:
         committed = fetch_committed(cluster, sink.group, None, require_stable=False)

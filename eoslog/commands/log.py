@@ -1,4 +1,4 @@
-"""`eoslog log`: read and verify the files of a log, offline: of this broker or of Apache Kafka."""
+"""`eoslog log`: reads and verifies log files offline, of this broker or of Apache Kafka."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def command() -> None:
-    """Read and verify the files of a log, without a broker."""
+    """Read and verify log files, without a broker."""
 
 
 @command.command()
@@ -54,7 +54,7 @@ def _print(entry: dict[str, object], as_json: bool) -> None:
 
 
 def _cell(value: object) -> str:
-    """A value as Kafka's tool writes it, where it has it."""
+    """A value as Kafka's tool writes it, if that tool has it."""
     return str(value).lower() if isinstance(value, bool) else text_of(value)
 
 
@@ -65,14 +65,14 @@ def _cell(value: object) -> str:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def verify(paths: tuple[str, ...], fix: bool, as_json: bool) -> None:
-    """Read every batch, and compare with it all that a broker keeps beside the logs.
+    """Read every batch, and compare the logs with all that a broker stores beside them.
 
-    CRCs, order and gaps of offsets, where logs begin and end, indexes, aborted transactions, snapshots. A
-    directory may be a partition's or a whole data directory. Beside a running broker what it is just doing is
-    no finding.
+    This checks CRCs, order and gaps of offsets, where logs begin and end, indexes, aborted transactions, and
+    snapshots. Give a partition's directory or a whole data directory. While a broker runs, its writes of the
+    moment are not reported as findings.
 
-    --repair repairs what is made of the logs, and never a log: wrong indexes, snapshots and checkpoints are
-    removed or written anew. Exit status 1 if anything is wrong still.
+    --repair repairs files that are derived from the logs, never a log: it removes or rewrites wrong indexes,
+    snapshots and checkpoints. Exit status 1 if anything is still wrong.
     """
     from eoslog.broker.log.opening.data_dir import DataDirError
     from eoslog.commands.log_places import verify_all
@@ -94,7 +94,7 @@ def verify(paths: tuple[str, ...], fix: bool, as_json: bool) -> None:
 
 @contextmanager
 def _progress(paths: Iterable[str], report: Report, *, shown: bool) -> Iterator[None]:
-    """A bar on a terminal while the bytes are read."""
+    """A progress bar on a terminal while the files are read."""
     from eoslog.commands.log_places import size_of
 
     if not shown or not sys.stderr.isatty():
@@ -108,16 +108,16 @@ def _progress(paths: Iterable[str], report: Report, *, shown: bool) -> Iterator[
 
 
 def _tell(report: Report, as_json: bool) -> None:
-    from eoslog.commands.log_repair import told
+    from eoslog.commands.log_repair import repair_note
 
     if as_json:
         findings = [finding.as_json() for finding in report.findings]
         show_json({"checked": report.counts, "running": report.running, "findings": findings})
         return
     for path in report.running:
-        click.echo(f"a broker is running on {path}: what it is just doing is left out")
+        click.echo(f"a broker is running on {path}: its writes of the moment are left out")
     for finding in report.findings:
-        click.echo(f"{finding.path}, position {finding.position}: {finding.text}{told(finding)}")
+        click.echo(f"{finding.path}, position {finding.position}: {finding.text}{repair_note(finding)}")
     click.echo(", ".join(f"{count} {what}" for what, count in report.counts.items()))
     repaired = len(report.findings) - len(report.remaining)
     if repaired:
@@ -126,7 +126,9 @@ def _tell(report: Report, as_json: bool) -> None:
 
 
 def _files(paths: tuple[str, ...]) -> list[str]:
-    """The files named, and the ones in directories and partitions' directories named, that can be read."""
+    """The readable files among those named, and in the directories named and the partitions' directories in
+    them.
+    """
     from eoslog.commands.log_dump import READABLE
 
     found = []

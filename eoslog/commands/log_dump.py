@@ -1,4 +1,4 @@
-"""What a log's files say: batches (in Kafka's words), index entries, producers, checkpoints."""
+"""The contents of a log's files: batches (in Kafka's words), index entries, producers, checkpoints."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Entry = dict[str, Any]
 
 
 def entries(path: str, *, records: bool = False) -> Iterator[Entry]:
-    """The entries of a file, as its name says. Raises ValueError for what cannot be read, OSError."""
+    """The entries of a file, read as its name says. Raises ValueError if it is not valid, OSError."""
     for suffix, read in _READERS.items():
         if path.endswith(suffix):
             yield from read(path)
@@ -91,7 +91,7 @@ def _record(record: Record, header: BatchHeader, data: bytes, decode: Callable[[
 
 
 def _decoder(path: str) -> Callable[[Record], object]:
-    """What makes records of the broker's own topics readable, by the directory's name."""
+    """The function that decodes records of the broker's own topics, chosen by the directory's name."""
     topic = os.path.basename(os.path.dirname(os.path.abspath(path))).rpartition("-")[0]
     if topic == "__consumer_offsets":
         from eoslog.broker.coordinator.groups import group_records
@@ -134,7 +134,7 @@ def _snapshot(path: str) -> Iterator[Entry]:
 
 
 def _remembered(batch: Written) -> str:
-    """Sequences and offsets of a batch; of an ended transaction's only the last sequence is kept."""
+    """A batch's sequences and offsets; after the end of its transaction only the last sequence is stored."""
     if batch.first_sequence < 0:
         return f"..{batch.last_sequence}"
     return f"{batch.first_sequence}..{batch.last_sequence}@{batch.first_offset}..{batch.last_offset}"
@@ -153,4 +153,4 @@ _READERS: dict[str, Callable[[str], Iterator[Entry]]] = {
     "-checkpoint": _checkpoint,
 }
 READABLE = (files.LOG, *_READERS)
-"""The ends of the names of files that can be read."""
+"""How the names of the files end that can be read."""

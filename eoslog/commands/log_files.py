@@ -1,4 +1,4 @@
-"""Reading a log's files as they lie on the disk, without opening them for writing."""
+"""Reads a log's files as they are on the disk, without opening them for writing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ READ_ONLY = os.O_RDONLY | os.O_CLOEXEC
 
 
 class ReadOnlyFile:
-    """A `broker.ports.File` that refuses to write: nothing that is looked at may change."""
+    """A `broker.ports.File` that refuses to write, so that an inspected file cannot change."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -33,7 +33,7 @@ class ReadOnlyFile:
         os.close(self._fd)
 
     def fileno(self) -> int:
-        """The descriptor."""
+        """The file descriptor."""
         return self._fd
 
     def write(self, parts: Sequence[bytes | bytearray | memoryview], position: int) -> int:
@@ -45,7 +45,7 @@ class ReadOnlyFile:
         raise OSError(f"{self.path} is open for reading only")
 
     def sync(self) -> None:
-        """There is nothing to sync."""
+        """Does nothing: there is nothing to sync."""
 
 
 def whole(path: str) -> bytes:
@@ -63,16 +63,16 @@ def base_offset(path: str) -> int:
 
 
 def offset_entries(path: str) -> Iterator[tuple[int, int]]:
-    """(offset, byte position) pairs of an `.index`. Raises ValueError where the last entry is not whole."""
+    """(offset, byte position) pairs of an `.index`. Raises ValueError if the last entry is not complete."""
     base = base_offset(path)
     for relative, position in _entries(path, OFFSET_ENTRY):
         if not position:
-            return  # Kafka's index of an active segment is full of zeros; no entry is about the first batch
+            return  # Kafka's index of an active segment ends in zeros; no entry is about the first batch
         yield base + relative, position
 
 
 def time_entries(path: str) -> Iterator[tuple[int, int]]:
-    """(timestamp, offset) pairs of a `.timeindex`; ValueError as above."""
+    """(timestamp, offset) pairs of a `.timeindex`. Raises ValueError as above."""
     base = base_offset(path)
     for timestamp, relative in _entries(path, TIME_ENTRY):
         if not timestamp and not relative:
@@ -81,17 +81,19 @@ def time_entries(path: str) -> Iterator[tuple[int, int]]:
 
 
 def transaction_entries(path: str) -> Iterator[tuple[int, int, int, int, int]]:
-    """(version, producer id, first offset, last offset, last stable offset) of a `.txnindex`; as above."""
+    """(version, producer id, first offset, last offset, last stable offset) of a `.txnindex`. Raises as
+    above.
+    """
     yield from _entries(path, TXN_ENTRY)
 
 
 def _entries(path: str, entry: Struct) -> Iterator[Any]:
     data = whole(path)
     if len(data) % entry.size:
-        raise ValueError(f"{len(data)} bytes, no multiple of an entry's {entry.size}")
+        raise ValueError(f"{len(data)} bytes, not a multiple of an entry's {entry.size}")
     yield from entry.iter_unpack(data)
 
 
 def with_suffix(path: str, suffix: str) -> str:
-    """The file of another kind that belongs to the same segment."""
+    """The path of another kind of file of the same segment."""
     return path[: -len(files.LOG)] + suffix

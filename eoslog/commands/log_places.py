@@ -1,6 +1,6 @@
-"""What `eoslog log verify` is given: data directories, partitions' directories, segments.
+"""The paths given to `eoslog log verify`: data directories, partitions' directories, segments.
 
-Beside a running broker the files change while they are read. What looks wrong there is looked at again, and
+While a broker runs, the files change as they are read. Something that looks wrong is checked again then, and
 is a finding only if it is wrong each time.
 """
 
@@ -20,24 +20,24 @@ from eoslog.commands.log_verify import Known, Log
 
 LOCK = ".lock"
 LOOK_AGAIN = (0.05, 0.2, 0.5, 1.0)
-"""Seconds before each further look, of two seconds in all."""
+"""Seconds before each further check; about two seconds in all."""
 
 Offsets = dict[tuple[str, int], int]
 
 
 class DataDirectory:
-    """What a data directory says of its logs. One that is none says nothing."""
+    """What a data directory says about its logs. Another directory says nothing."""
 
     def __init__(self, path: str, *, locked: bool = False) -> None:
         """`locked`: by the caller. Raises OSError."""
         self.path = path
         self._locked = locked
-        self.ours = os.path.exists(self.file(files.LIFE_EPOCH))  # not one of Apache Kafka
-        self.gappy: Offsets = {}  # logs that have gaps, while it is not known which were compacted
+        self.ours = os.path.exists(self.file(files.LIFE_EPOCH))  # eoslog's, not Apache Kafka's
+        self.gappy: Offsets = {}  # logs with gaps, while the list of compacted logs is unreadable
         self.read()
 
     def read(self) -> None:
-        """Read what it says now. Raises OSError."""
+        """Read the directory's files as they are now. Raises OSError."""
         self.findings: list[Finding] = []
         self._is_one = self.ours or os.path.exists(self.file(META))
         self.topics = self._topics()
@@ -47,11 +47,11 @@ class DataDirectory:
         self._starts, self.cleaned = starts, self._offsets(files.CLEANER_OFFSETS, None)
 
     def file(self, name: str) -> str:
-        """The path of a name in the directory."""
+        """The path of a file of the directory."""
         return os.path.join(self.path, name)
 
     def _offsets(self, name: str, fix: Fix | None) -> Offsets | None:
-        """None if it cannot be understood."""
+        """The offsets in a checkpoint file; None, and a finding, if it is not valid."""
         path = self.file(name)
         try:
             return files.decode_offsets(whole(path), path)
@@ -75,7 +75,7 @@ class DataDirectory:
             return {}
 
     def known(self, directory: str) -> Known:
-        """What it says of the log in a directory of a partition."""
+        """What it says about the log in a partition's directory."""
         name = partition_of(directory)
         if not self._is_one or name is None:
             return Known()
@@ -89,7 +89,7 @@ class DataDirectory:
 
     @property
     def running(self) -> bool:
-        """Whether a broker is at work here: it holds the lock, which is asked for and let go at once."""
+        """Whether a broker runs on it, and so has its lock. The lock is taken and released at once."""
         if self._locked:
             return False
         try:
@@ -105,8 +105,9 @@ class DataDirectory:
         return False
 
     def finish(self) -> None:
-        """All logs were looked at: those of compacted topics that have gaps were compacted, whatever the
-        file that says so looks like."""
+        """All logs were read. If the list of compacted logs is unreadable, the fix is a new one: the logs of
+        compacted topics that have gaps.
+        """
         if self.cleaned is None:
             path = self.file(files.CLEANER_OFFSETS)
             fix = Fix(files.encode_offsets(self.gappy) if self.gappy else None)
@@ -117,13 +118,13 @@ class DataDirectory:
 
 
 def partition_of(directory: str) -> tuple[str, int] | None:
-    """Topic and number of the partition that a directory is of, by its name; None for another."""
+    """Topic and number of a partition, from the name of its directory; None for another directory."""
     topic, _, index = os.path.basename(os.path.abspath(directory)).rpartition("-")
     return (topic, int(index)) if topic and index.isdigit() else None
 
 
 def data_directory_of(path: str) -> str:
-    """The data directory that a path is in, or is."""
+    """The data directory that contains a path, or is it."""
     place = path if os.path.isdir(path) else os.path.dirname(path) or "."
     return os.path.dirname(os.path.abspath(place)) if _is_partition(place) else place
 
@@ -134,7 +135,7 @@ def _is_partition(directory: str) -> bool:
 
 
 def size_of(paths: Iterable[str]) -> int:
-    """Bytes of the segments in some paths. Raises OSError."""
+    """Bytes of the segments under these paths. Raises OSError."""
     return sum(_bytes(log) for path in paths for log in _logs(path))
 
 
@@ -148,7 +149,7 @@ def _logs(path: str) -> Iterator[str]:
 def _bytes(path: str) -> int:
     try:
         return os.stat(path).st_size
-    except FileNotFoundError:  # a broker has removed it meanwhile
+    except FileNotFoundError:  # a broker has removed it in the meantime
         return 0
 
 
@@ -194,7 +195,7 @@ def _verify_log(directory: str, data: DataDirectory, report: Report) -> None:
     def look(found: Report) -> None:
         try:
             log = Log(directory, data.known(directory), found)
-        except FileNotFoundError:  # its topic was deleted meanwhile
+        except FileNotFoundError:  # its topic was deleted in the meantime
             return
         log.run()
         name = partition_of(directory)
@@ -205,7 +206,7 @@ def _verify_log(directory: str, data: DataDirectory, report: Report) -> None:
 
 
 def _missing(data: DataDirectory, report: Report) -> None:
-    """A partition whose directory is gone with all that was written."""
+    """Report the partitions that had records and whose directory is missing."""
     for (topic, index), point in data.points.items():
         entry, directory = data.topics.get(topic), data.file(f"{topic}-{index}")
         if point and entry and index < entry.partitions and not os.path.exists(directory):
@@ -216,7 +217,7 @@ def _missing(data: DataDirectory, report: Report) -> None:
 
 
 def _look(data: DataDirectory, report: Report, look: Callable[[Report], None]) -> None:
-    """Take over what `look` finds; beside a running broker only what it finds again and again."""
+    """Add what `look` finds; while a broker runs, only what it finds every time."""
     first = Report(progress=report.progress)
     look(first)
     for name, count in first.counts.items():

@@ -1,9 +1,8 @@
-"""Follows the producers of a log from batch to batch, by the broker's rules: what they make of it is what its
-snapshots and transaction indexes are to say.
+"""Follows a log's producers batch by batch, and compares them with its snapshots and transaction indexes.
 
-A log that begins at 0 tells all. One that does not, and what comes behind damage, is told from the first
-snapshot on that stands at a segment's beginning. What the next start makes anew in any case, transaction
-indexes from the last snapshot on, is no finding.
+The broker's own rules update the states. In a log that begins at 0 the batches determine everything. In
+another log, and after damage, the states start from the first snapshot at the beginning of a segment.
+Transaction indexes from the last snapshot on are no finding: the next start rebuilds them anyway.
 """
 
 from __future__ import annotations
@@ -25,26 +24,26 @@ class Producers:
     """The producers of one partition's log."""
 
     def __init__(self, directory: str, names: list[str], gaps: bool, report: Report) -> None:
-        """`names`: of the files in the partition's directory; `gaps`: compaction may have taken batches."""
+        """`names`: of the files in the partition's directory. `gaps`: compaction may have removed batches."""
         self._directory, self._gaps, self._report = directory, gaps, report
         self._snapshots = deque(files.offsets_of(names, files.SNAPSHOT))
         self._states = ProducerStates()
-        self._known = False  # whether the states are those of the log
-        self._since = 0  # from where on they are made of batches, and not of a snapshot
-        self._wrote: set[int] = set()  # producer ids, since then
+        self._known = False  # whether the states follow from the log
+        self._since = 0  # the states follow from the batches from here on, before it from a snapshot
+        self._wrote: set[int] = set()  # producer ids that wrote since then
         self._ended: dict[int, int] = {}  # producer id -> offset of its last marker
-        self._markers: list[Marker] = []  # that abort, in the segment that is read
-        self._read_from = 0  # a start makes anew what comes from here on
+        self._markers: list[Marker] = []  # abort markers of the current segment
+        self._read_from = 0  # the next start rebuilds the indexes from here on
         self._wrong: list[Wrong] = []
 
     def begin(self, base: int) -> None:
-        """A segment begins at offset `base`, all before it was given."""
+        """Begin a segment at offset `base`, after all batches before it."""
         self._up_to(base - 1)
         states = self._decoded(base) if self._next_is(base) else None
         if states is not None and self._known:
             self._compare(base, states)
         elif not self._known and (base == 0 or states is not None):
-            self._begin_anew(base, states if base and states else [])
+            self._start_from(base, states if base and states else [])
         self._markers = []
 
     def _next_is(self, offset: int) -> bool:
@@ -53,7 +52,7 @@ class Producers:
             return True
         return False
 
-    def _begin_anew(self, base: int, states: list[ProducerState]) -> None:
+    def _start_from(self, base: int, states: list[ProducerState]) -> None:
         self._states = ProducerStates()
         self._states.load(states)
         self._known, self._since = True, base
@@ -61,7 +60,7 @@ class Producers:
         self._ended.clear()
 
     def lost(self) -> None:
-        """Something is missing here: what follows is not known before the next snapshot."""
+        """Batches are missing here: the states are unknown until the next snapshot."""
         self._known = False
 
     def batch(self, path: str, position: int, header: BatchHeader, data: memoryview) -> None:
@@ -83,12 +82,12 @@ class Producers:
             self._wrote.add(header.producer_id)
 
     def end_segment(self, segment: str, end: int | None) -> None:
-        """All batches of the segment, whose `.log` this is, up to offset `end` were given."""
+        """All batches of a segment were read, up to offset `end`; `segment` is the path of its `.log`."""
         index = TransactionIndex(segment, self._markers, gaps=self._gaps, known_from=self._since)
         self._wrong += index.check(end) if self._known else index.check_alone(end)
 
     def end(self, end: int, *, alone: bool = False) -> None:
-        """The log ends at offset `end`; `alone`: only the segment does that was looked at."""
+        """The log ends at offset `end`. `alone`: only one segment was read."""
         self._up_to(end)
         if alone:
             self._read_from = max([self._read_from, *self._snapshots])
@@ -104,7 +103,7 @@ class Producers:
         return os.path.join(self._directory, files.offset_name(offset, files.SNAPSHOT))
 
     def _up_to(self, offset: int) -> None:
-        """Compare with the snapshots up to an offset: all below it was given."""
+        """Compare with the snapshots up to an offset; all batches below it were read."""
         while self._snapshots and self._snapshots[0] <= offset:
             at = self._snapshots.popleft()
             states = self._decoded(at)
@@ -112,7 +111,7 @@ class Producers:
                 self._compare(at, states)
 
     def _decoded(self, offset: int) -> list[ProducerState] | None:
-        """None if it cannot be read, or was removed meanwhile."""
+        """The states in a snapshot; None if it is not valid, or was removed in the meantime."""
         path = self._path(offset)
         try:
             states = snapshot.decode(whole(path))
@@ -140,20 +139,21 @@ class Producers:
 
     def _say(self, offset: int, state: ProducerState, text: str) -> None:
         if text:
-            judged = self._is_judged(state)
+            certain = self._log_decides(state)
             rest = (
-                "" if judged else f". The log from {self._since} on does not tell which of the two is right"
+                "" if certain else f". The log from {self._since} on does not show which of the two is right"
             )
             text = f"producer id {state.producer_id} {text}{rest}"
-            self._report.add(self._path(offset), 0, text, Fix() if judged else None)
+            self._report.add(self._path(offset), 0, text, Fix() if certain else None)
 
-    def _is_judged(self, state: ProducerState) -> bool:
-        """Whether the log tells what is right, and not only an earlier snapshot."""
+    def _log_decides(self, state: ProducerState) -> bool:
+        """Whether the log itself shows what is right, not only an earlier snapshot."""
         return not self._since or state.producer_id in self._wrote
 
     def _difference(self, mine: ProducerState, their: ProducerState) -> str:
-        """What a snapshot says otherwise of a producer, "" if nothing. Where compaction has taken batches
-        the log tells less than the snapshot."""
+        """How a snapshot differs from the log about a producer, "" if it does not. After compaction, the log
+        may know less than the snapshot.
+        """
         if mine.epoch != their.epoch and not (self._gaps and mine.epoch < their.epoch):
             return f"has epoch {their.epoch}, but {mine.epoch} in the log"
         first, last = mine.transaction_start, their.transaction_start

@@ -1,7 +1,6 @@
-"""Repairs what is made of the logs: indexes, snapshots, two of the checkpoints. The logs stay as they are, so
-nothing can be lost by it.
+"""Repairs files that are derived from the logs: indexes, snapshots, two of the checkpoints.
 
-Each change is durable before the next, and all or nothing, whatever cuts it short.
+It never changes a log, so nothing can be lost. Each change is atomic, and durable before the next one.
 """
 
 from __future__ import annotations
@@ -20,15 +19,15 @@ from eoslog.commands.log_report import Finding, Report
 
 @contextmanager
 def locked(paths: Iterable[str]) -> Iterator[None]:
-    """Hold the locks of the data directories that paths are in, as a broker does.
+    """Hold the locks of the paths' data directories, as a broker does.
 
-    Raises DataDirError where a broker runs, or for what is no data directory of eoslog; OSError.
+    Raises DataDirError if a broker is running, or a path is in no data directory of eoslog; OSError.
     """
     with ExitStack() as held:
         for path in sorted({os.path.realpath(data_directory_of(path)) for path in paths}):
             if not DataDirectory(path).ours:
                 raise DataDirError(
-                    f"{path} is no data directory of eoslog: --repair repairs these, and what is in them. "
+                    f"{path} is no data directory of eoslog: --repair takes only these, and paths in them. "
                     "Nothing was changed"
                 )
             try:
@@ -42,7 +41,7 @@ def locked(paths: Iterable[str]) -> Iterator[None]:
 
 
 def repair(report: Report) -> None:
-    """Repair what can be repaired of what was found. The directories are locked. Raises OSError."""
+    """Repair each finding that has a fix. The directories are locked. Raises OSError."""
     fs, done = OsFileSystem(), set[str]()
     for number, finding in enumerate(report.findings):
         if finding.fix is not None:
@@ -60,12 +59,12 @@ def _fix(fs: FileSystem, path: str, content: bytes | None) -> None:
         fs.sync_dir(os.path.dirname(path))
 
 
-def told(finding: Finding) -> str:
-    """What is said of a finding's repair, behind its text; "" if it cannot be repaired."""
+def repair_note(finding: Finding) -> str:
+    """What --repair does or did about a finding, to print after its text; "" if it cannot be repaired."""
     words = {
         "remove": "--repair removes the file",
-        "rewrite": "--repair writes the file anew from the log",
+        "rewrite": "--repair rewrites the file from the log",
         "removed": "repaired: the file was removed",
-        "rewritten": "repaired: the file was written anew from the log",
+        "rewritten": "repaired: the file was rewritten from the log",
     }
     return f" ({words[finding.repair]})" if finding.repair else ""

@@ -1,4 +1,4 @@
-"""What `eoslog log verify` has to say: what was looked at, what is wrong, and what of it can be repaired."""
+"""What `eoslog log verify` reports: what was read, what is wrong, and what of it can be repaired."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ COPY = (
     "Put the file back from a copy while no broker runs on it; or let readers begin behind it, as "
     "operating.md says under Damage"
 )
-"""The way out where records are concerned: nothing else has them."""
+"""What to do about lost records: no other file has them."""
 
 
 class Fix(NamedTuple):
-    """How a file that is made of the logs is repaired: these bytes take the place of its own; None: it is
-    removed, and the broker makes it anew or does without it."""
+    """How to repair a file that is derived from the logs: replace its content. None: remove it; the broker
+    makes it again or does without it.
+    """
 
     content: bytes | None = None
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Something wrong, at a byte position of a file; 0 where it is about the whole file."""
+    """Something wrong at a byte position of a file; position 0 if it concerns the whole file."""
 
     path: str
     position: int
@@ -32,24 +33,24 @@ class Finding:
 
     @property
     def repair(self) -> str | None:
-        """A word: what --repair would do ("remove", "rewrite") or did ("removed", "rewritten")."""
+        """What --repair would do ("remove", "rewrite") or did ("removed", "rewritten")."""
         if self.fix is None:
             return None
         words = ("rewrite", "rewritten") if self.fix.content is not None else ("remove", "removed")
         return words[self.repaired]
 
     def as_json(self) -> dict[str, object]:
-        """What stands in the JSON document."""
+        """The finding as part of the JSON document."""
         return {"path": self.path, "position": self.position, "text": self.text, "repair": self.repair}
 
 
 def _nothing(size: int) -> None:
-    """Nobody wants to know."""
+    """Ignores progress."""
 
 
 @dataclass
 class Report:
-    """What was looked at, and what was found. `progress` is called with each number of bytes read."""
+    """What was read, and what was found. `progress` is called with the number of bytes of each batch."""
 
     counts: dict[str, int] = field(
         default_factory=lambda: dict.fromkeys(("partitions", "segments", "batches", "bytes"), 0)
@@ -64,5 +65,5 @@ class Report:
 
     @property
     def remaining(self) -> list[Finding]:
-        """What is wrong still."""
+        """The findings that were not repaired."""
         return [finding for finding in self.findings if not finding.repaired]

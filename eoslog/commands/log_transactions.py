@@ -1,7 +1,8 @@
-"""A `.txnindex` beside the abort markers of its segment: an entry for each aborted transaction, and no other.
+"""A `.txnindex` and the abort markers of its segment: there must be one entry for each aborted transaction.
 
-Without its entry readers see aborted rows; an entry too many, or one that begins too early, hides committed
-ones. Compaction takes aborted rows and leaves their entry, so there an entry may begin before the first row.
+Without its entry, readers see aborted rows. An extra entry, or one that begins too early, hides committed
+rows. Compaction removes aborted rows and leaves their entry, so there an entry may begin before the first
+row.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from eoslog.commands.log_report import Finding, Fix
 
 
 class Marker(NamedTuple):
-    """An abort marker at `offset`; `after` is that of the producer's marker before it, -1 if none is known.
+    """An abort marker at `offset`; `after` is the offset of the producer's marker before it, -1 if unknown.
 
-    `entry` is what the broker's rules make of it, None if no row of its transaction was seen.
+    `entry` is the one that follows from the broker's rules, None if no row of the transaction was read.
     """
 
     offset: int
@@ -29,17 +30,17 @@ class Marker(NamedTuple):
 
 
 class Wrong(NamedTuple):
-    """A finding about the entry of a marker at `offset`, or which says that there is one."""
+    """A finding, and the `offset` of the marker it is about, whether or not that exists."""
 
     offset: int
     finding: Finding
 
 
 class TransactionIndex:
-    """The entries of a segment's index, against its abort markers."""
+    """The entries of a segment's index, compared with its abort markers."""
 
     def __init__(self, segment: str, markers: list[Marker], *, gaps: bool, known_from: int) -> None:
-        """`segment`: the path of the `.log`. What was written below offset `known_from` is not known.
+        """`segment`: the path of the `.log`. What was written below offset `known_from` is unknown.
 
         Raises OSError.
         """
@@ -55,22 +56,23 @@ class TransactionIndex:
         self._unlike = [Aborted(*values) for version, *values in found if version]
 
     def check(self, end: int | None) -> list[Wrong]:
-        """Compare both ways; answers what is wrong, each with the index as it has to be. `end`: the offset
-        at which the segment ends, None if that is not known."""
+        """Compare entries and markers both ways. Returns the findings, each with the correct index as its
+        fix. `end`: the segment's end offset, None if unknown.
+        """
         wrong = list(self._order(end))
         by_marker = {entry.last_offset: entry for entry in self._found}
         wanted: list[Aborted] = []
         for marker in self._markers:
-            entry, text = self._judge(marker, by_marker.pop(marker.offset, None))
+            entry, text = self._compare(marker, by_marker.pop(marker.offset, None))
             wanted += [entry] if entry is not None else []
             wrong += [(marker.offset, text)] if text else []
         for entry in by_marker.values():
-            wrong.append((entry.last_offset, f"{_named(entry)}, but no marker is there that aborts it"))
+            wrong.append((entry.last_offset, f"{_named(entry)}, but there is no marker that aborts it"))
         fix = Fix(b"".join(TXN_ENTRY.pack(0, *entry) for entry in wanted) if wanted else None)
         return self._findings(wrong, fix)
 
     def check_alone(self, end: int | None) -> list[Wrong]:
-        """As `check` where nothing is known of the segment's markers."""
+        """As `check`, if the segment's markers are unknown."""
         return self._findings(list(self._order(end)), None)
 
     def _findings(self, wrong: list[tuple[int, str]], fix: Fix | None) -> list[Wrong]:
@@ -78,7 +80,7 @@ class TransactionIndex:
 
     def _order(self, end: int | None) -> Iterator[tuple[int, str]]:
         for entry in self._unlike:
-            yield entry.last_offset, f"{_named(entry)}: an entry of another version than 0"
+            yield entry.last_offset, f"{_named(entry)}: the entry's version is not 0"
         before = -1
         for entry in self._found:
             if entry.last_offset <= before:
@@ -87,16 +89,16 @@ class TransactionIndex:
         if self._rest and end is not None:
             yield end - 1, f"{self._rest} bytes follow the last entry, which has {TXN_ENTRY.size}"
 
-    def _judge(self, marker: Marker, found: Aborted | None) -> tuple[Aborted | None, str]:
-        """The entry that is to be there, and what is wrong with the one that is."""
+    def _compare(self, marker: Marker, found: Aborted | None) -> tuple[Aborted | None, str]:
+        """The correct entry for a marker, and what is wrong with the one found."""
         right = marker.entry
         if found is None:
             return right, "" if right is None else f"{_named(right)}: it is missing"
         if found.producer_id != marker.producer_id:
-            return right, f"{_named(found)}, but the marker there is of producer id {marker.producer_id}"
+            return right, f"{_named(found)}, but the marker there has producer id {marker.producer_id}"
         fits = right is not None and found.first_offset == right.first_offset
         if not fits and not self._may_be(found, marker):
-            truth = "none was open" if right is None else f"it is from {right.first_offset} on"
+            truth = "none was open" if right is None else f"it begins at {right.first_offset}"
             return right, f"{_named(found)}, but {truth}"
         if right is not None and found.last_stable_offset > right.last_stable_offset:
             rest = f"with the last stable offset {found.last_stable_offset}, which is too high"
@@ -104,7 +106,7 @@ class TransactionIndex:
         return found, ""
 
     def _may_be(self, found: Aborted, marker: Marker) -> bool:
-        """Whether the transaction may have had earlier rows than there are now."""
+        """Whether the transaction may have had earlier rows that are gone now."""
         end = marker.offset if marker.entry is None else marker.entry.first_offset
         taken = self._gaps or found.first_offset < self._known_from
         return taken and marker.after < found.first_offset < end

@@ -1,7 +1,7 @@
 """Checks the files of one log against each other: batches and their order, indexes, producers.
 
-Reads every byte of every segment once, and changes nothing. A log that was not closed in order may have
-indexes that lag behind, which is no finding; one that says something wrong is.
+Reads every byte of every segment once, and changes nothing. If a log was not closed in order, its indexes may
+lag behind, which is no finding. A wrong entry is one.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from eoslog.protocol.batch import BatchHeader
 
 @dataclass(frozen=True)
 class Known:
-    """What the data directory says of a log; as it is, of one that lies in none."""
+    """What a data directory says about a log. The defaults are for a log outside of one."""
 
     start: int | None = None  # offset at which it begins
     point: int = 0  # all below was durable
-    gaps: bool = True  # compaction may have taken batches
-    joined: bool = False  # segments follow each other without a gap all the same, as those of eoslog do
+    gaps: bool = True  # compaction may have removed batches
+    joined: bool = False  # segments follow each other without a gap even so, as eoslog's do
 
 
 class Log:
@@ -36,12 +36,12 @@ class Log:
 
     def __init__(self, directory: str, known: Known, report: Report) -> None:
         self._directory, self._known, self._report = directory, known, report
-        self._end: int | None = None  # offset after the last batch so far; None if that is not known
+        self._end: int | None = None  # offset after the last batch so far; None if unknown
         self._names: list[str] = os.listdir(directory)
         self._producers = Producers(directory, self._names, known.gaps, report)
-        self._whole = True  # the segment that is read, as far as it was
-        self._damaged_before = False  # a start leaves the log as it is, and the partition offline
-        self._torn = False  # a crash has cut it short: the next start removes what segments follow
+        self._whole = True  # the current segment is undamaged so far
+        self._damaged_before = False  # the next start leaves the log alone, and the partition offline
+        self._torn = False  # cut off by a crash: the next start removes any later segments
         self.has_gaps = False  # between batches of a segment
 
     def run(self) -> None:
@@ -49,7 +49,7 @@ class Log:
         self._report.counts["partitions"] += 1
         swapped = sorted({name[:20] for name in self._names if name.endswith(files.SWAP)})
         if swapped:
-            text = f"a crash has cut a compaction short, at {', '.join(swapped)}: the next start ends it"
+            text = f"a crash interrupted a compaction, at {', '.join(swapped)}: the next start finishes it"
             self._report.add(self._directory, 0, f"{text}. Verify again after that")
             return
         start, bases = self._known.start or 0, files.offsets_of(self._names, files.LOG)
@@ -74,7 +74,7 @@ class Log:
         self._producers.end(self._end or base, alone=True)
 
     def _is_left_over(self, base: int) -> bool:
-        """Whether a crash has taken what was written before a segment, which holds nothing itself."""
+        """Whether a crash has lost what was before this segment, which has no valid batch itself."""
         end, apart = self._end, self._known.gaps and not self._known.joined
         if end is None or base == end or apart or end < self._known.point or self._any_batch(base, end):
             return False
@@ -105,7 +105,7 @@ class Log:
         checks = list(self._sparse(path))
         try:
             file = ReadOnlyFile(path)
-        except FileNotFoundError:  # a broker has removed it meanwhile
+        except FileNotFoundError:  # a broker has removed it in the meantime
             self._end = None
             self._producers.lost()
             return
@@ -125,7 +125,7 @@ class Log:
                 self._report.add(path.removesuffix(files.LOG) + suffix, 0, str(error), Fix())
 
     def _begins(self, path: str, base: int) -> None:
-        """A segment begins where the one before it has ended."""
+        """Check that a segment begins where the one before it ends."""
         end, self._end = self._end, base
         if end is None or base == end:
             self._producers.begin(base)
@@ -153,7 +153,7 @@ class Log:
             self._damaged(file, damage, size)
         self._report.counts["bytes"] += done
         fix = Fix() if self._whole and not self._ends_early(after) else None
-        for path, text in said if self._whole else ():  # else it is said of the log
+        for path, text in said if self._whole else ():  # otherwise the finding is about the log
             self._report.add(path, 0, text, fix)
 
     def _ends_early(self, after: int | None) -> bool:
@@ -171,7 +171,7 @@ class Log:
             self._report.add(path, position, f"{damage.reason}. {COPY}")
             self._producers.lost()
             self._whole = False
-            before = header.base_offset  # those behind it are told of only if they do not follow this one
+            before = header.base_offset  # later batches are reported only if they do not follow this one
         self.has_gaps |= header.base_offset > before
         if header.count > header.last_offset_delta + 1:
             self._report.add(
@@ -182,10 +182,12 @@ class Log:
         self._end = max(before, header.next_offset)
 
     def _damaged(self, file: ReadOnlyFile, damage: DamagedBatch, size: int) -> None:
-        """What comes behind it in the segment cannot be told apart: the next one is looked at again."""
+        """Report damage. The rest of the segment cannot be split into batches: checks resume with the next
+        one.
+        """
         last = None if self._damaged_before else self._end
         self._torn = last is not None and self._is_torn(file, damage.position, size, last)
-        rest = "A crash has cut the last write short: the next start cuts this tail off"
+        rest = "A crash interrupted the last write: the next start cuts off this tail"
         rest = rest if self._torn else COPY
         self._report.add(file.path, damage.position, f"{damage.reason}. {rest}")
         self._producers.lost()
@@ -195,7 +197,7 @@ class Log:
             self._end = None
 
     def _is_torn(self, file: ReadOnlyFile, position: int, size: int, offset: int) -> bool:
-        """Whether a start takes it for a torn tail: what is behind it was never said to be durable."""
+        """Whether a start takes it for a torn tail: what is after it was never acknowledged as durable."""
         if offset < self._known.point or find_valid(file, position, size, offset) is not None:
             return False
         return not self._any_batch(base_offset(file.path) + 1, offset)
@@ -208,7 +210,7 @@ class Log:
     def _holds_a_batch(self, base: int, offset: int) -> bool:
         try:
             file = ReadOnlyFile(os.path.join(self._directory, files.offset_name(base, files.LOG)))
-        except FileNotFoundError:  # a broker has removed it meanwhile
+        except FileNotFoundError:  # a broker has removed it in the meantime
             return False
         try:
             return find_valid(file, 0, file.size(), offset) is not None

@@ -1,4 +1,4 @@
-"""What commands print: a table at a terminal, plain columns into a pipe, one JSON document for programs."""
+"""How commands print: a table on a terminal, plain columns into a pipe, one JSON document for programs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Row = Mapping[str, Any]
 
 
 def show(rows: Sequence[Row], columns: Sequence[str], *, as_json: bool) -> None:
-    """Print rows under the columns' names; as JSON all that is in the rows."""
+    """Print rows under the columns' names; as JSON with all fields of the rows."""
     if as_json:
         show_json(list(rows))
     elif sys.stdout.isatty():
@@ -23,12 +23,12 @@ def show(rows: Sequence[Row], columns: Sequence[str], *, as_json: bool) -> None:
 
 
 def show_json(value: Any, indent: int | None = 2) -> None:
-    """Print a value as one JSON document, on one line without `indent`; bytes that are no text escaped."""
+    """Print a value as one JSON document, on one line without `indent`. Escapes bytes that are not text."""
     click.echo(json.dumps(value, indent=indent, default=_as_text, ensure_ascii=False))
 
 
 def text_of(value: Any) -> str:
-    """A cell: nothing for None, lists with commas, bytes as far as they are text."""
+    """A cell: empty for None, commas between a list's values, bytes as text where they are text."""
     if value is None:
         return "-"
     if isinstance(value, bool):

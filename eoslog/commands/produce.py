@@ -1,4 +1,4 @@
-"""`eoslog produce`: lines of standard input to a topic, each once, by an idempotent producer."""
+"""`eoslog produce`: writes lines of standard input to a topic, each once, with an idempotent producer."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _TRANSACTION_MS = 60_000
 
 @click.command()
 @click.argument("topic")
-@click.option("--key-separator", metavar="TEXT", help="What stands between key and value of a line.")
+@click.option("--key-separator", metavar="TEXT", help="The text between key and value of a line.")
 @click.option("--compression", type=click.Choice(CODECS), default="none", show_default=True)
 @click.option("--transactional-id", metavar="ID", help="All lines in one transaction: all of them or none.")
 @cluster_command
 def command(
     session: Session, topic: str, key_separator: str | None, compression: str, transactional_id: str | None
 ) -> None:
-    """Write the lines of standard input to a topic, a record each.
+    """Write the lines of standard input to a topic, one record each.
 
     Lines with a key go where Kafka's default partitioner puts them, others to all partitions in turn.
     """
@@ -47,7 +47,7 @@ def command(
                 columns = _columns(lines, key_separator)
                 begun = True
                 _send(producer, topic, partitions, turn, codec, *columns)
-                producer.flush()  # what came is written before more is waited for
+                producer.flush()  # write what has arrived before waiting for more
     except BaseException:
         if transactional_id is not None and begun:
             end_txn(cluster, transactional_id, identity, commit=False)
@@ -58,7 +58,7 @@ def command(
 
 
 def _chunks(stream: BufferedReader) -> Iterator[list[bytes]]:
-    """Whole lines as they come, many at a time; the last one need not end."""
+    """Whole lines as they arrive, many at a time; the last one need not have a line feed."""
     rest = b""
     while data := stream.read1(_CHUNK_BYTES):
         *lines, rest = (rest + data).split(b"\n")

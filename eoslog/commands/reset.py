@@ -1,4 +1,4 @@
-"""Where to set a group's offsets: one of Kafka's ways to say it, and what it means for each partition."""
+"""The new offsets of a group's reset: the options that name them, and their value for each partition."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from eoslog.connector.client.wire.cluster import Cluster
 
 @dataclass(frozen=True)
 class Target:
-    """Exactly one of these is set; `timestamp` in ms since 1970."""
+    """Exactly one field is set; `timestamp` in ms since 1970."""
 
     special: int | None = None
     """EARLIEST or LATEST."""
@@ -32,7 +32,7 @@ class Target:
         shift_by: int | None,
         to_datetime: str | None,
     ) -> Target:
-        """From the command's options. Raises click.UsageError unless it is exactly one."""
+        """Make a target of the command's options. Raises click.UsageError unless exactly one is given."""
         given = [to_earliest, to_latest, to_offset is not None, shift_by is not None, to_datetime is not None]
         if sum(given) != 1:
             raise click.UsageError(
@@ -51,12 +51,12 @@ def _milliseconds(text: str) -> int:
         raise click.UsageError(
             f"--to-datetime {text}: give a time as 2026-11-21T10:00:00.000+01:00"
         ) from None
-    return int(moment.timestamp() * 1000)  # without a zone it is local time
+    return int(moment.timestamp() * 1000)  # local time if it has no zone
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The new offset of a partition; `before` is what was committed, None for nothing."""
+    """The new offset of a partition; `before` is the committed one, None if there is none."""
 
     where: TopicPartition
     before: int | None
@@ -70,7 +70,7 @@ def plan(
     partitions: Sequence[TopicPartition],
     committed: Mapping[TopicPartition, tuple[int, str]],
 ) -> list[Plan]:
-    """The new offsets, each within what its partition holds. Raises ClickException for a shift of nothing."""
+    """The new offsets, each within the partition's range. Raises ClickException for a shift of no offset."""
     if not partitions:
         return []
     starts = list_offsets(cluster, dict.fromkeys(partitions, EARLIEST), committed=False)
@@ -103,8 +103,8 @@ def _wanted(
         return target.offset, ""
     if target.shift is not None:
         if before is None:
-            raise click.ClickException(f"{where[0]}-{where[1]}: nothing is committed that could be shifted")
+            raise click.ClickException(f"{where[0]}-{where[1]}: no offset is committed that could be shifted")
         return before + target.shift, ""
     if found[where] < 0:
-        return end, "no record is that young: to the end"
+        return end, "all records are older: to the end"
     return found[where], ""

@@ -1,4 +1,4 @@
-"""What all commands that talk to a cluster share: where it is, how to print, and how failures are told.
+"""What all commands that talk to a cluster share: its address, the output, and the report of failures.
 
 Exit status: 0 done, 1 something failed (a line on standard error says what), 2 the command line is wrong.
 """
@@ -47,16 +47,16 @@ class Session:
         show_json(value)
 
     def say(self, text: str) -> None:
-        """Print a line for people: on standard error with --json, so that the output stays a document."""
+        """Print a message: on standard error with --json, so that the output remains one document."""
         click.echo(text, err=self.as_json)
 
     def fail(self, error: Exception | str) -> None:
-        """Tell a failure and go on; the exit status will be 1."""
+        """Report a failure and continue; the exit status will be 1."""
         self._failed = True
         click.echo(f"Error: {in_our_terms(str(error))}", err=True)
 
     def end(self) -> None:
-        """Leave with status 1 if anything failed."""
+        """Exit with status 1 if anything failed."""
         if self._failed:
             raise click.exceptions.Exit(1)
 
@@ -76,7 +76,7 @@ def cluster_command(function: Callable[..., None]) -> Callable[..., None]:
     )
     @click.option(
         "--timeout", type=click.FloatRange(0.1), default=30.0, show_default=True, metavar="SECONDS",
-        help="How long to go on trying.",
+        help="How long to keep trying.",
     )  # fmt: skip
     @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
     def command(
@@ -95,9 +95,9 @@ def cluster_command(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def client_config(addresses: str | None, file: str | None, timeout: float) -> ClientConfig:
-    """The client's settings, from a file of properties and what the command line says over it.
+    """The client's settings: a file of properties, and the command line, which overrides it.
 
-    Raises OptionError for a property that is unknown or makes no sense, click.UsageError for an address.
+    Raises OptionError for an unknown or invalid property, click.UsageError for an address.
     """
     given = {} if file is None else {f"kafka.{name}": value for name, value in _properties(file).items()}
     given = dict.fromkeys(_LIMITS, str(max(1, int(timeout * 1000)))) | {"kafka.client.id": "eoslog"} | given
@@ -121,14 +121,14 @@ def _properties(path: str) -> dict[str, str]:
 
 
 def in_our_terms(text: str) -> str:
-    """An error of the client, which names options of Spark queries, with the names of ours."""
+    """An error of the client, with our names of options instead of those of Spark queries."""
     for theirs, ours in _OUR_NAMES.items():
         text = text.replace(theirs, ours)
     return re.sub(r"\bkafka\.(?=[a-z])", "", text)
 
 
 def pairs(settings: Sequence[str], option: str) -> dict[str, str]:
-    """NAME=VALUE arguments of a repeatable option, in a mapping. Raises click.UsageError."""
+    """The NAME=VALUE arguments of a repeatable option. Raises click.UsageError."""
     found: dict[str, str] = {}
     for setting in settings:
         name, equals, value = setting.partition("=")
@@ -139,7 +139,7 @@ def pairs(settings: Sequence[str], option: str) -> dict[str, str]:
 
 
 def partitions_of(text: str, known: Mapping[str, Sequence[int]]) -> list[tuple[str, int]]:
-    """`topic` or `topic:0,1` as partitions, of those that are `known`. Raises click.UsageError."""
+    """The partitions that `topic` or `topic:0,1` names, out of `known`. Raises click.UsageError."""
     topic, colon, numbers = text.partition(":")
     if topic not in known:
         raise click.ClickException(f"there is no topic {topic}")

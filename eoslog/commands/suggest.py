@@ -1,4 +1,4 @@
-"""`eoslog acls suggest`: the rights that a query needs, by its options alone."""
+"""`eoslog acls suggest`: the rights that a query needs, worked out from its options alone."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _COLUMNS = ["resource", "pattern", "name", "operations", "why"]
 
 
 @click.command()
-@click.option("--principal", metavar="TYPE:NAME", help="Whose query it is, as User:alice; for --as.")
+@click.option("--principal", metavar="TYPE:NAME", help="Who runs the query, as User:alice; for --as.")
 @click.option(
     "--source", "source", multiple=True, metavar="OPTION=VALUE", help="An option of its source; repeatable."
 )
 @click.option(
     "--sink", "sink", multiple=True, metavar="OPTION=VALUE", help="An option of its sink; repeatable."
 )
-@click.option("--batch", is_flag=True, help="Both are of a batch query, not of a stream.")
+@click.option("--batch", is_flag=True, help="For a batch query, not a stream.")
 @click.option(
     "--as", "form", type=click.Choice(["commands", "kafka"]),
-    help="Print lines to be typed: of eoslog acls add, or of kafka-acls.sh.",
+    help="Print command lines: of eoslog acls add, or of kafka-acls.sh.",
 )  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def suggest(
@@ -41,16 +41,16 @@ def suggest(
     form: str | None,
     as_json: bool,
 ) -> None:
-    """Say which rights a query needs, and no more.
+    """Show which rights a query needs, and no more.
 
-    It is given by the options of its source and its sink, as they stand in the program. No cluster is asked.
+    Give the options of its source and its sink as they are in the program. No cluster is asked.
     """
     if not source and not sink:
         raise click.UsageError("give --source or --sink, with the options of the query")
     if form and as_json:
         raise click.UsageError("give either --as or --json")
     if form and principal is None:
-        raise click.UsageError("--as takes --principal: who is to have the rights?")
+        raise click.UsageError("--as needs --principal: who gets the rights?")
     if principal is not None and not all(principal.partition(":")):
         raise click.UsageError(f"--principal {principal}: give TYPE:NAME, as User:alice")
     reads, writes = pairs(source, "--source"), pairs(sink, "--sink")
@@ -80,7 +80,7 @@ def _needed(reads: dict[str, str], writes: dict[str, str], *, stream: bool) -> N
 
 
 def _with_address(options: dict[str, str]) -> dict[str, str]:
-    """The same with an address, which says nothing about rights, where there is none."""
+    """The options, with the default address if they have none; it has no effect on rights."""
     return options if _address(options) else {BOOTSTRAP_OPTION: DEFAULT_ADDRESS, **options}
 
 
@@ -90,7 +90,7 @@ def _address(*options: dict[str, str]) -> str | None:
 
 
 def _by_resource(rights: Sequence[Right]) -> list[list[Right]]:
-    """Rights on the same resource together."""
+    """The rights, grouped by resource."""
     found: dict[tuple[str, str, bool], list[Right]] = {}
     for right in rights:
         found.setdefault((right.resource, right.name, right.prefixed), []).append(right)

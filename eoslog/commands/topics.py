@@ -1,4 +1,4 @@
-"""`eoslog topics`: list, describe, make, change and delete topics of any Kafka cluster."""
+"""`eoslog topics`: lists, describes, creates, changes and deletes topics of any Kafka cluster."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ TOPIC = 2  # resource type of DescribeConfigs
 SET, DELETE = 0, 1  # operations of IncrementalAlterConfigs
 _SOURCES = {1: "topic", 2: "broker", 3: "cluster", 4: "file", 5: "default", 6: "group"}
 _WAIT_MS = 30_000
-_NAMED_BY_NAME = 5  # DeleteTopics' last version that asks by name alone
+_NAMED_BY_NAME = 5  # the last version of DeleteTopics that takes only names
 
 
 @click.group()
 def command() -> None:
-    """List, describe, make, change and delete topics."""
+    """List, describe, create, change and delete topics."""
 
 
 @command.command("list")
@@ -111,7 +111,7 @@ def describe(session: Session, names: tuple[str, ...]) -> None:
 @click.option("--partitions", type=click.IntRange(1), help="[default: the broker's num.partitions]")
 @click.option("--replication-factor", type=click.IntRange(1), help="[default: the broker's]")
 @click.option("--config", "settings", multiple=True, metavar="NAME=VALUE", help="A topic config; repeatable.")
-@click.option("--if-not-exists", is_flag=True, help="A topic that is there already is no failure.")
+@click.option("--if-not-exists", is_flag=True, help="A topic that exists already is no failure.")
 @cluster_command
 def create(
     session: Session,
@@ -121,7 +121,7 @@ def create(
     settings: tuple[str, ...],
     if_not_exists: bool,
 ) -> None:
-    """Make topics."""
+    """Create topics."""
     configs: list[CreateTopicsRequestConfigDraft] = [
         {"name": name, "value": value} for name, value in pairs(settings, "--config").items()
     ]
@@ -142,7 +142,7 @@ def create(
 
 @command.command()
 @click.argument("names", nargs=-1, required=True, metavar="TOPIC...")
-@click.option("--if-exists", is_flag=True, help="A topic that is not there is no failure.")
+@click.option("--if-exists", is_flag=True, help="A topic that does not exist is no failure.")
 @cluster_command
 def delete(session: Session, names: tuple[str, ...], if_exists: bool) -> None:
     """Delete topics and their records."""
@@ -159,7 +159,7 @@ def delete(session: Session, names: tuple[str, ...], if_exists: bool) -> None:
 
 @command.command()
 @click.argument("name", metavar="TOPIC")
-@click.option("--partitions", type=click.IntRange(1), required=True, help="How many it shall have.")
+@click.option("--partitions", type=click.IntRange(1), required=True, help="The new number of partitions.")
 @cluster_command
 def alter(session: Session, name: str, partitions: int) -> None:
     """Give a topic more partitions. Keys may then go to other partitions than before."""
@@ -177,7 +177,7 @@ def alter(session: Session, name: str, partitions: int) -> None:
 @click.argument("name", metavar="TOPIC")
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Set a config; repeatable.")
 @click.option("--unset", multiple=True, metavar="NAME", help="Go back to the default; repeatable.")
-@click.option("--all", "everything", is_flag=True, help="Show what is not set on the topic too.")
+@click.option("--all", "everything", is_flag=True, help="Show configs that are not set on the topic too.")
 @cluster_command
 def configs(
     session: Session, name: str, settings: tuple[str, ...], unset: tuple[str, ...], everything: bool
@@ -242,7 +242,7 @@ def _check(
 def _report(
     session: Session, results: Sequence[_Named], done: str, passed_over: ErrorCode = ErrorCode.NONE
 ) -> None:
-    """Say what became of each topic."""
+    """Print the result for each topic."""
     for result in results:
         code = result["error_code"]
         if not code:

@@ -1,4 +1,4 @@
-"""`eoslog transactions`: look at transactions and producers; find and abort what hangs (KIP-664)."""
+"""`eoslog transactions`: shows transactions and producers; finds and aborts hanging ones (KIP-664)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _HANGING = ["topic", "partition", "producer_id", "epoch", "coordinator_epoch", "
 
 @click.group()
 def command() -> None:
-    """Look at transactions; find and abort hanging ones."""
+    """Show transactions; find and abort hanging ones."""
 
 
 @command.command("list")
@@ -67,7 +67,7 @@ def _list_sealed(session: Session, prefix: str) -> None:
 @click.argument("names", nargs=-1, required=True, metavar="TRANSACTIONAL-ID...")
 @cluster_command
 def describe(session: Session, names: tuple[str, ...]) -> None:
-    """Show what the coordinators know of transactional ids."""
+    """Show what the coordinators know about transactional ids."""
     now_ms, rows = time.time() * 1000, []
     for name, found in transactions.describe(session.cluster, names).items():
         if found is None:
@@ -108,7 +108,7 @@ def producers(session: Session, name: str) -> None:
 @click.argument("name", metavar="TOPIC[:0,1]")
 @cluster_command
 def holders(session: Session, name: str) -> None:
-    """Show who holds back readers of committed data, since when, and what to do."""
+    """Show what holds back readers of committed data, since when, and what to do."""
     found = held.find(session.cluster, _partitions(session, name))
     if session.as_json:
         session.show_json([row.document() for row in found])
@@ -121,10 +121,10 @@ def holders(session: Session, name: str) -> None:
 
 
 @command.command("find-hanging")
-@click.option("--topic", metavar="TOPIC[:0,1]", help="Look only there.  [default: all topics]")
+@click.option("--topic", metavar="TOPIC[:0,1]", help="Only on this topic.  [default: all topics]")
 @click.option(
     "--max-transaction-timeout", "minutes", type=click.FloatRange(0), default=15.0, show_default=True,
-    metavar="MINUTES", help="Younger transactions may still be alive and are passed over.",
+    metavar="MINUTES", help="Younger ones are left out: they may still be in use.",
 )  # fmt: skip
 @cluster_command
 def find_hanging(session: Session, topic: str | None, minutes: float) -> None:
@@ -147,7 +147,7 @@ def find_hanging(session: Session, topic: str | None, minutes: float) -> None:
 @click.option("--topic", metavar="TOPIC", help="Abort on one partition of this topic.")
 @click.option("--partition", type=click.IntRange(0))
 @click.option("--start-offset", type=click.IntRange(0), help="The transaction's first offset there.")
-@click.option("--force", is_flag=True, help="Also what another would still end.")
+@click.option("--force", is_flag=True, help="Even if it takes part in a two-phase commit.")
 @cluster_command
 def abort(
     session: Session,
@@ -159,8 +159,8 @@ def abort(
 ) -> None:
     """Abort a transaction: by transactional id, or a hanging one on a single partition.
 
-    Only a transaction that hangs may be aborted on a partition: one that a coordinator knows could be
-    committed on its other partitions, and so be torn apart.
+    On a single partition only a hanging transaction may be aborted: the coordinator of another one could
+    still commit it on its other partitions, and so tear it apart.
     """
     place = (topic, partition, start_offset)
     if transactional_id is not None and place == (None, None, None):
@@ -180,7 +180,7 @@ def _abort_id(session: Session, transactional_id: str, force: bool) -> None:
     if found.timeout_ms == NEVER_MS and not force:
         raise click.ClickException(
             f"{transactional_id} takes part in a two-phase commit, whose outcome may be decided: "
-            "ask the one who decides, or give --force"
+            "ask the system that decides it, or give --force"
         )
     transactions.init_producer_id(session.cluster, transactional_id, min(found.timeout_ms, _MINUTE_MS))
     after = transactions.describe(session.cluster, [transactional_id])[transactional_id]

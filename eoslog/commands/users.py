@@ -1,4 +1,4 @@
-"""`eoslog users`: list, add and remove users with passwords (SCRAM)."""
+"""`eoslog users`: lists, adds and removes users with passwords (SCRAM)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def command() -> None:
 @click.argument("names", nargs=-1, metavar="[USER]...")
 @cluster_command
 def list_users(session: Session, names: tuple[str, ...]) -> None:
-    """List users, and the mechanisms by which they can say who they are."""
+    """List users, and the mechanisms that each can authenticate with."""
     found, missing = calls.describe_users(session.cluster, names)
     for name in missing:
         session.fail(f"there is no user {name} with a password")
@@ -43,9 +43,9 @@ def list_users(session: Session, names: tuple[str, ...]) -> None:
 )  # fmt: skip
 @cluster_command
 def add(session: Session, name: str, mechanism: str, iterations: int, password_file: TextIO | None) -> None:
-    """Add a user, or give one another password.
+    """Add a user, or change the password of one.
 
-    The password is asked for, or read from a file: arguments are seen by everybody on the machine.
+    Enter the password when asked, or give a file: everybody on the machine can see arguments.
     """
     password = _password(password_file)
     calls.put_user(session.cluster, name, mechanism, password, iterations)
@@ -69,6 +69,6 @@ def _password(file: TextIO | None) -> str:
 @click.option("--mechanism", type=_MECHANISM, required=True)
 @cluster_command
 def remove(session: Session, name: str, mechanism: str) -> None:
-    """Forget a user's password for a mechanism."""
+    """Remove a user's password for a mechanism."""
     calls.remove_user(session.cluster, name, mechanism)
     session.say(f"user {name}: {mechanism} is removed")

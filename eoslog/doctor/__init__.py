@@ -1,6 +1,6 @@
-"""What slows a Spark session down that uses eoslog, or what would fail: `eoslog doctor`, and examine(spark).
+"""What slows down a Spark session that uses eoslog, or would fail: `eoslog doctor`, and examine(spark).
 
-facts.py looks, rules.py judges.
+facts.py collects facts, rules.py draws the conclusions.
 """
 
 from __future__ import annotations
@@ -8,16 +8,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from eoslog.doctor.facts import of_session
-from eoslog.doctor.rules import Finding, judge
+from eoslog.doctor.rules import Finding, findings_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
 def examine(spark: SparkSession) -> list[Finding]:
-    """What is found in a session that runs, the worst first; print each. On Spark Connect the client's
-    Python is looked at in the place of the server's."""
-    return judge(of_session(spark))
+    """The findings about a running session, the worst first; print each. With Spark Connect, the client's
+    Python is examined instead of the server's.
+    """
+    return findings_of(of_session(spark))
 
 
 __all__ = ["Finding", "examine"]

@@ -1,6 +1,6 @@
-"""`eoslog doctor`: what would slow queries down, or fail, with these settings and this environment.
+"""`eoslog doctor`: what would slow queries down, or fail, with the settings and the environment given.
 
-Exit status: 0 nothing fails, 1 something would, 2 the command line is wrong.
+Exit status: 0 nothing would fail, 1 something would, 2 the command line is wrong.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import click
 
 from eoslog.commands.output import show_json
 from eoslog.doctor.facts import of_defaults
-from eoslog.doctor.rules import Finding, Weight, judge
+from eoslog.doctor.rules import Finding, Weight, findings_of
 
 _CONF = "spark-defaults.conf"
 
@@ -33,16 +33,16 @@ def _document(findings: list[Finding]) -> list[dict[str, str]]:
 @click.command("doctor")
 @click.option(
     "--defaults", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
-    help="A spark-defaults.conf; else that of SPARK_CONF_DIR or SPARK_HOME, if there is one.",
+    help="A spark-defaults.conf. [default: that of SPARK_CONF_DIR or SPARK_HOME, if any]",
 )  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def command(defaults: Path | None, as_json: bool) -> None:
-    """Say what slows Spark down with eoslog, or would fail: Pythons, versions, settings.
+    """Show what slows Spark down with eoslog, or would fail: Pythons, versions, settings.
 
-    No session is started. In one that runs: eoslog.doctor.examine(spark).
+    No session is started. For a running session, use eoslog.doctor.examine(spark).
     """
     path = _defaults(defaults)
-    findings = judge(of_defaults(path.read_text() if path else "", os.environ))
+    findings = findings_of(of_defaults(path.read_text() if path else "", os.environ))
     if as_json:
         show_json(_document(findings))
     else:

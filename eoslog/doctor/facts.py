@@ -1,7 +1,7 @@
-"""Looks at what a session has, or would have: its settings, and the Pythons that Spark starts.
+"""Collects what a session has, or would have: its settings, and the Pythons that Spark starts.
 
-Spark starts Python by two names. Tasks run `spark.pyspark.python`, else PYSPARK_PYTHON, else python3; the
-source of a stream runs PYSPARK_DRIVER_PYTHON, else PYSPARK_PYTHON, else python3, whatever the settings say
+Spark starts Python by two names. Tasks run `spark.pyspark.python`, else PYSPARK_PYTHON, else python3. The
+source of a stream runs PYSPARK_DRIVER_PYTHON, else PYSPARK_PYTHON, else python3, whatever the settings are
 (Spark's PythonUtils.defaultPythonExec).
 """
 
@@ -46,7 +46,7 @@ print(json.dumps({"versions": {**found, "python": platform.python_version()}, "f
 
 @dataclass(frozen=True)
 class Python:
-    """A Python that Spark starts. `wrong`: why it does not run; `has_folder`: its PySpark is no zip."""
+    """A Python that Spark starts. `wrong`: why it does not run. `has_folder`: its PySpark is not a zip."""
 
     command: str
     purpose: str
@@ -57,7 +57,7 @@ class Python:
 
 @dataclass(frozen=True)
 class Facts:
-    """What there is. `here`: this Python's command; `versions` are its libraries'."""
+    """The facts. `here`: this Python's command. `versions`: its libraries'."""
 
     settings: Mapping[str, str]
     here: str
@@ -68,17 +68,17 @@ class Facts:
 
 
 def of_session(spark: SparkSession) -> Facts:
-    """Of a session that runs."""
+    """The facts of a running session."""
     return look(dict(spark.sparkContext.getConf().getAll()), os.environ)
 
 
 def of_defaults(text: str, environment: Mapping[str, str]) -> Facts:
-    """Of what a session would have that starts with this spark-defaults.conf."""
+    """The facts of a session that would start with this spark-defaults.conf."""
     return look(parse_defaults(text), environment)
 
 
 def parse_defaults(text: str) -> dict[str, str]:
-    """Names and values of a spark-defaults.conf: separated by blanks, `=` or `:`; `#` begins a comment."""
+    """Names and values in a spark-defaults.conf: separated by blanks, `=` or `:`; `#` begins a comment."""
     found = {}
     for line in text.splitlines():
         stripped = line.strip()
@@ -90,7 +90,7 @@ def parse_defaults(text: str) -> dict[str, str]:
 
 
 def look(settings: Mapping[str, str], environment: Mapping[str, str]) -> Facts:
-    """Start each Python that Spark would start, and ask it what it has."""
+    """Start each Python that Spark would start, and ask it for its facts."""
     every = environment.get("PYSPARK_PYTHON", "python3")
     commands = {
         "tasks": settings.get("spark.pyspark.python", every),
@@ -111,7 +111,7 @@ def look(settings: Mapping[str, str], environment: Mapping[str, str]) -> Facts:
 
 
 def ask(command: str, purpose: str, environment: Mapping[str, str]) -> Python:
-    """What a Python has, asked in a process of its own."""
+    """The facts of a Python, asked for in a process of its own."""
     found = shutil.which(command, path=environment.get("PATH"))
     if found is None:
         return Python(command, purpose, wrong="there is no such command")
@@ -119,13 +119,13 @@ def ask(command: str, purpose: str, environment: Mapping[str, str]) -> Python:
         done = subprocess.run(
             [found, "-c", _LOOK], env=dict(environment), capture_output=True, text=True, timeout=_LOOK_SECONDS
         )
-        told = json.loads(done.stdout) if done.returncode == 0 else None
+        answer = json.loads(done.stdout) if done.returncode == 0 else None
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
         return Python(command, purpose, wrong=str(error))
-    if told is None:
+    if answer is None:
         last = done.stderr.strip().rpartition("\n")[2]
         return Python(command, purpose, wrong=last or f"exit status {done.returncode}")
-    return Python(command, purpose, told["versions"], told["folder"])
+    return Python(command, purpose, answer["versions"], answer["folder"])
 
 
 def _java(environment: Mapping[str, str]) -> str | None:

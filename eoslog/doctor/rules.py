@@ -1,4 +1,6 @@
-"""Judges facts about a session. Pure: each rule is a function of them, and the table is the list of rules."""
+"""Draws conclusions from facts about a session. Pure: each rule is a function of them, and a table lists the
+rules.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ _LOUD = ("ALL", "TRACE", "DEBUG")
 
 
 class Weight(IntEnum):
-    """How bad it is: queries fail, are slower than they need be, or something is good to know."""
+    """How bad it is: queries fail, are slower than necessary, or something is good to know."""
 
     FAILS = 0
     SLOW = 1
@@ -26,7 +28,7 @@ class Weight(IntEnum):
 
 
 class Finding(NamedTuple):
-    """What was found, and what to do."""
+    """What is wrong, and what to do."""
 
     weight: Weight
     what: str
@@ -36,7 +38,7 @@ class Finding(NamedTuple):
         return f"{self.weight.name.lower():5}  {self.what}\n       {self.do}"
 
 
-def judge(facts: Facts) -> list[Finding]:
+def findings_of(facts: Facts) -> list[Finding]:
     """All findings, the worst first."""
     return sorted((found for rule in _RULES for found in rule(facts)), key=lambda found: found.weight)
 
@@ -62,17 +64,17 @@ def _python_is_missing(facts: Facts) -> Iterator[Finding]:
 def _python_lacks_libraries(facts: Facts) -> Iterator[Finding]:
     wanted = {need.name: need.oldest for need in (SPARK, *LIBRARIES)} | {"eoslog": ""}
     for python in facts.pythons:
-        told, types = [], []
+        lacks, types = [], []
         for name, oldest in wanted.items():
             version = python.versions.get(name)
             if python.wrong or (version is not None and numbers(version) >= numbers(oldest)):
                 continue
-            told.append(f"no {name}" if version is None else f"{name} {version}, which is too old")
+            lacks.append(f"no {name}" if version is None else f"{name} {version}, which is too old")
             types.append(f"'{name}>={oldest}'" if oldest else name)
-        if told:
+        if lacks:
             yield Finding(
                 Weight.FAILS,
-                f"{python.command}, which Spark starts for {python.purpose}, has {', '.join(told)}",
+                f"{python.command}, which Spark starts for {python.purpose}, has {', '.join(lacks)}",
                 f"type {python.command} -m pip install {' '.join(types)}; or {_SET_BOTH} to {facts.here}",
             )
 
@@ -97,7 +99,7 @@ def _same(name: str, here: str, there: str) -> bool:
 
 def _java_is_missing(facts: Facts) -> Iterator[Finding]:
     if facts.java is None:
-        yield Finding(Weight.FAILS, "no java is found", "install a JDK 17 or later, or set JAVA_HOME")
+        yield Finding(Weight.FAILS, "no java was found", "install a JDK 17 or later, or set JAVA_HOME")
 
 
 def _starts_are_slow(facts: Facts) -> Iterator[Finding]:
@@ -119,14 +121,14 @@ def _tasks_are_no_forks(facts: Facts) -> Iterator[Finding]:
         if found:
             yield Finding(
                 Weight.SLOW,
-                f"{what}: Python workers of tasks import everything anew",
+                f"{what}: Python workers of tasks import everything again",
                 "leave the setting out",
             )
     cores = facts.settings.get("spark.task.cpus", "1").strip()
     if cores != "1":
         yield Finding(
             Weight.SLOW,
-            f"spark.task.cpus={cores}: NumPy may begin threads, so Python workers import everything anew",
+            f"spark.task.cpus={cores}: NumPy may start threads, so Python workers import everything again",
             "leave the setting out if tasks compute nothing with threads",
         )
 
@@ -182,9 +184,9 @@ def _checkpoint_starts_processes(facts: Facts) -> Iterator[Finding]:
     if not facts.settings.get(MANAGER):
         yield Finding(
             Weight.KNOW,
-            "on a local disk Spark writes the checkpoint of each micro-batch by a dozen processes (readlink, "
-            "chmod), which takes longer than all else of a small one",
-            f"where checkpoints are on a local disk, set {MANAGER}={LIGHT} (docs: Faster starts)",
+            "on a local disk Spark writes each micro-batch's checkpoint with a dozen processes (readlink, "
+            "chmod), which takes longer than all the rest of a small one",
+            f"if checkpoints are on a local disk, set {MANAGER}={LIGHT} (docs: Faster starts)",
         )
 
 
@@ -193,7 +195,7 @@ def _speculation(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             Weight.KNOW,
             "spark.speculation=true: copies of slow tasks write their rows a second time and are aborted",
-            "it costs work and no exactness; switch it off where eoslog writes",
+            "rows stay exactly once, but work is wasted; switch it off where eoslog writes",
         )
 
 

@@ -1,12 +1,13 @@
 """A real broker for tests, with faults on demand.
 
-with EmbeddedBroker(faults=True) as broker:
-    producer = Producer({"bootstrap.servers": broker.bootstrap})
-    broker.faults.drop_answer("Produce", nth=3)
-    broker.kill()       # SIGKILL, as a crash
-    broker.restart()    # the same directory, the same port
+    with EmbeddedBroker(faults=True) as broker:
+        producer = Producer({"bootstrap.servers": broker.bootstrap})
+        broker.faults.drop_answer("Produce", nth=3)
+        broker.kill()       # SIGKILL, as a crash
+        broker.restart()    # the same directory, the same port
 
-The fixture `eoslog_broker` (`eoslog.pytest_plugin`) gives one to a test. docs/testing.md tells it all.
+The fixture `eoslog_broker` (`eoslog.pytest_plugin`) provides one for a test. docs/testing.md describes it
+all.
 """
 
 from eoslog.testing.embedded import EmbeddedBroker

@@ -1,8 +1,8 @@
 """A broker with faults in a process of its own: `python -m eoslog.testing.child DESCRIPTOR`.
 
-The descriptor is one end of a private socket pair, handed down by the starter. A line of JSON each way:
-first what to run, then commands (see `switchboard`) and their answers. When the starter is gone, so is
-the broker. The ready line goes to standard output, as that of `eoslog broker` does.
+The descriptor is one end of a private socket pair, inherited from the parent. Each line of JSON is a message:
+the first one says what to run, later ones are commands (see `switchboard`), and each command gets an answer.
+When the parent ends, so does the broker. The ready line goes to standard output, as for `eoslog broker`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from eoslog.testing.switchboard import Switchboard
 
 
 def main() -> None:
-    """Run until SIGTERM, SIGINT, a power loss, or the end of the starter."""
+    """Run until SIGTERM, SIGINT, a power loss, or the end of the parent."""
     channel = socket.socket(fileno=int(sys.argv[1]))
     try:
         asyncio.run(_run(channel))
@@ -65,7 +65,7 @@ async def _listen(board: Switchboard, reader: asyncio.StreamReader, writer: asyn
 def _answer(board: Switchboard, command: dict[str, Any]) -> dict[str, Any]:
     try:
         return {"answer": board.carry_out(command)}
-    except Exception as error:  # the starter's mistake: told there
+    except Exception as error:  # the parent's mistake: reported there
         return {"error": repr(error)}
 
 

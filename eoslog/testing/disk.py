@@ -1,9 +1,8 @@
 """A real directory whose disk fails on demand: writes, syncs, space, and the power.
 
-Wraps the operating system's file system. What is not synced is known (`unsynced`), so that a power loss
-can take it back, under a broker in this process or in one of its own. After a power loss, or when the
-broker is killed in its thread, the disk is dead: every call of what is left of that broker fails, so that
-nothing of it reaches the files.
+It wraps the operating system's file system. `unsynced` tracks what is not synced, so that a power loss can
+undo it, for a broker in this process or in one of its own. After a power loss, or when a broker in a thread
+is killed, the disk is dead: every later call of that broker fails, so that nothing more reaches the files.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ Call = Literal["write", "sync"]
 
 @dataclass
 class DiskRule:
-    """One fault: of the writes or syncs of files whose path holds `path`, from the nth on `times` of them.
+    """A fault of the writes or syncs of files whose path contains `path`: `times` of them, from the nth on.
 
-    `times` 0: for ever. Paths are those below the data directory, with a slash before.
+    `times` 0: for ever. Paths are relative to the data directory, with a slash in front.
     """
 
     number: int
@@ -41,7 +40,7 @@ class DiskRule:
     happened: int = 0
 
     def strikes(self, call: Call, path: str) -> bool:
-        """Whether this call is one of those the rule is for; counts it."""
+        """Whether the rule strikes this call. Counts the calls that match."""
         if call != self.call or self.path not in path:
             return False
         self.met += 1
@@ -113,10 +112,10 @@ class FaultyFile:
 
 
 class FaultyFileSystem:
-    """A `FileSystem` over the real one. `lock_of_all` guards the undo log; syncs run outside of it."""
+    """A `FileSystem` on top of the real one. `lock_of_all` guards the undo log; syncs run without it."""
 
     def __init__(self, data: str, inner: FileSystem | None = None) -> None:
-        """`data` is the data directory; beside it, not in it, removed files are kept until a sync."""
+        """`data` is the data directory. Removed files are kept beside it, not in it, until a sync."""
         self._inner = inner or OsFileSystem()
         self._data = os.path.abspath(data)
         self.unsynced = Unsynced(self._data + ".unsynced")
@@ -129,11 +128,11 @@ class FaultyFileSystem:
     # -- faults --------------------------------------------------------------------------------
 
     def full_after(self, size: int | None) -> None:
-        """The disk takes `size` more bytes; None: as many as there are."""
+        """Let the disk be full after `size` more bytes. None: no limit."""
         self._room = size
 
     def meet(self, call: Call, path: str) -> None:
-        """Raise or wait, if a rule says so."""
+        """Raise or wait if a rule says so."""
         wait, error = 0.0, 0
         place = os.path.abspath(path).removeprefix(self._data)
         with self.lock_of_all:
@@ -147,7 +146,7 @@ class FaultyFileSystem:
             raise OSError(error, os.strerror(error), path)
 
     def room(self, size: int, path: str) -> int:
-        """How much of a write fits. Raises OSError if nothing does."""
+        """The number of bytes of a write that fit. Raises OSError if none do."""
         if self._room is None:
             return size
         if not self._room and size:
@@ -162,14 +161,14 @@ class FaultyFileSystem:
             raise OSError(errno.ESHUTDOWN, "the machine of this broker is dead (a fault on demand)")
 
     def die(self) -> None:
-        """No call does anything from now on. Locks and files are let go, as at the end of a process."""
+        """Let every later call fail. Closes locks and files, as the end of a process does."""
         with self.lock_of_all:
             self._dead = True
             for file in list(self.opened):
                 file.close()
 
     def lose_power(self, keep: Keep, seed: int) -> int:
-        """Die, and lose what was not synced; answers how many changes there were."""
+        """Die, and lose what was not synced. Returns the number of lost changes."""
         with self.lock_of_all:
             self.die()
             return self.unsynced.lose(keep, Random(seed))
@@ -228,7 +227,7 @@ class FaultyFileSystem:
             self.unsynced.renamed(old, new, replaced)
 
     def _follow(self, old: str, new: str) -> None:
-        """Open files go on under their new path."""
+        """Give open files their new path."""
         for file in self.opened:
             if file.path == old or file.path.startswith(old + os.sep):
                 file.path = new + file.path[len(old) :]

@@ -1,4 +1,4 @@
-"""A real broker for tests: in a process or a thread, on a port of its own, its directory outlives kills."""
+"""A real broker for tests: in a process or a thread, on a port of its own. Its directory survives kills."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from eoslog.testing.life import BrokerFailed, Life, Settings
 
 
 class EmbeddedBroker:
-    """A broker of the test's own. A context manager; `start` and `stop` do the same by hand."""
+    """A broker for one test. A context manager; `start` and `stop` do the same by hand."""
 
     def __init__(
         self,
@@ -30,11 +30,11 @@ class EmbeddedBroker:
         in_thread: bool = False,
         faults: bool = False,
     ) -> None:
-        """`data`: a directory to use and keep; by default a temporary one that goes with the context.
+        """`data`: a directory to use and keep; by default a temporary one that is deleted with the context.
 
-        `config`: broker options by Kafka's names. `timeout`: seconds to become ready or to stop.
-        `in_thread`: run in a thread of this process and not in a process of its own. `faults`: let things
-        go wrong on demand, see `faults`; a broker in a thread always can.
+        `config`: broker options by Kafka's names. `timeout`: seconds to become ready or to stop. `in_thread`:
+        run in a thread of this process instead of a process of its own. `faults`: allow faults on demand, see
+        `faults`; a broker in a thread always allows them.
         """
         self._temporary = data is None
         self.data = Path(data if data is not None else tempfile.mkdtemp(prefix="eoslog-"))
@@ -59,9 +59,9 @@ class EmbeddedBroker:
 
     @cached_property
     def faults(self) -> Faults:
-        """What shall go wrong, see `eoslog.testing.faults`. Raises BrokerFailed for a broker without."""
+        """The faults to cause, see `eoslog.testing.faults`. Raises BrokerFailed if it has none."""
         if not self._faulty:
-            raise BrokerFailed("this broker runs without faults: say EmbeddedBroker(faults=True)")
+            raise BrokerFailed("this broker runs without faults: use EmbeddedBroker(faults=True)")
         return Faults(self._send)
 
     def _send(self, command: dict[str, Any]) -> Any:
@@ -73,7 +73,7 @@ class EmbeddedBroker:
     def start(self) -> Self:
         """Start and wait until it is ready. Raises BrokerFailed with what the broker printed."""
         if self._life is not None:
-            raise BrokerFailed("the broker runs already")
+            raise BrokerFailed("the broker is running already")
         settings = Settings(
             str(self.data), self.host, self.port, self._flush, self._log_level, self._config, self._timeout
         )
@@ -92,26 +92,26 @@ class EmbeddedBroker:
         return Process(settings, commands if self._faulty else None)
 
     def kill(self) -> None:
-        """SIGKILL, or its like in a thread: it has no moment to save anything."""
+        """Kill it with SIGKILL, or the like in a thread: it cannot save anything."""
         self._ended().kill()
 
     def lose_unsynced(self, keep: Literal["nothing", "some"] = "nothing", seed: int = 0) -> None:
-        """Cut the power: the broker dies, and what it wrote and did not sync is gone from its files.
+        """Cut the power: the broker dies, and its files lose what it wrote and did not sync.
 
-        With `keep` "some" a random part of that has reached the disk: of each file the first few writes,
-        the next one torn; of each directory the first few changes. `seed` makes it the same again.
-        Needs `faults=True`. `start` is the power coming back.
+        With `keep` "some" a random part of that has reached the disk: of each file the first few writes, the
+        next one torn; of each directory the first few changes. The same `seed` gives the same result. Needs
+        `faults=True`. `start` turns the power on again.
         """
         if not self._faulty:
-            raise BrokerFailed("this broker cannot lose its power: say EmbeddedBroker(faults=True)")
+            raise BrokerFailed("this broker cannot lose its power: use EmbeddedBroker(faults=True)")
         self._ended().lose(keep, seed)
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
-        """End it in an orderly way; answers the exit status, 0 after a clean end."""
+        """Stop it in an orderly way. Returns the exit status, 0 after a clean end."""
         return self._ended().stop(number)
 
     def restart(self) -> Self:
-        """Start again on the same directory and port; stops the broker first if it runs."""
+        """Start again on the same directory and port; first stops the broker if it is running."""
         if self._life is not None:
             self.stop()
         return self.start()
@@ -119,7 +119,7 @@ class EmbeddedBroker:
     def output(self) -> str:
         """What the broker has written to standard error since its latest start; at most the first MiB.
 
-        Of a broker in a thread it is empty: what that logs goes to this process's logging.
+        Empty for a broker in a thread, which logs to this process's logging.
         """
         return "" if self._latest is None else self._latest.output()
 

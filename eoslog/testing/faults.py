@@ -1,8 +1,8 @@
-"""What a test calls to cause faults: `broker.faults`.
+"""The calls by which a test causes faults: `broker.faults`.
 
-Every call that arms a fault returns a `Fault`, which counts how often it has happened and can wait for it.
-Counting begins when the fault is armed. A fault that is armed while no broker runs waits for the next start;
-the end of a broker, however it ends, takes its faults with it.
+Every call that arms a fault returns a `Fault`, which counts how often the fault has happened and can wait for
+it. Counting starts when the fault is armed. A fault armed while no broker runs takes effect at the next
+start. However a broker ends, its faults end with it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Send = Callable[[dict[str, Any]], Any]
 
 
 class FaultTimeout(AssertionError):
-    """A fault that was waited for has not happened."""
+    """A fault has not happened in time."""
 
 
 class Fault:
@@ -34,12 +34,12 @@ class Fault:
 
     @property
     def happened(self) -> int:
-        """How often it has happened, in the life of the broker that runs."""
+        """How often it has happened, since the running broker started."""
         times: int = self._send({"do": "happened", "number": self._number})
         return times
 
     def wait(self, times: int = 1, timeout: float = 10.0) -> None:
-        """Return when it has happened so often. Raises FaultTimeout after `timeout` seconds."""
+        """Return when it has happened `times` times. Raises FaultTimeout after `timeout` seconds."""
         deadline = time.monotonic() + timeout
         while (seen := self.happened) < times:
             if time.monotonic() > deadline:
@@ -47,16 +47,16 @@ class Fault:
             time.sleep(0.005)
 
     def disarm(self) -> None:
-        """It will not happen (again)."""
+        """End it: it will not happen (again)."""
         self._send({"do": "disarm", "number": self._number})
 
 
 class Faults:
     """Faults of requests, of connections, of the disk and of the power.
 
-    Common arguments: `api` is a name as Kafka has it ("Produce", "EndTxn"; None: every API); `nth` counts
-    what the fault is for, from 1, and from now on; `times` says how many after that (0: for ever);
-    `client_id` narrows it to one client.
+    Common arguments: `api` is Kafka's name ("Produce", "EndTxn"; None: every API). `nth` counts matching
+    requests or calls from now on, beginning with 1. `times` is how many are affected from there on (0: all).
+    `client_id` limits the fault to one client.
     """
 
     def __init__(self, send: Send) -> None:
@@ -76,8 +76,8 @@ class Faults:
     ) -> Fault:
         """Lose a request: it is not carried out.
 
-        The connection ends, as TCP loses nothing else alone. With `cut` false it stays open, but nothing
-        of it is carried out or answered any more, as behind a dead network.
+        The connection ends, since TCP never loses a single request. With `cut` false it stays open, but none
+        of its later requests is carried out or answered, as behind a dead network.
         """
         return self._arm("drop request", api, nth, times, client_id, cut=cut)
 
@@ -90,10 +90,10 @@ class Faults:
         client_id: str | None = None,
         cut: bool = True,
     ) -> Fault:
-        """Lose an answer: the request is carried out, the client does not hear so.
+        """Lose an answer: the request is carried out, but the client does not learn of it.
 
-        The connection ends; with `cut` false it stays open, its requests are carried out, and no answer
-        comes any more.
+        The connection ends. With `cut` false it stays open: its later requests are carried out, and never
+        answered.
         """
         return self._arm("drop answer", api, nth, times, client_id, cut=cut)
 
@@ -106,7 +106,7 @@ class Faults:
         times: int = 1,
         client_id: str | None = None,
     ) -> Fault:
-        """Carry out a request later, and what the connection sends after it later than that."""
+        """Carry out a request later, and the connection's requests after it later still."""
         return self._arm("delay request", api, nth, times, client_id, seconds=seconds)
 
     def delay_answer(
@@ -118,7 +118,7 @@ class Faults:
         times: int = 1,
         client_id: str | None = None,
     ) -> Fault:
-        """Carry out a request now and answer later; later answers of the connection wait, too."""
+        """Carry out a request now and answer it later; later answers of the connection wait, too."""
         return self._arm("delay answer", api, nth, times, client_id, seconds=seconds)
 
     def answer_error(
@@ -131,15 +131,15 @@ class Faults:
         client_id: str | None = None,
         carried_out: bool = False,
     ) -> Fault:
-        """Answer an error where the API has one: for all of the request, or for each part of it.
+        """Answer an error where the API has one: for the whole request, or for each part of it.
 
-        The request is not carried out; with `carried_out` it is, and the error is a lie, as after a
-        time-out whose request went through.
+        The request is not carried out. With `carried_out` it is, and the error is false, as after a time-out
+        of a request that succeeded.
         """
         return self._arm("answer error", api, nth, times, client_id, code=int(code), carried_out=carried_out)
 
     def cut_connections(self) -> int:
-        """Cut all connections now; answers how many there were."""
+        """Cut all connections now. Returns how many there were."""
         cut: int = self._send({"do": "cut"})
         return cut
 
@@ -162,15 +162,15 @@ class Faults:
     # -- the disk ------------------------------------------------------------------------------
 
     def fail_write(self, nth: int = 1, errno: int = errors.EIO, *, times: int = 1, path: str = "") -> Fault:
-        """Fail a write to a file whose path holds `path`; nothing of it is written.
+        """Fail a write to a file whose path contains `path`; nothing of it is written.
 
-        Paths are looked at below the data directory: "/orders-0/" is a partition, ".log" its segments.
+        Paths are relative to the data directory: "/orders-0/" is a partition, ".log" its segments.
         """
         what = f"fail write {_positive(nth)} of {path or 'any file'}"
         return self._armed("arm_disk", what, call="write", nth=nth, times=times, path=path, error=errno)
 
     def fail_fsync(self, nth: int = 1, errno: int = errors.EIO, *, times: int = 1, path: str = "") -> Fault:
-        """Fail a sync of a file or directory whose path holds `path`."""
+        """Fail a sync of a file or directory whose path contains `path`."""
         what = f"fail fsync {_positive(nth)} of {path or 'any file'}"
         return self._armed("arm_disk", what, call="sync", nth=nth, times=times, path=path, error=errno)
 
@@ -185,11 +185,11 @@ class Faults:
         return self._armed("arm_disk", what, call="sync", nth=nth, times=times, path=path, seconds=seconds)
 
     def disk_full(self, after_bytes: int = 0) -> None:
-        """Let the disk be full (ENOSPC) when so many more bytes are written; `disarm` makes room again."""
+        """Let the disk be full (ENOSPC) after this many more bytes; `disarm` frees space again."""
         self._send({"do": "disk_full", "size": after_bytes})
 
     def disarm(self) -> None:
-        """Nothing goes wrong any more: all faults are taken back."""
+        """Remove all faults."""
         self._send({"do": "disarm_all"})
 
 

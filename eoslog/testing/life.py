@@ -1,4 +1,4 @@
-"""What a broker under test is made of, and what one life of it can do, in a process or in a thread."""
+"""The settings of a broker under test, and what one life of it can do, in a process or in a thread."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ READY = re.compile(r"eoslog broker ready at (\S+):(\d+) ")
 
 
 class BrokerFailed(RuntimeError):
-    """The broker ended, or was not ready in time; the text has what it said."""
+    """The broker ended, or was not ready in time; the text has what it printed."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How to start. `config`: broker options by Kafka's names; `timeout`: seconds to be ready, or to end."""
+    """How to start a broker. `config`: options by Kafka's names. `timeout`: seconds to become ready, or to
+    end.
+    """
 
     data: str
     host: str
@@ -28,7 +30,7 @@ class Settings:
     timeout: float
 
     def options(self) -> dict[str, str]:
-        """All of it as broker options."""
+        """All settings as broker options."""
         return {
             "log.dirs": self.data,
             "listen.host": self.host,
@@ -39,9 +41,9 @@ class Settings:
         }
 
     def arguments(self) -> list[str]:
-        """All of it as arguments of `eoslog broker`."""
+        """All settings as arguments of `eoslog broker`."""
         arguments = ["--data", self.data, "--flush", self.flush, "--log-level", self.log_level]
-        if not self.config.get("listeners"):  # they say where to listen
+        if not self.config.get("listeners"):  # they set the address themselves
             arguments += ["--listen", f"{self.host}:{self.port}"]
         for name, value in self.config.items():
             arguments += ["--config", f"{name}={value}"]
@@ -49,7 +51,7 @@ class Settings:
 
 
 class Life(Protocol):
-    """A broker from its ready line to its end. Whoever makes one has waited for the ready line."""
+    """A broker from its ready line to its end. Its constructor has waited for the ready line."""
 
     port: int
     ready_after: float
@@ -59,16 +61,16 @@ class Life(Protocol):
         """The id of the process it is in."""
 
     def send(self, command: dict[str, Any]) -> Any:
-        """Carry out a command of faults (see `switchboard`)."""
+        """Carry out a command about faults (see `switchboard`)."""
 
     def lose(self, keep: str, seed: int) -> None:
         """Lose the power."""
 
     def kill(self) -> None:
-        """End without a moment to save anything."""
+        """End without saving anything."""
 
     def stop(self, number: signal.Signals) -> int:
-        """End in order; answers the exit status."""
+        """End in order. Returns the exit status."""
 
     def output(self) -> str:
         """What it has logged."""

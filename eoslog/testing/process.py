@@ -18,7 +18,9 @@ from eoslog.testing.life import READY, BrokerFailed, Settings
 
 
 def _environment() -> dict[str, str]:
-    """Ours, with the eoslog that this process uses first on the path, whatever the current directory is."""
+    """Our environment, with the eoslog that this process uses first on the path, whatever the current
+    directory is.
+    """
     home = str(Path(__file__).parents[2])
     return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, [home, os.environ.get("PYTHONPATH")]))}
 
@@ -55,7 +57,7 @@ class Process:
             process = self._popen(child, (theirs.fileno(),))
         self._channel = ours
         self._channel.settimeout(self._timeout)
-        self._tell({"options": settings.options(), "commands": commands})
+        self._write({"options": settings.options(), "commands": commands})
         return process
 
     def _popen(self, arguments: list[str], descriptors: tuple[int, ...]) -> subprocess.Popen[str]:
@@ -79,14 +81,14 @@ class Process:
         return self._process.pid
 
     def send(self, command: dict[str, Any]) -> Any:
-        """Let the broker carry out a command of faults; answers what it answers. Raises BrokerFailed."""
-        self._tell(command)
+        """Have the broker carry out a command about faults. Returns its answer. Raises BrokerFailed."""
+        self._write(command)
         answer = json.loads(self._line())
         if "error" in answer:
             raise BrokerFailed(f"{command}: {answer['error']}")
         return answer["answer"]
 
-    def _tell(self, order: dict[str, Any]) -> None:
+    def _write(self, order: dict[str, Any]) -> None:
         assert self._channel is not None
         try:
             self._channel.sendall(json.dumps(order).encode() + b"\n")
@@ -104,8 +106,8 @@ class Process:
         return data
 
     def lose(self, keep: str, seed: int) -> None:
-        """Let it lose its power; see `EmbeddedBroker.lose_unsynced`."""
-        self._tell({"do": "lose", "keep": keep, "seed": seed})
+        """Make it lose its power; see `EmbeddedBroker.lose_unsynced`."""
+        self._write({"do": "lose", "keep": keep, "seed": seed})
         self._wait("a power loss")
 
     def kill(self) -> None:
@@ -114,7 +116,7 @@ class Process:
         self._wait("SIGKILL")
 
     def stop(self, number: signal.Signals) -> int:
-        """End it by a signal; answers the exit status."""
+        """End it with a signal. Returns the exit status."""
         self._process.send_signal(number)
         return self._wait(number.name)
 

@@ -1,7 +1,7 @@
 """Faults of requests and answers: rules as data, and the object that carries them out.
 
-A rule looks at the requests of one API (or all), counts those it meets and acts on the nth and, with
-`times`, on those after it. The rules of a broker live in its process; `faults.Faults` sends them there.
+A rule counts the requests of one API (or of all), and acts on the nth and, with `times`, on those after it.
+The rules of a broker are in its process; `faults.Faults` sends them there.
 """
 
 from __future__ import annotations
@@ -46,20 +46,20 @@ class Rule:
     times: int = 1  # 0: for ever
     seconds: float = 0.0
     code: int = 0
-    cut: bool = True  # a drop ends the connection, else the client hears nothing more on it
+    cut: bool = True  # a dropped request or answer ends the connection, else it stays open and silent
     carried_out: bool = False  # the request is carried out before its error is answered
 
 
 @dataclass
 class Armed:
-    """A rule and what it has met."""
+    """A rule and its counts."""
 
     rule: Rule
     met: int = 0
     happened: int = 0
 
     def strikes(self, header: RequestHeader) -> bool:
-        """Whether this request is one of those the rule is for; counts it."""
+        """Whether the rule strikes this request. Counts the requests that match."""
         rule = self.rule
         if rule.api not in (None, header.api_key) or rule.client_id not in (None, header.client_id):
             return False
@@ -74,8 +74,8 @@ class RequestFaults:
     """The `Faults` of a broker under test (see `eoslog.broker.network.faults`). Event loop's thread only."""
 
     armed: dict[int, Armed] = field(default_factory=dict)
-    _deaf: WeakSet[object] = field(default_factory=WeakSet)  # no request of theirs is carried out
-    _mute: WeakSet[object] = field(default_factory=WeakSet)  # they hear no answer
+    _deaf: WeakSet[object] = field(default_factory=WeakSet)  # clients whose requests are ignored from now on
+    _mute: WeakSet[object] = field(default_factory=WeakSet)  # clients that get no more answers
 
     def around(self, client: object, header: RequestHeader, handler: Handler) -> Handler:
         """See `eoslog.broker.network.faults.Faults`."""
@@ -109,11 +109,11 @@ def _cut(context: RequestContext, request: Message) -> None:
 
 
 def _nothing(context: RequestContext, request: Message) -> None:
-    """Neither carried out nor answered."""
+    """Neither carries out nor answers the request."""
 
 
 class Wrapped(Settled["Message | None"]):
-    """A settled answer that passes through our hands, and is put away with it."""
+    """Another settled answer with a change applied; it is abandoned together with that one."""
 
     __slots__ = ("_inner",)
 
@@ -122,7 +122,7 @@ class Wrapped(Settled["Message | None"]):
         self._inner = inner
 
     def abandon(self) -> None:
-        """Nobody will await this, nor what is within."""
+        """Abandon both: nobody will await this one, nor the one within."""
         super().abandon()
         if isinstance(self._inner, Settled):
             self._inner.abandon()
@@ -136,7 +136,7 @@ async def _changed_by(
 
 
 def _after(handler: Handler, change: Callable[[Message | None], Awaitable[Message | None]]) -> Handler:
-    """`handler` with its answer changed. A request that only waits lets later ones begin, as without us."""
+    """`handler` with its answer changed. A request that only waits still lets later ones begin."""
 
     def changed(context: RequestContext, request: Message) -> Awaitable[Message | None]:
         result = handler(context, request)
@@ -176,7 +176,7 @@ def _answered_later(handler: Handler, seconds: float) -> Handler:
 
 
 def _begun_later(handler: Handler, seconds: float) -> Handler:
-    """As if it came later: the requests behind it on the connection come after it."""
+    """As if the request came later: those behind it on the connection come after it."""
 
     async def begin(context: RequestContext, request: Message) -> Message | None:
         await asyncio.sleep(seconds)
@@ -192,7 +192,9 @@ def _with_error(handler: Handler, rule: Rule) -> Handler:
         answer: Message | None = error_answer(header.api_key, header.api_version, request, rule.code)
         if answer is None:
             name = APIS[ApiKey(header.api_key)].name
-            raise CloseConnection(f"no answer to this {name} v{header.api_version} can say error {rule.code}")
+            raise CloseConnection(
+                f"no answer to this {name} v{header.api_version} can carry error {rule.code}"
+            )
         if rule.carried_out:
             return _after(handler, _always(answer))(context, request)
         return answer

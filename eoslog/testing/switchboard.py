@@ -1,7 +1,7 @@
-"""The broker's side of faults on demand: carries out what `faults.Faults` asks for, in the broker's process.
+"""The broker's side of faults on demand: carries out what `faults.Faults` sends, in the broker's process.
 
-Commands and answers are plain values, so that they can go through a pipe. All calls come from the event
-loop's thread; those that concern the disk take its lock.
+Commands and answers are plain values, so that they can be sent through a pipe. All calls come from the event
+loop's thread; those about the disk take its lock.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ Command = dict[str, Any]
 
 
 class Switchboard:
-    """Faults of one life of a broker."""
+    """The faults of one life of a broker."""
 
     def __init__(self, data: str) -> None:
         """`data`: the broker's data directory."""
         self.fs = FaultyFileSystem(data)
         self.requests = RequestFaults()
         self.cut: Callable[[], int] = lambda: 0
-        """Cuts all connections; set once the broker listens."""
+        """Cuts all connections; set once the broker is listening."""
 
     def carry_out(self, command: Command) -> Any:
-        """Do as `command` says; the answer is a plain value."""
+        """Carry out `command`. Returns a plain value."""
         what = command["do"]
         return getattr(self, f"_{what}")(**{name: value for name, value in command.items() if name != "do"})
 

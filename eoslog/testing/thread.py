@@ -1,7 +1,7 @@
-"""A broker in a thread of this process: its own event loop, nothing imported by a new interpreter.
+"""A broker in a thread of this process: it has its own event loop, and needs no new interpreter and imports.
 
-Killing it means: the disk is dead for it (see `disk`), its connections are cut, its loop stops where it
-is. Nothing of its memory is saved, as after SIGKILL. What it logs goes to this process's logging.
+To kill it means: its disk is dead (see `disk`), its connections are cut, its loop stops where it is. Nothing
+in its memory is saved, as after SIGKILL. It logs to this process's logging.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Thread:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(self._timeout)
 
     def _at_once(self, action: Callable[[], Any]) -> Any:
-        """Do it on the loop, between two of its turns."""
+        """Run `action` on the loop, between two of its callbacks."""
         outcome: Outcome = Future()
 
         def act() -> None:
@@ -85,7 +85,7 @@ class Thread:
         def die() -> None:
             how()
             self._node.server.abandon()
-            self._loop.set_exception_handler(lambda loop, context: None)  # the dead say nothing
+            self._loop.set_exception_handler(lambda loop, context: None)  # a killed broker logs nothing
             for task in asyncio.all_tasks(self._loop):
                 task.cancel()
 
@@ -93,7 +93,7 @@ class Thread:
         self._end(dead=True)
 
     def stop(self, number: signal.Signals) -> int:
-        """See `Life.stop`. The signal is not sent, of course: it would be ours."""
+        """See `Life.stop`. No signal is sent, as it would reach this process."""
         try:
             self._within(self._node.finish())
             self._within(self._node.close())
@@ -117,5 +117,5 @@ class Thread:
         self._loop.close()
 
     def output(self) -> str:
-        """See `Life.output`: it is in this process's logging."""
+        """See `Life.output`. Empty: the output is in this process's logging."""
         return ""

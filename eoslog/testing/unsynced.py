@@ -1,14 +1,14 @@
 """An undo log of writes that are not synced, to imitate a power loss on a real directory.
 
-The files hold what the broker wrote, as the page cache does. The undo log keeps, for every change since the
-last sync of its file or directory, how to undo it. A power loss undoes the changes; a sync drops the entries.
+The files contain what the broker wrote, as the page cache does. The undo log stores how to undo each change
+since the last sync of its file or directory. A power loss undoes the changes; a sync drops the entries.
 
 - A write or truncate is undone by the bytes that were there before.
 - A new file or directory is undone by removing it, a rename by renaming back.
 - What is removed or replaced is kept aside, in a directory of our own, until its directory is synced.
 
-`Keep.NOTHING` takes back every change. `Keep.SOME` lets a random first part of each file's and each
-directory's changes survive and tears the next write, as disks do that have begun to write.
+`Keep.NOTHING` undoes every change. `Keep.SOME` lets a random first part of each file's and each directory's
+changes survive and tears the next write, as a disk does that is interrupted in a write.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 from random import Random
 
-_COARSE = 1000  # changes of one file; above that, appends are remembered together
+_COARSE = 1000  # changes of one file; beyond that, appends are merged into one entry
 
 
 class Keep(Enum):
-    """What of the unsynced changes a power loss leaves."""
+    """Which unsynced changes survive a power loss."""
 
     NOTHING = "nothing"
     SOME = "some"
@@ -32,17 +32,17 @@ class Keep(Enum):
 
 @dataclass(eq=False, slots=True)
 class Inode:
-    """A file with unsynced changes, by the path it has now."""
+    """A file with unsynced changes, by its present path."""
 
     path: str
     changes: list[Change] = field(default_factory=list)
-    safe: int = 0  # changes that syncs have taken out of the list
-    marked: int = 0  # changes that a sync was begun for, the safe ones too
+    safe: int = 0  # changes that syncs have removed from the list
+    marked: int = 0  # changes that a started sync covers, including the safe ones
 
 
 @dataclass(eq=False, slots=True)
 class Change:
-    """Bytes that were replaced at `position`, and the size the file had; `length` bytes were written."""
+    """The bytes that were replaced at `position`, and the file's size before; `length` bytes were written."""
 
     inode: Inode
     position: int
@@ -52,11 +52,11 @@ class Change:
 
     @property
     def appended(self) -> bool:
-        """Whether it only made the file longer."""
+        """Whether the change only made the file longer."""
         return not self.before and self.position == self.size
 
     def undo(self, keep: int = 0) -> None:
-        """Take it back, but for the first `keep` bytes of what was written."""
+        """Undo it, except for the first `keep` bytes that were written."""
         with open(self.inode.path, "r+b") as file:
             if self.before[keep:]:
                 file.seek(self.position + keep)
@@ -66,7 +66,7 @@ class Change:
 
 @dataclass(eq=False, slots=True)
 class Entry:
-    """A change of a directory, and how to take it back. `aside`: what is kept for that."""
+    """A change of a directory, and how to undo it. `aside`: what is kept for that."""
 
     directory: str
     undo: Callable[[], None]
@@ -74,10 +74,12 @@ class Entry:
 
 
 class Unsynced:
-    """The undo log of one directory tree. Not for several threads at once: the file system locks."""
+    """The undo log of one directory tree. Not thread-safe: the file system has a lock."""
 
     def __init__(self, aside: str) -> None:
-        """`aside`: a path for removed files, in the same file system as the tree, but not in the tree."""
+        """`aside`: a directory for removed files, in the same file system as the tree, but outside of the
+        tree.
+        """
         self._aside = aside
         self._log: list[Change | Entry] = []
         self._inodes: dict[str, Inode] = {}
@@ -87,7 +89,7 @@ class Unsynced:
     # -- files ---------------------------------------------------------------------------------
 
     def changing(self, path: str, position: int, before: bytes, size: int, length: int) -> None:
-        """A file of `size` bytes is about to be written, or cut (`length` 0), at `position`."""
+        """Note that a file of `size` bytes will be written, or cut (`length` 0), at `position`."""
         inode = self._inodes.setdefault(path, Inode(path))
         new = Change(inode, position, before, size, length)
         if len(inode.changes) > _COARSE and inode.safe + len(inode.changes) > inode.marked:
@@ -99,7 +101,7 @@ class Unsynced:
         self._log.append(new)
 
     def mark(self, path: str) -> int:
-        """How many changes a file has seen: what a sync that begins now will cover."""
+        """The number of changes of a file so far: a sync that begins now covers them."""
         inode = self._inodes.get(path)
         if inode is None:
             return 0
@@ -107,7 +109,7 @@ class Unsynced:
         return inode.marked
 
     def synced(self, path: str, mark: int) -> None:
-        """The first `mark` changes of a file are safe."""
+        """Note that the first `mark` changes of a file are safe."""
         inode = self._inodes.get(path)
         if inode is None or mark <= inode.safe:
             return
@@ -123,11 +125,11 @@ class Unsynced:
     # -- directories ---------------------------------------------------------------------------
 
     def created(self, path: str) -> None:
-        """A file or directory has been made."""
+        """Note that a file or directory was created."""
         self._enter(path, lambda: _remove(path))
 
     def renamed(self, old: str, new: str, replaced: str | None) -> None:
-        """`old` is `new` now; `replaced` is where that which was at `new` is kept."""
+        """Note that `old` became `new`; `replaced` is where the former `new` is kept."""
         self._move(old, new)
 
         def undo() -> None:
@@ -140,9 +142,9 @@ class Unsynced:
         self._enter(new, undo, replaced)
 
     def put_aside(self, path: str, *, replaced: bool = False) -> str:
-        """Keep a file or directory for now and take it out of the tree; answers where it is.
+        """Keep a file or directory for now and take it out of the tree. Returns where it is.
 
-        One that is about to be `replaced` stays in the tree until then, as no moment may lack it.
+        One that will be `replaced` stays in the tree until then, so that it is never missing.
         """
         os.makedirs(self._aside, exist_ok=True)
         self._kept += 1
@@ -152,7 +154,7 @@ class Unsynced:
         return place
 
     def removed(self, path: str, place: str) -> None:
-        """What was at `path` has been put aside, at `place`, and is gone for the broker."""
+        """Note that what was at `path` was put aside, at `place`, and is removed for the broker."""
 
         def undo() -> None:
             os.rename(place, path)
@@ -161,7 +163,7 @@ class Unsynced:
         self._enter(path, undo, place)
 
     def directory_synced(self, path: str) -> None:
-        """All changes of the entries of a directory are safe."""
+        """Note that all changes of the entries of a directory are safe."""
         safe = [entry for entry in self._log if isinstance(entry, Entry) and entry.directory == path]
         self._drop(safe)
         for entry in safe:
@@ -177,7 +179,7 @@ class Unsynced:
             self._drop(self._inodes.pop(path).changes)
 
     def _move(self, old: str, new: str) -> None:
-        """Something has another path now, and all that is in it."""
+        """Note a new path for a file or directory, and all that is in it."""
 
         def moved(path: str) -> str:
             return new + path[len(old) :] if path == old or path.startswith(old + os.sep) else path
@@ -192,7 +194,7 @@ class Unsynced:
     # -- the power fails -----------------------------------------------------------------------
 
     def lose(self, keep: Keep, random: Random) -> int:
-        """Take back what is not synced, the newest first; answers how many changes there were."""
+        """Undo what is not synced, the newest first. Returns how many changes there were."""
         lost, left = len(self._log), _Survivors(self._log, keep, random)
         for change in reversed(self._log):
             if isinstance(change, Entry):
@@ -204,13 +206,13 @@ class Unsynced:
         return lost
 
     def clear(self) -> None:
-        """Forget all: it is as the tree is now."""
+        """Drop all entries: nothing of the tree as it is now will be undone."""
         self._log, self._inodes = [], {}
         shutil.rmtree(self._aside, ignore_errors=True)
 
 
 class _Survivors:
-    """Which changes a power loss leaves: of each file and directory the first so many, see `Keep`."""
+    """Which changes survive a power loss: in each file and directory the first few, see `Keep`."""
 
     def __init__(self, log: list[Change | Entry], keep: Keep, random: Random) -> None:
         self._left: dict[object, int] = {}
@@ -223,12 +225,12 @@ class _Survivors:
             self._kept[each] = random.randint(0, count) if keep is Keep.SOME else 0
 
     def survives(self, owner: object) -> bool:
-        """Ask once for each change, the newest first."""
+        """Whether a change survives. Call once for each change, the newest first."""
         self._left[owner] -= 1
         return self._left[owner] < self._kept[owner]
 
     def torn(self, change: Change) -> int:
-        """How many bytes of the first write that is lost are there all the same."""
+        """How many bytes of the first lost write reach the disk even so."""
         first_lost = self._left[change.inode] == self._kept[change.inode]
         if self._keep is Keep.SOME and first_lost and change.length:
             return self._random.randint(0, change.length - 1)

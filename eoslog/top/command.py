@@ -28,17 +28,17 @@ _ENTER, _BACK = ("\r", "\n"), ("\x7f", "\b")
 
 @dataclasses.dataclass(frozen=True)
 class Shown:
-    """What the keys choose."""
+    """What the user has chosen by keys."""
 
     wish: Wish = DEFAULT
     typing: bool = False
-    """The text to filter by is being typed."""
+    """The user is typing the filter."""
     over: bool = False
     now: bool = False
-    """Look again without waiting."""
+    """Ask the cluster again without waiting."""
 
     def pressed(self, key: str) -> Shown:
-        """What is chosen after a key."""
+        """The choice after a key was pressed."""
         if self.typing:
             return self._typed(key)
         if key in _SORT_KEYS:
@@ -67,19 +67,19 @@ class Shown:
 @click.command()
 @click.option(
     "--interval", type=click.FloatRange(0.1), default=2.0, show_default=True, metavar="SECONDS",
-    help="From one look to the next.",
+    help="Time from one update to the next.",
 )  # fmt: skip
 @click.option(
     "--sort", type=click.Choice(COLUMNS), multiple=True, metavar="COLUMN",
     help=f"Sort the tables that have this column: {', '.join(COLUMNS)}. May be repeated.  "
     "[default: topics by records, groups by lag, transactions by age]",
 )  # fmt: skip
-@click.option("--filter", "text", default="", metavar="TEXT", help="Only names with this in them.")
-@click.option("--all", "unfolded", is_flag=True, help="A line for each name, of those that sinks made too.")
-@click.option("--internal", is_flag=True, help="Show topics that brokers keep for themselves.")
-@click.option("--once", is_flag=True, help="Print one page and end: --batch -n 1.")
-@click.option("--batch", is_flag=True, help="Print pages, one an interval, instead of a live view.")
-@click.option("-n", "pages", type=click.IntRange(1), help="End after so many pages.  [default: go on]")
+@click.option("--filter", "text", default="", metavar="TEXT", help="Only names that contain this.")
+@click.option("--all", "unfolded", is_flag=True, help="A line for each name, also for those that sinks made.")
+@click.option("--internal", is_flag=True, help="Show the brokers' internal topics too.")
+@click.option("--once", is_flag=True, help="Print one page and exit: --batch -n 1.")
+@click.option("--batch", is_flag=True, help="Print a page each interval, instead of a live view.")
+@click.option("-n", "pages", type=click.IntRange(1), help="Exit after this many pages.  [default: never]")
 @cluster_command
 def command(
     session: Session, interval: float, sort: tuple[str, ...], text: str, unfolded: bool, internal: bool,
@@ -87,9 +87,9 @@ def command(
 ) -> None:  # fmt: skip
     """Watch brokers, topics, groups and open transactions, as top does a machine. Ctrl-C ends it.
 
-    Rates are taken over one interval. Keys of the live view: q ends it, / types a filter, f shows what sinks
-    made name by name, i shows internal topics, space looks now. They sort by: r b s h records and bytes a
-    second, size, what open transactions hold back; l lag, a age, t state, n name.
+    Rates are averages over one interval. Keys of the live view: q ends it, / starts a filter, f shows what
+    sinks made name by name, i shows internal topics, space updates now. Keys that sort: r b s h records and
+    bytes a second, size, what open transactions hold back; l lag, a age, t state, n name.
     """
     wish = Wish(internal=internal, text=text, unfolded=unfolded)
     for column in sort:
@@ -98,7 +98,7 @@ def command(
         if once or batch or session.as_json:
             _print_pages(session, interval, 1 if once else pages, wish)
         elif not sys.stdout.isatty():
-            raise click.UsageError("standard output is no terminal: give --once or --batch")
+            raise click.UsageError("standard output is not a terminal: give --once or --batch")
         else:
             _live(session, interval, pages, Shown(wish))
     except KeyboardInterrupt:
@@ -106,7 +106,7 @@ def command(
 
 
 def _print_pages(session: Session, interval: float, left: int | None, wish: Wish) -> None:
-    """Pages as text, or with --json a document a line; each with the rates of the interval before it."""
+    """Print pages as text, or with --json one document a line, each with the rates since the one before."""
     before, first = look(session.cluster), True
     while left is None or left > 0:
         time.sleep(interval)
@@ -122,7 +122,7 @@ def _print_pages(session: Session, interval: float, left: int | None, wish: Wish
 
 
 def as_text(page: Figures, unfolded: bool = False) -> str:
-    """A page in plain columns; what sinks made is a line each, or all of it."""
+    """A page in plain columns. What a sink made is one line, or all of it."""
     page = sinks_unfolded(page) if unfolded else sinks_folded(page)
     return "\n".join([summary(page), *page.problems, *map(_as_text, tables(page))])
 
@@ -161,8 +161,8 @@ def _live(session: Session, interval: float, left: int | None, shown: Shown) -> 
 
 
 def _look_again(session: Session, seen: Look) -> tuple[Look, str]:
-    """A new look; where the cluster cannot be asked just now, the old one and why."""
+    """A new snapshot. If the cluster cannot be asked now, the old one and the reason."""
     try:
         return look(session.cluster), ""
     except (EoslogError, KafkaError) as error:
-        return seen, f"the cluster did not answer, these are the figures before: {error}"
+        return seen, f"the cluster did not answer, these are the earlier figures: {error}"

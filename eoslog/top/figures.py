@@ -1,7 +1,8 @@
-"""From two looks to what is shown: rates, sizes, lag, ages. Pure.
+"""Turns two snapshots into what is shown: rates, sizes, lag, ages. Pure.
 
-A rate is what was added between the looks, over the time between them; without an earlier look there is none.
-A partition whose end went back (a topic created again) or whose log got smaller (retention) adds nothing.
+A rate is what was added between the snapshots, divided by the time between them; the first snapshot has none.
+A partition adds nothing if its end went back (the topic was created again) or its log got smaller
+(retention).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from eoslog.top.wish import AGE_SORTS, DEFAULT, GROUP_SORTS, SINK_SORTS, TOPIC_S
 
 
 def figures(look: Look, before: Look | None, wish: Wish = DEFAULT) -> Figures:
-    """What is to be shown of a look; rates since the one before."""
+    """What to show of a snapshot, with rates since the one before."""
     seconds = 0.0 if before is None else look.at - before.at
     earlier = {} if before is None or seconds <= 0 else before.partitions
 
@@ -51,7 +52,7 @@ def figures(look: Look, before: Look | None, wish: Wish = DEFAULT) -> Figures:
 
 
 def _sinks(look: Look, wish: Wish) -> tuple[dict[str, str], dict[str, str]]:
-    """The sink of each id and of each group that one made, of those whose names are wished for."""
+    """The sink of each transactional id and of each group that a sink made, if the filter shows it."""
     groups = sinks_of_groups({group.name: {topic for topic, _ in group.committed} for group in look.groups})
     names = {*look.ids, *(found.transactional_id for found in look.transactions)}
     ids = sinks_of_ids(names, groups.values())

@@ -1,4 +1,4 @@
-"""Long lists made short: what a sink made is a line, other names share lines by prefix if need be. Pure."""
+"""Shortens long lists: one line for what a sink made; other names share lines by prefix. Pure."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from eoslog.top.rows import Age, Figures, Lag, Row
 Item = TypeVar("Item")
 
 DEEPEST = 4
-"""Words of a prefix at most."""
+"""The most words in a prefix."""
 MIXED = "mixed"
-"""What is told of several that differ."""
+"""Shown for several values that differ."""
 
 _WORD = re.compile(r"[^-._/: ]*[-._/: ]")
 _NUMBERED = re.compile(r"(.*\D)\d+")
@@ -23,17 +23,18 @@ _NUMBERED = re.compile(r"(.*\D)\d+")
 
 @dataclass(frozen=True)
 class Fold:
-    """A line for one name or for several with a common prefix, by their places."""
+    """A line for one name, or for several with a common prefix; `places` are their indexes."""
 
     label: str
     places: tuple[int, ...]
 
 
 def fit(names: Sequence[str], room: int) -> list[Fold]:
-    """At most `room` lines for these names, in their order, where prefixes allow that.
+    """Lines for these names, in their order: at most `room`, if prefixes allow that.
 
-    The first names stand alone, on half of the lines and as many more as can be; those after them share lines
-    by the longest prefix that fits. Where prefixes neither fit nor save half of the lines, names stay alone.
+    The first names have a line each: half of the lines, or more if there is room. Those after them share
+    lines by the longest prefix that fits. If prefixes neither fit nor save half of the lines, every name has
+    its line.
     """
     alone = [Fold(name, (place,)) for place, name in enumerate(names)]
     if len(names) <= room:
@@ -57,7 +58,7 @@ def _fold(names: Sequence[str], prefix: str, places: Sequence[int]) -> Fold:
 
 
 def _prefix(name: str, words: int) -> str:
-    """The first words of a name, each with what ends it; the name itself where it has one word."""
+    """The first words of a name, each with its separator; a name of one word without its number."""
     found = _WORD.findall(name)[:words]
     if found:
         return "".join(found)
@@ -66,7 +67,7 @@ def _prefix(name: str, words: int) -> str:
 
 
 def _distinct_from(prefixes: Sequence[str]) -> list[int]:
-    """How many different ones there are from each place on."""
+    """For each place, the number of different prefixes from there on."""
     seen: set[str] = set()
 
     def more(counted: int, prefix: str) -> int:
@@ -77,7 +78,7 @@ def _distinct_from(prefixes: Sequence[str]) -> list[int]:
 
 
 def sinks_folded(page: Figures) -> Figures:
-    """What sinks made is one line each, and nowhere else."""
+    """The page with one line for each sink, and without the groups and transactions that sinks made."""
     return replace(
         page,
         groups=[lag for lag in page.groups if lag.sink is None],
@@ -86,12 +87,12 @@ def sinks_folded(page: Figures) -> Figures:
 
 
 def sinks_unfolded(page: Figures) -> Figures:
-    """What sinks made stands among all others, and has no lines of its own."""
+    """The page with what sinks made among all the rest, and no lines for sinks."""
     return replace(page, sinks=[])
 
 
 def fitted(page: Figures, rooms: Mapping[str, int]) -> Figures:
-    """Topics, groups and open transactions share lines where `rooms`, by title, has too few for them."""
+    """Let topics, groups and open transactions share lines if `rooms`, by title, has too few for them."""
     return replace(
         page,
         topics=_fitted(page.topics, rooms.get("topics"), lambda row: row.name, _rows),
@@ -143,7 +144,7 @@ Number = TypeVar("Number", int, float)
 
 
 def _sum(numbers: Sequence[Number | None]) -> Number | None:
-    """The sum of those that are known."""
+    """The sum of the known numbers; None if none is known."""
     known = [number for number in numbers if number is not None]
     return sum(known[1:], known[0]) if known else None
 

@@ -1,4 +1,4 @@
-"""Single keys from a terminal, without waiting for the end of a line."""
+"""Reads single keys from a terminal, without waiting for the end of a line."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 Pressed = Callable[[float], str]
-"""Waits so many seconds for a key; an empty string where none was pressed, or one that means nothing here."""
+"""Waits this many seconds for a key. Returns "" if none was pressed, or one without a meaning here."""
 
 ESCAPE, END = "\x1b", "\x04"
-_SOON_S = 0.02  # the bytes of one key come together
+_SOON_S = 0.02  # the bytes of one key arrive together
 _LEADING = ((0xF0, 3), (0xE0, 2), (0xC0, 1))
-"""First byte of a character in UTF-8, from which on so many more follow."""
+"""The least first byte of a character in UTF-8, and how many more bytes follow."""
 
 
 @contextmanager
 def pressed_keys() -> Iterator[Pressed]:
-    """Keys of standard input, if that is a terminal, as long as the context lasts; else only the wait."""
+    """Reads keys of standard input while the context lasts; without a terminal it only waits."""
     if not sys.stdin.isatty():
         yield _wait
         return
@@ -45,7 +45,7 @@ def _key(place: int, seconds: float) -> str:
         return ""
     first = os.read(place, 1)
     if not first:
-        return END  # the terminal is gone: no one looks
+        return END  # the terminal is gone: nobody is watching
     if first == ESCAPE.encode():
         return _escaped(place)
     more = next((more for most, more in _LEADING if first[0] >= most), 0)
@@ -54,7 +54,7 @@ def _key(place: int, seconds: float) -> str:
 
 
 def _escaped(place: int) -> str:
-    """Esc, or nothing for a key of several bytes, such as an arrow."""
+    """Esc, or "" for a key of several bytes, such as an arrow."""
     if not _is_ready(place, _SOON_S):
         return ESCAPE
     os.read(place, 64)

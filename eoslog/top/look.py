@@ -1,4 +1,4 @@
-"""One look at a cluster: brokers, partitions, groups and open transactions, as they are now."""
+"""A snapshot of a cluster: its brokers, partitions, groups and open transactions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from eoslog.commands.admin_transactions import ENDED
 from eoslog.connector.client.admin import transactions
 from eoslog.connector.client.admin.listing import EARLIEST, LATEST, list_offsets
 from eoslog.connector.client.admin.offsets import fetch_committed
-from eoslog.connector.client.wire.cluster import Cluster, Metadata
+from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.client.wire.metadata import Metadata
 from eoslog.connector.client.wire.retry import check
 from eoslog.connector.errors import EoslogError, UnknownTopic
 from eoslog.protocol.errors import KafkaError
@@ -33,7 +34,7 @@ class Partition:
     stable: int
     end: int
     size: int | None = None
-    """Bytes of its log on the leader; None: not told."""
+    """Bytes of its log on the leader; None: unknown."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Open:
-    """A transaction that is not at its end; `began_ms` since 1970, None where it is not told."""
+    """An open transaction. `began_ms` is its start in ms since 1970, None if unknown."""
 
     transactional_id: str
     state: str
@@ -66,7 +67,7 @@ class Open:
 
 @dataclass(frozen=True)
 class Look:
-    """What was seen at `at` (seconds of a clock that only rises) and `now_ms` (since 1970)."""
+    """The state of a cluster at `at` (seconds of a monotonic clock) and `now_ms` (since 1970)."""
 
     at: float
     now_ms: int
@@ -78,21 +79,21 @@ class Look:
     groups: list[Group]
     transactions: list[Open]
     problems: list[str]
-    """What could not be asked, and why."""
+    """What could not be read, and why."""
     ids: list[str] = field(default_factory=list)
     """Every transactional id, open or not."""
 
 
 def look(cluster: Cluster) -> Look:
-    """Ask the cluster. Where groups, transactions or sizes are refused, `problems` says so.
+    """Read the cluster's state. If groups, transactions or sizes are refused, `problems` says so.
 
-    Raises EoslogError and KafkaError where the brokers or offsets cannot be seen.
+    Raises EoslogError and KafkaError if brokers or offsets cannot be read.
     """
     for _ in range(_TRIES - 1):
         try:
             return _look(cluster)
         except UnknownTopic:
-            continue  # a topic was deleted while it was looked at: the next answer is without it
+            continue  # a topic was deleted in the meantime: the next answer is without it
     return _look(cluster)
 
 
@@ -105,11 +106,11 @@ def _look(cluster: Cluster) -> Look:
         for number, leader in info.leaders.items()
         if leader in seen.nodes
     }
-    partitions = _partitions(cluster, leaders, _told(problems, lambda: _sizes(cluster, seen), {}))
+    partitions = _partitions(cluster, leaders, _or_problem(problems, lambda: _sizes(cluster, seen), {}))
     no_groups: list[Group] = []
     nothing: tuple[list[str], list[Open]] = [], []
-    groups = _told(problems, lambda: _groups(cluster), no_groups)
-    ids, opened = _told(problems, lambda: _transactions(cluster), nothing)
+    groups = _or_problem(problems, lambda: _groups(cluster), no_groups)
+    ids, opened = _or_problem(problems, lambda: _transactions(cluster), nothing)
     return Look(
         at=time.monotonic(),
         now_ms=int(time.time() * 1000),
@@ -125,8 +126,8 @@ def _look(cluster: Cluster) -> Look:
     )
 
 
-def _told(problems: list[str], ask: Callable[[], T], otherwise: T) -> T:
-    """The answer; where it is refused, `otherwise` and a line in `problems`."""
+def _or_problem(problems: list[str], ask: Callable[[], T], otherwise: T) -> T:
+    """The result of `ask`; if it is refused, `otherwise` and a line in `problems`."""
     try:
         return ask()
     except (EoslogError, KafkaError) as error:

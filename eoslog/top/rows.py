@@ -9,12 +9,14 @@ from eoslog.protocol.sink_names import Made
 
 @dataclass(frozen=True)
 class Row:
-    """Partitions summed up: of a topic, of a broker's leaders, or of all. Rates a second, None: not known."""
+    """The sum of partitions: of a topic, of a broker's leaders, or of all. Rates are per second, None if
+    unknown.
+    """
 
     name: str
     partitions: int
     records: int
-    """Offsets between start and end: markers and what compaction took out are counted too."""
+    """Offsets between start and end; markers and compacted records count too."""
     size: int | None
     records_rate: float | None
     bytes_rate: float | None
@@ -24,9 +26,9 @@ class Row:
 
 @dataclass(frozen=True)
 class Lag:
-    """A group; `behind` counts offsets up to the end of what it has committed, None where that is unknown.
+    """A group. `behind` counts offsets from the committed ones to the ends, None if unknown.
 
-    `sink`: the one that made the group for its decisions, which are behind nothing.
+    `sink`: the sink that made the group for its decisions, which have no lag.
     """
 
     name: str
@@ -39,7 +41,7 @@ class Lag:
 
 @dataclass(frozen=True)
 class Age:
-    """An open transaction; `seconds` since it began, None where that is not told; `sink`: whose it is."""
+    """An open transaction. `seconds` since it began, None if unknown. `sink`: the one it belongs to."""
 
     transactional_id: str
     state: str
@@ -50,7 +52,7 @@ class Age:
 
 @dataclass(frozen=True)
 class Figures:
-    """All that is shown of a look."""
+    """All that is shown of a snapshot."""
 
     cluster_id: str | None
     now_ms: int
@@ -62,4 +64,4 @@ class Figures:
     without_leader: int
     problems: list[str]
     sinks: list[Made]
-    """What eoslog's sinks made, a line each; the ids and groups of it are in the other lists too."""
+    """What eoslog's sinks made, one line each; their ids and groups are in the other lists too."""

@@ -1,4 +1,4 @@
-"""Figures as people read them, and the tables that both views show. Pure."""
+"""Figures in readable form, and the tables that both views show. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SINKS = "sinks"
 
 @dataclass(frozen=True)
 class Table:
-    """A title, names of columns, and rows of text; `alarming` says which rows ask for a look."""
+    """A title, names of columns, and rows of text. `alarming`: the rows that need attention."""
 
     title: str
     columns: Sequence[str]
@@ -54,11 +54,11 @@ def age(seconds: float | None) -> str:
     ):
         if whole >= large:
             return f"{whole // large}{unit}{whole % large // small:02}{part}"
-    raise AssertionError("below a minute was told above")
+    raise AssertionError("spans below a minute returned above")
 
 
 def summary(shown: Figures) -> str:
-    """The line at the top."""
+    """The top line."""
     now = datetime.fromtimestamp(shown.now_ms / 1000, UTC).strftime("%H:%M:%S UTC")
     total = shown.total
     parts = [
@@ -80,7 +80,7 @@ def _several(number: int, what: str) -> str:
 
 
 def tables(shown: Figures) -> list[Table]:
-    """All tables, the most telling first; that of sinks only where there are any."""
+    """All tables, the most important first; that of sinks only if there are any."""
     columns = ["parts", "records/s", "bytes/s", "offsets", "size", "held back"]
     old = frozenset(n for n, one in enumerate(shown.transactions) if (one.seconds or 0) >= _OLD_S)
     held = frozenset(n for n, row in enumerate(shown.topics) if row.held)
@@ -104,7 +104,7 @@ def tables(shown: Figures) -> list[Table]:
 
 
 def _sinks(shown: Figures) -> Table:
-    """What eoslog's sinks made, a line each."""
+    """What eoslog's sinks made, one line each."""
     old = frozenset(n for n, sink in enumerate(shown.sinks) if (sink.oldest or 0) >= _OLD_S)
     rows = [[s.sink, str(s.ids), str(s.open), age(s.oldest), str(s.groups)] for s in shown.sinks]
     return Table(SINKS, ["sink", "ids", "open", "oldest", "groups"], rows, old)

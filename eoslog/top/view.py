@@ -1,4 +1,4 @@
-"""The live picture: tables that share the terminal's lines."""
+"""The live view: tables that share the terminal's lines."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from eoslog.top.wish import DEFAULT, Wish
 
 KEYS = "q quit / filter f unfold i internal   by: rbsh topics l lag a age t state n name"
 MARK = "*"
-"""Behind the name of the column that a table is sorted by."""
+"""Follows the name of the column that a table is sorted by."""
 TYPING = "Enter keeps it  Esc clears it"
-_FRAME = 4  # lines of a table beside its rows: a blank one, title, head, rule
-_DENSE_FRAME = 1  # the head alone, where lines are few
-_FEW = 3  # rows a table, at which the frames become dense
-_AROUND = 3  # lines of summary and keys, and a blank one
+_FRAME = 4  # lines of a table in addition to its rows: a blank one, title, head, rule
+_DENSE_FRAME = 1  # the head alone, if there are few lines
+_FEW = 3  # rows per table; frames become dense if there would be fewer
+_AROUND = 3  # the lines of the summary and the keys, and a blank one
 _NUMBERS_FROM = {"brokers": 1, "topics": 1, "groups": 3, SINKS: 1, "open transactions": 2}
 _SORTED = {
     "records": "records/s", "bytes": "bytes/s", "size": "size", "held": "held back", "lag": "lag",
@@ -33,7 +33,7 @@ _SINKS_SORTED = {"age": "oldest", "state": "open"}
 def picture(
     shown: Figures, *, lines: int, wish: Wish = DEFAULT, note: str = "", typing: bool = False
 ) -> Group:
-    """What the terminal shows, in at most so many lines where that is possible."""
+    """What the terminal shows, in at most `lines` lines if possible."""
     page = sinks_unfolded(shown) if wish.unfolded else sinks_folded(shown)
     notes = [*([note] if note else []), *shown.problems]
     wanted = {table.title: len(table.rows) for table in tables(page) if table.rows}
@@ -53,7 +53,7 @@ def picture(
 
 
 def keys(wish: Wish, typing: bool) -> str:
-    """The line at the bottom: what is filtered by, and what the keys do."""
+    """The bottom line: the filter, and what the keys do."""
     if typing:
         return f"/{wish.text}_  {TYPING}"
     said = KEYS.replace("unfold", "fold") if wish.unfolded else KEYS
@@ -61,13 +61,13 @@ def keys(wish: Wish, typing: bool) -> str:
 
 
 def sorted_by(title: str, wish: Wish) -> str:
-    """What a table is sorted by: nothing for that of brokers."""
+    """What a table is sorted by; "" for the table of brokers."""
     by = {"topics": wish.topics, "groups": wish.groups, SINKS: wish.transactions}
     return by.get(title, wish.transactions if title == "open transactions" else "")
 
 
 def share(wanted: Sequence[int], lines: int) -> list[int]:
-    """Lines for each of several tables: all it wants if there is room, else a fair part, one at least."""
+    """Lines for each of several tables: all it wants if there is room, else a fair share, at least one."""
     given = [0] * len(wanted)
     left = max(lines, len(wanted))
     while left > 0 and (open_ := [n for n, want in enumerate(wanted) if given[n] < want]):
@@ -91,7 +91,7 @@ def _drawn(table: Table, room: int, wish: Wish, dense: bool) -> RichTable:
 
 
 def _framed(table: Table, by: str, dense: bool) -> RichTable:
-    """The table without its rows; the column that it is sorted by is marked."""
+    """The table without its rows; the column it is sorted by is marked."""
     drawn = RichTable(
         box=None if dense else SIMPLE_HEAD, show_edge=False, pad_edge=False, expand=True,
         title=None if dense else f"{table.title} by {by}" if by else table.title,

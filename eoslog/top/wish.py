@@ -1,4 +1,4 @@
-"""What somebody wants to see, and how the tables may be sorted. Pure."""
+"""The user's choice of what to see, and the orders of the tables. Pure."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ SINK_SORTS: dict[str, Callable[[Made], float]] = {
     "state": lambda sink: -sink.open,
 }
 COLUMNS = tuple(dict.fromkeys((*TOPIC_SORTS, *GROUP_SORTS, *AGE_SORTS)))
-"""What may be sorted by; equal ones by name."""
+"""The columns to sort by; equal rows are in order of name."""
 
 
 @dataclass(frozen=True)
 class Wish:
-    """What is to be shown: how tables are sorted, internal topics, the text in names, everything unfolded."""
+    """What to show: the order of the tables, internal topics, a filter of names, everything unfolded."""
 
     topics: str = "records"
     groups: str = "lag"
@@ -46,7 +46,7 @@ class Wish:
     unfolded: bool = False
 
     def sorted_by(self, column: str) -> Wish:
-        """Every table that has the column is sorted by it; the others stay."""
+        """The same, with every table that has the column sorted by it."""
         return replace(
             self,
             topics=column if column in TOPIC_SORTS else self.topics,
@@ -55,7 +55,7 @@ class Wish:
         )
 
     def has(self, name: str) -> bool:
-        """Whether a name has the text, upper or lower case, in it."""
+        """Whether a name passes the filter, in upper or lower case."""
         return self.text.casefold() in name.casefold()
 
 

@@ -1,3 +1,3 @@
-"""The version: what every room may ask for, and no more of the package above it."""
+"""The version. Every package may import this, and no more of the package above it."""
 
 __version__ = "0.1.0"

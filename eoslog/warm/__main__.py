@@ -1,4 +1,4 @@
-"""`python -m eoslog.warm LISTENING JVM`: begun by the first process that asks (ask.py)."""
+"""`python -m eoslog.warm LISTENING JVM`: started by the first process that asks (ask.py)."""
 
 import os
 import signal
@@ -8,17 +8,19 @@ import sys
 from eoslog.warm.ask import wanted
 from eoslog.warm.fork import become
 from eoslog.warm.request import begun_with
-from eoslog.warm.serve import Warm, draw_anew
+from eoslog.warm.serve import Warm, reseed_numpy
 from eoslog.warm.sparks_zip import prefer_installed
 
 
 def main(listening: int, jvm: int) -> None:
-    """Serve on a socket until the JVM with this process id has ended; in a fork, become what was asked."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the JVM, which ends its processes
+    """Serve on a socket until the JVM with this process id has ended. In a fork, become the requested
+    process.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the JVM, which ends its processes
     prefer_installed(sys.path)
-    os.register_at_fork(after_in_child=draw_anew)
+    os.register_at_fork(after_in_child=reseed_numpy)
     with socket.socket(fileno=listening) as connections:
-        connections.listen(socket.SOMAXCONN)  # from now on its peers see this process as its owner
+        connections.listen(socket.SOMAXCONN)  # from now on peers see this process as the socket's owner
         like = wanted("", [])
         like = like._replace(environment=begun_with(like.environment))
         guest = Warm(connections, os.pidfd_open(jvm), like).serve()

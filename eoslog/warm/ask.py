@@ -1,4 +1,4 @@
-"""What Spark starts when warm processes are wanted: asks for a fork, and lives as long as that does."""
+"""What Spark starts when warm processes are wanted: asks for a fork, and lives as long as the fork does."""
 
 from __future__ import annotations
 
@@ -15,22 +15,23 @@ from eoslog.version import __version__
 from eoslog.warm.request import RUNS, Request, for_imports, has_threads
 
 ANSWER_SECONDS = 10.0
-"""A warm process that says nothing for so long is stuck: it is killed, and this process goes on by itself.
-While it imports it says so after each module."""
+"""A warm process that sends nothing for this long is stuck: it is killed, and this process runs by itself.
+While it imports, it sends a message after each module.
+"""
 _BIND_SECONDS = 1.0
-"""How long another of Spark's processes may take from the name of a warm process to its first listening."""
+"""How long another of Spark's processes may take between binding the name of a warm process and listening."""
 _QUEUE = 64
 LONGEST = 4096
-"""Bytes of an answer."""
+"""The most bytes in an answer."""
 WAIT, YES, GO = b"wait", b"yes", b"go"
 STANDARD = 0, 1, 2
 
 
 def hand_over(arguments: list[str]) -> None:
-    """Have `python *arguments` run by a fork of the JVM's warm process, and end as it ends.
+    """Have a fork of the JVM's warm process run `python *arguments`, and end as it ends.
 
-    Returns where that is not possible: it is nothing that Spark starts for itself, or wants threads; Spark's
-    JVM is not our parent, the system is not Linux, or no warm process can be had.
+    Returns if that is not possible: Spark does not start this for itself, or it wants threads; our parent is
+    not Spark's JVM, the system is not Linux, or there is no warm process.
     """
     if arguments[:1] != ["-m"] or len(arguments) < 2 or arguments[1] not in RUNS or has_threads(os.environ):
         return
@@ -43,11 +44,13 @@ def hand_over(arguments: list[str]) -> None:
         if connection is not None and _is_taken(connection, wanted(arguments[1], arguments[2:])):
             _live_as_long(connection)
     except OSError as error:
-        _tell(str(error))
+        _report(str(error))
 
 
 def address(jvm: int) -> str | None:
-    """Where the JVM's warm process listens: a name without a file, which ends with whoever holds it."""
+    """Where the JVM's warm process listens: an abstract name, without a file, which is free once its owner
+    ends.
+    """
     if sys.platform != "linux":
         return None
     try:
@@ -63,7 +66,7 @@ def address(jvm: int) -> str | None:
 
 
 def wanted(module: str, arguments: list[str]) -> Request:
-    """The request for what this process would be."""
+    """The request for the process that this one would be."""
     umask = os.umask(0o077)
     os.umask(umask)
     ignores = signal.getsignal(signal.SIGINT) == signal.SIG_IGN
@@ -71,7 +74,7 @@ def wanted(module: str, arguments: list[str]) -> Request:
 
 
 def peer(connection: socket.socket) -> tuple[int, int]:
-    """Process and user at the other end."""
+    """Process id and user id of the peer."""
     size = 12  # three ints: process, user, group
     credentials = memoryview(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)).cast("i")
     return credentials[0], credentials[1]
@@ -88,7 +91,7 @@ def _connect(name: str, patience: float = 0.0) -> socket.socket | None:
         else:
             if peer(connection)[1] == os.geteuid():
                 return connection
-            connection.close()  # somebody else has taken the name
+            connection.close()  # another user has taken the name
             return None
         if time.monotonic() >= until:
             return None
@@ -96,7 +99,7 @@ def _connect(name: str, patience: float = 0.0) -> socket.socket | None:
 
 
 def _begin(name: str, jvm: int) -> socket.socket | None:
-    """Begin the warm process, and connect to it; None where another process has just done so."""
+    """Start the warm process, and connect to it. None if another process has just done so."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
         try:
             listening.bind(name)
@@ -115,14 +118,14 @@ def _begin(name: str, jvm: int) -> socket.socket | None:
 
 
 def _is_taken(connection: socket.socket, request: Request) -> bool:
-    """Whether a fork begins in our place. If so it has begun; if not it never will."""
+    """Whether a fork starts in our place. True: it has started. False: it never will."""
     connection.settimeout(ANSWER_SECONDS)
     try:
         socket.send_fds(connection, [request.encode()], STANDARD)
         while (answer := connection.recv(LONGEST)) == WAIT:
             pass
         if answer != YES:
-            _tell(answer.decode(errors="replace") or "the warm process has ended")
+            _report(answer.decode(errors="replace") or "the warm process has ended")
             connection.close()
             return False
         connection.send(GO)
@@ -136,29 +139,30 @@ def _is_taken(connection: socket.socket, request: Request) -> bool:
 
 
 def _end_the_stuck(connection: socket.socket) -> None:
-    """No other process is to wait for it. Its forks live on: they need nothing of it."""
+    """Kill it, so that no other process waits for it. Its forks live on: they do not need it."""
     process, _ = peer(connection)
     connection.close()
     with open(f"/proc/{process}/cmdline", "rb") as file:
         is_warm = b"eoslog.warm" in file.read()
     if is_warm:
-        _tell(f"the warm process {process} has not answered within {ANSWER_SECONDS:g} s and is killed")
+        _report(f"the warm process {process} has not answered within {ANSWER_SECONDS:g} s and is killed")
         os.kill(process, signal.SIGKILL)
 
 
-def _tell(why: str) -> None:
+def _report(why: str) -> None:
     print(f"eoslog-python: {' '.join(sys.argv[1:])} is no fork of a warm process: {why}", file=sys.stderr)
 
 
 def _live_as_long(connection: socket.socket) -> NoReturn:
-    """Spark takes this process for the one it wanted: it ends when the fork ends, in the same way; who kills
-    it is heard at the other end of the connection."""
+    """Wait for the fork's end, and end in the same way: for Spark, this process is the one it wanted. If this
+    process is killed, the warm process notices at its end of the connection.
+    """
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         ended = connection.recv(16)
     except OSError:
         ended = b""
-    status = int(ended) if ended else 1  # it ended, and so had the warm process, which would have said how
+    status = int(ended) if ended else 1  # no status: the warm process, which would send it, has ended too
     if status < 0:
         if -status != signal.SIGKILL:
             signal.signal(-status, signal.SIG_DFL)

@@ -12,7 +12,7 @@ from eoslog.warm.serve import Guest
 
 
 def become(guest: Guest, jvm: int) -> None:
-    """Be what Python would be that Spark had started so; returns when that has run."""
+    """Do what Python would do if Spark had started it so. Returns when that has run."""
     from eoslog.connector.spark import processes
 
     request = guest.request
@@ -26,10 +26,10 @@ def become(guest: Guest, jvm: int) -> None:
     for standard, stream in enumerate(guest.streams):
         os.dup2(stream, standard)
         os.close(stream)
-    os.register_at_fork(after_in_child=guest.connection.close)  # a daemon's workers do not stand for it
+    os.register_at_fork(after_in_child=guest.connection.close)  # a daemon's workers do not keep it
     processes.driver_is(jvm)
     gc.enable()
     gc.freeze()
-    sys.modules.pop(request.module, None)  # it runs anew, as __main__
+    sys.modules.pop(request.module, None)  # it runs again, as __main__
     sys.argv = [request.module, *request.arguments]
     runpy.run_module(request.module, run_name="__main__", alter_sys=True)

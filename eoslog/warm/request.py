@@ -1,4 +1,4 @@
-"""What is asked of a warm process, and when a fork may stand for the process that Spark wanted. Pure."""
+"""The request to a warm process, and whether a fork may replace the process that Spark wanted. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 SOURCE_RUNNER = "pyspark.sql.streaming.python_streaming_source_runner"
 DAEMON = "pyspark.daemon"
 RUNS = (DAEMON, SOURCE_RUNNER)
-"""Modules that a fork may run: Spark's own processes, never a program of the user's."""
+"""Modules that a fork may run: Spark's own processes, never a user's program."""
 
 _ITS_OWN = frozenset({
     "PYSPARK_EXECUTOR_MEMORY_MB", "PYSPARK_PLANNER_MEMORY_MB", "PYSPARK_SPARK_SESSION_UUID",
@@ -22,17 +22,18 @@ _ITS_OWN = frozenset({
     "SPARK_PYTHON_RUNTIME", "SPARK_REUSE_WORKER", "SPARK_SIMPLIFIED_TRACEBACK",
     "SPARK_TRACEBACK_WITH_LOCALS",
 })  # fmt: skip
-"""What Spark's JVM says to each of its Python processes by itself (PythonRunner, PythonWorkerFactory): read
-when a process works, by nobody who is imported."""
+"""Variables that Spark's JVM sets for each of its Python processes (PythonRunner, PythonWorkerFactory): they
+are read when a process works, never by an import.
+"""
 
 _THREADS = "OMP_NUM_THREADS"
-"""NumPy reads it once. Spark sets it to spark.task.cpus for tasks and leaves it out for all else."""
+"""NumPy reads it once. Spark sets it to spark.task.cpus for tasks, and for nothing else."""
 _WITHOUT_THREADS = {"JE_ARROW_MALLOC_CONF": "background_thread:false"}
-"""Arrow's jemalloc has a thread of its own otherwise."""
+"""Without it, Arrow's jemalloc has a thread of its own."""
 
 
 class Request(NamedTuple):
-    """A process that Spark wanted: `module` as by `python -m`, what follows it, and what it would inherit."""
+    """A process that Spark wanted: `module` as for `python -m`, its arguments, and what it would inherit."""
 
     module: str
     arguments: list[str]
@@ -48,28 +49,28 @@ class Request(NamedTuple):
         return self.arguments[0] if self.arguments else "pyspark.worker"
 
     def name(self) -> str:
-        """What `ps -o comm` and `top` are to call the process: its worker, in the 15 letters there are."""
+        """The name for `ps -o comm` and `top`: the worker's, cut to the 15 letters that are possible."""
         worker = self.worker()
         if worker == "pyspark.worker":
             return worker
         return worker.rpartition(".")[2].removeprefix("python_")[:15]
 
     def encode(self) -> bytes:
-        """For the wire."""
+        """The request as bytes to send."""
         return json.dumps(self).encode()
 
 
 def decode(message: bytes) -> Request:
-    """Raises ValueError or TypeError for what is no request."""
+    """The request in a message. Raises ValueError or TypeError if it is not valid."""
     found = Request(*json.loads(message))
     kinds = str, list, dict, str, int, bool
     if not all(isinstance(value, kind) for value, kind in zip(found, kinds, strict=True)):
-        raise TypeError("fields of other kinds")
+        raise TypeError("fields of wrong types")
     return found
 
 
 def differences(warm: Request, wanted: Request) -> list[str]:
-    """What a fork of a process begun like `warm` cannot give to `wanted`; nothing if it may stand for it."""
+    """What a fork of `warm` would have different from `wanted`; empty if it may replace that process."""
     found = []
     if wanted.module not in RUNS:
         found.append(f"it would run {wanted.module}")
@@ -82,12 +83,12 @@ def differences(warm: Request, wanted: Request) -> list[str]:
 
 
 def has_threads(environment: Mapping[str, str]) -> bool:
-    """Whether NumPy is to have threads, which a fork would lose: spark.task.cpus is above 1."""
+    """Whether NumPy gets threads, which a fork would lose: spark.task.cpus is above 1."""
     return environment.get(_THREADS, "1") != "1"
 
 
 def _inherited(environment: Mapping[str, str]) -> dict[str, str]:
-    """What may have been read by whoever is imported. Spark repeats itself on PYTHONPATH."""
+    """The variables that an import may have read. Spark repeats entries on PYTHONPATH."""
     found = {name: value for name, value in environment.items() if name not in _ITS_OWN and name != _THREADS}
     if "PYTHONPATH" in found:
         found["PYTHONPATH"] = ":".join(dict.fromkeys(found["PYTHONPATH"].split(":")))
@@ -95,10 +96,12 @@ def _inherited(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def for_imports(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment in which a warm process imports: no library begins a thread."""
+    """The environment in which a warm process imports: no library starts a thread."""
     return {**_WITHOUT_THREADS, **environment, _THREADS: "1"}
 
 
 def begun_with(environment: Mapping[str, str]) -> dict[str, str]:
-    """What `for_imports` was made of, but for the number of threads, which is compared with nothing."""
+    """The environment that `for_imports` was given, except for the number of threads, which is never
+    compared.
+    """
     return {name: value for name, value in environment.items() if _WITHOUT_THREADS.get(name) != value}

@@ -23,14 +23,14 @@ from eoslog.warm.request import Request, decode, differences
 from eoslog.warm.stages import STAGES
 
 ORPHAN_SECONDS = 10.0
-"""How long a fork may outlive Spark's JVM, whose end it notices by its own connections."""
+"""Seconds that a fork may outlive Spark's JVM, whose end it notices by its own connections."""
 _LARGEST = 1 << 20
 _STREAMS = 3
-"""Standard streams that come with a request."""
+"""The number of standard streams that come with a request."""
 
 
 class Step(Enum):
-    """How far a guest is."""
+    """How far a guest has come."""
 
     ASKS = auto()
     WAITS = auto()
@@ -39,9 +39,9 @@ class Step(Enum):
 
 
 class Guest:
-    """Who asks: a process that Spark has started, which waits for an answer, then for the end of its fork.
+    """A process that Spark has started: it waits for an answer, then for the end of its fork.
 
-    `request` is there from WAITS on, `fork` (a process) from FORKED on; `streams` until then.
+    `request` is set from WAITS on, `fork` (a process id) from FORKED on; `streams` are set until then.
     """
 
     def __init__(self, connection: socket.socket) -> None:
@@ -52,18 +52,20 @@ class Guest:
         self.fork = 0
 
     def close_streams(self) -> None:
-        """What the fork is given is closed here."""
+        """Close the streams here, after the fork has its own copies."""
         while self.streams:
             os.close(self.streams.pop())
 
     def close(self) -> None:
-        """It is gone, or to be sent away."""
+        """Close its streams and its connection."""
         self.close_streams()
         self.connection.close()
 
 
 class Warm:
-    """Answers, and forks. `jvm` is a descriptor of Spark's JVM that can be read when it has ended."""
+    """Answers guests, and forks. `jvm` is a descriptor of Spark's JVM that becomes readable when the JVM
+    ends.
+    """
 
     def __init__(self, listening: socket.socket, jvm: int, like: Request) -> None:
         self._listening, self._jvm, self._like = listening, jvm, like
@@ -76,7 +78,9 @@ class Warm:
             self._poll.register(descriptor, select.POLLIN)
 
     def serve(self) -> Guest | None:
-        """Returns in each fork, with whom it is for; None when Spark's JVM has ended."""
+        """Return in each fork, with its guest; in the warm process only when Spark's JVM has ended, with
+        None.
+        """
         for milliseconds in self._imports_and_then():
             for descriptor, _ in self._poll.poll(milliseconds):
                 if descriptor == self._jvm:
@@ -88,28 +92,28 @@ class Warm:
         return None
 
     def _imports_and_then(self) -> Iterator[int | None]:
-        """Import stage by stage; yields how long to wait for somebody: not at all until all is there."""
+        """Import stage by stage. Yields how long to wait for guests: 0 until everything is imported."""
         gc.disable()
         for stage in STAGES:
             for module in stage.modules:
-                with contextlib.suppress(ImportError):  # whoever needs it says what is missing
+                with contextlib.suppress(ImportError):  # a process that needs the module reports it missing
                     importlib.import_module(module)
-                self._answer_who_waits()
+                self._answer_waiting()
                 yield 0
             gc.freeze()
             self._workers |= stage.workers or set()
             self._is_ready = stage.workers is None
-            self._answer_who_waits()
+            self._answer_waiting()
         gc.enable()
         while True:
             yield None
 
     def _answer(self, descriptor: int) -> Guest | None:
-        """Returns in a fork."""
+        """Handle what can be read on a descriptor. Returns a guest only in its fork."""
         if descriptor == self._listening.fileno():
             self._welcome()
         elif descriptor in self._forks:
-            self._tell_end(descriptor)
+            self._report_end(descriptor)
         elif descriptor in self._guests:
             return self._hear(self._guests[descriptor])
         return None
@@ -123,12 +127,12 @@ class Warm:
         self._poll.register(connection, select.POLLIN)
 
     def _hear(self, guest: Guest) -> Guest | None:
-        """Something came from a guest, or its end. Returns in a fork."""
+        """Handle a message from a guest, or its end. Returns a guest only in its fork."""
         try:
             if guest.step is Step.ASKS:
                 self._consider(guest)
             elif guest.step is Step.FORKED:
-                os.kill(guest.fork, signal.SIGTERM)  # Spark has killed who stood for it
+                os.kill(guest.fork, signal.SIGTERM)  # Spark has killed the process that the fork runs for
                 self._poll.unregister(guest.connection)
             elif guest.step is Step.PROMISED and guest.connection.recv(LONGEST) == GO:
                 return self._fork(guest)
@@ -143,25 +147,25 @@ class Warm:
         try:
             guest.request = decode(message)
         except (ValueError, TypeError) as error:
-            self._refuse(guest, f"that is no request: {error}")
+            self._refuse(guest, f"the request is not valid: {error}")
             return
         if found := differences(self._like, guest.request):
-            self._refuse(guest, f"libraries may have been imported otherwise: {', '.join(found)}")
+            self._refuse(guest, f"libraries may have been imported with other settings: {', '.join(found)}")
         elif len(guest.streams) != _STREAMS:
             self._refuse(guest, "standard streams are missing")
         elif len(os.listdir("/proc/self/task")) != 1:
-            self._refuse(guest, "a library has begun a thread, which a fork would lose")
+            self._refuse(guest, "a library has started a thread, which a fork would lose")
         else:
             guest.step = Step.WAITS
-            self._answer_who_waits()
+            self._answer_waiting()
 
     def _refuse(self, guest: Guest, why: str) -> None:
         with contextlib.suppress(OSError):
             guest.connection.send(why.encode(errors="replace")[:LONGEST])
         self._leave(guest)
 
-    def _answer_who_waits(self) -> None:
-        """A fork is promised to whom it would have all that it needs; others are told to wait on."""
+    def _answer_waiting(self) -> None:
+        """Promise a fork to each guest for which everything is imported; tell the others to keep waiting."""
         for guest in [one for one in self._guests.values() if one.step is Step.WAITS]:
             assert guest.request is not None
             has_all = self._is_ready or guest.request.worker() in self._workers
@@ -185,14 +189,14 @@ class Warm:
         return None
 
     def _forget_all_but(self, guest: Guest) -> None:
-        """In a fork: it holds nothing that belongs to other forks."""
+        """In a fork: close all that belongs to other forks."""
         for descriptor in (self._jvm, *self._forks):
             os.close(descriptor)
         for other in self._guests.values():
             if other is not guest:
                 other.close()
 
-    def _tell_end(self, descriptor: int) -> None:
+    def _report_end(self, descriptor: int) -> None:
         guest = self._forks.pop(descriptor)
         self._poll.unregister(descriptor)
         os.close(descriptor)
@@ -203,12 +207,14 @@ class Warm:
 
     def _leave(self, guest: Guest) -> None:
         self._guests.pop(guest.connection.fileno(), None)
-        with contextlib.suppress(KeyError):  # a fork is being ended
+        with contextlib.suppress(KeyError):  # the fork was told to end
             self._poll.unregister(guest.connection)
         guest.close()
 
     def _end_orphans(self) -> None:
-        """Forks end by themselves: the JVM's ends of their connections are closed. The others are ended."""
+        """Wait for the forks: they end by themselves, since the JVM's end closes their connections. Kill the
+        rest.
+        """
         until = time.monotonic() + ORPHAN_SECONDS
         ends = select.poll()
         for descriptor in self._forks:
@@ -216,13 +222,15 @@ class Warm:
         while self._forks and (left := until - time.monotonic()) > 0:
             for descriptor, _ in ends.poll(left * 1000):
                 ends.unregister(descriptor)
-                self._tell_end(descriptor)
+                self._report_end(descriptor)
         for guest in self._forks.values():
             os.kill(guest.fork, signal.SIGKILL)
 
 
-def draw_anew() -> None:
-    """Forks draw other numbers from NumPy than their parent, as Python sees to for `random`."""
+def reseed_numpy() -> None:
+    """Seed NumPy again, so that a fork's random numbers differ from its parent's; Python does so for
+    `random`.
+    """
     numbers = sys.modules.get("numpy.random")
     if numbers is not None:
         numbers.seed()

@@ -1,8 +1,8 @@
-"""PySpark from its folder instead of Spark's archives.
+"""Imports PySpark from its folder instead of Spark's archives.
 
-What is imported from a zip is compiled at every start. And each worker reads the directories of all archives
-on its path again, when Spark tells it where its files are (`setup_spark_files` of pyspark.worker_util): with
-pyspark.zip and the jar of Spark's core, in which there is no Python, that takes 240 ms of CPU.
+Modules imported from a zip are compiled at every start. And each worker reads the directories of all archives
+on its path again when Spark tells it where its files are (`setup_spark_files` of pyspark.worker_util). With
+pyspark.zip and the jar of Spark's core, which has no Python in it, that takes 240 ms of CPU.
 """
 
 import os
@@ -11,8 +11,9 @@ _VERSION = "pyspark/version.py"
 
 
 def prefer_installed(path: list[str]) -> None:
-    """Take PySpark's zip from the path where a folder on it holds the very same version; and Spark's own jar,
-    which is there for the PySpark of a Spark that has no zip."""
+    """Remove PySpark's zip from the path if a folder on the path has the very same version. Remove Spark's
+    own jar too, which is there for the PySpark of a Spark that has no zip.
+    """
     same = [entry for entry in path if _is_zip(entry) and any(_is_same(entry, folder) for folder in path)]
     if same:
         path[:] = [entry for entry in path if entry not in same and not _is_core(entry)]

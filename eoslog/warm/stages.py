@@ -11,7 +11,9 @@ _SINKS = "eoslog.connector.sink.stream_writer", "eoslog.connector.sink.batch_wri
 
 
 class Stage(NamedTuple):
-    """Modules, and whose processes need no more than these and those of the stages before; None: any's."""
+    """Modules to import. `workers`: whose processes need only these and the earlier stages'; None: all
+    processes'.
+    """
 
     modules: tuple[str, ...]
     workers: Set[str] | None

@@ -130,7 +130,7 @@ def test_the_right_copy_is_told_in_words(cluster_broker: Any, thousand: str) -> 
     result = audit(cluster_broker, thousand, copy)
     assert result.exit_code == 0
     assert "source: 1,000 records (thousand-0 " in result.output
-    assert "right: 1,000 records stand in the target exactly once, in order" in result.output
+    assert "right: 1,000 records are in the target exactly once, in order" in result.output
     assert result.stderr == ""  # no bar where there is no terminal
 
 
@@ -142,7 +142,7 @@ def test_what_is_wrong_is_told_with_its_places(cluster_broker: Any) -> None:
     s, t = f"{source}-0 offset", f"{target}-0 offset"
     assert f"lost: 1 of the source, not in the target\n  {s} 2\n" in result.output
     assert f"  {t} 4 repeats {t} 3, both are {s} 4\n" in result.output
-    assert f"  {t} 1 (from {s} 0) stands behind {t} 0 (from {s} 1)\n" in result.output
+    assert f"  {t} 1 (from {s} 0) is after {t} 0 (from {s} 1)\n" in result.output
     assert f"  {t} 6\n" in result.output
     assert result.output.endswith("WRONG: 1 lost, 1 doubled, 1 reordered, 1 foreign\n")
 
@@ -334,7 +334,7 @@ BAD = [
     (["--from", "thousand", "--to", "x", "--key", "--content"], "give either --key"),
     (["--from", "thousand", "--to", "x", "--from-start", "soon"], "--from-start soon: give earliest"),
     (["--from", "x", "--to", "thousand", "--to-start", "7:0"], "no partition thousand-7"),
-    (["--from", "x", "--to", "thousand", "--to-end", "0:99999999"], "99999999 of thousand-0 is not there"),
+    (["--from", "x", "--to", "thousand", "--to-end", "0:99999999"], "99999999 of thousand-0 does not exist"),
     (["--from", "a", "--to", "b", "--to-bootstrap-server", "nohost"], "not host:port"),
     (["--from", "a", "--to", "b", "--command-config", "/no/such/file"], "/no/such/file"),
     (["--from", "a", "--to", "b", "--colour"], "No such option"),

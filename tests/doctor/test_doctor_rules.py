@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from eoslog.doctor.facts import Facts, Python
-from eoslog.doctor.rules import DAEMON, LIGHT, MANAGER, Weight, judge
+from eoslog.doctor.rules import DAEMON, LIGHT, MANAGER, Weight, findings_of
 
 FAILS, SLOW, KNOW = Weight
 
@@ -40,10 +40,10 @@ def with_setting(name: str, value: str) -> Facts:
 
 
 def test_a_session_that_is_well() -> None:
-    assert judge(WELL) == []
-    assert judge(with_versions(python="3.11.2")) == []
-    assert judge(with_setting("spark.log.level", "info")) == []
-    assert judge(with_setting("spark.speculation", "false")) == []
+    assert findings_of(WELL) == []
+    assert findings_of(with_versions(python="3.11.2")) == []
+    assert findings_of(with_setting("spark.log.level", "info")) == []
+    assert findings_of(with_setting("spark.speculation", "false")) == []
 
 
 @pytest.mark.parametrize(
@@ -87,11 +87,11 @@ def test_a_session_that_is_well() -> None:
         (with_setting("spark.log.level", "debug"), SLOW, "log.level=DEBUG", "WARN"),
         (with_setting("spark.sql.streaming.checkpointLocation", "/c"), KNOW, "does not reach", "option"),
         (with_setting(MANAGER, ""), KNOW, "local disk.*dozen processes", LIGHT),
-        (with_setting("spark.speculation", "true"), KNOW, "speculation=true", "exactness"),
+        (with_setting("spark.speculation", "true"), KNOW, "speculation=true", "rows stay exactly once"),
     ],
 )
 def test_one_thing_is_wrong(facts: Facts, weight: Weight, what: str, do: str) -> None:
-    (found,) = judge(facts)
+    (found,) = findings_of(facts)
     assert found.weight is weight
     assert re.search(what, found.what), found
     assert re.search(do, found.do), found
@@ -99,10 +99,10 @@ def test_one_thing_is_wrong(facts: Facts, weight: Weight, what: str, do: str) ->
 
 def test_sockets_of_the_session_need_no_acknowledgement() -> None:
     settings = {**WELL.settings, "spark.python.unix.domain.socket.enabled": "true"}
-    assert judge(replace(WELL, settings=settings, acknowledges_at_once=False)) == []
+    assert findings_of(replace(WELL, settings=settings, acknowledges_at_once=False)) == []
 
 
 def test_the_worst_comes_first() -> None:
     facts = replace(with_setting("spark.speculation", "true"), java=None, acknowledges_at_once=False)
-    assert [found.weight for found in judge(facts)] == [FAILS, SLOW, Weight.KNOW]
-    assert str(judge(facts)[0]).startswith("fails  no java")
+    assert [found.weight for found in findings_of(facts)] == [FAILS, SLOW, Weight.KNOW]
+    assert str(findings_of(facts)[0]).startswith("fails  no java")

@@ -88,7 +88,7 @@ def test_a_mirror_that_does_not_know_where_it_stood_stops(
     put(other.bootstrap, "known", [(None, "one")])
     script = Script(tmp_path, [word.replace("orders", "known") for word in mirror(broker, other)])
     assert script.outcome()[1] == 1
-    assert "known-0" in script.errors() and "does not say how far" in script.errors()
+    assert "known-0" in script.errors() and "has no offset for it" in script.errors()
 
 
 def test_the_notebook_holds_no_outputs() -> None:

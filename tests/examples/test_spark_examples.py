@@ -189,7 +189,7 @@ def test_avro(spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path) -> No
     assert sorted(str(row.key) for row in written) == sorted(f"c{n}" for n in range(11))
     (dead,) = committed(broker.bootstrap, "orders_avro_dead")
     assert (dead.key, dead.value) == ("bad", "no Avro")
-    assert dead.headers["deadletter.reason"].startswith("no message in Confluent's wire format")
+    assert dead.headers["deadletter.reason"].startswith("not a message in Confluent's wire format")
     assert (
         dead.headers["deadletter.source.topic"] == "orders_avro" and dead.headers["deadletter.source.offset"]
     )

@@ -45,7 +45,7 @@ MUTANTS: list[Mutant] = [
         RETURN,
         Break(
             "a job of before writes on",
-            "        if self._progress.is_running or self.durability.is_busy:",
+            "        if self.progress.is_running or self.durability.is_busy:",
             "        if self.durability.is_busy:",
         ),
         Break(
@@ -105,18 +105,22 @@ MUTANTS: list[Mutant] = [
         Break("sessions do not begin again", "        self.consumers.start(partition)\n", ""),
     ),
     *mutants_of(
-        "broker/coordinator/transactions/transactions.py",
+        "broker/coordinator/transactions/transaction_start.py",
         COORDINATOR,
         Break(
             "ids that were never recorded stay",
-            "            if not entry.busy and said.get(entry.id) is None:",
-            "            if False:",
+            "        if not entry.busy and said.get(entry.id) is None:",
+            "        if False:",
         ),
         Break(
             "ids stay uncertain",
-            "            if metadata is not None and not entry.busy:",
-            "            if False:",
+            "        if metadata is not None and not entry.busy:",
+            "        if False:",
         ),
+    ),
+    *mutants_of(
+        "broker/coordinator/transactions/transactions.py",
+        COORDINATOR,
         Break(
             "a stranger's epoch is taken",
             "        if newest is not None and epoch > newest:",

@@ -1,9 +1,8 @@
-"""What a broker writes into a batch that it takes."""
+"""What a broker writes into a batch that it stores."""
 
-import struct
+from eoslog.protocol.batch import STORED_START, read_header, stored_start
 
 
 def stamp(batch: bytearray | memoryview, base_offset: int, leader_epoch: int) -> None:
     """Write base offset and leader epoch in place; the CRC does not cover them."""
-    struct.pack_into(">q", batch, 0, base_offset)
-    struct.pack_into(">i", batch, 12, leader_epoch)
+    batch[:STORED_START] = stored_start(read_header(batch), base_offset, leader_epoch)

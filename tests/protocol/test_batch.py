@@ -71,6 +71,16 @@ def test_built_batches_are_read_by_the_oracle(codec: int, form: Callable[[bytes]
         assert all(sent is given for sent, given in zip(built[1:], parts, strict=True))  # not copied
 
 
+def test_a_stored_start_changes_offset_and_epoch_alone() -> None:
+    data = bytearray(oracle.encode(sample()))
+    data[: batch.STORED_START] = batch.stored_start(read_header(data), 2**40, 12)
+    header = read_header(data)
+    assert (header.base_offset, header.leader_epoch) == (2**40, 12)
+    assert batch.crc_ok(data, 0, header)
+    (stamped,) = oracle.decode(bytes(data))
+    assert [r.offset for r in stamped.records] == [2**40, 2**40 + 1, 2**40 + 2]
+
+
 def test_any_changed_byte_under_the_crc_is_seen() -> None:
     data = oracle.encode(sample())
     for at in range(17, len(data)):
@@ -98,9 +108,9 @@ def test_what_cannot_be_a_header() -> None:
             read_header(data[:16] + bytes([magic]) + data[17:])
         assert caught.value.offset == 1000
     for at, size in ((8, 4), (23, 4), (57, 4)):  # length, last offset delta, count: negative
-        with pytest.raises(CorruptBatch, match="cannot be"):
+        with pytest.raises(CorruptBatch, match="is impossible"):
             read_header(data[:at] + b"\xff" * size + data[at + size :])
-    with pytest.raises(CorruptBatch, match="cannot be"):
+    with pytest.raises(CorruptBatch, match="is impossible"):
         list(iter_headers(data[:8] + (48).to_bytes(4, "big") + data[12:]))
 
 
@@ -140,7 +150,7 @@ def test_control_records_of_other_makers() -> None:
         (control(b"\0\0\0\0", None), "no coordinator epoch"),
         (control(b"\0\0\0\x01", b"\0\0\0\0\0"), "no coordinator epoch"),
         (oracle.encode(Batch([], control=True)), "no key"),
-        (encode_records([(b"\0\0\0\x01", b"\0\0\0\0\0\0")], 0), "no control batch"),
+        (encode_records([(b"\0\0\0\x01", b"\0\0\0\0\0\0")], 0), "not a control batch"),
     ],
 )
 def test_what_is_no_control_record(data: bytes, message: str) -> None:

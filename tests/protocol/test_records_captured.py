@@ -9,7 +9,6 @@ from eoslog.protocol.plain_records import iter_records
 from eoslog.protocol.records import decode_batches
 from tests.protocol import capture
 from tests.protocol.batches import rows_of
-from tests.protocol.stamp import stamp
 
 CAPTURES = Path(__file__).parent / "captures"
 
@@ -88,5 +87,6 @@ def test_our_marker_is_kafka_s_marker() -> None:
                 header.max_timestamp,
             )
             ours = bytearray(control.control_batch(marker.type, *facts))
-            stamp(ours, header.base_offset, header.leader_epoch)
+            start = batch.stored_start(batch.read_header(ours), header.base_offset, header.leader_epoch)
+            ours[: batch.STORED_START] = start
             assert ours == data[pos : pos + header.size]

@@ -185,7 +185,7 @@ def test_things_are_counted_over_all_arrays() -> None:
     }
     data = b"".join(schema.write(0, body))
     assert schema.read(0, data, 0, 6)[0] == body
-    with pytest.raises(ProtocolError, match="more things than are read in one message"):
+    with pytest.raises(ProtocolError, match="more items than are read in one message"):
         schema.read(0, data, 0, 5)
 
 

@@ -1,1 +1,1 @@
-"""The shell around the rules of groups: persist, apply, answer; timers, offsets."""
+"""The I/O around the rules of groups: persist, apply, answer; timers, offsets."""

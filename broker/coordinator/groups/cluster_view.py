@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """Which topics a client may describe, by the ACLs of now."""
+    """Which topics a client may describe, by the current ACLs."""
 
     sees: Callable[[str], bool]
     version: int
@@ -23,7 +23,7 @@ class Sight:
 
 
 class ClusterView:
-    """What regular expressions stand for is remembered till the topics change."""
+    """The broker's topics. The matches of regular expressions are cached until the topics change."""
 
     def __init__(self, topics: Topics) -> None:
         self._topics = topics
@@ -49,12 +49,12 @@ class ClusterView:
         return self._matches[regex]
 
     def seen_by(self, sight: Sight | None) -> Cluster:
-        """The topics with what a regular expression stands for cut down to what a client may describe."""
+        """The topics, with the matches of regular expressions limited to what a client may describe."""
         return self if sight is None else _Seen(self, sight)
 
 
 class _Seen:
-    """The topics to one client: named ones are checked before, so regular expressions alone are cut down."""
+    """The topics as one client sees them. Only regular expressions are limited: names are checked before."""
 
     def __init__(self, whole: ClusterView, sight: Sight) -> None:
         self._whole, self._sight = whole, sight
@@ -62,11 +62,11 @@ class _Seen:
 
     @property
     def version(self) -> int:
-        """Changes with the topics and with the ACLs, as both numbers only grow."""
+        """A number that grows with each change of the topics or the ACLs."""
         return self._whole.version + self._sight.version
 
     def matching(self, regex: str) -> frozenset[str]:
-        """See `Cluster.matching`; without what the client may not describe, as in Kafka."""
+        """See `Cluster.matching`; without the topics that the client may not describe, as in Kafka."""
         return frozenset(filter(self._sight.sees, self._whole.matching(regex)))
 
 

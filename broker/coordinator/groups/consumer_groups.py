@@ -1,8 +1,8 @@
-"""The shell around consumer groups (KIP-848): requests in, records out, answers when durable, deadlines.
+"""The I/O around consumer groups (KIP-848): requests in, records out, answers when durable, deadlines.
 
 For each event: the rules make facts, the facts are appended as one batch, the group is replaced, deadlines
 are set, and the answer goes out once the log is durable. An append that fails changes nothing and fails the
-request. An empty classic group that makes room for a consumer group ends in the batch that begins it.
+request. If a consumer group replaces an empty classic group, one batch ends that group and begins its own.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ _log = logging.getLogger(__name__)
 
 
 def _within(own: str | None, default: int, low: int, high: int) -> int:
-    """A group's own value within the bounds of today, which may have moved since it was set."""
+    """A group's own value, clamped to the current bounds, which may have changed since it was set."""
     return default if own is None else max(low, min(int(own), high))
 
 
 def told(answer: Answer) -> asyncio.Future[Any]:
-    """An answer that waits for nothing."""
+    """A future that already has its answer."""
     future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     future.set_result(answer)
     return future
@@ -88,16 +88,16 @@ class ConsumerGroups:
         return list(self._groups.values())
 
     def has_members(self, group_id: str) -> bool:
-        """Tell whether there is a consumer group of this id with members."""
+        """Whether there is a consumer group of this id with members."""
         group = self._groups.get(group_id)
         return group is not None and bool(group.members)
 
     def empty_since(self, group_id: str) -> int:
-        """Since when, in ms since the epoch, a group has been without members, as far as is known."""
+        """When a group became empty, in ms since the epoch; the time of loading if that is not known."""
         return self._empty_since.get(group_id, self._loaded_at)
 
     def settings(self, group_id: str) -> Settings:
-        """The options that hold for a group."""
+        """The options that are in effect for a group."""
         config, own = self._config, self.configs_of(group_id)
         session, beat = own.get("consumer.session.timeout.ms"), own.get("consumer.heartbeat.interval.ms")
         return Settings(
@@ -123,18 +123,18 @@ class ConsumerGroups:
         return self._config.groups.consumer_group_assignors or ASSIGNORS
 
     def assignor(self, group: Group) -> str:
-        """The assignor a group is assigned by, as most of its members want it."""
+        """The assignor that a group uses: the one that most of its members ask for."""
         return assignor_of(group, self.assignors)
 
     # Requests
 
     def heartbeat(self, group_id: str, beat: Beat, sight: Sight | None = None) -> Awaitable[BeatAnswer]:
-        """Apply a heartbeat, a first or a last one too. Raises KafkaError with nothing changed.
+        """Apply a heartbeat; the first one joins, the last one leaves. A KafkaError changes nothing.
 
-        `sight`: what the client may see, where there are ACLs; with these rights the group's regular
-        expressions are looked up if it is time to.
+        `sight`: what the client may see, where there are ACLs. If the group's regular expressions are due to
+        be resolved again, that is done with these rights.
         """
-        partition = self._journal.partition(group_id)  # Before looking at the clock: it may be made here.
+        partition = self._journal.partition(group_id)  # Before reading the clock: this may create the topic.
         leaves = beat.epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH)
         group, first = self._begin(group_id, joins=beat.epoch == JOIN_EPOCH)
         rule = consumer_group.leave if leaves else consumer_group.heartbeat
@@ -144,7 +144,7 @@ class ConsumerGroups:
         return WhenDurable(self._journal, partition, answer)
 
     def _begin(self, group_id: str, *, joins: bool) -> tuple[Group, list[KeyValue]]:
-        """The group a heartbeat is for, and what to write first: the end of an empty classic group."""
+        """The group of a heartbeat, and the records to write first: the end of an empty classic group."""
         group = self._groups.get(group_id)
         if group is not None:
             return group, []
@@ -156,13 +156,13 @@ class ConsumerGroups:
         if classic.state is not ClassicState.EMPTY:
             raise KafkaError(
                 ErrorCode.GROUP_ID_NOT_FOUND,
-                f"group {group_id!r} has members of the classic protocol, and takes none of the consumer "
-                "protocol until they have left",
+                f"group {group_id!r} has members of the classic protocol; members of the consumer protocol "
+                "may join when they have left",
             )
         return Group(group_id), [encode_group_tombstone(group_id)]
 
     def classic(self, group_id: str, event: Request) -> asyncio.Future[Any]:
-        """Answer a request of the classic protocol to a group with members: it may only take members out."""
+        """Answer a classic request to a consumer group with members: it may only remove members."""
         if isinstance(event, Leave):
             return self._remove(group_id, event)
         refusal = consumer_group.refusal(self._groups[group_id], event)
@@ -185,19 +185,19 @@ class ConsumerGroups:
             return LeaveAnswer(error.code)
 
     def make_room(self, group_id: str) -> None:
-        """Delete an empty group of this id, so that a classic one can be. Raises KafkaError."""
+        """Delete an empty group of this id, so that a classic group can use the id. Raises KafkaError."""
         group = self._groups.get(group_id)
         if group is not None and not group.members:
             self._journal.append(self._journal.partition(group_id), self.tombstones(group_id))
             self.forget(group_id)
 
     def tombstones(self, group_id: str) -> list[KeyValue]:
-        """The records that take a group away; none if there is no such group."""
+        """The records that delete a group; none if there is no such group."""
         group = self._groups.get(group_id)
         return [] if group is None else self._encode(group_id, end_of(group))
 
     def forget(self, group_id: str) -> None:
-        """A group's tombstones have been written."""
+        """Remove a group whose tombstones have been written."""
         self._groups.pop(group_id, None)
         self._empty_since.pop(group_id, None)
         self._deadlines.drop(group_id)
@@ -213,7 +213,7 @@ class ConsumerGroups:
     def _commit(
         self, partition: Partition, group_id: str, outcome: Outcome, first: Sequence[KeyValue] = ()
     ) -> None:
-        """Write what a step decided, then let it hold. `first` goes before it: the end of a classic group."""
+        """Write what a step decided, after `first` (the end of a classic group), then apply it."""
         records = [*first, *self._encode(group_id, outcome.facts)]
         if records:
             self._journal.append(partition, records)
@@ -227,12 +227,12 @@ class ConsumerGroups:
         self._deadlines.update(group_id, outcome.deadlines)
 
     def _expire(self, group_id: str) -> None:
-        """Take out the members whose deadlines have passed."""
+        """Remove the members whose deadlines have passed."""
         group, due = self._groups.get(group_id), self._deadlines.due(group_id)
         if group is None:
             return
         for timer, member_id in due:
-            _log.info("group %s: member %s is taken out: %s", group_id, member_id, timer.value)
+            _log.info("group %s: member %s is removed: %s", group_id, member_id, timer.value)
         gone = [member_id for _, member_id in due]
         try:
             settings = self.settings(group_id)
@@ -245,7 +245,7 @@ class ConsumerGroups:
     # Reading back
 
     def replay(self, group_id: str, fact: Fact) -> None:
-        """Take over what the log says of a group."""
+        """Apply a fact about a group that was read from the log."""
         group = self._groups.get(group_id)
         if group is None:
             if not makes_group(fact):
@@ -262,7 +262,7 @@ class ConsumerGroups:
             self.forget(group_id)
 
     def start(self, partition: Partition | None = None) -> None:
-        """Begin the sessions of the members that were read back, all or a partition's. On the event loop."""
+        """Start the sessions of the members read back, of all partitions or one. Call on the event loop."""
         for group_id, group in self._groups.items():
             if partition is not None and not self._journal.keeps(partition, group_id):
                 continue

@@ -1,8 +1,8 @@
 """Records of `__consumer_offsets` that keep consumer groups (KIP-848): facts to keys and values, and back.
 
-Key kinds: 3 the group's epoch, 4 topics as brokers before 4.1 kept them (only ever taken away here), 5 who a
-member is, 6 the target's epoch, 7 a member's target, 8 where a member is, 16 a regular expression. A record
-without value takes away what its key names.
+Key kinds: 3 the group's epoch; 4 topics as brokers before 4.1 kept them (only ever deleted here); 5 a member;
+6 the epoch of the target assignment; 7 a member's target assignment; 8 its current assignment; 16 a regular
+expression. A record without value deletes what its key names.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ def _write_current(current: Current | None) -> ConsumerGroupCurrentMemberAssignm
 
 
 def write_parts(parts: Iterable[Part]) -> list[ConsumerGroupHeartbeatResponseTopicPartitionDraft]:
-    """Partitions by topic, sorted; also the form in which heartbeats and describe tell them."""
+    """Partitions by topic, sorted, as records, heartbeats and descriptions have them."""
     topics: dict[bytes, list[int]] = {}
     for topic_id, index in sorted(parts):
         topics.setdefault(topic_id, []).append(index)
@@ -195,7 +195,7 @@ def _read_parts(topics: Iterable[ConsumerGroupTargetAssignmentMemberValueTopicPa
 def _read_epochs(
     topics: Iterable[ConsumerGroupCurrentMemberAssignmentValueAssignedPartition], epoch: int
 ) -> dict[Part, int]:
-    """Brokers before 4.3 did not write when a partition was assigned; the member's epoch stands for it."""
+    """Brokers before 4.3 wrote no epoch for each partition; the member's epoch is used instead."""
     parts: dict[Part, int] = {}
     for topic in topics:
         epochs = topic["assignment_epochs"] or [epoch] * len(topic["partitions"])

@@ -1,7 +1,7 @@
-"""Deadlines of many groups on the event loop: one timer a group, for the earliest of its deadlines.
+"""Deadlines of many groups on the event loop: one timer for each group, for its earliest deadline.
 
-A deadline that moves later, as a session does with every heartbeat, leaves the timer alone: it finds nothing
-to do when it fires, and is set anew.
+A deadline that moves later, as a session's does with every heartbeat, does not move the timer. The timer then
+finds nothing due when it fires, and is set again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Key = tuple[Timer, str]
 
 
 class GroupDeadlines:
-    """When what ends for which member of which group; `on_due` is called with a group that has some due."""
+    """The deadlines of members, by group. `on_due` is called with a group that has one due."""
 
     def __init__(self, clock: Clock, on_due: Callable[[str], None]) -> None:
         self._clock = clock
@@ -28,11 +28,11 @@ class GroupDeadlines:
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
     def now_ms(self) -> int:
-        """The time by which deadlines are counted: monotonic, in ms."""
+        """The time that deadlines are compared with: monotonic, in ms."""
         return int(self._clock.monotonic() * 1000)
 
     def update(self, group_id: str, changes: Mapping[Key, int | None]) -> None:
-        """Set and stop deadlines of a group. Call on the event loop."""
+        """Set deadlines of a group; None removes one. Call on the event loop."""
         deadlines = self._deadlines.setdefault(group_id, {})
         for key, deadline in changes.items():
             if deadline is None:
@@ -45,7 +45,7 @@ class GroupDeadlines:
             self._arm(group_id, min(deadlines.values()))
 
     def drop(self, group_id: str) -> None:
-        """Forget all deadlines of a group."""
+        """Remove all deadlines of a group."""
         self._deadlines.pop(group_id, None)
         timer = self._timers.pop(group_id, None)
         if timer is not None:
@@ -57,7 +57,7 @@ class GroupDeadlines:
         return [key for key, deadline in self._deadlines.get(group_id, {}).items() if deadline <= now]
 
     def look_again(self, group_id: str, delay_s: float) -> None:
-        """Call `on_due` for this group so much later, whatever its deadlines say."""
+        """Call `on_due` for this group after `delay_s`, whatever its deadlines are."""
         self._set_timer(group_id, asyncio.get_running_loop().time() + delay_s)
 
     def close(self) -> None:
@@ -66,7 +66,7 @@ class GroupDeadlines:
             self.drop(group_id)
 
     def _arm(self, group_id: str, deadline: int) -> None:
-        # One more millisecond, as the clock is cut to whole ones.
+        # One more millisecond, since `now_ms` is rounded down.
         delay = max(deadline - self._clock.monotonic() * 1000, 0) / 1000 + 0.001
         when = asyncio.get_running_loop().time() + delay
         timer = self._timers.get(group_id)

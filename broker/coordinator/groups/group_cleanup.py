@@ -1,7 +1,7 @@
-"""Deletion of groups and offsets: when they expire, and when somebody asks for it.
+"""Deletion of groups and offsets: when they expire, and on request.
 
-Tombstones are appended first and hold then, as everything else. Offsets of a topic that is gone are taken
-away here too, should the broker have been stopped between the topic's deletion and theirs.
+Tombstones are appended first, then applied. Offsets of a deleted topic are deleted here as well, in case the
+broker stopped between the deletion of the topic and that of its offsets.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class GroupCleanup:
         self._journal, self._classic, self._consumers = journal, classic, consumers
         self._offsets, self._topics, self._clock, self._config = offsets, topics, clock, config
 
-    # When somebody asks for it
+    # On request
 
     def delete(self, group_id: str) -> Awaitable[None]:
         """See `GroupCoordinator.delete`."""
@@ -94,7 +94,7 @@ class GroupCleanup:
         return no_members and not self._consumers.has_members(group_id)
 
     def _topics_read(self, group_id: str) -> frozenset[str]:
-        """The topics members read; raises NON_EMPTY_GROUP if there are members and that cannot be known."""
+        """The topics that members read. Raises NON_EMPTY_GROUP if members' topics are not known."""
         consumer_group, classic = self._consumers.get(group_id), self._classic.get(group_id)
         if consumer_group is not None:
             return frozenset(consumer_group.subscribed())
@@ -109,7 +109,7 @@ class GroupCleanup:
     # When they expire
 
     async def expire(self) -> None:
-        """See `GroupCoordinator.expire`. A partition that cannot be written waits for the next time."""
+        """See `GroupCoordinator.expire`. A partition that cannot be written is left for the next run."""
         for partition in self._journal.existing():
             try:
                 await self._expire(partition)
@@ -126,7 +126,7 @@ class GroupCleanup:
             if gone or whole:
                 self._remove(partition, group_id, gone, whole=whole)
                 _log.info("group %s: %d offsets expired%s", group_id, len(gone), ", it is gone" * whole)
-            await asyncio.sleep(0)  # Others want to be served between two groups.
+            await asyncio.sleep(0)  # Let other requests be served between two groups.
 
     def _empty_groups(self) -> list[str]:
         classic = [group.group_id for group in self._classic.all() if group.state is GroupState.EMPTY]
@@ -153,12 +153,12 @@ class GroupCleanup:
             return basis_of_consumer(consumer_group, self._consumers.empty_since(group_id))
         return basis_of_classic(self._classic.get(group_id))
 
-    # How
+    # Removal
 
     def _remove(
         self, partition: Partition, group_id: str, places: Sequence[Place], *, whole: bool = False
     ) -> None:
-        """Write tombstones for these offsets, and with the last of them for the group if `whole`."""
+        """Write tombstones for these offsets and, if `whole`, for the group with the last of them."""
         store = self._offsets.store(partition)
         for start in range(0, max(len(places), 1), TOMBSTONES):
             chunk = places[start : start + TOMBSTONES]

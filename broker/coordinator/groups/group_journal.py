@@ -1,8 +1,8 @@
-"""The group coordinator's way to `__consumer_offsets`: which partition, append, wait until durable, replay.
+"""Reads and writes `__consumer_offsets`: chooses the partition, appends, waits until durable, replays.
 
-Everything the coordinator knows goes through here first. State is changed right after the append, in
-the order of the log, and what the state says is told to a client only after the log is durable up to
-there. So nothing a client was told can be missing after a crash.
+Every change is written here first. State is changed right after the append, in the order of the log. An
+answer is sent only after the log is durable up to that append, so no state that a client has seen is missing
+after a crash.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _AS_COORDINATOR_ERROR = {
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
 }
-"""What clients of a coordinator understand in place of what its partition says."""
+"""Errors of the log, and what clients of a coordinator understand in place of them."""
 
 
 def as_coordinator_error(error: KafkaError) -> KafkaError:
-    """Return the error a group's client is told for an error of the log."""
+    """Return the error that a group's client gets for an error of the log."""
     code = _AS_COORDINATOR_ERROR.get(error.code)
     return error if code is None else KafkaError(code, str(error))
 
@@ -50,8 +50,8 @@ def as_coordinator_error(error: KafkaError) -> KafkaError:
 class GroupJournal:
     """Reads and writes `__consumer_offsets`.
 
-    A partition that could not be read back answers no question: what it may hold must not look as if it
-    had never been.
+    Requests about a partition that could not be read back are refused, so that its groups and offsets do not
+    look as if they did not exist.
     """
 
     def __init__(self, topics: Topics, clock: Clock) -> None:
@@ -60,7 +60,7 @@ class GroupJournal:
         self._unread: dict[int, str] = {}
 
     def partition(self, group_id: str) -> Partition:
-        """Return the partition that keeps `group_id`; the topic is made on first use.
+        """Return the partition of `group_id`; the topic is created on first use.
 
         Raises KafkaError COORDINATOR_NOT_AVAILABLE if the partition is offline or could not be read.
         """
@@ -73,15 +73,15 @@ class GroupJournal:
         return partition
 
     def keeps(self, partition: Partition, group_id: str) -> bool:
-        """Tell whether a group's records are in this partition."""
+        """Whether a group's records are in this partition."""
         return partition_of(group_id, len(self.existing())) == partition.index
 
     def existing(self) -> list[Partition]:
-        """Return all partitions if the topic has been made, else none."""
+        """Return all partitions if the topic exists, else none."""
         return [] if self._topics.get(TOPIC) is None else self._topics.internal(TOPIC)
 
     def readable(self) -> list[Partition]:
-        """Return all partitions, as `existing`. Raises KafkaError if one of them cannot answer."""
+        """Return all partitions, as `existing`. Raises KafkaError if one of them is not available."""
         partitions = self.existing()
         for partition in partitions:
             self._check(partition)
@@ -94,7 +94,7 @@ class GroupJournal:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{where} is not available: {reason}")
 
     def replay(self, partition: Partition, read: Callable[[Partition], None]) -> None:
-        """Read a partition back with `read`; if that fails its groups are refused until the next start."""
+        """Read a partition back with `read`. If that fails, its groups are refused until the next start."""
         self._unread.pop(partition.index, None)
         try:
             read(partition)
@@ -109,7 +109,7 @@ class GroupJournal:
     def append(
         self, partition: Partition, records: Sequence[KeyValue], producer: ProducerIdentity | None = None
     ) -> int:
-        """Append records as one batch, of `producer` in its transaction if given.
+        """Append records as one batch; if `producer` is given, in its transaction.
 
         Returns the first record's offset. Raises KafkaError with nothing written.
         """
@@ -127,7 +127,7 @@ class GroupJournal:
             raise as_coordinator_error(error) from error
 
     async def durable(self, partition: Partition, end: int) -> None:
-        """Return when all below offset `end` is durable. Raises KafkaError if it cannot be."""
+        """Wait until everything below offset `end` is durable. Raises KafkaError if that fails."""
         if partition.high_watermark >= end:
             return
         try:
@@ -137,7 +137,7 @@ class GroupJournal:
 
 
 class WhenDurable(Awaitable[T]):
-    """A value that may be told once all that is in the partition now is durable."""
+    """A value that is returned once everything that is in the partition now is durable."""
 
     __slots__ = ("_end", "_journal", "_partition", "_value")
 
@@ -157,12 +157,11 @@ def replay(
     on_consumer_group: Callable[[str, Fact], None],
     on_marker: Callable[[int, bool], None],
 ) -> None:
-    """Read a partition from its start and hand over each record, in order.
+    """Read a partition from its start and pass on each record, in order.
 
-    `on_offset` gets the producer id of the transaction it is in or None, `on_consumer_group` a group's id
-    and a fact about it; `on_marker` a producer id and
-    whether its transaction committed. Raises KafkaError, CorruptBatch and ProtocolError for what cannot
-    be read.
+    `on_offset` also gets the producer id if the record is in a transaction, else None; `on_consumer_group`
+    gets a group's id and a fact about it; `on_marker` gets a producer id and whether its transaction
+    committed. Raises KafkaError, CorruptBatch and ProtocolError if something cannot be read.
     """
     for header, data in partition.scan():
         if header.is_control:
@@ -188,5 +187,5 @@ def _decode(partition: Partition, record: Record) -> OffsetRecord | GroupRecord 
     except ProtocolError as error:
         raise ProtocolError(f"{where}: {error}") from error
     if decoded is None:
-        _log.warning("%s: a record of a kind this broker does not serve is left alone", where)
+        _log.warning("%s: a record of an unknown kind is ignored", where)
     return decoded

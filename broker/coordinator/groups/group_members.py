@@ -1,4 +1,4 @@
-"""The shell around the classic groups: requests in, records out, answers when durable, timers.
+"""The I/O around classic groups: requests in, records out, answers when durable, timers.
 
 For each event: the rules decide, the record (if any) is appended, the group is replaced, and the
 answers go out once the log is durable. An append that fails changes nothing and fails the request.
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from eoslog.broker.ports.ports import Clock
 
 RETRY_S = 5.0
-"""How long after a failed write a group's deadlines are looked at again."""
+"""Seconds after a failed write until a group's deadlines are checked again."""
 
 Answers = tuple[tuple[int, Answer], ...]
 
@@ -43,14 +43,14 @@ def settings_of(config: BrokerConfig) -> Settings:
 
 
 class _Waiting(NamedTuple):
-    """A request without its answer yet, and the kind of answer it takes."""
+    """A request that has no answer yet, and the kind of answer it takes."""
 
     future: asyncio.Future[Any]
     kind: type[Answer]
 
 
 class GroupMembers:
-    """All classic groups that have, had or expect members."""
+    """All classic groups that have, had or wait for members."""
 
     def __init__(self, journal: GroupJournal, clock: Clock, settings: Settings) -> None:
         self._journal = journal
@@ -72,11 +72,11 @@ class GroupMembers:
         return self._groups.values()
 
     def submit(self, group_id: str, event: Request) -> asyncio.Future[Any]:
-        """Apply a request now; the future gets its answer, also if that is what failed."""
+        """Apply a request now. The future gets its answer, even if that is an error."""
         ticket = next(self._tickets)
         waiting = _Waiting(asyncio.get_running_loop().create_future(), ANSWER_TO[type(event)])
         self._waiting[ticket] = waiting
-        if self._closed:  # a request may come between this and the end of its connection
+        if self._closed:  # a request may still come before its connection is closed
             self._refuse([ticket], ErrorCode.COORDINATOR_NOT_AVAILABLE)
             return waiting.future
         try:
@@ -92,20 +92,20 @@ class GroupMembers:
             self._keep(classic_group.touch(group, member_id, self._now()))
 
     def forget(self, group_id: str) -> None:
-        """An empty group's tombstone has been written."""
+        """Remove an empty group whose tombstone has been written."""
         self._groups.pop(group_id, None)
         self._arm(group_id, None)
 
     # Reading back
 
     def replay(self, group_id: str, group: Group | None) -> None:
-        """Take over what the log says of a group."""
+        """Set a group as it was read from the log; None removes it."""
         self._groups.pop(group_id, None)
         if group is not None:
             self._groups[group_id] = group
 
     def unload(self, partition: Partition) -> None:
-        """Forget the groups that a partition keeps; who waits is told to look for their coordinator."""
+        """Forget the groups that a partition keeps. Waiting requests are answered NOT_COORDINATOR."""
         for group_id in [name for name in self._groups if self._journal.keeps(partition, name)]:
             members = self._groups[group_id].members.values()
             parked = [ticket for m in members for ticket in (m.join_ticket, m.sync_ticket)]
@@ -113,14 +113,14 @@ class GroupMembers:
             self._refuse([ticket for ticket in parked if ticket is not None], ErrorCode.NOT_COORDINATOR)
 
     def start(self, partition: Partition | None = None) -> None:
-        """Begin the sessions of the members that were read back, all or a partition's. On the event loop."""
+        """Start the sessions of the members read back, of all partitions or one. Call on the event loop."""
         for group in list(self._groups.values()):
             if partition is not None and not self._journal.keeps(partition, group.group_id):
                 continue
             self._keep(classic_group.resume(group, self._now()))
 
     def close(self) -> None:
-        """Stop all timers, send parked requests away, and begin no more."""
+        """Stop all timers, refuse parked requests, and refuse all later ones."""
         self._closed = True
         for timer in self._timers.values():
             timer.cancel()
@@ -130,7 +130,7 @@ class GroupMembers:
     # One step
 
     def _step(self, group_id: str, event: Event, ticket: int) -> None:
-        partition = self._journal.partition(group_id)  # Before looking at the clock: it may be made here.
+        partition = self._journal.partition(group_id)  # Before reading the clock: this may create the topic.
         group = self._groups.get(group_id) or Group(group_id)
         outcome = classic_group.step(group, event, ticket, self._now(), self._settings)
         if outcome.group.state is not group.state:
@@ -161,7 +161,7 @@ class GroupMembers:
         if timer is not None:
             timer.cancel()
         if deadline is not None:
-            # One more millisecond, as the clock is cut to whole ones.
+            # One more millisecond, since `_now` is rounded down.
             delay = max(deadline - self._clock.monotonic() * 1000, 0) / 1000 + 0.001
             self._timers[group_id] = asyncio.get_running_loop().call_later(delay, self._tick, group_id)
 
@@ -197,7 +197,7 @@ class GroupMembers:
     def _resolve(self, answers: Answers) -> None:
         for ticket, answer in answers:
             waiting = self._waiting.pop(ticket, None)
-            # A connection that has gone cancels what it waited for, and `close` lets all go.
+            # A closed connection cancels the requests it waited for, and `close` answers them all.
             if waiting is not None and not waiting.future.done():
                 waiting.future.set_result(answer)
 

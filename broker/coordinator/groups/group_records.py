@@ -39,7 +39,7 @@ _OFFSET_VALUE, _EXPIRING_VALUE, _GROUP_VALUE = 4, 1, 3
 
 @dataclass(frozen=True, slots=True)
 class OffsetRecord:
-    """What an offset's record says; `value` None if it deletes the offset."""
+    """The content of an offset's record. `value` is None if it deletes the offset."""
 
     group_id: str
     place: Place
@@ -48,7 +48,7 @@ class OffsetRecord:
 
 @dataclass(frozen=True, slots=True)
 class GroupRecord:
-    """What a group's record says; `group` None if it deletes the group. Its members have no deadlines."""
+    """The content of a group's record. `group` is None if it deletes the group. Members have no deadlines."""
 
     group_id: str
     group: Group | None
@@ -66,7 +66,7 @@ def encode_offset(group_id: str, place: Place, value: Committed) -> KeyValue:
     key = encode_offset_tombstone(group_id, place)[0]
     if value.expire_timestamp == -1:
         return key, coordinator_records.encode(OFFSET_COMMIT_VALUE, _OFFSET_VALUE, body)
-    # Only this version has a place for it.
+    # Only this version has a field for it.
     body["expire_timestamp"] = value.expire_timestamp
     return key, coordinator_records.encode(OFFSET_COMMIT_VALUE, _EXPIRING_VALUE, body)
 
@@ -78,7 +78,7 @@ def encode_offset_tombstone(group_id: str, place: Place) -> KeyValue:
 
 
 def encode_group(group: Group, state_timestamp: int) -> KeyValue:
-    """Encode a group's metadata; `state_timestamp` is when it came to its state, ms since the epoch."""
+    """Encode a group's metadata. `state_timestamp`: when it entered its state, ms since the epoch."""
     body: GroupMetadataValueDraft = {
         "protocol_type": group.protocol_type or "",
         "generation": group.generation,
@@ -110,7 +110,7 @@ def _encode_member(member: Member, protocol: str) -> GroupMetadataValueMemberDra
 
 
 def decode(record: Record) -> OffsetRecord | GroupRecord | None:
-    """Decode a record; None if it is of a kind this broker does not write. Raises ProtocolError."""
+    """Decode a record. None if it is of a kind that is not written here. Raises ProtocolError."""
     key = record.key or b""
     kind = coordinator_records.key_version(key)
     if kind in _OFFSET_KEYS:

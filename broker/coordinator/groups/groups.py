@@ -1,9 +1,9 @@
 """The group coordinator: groups of both protocols and committed offsets, kept in `__consumer_offsets`.
 
-The rules are pure and elsewhere (`rules.classic_*`, `rules.consumer_*`, `rules.offsets*`). Here they meet the
-log, the clock and the event loop: `group_journal` writes and reads the log, `group_members` runs classic
-groups, `consumer_groups` those of KIP-848, `offsets_shell` commits and fetches offsets, `group_cleanup`
-deletes what nobody needs any more.
+The rules are pure (`rules.classic`, `rules.consumer`, `rules.offsets`). The modules of this folder connect
+them to the log, the clock and the event loop: `group_journal` writes and reads the log, `group_members` runs
+classic groups, `consumer_groups` those of KIP-848, `offsets_shell` commits and fetches offsets,
+`group_cleanup` deletes expired groups and offsets.
 """
 
 from __future__ import annotations
@@ -96,9 +96,9 @@ class GroupCoordinator:
         self.start()
 
     def read_again(self, partition: Partition) -> None:
-        """A partition was offline: its groups, if it keeps any, are what it says now.
+        """Reload the groups of a partition that was offline, if it keeps any.
 
-        As if another broker had kept them: who waits for an answer gets NOT_COORDINATOR, and asks again.
+        Waiting requests get NOT_COORDINATOR, as if the groups had moved to another broker, and try again.
         """
         if partition.topic != TOPIC:
             return
@@ -115,7 +115,7 @@ class GroupCoordinator:
         self.consumers.start()
 
     def close(self) -> None:
-        """Stop all timers and let parked joins and syncs go. A second call does nothing."""
+        """Stop all timers and refuse parked joins and syncs. A second call does nothing."""
         self._members.close()
         self.consumers.close()
 
@@ -131,16 +131,16 @@ class GroupCoordinator:
     def _replay_group(self, record: GroupRecord) -> None:
         self._members.replay(record.group_id, record.group)
 
-    # Where
+    # Partitions
 
     def group_partition(self, group_id: str) -> Partition:
-        """Return the `__consumer_offsets` partition that keeps a group; the topic is made on first use."""
+        """Return the `__consumer_offsets` partition of a group; the topic is created on first use."""
         return self._journal.partition(group_id)
 
     # Members
 
     def join(self, group_id: str, event: Join) -> asyncio.Future[JoinAnswer]:
-        """Apply a join now; the future gets its answer when the join phase ends."""
+        """Apply a join now. The future gets its answer when the join phase ends."""
         if not event.member_id and not self.consumers.has_members(group_id):
             try:
                 self.consumers.make_room(group_id)
@@ -149,7 +149,7 @@ class GroupCoordinator:
         return self._submit(group_id, event)
 
     def sync(self, group_id: str, event: Sync) -> asyncio.Future[SyncAnswer]:
-        """Apply a sync now; the future gets its answer when the leader has assigned."""
+        """Apply a sync now. The future gets its answer when the leader has sent the assignment."""
         return self._submit(group_id, event)
 
     def heartbeat(self, group_id: str, event: Heartbeat) -> asyncio.Future[HeartbeatAnswer]:
@@ -157,7 +157,7 @@ class GroupCoordinator:
         return self._submit(group_id, event)
 
     def leave(self, group_id: str, event: Leave) -> asyncio.Future[LeaveAnswer]:
-        """Take members out."""
+        """Remove members."""
         return self._submit(group_id, event)
 
     def _submit(self, group_id: str, event: Request) -> asyncio.Future[Any]:
@@ -168,10 +168,10 @@ class GroupCoordinator:
     def consumer_heartbeat(
         self, group_id: str, beat: Beat, sight: Sight | None = None
     ) -> Awaitable[BeatAnswer]:
-        """Apply a heartbeat of KIP-848; the awaitable gives its answer once that is durable.
+        """Apply a heartbeat of KIP-848. The awaitable returns its answer once that is durable.
 
-        `sight`: which topics the client may see, where there are ACLs. Raises KafkaError with nothing
-        changed.
+        `sight`: which topics the client may see, where there are ACLs. Raises KafkaError; nothing changes
+        then.
         """
         return self.consumers.heartbeat(group_id, beat, sight)
 
@@ -180,16 +180,16 @@ class GroupCoordinator:
     def commit_offsets(
         self, who: Committer, offsets: Sequence[NewOffset], version: int = LATEST_COMMIT
     ) -> Awaitable[Results]:
-        """Commit offsets now, as asked by a version of OffsetCommit.
+        """Commit offsets now, by the rules of a version of OffsetCommit.
 
-        The awaitable gives each place's result once it is durable. Raises KafkaError if all are refused.
+        The awaitable returns each place's result once it is durable. Raises KafkaError if all are refused.
         """
         return self._offsets.commit(who, offsets, version)
 
     def txn_commit_offsets(
         self, txn: TransactionalCommit, who: Committer, offsets: Sequence[NewOffset]
     ) -> Awaitable[Results]:
-        """Commit offsets as part of a transaction; they show when it commits.
+        """Commit offsets as part of a transaction; they become visible when it commits.
 
         Raises KafkaError, at once or from the awaitable, if all are refused.
         """
@@ -204,7 +204,7 @@ class GroupCoordinator:
     ) -> Awaitable[list[tuple[Place, Fetched]]]:
         """Read committed offsets of (place, topic id if known), or all of the group's if None.
 
-        `reader` is the member id and epoch of the one who asks. Raises KafkaError if it may not.
+        `reader`: the member id and epoch of the client. Raises KafkaError if it may not read.
         """
         return self._offsets.fetch(group_id, places, require_stable, reader)
 
@@ -212,35 +212,35 @@ class GroupCoordinator:
         """Yield every committed offset as (group, place, offset), for metrics."""
         return self._offsets.all_committed()
 
-    # What others tell
+    # Events from other parts
 
     def on_marker(self, partition: Partition, producer_id: int, epoch: int, commit: bool) -> None:
-        """A transaction marker was appended to `partition`: settle what the transaction had pending."""
+        """A transaction marker was appended to `partition`: settle the transaction's pending offsets."""
         if partition.topic == TOPIC:
             self._offsets.replay_marker(partition, producer_id, commit)
 
     def on_topic_deleted(self, topic: str) -> None:
-        """A topic was deleted: so are the offsets committed for it. Raises KafkaError if that fails."""
+        """A topic was deleted: delete the offsets committed for it. Raises KafkaError if that fails."""
         self._offsets.forget_topic(topic)
 
     # Deletion
 
     def delete(self, group_id: str) -> Awaitable[None]:
-        """Delete an empty group and its offsets; the awaitable ends when that is durable.
+        """Delete an empty group and its offsets. The awaitable returns when that is durable.
 
-        Raises KafkaError GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, or what the log says.
+        Raises KafkaError GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, or an error of the log.
         """
         return self._cleanup.delete(group_id)
 
     def delete_offsets(self, group_id: str, places: Sequence[Place]) -> Awaitable[dict[Place, ErrorCode]]:
-        """Delete offsets of topics that the group does not read; the awaitable tells of each place.
+        """Delete offsets of topics that the group does not read. The awaitable returns each place's result.
 
         Raises KafkaError GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
         """
         return self._cleanup.delete_offsets(group_id, places)
 
     async def expire(self) -> None:
-        """Delete expired offsets and groups that are left with none, as offsets.retention.* says."""
+        """Delete expired offsets, and groups that have none left, as offsets.retention.* defines."""
         await self._cleanup.expire()
 
     # Descriptions

@@ -1,7 +1,7 @@
-"""The shell around committed offsets: plain and transactional commits, fetches, markers, deleted topics.
+"""The I/O around committed offsets: plain and transactional commits, fetches, markers, deleted topics.
 
 A commit is appended and applied in the synchronous part of the call, so commits of one connection keep
-their order; the awaitable that is returned waits until it is durable.
+their order. The returned awaitable waits until it is durable.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ if TYPE_CHECKING:
     from eoslog.broker.ports.ports import Clock
 
 FIRST_IMPLICIT = 5
-"""TxnOffsetCommit's first version that adds the group's partition to the transaction by itself."""
+"""TxnOffsetCommit's first version that itself adds the group's partition to the transaction."""
 LATEST_COMMIT = 10
 """OffsetCommit's newest version."""
 TOMBSTONES = 1000
-"""Tombstones in one batch at most; it stays far below the largest batch that a log takes."""
+"""The most tombstones in one batch, far below the largest batch that a log accepts."""
 NOBODY: tuple[str | None, int] = (None, -1)
-"""Who fetches offsets without being a member: (member id, epoch)."""
+"""The (member id, epoch) of a client that fetches offsets without being a member."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +59,12 @@ class NewOffset:
     leader_epoch: int
     metadata: str | None
     retention_ms: int = -1
-    """How long to keep it, as clients up to OffsetCommit 4 may ask for; -1: as the broker's options say."""
+    """How long to keep it; clients may ask for that up to OffsetCommit 4. -1: as the broker's options say."""
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionalCommit:
-    """Whose transaction offsets are committed in, and by which version of TxnOffsetCommit."""
+    """The transaction in which offsets are committed, and the version of TxnOffsetCommit."""
 
     transactional_id: str
     producer_id: int
@@ -103,7 +103,7 @@ class GroupOffsets:
         return {group for store in self._stores.values() for group in store.groups()}
 
     def all_committed(self) -> Iterator[tuple[str, Place, Committed]]:
-        """Yield every committed offset as (group, place, offset), also one that is not durable yet."""
+        """Yield every committed offset as (group, place, offset), including those not durable yet."""
         for store in self._stores.values():
             yield from store.all_committed()
 
@@ -120,7 +120,7 @@ class GroupOffsets:
     def commit_in_transaction(
         self, txn: TransactionalCommit, who: Committer, offsets: Sequence[NewOffset]
     ) -> Awaitable[Results]:
-        """Commit offsets that count when the transaction commits. Raises KafkaError if all are refused."""
+        """Commit offsets that take effect with the transaction. Raises KafkaError if all are refused."""
         if not who.group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "TxnOffsetCommit names no group")
         joined = self._join_transaction(txn, who)
@@ -135,8 +135,8 @@ class GroupOffsets:
         who: Committer,
         offsets: Sequence[NewOffset],
     ) -> Results:
-        # The transaction may end while this waits. Only a check without a wait right before the append
-        # keeps offsets from being appended after the marker that should have settled them.
+        # The transaction may end while this waits. Only a check right before the append, without a wait
+        # between them, keeps offsets from being appended after the marker that should settle them.
         while joined is not None:
             try:
                 await joined
@@ -152,7 +152,7 @@ class GroupOffsets:
         return self._append(who, offsets, ProducerIdentity(txn.producer_id, txn.producer_epoch))
 
     def _join_transaction(self, txn: TransactionalCommit, who: Committer) -> Awaitable[None] | None:
-        """Make sure the group's partition is in the open transaction; None if it is already."""
+        """Add the group's partition to the open transaction. Returns None if it is in it already."""
         if self.transactions is None:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "there is no transaction coordinator")
         partition = self._journal.partition(who.group_id)
@@ -183,13 +183,13 @@ class GroupOffsets:
             raise KafkaError(error, f"group {who.group_id!r}, member {who.member_id!r}")
 
     def holds(self, group_id: str) -> bool:
-        """Tell whether a group has any offset, committed or pending."""
+        """Whether a group has any offset, committed or pending."""
         return self.store(self._journal.partition(group_id)).holds(group_id)
 
     def _append(
         self, who: Committer, offsets: Sequence[NewOffset], producer: ProducerIdentity | None
     ) -> Awaitable[Results]:
-        """Append and apply what can be accepted; the awaitable gives the result of each place."""
+        """Append and apply the offsets that can be accepted. The awaitable returns each place's result."""
         partition = self._journal.partition(who.group_id)
         fitting = [o for o in offsets if metadata_fits(o.metadata, self._longest_metadata)]
         results = {o.place: ErrorCode.OFFSET_METADATA_TOO_LARGE for o in offsets}
@@ -216,10 +216,11 @@ class GroupOffsets:
     ) -> Awaitable[list[tuple[Place, Fetched]]]:
         """Read committed offsets of (place, topic id if known), or of all places if None.
 
-        What is told is durable. With `require_stable`, places that an open transaction has an offset
-        for carry UNSTABLE_OFFSET_COMMIT; among all places that includes those with nothing committed
-        yet (Kafka leaves those out, so that a pending first commit looks like none). A member of a
-        consumer group must come with its epoch: Raises KafkaError UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH.
+        The returned offsets are durable. With `require_stable`, places for which an open transaction has an
+        offset have the error UNSTABLE_OFFSET_COMMIT. If all places are read, that includes those with
+        nothing committed yet (Kafka leaves those out, so that a pending first commit looks like none). A
+        member of a consumer group must give its epoch. Raises KafkaError UNKNOWN_MEMBER_ID,
+        STALE_MEMBER_EPOCH.
         """
         partition = self._journal.partition(group_id)
         consumer_group = self._consumers.get(group_id)
@@ -233,21 +234,21 @@ class GroupOffsets:
         answers = [(p, a) for p, a in found if a != NOTHING]
         return WhenDurable(self._journal, partition, answers)
 
-    # What the log says
+    # From the log
 
     def unload(self, partition: Partition) -> None:
         """Forget the offsets that a partition keeps."""
         self._stores.pop(partition.index, None)
 
     def replay(self, partition: Partition, record: OffsetRecord, producer_id: int | None) -> None:
-        """Take over an offset record."""
+        """Apply an offset record."""
         if record.value is None:
             self.store(partition).replay_tombstone(record.group_id, record.place)
         else:
             self.store(partition).replay_commit(record.group_id, record.place, record.value, producer_id)
 
     def replay_marker(self, partition: Partition, producer_id: int, commit: bool) -> None:
-        """Take over a transaction marker that stands in the partition."""
+        """Apply a transaction marker of the partition."""
         self.store(partition).replay_marker(producer_id, commit)
 
     def forget_topic(self, topic: str) -> None:
@@ -263,7 +264,7 @@ class GroupOffsets:
 
 
 _NEVER = 2**63 - 1
-"""The latest time that a record can hold, in ms: a client may ask for longer than that."""
+"""The latest time, in ms, that fits into a record. A client may ask for a later one."""
 
 
 def _committed(new: NewOffset, now: int) -> Committed:

@@ -1,1 +1,1 @@
-"""The shell around the rules of transactions: persist, apply, answer; timers, markers, producer ids."""
+"""The I/O around the rules of transactions: persist, apply, answer; timers, markers, producer ids."""

@@ -1,7 +1,7 @@
 """Producer ids: each is handed out once, ever, also across crashes.
 
-They are taken in blocks. The small file `producer-ids` says where the next block begins; it is on disk,
-synced, before the first id of a block is used. What a crash leaves unused of a block is skipped.
+They are taken in blocks. The small file `producer-ids` says where the next block begins. It is synced to disk
+before the first id of a block is used. Ids of a block that are still unused at a crash are skipped.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from eoslog.protocol.errors import ErrorCode, KafkaError
 
 FILE = "producer-ids"
 BLOCK = 1000
-"""Ids a block, as in Kafka."""
+"""Ids in a block, as in Kafka."""
 
 _HEAD = "version: 0\nnext_producer_id: "
 _log = logging.getLogger(__name__)
@@ -25,13 +25,13 @@ class ProducerIds:
     """The supply of producer ids of one data directory."""
 
     def __init__(self, fs: FileSystem, data_dir: str) -> None:
-        """Read the file. Raises BadFile if it is there but makes no sense."""
+        """Read the file. Raises BadFile if its content is not valid."""
         self._fs = fs
         self._path = os.path.join(data_dir, FILE)
         self._next = self._end = self._read()
 
     def take(self) -> int:
-        """An id that nobody has had. COORDINATOR_NOT_AVAILABLE if the disk refuses a block."""
+        """Return an id that was never used. COORDINATOR_NOT_AVAILABLE if no block can be written to disk."""
         if self._next == self._end:
             self._reserve()
         taken = self._next
@@ -39,14 +39,14 @@ class ProducerIds:
         return taken
 
     def above(self, used: int) -> None:
-        """Make sure that no id up to `used` is handed out: it was seen in a log.
+        """Make sure that no id up to `used`, which was found in a log, is handed out.
 
-        The file says so by itself unless it was lost or an older copy was put back.
+        The file is ahead of it already, unless the file was lost or an older copy was put back.
         """
         if used < self._next:
             return
         if self._next == self._end:
-            _log.warning("%s is behind: id %d is in use already; going on above it", self._path, used)
+            _log.warning("%s is behind: id %d is in use already; the next id is above it", self._path, used)
         self._next = self._end = used + 1
 
     def _reserve(self) -> None:
@@ -65,5 +65,5 @@ class ProducerIds:
         text = read_whole(self._fs, self._path).decode("ascii", "replace")
         number = text.removeprefix(_HEAD).strip()
         if not text.startswith(_HEAD) or not number.isdigit():
-            raise BadFile(f"{self._path} makes no sense; remove it: the logs tell which ids are in use")
+            raise BadFile(f"{self._path} is not valid; remove it: the logs show which ids are in use")
         return int(number)

@@ -3,12 +3,12 @@
     record -> durable -> apply in memory, and for the end of a transaction:
     a marker on every partition -> all durable -> readers see them -> record the completion -> apply that
 
-Changes of several ids can go this way together: each step waits for all of them, and what fails for one is no
-matter of the others. So readers see all of what ends together in one moment, or nothing yet.
+Changes of several ids can be made together: each step waits for all of them, and a failure of one does not
+affect the others. So readers see all transactions that end together at one moment.
 
-A change is seen through even if the one who asked for it stops waiting. Where it fails, nothing has
-happened, or a decision stands whose rest is tried again, or the id answers nothing any more until the
-next start: see `Entry.lose`.
+A change is completed even if its client stops waiting. A failed change leaves one of these: nothing has
+happened; the decision is recorded, and the rest is tried again; or the id is refused until the next start
+(see `Entry.lose`).
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ T = TypeVar("T")
 
 
 Failures = dict[Entry, Exception]
-"""What became of those changes, of several, that failed."""
+"""The error of each change that failed, where several were made together."""
 
 _log = logging.getLogger(__name__)
 
 
 class Changes:
-    """The way of every change. Use it from the event loop's thread only."""
+    """Carries out changes. Use it from the event loop's thread only."""
 
     def __init__(
         self, entries: Entries, journal: TransactionJournal, markers: MarkerWriter, clock: Clock
@@ -54,9 +54,9 @@ class Changes:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def carry_out(self, entry: Entry, decision: Decision) -> ProducerIdentity:
-        """Do what was decided, and answer it; it is seen through even if the one who asked stops waiting.
+        """Do what was decided and return the decision's answer, NOBODY if it has none.
 
-        The answer of a decision that has none is NOBODY.
+        The change is completed even if the caller stops waiting.
         """
         if decision.following is not None:
             await self.begin(entry, decision.following)
@@ -64,13 +64,13 @@ class Changes:
         return decision.answer or NOBODY
 
     def begin(self, entry: Entry, following: Metadata) -> Awaitable[None]:
-        """Let a change begin: from now on no other one may."""
+        """Start a change. No other change of this entry may start until it has ended."""
         task = self._spawn(self._apply_one(entry, following))
         entry.begin(task, following.state)
         return asyncio.shield(task)
 
     def begin_together(self, changes: Mapping[Entry, Metadata]) -> Awaitable[Failures]:
-        """Let open transactions end together; answers which of them failed."""
+        """End open transactions together. Returns those that failed."""
         task = self._spawn(self._apply(_linked(changes)))
         for entry, following in changes.items():
             entry.begin(task, following.state)
@@ -93,7 +93,7 @@ class Changes:
             raise error
 
     async def _apply(self, changes: Mapping[Entry, Metadata]) -> Failures:
-        """Record, wait for the disk, apply, and end the transactions for which that was decided."""
+        """Record, wait for the disk, apply, and finish the transactions whose end was decided."""
         try:
             failures = await self._record_all(changes)
             decided = [entry for entry, following in changes.items() if following.state in PREPARED]
@@ -116,7 +116,7 @@ class Changes:
         try:
             await partition.wait_durable(offset)
         except BaseException as error:
-            # The record may be on the disk or not: only the next start can tell.
+            # The record may or may not be on disk: only the next start can find out.
             entry.lose(f"whether {following.state.text} was recorded is not known ({error})")
             if isinstance(error, KafkaError):
                 entry.check_certain()
@@ -124,7 +124,7 @@ class Changes:
         self._entries.take_over(entry, following)
 
     async def _finish(self, entries: Sequence[Entry]) -> Failures:
-        """From PrepareX to CompleteX. What fails does so with CONCURRENT_TRANSACTIONS: to be tried again."""
+        """From PrepareX to CompleteX. Failures are CONCURRENT_TRANSACTIONS: they are to be tried again."""
         curtain = Curtain()
         try:
             failures = await _failures({entry: self._mark(entry, curtain) for entry in entries})
@@ -157,7 +157,7 @@ class Changes:
         self._entries.take_over(entry, completed)
 
     async def finish_all(self, entries: Iterable[Entry]) -> None:
-        """Finish what is decided and not finished; what fails is logged, the next call tries again."""
+        """Finish decided transactions that are not finished. Failures are logged; the next call retries."""
         waiting = [e for e in entries if e.free and e.metadata is not None and e.metadata.state in PREPARED]
         if not waiting:
             return
@@ -178,9 +178,9 @@ class Changes:
     # -- expiry --------------------------------------------------------------------------------
 
     async def forget(self, entries: Iterable[Entry]) -> None:
-        """Let ids at rest expire: first the records that say so, then they are gone from memory.
+        """Let ids without a transaction expire: first write the records for it, then remove them from memory.
 
-        Meanwhile they are busy. What fails is logged; the next call tries again.
+        Meanwhile they are busy. Failures are logged; the next call tries again.
         """
         idle = {entry.id: entry for entry in entries}
         waiting = []
@@ -210,7 +210,7 @@ class Changes:
     # -- joining by writing (TV2) --------------------------------------------------------------
 
     def join(self, entry: Entry, producer_id: int, epoch: int, partition: tuple[str, int]) -> Awaitable[None]:
-        """Add a partition as soon as the id is free; what is asked for meanwhile shares one record."""
+        """Add a partition as soon as the id is free. Partitions asked for until then share one record."""
         joining = entry.joining
         if joining is None or joining.producer != (producer_id, epoch):
             joining = entry.joining = Joining(ProducerIdentity(producer_id, epoch))
@@ -234,13 +234,13 @@ class Changes:
 
 
 def raise_refusal(decision: Decision) -> None:
-    """Raise the KafkaError that the decision is answered with, if it is one."""
+    """Raise the decision's error as a KafkaError, if it has one."""
     if decision.error is not ErrorCode.NONE:
         raise KafkaError(decision.error, decision.reason)
 
 
 def _linked(changes: Mapping[Entry, Metadata]) -> dict[Entry, Metadata]:
-    """The first change names the others: a crash that loses their records does not undo their decision."""
+    """Name the others in the first change: their decision then survives a crash that loses their records."""
     (first, following), *others = changes.items()
     known = [(entry.id, entry.metadata) for entry, _ in others]
     named = tuple((name, *metadata.holder) for name, metadata in known if metadata is not None)
@@ -253,7 +253,7 @@ def _unfinished(prepared: Metadata, error: KafkaError) -> KafkaError:
 
 
 async def _failures(work: Mapping[Entry, Coroutine[Any, Any, None]]) -> Failures:
-    """Wait for all; which have failed, and how."""
+    """Wait for all. Returns the error of each that failed."""
     if len(work) > 1:
         results = await asyncio.gather(*map(_failure, work.values()))
     else:
@@ -270,7 +270,7 @@ async def _failure(work: Coroutine[Any, Any, None]) -> Exception | None:
 
 
 async def all_of(work: Sequence[Awaitable[Any]]) -> None:
-    """Wait for all; who failed is logged, it will be tried again."""
+    """Wait for all. Failures are logged; they will be tried again."""
     for result in await asyncio.gather(*work, return_exceptions=True):
         if isinstance(result, BaseException):
             _log.error("%s", result)

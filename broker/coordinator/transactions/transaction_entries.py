@@ -1,7 +1,7 @@
-"""All transactional ids of the broker, and which of them have a transaction that is not through.
+"""All transactional ids of the broker, and which of them have an unfinished transaction.
 
-What is asked for often or for many ids at once, the time-outs and the owner of a producer id, looks only at
-the ids with an open or prepared transaction: there may be many thousands of ids at rest.
+Frequent look-ups (time-outs, the owner of a producer id) look only at the ids with an open or prepared
+transaction: there may be many thousands of ids at rest.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ class Entries:
         return self._by_id.get(transactional_id)
 
     def active(self) -> list[Entry]:
-        """The ids with an open or prepared transaction; a copy, so that changes may begin meanwhile."""
+        """The ids with an open or prepared transaction: a copy, so that changes may start meanwhile."""
         return list(self._active.values())
 
     def add(self, entry: Entry) -> None:
-        """From now on the id has this entry, of which nothing may be durable yet."""
+        """Set the id's entry. Nothing of it needs to be durable yet."""
         self._by_id[entry.id] = entry
 
     def take_over(self, entry: Entry, metadata: Metadata) -> None:
-        """What is durable of the id from now on."""
+        """Set the durable state of an id."""
         self._retire(entry)
         entry.take_over(metadata)
         self._by_id[entry.id] = entry
@@ -50,7 +50,7 @@ class Entries:
             self._active[entry.id] = self._owners[metadata.producer_id] = entry
 
     def forget(self, entry: Entry) -> None:
-        """The id is no longer known; who still waits for the entry finds it empty."""
+        """Remove an id. A request that still waits for the entry finds it empty."""
         self._retire(entry)
         entry.metadata = None
         if self._by_id.get(entry.id) is entry:
@@ -65,12 +65,12 @@ class Entries:
             self._owners.pop(known.producer_id, None)
 
     def epoch_of(self, producer_id: int) -> int | None:
-        """The newest epoch of a transactional id's producer id; None if it is not one's."""
+        """The newest epoch of a producer id; None if it belongs to no transactional id."""
         entry = self._holders.get(producer_id)
         return None if entry is None or entry.metadata is None else entry.metadata.producer_epoch
 
     def owner_of(self, producer_id: int, place: tuple[str, int]) -> str | None:
-        """The id whose transaction, open or prepared, this producer has on the (topic, partition)."""
+        """The id whose open or prepared transaction this producer has on the (topic, partition)."""
         entry = self._owners.get(producer_id)
         if entry is None or entry.metadata is None or place not in entry.metadata.partitions:
             return None

@@ -1,4 +1,4 @@
-"""One transactional id in memory: what is known of it, and the change that is on its way."""
+"""One transactional id in memory: its durable state and the change that is running."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from eoslog.protocol.producer_identity import ProducerIdentity
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """A transactional id as told to the outside. `partitions` are those that have no marker yet."""
+    """A transactional id as clients see it. `partitions`: those that have no marker yet."""
 
     transactional_id: str
     state: State
@@ -34,7 +34,7 @@ class Joining:
 
 
 class Entry:
-    """A transactional id. `metadata` is what is durable, None as long as nothing is."""
+    """A transactional id. `metadata` is its durable state, None as long as there is none."""
 
     __slots__ = ("_going_to", "_lost", "_running", "id", "joining", "metadata", "unmarked")
 
@@ -52,40 +52,40 @@ class Entry:
 
     @property
     def free(self) -> bool:
-        """Whether a change may begin."""
+        """Whether a change may start."""
         return self._running is None and self._lost is None
 
     @property
     def busy(self) -> bool:
-        """Whether a change is on its way, and its record not known to have failed."""
+        """Whether a change is running whose record is not known to have failed."""
         return self._running is not None and self._lost is None
 
     @property
     def ending(self) -> bool:
-        """Whether the transaction's end is on its way: nothing more may be written in it."""
+        """Whether the transaction is ending: nothing more may be written in it."""
         return self._going_to in PREPARED
 
     @property
     def running(self) -> asyncio.Task[Any]:
-        """The change on its way; only where there is one."""
+        """The running change. Call only if there is one."""
         assert self._running is not None
         return self._running
 
     def begin(self, task: asyncio.Task[Any], going_to: State) -> None:
-        """A change begins."""
+        """Note that a change has started."""
         self._running, self._going_to = task, going_to
 
     def end(self) -> None:
-        """The change has ended, well or not."""
+        """Note that the change has ended, successfully or not."""
         self._running = self._going_to = None
 
     def take_over(self, metadata: Metadata) -> None:
-        """This is the truth from now on."""
+        """Set the durable state."""
         self.metadata, self._lost = metadata, None
         self.unmarked = set(metadata.partitions) if metadata.state in PREPARED else set()
 
     def lose(self, why: str) -> None:
-        """The log may say something else than memory does: nothing may be done or told any more."""
+        """Note that log and memory may differ: the id may not be changed or described any more."""
         self._lost = why
 
     def check_certain(self) -> None:
@@ -95,23 +95,23 @@ class Entry:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
 
     def check_free(self) -> None:
-        """Raises KafkaError unless a change may begin."""
+        """Raises KafkaError unless a change may start."""
         self.check_certain()
         if self._running is not None:
             raise self.busy_error()
 
     def busy_error(self) -> KafkaError:
-        """CONCURRENT_TRANSACTIONS, saying what is on its way."""
+        """CONCURRENT_TRANSACTIONS, with the change that is running."""
         doing = self._going_to.text if self._going_to is not None else "a change"
         return KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, f"{self.id}: {doing} is on its way")
 
     def certain(self) -> Metadata | None:
-        """What is durable. Raises KafkaError COORDINATOR_NOT_AVAILABLE if that is not known."""
+        """The durable state. Raises KafkaError COORDINATOR_NOT_AVAILABLE if it is not known."""
         self.check_certain()
         return self.metadata
 
     def describe(self) -> Description | None:
-        """What is durable, as told to the outside. Raises KafkaError COORDINATOR_NOT_AVAILABLE."""
+        """The durable state as clients see it. Raises KafkaError COORDINATOR_NOT_AVAILABLE."""
         known = self.certain()
         if known is None:
             return None

@@ -1,4 +1,4 @@
-"""The transaction coordinator's way to `__transaction_state`: which partition, append, wait, replay."""
+"""Reads and writes `__transaction_state`: chooses the partition, appends, replays."""
 
 from __future__ import annotations
 
@@ -28,31 +28,31 @@ _log = logging.getLogger(__name__)
 
 
 class DamagedTransactionLog(Exception):
-    """A record of `__transaction_state` cannot be understood; the text says which and why."""
+    """A record of `__transaction_state` cannot be decoded; the text says which and why."""
 
 
 class TransactionJournal:
-    """Reads and writes `__transaction_state`, which is made at its first use."""
+    """Reads and writes `__transaction_state`, which is created at its first use."""
 
     def __init__(self, topics: Topics, clock: Clock) -> None:
         self._topics = topics
         self._clock = clock
 
     def append(self, metadata: Metadata) -> tuple[Partition, int]:
-        """Append the record that says `metadata`: the partition and the offset to wait for.
+        """Append the record of `metadata`. Returns the partition and the offset to wait for.
 
-        Raises KafkaError COORDINATOR_NOT_AVAILABLE with nothing written.
+        Raises KafkaError COORDINATOR_NOT_AVAILABLE; then nothing was written.
         """
         name, what = metadata.transactional_id, f"{metadata.state.text} of {metadata.transactional_id}"
         return self._append(name, [transaction_records.encode(metadata)], what)
 
     def append_forgotten(self, transactional_ids: Sequence[str]) -> tuple[Partition, int]:
-        """Append the records that say that the ids, of one group of `together`, have expired; as `append`."""
+        """Append the records of expired ids, which are one group of `together`. Otherwise as `append`."""
         records = [transaction_records.encode_forgotten(name) for name in transactional_ids]
         return self._append(transactional_ids[0], records, f"the expiry of {len(records)} transactional ids")
 
     def together(self, transactional_ids: Iterable[str]) -> list[list[str]]:
-        """The ids in groups whose expiry fits into one batch: of the same partition, and not too many."""
+        """Group the ids so that each group's expiry fits into one batch: same partition, not too many."""
         count = len(self._topics.internal(TOPIC))
         by_partition: dict[int, list[str]] = {}
         for name in transactional_ids:
@@ -83,9 +83,9 @@ class TransactionJournal:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, text) from error
 
     def replay(self) -> Iterator[tuple[str, Metadata | None]]:
-        """Each transactional id and what it became last, None if it expired.
+        """Each transactional id and its latest state, None if it expired.
 
-        Raises DamagedTransactionLog, and KafkaError where a partition cannot be read.
+        Raises DamagedTransactionLog, and KafkaError if a partition cannot be read.
         """
         for partition in self._existing():
             yield from self.read(partition)
@@ -98,8 +98,8 @@ class TransactionJournal:
         return partition_of(transactional_id, len(self._existing())) == partition.index
 
     def read(self, partition: Partition) -> Iterator[tuple[str, Metadata | None]]:
-        """As `replay`, of one partition."""
-        # Only what was said last of each key is decoded: a busy id has many records.
+        """As `replay`, for one partition."""
+        # Only the last record of each key is decoded: a busy id has many records.
         latest: dict[bytes | None, Record] = {}
         for header, data in partition.scan():
             if header.is_control:
@@ -122,7 +122,7 @@ class TransactionJournal:
             if decoded is not None:
                 yield decoded
             else:
-                text = "%s-%d offset %d: a record of a kind not known here is left alone"
+                text = "%s-%d offset %d: a record of an unknown kind is ignored"
                 _log.warning(text, TOPIC, partition.index, record.offset)
 
 

@@ -1,11 +1,11 @@
-"""Writes the markers that end a transaction, on every partition that takes part in it.
+"""Writes the markers that end a transaction, on every partition of the transaction.
 
-Written again after a restart, on all partitions, also where nothing of the transaction is open: a
-marker takes the partition's producer to the marker's epoch, and by that a batch that comes late is
-refused. For readers a second marker changes nothing.
+After a restart they are written again on all partitions, even where the transaction is no longer open: a
+marker raises the producer's epoch on the partition to its own, so that late batches are refused. For readers
+a second marker changes nothing.
 
-Markers become durable partition by partition. What they make visible is held behind a `Curtain` until all
-are, so that no fetch sees a part of it.
+Markers become durable partition by partition. A `Curtain` hides what they make visible until all are
+durable, so that no fetch sees a part of it.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ if TYPE_CHECKING:
     from eoslog.broker.topics.topics import Topics
 
 COORDINATOR_EPOCH = 0
-"""There is one coordinator for ever: the data directory's lock sees to that."""
+"""There is only ever one coordinator: the data directory's lock ensures that."""
 
 
 class Curtain:
-    """Hides what is decided on partitions until it is lifted before all of them at once."""
+    """Hides decided records on several partitions until it is lifted from all of them at once."""
 
     def __init__(self) -> None:
         self._before: dict[Partition, None] = {}
 
     def draw(self, partition: Partition | None) -> None:
-        """Readers of committed data see nothing new of this partition, if it is there, for now."""
+        """Hide this partition's new records from readers of committed data. None is ignored."""
         if partition is not None:
             partition.hold_back(self)
             self._before[partition] = None
 
     def lift(self) -> None:
-        """They see all of it: nothing else runs on the event loop meanwhile."""
+        """Show all of it at once: nothing else runs on the event loop meanwhile."""
         for partition in self._before:
             partition.let_go(self)
 
@@ -60,10 +60,10 @@ class MarkerWriter:
         self._on_marker = on_marker
 
     async def write(self, metadata: Metadata, missing: set[tuple[str, int]], curtain: Curtain) -> None:
-        """Bring the markers of a prepared transaction to all of `missing`, and take out what has one.
+        """Write a prepared transaction's markers on all partitions in `missing`; remove those that are done.
 
-        What they make visible is behind the curtain. A partition that has been deleted needs none. Raises
-        KafkaError, after having tried all, if some is left.
+        The curtain hides what the markers make visible. A deleted partition needs no marker. Tries all, then
+        raises KafkaError if one failed.
         """
         places = sorted(missing)
         for place in places:
@@ -77,12 +77,12 @@ class MarkerWriter:
             raise failed[0]
 
     async def _mark(self, metadata: Metadata, topic: str, index: int) -> KafkaError | None:
-        """One marker, durable. Answers the error instead of raising it: the others go on."""
+        """Write one marker durably. Returns the error instead of raising it, so that the others continue."""
         commit = metadata.state is State.PREPARE_COMMIT
         what = f"{'commit' if commit else 'abort'} marker of {metadata.transactional_id} for {topic}-{index}"
         partition = self._topics.partition(topic, index)
         if partition is None:
-            _log.warning("%s is left out: the partition has been deleted", what)
+            _log.warning("%s is not written: the partition has been deleted", what)
             return None
         try:
             await self.mark_one(
@@ -94,10 +94,10 @@ class MarkerWriter:
             )
         except KafkaError as error:
             if self._topics.partition(topic, index) is not partition:
-                _log.warning("%s is left out: the partition was deleted meanwhile", what)
+                _log.warning("%s is not written: the partition was deleted meanwhile", what)
                 return None
             if _is_superseded(partition, metadata.producer_id, error):
-                _log.warning("%s is left out, nothing is open there: %s", what, error)
+                _log.warning("%s is not written, no transaction is open there: %s", what, error)
                 return None
             _log.error("%s cannot be written: %s", what, error)
             return error
@@ -122,8 +122,8 @@ class MarkerWriter:
 
 
 def _is_superseded(partition: Partition, producer_id: int, error: KafkaError) -> bool:
-    """Whether somebody has written there under a later epoch, and nothing is left that a marker could end.
+    """Whether the partition has a later epoch of this producer, and no open transaction of it.
 
-    Trying again would never help, and hold the transactional id for ever.
+    Trying again would never succeed, and would block the transactional id for ever.
     """
     return error.code is ErrorCode.INVALID_PRODUCER_EPOCH and partition.ongoing(producer_id) is None

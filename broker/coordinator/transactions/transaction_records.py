@@ -1,7 +1,7 @@
 """Records of `__transaction_state`, as Kafka writes them at transaction.version 2.
 
-Key version 0, value version 1 with tagged fields (KIP-890). What a TV1 client does is recorded in
-the same version, with client transaction version 0. Version 0 values, of older brokers, are read, too.
+Key version 0, value version 1 with tagged fields (KIP-890). Transactions of TV1 clients are recorded in the
+same version, with client transaction version 0. Values of version 0, from older brokers, are read as well.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ VALUE_VERSION = 1
 
 
 def encode(metadata: Metadata) -> tuple[bytes, bytes]:
-    """Key and value of the record that says `metadata`. Raises ValueError for a state never persisted."""
+    """Key and value of the record of `metadata`. Raises ValueError for a state that is never persisted."""
     if metadata.state in NEVER_PERSISTED:
         raise ValueError(f"{metadata.transactional_id}: {metadata.state.text} is never persisted")
     value: TransactionLogValueDraft = {
@@ -53,7 +53,7 @@ def encode(metadata: Metadata) -> tuple[bytes, bytes]:
 
 
 def encode_forgotten(transactional_id: str) -> tuple[bytes, None]:
-    """Key and value of the record that says that the id has expired."""
+    """Key and value of the record of an id that has expired."""
     return _key(transactional_id), None
 
 
@@ -63,9 +63,9 @@ def _key(transactional_id: str) -> bytes:
 
 
 def decode(record: Record) -> tuple[str, Metadata | None] | None:
-    """The transactional id and what is known of it, None if it has expired; None for another kind of record.
+    """The transactional id and its state, None if it has expired; None for another kind of record.
 
-    Raises ProtocolError for what cannot be understood.
+    Raises ProtocolError for a record that cannot be decoded.
     """
     if record.key is None:
         raise ProtocolError("a record without a key")
@@ -85,7 +85,7 @@ def _metadata(transactional_id: str, value: TransactionLogValue) -> Metadata:
     except ValueError as error:
         raise ProtocolError(f"{transactional_id}: transaction status {error}") from error
     if state in NEVER_PERSISTED:
-        raise ProtocolError(f"{transactional_id}: {state.text} has no place in the log")
+        raise ProtocolError(f"{transactional_id}: {state.text} is never written to the log")
     epoch, next_epoch = value["producer_epoch"], value["next_producer_epoch"]
     version = value["client_transaction_version"]
     return Metadata(

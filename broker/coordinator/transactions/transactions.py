@@ -1,23 +1,24 @@
-"""The transaction coordinator: who holds a transactional id, what its transaction spans, how it ends.
+"""The transaction coordinator: which producer has a transactional id, its transaction's partitions and end.
 
-The rules are pure and elsewhere (`rules.transaction`, `rules.transaction_end`); `transaction_changes`
-carries out what they decide. Each change of a transactional id goes one way, and while it is on that way
-no other change of the same id is let in (CONCURRENT_TRANSACTIONS):
+The rules are pure (`rules.transaction`, `rules.transaction_end`); `transaction_changes` carries out what they
+decide. Each change of a transactional id takes these steps; until it is done, other changes of the same id
+are refused (CONCURRENT_TRANSACTIONS):
 
     decide -> record it in `__transaction_state` -> durable -> apply in memory -> answer
 
-The end of a transaction goes on between applying and answering:
+The end of a transaction has more steps between applying and answering:
 
     PrepareX durable -> a marker on every partition -> all of them durable -> readers see all of it at once
     -> CompleteX appended -> answer
 
-So who was told "committed" reads what was committed (Kafka answers after PrepareX), and a crash at any
-point leaves either no decision, and the transaction open, or a decision that `complete` carries out.
-CompleteX itself is not waited for: without it the markers are written once more, which changes nothing.
-It cannot be overtaken: whatever the id does next is recorded after it in the same log, and waited for.
+So a client that gets the answer "committed" can read what it committed (Kafka answers after PrepareX). A
+crash leaves either no decision and an open transaction, or a decision that `complete` carries out. The answer
+does not wait until CompleteX is durable: if it is lost, the markers are written once more, which changes
+nothing. Nothing can overtake CompleteX: the id's next change is recorded after it in the same log, and waits
+to be durable.
 
-Ids that nobody has used for transactional.id.expiration.ms are forgotten, with tombstones in the log, which
-is compacted.
+Ids that were not used for transactional.id.expiration.ms are removed, with tombstones in the log, which is
+compacted.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import logging
 from collections.abc import Awaitable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from eoslog.broker.coordinator.transactions import transaction_start
 from eoslog.broker.coordinator.transactions.producer_ids import ProducerIds
 from eoslog.broker.coordinator.transactions.transaction_changes import (
     Changes,
@@ -34,7 +36,7 @@ from eoslog.broker.coordinator.transactions.transaction_changes import (
 )
 from eoslog.broker.coordinator.transactions.transaction_entries import Entries
 from eoslog.broker.coordinator.transactions.transaction_entry import Description, Entry
-from eoslog.broker.coordinator.transactions.transaction_journal import TOPIC, TransactionJournal
+from eoslog.broker.coordinator.transactions.transaction_journal import TransactionJournal
 from eoslog.broker.coordinator.transactions.transaction_markers import MarkerWriter, OnMarker
 from eoslog.broker.rules.transactions import transaction as rules
 from eoslog.broker.rules.transactions.end import EndRequest, decided_with, end_txn
@@ -52,7 +54,7 @@ _log = logging.getLogger(__name__)
 
 
 class Producer(NamedTuple):
-    """Who asks to end a transaction."""
+    """The producer that asks to end a transaction."""
 
     transactional_id: str
     producer_id: int
@@ -78,55 +80,18 @@ class TransactionCoordinator:
     # -- start ---------------------------------------------------------------------------------
 
     def load(self) -> None:
-        """Rebuild what is known from `__transaction_state`. Raises DamagedTransactionLog, KafkaError.
-
-        A producer's transaction that is open on a partition, but that no transactional id knows of,
-        is reported: nobody would ever end it.
-        """
-        used = -1
-        for transactional_id, metadata in self._journal.replay():
-            if metadata is not None:
-                self._entries.take_over(Entry(transactional_id), metadata)
-                used = max(used, metadata.producer_id, metadata.next_producer_id)
-        for name in self._topics.names():
-            topic = self._topics.get(name)
-            for partition in topic.partitions if topic is not None else ():
-                used = max([used, *(producer.producer_id for producer in partition.producers())])
-                self._report_orphans(partition)
-        self._ids.above(used)
+        """Rebuild all state from the log, see `transaction_start.load`."""
+        self._ids.above(transaction_start.load(self._entries, self._journal, self._topics))
 
     def read_again(self, partition: Partition) -> None:
-        """A partition was offline: its transactional ids, if it keeps any, are what it says now.
-
-        A change on its way has found its own part of the log durable, and knows better. Raises
-        DamagedTransactionLog, KafkaError.
-        """
-        if partition.topic != TOPIC:
-            return
-        said = dict(self._journal.read(partition))
-        for entry in [entry for entry in self._entries if self._journal.keeps(partition, entry.id)]:
-            if not entry.busy and said.get(entry.id) is None:
-                self._entries.forget(entry)
-        for transactional_id, metadata in said.items():
-            entry = self._entries.get(transactional_id) or Entry(transactional_id)
-            if metadata is not None and not entry.busy:
-                self._entries.take_over(entry, metadata)
-
-    def _report_orphans(self, partition: Partition) -> None:
-        for producer_id, first in partition.open_transactions():
-            if self.owner_of(producer_id, partition.topic, partition.index) is None:
-                _log.error(
-                    "%s-%d: the transaction of producer id %d, open since offset %d, belongs to no "
-                    "transactional id: readers of committed data stop there. Look at it with "
-                    "DescribeProducers and end it with WriteTxnMarkers",
-                    partition.topic, partition.index, producer_id, first,
-                )  # fmt: skip
+        """See `transaction_start.read_again`."""
+        transaction_start.read_again(self._entries, self._journal, partition)
 
     async def complete(self) -> None:
-        """Finish what is decided, since the last stop or a failure: its markers again, then the completion.
+        """Finish transactions that were decided before a stop or failure: markers again, then the completion.
 
-        Where several were decided together and only the first one's record was written, the others' come
-        before: until then nothing is completed, for the first one's record alone tells of them.
+        If several were decided together and only the first one's record was written, the records of the
+        others are written first. Nothing is completed before, as only the first one's record names them.
         """
         changes = dict(self._decided_unrecorded())
         failures = await self._changes.begin_together(changes) if changes else {}
@@ -158,9 +123,9 @@ class TransactionCoordinator:
         *,
         two_phase: bool = False,
     ) -> ProducerIdentity:
-        """A producer id and an epoch that fences all older ones. Raises KafkaError.
+        """Return a producer id and an epoch that fences all older ones. Raises KafkaError.
 
-        `producer_id` and `producer_epoch`: of a producer that goes on after an error (KIP-360).
+        `producer_id` and `producer_epoch`: of a producer that continues after an error (KIP-360).
         Without a transactional id each call gives a new producer id. `two_phase`: its transactions never
         time out (KIP-939).
         """
@@ -179,9 +144,9 @@ class TransactionCoordinator:
         *,
         two_phase: bool = False,
     ) -> tuple[ProducerIdentity, ProducerIdentity]:
-        """As `init_producer_id`, but an open transaction is not aborted: it can be committed or aborted.
+        """As `init_producer_id`, but an open transaction stays open: it can be committed or aborted later.
 
-        Answers the new producer, and the one that wrote the open transaction, NOBODY if there is none
+        Returns the new producer, and the one that wrote the open transaction, NOBODY if there is none
         (KIP-939).
         """
         return await self._init(transactional_id, timeout_ms, producer_id, producer_epoch, two_phase, True)
@@ -219,7 +184,7 @@ class TransactionCoordinator:
         *,
         client_version: int = TV1,
     ) -> None:
-        """Make the partitions part of the transaction, which is opened if need be. Raises KafkaError."""
+        """Add the partitions to the transaction, which is opened if necessary. Raises KafkaError."""
         entry = self._known(transactional_id)
         entry.check_free()
         decision = rules.add_partitions(
@@ -246,7 +211,7 @@ class TransactionCoordinator:
         """Whether a transactional batch may be appended to a partition now.
 
         None: yes, now, before anything else runs. An awaitable (`implicit_add` only): the partition is
-        being added to the transaction; ask again after it. Raises KafkaError, or its awaitable does:
+        being added to the transaction; wait, then call again. Raises KafkaError, or its awaitable does:
         TRANSACTION_ABORTABLE if the partition is not in the transaction, PRODUCER_FENCED,
         CONCURRENT_TRANSACTIONS while the transaction is ending.
         """
@@ -255,7 +220,7 @@ class TransactionCoordinator:
         entry = self._known(transactional_id)
         decision = rules.verify(entry.metadata, producer_id, producer_epoch, (topic, index))
         if decision.error is ErrorCode.INVALID_PRODUCER_ID_MAPPING:
-            # A producer id whose epochs were used up by its fencing is stale, no stranger.
+            # A producer id whose epochs were used up by fencing is stale, not unknown.
             partition = self._topics.partition(topic, index)
             if partition is not None:
                 partition.check_epoch(producer_id, producer_epoch)
@@ -274,10 +239,10 @@ class TransactionCoordinator:
     async def end_txn(
         self, transactional_id: str, producer_id: int, producer_epoch: int, commit: bool, *, bump: bool
     ) -> ProducerIdentity:
-        """Commit or abort; `bump` by TV2's rules. The (producer id, epoch) to go on with. Raises KafkaError.
+        """Commit or abort; `bump`: by TV2's rules. Returns the next (producer id, epoch). Raises KafkaError.
 
-        CONCURRENT_TRANSACTIONS if the outcome is decided but a marker could not be written yet: that is
-        tried again until it works.
+        CONCURRENT_TRANSACTIONS if the outcome is decided but a marker could not be written yet: the broker
+        tries again until it can.
         """
         producer = Producer(transactional_id, producer_id, producer_epoch)
         (outcome,) = await self.end_together([producer], commit, bump=bump)
@@ -288,7 +253,7 @@ class TransactionCoordinator:
     async def end_together(
         self, producers: Sequence[Producer], commit: bool, *, bump: bool
     ) -> list[ProducerIdentity | KafkaError]:
-        """`end_txn` for several: each one's outcome. Readers see all of those that could be ended at once."""
+        """`end_txn` for several. Returns each outcome. Readers see all that could be ended at one moment."""
         changes: dict[Entry, Metadata] = {}
         outcomes = [self._end(producer, commit, bump, changes) for producer in producers]
         failures = await self._changes.begin_together(changes) if changes else {}
@@ -304,7 +269,7 @@ class TransactionCoordinator:
     def _end(
         self, producer: Producer, commit: bool, bump: bool, changes: dict[Entry, Metadata]
     ) -> ProducerIdentity | KafkaError:
-        """What is answered if the change, which is added to `changes` where there is one, does not fail."""
+        """Add the change, if there is one, to `changes`. Returns the answer if that change succeeds."""
         transactional_id, producer_id, epoch = producer
         request = EndRequest(producer_id, epoch, commit, TV2 if bump else TV1)
         try:
@@ -325,13 +290,13 @@ class TransactionCoordinator:
     # -- time ----------------------------------------------------------------------------------
 
     async def tick(self) -> None:
-        """Abort the transactions whose time-out has passed; try again to finish what is not finished."""
+        """Abort the transactions whose time-out has passed; try again to finish decided ones."""
         now_ms = self._clock.now_ms()
         aborts = []
         for entry in self._entries.active():
             known = entry.metadata
             if known is not None and entry.free and rules.has_expired(known, now_ms):
-                text = "%s: the transaction of %d.%d is open for more than %d ms and is aborted"
+                text = "%s: the transaction of %d.%d has been open for more than %d ms and is aborted"
                 _log.info(text, entry.id, known.producer_id, known.producer_epoch, known.timeout_ms)
                 decision = rules.fence(known, now_ms, new_producer_id=self._new_id(entry))
                 if decision.following is not None:
@@ -340,9 +305,9 @@ class TransactionCoordinator:
         await self.complete()
 
     async def forget_idle(self) -> None:
-        """Forget the ids that nobody has used for transactional.id.expiration.ms.
+        """Remove the ids that were not used for transactional.id.expiration.ms.
 
-        Whoever comes back under such an id gets a new producer id; who still has the old one is refused.
+        A producer that comes back under such an id gets a new producer id; the old producer id is refused.
         """
         now_ms = self._clock.now_ms()
         idle = [
@@ -354,25 +319,26 @@ class TransactionCoordinator:
         ]
         await self._changes.forget(idle)
         if idle:
-            _log.info("%d transactional ids idle for more than %d ms are forgotten", len(idle), self._idle_ms)
+            _log.info("%d transactional ids idle for more than %d ms are removed", len(idle), self._idle_ms)
 
     # -- questions -----------------------------------------------------------------------------
 
     def describe(self, transactional_id: str) -> Description | None:
-        """What is known, and durable, of a transactional id; None if nothing is. Raises KafkaError."""
+        """The durable state of a transactional id, None if it has none. Raises KafkaError."""
         entry = self._entries.get(transactional_id)
         return None if entry is None else entry.describe()
 
     def list(self) -> list[Metadata]:
-        """What is known, and durable, of all transactional ids, in no order. Raises KafkaError."""
+        """The durable state of all transactional ids, in no order. Raises KafkaError."""
         found = (entry.certain() for entry in self._entries)
         return [known for known in found if known is not None]
 
     def check_plain(self, producer_id: int, epoch: int) -> None:
-        """Judge a batch that is in no transaction, but has a producer id.
+        """Check a batch that is in no transaction but has a producer id.
 
-        Raises KafkaError INVALID_PRODUCER_EPOCH for that of a transactional id with an epoch that was never
-        given out: the partition would take nothing more of its rightful producer, not even a marker.
+        Raises KafkaError INVALID_PRODUCER_EPOCH if that is the producer id of a transactional id, with an
+        epoch that was never given out: after it the partition would refuse the real producer's batches, and
+        even its markers.
         """
         newest = self._entries.epoch_of(producer_id)
         if newest is not None and epoch > newest:
@@ -380,7 +346,7 @@ class TransactionCoordinator:
             raise KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH, text)
 
     def owner_of(self, producer_id: int, topic: str, index: int) -> str | None:
-        """The transactional id whose transaction, open or prepared, this producer has on the partition."""
+        """The transactional id whose open or prepared transaction this producer has on the partition."""
         return self._entries.owner_of(producer_id, (topic, index))
 
     async def write_marker(
@@ -394,8 +360,8 @@ class TransactionCoordinator:
     ) -> None:
         """WriteTxnMarkers: end a producer's transaction on one partition from outside. Raises KafkaError.
 
-        INVALID_TXN_STATE for a transaction that the coordinator will end itself: an outcome of another's
-        making on one of its partitions could tear it apart.
+        INVALID_TXN_STATE for a transaction that the coordinator will end itself: an outcome from outside on
+        one of its partitions could differ from that of the others.
         """
         owner = self.owner_of(producer_id, partition.topic, partition.index)
         if owner is not None:
@@ -408,7 +374,7 @@ class TransactionCoordinator:
     # -- carrying out --------------------------------------------------------------------------
 
     def _known(self, transactional_id: str) -> Entry:
-        """The entry, an empty one for an unknown id. Raises KafkaError for an id that cannot be."""
+        """Return the entry of an id, an empty one if the id is unknown. Raises KafkaError for an empty id."""
         if not transactional_id:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
         entry = self._entries.get(transactional_id) or Entry(transactional_id)

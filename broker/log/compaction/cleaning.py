@@ -27,7 +27,7 @@ from eoslog.broker.log.segment.index import INT32_MAX
 from eoslog.broker.log.segment.scan import batches
 from eoslog.broker.log.segment.segment import Segment
 from eoslog.broker.ports.ports import Buffer, FileSystem
-from eoslog.protocol.batch import BatchHeader
+from eoslog.protocol.batch import HEADER_SIZE, BatchHeader, length_with
 from eoslog.protocol.control import read_control
 
 CHUNK = 1 << 20
@@ -162,7 +162,7 @@ class Run:
         size = sum(map(len, parts))
         if new.size + size > INT32_MAX:
             raise TooLarge(f"{new.path} would get more than {INT32_MAX} bytes")
-        new.append(parts, header._replace(length=size - 12))
+        new.append(parts, header._replace(length=length_with(size - HEADER_SIZE)))
 
     def _make_durable(self, new: Segment) -> None:
         new.file.sync()

@@ -20,6 +20,7 @@ from eoslog.protocol.batch import (
     BatchHeader,
     Buffer,
     CorruptBatch,
+    length_with,
     seal,
 )
 from eoslog.protocol.decode import decode_batches
@@ -50,7 +51,7 @@ def open_batches(found: Sequence[tuple[BatchHeader, memoryview]]) -> Iterator[Op
     for header, data in found:
         section = _section(header, data)
         attributes = header.attributes & ~CODEC_MASK
-        length = HEADER_SIZE - 12 + len(section)
+        length = length_with(len(section))
         plain.append((size, header._replace(attributes=attributes, length=length)))
         parts += [bytes(HEADER_SIZE), section]
         size += HEADER_SIZE + len(section)

@@ -10,4 +10,4 @@ from eoslog.broker.log.segment.many import each
 
 def save_all(partitions: Iterable[Partition]) -> None:
     """Save the changed partitions, see `Partition.save`. None may be in use. Raises the first OSError."""
-    each(Partition.save, [partition for partition in partitions if partition.changed])
+    each(Partition.save, [partition for partition in partitions if partition.progress.changed])

@@ -74,7 +74,7 @@ def open_partition(
         return _offline(fs, place, settings, flush, checkpoints, known, str(error), may_return=True)
     partition = Partition(fs, place, settings, flush, checkpoints, segments, states, known.leader_epoch)
     if known.clean or (partition.size == 0 and not states.all()):
-        partition.is_saved()
+        partition.progress.is_saved()
     return partition
 
 

@@ -10,12 +10,11 @@ from eoslog.broker.log.partition.durability import Durability
 from eoslog.broker.log.partition.log import Log
 from eoslog.broker.log.partition.producers import Producers
 from eoslog.broker.log.segment import epochs, files, snapshot
-from eoslog.broker.log.segment.checks import STORED_START, stored_start
 from eoslog.broker.log.segment.flush import sync_and_close
 from eoslog.broker.log.segment.scan import DamagedBatch
 from eoslog.broker.log.segment.segment import LostFile, Segment
 from eoslog.broker.log.segment.segment_files import SegmentFiles
-from eoslog.protocol.batch import BatchHeader
+from eoslog.protocol.batch import STORED_START, BatchHeader, stored_start
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 _LOG = logging.getLogger(__name__)

@@ -14,9 +14,8 @@ import logging
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
-from eoslog.broker.log.compaction.cleaning_plan import Plan, Source
 from eoslog.broker.log.partition.active_segment import Tail
-from eoslog.broker.log.partition.compacting import Compacting, Dirt
+from eoslog.broker.log.partition.compacting import Compacting
 from eoslog.broker.log.partition.discarded import Discarded
 from eoslog.broker.log.partition.durability import Durability
 from eoslog.broker.log.partition.log import Log
@@ -29,14 +28,14 @@ from eoslog.broker.log.recovery.reading_back import Durable, ReadBack, prepare, 
 from eoslog.broker.log.recovery.recovery import Known
 from eoslog.broker.log.segment.answers import Appended, Place, ReadResult, Unchecked
 from eoslog.broker.log.segment.checkpoint import Checkpoints
-from eoslog.broker.log.segment.checks import check_batch, with_append_time
+from eoslog.broker.log.segment.checks import check_batch
 from eoslog.broker.log.segment.flush import GroupFlush
 from eoslog.broker.log.segment.segment import Segment
 from eoslog.broker.log.segment.segments import Segments
 from eoslog.broker.log.segment.settings import LogSettings
 from eoslog.broker.ports.ports import Buffer, FileSystem
 from eoslog.broker.rules.producer import ProducerState, ProducerStates
-from eoslog.protocol.batch import BatchHeader, read_header
+from eoslog.protocol.batch import BatchHeader, read_header, with_append_time
 from eoslog.protocol.control import ABORT, COMMIT, control_batch, read_control
 from eoslog.protocol.errors import KafkaError
 
@@ -69,9 +68,9 @@ class Partition:
         self._log, self._watch, self._discarded = log, watch, discarded
         self._producers, self._tail = producers, tail
         self._readings = Readings(log, durability, producers)
-        self._progress = Progress(log, durability, producers, tail)
+        self.progress = Progress(log, durability, producers, tail)
         self._trimming = Trimming(log, durability, producers, tail, discarded)
-        self._compacting = Compacting(log, durability, producers, discarded)
+        self.compacting = Compacting(log, durability, producers, discarded)
         self.subscribe = watch.subscribe  # called when the high watermark or last stable offset moves
         self.unsubscribe = watch.unsubscribe
 
@@ -146,18 +145,24 @@ class Partition:
     # -- writing -------------------------------------------------------------------------------
 
     def append(
-        self, batch: Buffer, *, now_ms: int, coordinator: bool = False, from_zero: bool = False
+        self,
+        batch: Buffer,
+        *,
+        now_ms: int,
+        coordinator: bool = False,
+        from_zero: bool = False,
+        header: BatchHeader | None = None,
     ) -> Appended:
-        """Write one record batch at the end of the log.
+        """Write one record batch at the end of the log. `header`: its own, if it was read already.
 
-        `coordinator`: the batch is the broker's own: control batches are allowed, sequences are not checked.
-        `from_zero`: a producer that is unknown here must begin with sequence 0 (transactions of KIP-890).
+        With `coordinator` it is the broker's own: control batches are allowed, sequences not looked at.
+        With `from_zero` a producer not known here has to begin with sequence 0 (transactions of KIP-890).
         Raises KafkaError with nothing changed: see `checks` and `rules.producer` for the codes, and
-        KAFKA_STORAGE_ERROR if the disk fails. The batch is durable once `wait_durable` returns.
+        KAFKA_STORAGE_ERROR where the disk fails. The batch is durable once `wait_durable` says so.
         """
         self._log.check_online()
         view = memoryview(batch)
-        header = check_batch(view, self._log.settings, now_ms, coordinator=coordinator)
+        header = check_batch(view, self._log.settings, now_ms, coordinator=coordinator, header=header)
         if header.is_control:
             control = read_control(view, 0, header)
             if control.type in (COMMIT, ABORT):
@@ -170,8 +175,8 @@ class Partition:
                 return Appended(written.first_offset, written.last_offset, -1, self._log.start)
         append_time = -1
         if self._log.settings.log_append_time and not coordinator:
-            view = memoryview(with_append_time(view, now_ms))
-            header, append_time = read_header(view), now_ms
+            stamped, header = with_append_time(view, header, now_ms)
+            view, append_time = memoryview(stamped), now_ms
         try:
             base = self._tail.write(view, header)
         except KafkaError:
@@ -318,43 +323,6 @@ class Partition:
         """See `Discarded.remove`."""
         self._discarded.remove(now_ms)
 
-    @property
-    def unchecked(self) -> int:
-        """See `Progress.unchecked`."""
-        return self._progress.unchecked
-
-    def begin_progress(self) -> Callable[[], None]:
-        """See `Progress.begin_saving`."""
-        return self._progress.begin_saving()
-
-    def end_progress(self) -> None:
-        """See `Progress.end_saving`."""
-        self._progress.end_saving()
-
-    def progress_failed(self) -> None:
-        """See `Progress.saving_failed`."""
-        self._progress.saving_failed()
-
-    def dirt(self, now_ms: int) -> Dirt | None:
-        """See `Compacting.dirt`."""
-        return self._compacting.dirt(now_ms)
-
-    def plan(self, now_ms: int) -> Plan:
-        """See `Compacting.plan`."""
-        return self._compacting.plan(now_ms)
-
-    def take_over(self, new: Segment, group: list[Source], now_ms: int) -> bool:
-        """See `Compacting.take_over`."""
-        return self._compacting.take_over(new, group, now_ms)
-
-    def drop_cleaned(self, new: Segment) -> None:
-        """See `Compacting.drop_cleaned`."""
-        self._compacting.drop_cleaned(new)
-
-    def cleaned_up_to(self, offset: int) -> None:
-        """See `Compacting.cleaned_up_to`."""
-        self._compacting.cleaned_up_to(offset)
-
     # -- coming back online --------------------------------------------------------------------
 
     def begin_return(self, now_ms: int) -> Callable[[], ReadBack] | None:
@@ -363,7 +331,7 @@ class Partition:
         The job may run in any thread; call `end_return` with its result. It raises DamagedLog, DamagedBatch,
         OSError: then call this again later. Returns None if a job is still using the files.
         """
-        if self._progress.is_running or self.durability.is_busy:
+        if self.progress.is_running or self.durability.is_busy:
             return None
         log = self._log
         log.segments.close()
@@ -388,7 +356,7 @@ class Partition:
         self._producers.states = found.producers
         self.durability.begin()
         self._tail.begin()
-        self._progress.begin()
+        self.progress.begin()
         self._log.offline, self._log.may_return = None, False
         self._watch.stir()
 
@@ -401,16 +369,7 @@ class Partition:
 
     def save(self) -> None:
         """See `Progress.save`."""
-        self._progress.save()
-
-    @property
-    def changed(self) -> bool:
-        """See `Progress.changed`."""
-        return self._progress.changed
-
-    def is_saved(self) -> None:
-        """See `Progress.is_saved`."""
-        self._progress.is_saved()
+        self.progress.save()
 
     def close(self) -> None:
         """Close the files. Waiters get UNKNOWN_TOPIC_OR_PARTITION. `save` first, unless it is removed."""

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -33,6 +32,7 @@ from eoslog.protocol.batch import (
     BatchHeader,
     CorruptBatch,
     crc_ok,
+    likely_headers,
     read_header,
 )
 
@@ -40,10 +40,6 @@ _LOG = logging.getLogger(__name__)
 _SEARCH_CHUNK = 8 << 20
 WORTH_SKIPPING = 1 << 20
 """A start after a crash uses a saved index only if that spares it reading at least this many bytes."""
-# Finds batches after a damaged one: the magic byte, before it the first bytes of an offset and a leader epoch
-# that is not negative, after it the first byte of the attributes.
-_LIKE_A_BATCH = re.compile(rb"(?s)\x02(?<=\x00\x00.{10}[\x00-\x7f].{3}\x02)(?=.{4}\x00)")
-_MAGIC_AT = 16
 
 
 @dataclass(frozen=True)
@@ -111,7 +107,7 @@ def open_segments(
     try:
         segments = _Recovery(fs, directory, segments, known.recovery_point, log_start, report).run()
         if segments[-1].next_offset < log_start:
-            return _replace_deleted(fs, directory, segments, log_start, interval)
+            return _begin_anew(fs, directory, segments, log_start, interval)
         return _sealed(segments)
     except BaseException:
         for segment in segments:
@@ -146,7 +142,7 @@ def _sealed(segments: list[Segment]) -> list[Segment]:
     return segments
 
 
-def _replace_deleted(
+def _begin_anew(
     fs: FileSystem, directory: str, segments: list[Segment], start: int, interval: int
 ) -> list[Segment]:
     """Replace segments that hold only deleted records: power failed before the later ones were synced.
@@ -284,8 +280,7 @@ def find_valid(file: File, position: int, end: int, offset: int) -> tuple[int, i
     overlap = HEADER_SIZE
     while position < end:
         data = file.read(min(_SEARCH_CHUNK, end - position), position)
-        for hit in _LIKE_A_BATCH.finditer(data, _MAGIC_AT):
-            at = hit.start() - _MAGIC_AT
+        for at in likely_headers(data):
             header = _plausible(data, at, position, end, offset)
             if header is not None and crc_ok(file.read(header.size, position + at), 0, header):
                 return position + at, header.base_offset

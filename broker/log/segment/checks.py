@@ -20,19 +20,14 @@
 
 from __future__ import annotations
 
-import struct
 from typing import TYPE_CHECKING
 
 from eoslog.broker.log.segment.settings import NEVER, LogSettings
-from eoslog.protocol.batch import HEADER_SIZE, MAGIC, BatchHeader, CorruptBatch, crc32c, crc_ok, read_header
+from eoslog.protocol.batch import MAGIC, BatchHeader, CorruptBatch, crc_ok, magic_of, read_header
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from eoslog.protocol.records import DecodedRecords
-
-_MAGIC_AT = 16
-_ATTRIBUTES_AT = 21
-_LOG_APPEND_TIME = 0x08
 
 MOST_UNPACKED, MOST_RATIO = 32 << 20, 16
 """Limits of a decompressed batch whose records must be checked: a few bytes from one client must not take the
@@ -48,21 +43,26 @@ class RejectedRecords(KafkaError):
         self.reasons = reasons
 
 
-def check_batch(batch: memoryview, settings: LogSettings, now_ms: int, *, coordinator: bool) -> BatchHeader:
-    """Check the single batch in `batch` and return its header. Raises KafkaError as the table says."""
-    if len(batch) > _MAGIC_AT and batch[_MAGIC_AT] != MAGIC:
-        raise _invalid(f"batch has magic {batch[_MAGIC_AT]}, only {MAGIC} is accepted")
-    try:
-        header = read_header(batch)
-    except CorruptBatch as error:
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
-    size = header.length + 12
-    if size != len(batch):
-        if size < len(batch):
-            raise _invalid(f"{len(batch) - size} bytes follow the first batch: send one batch per partition")
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"batch of {size} bytes is cut at {len(batch)}")
+def check_batch(
+    batch: memoryview,
+    settings: LogSettings,
+    now_ms: int,
+    *,
+    coordinator: bool,
+    header: BatchHeader | None = None,
+) -> BatchHeader:
+    """Judge the one batch that `batch` holds; answers its header, which is `header` if that was read before.
+
+    Raises KafkaError as the table says.
+    """
+    header = header or _header_of(batch)
+    if header.size != len(batch):
+        if header.size < len(batch):
+            follow = len(batch) - header.size
+            raise _invalid(f"{follow} bytes follow the first batch: send one batch per partition")
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"batch of {header.size} bytes is cut at {len(batch)}")
     if not coordinator:
-        _check_client(header, size, settings, now_ms)
+        _check_client(header, settings)
     if not crc_ok(batch, 0, header):
         raise KafkaError(
             ErrorCode.CORRUPT_MESSAGE, "the batch's CRC is wrong: it was damaged in transit, send it again"
@@ -72,17 +72,27 @@ def check_batch(batch: memoryview, settings: LogSettings, now_ms: int, *, coordi
     return header
 
 
+def _header_of(batch: memoryview) -> BatchHeader:
+    magic = magic_of(batch)
+    if magic not in (None, MAGIC):
+        raise _invalid(f"batch has magic {magic}, only {MAGIC} is accepted")
+    try:
+        return read_header(batch)
+    except CorruptBatch as error:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+
+
 def _concerns_records(header: BatchHeader, settings: LogSettings, now_ms: int) -> bool:
     """Whether each record must be checked. Few topics need that, and few batches."""
     late = header.max_timestamp > now_ms + settings.timestamp_after_max_ms and not settings.log_append_time
     return settings.compacted or settings.timestamp_before_max_ms < NEVER or late
 
 
-def _check_client(header: BatchHeader, size: int, settings: LogSettings, now_ms: int) -> None:
-    if size > settings.max_message_bytes:
+def _check_client(header: BatchHeader, settings: LogSettings) -> None:
+    if header.size > settings.max_message_bytes:
         raise KafkaError(
             ErrorCode.MESSAGE_TOO_LARGE,
-            f"batch has {size} bytes, max.message.bytes is {settings.max_message_bytes}",
+            f"batch has {header.size} bytes, max.message.bytes is {settings.max_message_bytes}",
         )
     if header.base_offset != 0:
         raise _invalid(f"base offset must be 0, not {header.base_offset}")
@@ -138,26 +148,6 @@ def _check_times(records: DecodedRecords, settings: LogSettings, now_ms: int) ->
             reasons[number] = f"timestamp {timestamp} is more than {where}"
     if reasons:
         raise RejectedRecords(ErrorCode.INVALID_TIMESTAMP, reasons)
-
-
-def with_append_time(batch: memoryview, now_ms: int) -> bytearray:
-    """A copy of the batch with the broker's time for all its records (LogAppendTime)."""
-    copy = bytearray(batch)
-    attributes, delta, base_timestamp = struct.unpack_from(">hiq", copy, _ATTRIBUTES_AT)
-    struct.pack_into(
-        ">hiqq", copy, _ATTRIBUTES_AT, attributes | _LOG_APPEND_TIME, delta, base_timestamp, now_ms
-    )
-    struct.pack_into(">I", copy, _ATTRIBUTES_AT - 4, crc32c([memoryview(copy)[_ATTRIBUTES_AT:]]))
-    return copy
-
-
-def stored_start(header: BatchHeader, base_offset: int, leader_epoch: int) -> bytes:
-    """The bytes before the magic of a batch as it is stored: base offset, length, leader epoch."""
-    return struct.pack(">qii", base_offset, header.length, leader_epoch)
-
-
-STORED_START = 16  # bytes of `stored_start`; the rest of the batch is stored as it came
-assert HEADER_SIZE > STORED_START
 
 
 def _invalid(reason: str) -> KafkaError:

@@ -59,7 +59,7 @@ class Cleaner:
             if partition in done:
                 continue
             try:
-                dirt = partition.dirt(self._clock.now_ms())
+                dirt = partition.compacting.dirt(self._clock.now_ms())
             except (DamagedBatch, OSError) as error:
                 done.add(partition)
                 self._log_once(partition, error)
@@ -77,7 +77,7 @@ class Cleaner:
     async def _run(self, partition: Partition) -> None:
         from eoslog.broker.log.compaction.cleaning import Run, Stopped  # loads NumPy and pyarrow
 
-        plan = partition.plan(self._clock.now_ms())
+        plan = partition.compacting.plan(self._clock.now_ms())
         run = Run(self._fs, plan, self._config.storage.cleaner_dedupe_buffer_size, self._stop)
         loop = asyncio.get_running_loop()
         pool = self._pool = self._pool or ThreadPoolExecutor(1, thread_name_prefix="cleaner")
@@ -92,7 +92,7 @@ class Cleaner:
         except Stopped:
             return
         if not partition.closed:
-            partition.cleaned_up_to(end)
+            partition.compacting.cleaned_up_to(end)
             before = sum(source.size for source in plan.sources)
             _LOG.info(
                 "partition %s is compacted up to offset %d; before, that was %d bytes", partition, end, before
@@ -100,12 +100,12 @@ class Cleaner:
 
     def _take_over(self, partition: Partition, new: Segment, group: list[Source]) -> bool:
         try:
-            taken = partition.take_over(new, group, self._clock.now_ms())
+            taken = partition.compacting.take_over(new, group, self._clock.now_ms())
         except OSError:
-            partition.drop_cleaned(new)
+            partition.compacting.drop_cleaned(new)
             raise
         if not taken:
-            partition.drop_cleaned(new)
+            partition.compacting.drop_cleaned(new)
         return taken
 
     def close(self) -> None:

@@ -59,14 +59,14 @@ class Upkeep:
         Returns whether there was one. Write the recovery points afterwards: a start trusts only what is below
         them.
         """
-        busy = [partition for partition in self._partitions() if partition.unchecked >= least]
+        busy = [partition for partition in self._partitions() if partition.progress.unchecked >= least]
         for partition in busy:
             try:
-                job = partition.begin_progress()
+                job = partition.progress.begin_saving()
                 await _in_thread(job)
-                partition.end_progress()
+                partition.progress.end_saving()
             except (KafkaError, OSError) as error:
-                partition.progress_failed()
+                partition.progress.saving_failed()
                 _LOG.error("partition %s: a start after a crash will read more of it: %s", partition, error)
         return bool(busy)
 

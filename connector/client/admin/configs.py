@@ -1,4 +1,4 @@
-"""Configs of topics (DescribeConfigs), where what a topic takes has to be known before it is written to."""
+"""Configs of topics (DescribeConfigs), for writers that must know a topic's limits before they write."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TOPIC = 2
 
 
 def topic_configs(cluster: Cluster, topics: Iterable[str], names: Iterable[str]) -> dict[str, dict[str, str]]:
-    """The values of `names` for each topic, as texts. Raises KafkaError, RetriesExhausted."""
+    """The values of the configs `names` of each topic, as text. Raises KafkaError, RetriesExhausted."""
     wanted = list(names)
     resources: list[DescribeConfigsRequestResourceDraft] = [
         {"resource_type": _TOPIC, "resource_name": topic, "configuration_keys": wanted} for topic in topics

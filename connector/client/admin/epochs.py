@@ -1,4 +1,4 @@
-"""Where leader epochs end in the log (OffsetForLeaderEpoch, KIP-320): whether it is still the same log."""
+"""Where leader epochs end in a log (OffsetForLeaderEpoch, KIP-320): shows if it is still the same log."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 
 def epoch_ends(cluster: Cluster, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, Place]:
-    """The largest leader epoch up to the one given that the partition's log has, and the offset where it
-    ends; -1 and -1 where the log has never come to it. One request a leader.
+    """For each partition the largest leader epoch of its log up to the given one, and the offset where that
+    epoch ends; -1 and -1 if the log has no such epoch. One request for each leader.
 
     Raises KafkaError, UnknownTopic, RetriesExhausted.
     """

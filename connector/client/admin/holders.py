@@ -1,4 +1,4 @@
-"""Who holds back readers of committed records, and what to do about it.
+"""Which transactions hold back readers of committed records, and what to do about them.
 
 Readers stop at the last stable offset of a partition: at the beginning of its oldest open transaction.
 """
@@ -14,15 +14,15 @@ from eoslog.connector.offsets.offsets import TopicPartition
 from eoslog.protocol.sink_names import sink_of
 
 NEVER_MS = 2**31 - 1
-"""The time-out of a transaction under two-phase commit (KIP-939): it is sealed, and nothing but its sink, or
-somebody's hand, ends it."""
+"""The time-out of a transaction under two-phase commit (KIP-939): it is sealed, and ends only when its sink,
+or a user by hand, ends it."""
 _BEING_ENDED = ("PrepareCommit", "PrepareAbort")
 
 
 @dataclass(frozen=True)
 class Holder:
-    """The transaction that holds a partition back: as the partition knows it, its transactional id (None: it
-    is not told), and as its coordinator describes it (None: it knows none)."""
+    """The transaction that holds a partition back: as the partition knows it, its transactional id (None: not
+    known), and as its coordinator describes it (None: the coordinator does not know it)."""
 
     producer: ActiveProducer
     name: str | None
@@ -30,12 +30,12 @@ class Holder:
 
     @property
     def sink(self) -> str | None:
-        """The sink of eoslog's whose transaction it is; None: it is none, as far as the name tells."""
+        """The eoslog sink whose transaction it is; None: by its name it belongs to none."""
         return None if self.name is None else sink_of(self.name)
 
     @property
     def hangs(self) -> bool:
-        """Whether no coordinator counts the partition among those that the transaction has to end on."""
+        """Whether no coordinator will end the transaction on this partition."""
         return self.found is None or self.producer.where not in self.found.partitions
 
     @property
@@ -44,7 +44,7 @@ class Holder:
         return self.found is not None and not self.hangs and self.found.timeout_ms == NEVER_MS
 
     def way_out(self) -> str:
-        """What to do, in a sentence without its end."""
+        """What to do, as a sentence without its full stop."""
         if self.hangs or self.found is None:
             topic, partition = self.producer.where
             return (
@@ -72,7 +72,7 @@ class Holder:
 
 
 def oldest(found: Iterable[ActiveProducer]) -> list[ActiveProducer]:
-    """Of each partition the open transaction that begins first: it is the one that holds readers back."""
+    """The first open transaction of each partition: that is the one that holds readers back."""
     first: dict[TopicPartition, ActiveProducer] = {}
     for producer in found:
         known = first.get(producer.where)

@@ -35,16 +35,17 @@ class Place(NamedTuple):
 def list_offsets(
     cluster: Cluster, wanted: Mapping[TopicPartition, int], *, committed: bool
 ) -> dict[TopicPartition, int]:
-    """The offset of each partition for EARLIEST, LATEST or a time (ms): that of its first record not older,
-    -1 where there is none. `committed`: LATEST is the last stable offset, the end of what read_committed
-    readers may see; else the high watermark. Raises KafkaError, UnknownTopic, RetriesExhausted."""
+    """The offset of each partition for EARLIEST, LATEST or a time (ms). For a time it is that of the first
+    record that is not older, -1 if there is none. With `committed` LATEST is the last stable offset, where
+    read_committed readers stop, else the high watermark. Raises KafkaError, UnknownTopic, RetriesExhausted.
+    """
     return {tp: found.offset for tp, found in list_places(cluster, wanted, committed=committed).items()}
 
 
 def list_places(
     cluster: Cluster, wanted: Mapping[TopicPartition, int], *, committed: bool
 ) -> dict[TopicPartition, Place]:
-    """The same with leader epochs."""
+    """As `list_offsets`, with leader epochs."""
     found: dict[TopicPartition, Place] = {}
 
     def attempt() -> None:
@@ -70,7 +71,7 @@ def list_places(
 def by_leader(
     cluster: Cluster, wanted: Mapping[TopicPartition, int]
 ) -> dict[Address, dict[TopicPartition, int]]:
-    """What is asked of the leader of each partition, by the leader."""
+    """Group what is wanted from each partition by the address of its leader."""
     grouped: dict[Address, dict[TopicPartition, int]] = {}
     for (topic, partition), at in wanted.items():
         grouped.setdefault(cluster.leader_address(topic, partition), {})[topic, partition] = at

@@ -1,4 +1,4 @@
-"""Committed offsets of a consumer group, read and written outside transactions."""
+"""Committed offsets of a consumer group, read and written outside of transactions."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ _UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
 class StillPending(Exception):
-    """A transaction is about to change a group's offsets, for longer than the caller waits for that."""
+    """A transaction has been about to change a group's offsets for longer than the caller waits."""
 
 
 class CommittedOffset(NamedTuple):
-    """A committed offset, its metadata, and the leader epoch of the record before it; -1: unknown."""
+    """A committed offset, its metadata, and the leader epoch of the record before it (-1: unknown)."""
 
     offset: int
     metadata: str
@@ -82,10 +82,10 @@ def fetch_with_epochs(
     """The offset of each partition that has a commit; `partitions` None: all that have one.
 
     `require_stable` waits for transactions that are about to change the answer (KIP-447), for `least_ms` at
-    least, and needs a broker that can tell (OffsetFetch 7). Name the partitions where that matters: asked
-    for all, Kafka leaves out a partition whose first commit is still pending, and answers without waiting
-    for it. `pending_ms`: how long it waits for them at most, from the first answer that says so.
-    Raises KafkaError, RetriesExhausted, StillPending (with `pending_ms`).
+    least, and needs OffsetFetch 7. Name the partitions if that matters: if asked for all, Kafka leaves out a
+    partition whose first commit is still pending, and answers without waiting for it. `pending_ms`: the
+    longest wait for such transactions, from the first answer that reports one. Raises KafkaError,
+    RetriesExhausted, StillPending (with `pending_ms`).
     """
     topics: list[OffsetFetchRequestTopicDraft] | None = None
     since = 0.0
@@ -122,7 +122,7 @@ def fetch_with_epochs(
 def rows_of(
     offsets: Mapping[TopicPartition, tuple[int, str]], epochs: Epochs | None = None
 ) -> list[OffsetCommitRequestTopicDraft]:
-    """Offsets as requests that commit them name them."""
+    """Offsets in the form that commit requests have."""
     known = epochs or {}
     rows: Iterator[tuple[str, int, OffsetCommitRequestPartitionDraft]] = (
         (
@@ -146,9 +146,9 @@ def commit_plain(
     offsets: Mapping[TopicPartition, tuple[int, str]],
     epochs: Epochs | None = None,
 ) -> None:
-    """Commit offsets for a group without members, outside transactions; KafkaError if one is refused.
+    """Commit offsets of a group without members, outside of transactions. KafkaError if one is refused.
 
-    `epochs`: the leader epoch of the record before the offset, where it is known.
+    `epochs`: the leader epoch of the record before each offset, if known.
     """
     body: OffsetCommitRequestDraft = {"group_id": group, "topics": rows_of(offsets, epochs)}
 
@@ -188,7 +188,7 @@ def _retry(cluster: Cluster, api: ApiKey, group: str, attempt: Callable[[], T], 
 
 
 def gone(cluster: Cluster, places: Iterable[TopicPartition]) -> set[TopicPartition]:
-    """Those partitions that the cluster says it does not have. Raises KafkaError, BrokerUnreachable."""
+    """Those of the partitions that the cluster does not have. Raises KafkaError, BrokerUnreachable."""
     wanted = set(places)
     found = cluster.metadata({topic for topic, _ in wanted})
     unknown = {topic for topic, code in found.errors.items() if code in _UNKNOWN}

@@ -1,4 +1,4 @@
-"""Producers as the partitions that they write to know them (DescribeProducers, KIP-664)."""
+"""Producers, as known by the partitions that they write to (DescribeProducers, KIP-664)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PARTITIONS_A_CALL = 500
 
 @dataclass(frozen=True)
 class ActiveProducer:
-    """A producer as a partition knows it; `start` is its open transaction's first offset, -1 without one."""
+    """A producer as a partition knows it. `start`: the first offset of its open transaction, -1 if none."""
 
     where: TopicPartition
     producer_id: int

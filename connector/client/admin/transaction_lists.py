@@ -2,9 +2,9 @@
 
 Each broker knows only the transactions that it coordinates. If a coordinator moves from a broker that has not
 answered yet to one that has, no answer contains its transactions. So each broker is also asked, before and
-after its list, who leads the partitions of STATE_TOPIC (the leaders are the coordinators, and brokers learn
-of a move before they carry it out) and which brokers there are. If the answers differ, or a broker was not
-asked, all are asked once more. While nothing moves this is one round trip.
+after its list, for the leaders of STATE_TOPIC's partitions (they are the coordinators, and brokers learn of a
+move before they carry it out) and for the list of brokers. If the answers differ, or a broker was not asked,
+all are asked once more. If nothing moves, this is one round trip.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from eoslog.connector.client.wire.cluster import METADATA_MAX, Cluster, Metadata, read_metadata
+from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.connection import Connection
+from eoslog.connector.client.wire.metadata import METADATA_MAX, Metadata, read_metadata
 from eoslog.connector.client.wire.retry import check, retrying
 from eoslog.connector.errors import EoslogError, RefusedByBroker
 from eoslog.protocol.apis import ApiKey
@@ -30,8 +31,8 @@ log = logging.getLogger(__name__)
 
 STATE_TOPIC = "__transaction_state"
 LOOKS = 3
-"""How often all brokers are asked at most. Should coordinators move all the time, what is found in none of
-these is left to the next listing: for the sink that means open for longer, never lost or doubled."""
+"""How often all brokers are asked at most. If coordinators move all the time, a transaction that is found in
+none of these rounds is left to the next listing: it stays open longer, and nothing is lost or doubled."""
 
 _Leaders = dict[int, int]
 
@@ -45,7 +46,7 @@ class Listing(NamedTuple):
 
 
 class Asked:
-    """ListTransactions that is under way, on connections of its own: an answer of each broker is to come."""
+    """A ListTransactions that has been sent to each broker, on its own connections, and not been answered."""
 
     def __init__(
         self,
@@ -72,8 +73,8 @@ class Asked:
 
     @classmethod
     def ahead(cls, cluster: Cluster, prefix: str, states: Sequence[str]) -> Self | None:
-        """Ask all brokers that are known, for list_transactions to read the answers. Waits for nothing: None
-        where there is no open connection to one of them, or it was lost."""
+        """Ask all known brokers; list_transactions reads the answers. Does not wait: returns None if there is
+        no open connection to one of them, or it was lost."""
         brokers = [cluster.idle(address) for address in cluster.known_addresses()]
         connected = [broker for broker in brokers if broker is not None]
         try:
@@ -86,7 +87,7 @@ class Asked:
         return None
 
     def answers(self) -> tuple[dict[str, Listing], list[Metadata]]:
-        """What all brokers list, and what each tells of the cluster before and after its list."""
+        """The lists of all brokers, and each broker's metadata before and after its list."""
         try:
             answers = [
                 (b, b.answer(METADATA), b.answer(LIST_TRANSACTIONS), b.answer(METADATA)) for b in self.brokers
@@ -98,7 +99,7 @@ class Asked:
         return listed, [read_metadata(told) for _, before, _, after in answers for told in (before, after)]
 
     def drop(self) -> None:
-        """Give the connections back; one that waits for an answer still is closed."""
+        """Give the connections back; one that still waits for an answer is closed."""
         for broker in self.brokers:
             self._cluster.give_back(broker)
 
@@ -111,13 +112,13 @@ def list_transactions(
     *,
     ahead: Asked | None = None,
 ) -> list[Listing]:
-    """Every transactional id that begins with `prefix`, in one of `states` (none given: in any), of one of
-    `producer_ids` (likewise), by its name. `ahead`: the same that was asked before.
+    """Every transactional id that begins with `prefix`, is in one of `states` (none given: any) and has one
+    of `producer_ids` (likewise), sorted. `ahead`: the same request, sent earlier.
 
-    A broker that is still loading would answer an empty list, which is no proof, and is waited for. The
-    requests to all brokers are under way together. Raises KafkaError, RetriesExhausted.
+    A broker that is still loading is waited for: its empty list would prove nothing. The requests to all
+    brokers are sent together. Raises KafkaError, RetriesExhausted.
     """
-    known = True  # which brokers there are, as far as this client has been told
+    known = True  # the list of brokers, from this client's memory
 
     def ask() -> Asked:
         nonlocal known, ahead
@@ -153,7 +154,7 @@ def list_transactions(
 
 
 def _is_all(brokers: Sequence[Connection], told: Sequence[Metadata]) -> bool:
-    """Whether all brokers were asked, and no coordinator has moved meanwhile."""
+    """Whether all brokers were asked and no coordinator has moved meanwhile."""
     asked, first = {(broker.host, broker.port) for broker in brokers}, _leaders(told[0])
     if any(set(one.nodes.values()) != asked for one in told):
         return False
@@ -171,11 +172,11 @@ def _rows(broker: Connection, answer: ListTransactionsResponse) -> list[Listing]
 
 
 def _leaders(metadata: Metadata) -> _Leaders:
-    """Who leads each partition of STATE_TOPIC; empty where there is none yet, or it may not be known."""
+    """The leader of each partition of STATE_TOPIC; empty if that does not exist yet or is not allowed."""
     topic = metadata.topics.get(STATE_TOPIC)
     return topic.leaders if topic else {}
 
 
 def _quoted(text: str) -> str:
-    """`text` as a pattern that matches only itself, in the syntax brokers use (RE2)."""
+    """`text` as a pattern that matches only itself, in the brokers' syntax (RE2)."""
     return "".join(c if c.isalnum() or ord(c) > 127 else "\\" + c for c in text)

@@ -1,11 +1,11 @@
-"""Transactions as the coordinator keeps them: open, end, look at, commit offsets within.
+"""Transactions, by requests to their coordinator: open, end, describe, commit offsets in them.
 
-Each call is retried while its failure may pass (see retry.py). All of them may be repeated when their
-first answer was lost: InitProducerId then merely bumps the epoch once more; EndTxn answers a repeated
-request with its outcome as long as version and epoch stay the same (KIP-890), so all tries of a call use
-one version. TV2 is transaction.version >= 2: no AddPartitionsToTxn, no
-AddOffsetsToTxn, and EndTxn 5 returns a bumped epoch. Ends and take-overs of many transactional ids
-are under way together (pipelined.py); the bundled broker ends them by one request, all visible at once.
+Each call is retried while its failure may pass (see retry.py). All of them may be repeated if the first
+answer was lost. InitProducerId then only bumps the epoch once more. EndTxn answers a repeated request with
+its outcome if version and epoch stay the same (KIP-890), so all tries of a call use one version. TV2 is
+transaction.version >= 2: no AddPartitionsToTxn, no AddOffsetsToTxn, and EndTxn 5 returns a bumped epoch.
+Many transactional ids are ended, or taken over, by requests sent together (pipelined.py); the bundled broker
+ends them by one request, all visible at once.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ TopicPartition = tuple[str, int]
 
 TV2 = 2
 MARKERS_SECONDS = 10.0
-"""So long markers are waited for; they take some milliseconds, unless a partition's leader is away."""
+"""How long to wait for markers. They take some milliseconds, unless a partition's leader is down."""
 FIRST_LOOK_SECONDS, LAST_LOOK_SECONDS = 0.001, 0.1
 """Pauses between two looks."""
 _PREPARED = frozenset({"PrepareCommit", "PrepareAbort"})
@@ -75,7 +75,7 @@ _TXN_OFFSETS_TV1 = 4
 
 @dataclass(frozen=True)
 class TransactionDescription:
-    """A transactional id's state, such as Ongoing or CompleteCommit; times in ms, `start_ms` since 1970."""
+    """A transactional id's state, such as Ongoing or CompleteCommit. Times in ms, `start_ms` since 1970."""
 
     state: str
     identity: ProducerIdentity
@@ -86,7 +86,8 @@ class TransactionDescription:
 
 @dataclass(frozen=True)
 class Kept:
-    """A transaction that was taken over: who can end it, and who wrote it (None: nothing was open)."""
+    """A transaction that was taken over: the identity that can end it, and the one that wrote it (None:
+    nothing was open)."""
 
     holder: ProducerIdentity
     wrote: ProducerIdentity | None
@@ -95,9 +96,9 @@ class Kept:
 def init_producer_id(
     cluster: Cluster, transactional_id: str | None, timeout_ms: int, current: ProducerIdentity | None = None
 ) -> ProducerIdentity:
-    """A producer id and epoch (InitProducerId). With a transactional id: fences its older users and
-    aborts their open transaction; `current`: only if it has this identity still (KIP-360), else
-    PRODUCER_FENCED or INVALID_PRODUCER_EPOCH. Raises KafkaError, as INVALID_TRANSACTION_TIMEOUT where the
+    """Get a producer id and epoch (InitProducerId). With a transactional id this fences its older users and
+    aborts their open transaction; with `current` only if the id still has this identity (KIP-360), else
+    PRODUCER_FENCED or INVALID_PRODUCER_EPOCH. Raises KafkaError, such as INVALID_TRANSACTION_TIMEOUT if the
     broker's transaction.max.timeout.ms is lower than `timeout_ms`."""
     body: InitProducerIdRequestDraft = {
         "transactional_id": transactional_id,
@@ -122,8 +123,8 @@ def init_producer_id(
 def end_txn(
     cluster: Cluster, transactional_id: str, identity: ProducerIdentity, commit: bool
 ) -> ProducerIdentity:
-    """Commit or abort; returns the identity to go on with. Raises KafkaError when refused, for
-    instance INVALID_PRODUCER_EPOCH or PRODUCER_FENCED (another owner), INVALID_TXN_STATE (ended already)."""
+    """Commit or abort. Returns the identity to continue with. Raises KafkaError if refused, for instance
+    INVALID_PRODUCER_EPOCH or PRODUCER_FENCED (another owner), INVALID_TXN_STATE (ended already)."""
     answer = end_txns(cluster, {transactional_id: identity}, commit)[transactional_id]
     if isinstance(answer, Exception):
         raise answer
@@ -133,8 +134,8 @@ def end_txn(
 def end_txns(
     cluster: Cluster, identities: Mapping[str, ProducerIdentity], commit: bool
 ) -> dict[str, ProducerIdentity | EoslogError | KafkaError]:
-    """The same for several transactional ids, their requests under way together; each one's identity to go
-    on with, or why it was not ended. A broker that can ends those it coordinates in one step."""
+    """`end_txn` for several transactional ids, by requests sent together. Returns each one's identity to
+    continue with, or why it was not ended. If a broker can, it ends all that it coordinates in one step."""
     verb = "commit" if commit else "abort"
     chosen: dict[str, int] = {}
 
@@ -183,11 +184,11 @@ def end_txns(
 def keep_prepared(
     cluster: Cluster, names: Sequence[str], timeout_ms: int
 ) -> dict[str, Kept | EoslogError | KafkaError]:
-    """Take over open transactions as they are, to be ended by the new holder and by no time-out (KIP-939).
+    """Take over open transactions as they are. Only the new holder ends them, no time-out does (KIP-939).
 
     A transactional id without an open transaction starts a new one. The requests are sent together.
-    UnsupportedByBroker where the broker has no InitProducerId 6 (`timeout_ms` counts only for that of
-    brokers that heed it).
+    UnsupportedByBroker if the broker has no InitProducerId 6. (`timeout_ms` only matters to brokers that use
+    it in that request.)
     """
 
     def request(connection: Connection, name: str) -> tuple[InitProducerIdRequestDraft, int]:
@@ -211,7 +212,7 @@ def keep_prepared(
 def add_partitions(
     cluster: Cluster, transactional_id: str, identity: ProducerIdentity, partitions: Iterable[TopicPartition]
 ) -> None:
-    """Enlist partitions before the first record goes to them (TV1 only). Raises KafkaError."""
+    """Add partitions to the transaction before their first record is sent (TV1 only). Raises KafkaError."""
     wanted = list(partitions)
     topics: list[AddPartitionsToTxnRequestV3AndBelowTopicDraft] = [
         {"name": topic, "partitions": numbers} for topic, numbers in by_topic((t, p, p) for t, p in wanted)
@@ -236,7 +237,7 @@ def add_partitions(
 
 
 def describe(cluster: Cluster, ids: Sequence[str]) -> dict[str, TransactionDescription | None]:
-    """What the coordinators know of each id (DescribeTransactions); None: nothing."""
+    """The coordinators' description of each id (DescribeTransactions); None: the id is unknown."""
     found: dict[str, TransactionDescription | None] = {}
 
     def attempt() -> None:
@@ -257,8 +258,8 @@ def describe(cluster: Cluster, ids: Sequence[str]) -> dict[str, TransactionDescr
 
 
 def await_markers(cluster: Cluster, ids: Sequence[str]) -> tuple[str, ...]:
-    """Wait until the markers of ended transactions are written, for MARKERS_SECONDS; the ids of those whose
-    are not. A coordinator that ends several in one step has written them when it answers."""
+    """Wait until the markers of ended transactions are written, for at most MARKERS_SECONDS. Returns the ids
+    whose markers are not. A coordinator that ends several in one step has written them when it answers."""
     until, pause = time.monotonic() + MARKERS_SECONDS, FIRST_LOOK_SECONDS
     coordinators = by_connection(cluster.coordinators("transaction", ids))
     left = [name for at, names in coordinators.items() if not at.ends_together for name in names]
@@ -280,10 +281,10 @@ def commit_offsets(
     offsets: Mapping[TopicPartition, tuple[int, str]],
     epochs: Epochs | None = None,
 ) -> None:
-    """Commit offsets and their metadata (4,096 characters at most, each) in the open transaction.
+    """Commit offsets and their metadata (at most 4,096 characters each) in the open transaction.
 
-    `epochs`: the leader epoch of the record before the offset, where it is known. Raises KafkaError if any
-    partition is refused, even where others were taken: then abort.
+    `epochs`: the leader epoch of the record before each offset, if known. Raises KafkaError if any partition
+    is refused, even if others were accepted: then abort.
     """
     tv2 = cluster.transaction_version() >= TV2
     if not tv2:
@@ -363,7 +364,7 @@ def _retry(
 
 
 def _check_all(codes: Mapping[TopicPartition, int], wanted: Sequence[TopicPartition], what: str) -> None:
-    """Raise for the worst answer: one that will not pass, before one that may."""
+    """Raise the worst error: one that will not pass comes before one that may."""
     missing = [tp for tp in wanted if tp not in codes]
     if missing:
         raise RefusedByBroker(ErrorCode.UNKNOWN_SERVER_ERROR, f"{what}: no answer for {_named(missing)}")

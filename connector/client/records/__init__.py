@@ -1,1 +1,1 @@
-"""Record batches on their way: produced in order, fetched a range at a time."""
+"""Record batches on the wire: produced in order, fetched a range at a time."""

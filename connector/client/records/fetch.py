@@ -1,11 +1,11 @@
-"""Reading a range of a partition, a whole answer at a time.
+"""Reads a range of a partition, a whole answer at a time.
 
-The next Fetch is on its way before this answer is decoded, so broker and network work while Arrow
-does. Only batch headers are looked at one by one; records of all batches of an answer are decoded at
-once. Control batches and records of aborted transactions are passed over.
+The next Fetch is sent before this answer is decoded, so broker and network work at the same time as Arrow.
+Only batch headers are read one by one; the records of all batches of an answer are decoded at once. Control
+batches and records of aborted transactions are skipped.
 
-With client.rack a leader may send its reader to a replica near by (KIP-392), giving no records itself.
-If that fails, or the replica does not have the records yet, the leader is asked; its answer counts.
+With client.rack a leader may send its reader to a near replica (KIP-392), and return no records itself. If
+that fails, or the replica does not have the records yet, the leader is asked; its answer is final.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _OTHER_TOPIC = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID)
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """What a Fetch brought for the one partition asked for. `elsewhere`: the node that is to be asked."""
+    """The part of a Fetch answer for the one partition. `elsewhere`: the node that is to be asked instead."""
 
     records: Buffer
     last_stable_offset: int
@@ -79,14 +79,13 @@ def fetch(
     headers: bool = False,
     max_payload: int | None = None,
 ) -> Iterator[DecodedRecords]:
-    """Records with offsets start..end-1, in order, an answer's worth at a time.
+    """Records with offsets start..end-1, in order, one answer at a time.
 
-    With `topic_id` no record of another topic is read that came to have this name. `max_bytes` (None: as
-    the config says) is asked of the broker for an answer; a single batch that is larger comes all the same.
-    Compressed batches are unpacked so many at a time that they make up to `max_payload` bytes, or one.
-    Raises OffsetsGone where the log no longer holds `start`, never reached `end`, or misses offsets that no
-    compaction took; TopicMadeAnew, CorruptBatch, KafkaError, and RetriesExhausted after poll_timeout_ms
-    without progress.
+    With `topic_id` no record of another topic with the same name is read. `max_bytes` (None: as configured)
+    limits each answer; a single larger batch is returned all the same. Compressed batches are unpacked
+    together, up to `max_payload` bytes at a time, but at least one. Raises OffsetsGone if the log no longer
+    has `start`, never reached `end`, or lacks offsets that were not compacted away; TopicMadeAnew,
+    CorruptBatch, KafkaError, and RetriesExhausted after poll_timeout_ms without progress.
     """
     config = cluster.config
     most = min(config.max_partition_fetch_bytes, config.fetch_max_bytes) if max_bytes is None else max_bytes
@@ -127,7 +126,7 @@ def _seen(name: str, answer: _Answer, position: int, end: int, committed: bool) 
 def _decoded(
     name: str, records: Buffer, batches: Sequence[Located], headers: bool, max_payload: int | None
 ) -> Iterator[DecodedRecords]:
-    """All records of all batches at once; in halves where they unpack to more than one call may hold."""
+    """All records of all batches at once; by halves if they unpack to more than `max_payload` bytes."""
     if not batches:
         return
     try:
@@ -145,7 +144,7 @@ def _decoded(
 
 
 def clip(rows: DecodedRecords, start: int, end: int) -> DecodedRecords:
-    """Rows with offsets start..end-1; offsets rise, so it is a slice."""
+    """The rows with offsets start..end-1: a slice, since offsets rise."""
     offsets = rows.offset.to_numpy()
     first, last = (int(i) for i in np.searchsorted(offsets, (start, end)))
     if (first, last) == (0, len(offsets)):
@@ -157,7 +156,7 @@ def clip(rows: DecodedRecords, start: int, end: int) -> DecodedRecords:
 
 
 class _Reader:
-    """Asks for one partition at one position after another, over whatever connection leads there."""
+    """Fetches one partition, position by position, from its leader or from a replica near by."""
 
     def __init__(
         self,
@@ -178,14 +177,14 @@ class _Reader:
         self._backoff: Backoff | None = None
         self._rack = cluster.config.client_rack
         self._near: Address | None = None
-        """The replica to which the leader has sent us."""
+        """The replica that the leader has sent us to."""
 
     @property
     def name(self) -> str:
         return f"{self.topic}-{self.partition}"
 
     def ask(self, position: int) -> None:
-        """Send a Fetch for what comes next, so there was progress; a failure is left for `answer` to find."""
+        """Send a Fetch for the next position, after progress. A failure is left for `answer` to find."""
         self._backoff = None
         try:
             self._send(position)
@@ -195,7 +194,7 @@ class _Reader:
                 raise
 
     def answer(self, position: int) -> _Answer:
-        """The answer for `position`, asked again while failures may pass."""
+        """The answer for `position`. Tries again while failures may pass."""
         while True:
             try:
                 if self._connection is None or self._asked != position:
@@ -210,7 +209,7 @@ class _Reader:
             return answer
 
     def nothing(self, answer: _Answer, position: int) -> None:
-        """An answer without a whole batch: ask for more, or later, until the time is up."""
+        """After an answer without a whole batch: ask for more bytes, or ask later, until the time is up."""
         if len(answer.records):  # the first batch does not fit
             self.max_bytes = min(self.max_bytes * 2, 1 << 30)
         bound = answer.last_stable_offset if self.committed else answer.high_watermark
@@ -221,7 +220,7 @@ class _Reader:
         self._again(error, position)
 
     def close(self) -> None:
-        """Give the connection back, or close it where an answer is still to come."""
+        """Give the connection back, or close it if an answer is still to come."""
         if self._connection is not None:
             self.cluster.give_back(self._connection)
             self._connection = None
@@ -285,25 +284,25 @@ class _Reader:
         )
 
     def _goes_elsewhere(self, answer: _Answer) -> bool:
-        """Whether the leader sent us to a replica, which is asked next."""
+        """Whether the leader sent us to a replica. That is asked next."""
         if answer.elsewhere < 0 or len(answer.records) or self._near is not None:
             return False
         self._near = self.cluster.address(answer.elsewhere)
         if self._near is None and not self._rack:
-            return False  # it is waited for: the brokers have their own rule, and name none that we know
+            return False  # wait: the brokers choose by their own rule, and we do not know that node
         if self._near is None:
             self._leave_near()
         self._drop()
         return True
 
     def _leave_near(self) -> bool:
-        """Read on at the leader; without our rack, so that it does not send us away again. Whether that
-        is new: a leader that sends us away all the same is asked with pauses."""
+        """Continue at the leader, without our rack, so that it does not send us away again. Returns whether
+        that is a change: a leader that sends us away all the same is asked with pauses."""
         had_rack, self._near, self._rack = bool(self._rack), None, ""
         return had_rack
 
     def _again(self, error: Exception, position: int) -> None:
-        """Pause and forget what may be wrong; raise when it will not pass or the time is up."""
+        """Pause, and forget what may be wrong. Raises if the failure will not pass or the time is up."""
         self._drop()
         if self._near is not None and self._leave_near():
             return
@@ -326,7 +325,7 @@ class _Reader:
         self._backoff.pause(error)
 
     def _check_id(self) -> None:
-        """Raises TopicMadeAnew if the name belongs to another topic now."""
+        """Raises TopicMadeAnew if another topic has the name now."""
         self.cluster.forget_topic(self.topic)
         now = self.cluster.topic(self.topic).topic_id
         if now is not None and now != self.topic_id:

@@ -1,6 +1,6 @@
-"""Reads several small ranges at once: one Fetch for each leader, and another for what it left out.
+"""Reads several small ranges at once: one Fetch for each leader, and further ones for what is missing.
 
-For a micro-batch of a few rows, where tasks would cost more than the reading. Anything unexpected is left to
+For a micro-batch of a few rows, for which tasks would cost more than reading. Anything unexpected is left to
 fetch.py, which handles every failure.
 """
 
@@ -38,13 +38,13 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _BY_ID = 13
-"""Fetch names topics by their ids: no record of another topic of the name is read (KIP-516)."""
+"""Fetch names topics by their ids: no record of another topic with the same name is read (KIP-516)."""
 _ROUNDS = 4
-"""Answers for one range: the end of a range may lie within a batch, and a batch may be left out for room."""
+"""Most answers for one range: its end may be inside of a batch, and a batch may not fit into an answer."""
 
 
 class Wanted(Protocol):
-    """Offsets start..end-1 of a partition."""
+    """The offsets start..end-1 of a partition."""
 
     topic: str
     partition: int
@@ -54,22 +54,22 @@ class Wanted(Protocol):
 
 
 class Found(NamedTuple):
-    """What came of a range."""
+    """The records read of a range."""
 
     wanted: Wanted
     records: list[DecodedRecords]
 
 
 class _NotSmall(Exception):
-    """It did not come as expected; the message says what."""
+    """An answer was not as expected; the message says how."""
 
 
 def fetch_small(
     cluster: Cluster, ranges: Sequence[Wanted], *, committed: bool, headers: bool, max_bytes: int
 ) -> list[Found] | None:
-    """All records of the ranges, in their order; None: fetch() has to read them, each by itself.
+    """All records of the ranges, in order. None: fetch() has to read each range.
 
-    `max_bytes`: of all answers together, and of their records when they are unpacked.
+    `max_bytes`: the limit of all answers together, and of their records when unpacked.
     """
     try:
         return _Batch(cluster, ranges, committed, headers, max_bytes).read()
@@ -79,7 +79,7 @@ def fetch_small(
 
 
 class _Batch:
-    """The ranges, and how far each has been read."""
+    """The ranges, and how far each one has been read."""
 
     def __init__(
         self, cluster: Cluster, ranges: Sequence[Wanted], committed: bool, headers: bool, max_bytes: int

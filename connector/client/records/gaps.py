@@ -1,8 +1,8 @@
-"""Offsets that a log passes over: whether compaction has taken them, or somebody has lost them.
+"""Offsets that are missing in a log: removed by compaction, or lost.
 
-A log is written without gaps, and transactions, aborted ones too, leave their records and markers where they
-were. So what is missing in the midst of a topic that is not compacted was lost: a segment is damaged, or its
-file is gone.
+A log is written without gaps, and transactions, even aborted ones, leave their records and markers in place.
+So offsets that are missing in the middle of a topic that is not compacted were lost: a segment is damaged, or
+its file is gone.
 """
 
 import logging
@@ -18,14 +18,14 @@ _POLICY = "cleanup.policy"
 
 
 class Gaps:
-    """Of one partition."""
+    """The gaps of one partition."""
 
     def __init__(self, cluster: Cluster, topic: str, partition: int) -> None:
         self._cluster, self._topic, self._partition = cluster, topic, partition
 
     def are_explained(self) -> bool:
-        """Whether the topic is compacted, as far as this process knows or is told. Where that is not told it
-        counts as compacted, with a warning."""
+        """Whether the topic is compacted. If the cluster does not say so, it counts as compacted, with a
+        warning."""
         if self._topic not in self._cluster.compacted and self._is_compacted():
             self._cluster.compacted.add(self._topic)
         return self._topic in self._cluster.compacted
@@ -45,7 +45,7 @@ class Gaps:
         return "compact" in policy
 
     def error(self, first: int, behind: int) -> OffsetsGone:
-        """Says what is missing: offsets `first` to below `behind`."""
+        """The error for missing offsets, from `first` to below `behind`."""
         return OffsetsGone(
             f"offsets {first} to {behind - 1} of {self._topic}-{self._partition} are missing in the midst of "
             f"its log, and the topic is not compacted ({_POLICY}): its log is damaged",

@@ -1,11 +1,11 @@
-"""Producing record batches: several requests in flight, in order, acknowledged or failed loudly.
+"""Produces record batches: several requests in flight, in order; each is acknowledged or raises.
 
-A topic is written to by its id where the broker supports it (Produce 13): a topic that is deleted and created
+A topic is written to by its id if the broker supports that (Produce 13): a topic that is deleted and created
 again is another topic, and gets none of the rows meant for the old one.
 
-One thread, no background work: `send` puts a batch on the wire (or waits for room), `flush` waits for
-every acknowledgement. After a failure that may pass, everything in flight is first settled (answered
-or lost), then whatever is not acknowledged goes again, in the order it was handed over.
+One thread, no background work: `send` puts a batch on the wire (or waits for room), `flush` waits for every
+acknowledgement. After a failure that may pass, all requests in flight are first settled (answered or lost).
+Then all batches that are not acknowledged are sent again, in their order.
 """
 
 from __future__ import annotations
@@ -51,20 +51,20 @@ TopicPartition = tuple[str, int]
 _PRODUCE_BY_NAME = 12
 _PRODUCE_BY_ID = 13
 _PRODUCE_TV1_MAX = 11
-_PRODUCE_TV2_MIN = 12  # the version that enlists partitions by itself (KIP-890)
+_PRODUCE_TV2_MIN = 12  # the version that adds partitions to transactions itself (KIP-890)
 
 _UNCERTAIN = (
     errors.RequestTimedOut,
     errors.NotEnoughReplicasAfterAppend,
-    errors.NotLeaderOrFollower,  # also where the leader stepped down after it had written
+    errors.NotLeaderOrFollower,  # also if the leader stepped down after it had written
     errors.KafkaStorageError,
     errors.NetworkException,
 )
-"""Answers that do not say whether the batch is in the log."""
+"""Answers that do not tell whether the batch is in the log."""
 
 
 class _Again(Exception):
-    """Batches have to go again; `reason` is the broker's."""
+    """Batches must be sent again; `reason` is the broker's."""
 
     def __init__(self, reason: KafkaError) -> None:
         super().__init__(str(reason))
@@ -72,11 +72,11 @@ class _Again(Exception):
 
 
 class Producer:
-    """Sends batches for one identity (None: without idempotence). Make, send, flush, close.
+    """Sends batches for one identity (None: without idempotence). Create, send, flush, close.
 
-    In a transaction `transactional_id` and `identity` are both given; partitions join it by themselves.
-    `records`, `bytes` and `partitions` say what was acknowledged so far, `topic_ids` which topics they are
-    (None: the brokers tell no ids).
+    In a transaction `transactional_id` and `identity` are both given; partitions are added automatically.
+    `records`, `bytes` and `partitions` count what was acknowledged so far, `topic_ids` has the topics' ids
+    (None: the brokers have none).
     """
 
     def __init__(
@@ -89,9 +89,9 @@ class Producer:
         max_in_flight: int | None = None,
         retries: bool = True,
     ) -> None:
-        """`max_in_flight` None: as the config says.
-        `retries=False`: a batch whose fate is unknown is never sent twice; the failure is raised.
-        Raises ValueError for combinations that would void what an identity promises."""
+        """`max_in_flight` None: as configured.
+        `retries=False`: a batch whose outcome is unknown is never sent twice; the failure is raised.
+        Raises ValueError for combinations that would break what an identity promises."""
         max_in_flight = cluster.config.max_in_flight if max_in_flight is None else max_in_flight
         if identity is not None and (acks != -1 or not 0 < max_in_flight <= MAX_UNANSWERED):
             raise ValueError("an idempotent producer needs acks=-1 and one to five requests in flight")
@@ -118,7 +118,7 @@ class Producer:
         self.close()
 
     def send(self, topic: str, partition: int, batch: EncodedBatch) -> None:
-        """Hand over a batch; waits while the window is full. Raises ProduceFailed, for earlier ones too."""
+        """Send a batch; waits while the window is full. Raises ProduceFailed, also for earlier batches."""
         self._check()
         where = (topic, partition)
         if self.identity is None:
@@ -131,7 +131,7 @@ class Producer:
         deadline = time.monotonic() + self.cluster.config.delivery_timeout_ms / 1000
         number = self._unanswered.enter(where)
         if where in self._queued:
-            self._pump()  # one batch a partition and request
+            self._pump()  # one batch for each partition and request
         self._queue.append(Outgoing(where, parts, batch.size, batch.count, number, deadline))
         self._queued.add(where)
         self._queued_bytes += batch.size
@@ -144,7 +144,7 @@ class Producer:
         self._pump(wait=True)
 
     def close(self) -> None:
-        """Give the connections back; with batches still unanswered, their outcome stays unknown."""
+        """Give the connections back. The outcome of batches that are still unanswered stays unknown."""
         for connection, _ in self._lanes.values():
             self.cluster.give_back(connection)
         self._lanes.clear()
@@ -156,7 +156,7 @@ class Producer:
             raise ProduceFailed(f"this producer failed before: {self._failed}") from self._failed
 
     def _pump(self, *, wait: bool = False) -> None:
-        """Send what is queued; with `wait`, wait for all answers too. Tries again while that may help."""
+        """Send what is queued; with `wait` also wait for all answers. Tries again while that may help."""
         backoff = Backoff(self.cluster.config, self.cluster.config.delivery_timeout_ms)
         while True:
             try:
@@ -185,7 +185,7 @@ class Producer:
         self._queued_bytes = 0
 
     def _enlist(self) -> None:
-        """TV1: partitions enter the transaction before their first record."""
+        """With TV1, add partitions to the transaction before their first record."""
         new = {batch.where for batch in self._queue} - self._enlisted
         if self.transactional_id is not None and self.identity is not None and new and not self._tv2:
             transactions.add_partitions(self.cluster, self.transactional_id, self.identity, sorted(new))
@@ -200,9 +200,9 @@ class Producer:
         return routes
 
     def _pin(self, topic: str) -> None:
-        """Note which topic it is that is written to; only at first may it be created by asking for it.
+        """Note the topic's id at its first use. Only then may asking for the topic create it.
 
-        Raises TopicMadeAnew if rows of this producer went with an older one of that name.
+        Raises TopicMadeAnew if rows of this producer are gone with an older topic of that name.
         """
         now = self.cluster.topic(topic, create=topic not in self.topic_ids).topic_id
         pinned = self.topic_ids.setdefault(topic, now)
@@ -225,7 +225,7 @@ class Producer:
             max_version=highest if self._tv2 else _PRODUCE_TV1_MAX,
             min_version=_PRODUCE_TV2_MIN if in_transaction and self._tv2 else 0,
         )
-        # From here on the request may have reached the broker, whatever happens to the call.
+        # From here on the request may reach the broker, even if the call fails.
         sent = set(map(id, request))
         self._queue = deque(batch for batch in self._queue if id(batch) not in sent)
         waiting.append(request)
@@ -263,7 +263,7 @@ class Producer:
         return lane
 
     def _make_room(self, address: Address, most: int) -> None:
-        """Wait for answers on a lane until at most `most` are to come."""
+        """Wait for answers on a connection until at most `most` are still to come."""
         _, waiting = self._lane(address)
         while len(waiting) > most:
             reason = self._receive(address)
@@ -278,7 +278,7 @@ class Producer:
     # -- answers ------------------------------------------------------------------------------
 
     def _receive(self, address: Address) -> KafkaError | None:
-        """Take one answer; what has to go again is queued, and the reason returned."""
+        """Receive one answer. Batches to be sent again are queued, and the reason is returned."""
         connection, waiting = self._lane(address)
         left = min(batch.deadline for batch in waiting[0]) - time.monotonic()
         answer = connection.answer(PRODUCE, min(self.cluster.config.request_timeout_ms, max(left * 1000, 1)))
@@ -319,7 +319,7 @@ class Producer:
     # -- failures -----------------------------------------------------------------------------
 
     def _recover(self, error: Exception, backoff: Backoff, *, asked: bool = False) -> None:
-        """Settle all that is in flight, queue what is left in order, and pause; or give up.
+        """Settle everything in flight, queue the unacknowledged batches in order, and pause; or give up.
         `asked`: the broker's answer itself asks for another try."""
         uncertain = self._drain_lanes()
         self._queue = deque(sorted((*self._queue, *uncertain), key=lambda batch: batch.number))
@@ -345,7 +345,7 @@ class Producer:
         backoff.pause(error)
 
     def _drain_lanes(self) -> list[Outgoing]:
-        """Take every answer that still comes; returns the batches whose outcome is unknown."""
+        """Receive all answers that still come. Returns the batches whose outcome is unknown."""
         uncertain: list[Outgoing] = []
         for address, (connection, waiting) in list(self._lanes.items()):
             try:

@@ -1,8 +1,8 @@
 """Which batches of a Fetch answer a reader may see. Pure: headers in, positions out.
 
-read_committed readers get, with the records, the transactions aborted in that range: (producer id,
-first offset). A producer's batches from such an offset on are hidden, until its ABORT marker (KIP-98).
-Only batch headers and control records are looked at.
+read_committed readers get, with the records, the transactions aborted in that range: (producer id, first
+offset). A producer's batches from such an offset up to its ABORT marker are hidden (KIP-98). Only batch
+headers and control records are read.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,10 +16,10 @@ Located = tuple[int, BatchHeader]
 
 @dataclass(frozen=True, slots=True)
 class Visible:
-    """Batches to decode, as (position, header), and the offset at which to read on.
+    """Batches to decode, as (position, header), and the offset at which to continue.
 
-    `next_offset` is -1 where the bytes hold no whole batch. `missing`: the first offsets of the range that
-    are passed over, from and to below; None: there are none. Compaction takes records, nothing else does.
+    `next_offset` is -1 if the bytes have no whole batch. `missing`: the first gap in the range's offsets,
+    from and to below; None: there is none. Only compaction removes records.
     """
 
     batches: list[Located]
@@ -28,9 +28,9 @@ class Visible:
 
 
 def visible(records: Buffer, start: int, end: int, aborted: Sequence[tuple[int, int]] | None) -> Visible:
-    """Batches of `records` with offsets in start..end-1; `aborted` None: aborted records are shown.
+    """The batches of `records` with offsets in start..end-1. `aborted` None: aborted records are included.
 
-    Raises CorruptBatch, also for a damaged batch that would be passed over: its producer may be wrong.
+    Raises CorruptBatch, even for a damaged batch that would be skipped: its producer id may be wrong.
     """
     hidden = _Hidden(aborted or ())
     kept: list[Located] = []
@@ -52,14 +52,14 @@ def visible(records: Buffer, start: int, end: int, aborted: Sequence[tuple[int, 
 
 
 class _Hidden:
-    """The producers whose batches are part of an aborted transaction, as offsets go by."""
+    """The producers with an aborted transaction at the current offset, as batches are read in order."""
 
     def __init__(self, aborted: Iterable[tuple[int, int]]) -> None:
         self._coming = sorted(aborted, key=lambda entry: entry[1], reverse=True)
         self._now: set[int] = set()
 
     def hides(self, records: Buffer, pos: int, header: BatchHeader) -> bool:
-        """Whether the next batch belongs to an aborted transaction; to be asked of every batch in order."""
+        """Whether the next batch belongs to an aborted transaction. Call for every batch, in order."""
         while self._coming and self._coming[-1][1] <= header.last_offset:
             self._now.add(self._coming.pop()[0])
         if header.producer_id not in self._now:

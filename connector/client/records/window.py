@@ -1,9 +1,8 @@
-"""What a producer has to remember about its batches, and what an answer means for them. Pure.
+"""What a producer remembers of its batches, and what an answer means for them. Pure.
 
-A batch gets its sequence numbers once, when it is handed over, and keeps them over every retry: the
-broker takes a repeated (producer id, epoch, sequence) for the batch it already has (KIP-98). For that
-at most five requests may be unanswered, batches of a partition must go out in order, and its first one
-alone.
+A batch gets its sequence numbers once, when it is handed over, and keeps them in every retry: the broker
+recognizes a repeated (producer id, epoch, sequence) as the batch that it has already (KIP-98). For that at
+most five requests may be unanswered, a partition's batches must be sent in order, and its first one alone.
 """
 
 from collections import deque
@@ -20,12 +19,12 @@ from eoslog.protocol.sequence import add
 TopicPartition = tuple[str, int]
 
 MAX_UNANSWERED = 5
-"""Brokers remember the last five batches of a producer on a partition, not more."""
+"""Brokers remember only the last five batches of a producer on a partition."""
 
 
 @dataclass(slots=True, eq=False)
 class Outgoing:
-    """A finished batch on its way. `number` counts batches in the order they were handed over;
+    """A finished batch to be sent. `number` counts batches in the order in which they were handed over.
     `deadline` is on the monotonic clock, in seconds; `size` in bytes."""
 
     where: TopicPartition
@@ -37,15 +36,15 @@ class Outgoing:
 
 
 class Verdict(Enum):
-    """What becomes of a batch after an answer."""
+    """What an answer means for a batch."""
 
     DONE = "it is in the log"
     AGAIN = "send it again, with the same sequence"
-    FAILED = "it will never be taken"
+    FAILED = "it will never be accepted"
 
 
 class Unanswered:
-    """Batches handed over and not acknowledged, by partition, oldest first; and the next sequences."""
+    """The unacknowledged batches of each partition, oldest first, and the next sequences."""
 
     def __init__(self) -> None:
         self._waiting: dict[TopicPartition, deque[int]] = {}
@@ -63,7 +62,7 @@ class Unanswered:
         return base
 
     def enter(self, where: TopicPartition) -> int:
-        """The number of a batch that is handed over now."""
+        """Return the number of a batch that is handed over now."""
         self._number += 1
         self._waiting.setdefault(where, deque()).append(self._number)
         return self._number
@@ -73,24 +72,25 @@ class Unanswered:
         return self._waiting[batch.where][0] == batch.number
 
     def may_leave(self, batch: Outgoing) -> bool:
-        """Whether a batch may be sent now. The second one of a partition waits for the first to be
-        acknowledged: a partition that does not know the producer takes any sequence, so it would take
-        the second batch where it refused the first, and the first could never follow."""
+        """Whether a batch may be sent now. A partition's second batch waits until the first is acknowledged.
+        A partition that does not know the producer accepts any sequence: if it refused the first batch, it
+        would accept the second, and the first could never follow."""
         return batch.where in self._begun or self.oldest(batch)
 
     def judge(self, batch: Outgoing, code: int) -> Verdict:
-        """What an answer's error code means; an acknowledged batch is taken off."""
+        """What an answer's error code means. An acknowledged batch is removed."""
         if code == ErrorCode.NONE or outcome(code, ApiKey.PRODUCE) is Outcome.ANSWER:
             self._waiting[batch.where].remove(batch.number)
             self._begun.add(batch.where)
             return Verdict.DONE
         if code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and not self.oldest(batch):
-            return Verdict.AGAIN  # the batch before it was not taken; both go again, in order
+            return Verdict.AGAIN  # the batch before it was not accepted; both are sent again, in order
         return Verdict.AGAIN if outcome(code, ApiKey.PRODUCE) is Outcome.AGAIN else Verdict.FAILED
 
 
 def pack(batches: Iterable[Outgoing], max_bytes: int) -> list[list[Outgoing]]:
-    """Batches as requests, in order: one batch a partition in each, `max_bytes` unless one is larger."""
+    """Group batches into requests, in order: one batch of a partition in each, and at most `max_bytes`
+    unless one batch is larger."""
     requests: list[list[Outgoing]] = []
     size, taken = 0, set[TopicPartition]()
     for batch in batches:

@@ -1,8 +1,8 @@
-"""A cluster as one client sees it: who leads which partition, who coordinates what, and the connections.
+"""A cluster as one client sees it: leaders of partitions, coordinators, and connections.
 
-Two kinds of connection: shared ones for calls that ask and wait (`leader`, `coordinator`), and ones
-taken for a while by somebody who keeps several requests under way (`take`, `give_back`).
-What is believed about the cluster is kept until somebody finds it wrong and calls `forget_*`.
+Two kinds of connection: shared ones for calls that send and wait (`leader`, `coordinator`), and ones that a
+caller takes for a while to have several requests in flight (`take`, `give_back`).
+What is known about the cluster is kept until a caller finds it wrong and calls `forget_*`.
 """
 
 from __future__ import annotations
@@ -10,13 +10,18 @@ from __future__ import annotations
 import math
 import socket
 import time
-from base64 import urlsafe_b64encode
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from eoslog.connector.client.wire.config import Address, ClientConfig
 from eoslog.connector.client.wire.connection import Connection
+from eoslog.connector.client.wire.metadata import (
+    METADATA_MAX,
+    Metadata,
+    TopicInfo,
+    no_partition,
+    read_metadata,
+)
 from eoslog.connector.client.wire.retry import Backoff
 from eoslog.connector.errors import BrokerUnreachable, ConnectionLost, RefusedByBroker, UnknownTopic
 from eoslog.protocol import errors
@@ -31,7 +36,7 @@ if TYPE_CHECKING:
         FindCoordinatorResponse,
         FindCoordinatorResponseCoordinator,
     )
-    from eoslog.protocol.typed.metadata import MetadataRequestDraft, MetadataResponse
+    from eoslog.protocol.typed.metadata import MetadataRequestDraft
 
 
 RequestDraft = TypeVar("RequestDraft")
@@ -42,48 +47,23 @@ _KIND_CODE = {"group": 0, "transaction": 1}
 
 _MOVED = (errors.NotCoordinator, errors.CoordinatorNotAvailable, errors.CoordinatorLoadInProgress)
 _NOBODY = (ConnectionRefusedError, socket.gaierror)
-"""Nobody listens at an address, or no name server knows it."""
+"""The errors if nothing listens at an address, or no name server knows it."""
 _UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
-METADATA_MAX = 12  # names the topics; later versions add nothing that is used here
 _UNKNOWN_PATIENCE_MS = 1_000
-"""How long a topic may be unknown before that is believed: news of a topic take a moment to spread."""
+"""How long a topic may be unknown before that is final: brokers learn of a new topic after a moment."""
 _CREATION_PATIENCE_MS = 5_000
-"""The same where asking for the topic makes the broker create it."""
-
-
-@dataclass(frozen=True)
-class TopicInfo:
-    """A topic: `leaders` maps each partition to its leader's node id, -1 while there is none.
-
-    `topic_id` is another one for a topic that was deleted and created again (KIP-516), in the form of Kafka's
-    tools; None where the broker tells none.
-    """
-
-    name: str
-    leaders: dict[int, int]
-    internal: bool = False
-    topic_id: str | None = None
-
-
-@dataclass(frozen=True)
-class Metadata:
-    """One answer about the cluster. `errors`: codes of the topics that could not be described."""
-
-    nodes: dict[int, Address]
-    topics: dict[str, TopicInfo]
-    errors: dict[str, int] = field(default_factory=dict)
-    cluster_id: str | None = None
+"""The same, if asking for the topic makes the broker create it."""
 
 
 class Cluster:
-    """Connections to one cluster. Not for several threads at once: give each its own."""
+    """Connections to one cluster. Not thread-safe: give each thread its own."""
 
     def __init__(self, config: ClientConfig) -> None:
         self.config = config
         self.reached = False
-        self.compacted: set[str] = set()  # topics that are known to be; see gaps.py
+        self.compacted: set[str] = set()  # topics known to be compacted; see gaps.py
         self.cluster_id: str | None = None
-        """From the brokers' last answer; None: not asked yet, or they gave none."""
+        """From the brokers' last answer; None: not asked yet, or not in the answer."""
         self._nodes: dict[int, Address] = {}
         self._topics: dict[str, tuple[TopicInfo, float]] = {}
         self._coordinators: dict[tuple[CoordinatorKind, str], Address] = {}
@@ -93,9 +73,9 @@ class Cluster:
         self._disturbed = False
         self._asked: Address | None = None
         self._doubted: Address | None = None
-        """Who was asked last about the cluster, and whose answer led to a broker that is no coordinator."""
+        """The broker that was asked last about the cluster, and the one whose answer turned out wrong."""
 
-    # -- what is where ------------------------------------------------------------------------
+    # -- leaders and coordinators -------------------------------------------------------------
 
     def metadata(self, topics: Iterable[str] | None, *, create: bool = False) -> Metadata:
         """Ask a broker about `topics` (None: all). `create`: brokers that auto-create topics may do so."""
@@ -110,7 +90,7 @@ class Cluster:
         return found
 
     def topic(self, name: str, *, create: bool = False) -> TopicInfo:
-        """A topic, from memory if it is fresh. Raises UnknownTopic, KafkaError, BrokerUnreachable."""
+        """A topic, from memory if that is fresh. Raises UnknownTopic, KafkaError, BrokerUnreachable."""
         known = self.remembered(name)
         if known is not None:
             return known
@@ -125,7 +105,7 @@ class Cluster:
             if error.code == ErrorCode.INVALID_TOPIC_EXCEPTION or not error.retriable:
                 raise error
             if backoff.over and error.code not in _UNKNOWN:
-                raise error  # it is there, but not ready: who asks knows how long that may take
+                raise error  # it exists but is not ready: the caller knows how long to wait
             if backoff.over:
                 raise UnknownTopic(
                     f"topic {name!r} does not exist on {self._names()} ({error.code.name}): "
@@ -134,7 +114,7 @@ class Cluster:
             backoff.pause(error)
 
     def remembered(self, name: str) -> TopicInfo | None:
-        """A topic from metadata no older than kafka.metadata.max.age.ms; None: a broker has to be asked."""
+        """A topic from metadata no older than kafka.metadata.max.age.ms; None: a broker must be asked."""
         known, since = self._topics.get(name, (None, 0.0))
         fresh = time.monotonic() - since < self.config.metadata_max_age_ms / 1000
         return known if fresh else None
@@ -162,7 +142,7 @@ class Cluster:
         return self._nodes[node]
 
     def address(self, node: int) -> Address | None:
-        """A broker's address, from the last answer about the cluster; None: it named no such broker."""
+        """A broker's address, from the last answer about the cluster; None: it had no such broker."""
         return self._nodes.get(node)
 
     def leader(self, topic: str, partition: int) -> Connection:
@@ -174,7 +154,7 @@ class Cluster:
         return self.coordinators(kind, [key])[key]
 
     def coordinators(self, kind: CoordinatorKind, keys: Iterable[str]) -> dict[str, Connection]:
-        """The same for several keys, asked in one request where the broker can (FindCoordinator 4)."""
+        """As `coordinator`, for several keys; in one request if the broker can (FindCoordinator 4)."""
         wanted = list(keys)
         unknown = [key for key in wanted if (kind, key) not in self._coordinators]
         if unknown:
@@ -187,15 +167,15 @@ class Cluster:
         return self.known_brokers()
 
     def known_brokers(self) -> list[Connection]:
-        """The same to those that the last answer about the cluster named."""
+        """A shared connection to every broker in the last answer about the cluster."""
         return [self._share(address) for address in self.known_addresses()]
 
     def known_addresses(self) -> list[Address]:
-        """Where these are."""
+        """The addresses of the brokers in the last answer about the cluster."""
         return sorted(set(self._nodes.values()))
 
     def any_broker(self) -> Connection:
-        """A shared connection to whichever broker answers."""
+        """A shared connection to any broker that answers."""
         return self._any()
 
     def transaction_version(self) -> int:
@@ -204,7 +184,7 @@ class Cluster:
             self._any()
         return self._features.get("transaction.version", 0)
 
-    # -- what turned out wrong ----------------------------------------------------------------
+    # -- failures -----------------------------------------------------------------------------
 
     def forget_topic(self, topic: str) -> None:
         """Ask about a topic again when it is needed next."""
@@ -216,16 +196,16 @@ class Cluster:
             self._coordinators.pop((kind, key), None)
 
     def note(self, error: Exception) -> None:
-        """Remember a failure after which what brokers had under way may not have been done; and after which
-        another broker is to be asked: one that was started again may tell old news for a while."""
+        """Remember a failure after which requests in flight may not have been carried out, and after which
+        another broker is to be asked: a restarted broker may return outdated metadata for a while."""
         moved = isinstance(error, _MOVED)
         self._disturbed |= not isinstance(error, KafkaError) or moved
         if moved:
             self._doubted = self._asked
 
     def disturbed(self) -> bool:
-        """Whether, since this was last asked, a broker was lost or a coordinator moved: a call found out, or
-        a broker has ended a connection that nobody used."""
+        """Whether a broker was lost or a coordinator moved since the last call of this. Either a request has
+        shown that, or a broker has closed an idle connection."""
         ended = [connection for connection in self._shared.values() if connection.ended]
         for connection in ended:
             connection.close()
@@ -239,7 +219,7 @@ class Cluster:
         return self.idle(address) or self._connect(address)
 
     def idle(self, address: Address) -> Connection | None:
-        """The same, if one is open that nobody uses."""
+        """As `take`, but only if an idle connection is open; else None."""
         idle = self._idle.get(address, [])
         while idle:
             connection = idle.pop()
@@ -271,12 +251,12 @@ class Cluster:
         connection = self._shared.get(address)
         if connection is None or connection.closed or connection.waiting:
             if connection is not None:
-                connection.close()  # answers nobody waited for: it cannot be used again
+                connection.close()  # it has unread answers: it cannot be used again
             connection = self._shared[address] = self._connect(address)
         return connection
 
     def _connect(self, address: Address) -> Connection:
-        """A new connection to a broker that is known; ConnectionLost where it does not answer."""
+        """A new connection to a known broker. ConnectionLost if it does not answer."""
         try:
             return self._opened(Connection(*address, self.config))
         except BrokerUnreachable as error:
@@ -291,14 +271,15 @@ class Cluster:
         return connection
 
     def meet(self) -> None:
-        """Make first contact, at the start of a query: where nobody listens, that is said after
-        first_contact_timeout_ms. Raises BrokerUnreachable."""
+        """Make first contact, at the start of a query. Raises BrokerUnreachable; if nothing listens, after
+        first_contact_timeout_ms."""
         if not self.reached:
             self._any(nobody_until=time.monotonic() + self.config.first_contact_timeout_ms / 1000)
 
     def _any(self, nobody_until: float = math.inf) -> Connection:
-        """A shared connection to any broker, rather not to the one that is doubted; on first contact, tries
-        for request_timeout_ms, or until then (monotonic clock) where nobody listens at any address."""
+        """A shared connection to any broker, but preferably not to the one whose answer was wrong. On first
+        contact, tries for request_timeout_ms; if nothing listens at any address, until `nobody_until`
+        (monotonic clock)."""
         usable = {at: c for at, c in self._shared.items() if not c.closed and not c.waiting}
         for address, connection in usable.items():
             if address != self._doubted:
@@ -320,7 +301,7 @@ class Cluster:
                 except BrokerUnreachable as error:
                     nobody = nobody and isinstance(error.__cause__, _NOBODY)
                     if address not in failures or not _ran_out(error):
-                        failures[address] = str(error)  # a last try cut short says less than one before
+                        failures[address] = str(error)  # a try cut short says less
                     continue
                 self._shared[address] = self._opened(connection)
                 return connection
@@ -338,7 +319,7 @@ class Cluster:
     def ask_any(
         self, api: Api[Any, RequestDraft, Response, Any], body: Given[RequestDraft], max_version: int
     ) -> Response:
-        """Ask whichever broker answers. A connection that was idle may be dead: that is found out once."""
+        """Ask any broker that answers. An idle connection may be dead: then one more try is made."""
         try:
             return self._any().call(api, body, max_version=max_version)
         except ConnectionLost as error:
@@ -363,14 +344,6 @@ class Cluster:
         return ", ".join(f"{host}:{port}" for host, port in self.config.bootstrap)
 
 
-def no_partition(info: TopicInfo, partition: int) -> UnknownTopic:
-    """What is said of a partition that a topic does not have."""
-    have = ", ".join(map(str, sorted(info.leaders)))
-    return UnknownTopic(
-        f"topic {info.name!r} has no partition {partition}, but {have}: check assign or the offsets given"
-    )
-
-
 def _coordinator_requests(
     kind: CoordinatorKind, keys: list[str], version: int
 ) -> list[FindCoordinatorRequestDraft]:
@@ -380,26 +353,8 @@ def _coordinator_requests(
     return [{"key": key, "key_type": code} for key in keys]
 
 
-def read_metadata(answer: MetadataResponse) -> Metadata:
-    """A broker's answer; raises KafkaError."""
-    if answer["error_code"]:
-        raise RefusedByBroker(answer["error_code"], "the broker could not answer Metadata")
-    topics, errors = {}, {}
-    for topic in answer["topics"]:
-        name = topic["name"] or ""  # null for an unknown id alone, and none is asked for
-        if topic["error_code"]:
-            errors[name] = topic["error_code"]
-        else:
-            leaders = {p["partition_index"]: p["leader_id"] for p in topic["partitions"]}
-            number = topic["topic_id"]
-            topic_id = urlsafe_b64encode(number).decode().rstrip("=") if any(number) else None
-            topics[name] = TopicInfo(name, leaders, topic["is_internal"], topic_id)
-    nodes = {broker["node_id"]: (broker["host"], broker["port"]) for broker in answer["brokers"]}
-    return Metadata(nodes, topics, errors, answer["cluster_id"])
-
-
 def _ran_out(error: BaseException | None) -> bool:
-    """Whether a time-out is at the bottom of it."""
+    """Whether the failure was caused by a time-out."""
     while error is not None and not isinstance(error, TimeoutError):
         error = error.__cause__
     return error is not None

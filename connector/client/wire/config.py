@@ -1,7 +1,7 @@
 """What a client needs to know before it opens its first connection: addresses and time-outs.
 
-Names follow Kafka's client configuration with dots as underscores. The object is frozen, hashable
-and picklable: it travels from the driver to the tasks and is the key of connection caches there.
+Names are those of Kafka's client configuration, with underscores for dots. The object is frozen, hashable and
+picklable: it is sent from the driver to the tasks and is the key of connection caches there.
 """
 
 from collections.abc import Mapping
@@ -24,26 +24,26 @@ class ClientConfig:
     request_timeout_ms: int = 30_000
     """The longest wait for one answer, for one connection, and for the first contact with a cluster."""
     api_timeout_ms: int = 60_000
-    """The longest a call is tried again, a broker that comes and goes included."""
+    """The longest time for which a call is tried again, even if a broker comes and goes."""
     delivery_timeout_ms: int = 120_000
-    """The longest that a batch of records, or the end of a transaction, is tried again."""
+    """The longest time for which a batch of records, or the end of a transaction, is tried again."""
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000
     max_request_bytes: int = 1 << 20
-    """Batches for several partitions travel in one Produce request up to this size."""
+    """Batches for several partitions share one Produce request up to this size."""
     max_response_bytes: int = 1 << 30
-    """A longer answer is taken for a peer that does not speak Kafka's protocol."""
+    """A longer answer means that the peer does not speak Kafka's protocol."""
     poll_timeout_ms: int | None = None
     """The longest a reader waits for records; None: api_timeout_ms."""
     max_in_flight: int = 5
-    """Produce requests unanswered at a time, on each connection."""
+    """The most unanswered Produce requests on a connection."""
     metadata_max_age_ms: int = 300_000
     fetch_min_bytes: int = 1
     fetch_max_wait_ms: int = 500
     """A broker answers a Fetch when it has fetch_min_bytes, or after this time."""
     max_partition_fetch_bytes: int = 4 << 20
     fetch_max_bytes: int = 50 << 20
-    """The lower of the two is asked for: a request is for one partition."""
+    """The lower of the two is used: a request is for one partition."""
     client_rack: str = ""
     send_buffer_bytes: int = -1
     receive_buffer_bytes: int = -1
@@ -51,13 +51,13 @@ class ClientConfig:
     connect_timeout_ms: int = 10_000
     """The longest wait for a connection's first packet, within request_timeout_ms."""
     first_contact_timeout_ms: int = 5_000
-    """How long the start of a query tries addresses at which nobody listens, or that no name server knows."""
+    """How long the start of a query tries addresses where nothing listens, or that no name server knows."""
 
     security: Security = field(default_factory=Security)
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> Self:
-        """A config from options already parsed, by their lower-case names (`kafka.client.id`...).
+        """Make a config from parsed options, by their lower-case names (`kafka.client.id`...).
 
         Raises OptionError.
         """
@@ -94,7 +94,7 @@ assert set(_FIELD_OF_OPTION.values()) <= {field.name for field in fields(ClientC
 
 
 def parse_addresses(text: str) -> tuple[Address, ...]:
-    """`host:port,[::1]:port` as addresses; raises OptionError naming the piece that is wrong."""
+    """Parse `host:port,[::1]:port`. Raises OptionError naming the piece that is wrong."""
     pieces = [piece.strip() for piece in text.split(",") if piece.strip()]
     if not pieces:
         raise OptionError(f"{BOOTSTRAP_OPTION} is empty: give at least one broker as host:port")

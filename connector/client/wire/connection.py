@@ -1,9 +1,9 @@
 """One connection to one broker: requests out, answers in, in order.
 
-A blocking socket with pipelining: `send` does not wait for earlier answers, `receive` takes the
-oldest one. Versions are negotiated by ApiVersions (KIP-35) when the connection is made. Every wait
-ends after request_timeout_ms; a connection that failed once is closed and stays so, because what
-became of the requests under way is unknown.
+A blocking socket with pipelining: `send` does not wait for earlier answers, `receive` takes the oldest one.
+Versions are negotiated by ApiVersions (KIP-35) when the connection is made. Every wait ends after
+request_timeout_ms. A connection that failed once is closed for good, because the outcome of its requests in
+flight is unknown.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ Response = TypeVar("Response")
 _LENGTH = struct.Struct(">i")
 _CORRELATION_AND_ERROR = struct.Struct(">ih")
 _TLS_ALERT = 0x1503
-"""The first two bytes of what a peer says who expected TLS."""
+"""The first two bytes that a peer sends if it expected TLS."""
 _TRY_TLS = "set kafka.security.protocol to SSL or SASL_SSL (security.protocol in a command's configuration)"
-_MAX_PARTS = 512  # of one sendmsg; systems allow 1,024
-_LARGE = 65_536  # bytes from which on memory that is not filled with zeros first pays for Arrow's import
+_MAX_PARTS = 512  # in one sendmsg; systems allow 1,024
+_LARGE = 65_536  # bytes; from here on, memory without zero-filling is worth the import of Arrow
 
 
 class _Pending(NamedTuple):
@@ -50,11 +50,11 @@ class _Pending(NamedTuple):
 
 
 class Connection:
-    """A connection that is open once made; raises BrokerUnreachable where it cannot be.
+    """A connection, open from its creation. Raises BrokerUnreachable if it cannot be opened.
 
     `versions`: (lowest, highest) served by the broker, by API key. `features`: finalized feature
-    levels, such as transaction.version (KIP-584). `ends_together`: it ends several transactions in one step
-    (the bundled broker's EndTxn). `waiting`: answers still to come.
+    levels, such as transaction.version (KIP-584). `ends_together`: the broker ends several transactions in
+    one step (the bundled broker's EndTxn). `waiting`: answers still to come.
     """
 
     def __init__(self, host: str, port: int, config: ClientConfig, *, timeout_ms: int | None = None) -> None:
@@ -65,7 +65,7 @@ class Connection:
         self._pending: deque[_Pending] = deque()
         self._next_id = 0
         self._socket: socket.socket | None = None
-        self._renew_at = math.inf  # when to authenticate anew, on the monotonic clock
+        self._renew_at = math.inf  # when to authenticate again, on the monotonic clock
         deadline = time.monotonic() + (timeout_ms or config.request_timeout_ms) / 1000
         try:
             first = min(_left(deadline), config.connect_timeout_ms / 1000)
@@ -87,7 +87,7 @@ class Connection:
 
     @property
     def closed(self) -> bool:
-        """Whether the connection is gone."""
+        """Whether the connection is closed."""
         return self._socket is None
 
     @property
@@ -97,7 +97,7 @@ class Connection:
 
     @property
     def ended(self) -> bool:
-        """Whether the broker ended an idle connection: asked of the socket alone, without a round trip."""
+        """Whether the broker has closed an idle connection; checks the socket, without a round trip."""
         if self._socket is None or self._pending:
             return False
         watch = select.poll()
@@ -111,7 +111,7 @@ class Connection:
             self._socket = None
 
     def pick(self, api: ApiKey, *, max_version: int | None = None, min_version: int = 0) -> int:
-        """The highest version that both sides speak within the bounds; UnsupportedByBroker if none."""
+        """The highest version within the bounds that both sides support. UnsupportedByBroker if none."""
         ours = APIS[api]
         lowest, highest = self.versions.get(int(api), (0, -1))
         bound = ours.max_version if max_version is None else min(max_version, ours.max_version)
@@ -166,7 +166,7 @@ class Connection:
         max_version: int | None = None,
         version: int | None = None,
     ) -> Response:
-        """Send a request and wait for its answer; only on a connection with no answers still to come."""
+        """Send a request and wait for its answer. The connection must have no other answers to come."""
         if self._pending:
             raise RuntimeError(
                 f"{self!r} has {len(self._pending)} answers to come: call() would get the wrong one"
@@ -175,7 +175,7 @@ class Connection:
         return self.answer(api)
 
     def _set_buffers(self, peer: socket.socket) -> None:
-        """Socket buffers as asked for; the system's own sizes adapt to the connection."""
+        """Set socket buffers if configured; otherwise the system adapts their sizes itself."""
         for option, size in (
             (socket.SO_SNDBUF, self.config.send_buffer_bytes),
             (socket.SO_RCVBUF, self.config.receive_buffer_bytes),
@@ -184,18 +184,18 @@ class Connection:
                 peer.setsockopt(socket.SOL_SOCKET, option, size)
 
     def _secure(self, deadline: float) -> None:
-        """Begin TLS, if asked for. Raises OSError, and AuthenticationRefused where trying again is no use."""
+        """Start TLS, if configured. Raises OSError, or AuthenticationRefused if a retry would not help."""
         tls = self.config.security.tls
         if tls is None:
             return
         plain = self._open_socket()
         plain.settimeout(_left(deadline))
-        from eoslog.connector.client.wire.tls import secured  # slow to import, and most connections have none
+        from eoslog.connector.client.wire.tls import secured  # slow to import, and rarely used
 
         self._socket = secured(plain, self.host, self.port, tls)
 
     def _authenticate(self, deadline: float) -> None:
-        """Prove who we are, if asked for, and note when to do so again (KIP-368)."""
+        """Authenticate, if configured, and note when to do so again (KIP-368)."""
         sasl = self.config.security.sasl
         if sasl is None:
             return
@@ -210,7 +210,7 @@ class Connection:
         self._renew_at = time.monotonic() + REFRESH_AT * lifetime_ms / 1000 if lifetime_ms else math.inf
 
     def _negotiate(self, deadline: float) -> None:
-        """Learn the broker's versions; one that knows only lower ones says so in version 0 (KIP-511)."""
+        """Get the broker's versions. One that lacks our version of ApiVersions answers in 0 (KIP-511)."""
         version = APIS[ApiKey.API_VERSIONS].max_version
         answer = self._ask_versions(version, deadline)
         if answer["error_code"] == ErrorCode.UNSUPPORTED_VERSION:
@@ -248,7 +248,7 @@ class Connection:
             peer, sent = self._open_socket(), [memoryview(part).cast("B") for part in parts if len(part)]
             if self.config.security.tls is None:
                 _send_parts(peer, sent, deadline)
-            else:  # which makes a copy of everything anyway
+            else:  # TLS copies everything anyway
                 peer.settimeout(_left(deadline))
                 peer.sendall(b"".join(sent))
         except OSError as error:
@@ -281,7 +281,7 @@ class Connection:
         return message
 
     def _read(self, size: int, deadline: float) -> memoryview:
-        """Exactly `size` bytes, in memory of their own: Arrow columns may go on pointing into it."""
+        """Read exactly `size` bytes, into new memory: Arrow columns may continue to point into it."""
         view = _memory(size)
         peer, filled = self._open_socket(), 0
         while filled < size:
@@ -293,7 +293,7 @@ class Connection:
         return view
 
     def _why_closed(self) -> str:
-        """A guess where it was before the first answer: who expects TLS takes our request for garbage."""
+        """The reason; before the first answer a guess: a broker that expects TLS cannot read our request."""
         plain = self.config.security.tls is None and not self.versions
         closed = "the broker closed the connection"
         return f"{closed} without an answer; if it expects TLS, {_TRY_TLS}" if plain else closed
@@ -327,7 +327,7 @@ def _send_parts(peer: socket.socket, parts: list[memoryview], deadline: float) -
 def _memory(size: int) -> memoryview:
     if size < _LARGE:
         return memoryview(bytearray(size))
-    import pyarrow  # who never gets much need not import it
+    import pyarrow  # not needed by connections with small answers
 
     return memoryview(pyarrow.allocate_buffer(size)).cast("B")
 

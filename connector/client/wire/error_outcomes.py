@@ -1,8 +1,8 @@
-"""What a broker's error code means for each request: tried again, refused, or an answer. Pure.
+"""What a broker's error code means for each request: try again, refused, or an answer. Pure.
 
-The kind of a code (KIP-360: retriable, abortable, fatal) is in one table, `protocol/error_codes.py`. Here is
-where a request departs from it, with the reason; nothing else decides whether a request is sent again.
-docs/connector-errors.md is made from both.
+The kind of a code (KIP-360: retriable, abortable, fatal) is in one table, `protocol/error_codes.py`.
+Exceptions for single requests are here, with the reason. Nothing else decides whether a request is sent
+again. docs/connector-errors.md is made from both.
 """
 
 from enum import Enum
@@ -12,57 +12,57 @@ from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, info
 
 BRIEF_MS = 2_000
-"""How long a broker may not know yet what another one has told: news of topics take a moment to spread."""
+"""How long a broker may not know yet what another one knows: brokers learn of topics after a moment."""
 
 
 class Outcome(Enum):
-    """What becomes of a request after an error."""
+    """What the client does with a request after an error."""
 
     AGAIN = "sent again, until the named time-out is over"
-    BRIEFLY = "sent again for 2 s, then believed"
+    BRIEFLY = "sent again for 2 s, then final"
     REFUSED = "not sent again: the error is raised"
-    ANSWER = "no error: it says what was asked"
+    ANSWER = "no error: it is the answer"
 
 
 class Departure(NamedTuple):
-    """Where a code means something else for one request than its kind says."""
+    """An exception: for one request the code means something else than its kind says."""
 
     outcome: Outcome
     why: str
 
 
-_DELETED = "the topic was there when its rows were read; if it stays unknown, it was deleted meanwhile"
+_DELETED = "the topic existed when its rows were read; if it stays unknown, it was deleted meanwhile"
 
 DEPARTURES: dict[tuple[ApiKey, ErrorCode], Departure] = {
     (ApiKey.PRODUCE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER): Departure(
-        Outcome.ANSWER, "an earlier try of this very batch wrote it, so long ago that its offset is forgotten"
+        Outcome.ANSWER, "an earlier try wrote this batch, so long ago that its offset is forgotten"
     ),
     (ApiKey.FETCH, ErrorCode.UNKNOWN_SERVER_ERROR): Departure(
-        Outcome.AGAIN, "reading again changes nothing, and the next leader may not have what failed"
+        Outcome.AGAIN, "reading again changes nothing, and the next leader may not have the fault"
     ),
     (ApiKey.FETCH, ErrorCode.CORRUPT_MESSAGE): Departure(
-        Outcome.REFUSED, "the log itself is damaged there: reading it again brings the same"
+        Outcome.REFUSED, "the log itself is damaged there: reading it again gives the same result"
     ),
     (ApiKey.FETCH, ErrorCode.OFFSET_OUT_OF_RANGE): Departure(
-        Outcome.ANSWER, "the records were deleted, or never were: OffsetsGone, which failOnDataLoss judges"
+        Outcome.ANSWER, "the records were deleted, or never existed: OffsetsGone; see failOnDataLoss"
     ),
     (ApiKey.TXN_OFFSET_COMMIT, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION): Departure(Outcome.BRIEFLY, _DELETED),
     (ApiKey.OFFSET_COMMIT, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION): Departure(Outcome.BRIEFLY, _DELETED),
     (ApiKey.OFFSET_FETCH, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION): Departure(Outcome.BRIEFLY, _DELETED),
     (ApiKey.DESCRIBE_PRODUCERS, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION): Departure(
-        Outcome.BRIEFLY, "a partition that is gone holds nothing back"
+        Outcome.BRIEFLY, "a deleted partition holds nothing back"
     ),
     (ApiKey.WRITE_TXN_MARKERS, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION): Departure(
-        Outcome.BRIEFLY, "a partition that is gone needs no marker"
+        Outcome.BRIEFLY, "a deleted partition needs no marker"
     ),
     (ApiKey.DESCRIBE_TRANSACTIONS, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND): Departure(
-        Outcome.ANSWER, "the coordinator knows nothing of this transactional id"
+        Outcome.ANSWER, "the coordinator does not know this transactional id"
     ),
 }
 
 
 def outcome(code: int, api: ApiKey | None = None) -> Outcome:
-    """What becomes of a request that was answered with `code`; `api` None: by the code's kind alone."""
+    """What to do with a request that was answered with `code`; `api` None: by the code's kind alone."""
     departure = _BY_NUMBER.get((api, code))
     if departure is not None:
         return departure.outcome
@@ -72,4 +72,4 @@ def outcome(code: int, api: ApiKey | None = None) -> Outcome:
 _BY_NUMBER: dict[tuple[ApiKey | None, int], Departure] = {
     (api, int(code)): departure for (api, code), departure in DEPARTURES.items()
 }
-"""The same by the number on the wire: newer brokers may have codes that ErrorCode lacks."""
+"""The same, by the number on the wire: newer brokers may have codes that ErrorCode lacks."""

@@ -1,4 +1,4 @@
-"""Kafka's requests nest partitions under their topics; these calls do that and no more."""
+"""Groups partitions by topic, as Kafka's requests do."""
 
 from collections.abc import Iterable
 from typing import TypeVar
@@ -7,7 +7,7 @@ T = TypeVar("T")
 
 
 def by_topic(rows: Iterable[tuple[str, int, T]]) -> list[tuple[str, list[T]]]:
-    """(topic, partition, value) rows as (topic, values by partition), topics and partitions sorted."""
+    """Group (topic, partition, value) rows as (topic, values in order of partition), sorted by topic."""
     grouped: dict[str, dict[int, T]] = {}
     for topic, partition, value in rows:
         grouped.setdefault(topic, {})[partition] = value

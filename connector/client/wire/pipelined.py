@@ -1,6 +1,6 @@
 """Sends many requests together: one for each transactional id, to its coordinator.
 
-A micro-batch ends as many transactions as it has tasks. One by one, each would cost a round trip.
+A micro-batch ends as many transactions as it has tasks. One after the other, each would cost a round trip.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,10 +19,10 @@ Response = TypeVar("Response")
 Shared = TypeVar("Shared")
 
 IN_FLIGHT = 100
-"""Requests sent before their answers are read: neither side's socket fills up with these few bytes each."""
+"""Requests sent before their answers are read: they are so small that neither side's socket fills up."""
 
 Together = Callable[[Connection, Sequence[str]], Mapping[str, Shared]]
-"""One request for several transactional ids, where the broker takes it: the answers to those it did."""
+"""Sends one request for several transactional ids, if the broker accepts that. Returns the answers it got."""
 
 Request = Callable[[Connection, str], tuple[RequestDraft, int]]
 """(connection, transactional id) -> body and version; may raise UnsupportedByBroker."""
@@ -37,11 +37,11 @@ def at_coordinators(
     read: Callable[[str, Response | Shared], T],
     together: Together[Shared] | None = None,
 ) -> dict[str, T | EoslogError | KafkaError]:
-    """`request` for each transactional id, and what `read` makes of its answer or raises. `together` goes
-    first, and who is answered there is not asked alone.
+    """Send `request` for each transactional id. Returns what `read` returns for its answer, or raises.
+    `together` is tried first; only ids without an answer are then asked one by one.
 
-    Those whose failure may pass are tried again, for delivery_timeout_ms; the others are not asked a
-    second time. Failures are returned; AuthenticationRefused is raised.
+    Ids whose failure may pass are tried again, for delivery_timeout_ms; the others are not asked a second
+    time. Failures are returned; AuthenticationRefused is raised.
     """
     found: dict[str, T | EoslogError | KafkaError] = {}
     wanted = list(names)
@@ -86,7 +86,7 @@ def _round(
     read: Callable[[str, Response], T],
     found: dict[str, T | EoslogError | KafkaError],
 ) -> list[Exception]:
-    """Send, then receive; what is final goes to `found`, what may pass is returned."""
+    """Send, then receive. Final results go to `found`; failures that may pass are returned."""
     sent: list[str] = []
     for name in names:
         try:
@@ -104,7 +104,7 @@ def _take_answers(
     read: Callable[[str, Response], T],
     found: dict[str, T | EoslogError | KafkaError],
 ) -> list[Exception]:
-    """What is final goes to `found`, what may pass is returned."""
+    """Put final results into `found`; return the failures that may pass."""
     passing: list[Exception] = []
     for name, answer in answers:
         try:

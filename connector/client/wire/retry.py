@@ -1,7 +1,7 @@
 """When to try again, and for how long: the one loop around every call that may fail for a while.
 
 A broker that restarts, a coordinator that moves, a transaction whose markers are still being written
-(KIP-98): all pass by themselves. The table says which codes those are; the loop ends by its time-out.
+(KIP-98): all these pass by themselves. error_outcomes.py has the codes; the loop ends at its time-out.
 """
 
 import random
@@ -24,7 +24,7 @@ _QUICK_MS = 2.0
 
 
 def check(code: int, what: str) -> None:
-    """Raise RefusedByBroker for a code other than 0; `what` says what was asked for."""
+    """Raise RefusedByBroker for a code other than 0. `what` names the request."""
     if code:
         raise RefusedByBroker(code, what)
 
@@ -37,7 +37,7 @@ def passes(error: Exception, api: ApiKey | None = None) -> bool:
 
 
 class Backoff:
-    """Growing pauses with jitter until a deadline `timeout_ms` after its making."""
+    """Growing pauses with jitter, until a deadline `timeout_ms` after its creation."""
 
     def __init__(self, config: ClientConfig, timeout_ms: float) -> None:
         self.deadline = time.monotonic() + timeout_ms / 1000
@@ -62,7 +62,7 @@ class Backoff:
 
 
 class Tried(Protocol):
-    """The cluster that is asked again."""
+    """What `retrying` needs of a cluster."""
 
     config: ClientConfig
 
@@ -87,10 +87,10 @@ def retrying(
 ) -> T:
     """The result of `attempt`, tried again while failures may pass, for `timeout_ms` (named `option`).
 
-    `forget` drops what the client believes about the cluster before the next try. Those in `final` are
-    raised at once; error_outcomes.py says what others mean for the request `api`. A cluster that never
-    answered is not waited for a second time: its addresses are probably wrong. Raises KafkaError,
-    BrokerUnreachable, or RetriesExhausted from the last failure.
+    `forget` drops what the client knows about the cluster before the next try. Classes in `final` are raised
+    at once; error_outcomes.py says what others mean for the request `api`. A cluster that never answered is
+    not tried again: its addresses are probably wrong. Raises KafkaError, BrokerUnreachable, or
+    RetriesExhausted from the last failure.
     """
     backoff = Backoff(cluster.config, timeout_ms)
     brief: Backoff | None = None

@@ -1,6 +1,6 @@
 """The client's side of SASL over Kafka's frames: one function that authenticates a connection.
 
-SaslHandshake says the mechanism, SaslAuthenticate carries its messages (KIP-152). The broker may limit the
+SaslHandshake chooses the mechanism, SaslAuthenticate carries its messages (KIP-152). The broker may limit the
 session's life (KIP-368): the connection is authenticated again before that ends.
 """
 
@@ -43,13 +43,13 @@ class Ask(Protocol):
 
 
 REFRESH_AT = 0.8
-"""A token or a session is renewed after this part of its life."""
+"""The part of its life after which a token or a session is renewed."""
 
 _TOKEN_TIMEOUT_S = 10.0
 
 
 def authenticate(ask: Ask, sasl: Sasl) -> int:
-    """Prove who we are; answers how long that holds, in ms, 0: for ever. Raises AuthenticationRefused."""
+    """Authenticate. Returns the session's life in ms, 0: for ever. Raises AuthenticationRefused."""
     answer = ask(SASL_HANDSHAKE, {"mechanism": sasl.mechanism})
     if answer["error_code"]:
         offered = ", ".join(answer["mechanisms"]) or "none"
@@ -91,7 +91,7 @@ def _scram(exchange: Callable[[bytes], SaslAuthenticateResponse], sasl: Sasl) ->
 
 
 def _bearer(exchange: Callable[[bytes], SaslAuthenticateResponse], sasl: Sasl) -> SaslAuthenticateResponse:
-    """RFC 7628. A refusal comes as a message first, which has to be acknowledged before the error comes."""
+    """RFC 7628. A refusal comes first as a message; the error comes after that is acknowledged."""
     extensions = "".join(f"{name}={value}\x01" for name, value in sasl.extensions)
     told = exchange(f"n,,\x01auth=Bearer {token_for(sasl)}\x01{extensions}\x01".encode())
     if told["auth_bytes"]:
@@ -113,7 +113,7 @@ _lock = threading.Lock()
 
 
 def token_for(sasl: Sasl) -> str:
-    """A token that is still good, kept by this process. Raises AuthenticationRefused."""
+    """A valid token, which this process keeps. Raises AuthenticationRefused."""
     with _lock:
         token = _tokens.get(sasl)
         if token is None or time.monotonic() >= token.renew_at:
@@ -122,12 +122,12 @@ def token_for(sasl: Sasl) -> str:
 
 
 def _called(sasl: Sasl) -> _Token:
-    """From the user's function: the token, or (token, seconds it is good for)."""
+    """Get a token from the user's function, which returns it or (token, seconds of its life)."""
     module, _, name = str(sasl.token_callback).partition(":")
     try:
         found = getattr(importlib.import_module(module), name)()
     except Exception as error:  # whatever the user's function does, it is the reason
-        # Not `from error`: what it says may hold a secret, and Spark shows causes with all that they say.
+        # Not `from error`: its text may contain a secret, and Spark shows the texts of causes.
         raise AuthenticationRefused(
             f"kafka.sasl.oauthbearer.token.callback={sasl.token_callback} failed: {type(error).__name__}; "
             "start it by hand, where the tasks run, to see why"
@@ -137,7 +137,7 @@ def _called(sasl: Sasl) -> _Token:
 
 
 def _fetched(sasl: Sasl) -> _Token:
-    """By the client credentials flow (RFC 6749, section 4.4)."""
+    """Get a token by the client credentials flow (RFC 6749, section 4.4)."""
     form = {"grant_type": "client_credentials"} | ({"scope": sasl.scope} if sasl.scope else {})
     basic = base64.b64encode(f"{_quoted(sasl.client_id)}:{_quoted(sasl.client_secret)}".encode()).decode()
     url = str(sasl.token_url)

@@ -1,7 +1,7 @@
-"""How a client proves itself and whom it trusts: TLS and SASL settings, by Kafka's client names.
+"""How a client authenticates and which brokers it trusts: TLS and SASL settings, by Kafka's client names.
 
-Pure values; sasl.py and tls.py use them. Secrets are in no `repr`. A value travels to the tasks with
-the options; files named here have to be where the tasks run.
+Pure values; sasl.py and tls.py use them. Secrets are in no `repr`. The settings are sent to the tasks with
+the options; files named in them must exist where the tasks run.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TLS_VERSIONS = ("TLSv1.2", "TLSv1.3")
 
 @dataclass(frozen=True)
 class Tls:
-    """What is checked of a broker's certificate, and our own. PEM, as files or as texts."""
+    """How a broker's certificate is checked, and the client's own certificate. PEM, as files or as text."""
 
     ca_file: str | None = None
     ca_text: str | None = None
@@ -41,7 +41,7 @@ class Tls:
 
 @dataclass(frozen=True)
 class Sasl:
-    """A mechanism and what it shows. OAUTHBEARER has a token endpoint, or a callback `module:function`."""
+    """A mechanism and its credentials. OAUTHBEARER has a token endpoint, or a callback `module:function`."""
 
     mechanism: str
     user: str = ""
@@ -63,7 +63,7 @@ class Security:
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> Self:
-        """From options already parsed, by their lower-case names. Raises OptionError."""
+        """Make settings from parsed options, by their lower-case names. Raises OptionError."""
         protocol = options.get("kafka.security.protocol") or "plaintext"
         tls = _tls(options) if protocol.endswith("ssl") else None
         sasl = _sasl(options) if protocol.startswith("sasl") else None

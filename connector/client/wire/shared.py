@@ -1,4 +1,4 @@
-"""Clusters that outlive a task or a batch: Spark reuses Python processes, and connections are worth it."""
+"""Clusters that outlive a task or a batch: Spark reuses Python processes, which can keep connections open."""
 
 import os
 import threading
@@ -10,10 +10,10 @@ _clusters: dict[tuple[int, int, ClientConfig], Cluster] = {}
 
 
 def shared_cluster(config: ClientConfig) -> Cluster:
-    """This thread's cluster for `config`, made at the first call.
+    """This thread's cluster for `config`, created at the first call.
 
-    A cluster is for one thread. And processes are forked: a child that found its parent's sockets would talk
-    over the same connection, so the process id is part of the key.
+    A cluster is for one thread. The process id is part of the key, because processes are forked: a child that
+    used its parent's sockets would share the connection with it.
     """
     key = (os.getpid(), threading.get_ident(), config)
     cluster = _clusters.get(key)

@@ -1,6 +1,6 @@
-"""TLS of a connection: the context that the settings make, and a socket wrapped in it.
+"""TLS of a connection: the context made from the settings, and a socket wrapped in it.
 
-Imported where TLS is asked for: Python's ssl is slow to import.
+Imported only if TLS is configured: Python's ssl is slow to import.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from eoslog.connector.errors import AuthenticationRefused, OptionError
 
 
 def secured(plain: socket.socket, host: str, port: int, tls: Tls) -> ssl.SSLSocket:
-    """The socket under TLS. Raises OSError; OptionError, and AuthenticationRefused where trying again is no
-    use."""
+    """The socket with TLS. Raises OSError; OptionError, AuthenticationRefused if a retry would not help."""
     try:
         return context(tls).wrap_socket(plain, server_hostname=host)
     except ssl.SSLCertVerificationError as error:
@@ -57,7 +56,7 @@ def context(tls: Tls) -> ssl.SSLContext:
 
 
 def _load_texts(made: ssl.SSLContext, tls: Tls) -> None:
-    """The ssl module takes a certificate from a file only: one that nobody else can read, for a moment."""
+    """Load a certificate given as text. The ssl module reads only files: use a private, short-lived one."""
     with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:  # made with mode 0600
         file.write(f"{tls.key_text}\n{tls.certificate_text}\n")
         file.flush()

@@ -99,7 +99,7 @@ def stored(partition: Partition) -> list[tuple[int, bytes]]:
 
 def clean(disk: Disk, partition: Partition, now_ms: int = NOW, memory: int = 1 << 20) -> int:
     """Compact a log at once, in this thread; answers the offset up to which it is compacted."""
-    plan = partition.plan(now_ms)
+    plan = partition.compacting.plan(now_ms)
     run = Run(disk.fs, plan, memory)
     end = run.map()
     for group in plan.groups:
@@ -107,6 +107,6 @@ def clean(disk: Disk, partition: Partition, now_ms: int = NOW, memory: int = 1 <
             break
         new = run.clean(group)
         if new is not None:
-            assert partition.take_over(new, group, now_ms)
-    partition.cleaned_up_to(end)
+            assert partition.compacting.take_over(new, group, now_ms)
+    partition.compacting.cleaned_up_to(end)
     return end

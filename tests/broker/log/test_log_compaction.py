@@ -267,37 +267,37 @@ def test_the_map_of_keys_takes_the_memory_it_is_given() -> None:
 def test_when_a_log_needs_compaction() -> None:
     hour = 3_600_000
     disk, partition = started(keyed((b"a", b"1")), keyed((b"a", b"2")), min_cleanable_dirty_ratio=0.5)
-    dirt = partition.dirt(NOW)
+    dirt = partition.compacting.dirt(NOW)
     assert dirt is not None
     assert (dirt.ratio, dirt.overdue) == (1.0, False)
     clean(disk, partition)
-    assert partition.dirt(NOW) is None
+    assert partition.compacting.dirt(NOW) is None
     disk.append(partition, keyed((b"a", b"3")))
     roll(disk, partition)
     disk.settings = LogSettings(compacted=True, min_cleanable_dirty_ratio=0.9)
     partition.reconfigure(disk.settings)
-    assert partition.dirt(NOW + hour) is None
+    assert partition.compacting.dirt(NOW + hour) is None
     disk.with_settings(max_compaction_lag_ms=hour)
     partition.reconfigure(disk.settings)
-    assert partition.dirt(NOW + hour) is None
-    dirt = partition.dirt(NOW + hour + 1)
+    assert partition.compacting.dirt(NOW + hour) is None
+    dirt = partition.compacting.dirt(NOW + hour + 1)
     assert dirt is not None
     assert dirt.overdue
     disk.with_settings(min_cleanable_dirty_ratio=0.1, min_compaction_lag_ms=2 * hour)
     partition.reconfigure(disk.settings)
-    assert partition.dirt(NOW + 2 * hour - 1) is None
-    assert partition.dirt(NOW + 2 * hour) is not None
+    assert partition.compacting.dirt(NOW + 2 * hour - 1) is None
+    assert partition.compacting.dirt(NOW + 2 * hour) is not None
     partition.reconfigure(LogSettings())
-    assert partition.dirt(NOW + 9 * hour) is None
+    assert partition.compacting.dirt(NOW + 9 * hour) is None
 
 
 def test_what_is_kept_of_a_log_that_lost_its_cleaner_offset() -> None:
     disk, partition = started(keyed((b"a", b"1")), keyed((b"a", b"2")))
     clean(disk, partition)
-    assert disk.open()._compacting.cleaned_offset == 2
+    assert disk.open().compacting.cleaned_offset == 2
     disk.fs.remove("/data/cleaner-offset-checkpoint")
     partition = disk.open()
-    assert partition._compacting.cleaned_offset == 0
+    assert partition.compacting.cleaned_offset == 0
     clean(disk, partition)
     assert records(partition) == [(1, b"a", b"2")]
 
@@ -316,7 +316,7 @@ def test_the_cleaner_compacts_what_needs_it() -> None:
     disk, partition = started(keyed((b"a", b"1")), keyed((b"a", b"2")))
     run_cleaner(disk, partition)
     assert records(partition) == [(1, b"a", b"2")]
-    assert partition._compacting.cleaned_offset == 2
+    assert partition.compacting.cleaned_offset == 2
 
 
 @pytest.mark.parametrize("fault", ["fail_open", "fail_sync", "fail_rename", "capacity"])
@@ -360,7 +360,7 @@ def test_a_damaged_segment_is_not_compacted() -> None:
 
 def test_retention_may_take_segments_while_they_are_compacted() -> None:
     disk, partition = started(keyed((b"a", b"1")), keyed((b"a", b"2")), deleted=True, retention_bytes=0)
-    plan = partition.plan(NOW)
+    plan = partition.compacting.plan(NOW)
     from eoslog.broker.log.compaction.cleaning import Run
 
     run = Run(disk.fs, plan, 1 << 20)
@@ -368,8 +368,8 @@ def test_retention_may_take_segments_while_they_are_compacted() -> None:
     new = run.clean(plan.groups[0])
     assert new is not None
     partition.retain(NOW)
-    assert not partition.take_over(new, plan.groups[0], NOW)
-    partition.drop_cleaned(new)
+    assert not partition.compacting.take_over(new, plan.groups[0], NOW)
+    partition.compacting.drop_cleaned(new)
     assert [name for name in disk.fs.list(DIRECTORY) if "cleaned" in name or "swap" in name] == []
     assert (partition.log_start_offset, records(partition)) == (2, [])
 

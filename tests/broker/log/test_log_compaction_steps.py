@@ -43,7 +43,7 @@ def inodes(disk: Disk, ending: str) -> dict[str, Inode]:
 
 def cleaned_group(disk: Disk, partition: Partition) -> Plan:
     """A run up to where its first group lies beside the log, durable."""
-    plan = partition.plan(NOW)
+    plan = partition.compacting.plan(NOW)
     run = Run(disk.fs, plan, 1 << 20)
     run.map()
     new = run.clean(plan.groups[0])
@@ -55,9 +55,9 @@ def cleaned_group(disk: Disk, partition: Partition) -> Plan:
 def test_nothing_is_compacted_that_is_not_durable() -> None:
     disk = Disk(SETTINGS, flush="os")
     partition = filled(disk, synced=False)
-    assert len(partition._log.segments) > 3 and partition.plan(NOW).sources == []
+    assert len(partition._log.segments) > 3 and partition.compacting.plan(NOW).sources == []
     disk.sync(partition)
-    assert partition.plan(NOW).sources
+    assert partition.compacting.plan(NOW).sources
 
 
 def test_a_compacted_segment_is_durable_before_anything_is_renamed() -> None:

@@ -163,8 +163,8 @@ def test_random_lives_with_progress_and_crashes(seed: int) -> None:
         elif step == "sync":
             life.sync()
         elif step == "progress":
-            life.partition.begin_progress()()
-            life.partition.end_progress()
+            life.partition.progress.begin_saving()()
+            life.partition.progress.end_saving()
             point = life.partition.recovery_point
         else:
             disk.fs.crash(random.choice(list(Outcome)[:3]), random)

@@ -237,13 +237,13 @@ def test_not_while_something_is_at_work_on_its_files() -> None:
     partition = disk.open()
     disk.append(partition, sequenced(1, 0))
     partition.append(sequenced(1, 1), now_ms=NOW)
-    job = partition.begin_progress()
+    job = partition.progress.begin_saving()
     disk.fs.fail_sync = LOG
     disk.sync(partition)
     heal(disk)
     assert bring_back(partition) == []
     job()
-    partition.end_progress()
+    partition.progress.end_saving()
     assert bring_back(partition) == [partition]
     disk.append(partition, sequenced(2, 0))
     disk.append(partition, sequenced(2, 1))
@@ -287,7 +287,7 @@ def test_a_broker_that_ends_waits_for_what_is_at_work_on_its_files(
         return run
 
     monkeypatch.setattr(partition, "begin_return", job)
-    monkeypatch.setattr(partition, "begin_progress", job)
+    monkeypatch.setattr(partition.progress, "begin_saving", job)
 
     async def run() -> None:
         upkeep = Upkeep(lambda: [partition], FakeClock(NOW))

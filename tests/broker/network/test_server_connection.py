@@ -278,9 +278,18 @@ def test_work_that_is_cancelled_leaves_no_client_waiting(monkeypatch: pytest.Mon
     run(test)
 
 
-def test_an_answer_that_does_not_fit_closes_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("later", [False, True])
+@pytest.mark.parametrize(
+    "answer", [{"error_code": "no number"}, {"error_code": 2**40}, 7, {"error_code": [1]}]
+)
+def test_an_answer_that_does_not_fit_closes_the_connection(
+    monkeypatch: pytest.MonkeyPatch, answer: Any, later: bool
+) -> None:
+    async def delayed() -> Any:
+        return answer
+
     async def test() -> None:
-        table: Table = {HEARTBEAT: lambda context, request: {"error_code": "no number"}}
+        table: Table = {HEARTBEAT: lambda context, request: delayed() if later else answer}
         async with serving(monkeypatch, table) as (_, connect):
             client = await connect()
             client.send(HEARTBEAT, 4)

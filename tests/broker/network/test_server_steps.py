@@ -180,7 +180,7 @@ def test_who_names_too_many_things_is_told_so_in_the_log(
         wire.send(key, version, **body(most + 1))
         with pytest.raises(ConnectionError):
             wire.exactly(4)
-    assert "more things than are read in one message" in broker.output()
+    assert "more items than are read in one message" in broker.output()
 
 
 def test_fetches_of_much_are_read_in_rounds_of_their_own() -> None:

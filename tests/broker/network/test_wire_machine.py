@@ -4,7 +4,7 @@ import struct
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eoslog.broker.network.pieces import JOIN_BELOW, joined
@@ -15,6 +15,7 @@ from tests.broker.network.machine_kit import LARGEST, begun, fed, framed, left, 
 # Frames
 
 
+@settings(deadline=None)
 @given(bodies=st.lists(st.binary(max_size=40), max_size=8), data=st.data())
 def test_any_chunks_make_the_same_requests(bodies: list[bytes], data: st.DataObject) -> None:
     machine, stream, found = WireMachine(LARGEST, 0.0), framed(*bodies), []
@@ -60,6 +61,7 @@ PARTS = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(answers=st.lists(PARTS, min_size=1, max_size=8), data=st.data())
 def test_answers_leave_in_the_order_of_requests(answers: list[list[bytes]], data: st.DataObject) -> None:
     """Whatever the order in which they become known; a Produce with acks=0 has none."""

@@ -14,7 +14,7 @@ from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.frames import RequestHeader
 from tests.broker.network.machine_kit import framed
 
-IN_FLIGHT, HELD, JOINED, LARGEST, CHUNK = 4, 400, 60, 150, 200
+IN_FLIGHT, HELD, JOINED, LARGEST, CHUNK = 4, 300, 60, 150, 1000
 
 
 class Begun(NamedTuple):
@@ -61,20 +61,23 @@ class Histories(RuleBasedStateMachine):
         self.machine.receive(self.coming[:size], 0.0)
         self.coming = self.coming[size:]
 
-    @rule(blocks=st.booleans(), size=st.integers(0, 300))
-    def begin(self, blocks: bool, size: int) -> None:
-        held, in_flight = self.held, len(self.line)
-        frame = self.machine.next_frame(False)
-        if frame is None:
-            return
-        assert bytes(frame) == self.sent.popleft()
-        assert held < HELD and in_flight < IN_FLIGHT, "it begins within the bounds"
-        assert self.blocker < 0 and self.machine.writable and not self.machine.muted
-        slot = self.machine.begin(RequestHeader(ApiKey.PRODUCE, 9, 1, None), len(frame), 0.0)
-        if blocks:
-            self.machine.block(slot)
-            self.blocker = self.count + len(self.line)
-        self.line.append(Begun(slot, b"%d," % (self.count + len(self.line)) * (size // 2) if size else b""))
+    @rule(ones=st.lists(st.tuples(st.sampled_from([False] * 4 + [True]), st.integers(0, 300)), min_size=1))
+    def begin(self, ones: list[tuple[bool, int]]) -> None:
+        """As many requests as may begin: whether each blocks, and how large its answer will be."""
+        for blocks, size in ones:
+            held, in_flight = self.held, len(self.line)
+            frame = self.machine.next_frame(False)
+            if frame is None:
+                return
+            assert bytes(frame) == self.sent.popleft()
+            assert held < HELD and in_flight < IN_FLIGHT, "it begins within the bounds"
+            assert self.blocker < 0 and self.machine.writable and not self.machine.muted
+            slot = self.machine.begin(RequestHeader(ApiKey.PRODUCE, 9, 1, None), len(frame), 0.0)
+            number = self.count + len(self.line)
+            if blocks:
+                self.machine.block(slot)
+                self.blocker = number
+            self.line.append(Begun(slot, (b"%d," % number * size)[:size]))
 
     @precondition(lambda self: any(one.slot.parts is None for one in self.line))
     @rule(data=st.data())
@@ -103,9 +106,9 @@ class Histories(RuleBasedStateMachine):
         self.out += self.machine.flush()
         assert self.out == self.expected
 
-    @rule(writable=st.booleans(), muted=st.booleans())
-    def hold_back(self, writable: bool, muted: bool) -> None:
-        self.machine.writable, self.machine.muted = writable, muted
+    @rule(how=st.sampled_from([(True, False), (True, False), (False, False), (True, True)]))
+    def hold_back(self, how: tuple[bool, bool]) -> None:
+        self.machine.writable, self.machine.muted = how
 
     @property
     def held(self) -> int:
@@ -135,12 +138,12 @@ class Histories(RuleBasedStateMachine):
 
     def all_is_answered_in_the_end(self) -> None:
         """Nothing is stuck: once answers become known and the client reads, everything gets through."""
-        self.hold_back(writable=True, muted=False)
+        self.hold_back((True, False))
         while self.sent or self.line:
             before = len(self.coming), len(self.sent), len(self.line)
             if self.coming and self.machine.has_room:
                 self.read(CHUNK)
-            self.begin(blocks=False, size=10)
+            self.begin([(False, 10)])
             if self.line:
                 if self.line[0].slot.parts is None:
                     self.fill(0)
@@ -150,4 +153,4 @@ class Histories(RuleBasedStateMachine):
 
 
 TestHistories = Histories.TestCase
-TestHistories.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestHistories.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)

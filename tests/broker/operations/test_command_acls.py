@@ -143,8 +143,7 @@ def test_who_may_not_is_told_what_it_takes(site: Site, tmp_path: Path) -> None:
         result = as_user(site, "carol", tmp_path, "acls", *arguments)
         assert result.exit_code == 1
         assert result.stderr == (
-            f"Error: access rules are for those who have the right {needs} on the cluster, and this user "
-            "has it not\n"
+            f"Error: access rules need the right {needs} on the cluster, which this user does not have\n"
         )
 
 

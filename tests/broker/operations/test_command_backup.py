@@ -203,8 +203,8 @@ def test_places_that_will_not_do(broker: EmbeddedBroker, tmp_path: Path) -> None
     data = broker.data
     (tmp_path / "there").mkdir()
     (tmp_path / "there" / "file").write_text("precious")
-    assert "is there already" in refused(data, tmp_path / "there")
-    assert "is in the data directory itself" in refused(data, data / "copy")
+    assert "exists already" in refused(data, tmp_path / "there")
+    assert "is inside the data directory" in refused(data, data / "copy")
     assert "is no data directory of eoslog" in refused(tmp_path, tmp_path / "copy")
     assert (tmp_path / "there" / "file").read_text() == "precious"
     assert sorted(os.listdir(tmp_path)) == ["there"]

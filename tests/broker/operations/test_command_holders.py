@@ -160,7 +160,7 @@ def test_one_that_ends_between_two_looks_does_not_seem_to_hang(
     monkeypatch.setattr(transactions, "list_transactions", ends_before)
     (row,) = document(broker, *HOLDERS, "quick")
     assert (row["transactional_id"], row["what_to_do"]) == (
-        None, "what held it back has just ended: look again"
+        None, "the transaction that held it back has just ended: run this again"
     )  # fmt: skip
 
 

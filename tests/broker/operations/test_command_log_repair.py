@@ -150,7 +150,7 @@ def test_a_torn_tail_is_what_the_next_start_mends(tmp_path: Path) -> None:
         broker.kill()
     path = segments(place)[0]
     path.write_bytes(path.read_bytes() + path.read_bytes()[:-1])
-    assert "the next start cuts this tail off" in only(place, "file ends at")["text"]
+    assert "the next start cuts off this tail" in only(place, "file ends at")["text"]
     assert rows(place, "orders") == ["a", "b"]
     assert findings(place) == []
 
@@ -172,15 +172,15 @@ MENDED = [
     (no_entry, "aborted at offset", "rewritten"),
     (no_transaction_index, "aborted at offset", "rewritten"),
     (no_transaction_index_of_a_trimmed_log, "aborted at offset", "rewritten"),
-    (an_entry_of_a_committed_one, "no marker is there that aborts it", "removed"),
-    (begins_too_late, "but it is from", "rewritten"),
+    (an_entry_of_a_committed_one, "there is no marker that aborts it", "removed"),
+    (begins_too_late, "but it begins at", "rewritten"),
     (stable_too_high, "which is too high", "rewritten"),
-    (of_another_producer, "but the marker there is of producer id", "rewritten"),
-    (of_another_version, "another version", "rewritten"),
+    (of_another_producer, "but the marker there has producer id", "rewritten"),
+    (of_another_version, "version is not 0", "rewritten"),
     (ends_far_away, "it is missing", "rewritten"),
     (torn_entry, "bytes follow the last entry", "rewritten"),
     (wrong_position, "where no batch begins", "removed"),
-    (torn_index, "no multiple", "removed"),
+    (torn_index, "not a multiple", "removed"),
     (time_too_high, "whose batch is older", "removed"),
     (time_that_ends_early, "it ends with time", "removed"),
     (time_that_is_late, "came before", "removed"),
@@ -268,7 +268,7 @@ def test_one_segment_alone(copy: Path) -> None:
 def test_a_compaction_cut_short_is_what_the_next_start_ends(copy: Path, kind: str) -> None:
     path = segments(copy, "tables", f".{kind}")[0]
     path.rename(path.with_name(path.name + ".swap"))
-    only(copy, "the next start ends it")
+    only(copy, "the next start finishes it")
     assert set(rows(copy, "tables")) <= set(COMMITTED)
     assert findings(copy) == []
 

@@ -112,6 +112,5 @@ def test_who_may_not_is_told_what_it_takes(tmp_path: Path) -> None:
         )
         for arguments, needs in words:
             assert failure(site.broker, "users", *arguments) == (
-                f"Error: users are for those who have the right {needs} on the cluster, and this user has "
-                "it not\n"
+                f"Error: users need the right {needs} on the cluster, which this user does not have\n"
             )

@@ -249,8 +249,8 @@ def test_what_would_double_or_lose_rows_stops_the_query(wrong: Story, fault: typ
 @pytest.mark.parametrize(
     ("odd", "words", "warnings"),
     [
-        (story(0, of("old", 7), at=(70, note(7, "old")), accepted={"new-checkpoint"}), "going on", 1),
-        (story(0, of("old", 7), group=None, accepted={"new-checkpoint"}), "going on", 1),
+        (story(0, of("old", 7), at=(70, note(7, "old")), accepted={"new-checkpoint"}), "continuing", 1),
+        (story(0, of("old", 7), group=None, accepted={"new-checkpoint"}), "continuing", 1),
         (story(0, at=(0, note(7, "other", "s2")), accepted={"x", "offsets-of:s2"}), "", 0),
         (story(0, group=None, taken={TakenFrom("s2", "h")}, accepted={"offsets-of:s2"}), "", 0),
         (story(0, group=None, taken={TakenFrom("s", "h")}), "", 0),

@@ -297,7 +297,7 @@ def test_a_new_checkpoint_under_an_old_sink(bench: Bench) -> None:
     with pytest.raises(StartsElsewhere, match=says):
         bench.begin()
     (said,) = bench.begin(start__accepted="new-checkpoint")
-    assert "going on" in said
+    assert "continuing" in said
     bench.plan(0, ends=2 * ROWS)  # the empty first batch of a query that begins at committed
     assert bench.begin() == []
     del bench.options["kafka.group.id"]

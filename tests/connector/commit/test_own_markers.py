@@ -157,7 +157,7 @@ def _aborted_then_committed(tv: int, *, anew: bool) -> Bench:
 @pytest.mark.parametrize(("tv", "anew"), [(2, True), (2, False), (1, True), (1, False)])
 def test_trap_32_a_state_that_speaks_of_another_transaction_is_no_proof(tv: int, anew: bool) -> None:
     bench = _aborted_then_committed(tv, anew=anew)
-    with pytest.raises(MarkersMissing, match="does not tell how just this transaction ended"):
+    with pytest.raises(MarkersMissing, match="does not say how exactly this transaction ended"):
         bench.begin(0)
     assert not _sent(bench, c.WriteMarkers) and not _sent(bench, c.Acquire)
 

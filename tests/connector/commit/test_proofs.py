@@ -170,7 +170,7 @@ def test_markers_that_are_under_way_are_waited_for() -> None:
 
 def test_a_lost_marker_that_is_not_sure_is_named_and_not_written() -> None:
     """The coordinator speaks of a later transaction."""
-    with pytest.raises(MarkersMissing, match="does not tell how just this transaction ended"):
+    with pytest.raises(MarkersMissing, match="does not say how exactly this transaction ended"):
         looked(
             own.ask_stored(Sink("sink"), None),
             FetchStored=[UNSTABLE],

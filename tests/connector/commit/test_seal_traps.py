@@ -114,7 +114,7 @@ def test_trap_18_a_participant_that_timed_out_before_it_was_sealed(tv: int) -> N
     bench = Bench(tv, keeps=True)
     reports = bench.prepare_all(bench.begin(0))
     bench.broker.expire(bench.open()[0])
-    with pytest.raises(BatchRefused, match=r"partition 0: .* is open no longer"):
+    with pytest.raises(BatchRefused, match=r"partition 0: .* is no longer open"):
         bench.commit(reports, 0)
     assert bench.open() == () and bench.broker.visible() == []
     bench.whole_batch(0)
@@ -267,7 +267,7 @@ def test_who_owns_the_sink_cannot_be_asked_and_the_batch_is_refused_all_the_same
     bench.broker.expire(bench.open()[0])
     asks = [c.Unknown("timed out")]
     bench.intercept = lambda command: asks.pop() if isinstance(command, c.Describe) and asks else None
-    with pytest.raises(BatchRefused, match=r"partition 0: .* is open no longer"):
+    with pytest.raises(BatchRefused, match=r"partition 0: .* is no longer open"):
         bench.commit(reports, 0)
     assert not asks and bench.open() == () and bench.broker.visible() == []
 

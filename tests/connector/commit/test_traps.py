@@ -308,7 +308,7 @@ def test_trap_11_lost_markers_are_written_or_said() -> None:
         return None
 
     bench.intercept = lost_marker
-    with pytest.raises(MarkersMissing, match=r"out-1 by sink/.*stand still.*not allowed"):
+    with pytest.raises(MarkersMissing, match=r"out-1 by sink/.*blocked there.*not allowed"):
         bench.begin(0)
     allowed = True
     bench.begin(0)

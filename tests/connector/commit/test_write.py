@@ -128,7 +128,7 @@ def test_a_token_that_is_forgotten_is_said(tv: int) -> None:
         bench.write(f"job-{number}")
     rows = bench.broker.visible()
     for old in ("job-0", "job-1", "job-01", "job-"):
-        with pytest.raises(TokenForgotten, match=f"write.token={old} was written is known no longer") as said:
+        with pytest.raises(TokenForgotten, match=f"write.token={old} was written is no longer known") as said:
             bench.write(old)
         assert "the last 64 tokens of 'job-'" in str(said.value) and "number 1 was forgotten" in str(
             said.value

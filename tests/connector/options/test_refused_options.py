@@ -11,23 +11,23 @@ from eoslog.connector.options.refusals import FIXED, FORBIDDEN
 BROKERS = {"kafka.bootstrap.servers": "one:9092"}
 
 REFUSED: dict[str, tuple[str, str]] = {
-    "kafka.auto.offset.reset": ("the checkpoint says where to go on", "use the option startingOffsets"),
+    "kafka.auto.offset.reset": ("the checkpoint says where to continue", "use the option startingOffsets"),
     "kafka.key.deserializer": ("keys are always binary", "cast or decode them in the DataFrame"),
     "kafka.value.deserializer": ("values are always binary", "cast or decode them in the DataFrame"),
     "kafka.key.serializer": ("keys are written as given", "encode them in the DataFrame"),
     "kafka.value.serializer": ("values are written as given", "encode them in the DataFrame"),
     "kafka.interceptor.classes": ("Java classes and cannot run here", "leave it out"),
     "kafka.partitioner.class": ("a Java class, which cannot run here", "give a column named partition"),
-    "kafka.transactional.id": ("each task has an id of its own", "use the option transactional.id"),
+    "kafka.transactional.id": ("each task has its own id", "use the option transactional.id"),
     "kafka.transaction.two.phase.commit.enable": (
         "whether the brokers have it",
         "the option two.phase.commit",
     ),
-    "kafka.topic": ("no setting of Kafka's clients", "use the option topic instead"),
+    "kafka.topic": ("not a setting of Kafka's clients", "use the option topic instead"),
     "kafka.metric.reporters": ("a Java class, which cannot run here", "leave it out"),
     "kafka.config.providers": ("cannot be looked up by Java classes", "give them as options"),
     "kafka.ssl.engine.factory.class": ("a Java class, which cannot run here", "leave it out"),
-    "kafka.ssl.cipher.suites": ("whose suites have other names", "give kafka.ssl.enabled.protocols"),
+    "kafka.ssl.cipher.suites": ("its suites have other names", "give kafka.ssl.enabled.protocols"),
     "kafka.ssl.truststore.password": ("PEM has no store password", "convert the store"),
     "kafka.ssl.keystore.password": ("PEM has no store password", "convert the store"),
     "kafka.sasl.client.callback.handler.class": ("a Java class, which cannot run here", "leave it out"),
@@ -35,11 +35,17 @@ REFUSED: dict[str, tuple[str, str]] = {
         "a Java class",
         "give kafka.sasl.oauthbearer.token.callback as module:function",
     ),
-    "kafka.sasl.kerberos.service.name": ("Kerberos is not there", "use kafka.sasl.mechanism SCRAM-SHA-512"),
-    "kafka.sasl.kerberos.kinit.cmd": ("Kerberos is not there", "use kafka.sasl.mechanism"),
-    "kafka.sasl.kerberos.ticket.renew.window.factor": ("Kerberos is not there", "use kafka.sasl.mechanism"),
-    "kafka.sasl.kerberos.ticket.renew.jitter": ("Kerberos is not there", "use kafka.sasl.mechanism"),
-    "kafka.sasl.kerberos.min.time.before.relogin": ("Kerberos is not there", "use kafka.sasl.mechanism"),
+    "kafka.sasl.kerberos.service.name": (
+        "Kerberos is not supported",
+        "use kafka.sasl.mechanism SCRAM-SHA-512",
+    ),
+    "kafka.sasl.kerberos.kinit.cmd": ("Kerberos is not supported", "use kafka.sasl.mechanism"),
+    "kafka.sasl.kerberos.ticket.renew.window.factor": (
+        "Kerberos is not supported",
+        "use kafka.sasl.mechanism",
+    ),
+    "kafka.sasl.kerberos.ticket.renew.jitter": ("Kerberos is not supported", "use kafka.sasl.mechanism"),
+    "kafka.sasl.kerberos.min.time.before.relogin": ("Kerberos is not supported", "use kafka.sasl.mechanism"),
 }
 """Name: why, and what to do."""
 

@@ -122,7 +122,7 @@ def test_no_row_is_lost_or_doubled_wherever_batches_are_cut(codec: int, most: in
 @pytest.mark.parametrize(
     ("column", "said"),
     [
-        (pa.array([[None]], SMALL[2]), "headers hold a null element"),
+        (pa.array([[None]], SMALL[2]), "headers have a null element"),
         (pa.array([[{"key": None, "value": b"x"}]], SMALL[2]), "a header's key is null"),
     ],
 )

@@ -85,7 +85,7 @@ def test_it_is_told_once_and_costs_nothing_before(
     trigger(made, topic)
     (said,) = (record.getMessage() for record in caplog.records)
     assert f"{topic}-0 (and {topic}-1): no committed record can be read from offset 3 on" in said
-    assert "though the log goes on to 6" in said
+    assert "though the log continues to 6" in said
     assert f"transactional id {name}, producer id" in said and "open since" in said and "Ongoing" in said
     assert f"eoslog transactions abort --transactional-id {name}. See troubleshooting.md#" in said
     clock[0] += 200

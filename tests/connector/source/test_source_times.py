@@ -57,7 +57,7 @@ def test_from_a_time_in_every_partition(kafka: Kafka, timed: str) -> None:
 
 def test_where_no_record_is_young_enough(kafka: Kafka, timed: str) -> None:
     with pytest.raises(
-        OptionError, match=rf"no record is as young .*{timed}-1 \(at {T + 6} ms\).*Strategy=latest"
+        OptionError, match=rf"no record has the given time .*{timed}-1 \(at {T + 6} ms\).*Strategy=latest"
     ):
         planned(kafka, timed, startingTimestamp=str(T + 6))
     late = {"startingTimestamp": str(T + 6), "startingOffsetsByTimestampStrategy": "latest"}

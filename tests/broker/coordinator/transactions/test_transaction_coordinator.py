@@ -329,7 +329,7 @@ def test_a_deleted_topic_does_not_hold_up_the_end(
         assert life.state() == "CompleteCommit"
 
     life(test)
-    assert "commit marker of x for b-0 is left out" in caplog.text
+    assert "commit marker of x for b-0 is not written" in caplog.text
 
 
 def test_a_topic_deleted_while_its_marker_is_on_its_way(life: Callable[[Test], None]) -> None:
@@ -724,7 +724,7 @@ def test_expired_ids_and_records_of_other_kinds(disk: Directory, caplog: pytest.
         assert life.machine.transactions.list() == []
 
     run(log_with(disk, (KEY, old), (b"\x00\x09?", b"?"), (KEY, None)), test)
-    assert "__transaction_state-0 offset 1: a record of a kind not known here" in caplog.text
+    assert "__transaction_state-0 offset 1: a record of an unknown kind" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -738,7 +738,7 @@ def test_expired_ids_and_records_of_other_kinds(disk: Directory, caplog: pytest.
         ),
         (
             coordinator_records.encode(TRANSACTION_VALUE, 0, {**OLD_VALUE, "transaction_status": 7}),
-            "PrepareEpochFence has no place in the log",
+            "PrepareEpochFence is never written to the log",
         ),
     ],
 )
