@@ -34,7 +34,7 @@ def encoded(header: RequestHeader, peer: str, message: Message) -> list[Buffer] 
     """The bytes of an answer; None if it does not fit its schema: the connection must be closed."""
     try:
         return encode(header, message)
-    except Exception as error:  # whatever a generated writer raises: the client must not wait for ever
+    except Exception as error:  # of any kind, from a generated writer: the client must not wait for ever
         what = "%s: the answer to API key %d does not fit its schema"
         log.error(what, peer, header.api_key, exc_info=error)
         return None

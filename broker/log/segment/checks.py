@@ -51,7 +51,7 @@ def check_batch(
     coordinator: bool,
     header: BatchHeader | None = None,
 ) -> BatchHeader:
-    """Judge the one batch that `batch` holds; answers its header, which is `header` if that was read before.
+    """Check the single batch in `batch` and return its header. `header`: that header, if already decoded.
 
     Raises KafkaError as the table says.
     """
