@@ -1,1 +1,1 @@
-"""From sockets to handlers and back: listeners, connections and their rules, requests in steps."""
+"""Between sockets and handlers: listeners, connections and their rules, large requests in steps."""

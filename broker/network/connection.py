@@ -1,13 +1,13 @@
 """One client's connection: transport, tasks and threads around a `WireMachine`, which has the rules.
 
-The transport brings bytes, and each request's handler starts in turn. Answers that wait (for the disk, for
-data) line up behind each other: one task carries them out, and is alive only while there is something to wait
-for. What all connections hold together is bounded as well: see `fairness.memory`.
+The transport delivers bytes, and each request's handler starts in order. Answers that wait (for the disk, or
+for data) queue up: one task awaits them in order, and exists only while there is something to wait for. The
+memory of all connections together is limited too: see `fairness.memory`.
 
-Who the client is, and what it may send before that is known, says its `Session`; what it may do then, the
-authorizer. A frame that makes no sense, an API or version that is not served, a request before
-authentication, or a fault in a handler that has no answer of its own ends this connection with one line in
-the log, and nothing else.
+The `Session` knows who the client is, and what it may send before it has authenticated. The authorizer
+decides what it may do afterwards. An invalid frame, an API or version that is not served, a request before
+authentication, or a fault in a handler whose answer has no field for an error: each closes this connection,
+and nothing else, with one line in the log.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ WRITE_HIGH_WATER = 1 << 20
 
 
 class Home(Protocol):
-    """What a connection shares with all others, and the register that it enters and leaves by itself."""
+    """What a connection shares with all others, and the register of connections."""
 
     memory: Memory
     metrics: Metrics
@@ -56,10 +56,10 @@ class Home(Protocol):
     faults: Faults | None
 
     def enter(self, connection: Connection) -> str | None:
-        """A new connection; answers why it cannot be served, None if it can."""
+        """Register a new connection. Returns why it cannot be served, None if it can."""
 
     def leave(self, connection: Connection) -> None:
-        """A connection has ended."""
+        """Remove a connection that has ended."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -70,13 +70,13 @@ class Connection(asyncio.BufferedProtocol):
     _loop: asyncio.AbstractEventLoop
 
     def __init__(self, broker: Broker, server: Home, listener: Listener) -> None:
-        """Nothing has come yet."""
+        """A connection without a transport yet: see `connection_made`."""
         self._broker = broker
         self._server = server
         self._memory = server.memory
         self._metrics = server.metrics
         self._session = Session(listener)
-        self._writable = asyncio.Event()  # as the machine's, for the task that waits for it
+        self._writable = asyncio.Event()  # the machine's `writable`, for the task that waits for it
         self._writable.set()
         self._worker: asyncio.Task[None] | None = None
         self.peer = self.client_host = "?"
@@ -84,7 +84,7 @@ class Connection(asyncio.BufferedProtocol):
     # Transport events
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Note both addresses and join the server's register, if it has a place."""
+        """Note both addresses and enter the server's register, if it has room."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self._loop = asyncio.get_running_loop()
@@ -108,12 +108,12 @@ class Connection(asyncio.BufferedProtocol):
             session.principal = principal_of(certificate, session.listener, config)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """The next bytes go into a buffer that all connections share, as they are copied out at once."""
+        """The buffer for the next bytes. All connections share it, as the bytes are copied out at once."""
         buffer = self._server.buffer
         return buffer[:SMALL] if self._memory.requests_short else buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Hand the bytes to the machine, and start what may start."""
+        """Pass the bytes to the machine, and start the requests that may start."""
         if not self.machine.sends:
             return
         self._metrics.bytes_in += nbytes
@@ -125,18 +125,18 @@ class Connection(asyncio.BufferedProtocol):
         self.advance()
 
     def pause_writing(self) -> None:
-        """The client does not read: hold back further answers and requests."""
+        """Hold back further answers and requests: the client does not read."""
         self.machine.writable = False
         self._writable.clear()
 
     def resume_writing(self) -> None:
-        """The client reads again."""
+        """Continue: the client reads again."""
         self.machine.writable = True
         self._writable.set()
         self.advance()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Let begun requests end (a half-done EndTxn must not be cut off); forget those not begun."""
+        """Let started requests end (a half-done EndTxn must not be cut off), and drop the others."""
         self.machine.lose()
         self._writable.set()
         self._account()
@@ -148,7 +148,7 @@ class Connection(asyncio.BufferedProtocol):
     # Requests
 
     def advance(self) -> None:
-        """Start requests as long as nothing forbids it, then read on or pause."""
+        """Start requests as long as the rules allow it, then continue or pause reading."""
         machine, memory = self.machine, self._memory
         answers_short = memory.answers_short
         while (frame := machine.next_frame(answers_short)) is not None:
@@ -165,7 +165,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._transport.pause_reading()
 
     def _account(self) -> None:
-        """Tell the memory what is held now."""
+        """Report to the memory how many bytes are held now."""
         requests, answers = self.machine.account(self._transport.get_write_buffer_size())
         if requests:
             self._memory.change_requests(requests)
@@ -173,7 +173,7 @@ class Connection(asyncio.BufferedProtocol):
             self._memory.change_answers(answers)
 
     def _start(self, frame: memoryview) -> None:
-        """The one place where a request begins."""
+        """Start a request. All requests start here."""
         if self._session.state is State.TOKENS:
             self._token(frame)
             return
@@ -213,7 +213,7 @@ class Connection(asyncio.BufferedProtocol):
             self._send()
 
     def _token(self, frame: memoryview) -> None:
-        """A frame that is a SASL token as it is, after SaslHandshake version 0."""
+        """Serve a frame that is a plain SASL token, after SaslHandshake version 0."""
         header = RequestHeader(ApiKey.SASL_AUTHENTICATE, RAW, 0, None)
         slot = self.machine.begin(header, len(frame), perf_counter())
         self._call(slot, handlers()[ApiKey.SASL_AUTHENTICATE], {"auth_bytes": frame})
@@ -231,7 +231,7 @@ class Connection(asyncio.BufferedProtocol):
             self._worker = self._loop.create_task(self._answer_in_order())
 
     async def _answer_in_order(self) -> None:
-        """Carry out the line of answers until it is empty. One at a time: no answer overtakes another."""
+        """Await and send the queued answers until none is left, one by one, so that they stay in order."""
         machine = self.machine
         try:
             while (slot := machine.first) is not None:
@@ -269,7 +269,7 @@ class Connection(asyncio.BufferedProtocol):
             self._fill(slot, message)
 
     def _cancelled(self, slot: Slot, error: asyncio.CancelledError) -> Message | None:
-        """Someone was cancelled: we ourselves at the end, or what we waited for, which leaves no answer."""
+        """Handle a cancellation: of this task, at the end; or of what it awaits, which leaves no answer."""
         task = asyncio.current_task()
         if task is None or not task.cancelling():
             return self._fault(slot.header, error)
@@ -284,7 +284,7 @@ class Connection(asyncio.BufferedProtocol):
         return told
 
     def _fill(self, slot: Slot, message: Message | None) -> None:
-        """The answer of a request is known: encode it, if it can still reach the client."""
+        """Encode the answer of a request, if answers still reach the client."""
         parts: list[Buffer] | None = []
         if self.machine.sends:
             if message is not None:
@@ -294,7 +294,7 @@ class Connection(asyncio.BufferedProtocol):
         self._filled(slot, parts)
 
     async def _fill_beside(self, slot: Slot, message: Message) -> None:
-        """As `_fill`, for a long answer: the work on it is done in a thread."""
+        """Like `_fill`, for a long answer: encodes it and counts its errors in a thread."""
         parts: list[Buffer] | None = []
         if self.machine.sends:
             parts = await asyncio.to_thread(encoded_in_few, slot.header, self.peer, message)
@@ -311,7 +311,7 @@ class Connection(asyncio.BufferedProtocol):
         self.machine.fill(slot, parts or [])
 
     def _leave(self) -> None:
-        """The first answer in line leaves: the last one if it says that the client could not authenticate."""
+        """Write the first answer in the queue. If the client's authentication has failed, close after it."""
         for piece in self.machine.leave():
             if self._transport.is_closing():
                 break
@@ -324,7 +324,7 @@ class Connection(asyncio.BufferedProtocol):
                 self.machine.allow(self._broker.config.network.request_max_bytes)
 
     def _send(self) -> None:
-        """Hand over the answers that wait to leave together."""
+        """Write the small answers that the machine has kept back to be joined."""
         together = self.machine.flush()
         if together:
             self._write(together)
@@ -341,18 +341,18 @@ class Connection(asyncio.BufferedProtocol):
         self.close()
 
     def close(self) -> None:
-        """Close after what has been written is sent; requests not begun are forgotten."""
+        """Close once all that was written is sent. Requests that have not started are dropped."""
         self._send()
         self.machine.close()
         self._transport.close()
 
     def abort(self) -> None:
-        """Cut the connection: what has not been sent is lost."""
+        """Close at once: what has not been sent is lost."""
         self.machine.close()
         self._transport.abort()
 
     def mute(self, seconds: float) -> None:
-        """Begin no request for a while."""
+        """Start no request for `seconds`."""
         self.machine.muted = True
         self.advance()
         self._loop.call_later(seconds, self._unmute)
@@ -362,7 +362,7 @@ class Connection(asyncio.BufferedProtocol):
         self.advance()
 
     def look(self, now: float, idle: float, stalled: float) -> None:
-        """Once in a while: close if nobody seems to be there. `idle`, `stalled`: seconds allowed."""
+        """Close if the client seems to be gone. Called regularly. `idle`, `stalled`: seconds allowed."""
         machine, unsent = self.machine, self._transport.get_write_buffer_size()
         self._account()
         match machine.look(now, unsent, self._memory, idle, stalled):
@@ -374,7 +374,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._cut(f"does not read its answers ({unsent} bytes) while memory is short")
             case Absence.STUCK:
                 unbegun = machine.unbegun
-                self._cut(f"does not get on with its requests ({unbegun} bytes) while memory is short")
+                self._cut(f"makes no progress with its requests ({unbegun} bytes) while memory is short")
             case Absence.IDLE:
                 log.info("closing the connection from %s: idle for %d s", self.peer, machine.silent(now))
                 self.abort() if unsent else self.close()
@@ -384,7 +384,7 @@ class Connection(asyncio.BufferedProtocol):
         self.abort()
 
     async def finish(self, grace: float) -> None:
-        """Shut down: begin nothing more, let begun requests end within `grace` seconds, close."""
+        """Shut down: start nothing more, give started requests `grace` seconds to end, close."""
         self.machine.drain()
         if self.machine.reading:
             self._transport.pause_reading()

@@ -1,4 +1,4 @@
-"""One request and its answer: from a frame to what serves it, and from a message to the parts to send."""
+"""Decodes the start of a request and finds its handler; encodes the answer."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from eoslog.protocol.schema import Buffer, Message, ProtocolError
 _HEAD = Struct(">hhi")  # api key, version, correlation id: the same in every header version
 
 RAW = -1
-"""The version of a SASL token that comes without a header, after SaslHandshake version 0."""
+"""Stands for the version of a SASL token that comes without a header, after SaslHandshake version 0."""
 
 
 Read = Callable[[], Message]
-"""Reads a request's body; in any thread. Raises ProtocolError for what makes no sense."""
+"""Decodes a request's body, in any thread. Raises ProtocolError if it is invalid."""
 
 
 def begin(
     frame: memoryview, handlers: Mapping[ApiKey, Handler], session: Session, now: float
 ) -> tuple[RequestHeader, Handler, Read]:
-    """Look at a request; answers its header, who serves it, and what reads its body.
+    """Decode a request's header. Returns it, the handler, and the function that decodes the body.
 
-    Raises ProtocolError for what makes no sense, is not served, or may not come now (monotonic seconds).
+    `now`: monotonic seconds. Raises ProtocolError if the request is invalid, not served, or not allowed now.
     """
     if len(frame) < _HEAD.size:
         raise ProtocolError(f"a request of {len(frame)} bytes has no header")
@@ -53,7 +53,7 @@ def begin(
 
 
 def _unsupported_api_versions(context: RequestContext, request: Message) -> Message:
-    """The answer to an unknown version of ApiVersions: v0's layout, and the versions there are (KIP-511)."""
+    """The answer to an unknown version of ApiVersions: the served versions, in v0's layout (KIP-511)."""
     known = [one for one in announced() if one["api_key"] == ApiKey.API_VERSIONS]
     return {"error_code": ErrorCode.UNSUPPORTED_VERSION, "api_keys": known}
 

@@ -1,8 +1,8 @@
-"""The door for faults on demand: what a test may do to a request or its answer. Closed in a real broker.
+"""Lets a test inject faults into a request or its answer. Not used in a real broker.
 
-A server is made with `faults=None`, and then nothing of this is in the way of a request. `eoslog.testing`
-hands in an object that wraps handlers: it may leave a request out, hold it or its answer back, answer an
-error instead, or end the connection. Faults of the disk come by the file system (`ports.FileSystem`).
+A server with `faults=None` does nothing of this. `eoslog.testing` passes an object that wraps handlers: it
+may drop a request, delay it or its answer, return an error instead, or close the connection. Disk faults come
+from the file system instead (`ports.FileSystem`).
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 class Faults(Protocol):
-    """Decides about every request that has been decoded and not begun."""
+    """Decides what to do with each request that is decoded and not started yet."""
 
     def around(self, client: object, header: RequestHeader, handler: Handler) -> Handler:
-        """The handler to call instead, or `handler` itself where nothing is to happen.
+        """The handler to call instead, or `handler` itself for no fault.
 
-        `client` stands for the connection and is good for nothing but telling one from another. The
-        handler answered may do what any handler may (see `requests.context`): a message is the answer, None
-        means that nothing is sent, CloseConnection ends the connection.
+        `client` identifies the connection and has no other use. The returned handler may do what any handler
+        may (see `requests.context`): a message is the answer, None means that nothing is sent,
+        CloseConnection ends the connection.
         """

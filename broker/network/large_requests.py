@@ -1,11 +1,11 @@
-"""Requests of many parts are carried out in steps, so that nobody waits long for what another asks.
+"""Serves requests with many parts in steps, so that other clients do not wait long for them.
 
-The broker does one thing at a time. A request of `LARGE` bytes is read beside all else, in a thread; one that
-names many things is served so many at a time, others have their turn in between, and the answer is encoded in
-a thread again. The connection's next request begins after it.
+The broker does one thing at a time. So a request of more than `LARGE` bytes is decoded in a thread. One that
+names many things is served a few at a time, with other work in between, and its answer is encoded in a
+thread. The connection's next request starts after it.
 
-A request may name so many things, in all its arrays together, as are served in 100 ms or in steps. More would
-cost memory, too: a name of one byte takes a hundred when it is read.
+The number of things that a request may name, in all its arrays together, is limited: to what can be served in
+100 ms, or in steps. More would take too much memory as well: a name of one byte takes a hundred when decoded.
 """
 
 from __future__ import annotations
@@ -26,28 +26,27 @@ if TYPE_CHECKING:
 LARGE = 32 << 10
 MOST_THINGS = 20_000
 MOST_IN_STEPS = 100_000
-MOST_OFFSETS = 50_000  # they take little time each
+MOST_OFFSETS = 50_000  # each takes little time
 MANY = 20
-"""Things that are served at once: the dearest ones, topics that have to be made, take milliseconds each."""
+"""Things that are served at once. The slowest ones, topics that must be created, take milliseconds each."""
 
-_FIRST, _MOST = 5, 500  # things in a step: it depends on how long the step before took
+_FIRST, _MOST = 5, 500  # things in a step, the first and the largest; adapted to the last step's time
 _SHORT, _LONG = 0.001, 0.004  # seconds
 
 
 class _Parts(NamedTuple):
-    """Where a request names the things it asks about, each independent of the others, and where the answer
-    tells of them."""
+    """The fields that list independent things: in the request (`asked`) and in its answer (`told`)."""
 
     asked: str
     told: str
     same: Callable[[Any], Hashable] | None = None
-    """What is the same of two that are told once: where an answer is so much longer than its question that to
-    ask for one thing a thousand times would be an attack."""
+    """The key by which duplicates are found and answered once. Set where an answer is so much longer than its
+    question that asking for one thing a thousand times would be an attack."""
     name: str = ""
     inner: str = ""
     number: str = ""
-    """Where each thing has a list of its own, as a topic its partitions: its name's field, the list's, and
-    the number's in it. What is named twice is asked for at once, as that is an error."""
+    """Set if each thing has a list, as a topic has partitions: the fields of its name, of the list, and of
+    the number in it. Duplicates go to the handler in the same step, as they are an error."""
 
 
 def _same_topic(wanted: MetadataRequestTopic) -> Hashable:
@@ -80,19 +79,19 @@ _OFFSETS = frozenset({
 
 
 def is_large(key: int, size: int) -> bool:
-    """Whether reading a request of so many bytes takes long. Records do not: nothing looks into them."""
+    """Whether decoding a request of `size` bytes takes long. Records do not, as they are not decoded."""
     return size > LARGE and key != ApiKey.PRODUCE
 
 
 def most_things(key: int) -> int:
-    """How many things a request may name. A Fetch reads its partitions in steps of its own."""
+    """How many things a request may name. A Fetch reads its partitions in its own steps."""
     if key in _PARTS or key == ApiKey.FETCH:
         return MOST_IN_STEPS
     return MOST_OFFSETS if key in _OFFSETS else MOST_THINGS
 
 
 def has_many(key: int, request: Message) -> bool:
-    """Whether serving it takes long."""
+    """Whether serving the request takes long."""
     parts = _PARTS.get(key)
     if parts is None:
         return False
@@ -114,7 +113,7 @@ async def serve(handler: Handler, context: RequestContext, request: Message) -> 
         result = handler(context, request | {parts.asked: some})
         start, size = start + size, _next_size(size, perf_counter() - begun)
         more = await settled(result)
-        if more is None or more.get("error_code"):  # the whole is refused
+        if more is None or more.get("error_code"):  # the whole request is refused
             return more
         told += more[parts.told]
         answer = answer or more
@@ -124,7 +123,7 @@ async def serve(handler: Handler, context: RequestContext, request: Message) -> 
 async def read_and_serve(
     handler: Handler, context: RequestContext, read: Callable[[], Message], refuse: Callable[[str], None]
 ) -> Message | None:
-    """As `serve`, of a large request that is still to be read. `refuse` is told what makes no sense."""
+    """Like `serve`, for a large request that `read` decodes first. `refuse` gets the error if that fails."""
     async with context.broker.turns.large():
         try:
             request = await asyncio.to_thread(read)
@@ -137,7 +136,7 @@ async def read_and_serve(
 
 
 def _apart(parts: _Parts, asked: list[Any]) -> list[Any]:
-    """The things one by one."""
+    """The list of things: without duplicates, or with one entry of the inner list each."""
     if parts.same is not None:
         return list({parts.same(one): one for one in asked}.values())
     if not parts.inner:
@@ -151,7 +150,7 @@ def _apart(parts: _Parts, asked: list[Any]) -> list[Any]:
 
 
 def _together(parts: _Parts, told: list[Message]) -> list[Message]:
-    """The reverse, of what is told of them: each thing once, with its list."""
+    """The reverse of `_apart` for the results: each thing once, with its whole list."""
     if not parts.inner:
         return told
     found: dict[Any, Message] = {}
@@ -167,5 +166,5 @@ def _next_size(size: int, took: float) -> int:
 
 
 async def settled(result: Message | Awaitable[Message | None] | None) -> Message | None:
-    """What a handler answers, now or later."""
+    """The answer of a handler, which may have to be awaited."""
     return await result if isinstance(result, Awaitable) else result

@@ -1,4 +1,4 @@
-"""Parts of an answer as pieces to write: small ones together, as each piece costs a system call."""
+"""Joins small parts of an answer before they are written, as each write costs a system call."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from eoslog.protocol.schema import Buffer
 
 JOIN_BELOW = 16 << 10
-"""Bytes: smaller answers and parts are joined into one piece, larger ones are not copied."""
+"""Answers and parts up to this many bytes are joined. Larger ones are not copied."""
 WRITE_AT_ONCE = 1 << 20  # bytes of small parts
 
 
 def joined(parts: list[Buffer]) -> Iterator[Buffer]:
-    """The same bytes, small neighbours in one piece."""
+    """The same bytes, with small neighbouring parts joined."""
     small: list[Buffer] = []
     size = 0
     for part in parts:

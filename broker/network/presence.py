@@ -1,4 +1,4 @@
-"""Whether somebody is at the other end of a connection: when it was heard, and whether it reads."""
+"""Tracks whether a client is still there: when it last sent something, and whether it reads its answers."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ class Presence:
         self._unread = 0
 
     def heard(self, now: float) -> None:
-        """Bytes came."""
+        """Note that bytes were received."""
         self._heard = now
 
     def look(self, now: float, unread: int) -> None:
-        """Once in a while: so many bytes of answers wait to be read."""
+        """Note, once in a while, that `unread` bytes of answers wait to be read."""
         if not unread or unread < self._unread:
             self._read = now
         self._unread = unread
 
     def deaf(self, now: float) -> float:
-        """Seconds without any of the answers read that wait."""
+        """Seconds in which the client has read none of the waiting answers."""
         return now - self._read
 
     def silent(self, now: float) -> float:
-        """Seconds without a byte."""
+        """Seconds in which no byte was received."""
         return now - self._heard
 
     def idle(self, now: float) -> float:
-        """Seconds without either."""
+        """Seconds in which the client has neither sent nor read anything."""
         return min(self.silent(now), self.deaf(now)) if self._unread else self.silent(now)

@@ -1,4 +1,4 @@
-"""What is served: from an API key to the handler and the versions that its file declares."""
+"""The APIs that are served: for each key, the handler and the versions that its file declares."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Served:
     handle: Handler
     versions: Versions
     named_from: int
-    """The lowest version that ApiVersions names."""
+    """The lowest version that ApiVersions lists."""
 
 
 @cache
 def served() -> Mapping[ApiKey, Served]:
-    """What the handlers' files declare, by key. Loaded on first use: a start does not wait for them."""
+    """The declarations of the handlers' files, by key. Loaded on first use, so that a start is fast."""
     from eoslog.broker import handlers as room
 
     declared = sorted(room.ALL, key=lambda module: int(module.KEY))
@@ -41,12 +41,12 @@ def served() -> Mapping[ApiKey, Served]:
 
 @cache
 def handlers() -> Mapping[ApiKey, Handler]:
-    """The table of all handlers."""
+    """All handlers, by key."""
     return {key: api.handle for key, api in served().items()}
 
 
 def announced() -> list[ApiVersionsResponseApiKeyDraft]:
-    """The versions of the APIs as ApiVersions tells them."""
+    """The versions of each API as ApiVersions lists them."""
     return [
         {"api_key": key, "min_version": api.named_from, "max_version": api.versions.last}
         for key, api in served().items()

@@ -1,4 +1,4 @@
-"""The listeners of a broker: they accept connections, watch over them and, at the end, let them finish."""
+"""The listeners of a broker: they accept connections, close dead ones, and at the end let requests finish."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ class Server:
         """`faults` is for tests: see the module `faults`."""
         self.faults = faults
         self.guard: Guard | None = None
-        """Judges every request; None: everybody may do everything."""
+        """Authorizes every request. None: everybody may do everything."""
         self.memory = Memory()
         self.metrics = Metrics()
         self.buffer = memoryview(bytearray(256 << 10))
-        """What is read goes through here, for all connections: see Connection.get_buffer."""
+        """All connections read into this buffer: see Connection.get_buffer."""
         self.tls: dict[str, Tls] = {}
-        """The TLS of each listener that has it, by name; given before `bind`."""
+        """The TLS settings of each TLS listener, by name. Set them before `bind`."""
         self._broker: Broker
         self._connections: set[Connection] = set()
         self._by_ip: Counter[str] = Counter()
@@ -54,7 +54,7 @@ class Server:
         self._watch: asyncio.Task[None] | None = None
 
     async def bind(self, listener: Listener) -> Listener:
-        """Take an address without accepting yet; answers the listener with its port. Raises OSError."""
+        """Bind an address without accepting yet. Returns the listener with its port. Raises OSError."""
 
         def accept() -> Connection:
             return Connection(self._broker, self, bound)
@@ -78,14 +78,14 @@ class Server:
         return bound
 
     async def serve(self, broker: Broker) -> None:
-        """Begin to accept connections, for this broker."""
+        """Start to accept connections for this broker."""
         assert self._listeners or self._doors, "bind first"
         self._broker = broker
         config = broker.config
         self.memory = broker.memory
         broker.announced = announced
         if broker.authorizer is not None:
-            from eoslog.broker.authorize.guard import Guard  # for those who ask for it only
+            from eoslog.broker.authorize.guard import Guard  # imported only where it is used
 
             self.guard = Guard(broker.authorizer)
         self._limits = _overrides(config.network.max_connections_per_ip_overrides)
@@ -98,37 +98,37 @@ class Server:
     # The register of connections
 
     def _why_full(self) -> str | None:
-        """Why no more may come in, those included whose TLS handshake is not done; None if one may."""
+        """Why no further connection may come in, or None. Unfinished TLS handshakes count."""
         most = self._broker.config.network.max_connections
         if len(self._connections) + sum(map(len, self._doors)) < most:
             return None
         self.metrics.connections_refused += 1
-        return f"there are {most} connections already (max.connections)"
+        return f"there are already {most} connections (max.connections)"
 
     def enter(self, connection: Connection) -> str | None:
-        """A new connection; answers why it cannot be served, None if it can."""
+        """Register a new connection. Returns why it cannot be served, None if it can."""
         config, host = self._broker.config, connection.client_host
         self._connections.add(connection)
         self.metrics.connections_opened += 1
         self._by_ip[host] += 1
         if len(self._connections) > config.network.max_connections:
-            return f"there are {config.network.max_connections} connections already (max.connections)"
+            return f"there are already {config.network.max_connections} connections (max.connections)"
         most = self._limits.get(host, config.network.max_connections_per_ip)
         if self._by_ip[host] > most:
-            return f"there are {most} connections from {host} already (max.connections.per.ip)"
+            return f"there are already {most} connections from {host} (max.connections.per.ip)"
         wait = self._wait(config.network.max_connection_creation_rate)
         if wait > 0:
             connection.mute(wait)
         return None
 
     def _wait(self, rate: int) -> float:
-        """Seconds until a new connection's turn: one each 1/rate, a second's worth of them at once."""
+        """Seconds until a new connection's turn: one every 1/`rate`, but up to `rate` of them at once."""
         now = asyncio.get_running_loop().time()
         self._next_place = max(self._next_place, now - 1) + 1 / rate
         return min(self._next_place - now, _LONGEST_WAIT)
 
     def leave(self, connection: Connection) -> None:
-        """A connection has ended."""
+        """Remove a connection that has ended."""
         if connection in self._connections:
             self._connections.remove(connection)
             self._by_ip[connection.client_host] -= 1
@@ -139,7 +139,7 @@ class Server:
         return len(self._connections)
 
     async def _look_after(self) -> None:
-        """Close connections that nobody seems to be at the other end of."""
+        """Close connections whose client seems to be gone."""
         config, loop = self._broker.config, asyncio.get_running_loop()
         idle = config.network.connections_max_idle_ms / 1000
         stalled = config.network.connections_max_stalled_ms / 1000
@@ -148,7 +148,7 @@ class Server:
             try:
                 self._look(loop.time(), idle, stalled)
             except Exception:
-                log.exception("a look at the connections failed; the next one comes all the same")
+                log.exception("checking the connections failed; the next check comes all the same")
 
     def _look(self, now: float, idle: float, stalled: float) -> None:
         for tls in self.tls.values():
@@ -159,14 +159,14 @@ class Server:
     # The end
 
     def cut(self) -> int:
-        """Cut all connections, as a network does that goes away; answers how many."""
+        """Abort all connections, as a failing network does. Returns how many."""
         connections = list(self._connections)
         for connection in connections:
             connection.abort()
         return len(connections)
 
     def abandon(self) -> None:
-        """Be gone at once, as after SIGKILL: for tests."""
+        """Stop at once, as after SIGKILL: for tests."""
         self._close_listeners()
         self.cut()
 
@@ -177,13 +177,13 @@ class Server:
             door.close()
 
     async def stop(self, grace: float) -> None:
-        """Accept no more; let begun requests end within `grace` seconds; close."""
+        """Stop accepting, give started requests `grace` seconds to end, and close the connections."""
         self._close_listeners()
         if self._watch is not None:
             self._watch.cancel()
         connections: Sequence[Connection] = list(self._connections)
         await asyncio.gather(*(connection.finish(grace) for connection in connections))
-        await asyncio.sleep(0)  # the transports tell their connections about the close in the next round
+        await asyncio.sleep(0)  # transports report the close to their connections in the loop's next turn
 
 
 def _overrides(text: str) -> dict[str, int]:

@@ -1,7 +1,7 @@
-"""Accepts connections of a listener with TLS, and knows of each before its handshake is done.
+"""Accepts the connections of a TLS listener, and counts each one already before its handshake is done.
 
-asyncio's own server tells of a connection when the handshake is over; until then it would cost some 300 KiB
-that nobody counts, for as long as a handshake may take.
+asyncio's own server reports a connection only after the handshake. Until then the connection would take some
+300 KiB that nothing counts, for as long as a handshake may last.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from collections.abc import Callable, Sequence
 log = logging.getLogger(__name__)
 
 BUFFER = 32 << 10
-"""Bytes that a connection by TLS takes from its socket at once. Each connection holds such a buffer from
-before its handshake on; Python's own has 256 KiB."""
+"""Bytes that a TLS connection reads from its socket at once. Each connection has a buffer of this size from
+before its handshake on; Python's default is 256 KiB."""
 
 HANDSHAKE_SECONDS = 10.0
 _AGAIN_SECONDS = 1.0
-"""After an accept that failed: out of file descriptors, as a rule."""
+"""Pause after a failed accept, usually for lack of file descriptors."""
 
 
 class TlsDoor:
-    """Of the sockets of one listener."""
+    """Accepts connections on the sockets of one listener."""
 
     def __init__(
         self,
@@ -34,17 +34,17 @@ class TlsDoor:
         protocol: Callable[[], asyncio.BaseProtocol],
         why_not: Callable[[], str | None],
     ) -> None:
-        """`sockets`: bound, ours from now on. `why_not` says why no more may come in, None if one may."""
+        """`sockets`: bound; closed by this object. `why_not`: why no connection may come in, or None."""
         self._sockets, self._context, self._protocol, self._why_not = sockets, context, protocol, why_not
         self._tasks: list[asyncio.Task[None]] = []
         self._arriving: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
-        """Connections whose handshake is not done."""
+        """The number of connections whose handshake is not done."""
         return len(self._arriving)
 
     def open(self, backlog: int) -> None:
-        """Begin to accept."""
+        """Start to accept connections."""
         for one in self._sockets:
             one.setblocking(False)
             one.listen(backlog)
@@ -52,7 +52,7 @@ class TlsDoor:
             self._tasks.append(asyncio.create_task(self._accept(one)))
 
     def close(self) -> None:
-        """Accept no more, and let those go that are arriving."""
+        """Stop accepting, and drop the connections whose handshake is not done."""
         for task in (*self._tasks, *self._arriving):
             task.cancel()
         for one in self._sockets:
@@ -64,7 +64,7 @@ class TlsDoor:
             try:
                 raw, address = await loop.sock_accept(listening)
             except OSError as error:
-                log.error("no connection can be accepted, trying again in %.0f s: %s", _AGAIN_SECONDS, error)
+                log.error("cannot accept a connection, trying again in %.0f s: %s", _AGAIN_SECONDS, error)
                 await asyncio.sleep(_AGAIN_SECONDS)
                 continue
             refusal = self._why_not()
@@ -77,7 +77,7 @@ class TlsDoor:
             task = asyncio.create_task(self._shake_hands(raw, address[0]))
             self._arriving.add(task)
             task.add_done_callback(self._arriving.discard)
-            await asyncio.sleep(0)  # a hundred at once would hold up all others
+            await asyncio.sleep(0)  # a hundred at once would delay all other work
 
     async def _shake_hands(self, raw: socket.socket, host: str) -> None:
         try:

@@ -1,27 +1,29 @@
-"""One connection's rules as a machine, without sockets, tasks or a clock: bytes and times in, bytes out.
+"""One connection's rules as a state machine without sockets, tasks or a clock: bytes and times in, bytes out.
 
-What came is cut into frames, and frames begin in turn; their answers may become known in any order, and leave
-in the order of the requests. Who holds the machine tells what happened, and asks what may be done now: see
-`next_frame`, `leave`, `has_room`.
+Received bytes are cut into frames, and each frame is a request. Requests start in order. Their answers may
+become known in any order, and are sent in the order of the requests. The caller reports what happened, and
+asks what it may do now: see `next_frame`, `leave`, `has_room`.
 
-| phase | bytes that come | requests begin | answers leave | what is held | goes on to |
+| phase | received bytes | requests start | answers are sent | requests held | next phases |
 |---|---|---|---|---|---|
 | OPEN | become frames | as below | in order | all | DRAINING (`drain`), CLOSED (`close`), LOST (`lose`) |
-| DRAINING | are dropped | no | in order | what has begun | CLOSED, LOST |
-| CLOSED | are dropped | no | no; those written are on their way | what has begun | LOST |
-| LOST | | no | no | what has begun | |
+| DRAINING | are dropped | no | in order | started ones | CLOSED, LOST |
+| CLOSED | are dropped | no | no; those already written are on their way | started ones | LOST |
+| LOST | | no | no | started ones | |
 
-What has begun ends in each of them: a half-done EndTxn must not be cut off. A request that could begin waits
+A request that has started runs to its end in every phase: a half-done EndTxn must not be cut off. A request
+that has not started waits
 
 | while | until |
 |---|---|
-| one before it has effects to come (`block`): among them each step of SASL | that one's answer is known |
-| `MAX_IN_FLIGHT` requests, or `MAX_HELD_BYTES` of requests and finished answers, are held | some have left |
-| the client does not read what it was sent (`writable`) | it reads |
-| this connection has answers of its own while those of all are over their limit | some have left |
-| the connection is mute | it is not |
+| an earlier one still has effects to come (`block`), such as each step of SASL | that one's answer is known |
+| `MAX_IN_FLIGHT` requests, or `MAX_HELD_BYTES` of requests and finished answers, are held | some are sent |
+| the client does not read its answers (`writable`) | it reads |
+| this connection holds answers, while those of all connections are over their limit | some are sent |
+| the connection is muted | it is not |
 
-While one waits nothing more is read from the client: beside it is held what was read in one piece with it.
+While a request waits, nothing more is read from the client. Only bytes that were read together with it are
+held besides.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ MAX_HELD_BYTES = 16 << 20
 
 
 class Phase(Enum):
-    """How far a connection's life is."""
+    """The phase of a connection's life."""
 
     OPEN = "open"
     DRAINING = "draining"
@@ -56,16 +58,16 @@ OPEN, DRAINING, CLOSED, LOST = Phase
 
 
 class Absence(Enum):
-    """Why nobody seems to be at the other end."""
+    """Why the client seems to be gone."""
 
     DEAF_TO_THE_REST = "has been closed, and does not read what was sent before"
     DEAF = "does not read its answers while memory is short"
-    STUCK = "does not get on with its requests while memory is short"
+    STUCK = "makes no progress with its requests while memory is short"
     IDLE = "neither sends nor reads anything, and waits for nothing"
 
 
 class Shortage(Protocol):
-    """What all connections together hold, as one of them sees it."""
+    """The memory of all connections together, as one of them sees it."""
 
     @property
     def requests_short(self) -> bool:
@@ -73,29 +75,29 @@ class Shortage(Protocol):
 
     @property
     def answers_short(self) -> bool:
-        """Whether answers have reached theirs."""
+        """Whether answers have reached their limit."""
 
 
 class Slot:
-    """A request's place in the line of answers."""
+    """A request's place in the queue of answers."""
 
     __slots__ = ("answer", "begun", "beside", "frame_size", "header", "parts", "size")
 
     def __init__(self, header: RequestHeader, frame_size: int, begun: float) -> None:
-        """`begun`: when, in seconds of the caller's clock."""
+        """`begun`: when the request started, in seconds of the caller's clock."""
         self.header = header
         self.begun = begun
         self.frame_size = frame_size
-        self.beside = False  # the answer is long, and encoded in a thread
+        self.beside = False  # the answer may be long, and is encoded in a thread
         self.answer: Awaitable[Message | None] | None = None
-        """What the caller waits for, as long as it does."""
+        """The awaitable that the caller waits for, while it waits."""
         self.parts: list[Buffer] | None = None
-        """The answer's bytes, empty if there is none (Produce with acks=0); None while it is not known."""
+        """The answer's bytes; empty if there is none (Produce with acks=0), None while it is not known."""
         self.size = 0
 
 
 class WireMachine:
-    """The order, the bounds and the life of one connection."""
+    """The order, the limits and the phases of one connection."""
 
     __slots__ = (
         "_backlog", "_backlog_bytes", "_blocker", "_line", "_line_answers", "_line_requests", "_presence",
@@ -107,32 +109,32 @@ class WireMachine:
         """`max_size`: of a frame, in bytes. All times are in monotonic seconds."""
         self._reader = FrameReader(max_size)
         self._presence = Presence(now)
-        self._backlog: deque[memoryview] = deque()  # frames read, not begun
+        self._backlog: deque[memoryview] = deque()  # requests read, not started
         self._backlog_bytes = 0
-        self._line: deque[Slot] = deque()  # begun, not answered
+        self._line: deque[Slot] = deque()  # requests started, not answered
         self._line_requests = 0  # bytes of their frames
         self._line_answers = 0  # bytes of the answers that are known
         self._small: list[Buffer] = []  # answers that left the line, to be written together
         self._small_bytes = 0
-        self._blocker: Slot | None = None  # it must end before the next begins
+        self._blocker: Slot | None = None  # its answer must be known before the next request starts
         self.phase = OPEN
         self.sends = True
-        """Whether answers still leave, and reach somebody."""
+        """Whether answers can still be sent to the client."""
         self.reading = True
-        """Whether bytes are read from the client; set it when that changes."""
+        """Whether bytes are read from the client. The caller sets it."""
         self.writable = True
-        """Whether the client reads what it is sent; set it when that changes."""
+        """Whether the client reads its answers. The caller sets it."""
         self.muted = False
-        """Whether no request begins for a while."""
+        """Whether no request may start for a while. The caller sets it."""
         self.held_requests = 0
-        """Bytes of requests that are held, as told by `account`."""
+        """Bytes of requests that are held, as of the last `account`."""
         self.held_answers = 0
-        """Bytes of answers, those included that are sent and not taken by the system."""
+        """Bytes of answers, also those that are written and not yet taken by the system."""
 
     # Bytes in, requests out
 
     def receive(self, data: Buffer, now: float) -> None:
-        """Bytes came. Raises FrameError for a frame of a size that is not allowed."""
+        """Take received bytes. Raises FrameError for a frame of a size that is not allowed."""
         self._presence.heard(now)
         if self.phase is not OPEN:
             return
@@ -141,11 +143,11 @@ class WireMachine:
         self._backlog_bytes += sum(map(len, frames))
 
     def allow(self, max_size: int) -> None:
-        """From now on frames may be so large."""
+        """Allow frames up to `max_size` bytes from now on."""
         self._reader.max_size = max_size
 
     def next_frame(self, answers_short: bool) -> memoryview | None:
-        """The next request, if it may begin now: `begin` it. `answers_short`: see `Shortage`."""
+        """The next request, if it may start now; then call `begin`. `answers_short`: see `Shortage`."""
         if not self._backlog or not self._may_begin(answers_short):
             return None
         frame = self._backlog.popleft()
@@ -153,14 +155,14 @@ class WireMachine:
         return frame
 
     def begin(self, header: RequestHeader, frame_size: int, begun: float) -> Slot:
-        """A request begins, and has its place in the line of answers from now on."""
+        """Start a request, and give it its place in the queue of answers."""
         slot = Slot(header, frame_size, begun)
         self._line.append(slot)
         self._line_requests += frame_size
         return slot
 
     def block(self, slot: Slot) -> None:
-        """The request that began last has effects to come: the next one begins when its answer is known."""
+        """Hold back the next request until the answer of this one, the last started, is known."""
         self._blocker = slot
 
     def _may_begin(self, answers_short: bool) -> bool:
@@ -182,17 +184,17 @@ class WireMachine:
 
     @property
     def first(self) -> Slot | None:
-        """The request whose answer leaves next."""
+        """The request whose answer is sent next."""
         return self._line[0] if self._line else None
 
     @property
     def waits_for_data(self) -> bool:
-        """Whether that is a fetch's, and awaited: it changes nothing, and who has gone does not need it."""
+        """Whether the first one is a Fetch that is awaited: it changes nothing, and can be dropped."""
         first = self.first
         return first is not None and first.header.api_key == ApiKey.FETCH and first.answer is not None
 
     def fill(self, slot: Slot, parts: list[Buffer]) -> None:
-        """A request's answer is known: these bytes; none if it has no answer."""
+        """Set the bytes of a request's answer; none if it has no answer."""
         slot.parts = parts
         slot.size = sum(map(len, parts))
         self._line_answers += slot.size
@@ -200,12 +202,12 @@ class WireMachine:
             self._blocker = None
 
     def leave(self) -> Iterable[Buffer]:
-        """The first request's answer, which is known, leaves the line; answers what to write now.
+        """Take the first request's answer, which must be known, out of the queue. Returns what to write now.
 
-        Small answers may stay here until others join them: `flush` before waiting for anything.
+        Small answers may be kept to be joined with others: call `flush` before waiting for anything.
         """
         slot = self._line.popleft()
-        assert slot.parts is not None, "an answer that is not known cannot leave"
+        assert slot.parts is not None, "an answer that is not known cannot be sent"
         self._line_requests -= slot.frame_size
         self._line_answers -= slot.size
         if not self.sends:
@@ -217,7 +219,7 @@ class WireMachine:
         return (self.flush(),) if self._small_bytes > JOIN_BELOW else ()
 
     def flush(self) -> bytes:
-        """The small answers that stayed: many that became ready at once (by one sync) cost one write."""
+        """The small answers that were kept: many that became ready at once (by one sync) cost one write."""
         together = b"".join(self._small)
         self._small.clear()
         self._small_bytes = 0
@@ -232,28 +234,28 @@ class WireMachine:
 
     @property
     def has_room(self) -> bool:
-        """Whether the connection's own bounds let it read on."""
+        """Whether the connection's own limits allow it to read more."""
         return not self._backlog and self._may_hold()
 
     @property
     def missing(self) -> int:
-        """Bytes that the frame in the making still needs."""
+        """Bytes still to come of a partly received frame."""
         return self._reader.missing
 
     @property
     def unbegun(self) -> int:
-        """Bytes of requests that are not whole yet, or have not begun."""
+        """Bytes of requests that are partly received, or have not started."""
         return self._reader.pending + self._backlog_bytes
 
     @property
     def has_backlog(self) -> bool:
-        """Whether a whole request waits for its beginning."""
+        """Whether a complete request waits to start."""
         return bool(self._backlog)
 
     def account(self, unsent: int) -> tuple[int, int]:
-        """By how many bytes more requests and answers are held than at the last time (below 0: less).
+        """The change since the last call, in bytes of requests and of answers held.
 
-        `unsent`: bytes of answers that were written, and not yet taken by the system.
+        `unsent`: bytes of answers that are written and not yet taken by the system.
         """
         requests = self._reader.pending + self._backlog_bytes + self._line_requests
         answers = self._line_answers + unsent
@@ -261,12 +263,12 @@ class WireMachine:
         self.held_requests, self.held_answers = requests, answers
         return changes
 
-    # Whether somebody is there
+    # Whether the client is still there
 
     def look(
         self, now: float, unsent: int, shortage: Shortage, idle: float, stalled: float
     ) -> Absence | None:
-        """Once in a while: why the connection should end. `idle`, `stalled`: seconds allowed."""
+        """Why the connection should end, or None. Called regularly. `idle`, `stalled`: seconds allowed."""
         presence = self._presence
         presence.look(now, unsent)
         deaf = presence.deaf(now) > stalled
@@ -280,33 +282,33 @@ class WireMachine:
         return Absence.IDLE if presence.idle(now) > idle and not waits_for_us else None
 
     def silent(self, now: float) -> float:
-        """Seconds without a byte."""
+        """Seconds in which no byte was received."""
         return self._presence.silent(now)
 
     @property
     def _holds_up_others(self) -> bool:
-        """Whether it holds much that does not get on, and that is not because we wait for others."""
+        """Whether it holds large requests without progress, and not because it waits for other clients."""
         return self.unbegun > SMALL and (self.reading or bool(self._backlog))
 
     # The end
 
     def drain(self) -> None:
-        """No further request begins, and answers still leave."""
+        """Start no further request. Answers are still sent."""
         if self.phase is OPEN:
             self._forget(DRAINING)
 
     def close(self) -> None:
-        """No further answer leaves, and what was not written is forgotten: `flush` before, or cut it."""
+        """Send no further answer, and drop those not written: call `flush` before, or lose them."""
         if self.phase is not LOST:
             self._forget(CLOSED)
 
     def lose(self) -> None:
-        """Nobody is at the other end any more."""
+        """Note that the client is gone."""
         self._forget(LOST)
         self.writable = True  # nothing has to wait for the client
 
     def _forget(self, phase: Phase) -> None:
-        """Go on to a phase in which nothing begins, and hold no request that has not begun."""
+        """Enter a phase in which nothing starts, and drop the requests that have not started."""
         self.phase = phase
         self._reader = FrameReader(0)
         self._backlog.clear()

@@ -1,1 +1,1 @@
-"""Topics and their partitions: made, found, changed, deleted, in steps that a crash cannot halve."""
+"""Topics and their partitions: creates, finds, changes and deletes them in steps that survive a crash."""

@@ -1,4 +1,4 @@
-"""The topics there are, in memory and in the registry: a change stands there, or has not happened."""
+"""The existing topics, in memory and in the registry. A change counts once it is in the registry."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class KnownTopics:
-    """By name and by id. `path`: of the registry. Iterating gives the topics in the order they were made."""
+    """The topics by name and by id. `path`: of the registry. Iteration is in the order of creation."""
 
     def __init__(self, fs: FileSystem, path: str) -> None:
         self._fs, self._path = fs, path
@@ -24,7 +24,7 @@ class KnownTopics:
         self._by_id: dict[bytes, Topic] = {}
         self._deleting: set[bytes] = set()
         self.version = 0
-        """Goes up with every change of what topics there are."""
+        """Rises with every change of the registry."""
 
     def __iter__(self) -> Iterator[Topic]:
         return iter(self._by_name.values())
@@ -40,7 +40,7 @@ class KnownTopics:
         return self._by_id.get(topic_id)
 
     def names(self) -> list[str]:
-        """All names, the internal topics' too, sorted."""
+        """All names, including the internal topics', sorted."""
         return sorted(self._by_name)
 
     def partition(self, topic: str, index: int) -> Partition | None:
@@ -62,17 +62,17 @@ class KnownTopics:
     # -- the registry --------------------------------------------------------------------------
 
     def stored(self) -> registry.Registry:
-        """What the registry says, for a start. Raises BadFile, OSError."""
+        """The content of the registry, for a start. Raises BadFile, OSError."""
         if not self._fs.exists(self._path):
             return registry.Registry()
         return registry.decode(files.read_whole(self._fs, self._path), self._path)
 
     def opened(self, topic: Topic) -> None:
-        """At a start: a topic of the registry, its partitions open."""
+        """Add a topic of the registry, with its partitions open, at a start."""
         self._by_name[topic.name] = self._by_id[topic.topic_id] = topic
 
     def put(self, topic: Topic) -> None:
-        """Register a topic, new or changed. Raises OSError; then all is as it was."""
+        """Register a topic, new or changed. Raises OSError; then nothing has changed."""
         before = self._by_name.get(topic.name)
         self._by_name[topic.name] = self._by_id[topic.topic_id] = topic
         try:
@@ -86,15 +86,15 @@ class KnownTopics:
             raise
 
     def _take_back(self, topic: Topic) -> None:
-        """After a failed save: it may have failed when the new registry was in place already."""
+        """Save the old registry after a failed save, which may already have put the new one in place."""
         try:
             self.save()
         except OSError as error:
-            what = "what was to change of topic %s may be there after the next start: %s"
+            what = "the failed change of topic %s may take effect at the next start: %s"
             _LOG.error(what, topic.name, error, extra={"topic": topic.name})
 
     def drop(self, topic: Topic) -> None:
-        """Take a topic out, and note that its files are to go. Raises OSError; it is still there then."""
+        """Remove a topic, and note that its files must be removed. Raises OSError; then it is still there."""
         self._deleting.add(topic.topic_id)
         del self._by_name[topic.name], self._by_id[topic.topic_id]
         try:
@@ -105,7 +105,7 @@ class KnownTopics:
             raise
 
     def dropped(self, topic: Topic) -> None:
-        """The files of a topic that was taken out are out of the way. Raises OSError."""
+        """Drop that note: the files of the removed topic are renamed. Raises OSError."""
         self._deleting.discard(topic.topic_id)
         self.save()
 

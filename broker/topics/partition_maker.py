@@ -1,4 +1,4 @@
-"""Makes and opens the partitions of a topic on disk, and takes back what could not be made."""
+"""Creates and opens the partitions of a topic on disk, and undoes a creation that failed."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from eoslog.protocol.errors import ErrorCode, KafkaError
 _LOG = logging.getLogger(__name__)
 
 STEP = 64
-"""Partitions that are made before others have their turn."""
+"""Partitions that are created in one turn of the event loop."""
 
 
 class PartitionMaker:
-    """For one data directory. `report` tells what the opening of the logs found wrong."""
+    """Creates partitions in one data directory. `report`: what was wrong with the logs at opening."""
 
     def __init__(
         self, fs: FileSystem, data_dir: DataDir, config: BrokerConfig, clock: Clock, flush: GroupFlush
@@ -34,7 +34,7 @@ class PartitionMaker:
         self.report: list[Finding] = []
 
     def open(self, entry: registry.Entry) -> list[Partition]:
-        """Open the partitions that a topic has; one that is damaged is offline, see `report`."""
+        """Open the partitions of a topic. A damaged one is offline, see `report`."""
         settings = LogSettings.of(self._config, entry.configs)
         opened = []
         for index in range(entry.partitions):
@@ -45,7 +45,7 @@ class PartitionMaker:
         return opened
 
     def make(self, entry: registry.Entry, indexes: Sequence[int]) -> list[Partition]:
-        """Make and open empty partitions of a topic. Raises KafkaError; nothing is left behind then."""
+        """Create and open empty partitions of a topic. Raises KafkaError; then nothing is left behind."""
         steps = self._steps(entry, indexes)
         while True:
             try:
@@ -55,7 +55,7 @@ class PartitionMaker:
                 return made
 
     async def make_gently(self, entry: registry.Entry, indexes: Sequence[int]) -> list[Partition]:
-        """As `make`, but others have their turn in between. A cancellation leaves nothing behind either."""
+        """Like `make`, but other work runs in between. A cancellation leaves nothing behind either."""
         steps = self._steps(entry, indexes)
         try:
             while True:
@@ -68,7 +68,7 @@ class PartitionMaker:
             steps.close()
 
     def _steps(self, entry: registry.Entry, indexes: Sequence[int]) -> Generator[None, None, list[Partition]]:
-        """A few partitions a step; first all directories, so that one sync of theirs is enough."""
+        """Create a few partitions per step, all directories first: one sync is enough for them."""
         settings = LogSettings.of(self._config, entry.configs)
         places = [self._place(entry, index) for index in indexes]
         made: list[str] = []
@@ -86,24 +86,24 @@ class PartitionMaker:
                     raise OSError(partition.offline)
         except OSError as error:
             self.undo(opened, made)
-            raise storage_error(f"topic {entry.name} was not made or enlarged", error) from error
+            raise storage_error(f"topic {entry.name} was not created or enlarged", error) from error
         except GeneratorExit:
             self.undo(opened, made)
             raise
         return opened
 
     def _make_directories(self, places: Sequence[Place], settings: LogSettings, made: list[str]) -> None:
-        """Make directories and say in `made` which may be there now, whatever happens. Raises OSError."""
+        """Create directories. Adds to `made` each that may exist afterwards, also if it raises OSError."""
         for place in places:
             if self._fs.exists(place.directory):
-                raise OSError(f"{place.directory} is in the way; what a deletion left goes at a restart")
+                raise OSError(f"{place.directory} exists already; a restart removes leftovers of a deletion")
         for place in places:
             made.append(place.directory)
             self._dir.forget(place.topic, place.number)
         create_directories(self._fs, places, settings.index_interval_bytes, self._dir.leader_epoch)
 
     def undo(self, opened: Iterable[Partition], directories: Iterable[str]) -> None:
-        """Close and remove partitions that hold nothing and are not registered."""
+        """Close and remove partitions that are empty and not registered."""
         for partition in opened:
             partition.close()
         for directory in directories:
@@ -111,8 +111,12 @@ class PartitionMaker:
                 if self._fs.exists(directory):
                     self._fs.remove_tree(directory)
             except OSError as error:
-                # An empty directory that is not registered is removed at the next start as well.
-                _LOG.warning("%s of a topic that could not be made stays for now: %s", directory, error)
+                # The next start also removes empty directories that are not registered.
+                _LOG.warning(
+                    "cannot remove %s of a topic that could not be created; the next start does: %s",
+                    directory,
+                    error,
+                )
 
     def _place(self, entry: registry.Entry, index: int) -> Place:
         return Place(entry.name, index, entry.topic_id, self._dir.file(f"{entry.name}-{index}"))
@@ -128,7 +132,7 @@ class PartitionMaker:
 
 
 def storage_error(what: str, error: OSError) -> KafkaError:
-    """What a client hears when the disk fails: `what` did not happen, and why."""
+    """The error for a client when the disk fails: `what` did not happen, and why."""
     return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{what}: {error}")
 
 

@@ -1,4 +1,4 @@
-"""Where replicas may be, and how many: the one place that knows that this node is alone."""
+"""Where replicas may be, and how many: the only module that knows that this is a single node."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from eoslog.broker.config import BrokerConfig
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 REPLICATION_FACTOR = 1
-"""What every topic has, whatever was asked for."""
+"""The replication factor of every topic, whatever was requested."""
 
 DEFAULT = -1
-"""What a client asks for that leaves a number to the broker."""
+"""A client requests this to let the broker choose."""
 
 
 def check_factor(config: BrokerConfig, asked: int) -> None:
-    """Raise KafkaError INVALID_REPLICATION_FACTOR unless a topic may be made with this factor.
+    """Raise KafkaError INVALID_REPLICATION_FACTOR unless a topic may be created with this factor.
 
-    The default is taken as it is: with default.replication.factor=3 a topic has 1 here as well.
+    The default is always accepted: even with default.replication.factor=3 a topic gets 1.
     """
     if asked in (DEFAULT, REPLICATION_FACTOR) or (asked > 1 and config.topics.accept_replication_factor):
         return
@@ -33,5 +33,5 @@ def check_replicas(node_id: int, replicas: Sequence[int]) -> None:
     if list(replicas) != [node_id]:
         raise KafkaError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"replicas {list(replicas)}: the only node there is has id {node_id}",
+            f"replicas {list(replicas)}: the only node has id {node_id}",
         )

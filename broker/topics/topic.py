@@ -1,4 +1,4 @@
-"""What a topic is, and what a new one may be."""
+"""A topic, and the checks of a new or growing one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 @dataclass(frozen=True)
 class Topic:
-    """A topic; `configs` holds only what was set on it."""
+    """A topic. `configs`: only those that were set on it."""
 
     name: str
     topic_id: bytes
@@ -27,7 +27,7 @@ class Topic:
 
     @property
     def internal(self) -> bool:
-        """Whether it is one of the broker's own."""
+        """Whether it is one of the broker's own topics."""
         return is_internal(self.name)
 
 
@@ -50,10 +50,10 @@ def check_name(name: str) -> None:
 
 
 def check_new_name(name: str, existing: Iterable[str]) -> None:
-    """Raises KafkaError unless a topic of this name can be made beside the `existing` ones.
+    """Raises KafkaError unless a topic of this name can be created beside the `existing` ones.
 
-    INVALID_TOPIC_EXCEPTION for an illegal name, one of the broker's own, and one that differs from another
-    in '.' and '_' only (metric names take both as the same); TOPIC_ALREADY_EXISTS.
+    INVALID_TOPIC_EXCEPTION for an illegal name, for one of the broker's own, and for one that differs from
+    another only in '.' and '_' (they are the same in metric names); TOPIC_ALREADY_EXISTS.
     """
     check_name(name)
     if is_internal(name):
@@ -61,11 +61,11 @@ def check_new_name(name: str, existing: Iterable[str]) -> None:
     plain = name.replace(".", "_")
     for other in existing:
         if other == name:
-            raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} exists already")
+            raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} already exists")
         if other.replace(".", "_") == plain:
             raise KafkaError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION,
-                f"topic {name} differs from {other} only in '.' and '_', which collides",
+                f"topic {name} differs from {other} only in '.' and '_': their metric names would collide",
             )
 
 
@@ -75,7 +75,7 @@ def check_growth(topic: Topic, total: int) -> None:
     if topic.internal:
         reason = "is the broker's own, its number of partitions is fixed at its first use"
     elif total == count:
-        reason = f"has {count} partitions already"
+        reason = f"already has {count} partitions"
     elif total < count:
         reason = f"has {count} partitions, {total} would be fewer"
     else:
@@ -84,10 +84,10 @@ def check_growth(topic: Topic, total: int) -> None:
 
 
 def check_room(name: str, added: int, count: int, limit: int) -> None:
-    """Raises KafkaError POLICY_VIOLATION if `added` beside the `count` there are exceed `limit`."""
+    """Raises KafkaError POLICY_VIOLATION if `added` partitions and the existing `count` exceed `limit`."""
     if count + added > limit:
         raise KafkaError(
             ErrorCode.POLICY_VIOLATION,
-            f"topic {name}: {added} more partitions are too many, there are {count} and max.partitions is"
+            f"topic {name}: {added} more partitions are too many: there are {count}, and max.partitions is"
             f" {limit}",
         )

@@ -1,4 +1,4 @@
-"""The configs of topics: what they make of their logs, now and after a change."""
+"""The configs of topics: checks them, stores them, and applies them to the topics' logs."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from eoslog.protocol.errors import ErrorCode, KafkaError
 
 
 class TopicConfigs:
-    """Of the `known` topics, with the broker's options as defaults."""
+    """The configs of the `known` topics, with the broker's options as defaults."""
 
     def __init__(self, known: KnownTopics, config: BrokerConfig) -> None:
         self._known, self._config = known, config
 
     def settings(self, configs: Mapping[str, str]) -> LogSettings:
-        """What the logs of a topic with these configs live by. Raises KafkaError INVALID_CONFIG."""
+        """The settings for the logs of a topic with these configs. Raises KafkaError INVALID_CONFIG."""
         return LogSettings.of(self._config, configs)
 
     def set(self, name: str, configs: Mapping[str, str]) -> Topic:
-        """Give a topic these configs instead of those it has; its logs follow them at once.
+        """Replace the configs of a topic. Its logs use the new ones at once.
 
-        Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG, KAFKA_STORAGE_ERROR; the topic is as it
-        was then.
+        Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG, KAFKA_STORAGE_ERROR; then the topic is
+        unchanged.
         """
         topic = self._known.existing(name)
         settings = self.check(name, configs)
@@ -36,42 +36,42 @@ class TopicConfigs:
         try:
             self._known.put(changed)
         except OSError as error:
-            raise storage_error(f"the configs of topic {name} are as they were", error) from error
+            raise storage_error(f"the configs of topic {name} are unchanged", error) from error
         for partition in topic.partitions:
             partition.reconfigure(settings)
         load_decoder_for(name, settings)
         return changed
 
     def check(self, name: str, configs: Mapping[str, str]) -> LogSettings:
-        """The settings of a topic with these configs. Raises KafkaError as `set`."""
+        """The settings of a topic with these configs. Raises KafkaError as `set` does."""
         self._known.existing(name)
         settings = self.settings(configs)
         if is_internal(name) and configs.get("cleanup.policy") != "compact":
             raise KafkaError(
                 ErrorCode.INVALID_CONFIG,
-                f"topic {name} is the broker's own and lives by cleanup.policy=compact, which must stay",
+                f"topic {name} is the broker's own and needs cleanup.policy=compact",
             )
         return settings
 
     def check_defaults(self, config: BrokerConfig) -> None:
-        """Raise KafkaError INVALID_CONFIG if a topic's own configs do not go with these broker options."""
+        """Raise KafkaError INVALID_CONFIG if a topic's own configs do not fit these broker options."""
         for topic in self._known:
             LogSettings.of(config, topic.configs)
 
     def defaults_changed(self) -> None:
-        """The broker's options have changed: all logs follow them."""
+        """Apply changed options of the broker to all logs."""
         for topic in self._known:
             settings = self.settings(topic.configs)
             for partition in topic.partitions:
                 partition.reconfigure(settings)
 
     def load_decoder(self) -> None:
-        """At a start: have it at hand if a topic needs it."""
+        """Load the record decoder at a start, if a topic needs it."""
         for topic in self._known:
             load_decoder_for(topic.name, self.settings(topic.configs))
 
 
 def load_decoder_for(name: str, settings: LogSettings) -> None:
-    """Have it at hand where records that clients write are looked at."""
+    """Load the record decoder if the records that clients write to this topic are checked."""
     if settings.compacted and not is_internal(name) and not decoder.is_loaded():
         decoder.load_beside()

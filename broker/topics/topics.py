@@ -1,10 +1,10 @@
-"""Topics and their partitions: made, found, changed, deleted, and no crash leaves a step of that by half.
+"""Topics and their partitions: creates, finds, changes and deletes them. No crash leaves a step half done.
 
-`topics.json` in the data directory is the registry. A topic exists from the moment it stands there, and
-its partition directories are made before. A deletion is first noted there, then done: directories are
-renamed to `<name>.<hex>-delete`, then the note goes, then they are removed. What a crash left undone is
-finished at the next start. A directory with records that no note explains is never removed: the start fails.
-A topic that grows, or whose configs change, has done so from the moment the registry says it.
+`topics.json` in the data directory is the registry. A topic exists from the moment it is in the registry; its
+partition directories are created before. A deletion is noted in the registry first. Then the directories are
+renamed to `<name>.<hex>-delete`, the note is dropped, and the directories are removed. The next start
+finishes what a crash interrupted. It never removes a directory with records that has neither a topic nor such
+a note: the start fails. A change of a topic's partitions or configs also counts once it is in the registry.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class Topics:
-    """All topics of a broker. `report` tells what the opening of the logs found wrong."""
+    """All topics of a broker. `report`: what was wrong with the logs when they were opened."""
 
     def __init__(
         self, fs: FileSystem, data_dir: DataDir, config: BrokerConfig, clock: Clock, flush: GroupFlush
@@ -55,19 +55,19 @@ class Topics:
         self.configs = TopicConfigs(self._known, config)
         self._maker = PartitionMaker(fs, data_dir, config, clock, flush)
         self.report = self._maker.report
-        self._busy: dict[str, int] = {}  # topics that are made or enlarged step by step: partitions
+        self._busy: dict[str, int] = {}  # new partitions of topics being created or enlarged in steps
         self._closed = False
         self.beside: Callable[[Callable[[], None]], object] = lambda job: job()
-        """Runs what may take long and touches nothing but files of deleted topics: here, or in a thread."""
+        """Runs slow jobs that touch only files of deleted topics: in this thread, or in another one."""
 
     @classmethod
     def open(
         cls, fs: FileSystem, data_dir: str, config: BrokerConfig, clock: Clock, flush: GroupFlush
     ) -> Topics:
-        """Lock the data directory and open all that is in it.
+        """Lock the data directory and open all topics in it.
 
-        Raises DataDirError where the directory is locked by another broker or makes no sense. A single
-        damaged partition is no error: it is offline, see `report`.
+        Raises DataDirError if another broker has locked the directory, or it is not valid. A damaged
+        partition is not an error: it is offline, see `report`.
         """
         directory = DataDir(fs, data_dir, config.network.node_id, clock.now_ms())
         topics = cls(fs, directory, config, clock, flush)
@@ -81,18 +81,18 @@ class Topics:
 
     @property
     def cluster_id(self) -> str:
-        """The id of this cluster of one, made with the data directory."""
+        """The id of this single-node cluster, created with the data directory."""
         return self._dir.cluster_id
 
     @property
     def unsettled_ms(self) -> int:
-        """How long the time of this life's leader epoch still is, if something was written in it."""
+        """How long the half second of this leader epoch still lasts; 0 if nothing was written in it."""
         written = any(partition.wrote for partition in self.all_partitions())
         return epochs.rest_ms(self._dir.leader_epoch, self._clock.now_ms()) if written else 0
 
     @property
     def fs(self) -> FileSystem:
-        """The file system, for what else is kept in the data directory."""
+        """The file system, for other files in the data directory."""
         return self._fs
 
     @property
@@ -100,7 +100,7 @@ class Topics:
         """The path of the data directory."""
         return self._dir.path
 
-    # -- which there are -----------------------------------------------------------------------
+    # -- looking up ----------------------------------------------------------------------------
 
     @property
     def version(self) -> int:
@@ -131,10 +131,10 @@ class Topics:
         """See `KnownTopics.all_partitions`."""
         return self._known.all_partitions()
 
-    # -- making and deleting -------------------------------------------------------------------
+    # -- creating and deleting -----------------------------------------------------------------
 
     def internal(self, name: str) -> list[Partition]:
-        """The partitions of one of the broker's own topics, made on first use."""
+        """The partitions of one of the broker's own topics, which is created on first use."""
         found = self._known.get(name)
         if found is None:
             counts = {
@@ -150,17 +150,17 @@ class Topics:
         return found.partitions
 
     def create(self, name: str, partitions: int, configs: Mapping[str, str] | None = None) -> Topic:
-        """Make a topic; -1 partitions: as many as num.partitions says.
+        """Create a topic. -1 partitions: num.partitions of them.
 
         Raises KafkaError INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS,
-        INVALID_CONFIG, POLICY_VIOLATION (max.partitions), KAFKA_STORAGE_ERROR; nothing is left behind then.
+        INVALID_CONFIG, POLICY_VIOLATION (max.partitions), KAFKA_STORAGE_ERROR; then nothing is left behind.
         """
         self.check_create(name, partitions, configs or {})
         count = self._config.topics.num_partitions if partitions == -1 else partitions
         return self._create(name, count, configs or {})
 
     def check_create(self, name: str, partitions: int, configs: Mapping[str, str]) -> None:
-        """Raise what `create` would raise, without making anything (validate_only)."""
+        """Raise what `create` would raise, without creating anything (validate_only)."""
         check_new_name(name, [*(topic.name for topic in self._known), *self._busy])
         if partitions < 1 and partitions != -1:
             raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"topic {name} needs at least one partition")
@@ -168,7 +168,7 @@ class Topics:
         self.configs.settings(configs)
 
     async def create_gently(self, name: str, partitions: int, configs: Mapping[str, str]) -> Topic:
-        """As `create`, but others have their turn while many partitions are made."""
+        """Like `create`, but other work runs in between while many partitions are created."""
         self.check_create(name, partitions, configs)
         entry = registry.Entry(name, new_id(), partitions, dict(configs))
         with self._busy_with(name, partitions):
@@ -188,7 +188,7 @@ class Topics:
 
     @contextmanager
     def _busy_with(self, name: str, partitions: int) -> Iterator[None]:
-        """Nobody else makes or enlarges this topic meanwhile, or takes the room for its partitions."""
+        """Meanwhile no other request can create or enlarge this topic, or use up max.partitions for it."""
         self._busy[name] = partitions
         try:
             yield
@@ -196,23 +196,23 @@ class Topics:
             del self._busy[name]
 
     def add_partitions(self, name: str, total: int) -> Topic:
-        """Let a topic grow to `total` partitions; answers it as it is now.
+        """Enlarge a topic to `total` partitions. Returns the changed topic.
 
         Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS, POLICY_VIOLATION (max.partitions),
-        KAFKA_STORAGE_ERROR; the topic is as it was then.
+        KAFKA_STORAGE_ERROR; then the topic is unchanged.
         """
         entry, indexes = self._growth(name, total)
         return self._grown(entry, self._maker.make(entry, indexes))
 
     async def add_partitions_gently(self, name: str, total: int) -> Topic:
-        """As `add_partitions`, but others have their turn while many partitions are made."""
+        """Like `add_partitions`, but other work runs in between while many partitions are created."""
         entry, indexes = self._growth(name, total)
         with self._busy_with(name, len(indexes)):
             made = await self._maker.make_gently(entry, indexes)
         return self._grown(entry, made)
 
     def _growth(self, name: str, total: int) -> tuple[registry.Entry, range]:
-        """The topic as it is to be, and the indexes of its new partitions. Raises KafkaError."""
+        """The topic as it will be, and the indexes of its new partitions. Raises KafkaError."""
         topic = self.check_add_partitions(name, total)
         entry = registry.Entry(name, topic.topic_id, total, topic.configs)
         return entry, range(len(topic.partitions), total)
@@ -227,15 +227,15 @@ class Topics:
         grown = replace(topic, partitions=[*topic.partitions, *made])
         self._register(grown, made)
         facts = {"topic": entry.name, "partitions": entry.partitions}
-        _LOG.info("topic %s has %d partitions now", entry.name, entry.partitions, extra=facts)
+        _LOG.info("topic %s now has %d partitions", entry.name, entry.partitions, extra=facts)
         return grown
 
     def check_add_partitions(self, name: str, total: int) -> Topic:
-        """Raise what `add_partitions` would raise, without adding any (validate_only); answers the topic."""
+        """Raise what `add_partitions` would raise, without adding any (validate_only). Returns the topic."""
         topic = self.existing(name)
         check_growth(topic, total)
         if name in self._busy:
-            raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"topic {name} is growing already")
+            raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"topic {name} is already being enlarged")
         self._check_room(name, total - len(topic.partitions))
         return topic
 
@@ -244,9 +244,9 @@ class Topics:
         check_room(name, added, count, self._config.topics.partitions_max)
 
     def _register(self, topic: Topic, made: Iterable[Partition]) -> None:
-        """Put a topic with partitions just `made` into the registry: from here on they exist.
+        """Put a topic into the registry with the partitions just `made`, which exist from then on.
 
-        Raises KafkaError KAFKA_STORAGE_ERROR; then they do not.
+        Raises KafkaError KAFKA_STORAGE_ERROR; then they do not exist.
         """
         try:
             settings = self.configs.settings(topic.configs)  # they may have changed since
@@ -258,13 +258,13 @@ class Topics:
             self._maker.undo(made, [partition.directory for partition in made])
             if isinstance(error, KafkaError):
                 raise
-            raise storage_error(f"topic {topic.name} was not made or enlarged", error) from error
+            raise storage_error(f"topic {topic.name} was not created or enlarged", error) from error
 
     def delete(self, name: str) -> None:
         """Delete a topic and its records.
 
         Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION for an internal one,
-        KAFKA_STORAGE_ERROR if that could not be noted; the topic is then still there.
+        KAFKA_STORAGE_ERROR if the deletion could not be noted; then the topic still exists.
         """
         topic = self.existing(name)
         if topic.internal:
@@ -280,12 +280,12 @@ class Topics:
             renamed = rename_away(self._fs, self._dir.path, [p.directory for p in topic.partitions])
             self._known.dropped(topic)
         except OSError as error:
-            _LOG.warning("topic %s is deleted, its files go at the next start: %s", name, error)
+            _LOG.warning("topic %s is deleted, the next start removes its files: %s", name, error)
         else:
             self.beside(partial(self._remove, renamed))
 
     def _remove(self, directories: Iterable[str]) -> None:
-        """Remove what is left of deleted partitions; what stays goes at the next start."""
+        """Remove the directories of deleted partitions. The next start removes those that stay."""
         for directory in directories:
             if self._closed:
                 return
@@ -305,23 +305,23 @@ class Topics:
         if stored.deleting:
             self._known.save()
 
-    # -- now and then, and the end -------------------------------------------------------------
+    # -- periodic work, and the end ------------------------------------------------------------
 
     def expire_producers(self) -> None:
-        """Forget idle producers: each producer.id.expiration.check.interval.ms."""
+        """Forget idle producers. Called every producer.id.expiration.check.interval.ms."""
         now_ms = self._clock.now_ms()
         for partition in self.all_partitions():
             partition.expire_producers(now_ms)
 
     def tick(self) -> None:
-        """Write the recovery points: each log.flush.offset.checkpoint.interval.ms."""
+        """Write the recovery points. Called every log.flush.offset.checkpoint.interval.ms."""
         try:
             self._checkpoint()
         except OSError as error:
             _LOG.error("recovery points not written, a start after a crash will check more: %s", error)
 
     def _checkpoint(self) -> None:
-        """A partition that is offline keeps the point it had: what is known durable must not be forgotten."""
+        """Write the recovery points. An offline partition keeps its old one, below which all was durable."""
         points = {}
         for partition in self.all_partitions():
             key = (partition.topic, partition.index)
@@ -331,9 +331,9 @@ class Topics:
         self._dir.recovery_points = points
 
     def close(self) -> None:
-        """End in order: all durable, indexes and snapshots written, lock given back. Stop the flush first.
+        """Shut down in order: make all durable, save indexes and snapshots, release the lock.
 
-        Raises OSError if something could not be saved; what is on disk is then recovered at the next start.
+        Stop the flush first. Raises OSError if something could not be saved; the next start then recovers it.
         """
         self._closed = True
         try:

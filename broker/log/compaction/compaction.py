@@ -8,7 +8,7 @@ it goes through the log from its start, oldest batch first:
 | data of an aborted transaction           | nothing                                                |
 | other data                               | records that are the last of their key, or not mapped  |
 | - a tombstone among them                 | until the batch's delete horizon has passed            |
-| - a record without a key                 | no                                                     |
+| - a record without a key                 | never                                                  |
 | end marker, data of its transaction seen | all                                                    |
 | end marker, none seen                    | until its delete horizon has passed                    |
 

@@ -146,7 +146,7 @@ class Durability:
             try:
                 self._log.segments.active.file.truncate(self.synced_size)
             except OSError as second:
-                text += f"; cutting that off failed too ({second})"
+                text += f"; truncating the file failed too ({second})"
         self._go_offline(text)
 
     def fail(self, reason: str) -> NoReturn:

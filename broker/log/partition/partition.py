@@ -153,12 +153,12 @@ class Partition:
         from_zero: bool = False,
         header: BatchHeader | None = None,
     ) -> Appended:
-        """Write one record batch at the end of the log. `header`: its own, if it was read already.
+        """Write one record batch at the end of the log. `header`: the batch's header, if already decoded.
 
-        With `coordinator` it is the broker's own: control batches are allowed, sequences not looked at.
-        With `from_zero` a producer not known here has to begin with sequence 0 (transactions of KIP-890).
+        `coordinator`: the batch is the broker's own: control batches are allowed, sequences are not checked.
+        `from_zero`: a producer that is unknown here must begin with sequence 0 (transactions of KIP-890).
         Raises KafkaError with nothing changed: see `checks` and `rules.producer` for the codes, and
-        KAFKA_STORAGE_ERROR where the disk fails. The batch is durable once `wait_durable` says so.
+        KAFKA_STORAGE_ERROR if the disk fails. The batch is durable once `wait_durable` returns.
         """
         self._log.check_online()
         view = memoryview(batch)

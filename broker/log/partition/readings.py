@@ -24,7 +24,7 @@ class Readings:
 
     def __init__(self, log: Log, durability: Durability, producers: Producers) -> None:
         self._log, self._durability, self._producers = log, durability, producers
-        self._logged_error = ""  # the last read error that was logged
+        self._said_unreadable = ""  # the last read error that was logged
 
     def read(self, offset: int, max_bytes: int, *, committed: bool, min_one: bool = True) -> ReadResult:
         """Batches from the one that contains `offset` on: at most `max_bytes`, from one segment.
@@ -156,8 +156,8 @@ class Readings:
     def _unreadable(self, error: Exception) -> KafkaError:
         """The error for readers. Damage is CORRUPT_MESSAGE: Kafka's clients retry after a storage error."""
         text = f"partition {self._log} cannot be read: {error}"
-        if text != self._logged_error:  # readers retry again and again
-            self._logged_error = text
+        if text != self._said_unreadable:  # readers retry again and again
+            self._said_unreadable = text
             _LOG.error("%s", text)
         damaged = isinstance(error, (DamagedBatch, CorruptBatch))
         return KafkaError(ErrorCode.CORRUPT_MESSAGE if damaged else ErrorCode.KAFKA_STORAGE_ERROR, text)

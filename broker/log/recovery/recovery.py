@@ -107,7 +107,7 @@ def open_segments(
     try:
         segments = _Recovery(fs, directory, segments, known.recovery_point, log_start, report).run()
         if segments[-1].next_offset < log_start:
-            return _begin_anew(fs, directory, segments, log_start, interval)
+            return _replace_deleted(fs, directory, segments, log_start, interval)
         return _sealed(segments)
     except BaseException:
         for segment in segments:
@@ -142,7 +142,7 @@ def _sealed(segments: list[Segment]) -> list[Segment]:
     return segments
 
 
-def _begin_anew(
+def _replace_deleted(
     fs: FileSystem, directory: str, segments: list[Segment], start: int, interval: int
 ) -> list[Segment]:
     """Replace segments that hold only deleted records: power failed before the later ones were synced.

@@ -39,7 +39,7 @@ class RejectedRecords(KafkaError):
 
     def __init__(self, code: ErrorCode, reasons: dict[int, str]) -> None:
         shown = "; ".join(f"record {number}: {reason}" for number, reason in list(reasons.items())[:3])
-        super().__init__(code, f"{len(reasons)} records are refused, and the batch with them: {shown}")
+        super().__init__(code, f"{len(reasons)} records are invalid, so the whole batch is refused: {shown}")
         self.reasons = reasons
 
 
@@ -51,7 +51,7 @@ def check_batch(
     coordinator: bool,
     header: BatchHeader | None = None,
 ) -> BatchHeader:
-    """Judge the one batch that `batch` holds; answers its header, which is `header` if that was read before.
+    """Check the single batch in `batch` and return its header. `header`: that header, if already decoded.
 
     Raises KafkaError as the table says.
     """
@@ -97,7 +97,7 @@ def _check_client(header: BatchHeader, settings: LogSettings) -> None:
     if header.base_offset != 0:
         raise _invalid(f"base offset must be 0, not {header.base_offset}")
     if header.count < 1 or header.count != header.last_offset_delta + 1:
-        raise _invalid(f"batch says {header.count} records, last offset delta {header.last_offset_delta}")
+        raise _invalid(f"batch has {header.count} records, but last offset delta {header.last_offset_delta}")
     if header.is_control:
         raise _invalid("clients may not write control batches")
     if header.producer_id >= 0:
@@ -119,7 +119,7 @@ def _check_records(batch: memoryview, header: BatchHeader, settings: LogSettings
     except PayloadTooLarge as error:
         raise KafkaError(
             ErrorCode.MESSAGE_TOO_LARGE,
-            f"a batch of {len(batch)} bytes holds more than {most} when decompressed",
+            f"a batch of {len(batch)} bytes has more than {most} bytes when decompressed",
         ) from error
     except CorruptBatch as error:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
@@ -132,7 +132,7 @@ def _check_records(batch: memoryview, header: BatchHeader, settings: LogSettings
         if header.max_timestamp > now_ms + settings.timestamp_after_max_ms:
             raise KafkaError(
                 ErrorCode.INVALID_TIMESTAMP,
-                f"the batch says that its largest timestamp is {header.max_timestamp}, which no record has",
+                f"the batch's largest timestamp is {header.max_timestamp}, but no record has it",
             )
 
 

@@ -244,9 +244,9 @@ class Segment:
         return next(headers(self.file, position, self.size, HEADER_SIZE))[1]
 
     def append(self, parts: Sequence[Buffer], header: BatchHeader) -> None:
-        """Add a batch, its header already as stored, in one write. Raises OSError if nothing was added.
+        """Add a batch, its header already as stored, in one write. Raises OSError; then nothing was added.
 
-        Raises LostFile if a failed write could not be undone: the file's content is not known any more.
+        Raises LostFile if the failed write could not be undone: then the file's content is not known.
         """
         position = self.size
         try:

@@ -71,7 +71,7 @@ class Cleaner:
     def _log_once(self, partition: Partition, error: Exception) -> None:
         text = str(error) or repr(error)
         level = logging.DEBUG if partition in self._failed or partition.closed else logging.ERROR
-        _LOG.log(level, "partition %s is not compacted and stays as it is: %s", partition, text)
+        _LOG.log(level, "partition %s is not compacted, its log is unchanged: %s", partition, text)
         self._failed.add(partition)
 
     async def _run(self, partition: Partition) -> None:

@@ -159,7 +159,7 @@ def test_half_frames_cost_no_more_than_the_limit() -> None:
             data = [{"name": "no", "partition_data": [{"index": 0, "records": b"x" * (5 * MB)}]}]
             answer = wire.call(ApiKey.PRODUCE, 9, acks=-1, topic_data=data)
             assert answer["responses"][0]["partition_responses"][0]["error_code"] == 3
-        until(lambda: "does not get on with its requests" in broker.output())
+        until(lambda: "makes no progress with its requests" in broker.output())
         for client in halves:
             client.close()
 
