@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from benchmarks.peer_kafka import cluster_id, free_port
 from eoslog.connector.client.wire.config import ClientConfig
-from eoslog.connector.client.wire.connection import Connection
+from eoslog.connector.client.wire.connection import BrokerConnection
 from eoslog.connector.errors import EoslogError
 from eoslog.protocol.apis import Api
 from eoslog.protocol.typed.apis import FIND_COORDINATOR, METADATA
@@ -275,7 +275,7 @@ class ThreeNodes:
         self, node: int, api: Api[Any, RequestDraft, Response, Any], body: RequestDraft, version: int
     ) -> Response:
         address = (HOST, self._brokers[node].port)
-        connection = Connection(*address, ClientConfig((address,), request_timeout_ms=10_000))
+        connection = BrokerConnection(*address, ClientConfig((address,), request_timeout_ms=10_000))
         try:
             return connection.call(api, body, max_version=version)
         finally:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceStreamReader, DataSourceStreamWriter, InputPartition
 from pyspark.sql.types import StructType
 
-from eoslog.connector.client.wire.connection import Connection
+from eoslog.connector.client.wire.connection import BrokerConnection
 from eoslog.connector.commit.messages import Begun
 from eoslog.connector.data_source import EoslogDataSource
 from eoslog.connector.options.both import sink_options, source_options
@@ -119,21 +119,21 @@ class Traced(EoslogDataSource):
 
 
 def _watch_requests() -> None:
-    send, receive = Connection._send, Connection._receive
+    send, receive = BrokerConnection._send, BrokerConnection._receive
     began: dict[tuple[int, int], float] = {}
 
-    def timed_send(self: Connection, *given: Any) -> int:
+    def timed_send(self: BrokerConnection, *given: Any) -> int:
         now = time.time()
         number = send(self, *given)
         began[id(self), number] = now
         return number
 
-    def timed_receive(self: Connection, deadline: float) -> Any:
+    def timed_receive(self: BrokerConnection, deadline: float) -> Any:
         pending, frame = receive(self, deadline)
         note(APIS[pending.api].name, began.pop((id(self), pending.correlation_id)), is_request=True)
         return pending, frame
 
-    Connection._send, Connection._receive = timed_send, timed_receive  # type: ignore[method-assign, assignment]
+    BrokerConnection._send, BrokerConnection._receive = timed_send, timed_receive  # type: ignore[method-assign, assignment]
 
 
 def _watch_worker() -> None:

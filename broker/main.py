@@ -19,7 +19,7 @@ from eoslog.broker.coordinator.transactions.transaction_journal import DamagedTr
 from eoslog.broker.core.broker import Broker
 from eoslog.broker.log.opening.data_dir import DataDirError
 from eoslog.broker.log.segment.files import BadFile
-from eoslog.broker.network.faults import Faults
+from eoslog.broker.network.faults import FaultDecider
 from eoslog.broker.network.server import Server
 from eoslog.broker.ports.open_files import raise_limit
 from eoslog.broker.ports.ports import FileSystem
@@ -29,8 +29,8 @@ from eoslog.version import __version__
 
 if TYPE_CHECKING:
     from eoslog.broker.console.server import Console
-    from eoslog.broker.metrics.metrics_page import Pages
-    from eoslog.broker.security.tls import Tls
+    from eoslog.broker.metrics.metrics_page import MetricsServer
+    from eoslog.broker.security.tls import ListenerTls
 
 log = logging.getLogger(__name__)
 
@@ -107,13 +107,13 @@ class Node:
     """A broker and its listeners on the running event loop."""
 
     def __init__(
-        self, config: BrokerConfig, fs: FileSystem | None = None, faults: Faults | None = None
+        self, config: BrokerConfig, fs: FileSystem | None = None, faults: FaultDecider | None = None
     ) -> None:
         """`fs` and `faults` are for tests, see `broker.network.faults`."""
         self.config, self._fs = config, fs
         self.server = Server(faults)
         self.broker: Broker
-        self._pages: Pages | None = None
+        self._pages: MetricsServer | None = None
         self.console: Console | None = None
         """The web console, if console.listen is set."""
         self.listeners: list[Listener] = []
@@ -172,7 +172,7 @@ class Node:
         await _close(self.broker)
 
 
-def _open_pages(node: Node) -> Pages | None:
+def _open_pages(node: Node) -> MetricsServer | None:
     """Serve /metrics and /healthz if metrics.listen is set. Raises StartError."""
     address = node.config.operations.metrics_listen
     if not address:
@@ -180,12 +180,12 @@ def _open_pages(node: Node) -> Pages | None:
     from eoslog.broker.metrics.metrics_look import look
 
     try:
-        from eoslog.broker.metrics.metrics_page import Pages
+        from eoslog.broker.metrics.metrics_page import MetricsServer
     except ModuleNotFoundError as error:
         raise StartError(f"metrics.listen needs {error.name}: pip install 'eoslog[metrics]'") from error
     metrics = node.server.metrics
     try:
-        pages = Pages(address, metrics, node.server.__len__, partial(look, node.broker, metrics))
+        pages = MetricsServer(address, metrics, node.server.__len__, partial(look, node.broker, metrics))
     except (OSError, ValueError, OverflowError) as error:
         raise StartError(
             f"cannot serve metrics at {address} ({error}): give HOST:PORT of a free port"
@@ -265,8 +265,8 @@ async def _bind(server: Server, listener: Listener) -> Listener:
         raise StartError(f"cannot listen on {where} ({reason}): give another --listen") from error
 
 
-def contexts(listeners: Sequence[Listener], config: BrokerConfig) -> dict[str, Tls]:
+def contexts(listeners: Sequence[Listener], config: BrokerConfig) -> dict[str, ListenerTls]:
     """The TLS of each listener that has it, by name. Raises ConfigError."""
-    from eoslog.broker.security.tls import Tls  # slow to import, and rarely needed
+    from eoslog.broker.security.tls import ListenerTls  # slow to import, and rarely needed
 
-    return {listener.name: Tls(listener, config) for listener in listeners if listener.tls}
+    return {listener.name: ListenerTls(listener, config) for listener in listeners if listener.tls}

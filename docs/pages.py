@@ -16,7 +16,7 @@ from typing import Any
 
 from eoslog.broker import handlers
 from eoslog.broker.config import option_sections
-from eoslog.broker.config.base import INT32_MAX, INT64_MAX, Kind, Rule, rule_of, text_of
+from eoslog.broker.config.base import INT32_MAX, INT64_MAX, ConfigRule, ConfigType, rule_of, text_of
 from eoslog.broker.config.group_table import GROUP_CONFIGS
 from eoslog.broker.config.topic_table import TOPIC_CONFIGS
 from eoslog.broker.config.topics import SCALED
@@ -168,19 +168,19 @@ def _group_configs() -> list[str]:
     return lines
 
 
-def _values(rule: Rule) -> str:
+def _values(rule: ConfigRule) -> str:
     if rule.hint:
         return _cell(rule.hint)
-    if rule.kind is Kind.BOOLEAN:
+    if rule.kind is ConfigType.BOOLEAN:
         return "true, false"
     if rule.choices:
-        many = "list of " if rule.kind is Kind.LIST else ""
+        many = "list of " if rule.kind is ConfigType.LIST else ""
         return many + ", ".join(rule.choices)
-    if rule.kind in (Kind.INT, Kind.SHORT, Kind.LONG, Kind.DOUBLE):
+    if rule.kind in (ConfigType.INT, ConfigType.SHORT, ConfigType.LONG, ConfigType.DOUBLE):
         return (
             f"{rule.low:g} and more" if rule.high in (INT32_MAX, INT64_MAX) else f"{rule.low} to {rule.high}"
         )
-    return {Kind.LIST: "list", Kind.PASSWORD: "secret"}.get(rule.kind, "text")
+    return {ConfigType.LIST: "list", ConfigType.PASSWORD: "secret"}.get(rule.kind, "text")
 
 
 def _cell(text: str) -> str:

@@ -72,7 +72,7 @@ class Decoded(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Registry:
+class SchemaRegistry:
     """A schema registry. `authorization` is the HTTP header of that name, if the registry needs one."""
 
     url: str
@@ -108,7 +108,7 @@ class Registry:
 
 
 @cache
-def _schema(registry: Registry, number: int) -> Any:
+def _schema(registry: SchemaRegistry, number: int) -> Any:
     answer = registry.ask(f"/schemas/ids/{number}")
     if answer.get("schemaType", "AVRO") != "AVRO" or answer.get("references"):
         raise AvroError(f"schema {number} of {registry.url} is not Avro, or refers to others: not supported")
@@ -116,12 +116,12 @@ def _schema(registry: Registry, number: int) -> Any:
 
 
 @cache
-def _registered(registry: Registry, subject: str, schema: str) -> int:
+def _registered(registry: SchemaRegistry, subject: str, schema: str) -> int:
     return int(registry.ask(f"/subjects/{subject}/versions", {"schema": schema})["id"])
 
 
 def decode(
-    messages: pa.Array, registry: Registry, reader: Schema, on_error: Literal["raise", "null"] = "raise"
+    messages: pa.Array, registry: SchemaRegistry, reader: Schema, on_error: Literal["raise", "null"] = "raise"
 ) -> pa.Array:
     """Decode binary messages to structs of the reader's schema; null stays null.
 
@@ -137,7 +137,7 @@ def decode(
     return found.values
 
 
-def try_decode(messages: pa.Array, registry: Registry, reader: Schema) -> Decoded:
+def try_decode(messages: pa.Array, registry: SchemaRegistry, reader: Schema) -> Decoded:
     """The same, with the reason for each bad message, whose row can go to a dead letter topic. Raises
     RegistryError.
     """
@@ -158,7 +158,7 @@ def try_decode(messages: pa.Array, registry: Registry, reader: Schema) -> Decode
     return Decoded(pa.array(values, arrow_type(reader)), pa.array(errors, pa.string()))
 
 
-def encode(records: pa.Array, registry: Registry, subject: str, schema: Schema) -> pa.Array:
+def encode(records: pa.Array, registry: SchemaRegistry, subject: str, schema: Schema) -> pa.Array:
     """Encode structs with exactly the schema's fields to binary messages of that schema, which is registered
     under the subject; null stays null. Raises AvroError.
     """
@@ -170,7 +170,7 @@ def encode(records: pa.Array, registry: Registry, subject: str, schema: Schema) 
     return pa.array(rows, pa.binary())
 
 
-def _read(message: bytes, registry: Registry, reader: Any, unknown: dict[int, AvroError]) -> Any:
+def _read(message: bytes, registry: SchemaRegistry, reader: Any, unknown: dict[int, AvroError]) -> Any:
     """`unknown`: schemas that the registry has refused, so that it is asked for each only once."""
     if len(message) < _HEADER.size or message[0] != 0:
         raise AvroError(f"not a message in Confluent's wire format: it begins with {message[:5]!r}")

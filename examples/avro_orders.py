@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
-from eoslog.avro import Registry, encode, try_decode
+from eoslog.avro import SchemaRegistry, encode, try_decode
 
 ORDER = {
     "type": "record",
@@ -53,7 +53,7 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def orders_of(registry: Registry, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def orders_of(registry: SchemaRegistry, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The order of each record, or why it has none, beside the rest of the record."""
     for batch in batches:
         orders, errors = try_decode(batch.column("value"), registry, ORDER)
@@ -62,7 +62,7 @@ def orders_of(registry: Registry, batches: Iterator[pa.RecordBatch]) -> Iterator
 
 
 def messages_of(
-    registry: Registry, subject: str, batches: Iterator[pa.RecordBatch]
+    registry: SchemaRegistry, subject: str, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Each row's invoice as the message to write; rows without one keep their value."""
     for batch in batches:
@@ -74,7 +74,7 @@ def messages_of(
 
 def main() -> int:
     args = arguments()
-    registry = Registry(args.registry)
+    registry = SchemaRegistry(args.registry)
     spark = SparkSession.builder.appName("avro").getOrCreate()
     records = (
         spark.readStream.format("eoslog")

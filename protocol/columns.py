@@ -27,14 +27,14 @@ _PER_MS = {"us": 1_000, "ns": 1_000_000}
 
 
 @dataclass(frozen=True)
-class Field:
+class BinaryColumn:
     """A binary column and the length of each row as it is written: -1 for null."""
 
     data: pa.Array | None  # None: null in every row
     lengths: Ints
 
     @classmethod
-    def of(cls, name: str, column: Any, count: int) -> "Field":
+    def of(cls, name: str, column: Any, count: int) -> "BinaryColumn":
         """Make a caller's column uniform. Raises ValueError, which names the column, if it is not binary."""
         if column is None:
             return cls(None, np.full(count, -1, np.int64))
@@ -74,8 +74,8 @@ class Rows:
     """Columns of equal length, ready to be joined into records."""
 
     count: int
-    key: Field
-    value: Field
+    key: BinaryColumn
+    value: BinaryColumn
     times: Ints
     header_counts: tuple[Raw, Ints] | None  # None: no record has headers
     headers: pa.Array | None
@@ -85,7 +85,7 @@ class Rows:
     def of(cls, key: Any, value: Any, headers: Any, timestamps: Any) -> "Rows":
         """Make the columns of `encode_batches` uniform. Raises ValueError if they cannot be records."""
         count = _common_length({"key": key, "value": value, "headers": headers, "timestamps": timestamps})
-        keys, values = Field.of("key", key, count), Field.of("value", value, count)
+        keys, values = BinaryColumn.of("key", key, count), BinaryColumn.of("value", value, count)
         counts, header_bytes = _headers(headers)
         sizes = keys.sizes() + values.sizes()
         if counts is None or header_bytes is None:
@@ -200,8 +200,8 @@ def _headers(column: Any) -> tuple[tuple[Raw, Ints] | None, pa.Array | None]:
     flat = pc.list_flatten(lists)
     if flat.null_count:
         raise ValueError("headers have a null element: each needs a key")
-    keys = Field.of("header keys", pc.struct_field(flat, "key"), len(flat))
-    values = Field.of("header values", pc.struct_field(flat, "value"), len(flat))
+    keys = BinaryColumn.of("header keys", pc.struct_field(flat, "key"), len(flat))
+    values = BinaryColumn.of("header values", pc.struct_field(flat, "value"), len(flat))
     if keys.lengths.min() < 0:
         raise ValueError("a header's key is null; Kafka allows null for values only")
     total = keys.sizes() + values.sizes()

@@ -38,7 +38,7 @@ class CompressionError(ValueError):
     """Bytes that the codec cannot read, an unknown codec, or more output than allowed."""
 
 
-class TooLarge(CompressionError):
+class OutputTooLarge(CompressionError):
     """More output than allowed."""
 
 
@@ -76,7 +76,7 @@ def _lookup(table: dict[int, Function], codec: int) -> Function:
 
 def _bounded(size: int, max_size: int) -> int:
     if size > max_size:
-        raise TooLarge(f"section of more than {max_size} bytes when decompressed")
+        raise OutputTooLarge(f"section of more than {max_size} bytes when decompressed")
     return size
 
 

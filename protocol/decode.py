@@ -149,7 +149,7 @@ def _uncompressed(section: Buffer, header: BatchHeader, left: int, max_payload: 
     try:
         return compression.decompress(header.codec, section, most)
     except compression.CompressionError as error:
-        if isinstance(error, compression.TooLarge) and most < compression.MAX_UNCOMPRESSED:
+        if isinstance(error, compression.OutputTooLarge) and most < compression.MAX_UNCOMPRESSED:
             raise _too_much(header, max_payload) from error
         raise _corrupt(header, str(error)) from error
 

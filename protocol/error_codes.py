@@ -6,7 +6,7 @@ from enum import Enum, IntEnum
 from typing import NamedTuple
 
 
-class Kind(Enum):
+class ErrorKind(Enum):
     """What can be done after an error, and what happens to the transaction of a transactional producer."""
 
     NONE = "none"
@@ -18,16 +18,16 @@ class Kind(Enum):
     """Neither helps: the caller must stop or change the request."""
 
 
-_NONE, _RETRY, _ABORT, _FATAL = Kind
+_NONE, _RETRY, _ABORT, _FATAL = ErrorKind
 
 
 class ErrorCode(IntEnum):
     """Kafka's error codes by name; each carries its kind and a short meaning."""
 
-    kind: Kind
+    kind: ErrorKind
     meaning: str
 
-    def __new__(cls, code: int, kind: Kind = Kind.FATAL, meaning: str = "") -> ErrorCode:
+    def __new__(cls, code: int, kind: ErrorKind = ErrorKind.FATAL, meaning: str = "") -> ErrorCode:
         """Make a member of the table. `ErrorCode(3)` looks one up; ValueError for an unknown code."""
         member = int.__new__(cls, code)
         member._value_ = code
@@ -236,7 +236,7 @@ class ErrorInfo(NamedTuple):
 
     code: int
     name: str
-    kind: Kind
+    kind: ErrorKind
     retriable: bool
     meaning: str
 
@@ -246,5 +246,7 @@ def info(code: int) -> ErrorInfo:
     try:
         known = ErrorCode(code)
     except ValueError:
-        return ErrorInfo(code, f"ERROR_{code}", Kind.FATAL, False, "an error code that is not known here")
-    return ErrorInfo(code, known.name, known.kind, known.kind is Kind.RETRIABLE, known.meaning)
+        return ErrorInfo(
+            code, f"ERROR_{code}", ErrorKind.FATAL, False, "an error code that is not known here"
+        )
+    return ErrorInfo(code, known.name, known.kind, known.kind is ErrorKind.RETRIABLE, known.meaning)

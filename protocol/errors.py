@@ -9,9 +9,9 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from eoslog.protocol.error_codes import ErrorCode, ErrorInfo, Kind, info
+from eoslog.protocol.error_codes import ErrorCode, ErrorInfo, ErrorKind, info
 
-__all__ = ["ErrorCode", "ErrorInfo", "KafkaError", "Kind", "info"]
+__all__ = ["ErrorCode", "ErrorInfo", "ErrorKind", "KafkaError", "info"]
 
 
 class KafkaError(Exception):
@@ -48,14 +48,14 @@ class KafkaError(Exception):
         return f"{where}{self.code.name} ({int(self.code)}): {self.code.meaning}"
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> ErrorKind:
         """What can be done after the error."""
         return self.code.kind
 
     @property
     def retriable(self) -> bool:
         """Whether the same request may be sent again."""
-        return self.code.kind is Kind.RETRIABLE
+        return self.code.kind is ErrorKind.RETRIABLE
 
 
 KafkaError._made_as = KafkaError

@@ -15,14 +15,14 @@ class JaasError(ValueError):
     """A text that is not a JAAS configuration. The message shows none of the text's values."""
 
 
-class Login(NamedTuple):
+class LoginModule(NamedTuple):
     """One login module with its options. `module` is the class's name without its package."""
 
     module: str
     options: dict[str, str]
 
 
-def parse(text: str) -> Login:
+def parse(text: str) -> LoginModule:
     """Read the value of `sasl.jaas.config`: one login module. Raises JaasError."""
     head = _HEAD.match(text)
     if head is None:
@@ -41,4 +41,4 @@ def parse(text: str) -> Login:
         options[name] = re.sub(r"\\(.)", r"\1", quoted) if quoted is not None else bare
     if text[position:].strip():
         raise JaasError('there is text after the ";": give one login module only')
-    return Login(head[1].rpartition(".")[2], options)
+    return LoginModule(head[1].rpartition(".")[2], options)

@@ -43,7 +43,7 @@ def murmur2_partition(keys: pa.Array, partitions: int) -> npt.NDArray[np.int32]:
     """
     if partitions < 1:
         raise ValueError(f"{partitions} partitions: at least one is needed")
-    field = columns.Field.of("key", keys, len(keys))
+    field = columns.BinaryColumn.of("key", keys, len(keys))
     result = np.full(len(keys), NO_PARTITION, np.int32)
     if field.data is None or not len(keys):
         return result

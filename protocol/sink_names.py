@@ -24,7 +24,7 @@ _IDS = ("", "probe")
 
 
 @dataclass(frozen=True)
-class Made:
+class SinkRemains:
     """What one sink made: transactional ids, how many are `open`, the age of the oldest of these, groups."""
 
     sink: str
@@ -57,14 +57,16 @@ def sinks_of_groups(groups: Mapping[str, Collection[str]]) -> dict[str, str]:
     return {name: sink for name in decisions if (sink := _named(name, _GROUPS)) is not None}
 
 
-def made(ids: Mapping[str, str], groups: Mapping[str, str], ages: Mapping[str, float | None]) -> list[Made]:
+def made(
+    ids: Mapping[str, str], groups: Mapping[str, str], ages: Mapping[str, float | None]
+) -> list[SinkRemains]:
     """One line for each sink, by name: from names with their sinks, and the `ages` of the open ids."""
     all_ids, all_groups = Counter(ids.values()), Counter(groups.values())
     opened: dict[str, list[float | None]] = {}
     for name in ids.keys() & ages.keys():
         opened.setdefault(ids[name], []).append(ages[name])
     return [
-        Made(sink, all_ids[sink], len(found := opened.get(sink, [])), _oldest(found), all_groups[sink])
+        SinkRemains(sink, all_ids[sink], len(found := opened.get(sink, [])), _oldest(found), all_groups[sink])
         for sink in sorted(all_ids | all_groups)
     ]
 

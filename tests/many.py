@@ -6,7 +6,7 @@ from eoslog.commands.session import client_config
 from eoslog.connector.client.admin import transactions
 from eoslog.connector.client.admin.offsets import commit_plain
 from eoslog.connector.client.wire.cluster import Cluster
-from eoslog.connector.commit.names import Sink, Slot
+from eoslog.connector.commit.names import ParticipantSlot, Sink
 from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.protocol.sink_names import ANCHOR
 
@@ -47,7 +47,7 @@ def fill(bootstrap: str, topic: str, records: int) -> None:
 def _ids(cluster: Cluster, one: Sink, topic: str, opened: int) -> None:
     transactions.init_producer_id(cluster, one.coordinator, TIMEOUT_MS)
     for number in range(IDS_OF_A_SINK - 1):
-        name = one.participant(Slot(ProducerIdentity(5, 0), number % 2, "w", number))
+        name = one.participant(ParticipantSlot(ProducerIdentity(5, 0), number % 2, "w", number))
         identity = transactions.init_producer_id(cluster, name, TIMEOUT_MS)
         if number < opened:
             transactions.add_partitions(cluster, name, identity, [(topic, 0)])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from eoslog.broker.authorize.audit import Audit
-from eoslog.broker.rules.acls import CLUSTER_NAME, SUPPORTED, Client, Operation, ResourceType
+from eoslog.broker.rules.acls import CLUSTER_NAME, SUPPORTED, AclOperation, Client, ResourceType
 from eoslog.broker.stored.authorizer import Authorizer
 
 if TYPE_CHECKING:
@@ -21,13 +21,13 @@ Mend: TypeAlias = Callable[[Answer], Answer]
 
 
 @dataclass(frozen=True, slots=True)
-class Refused(Generic[Answer]):
+class RequestRefused(Generic[Answer]):
     """The whole request is refused with this answer; None where the API has no answer for that."""
 
     answer: Answer | None
 
 
-class Asked(Generic[Request]):
+class AccessRequest(Generic[Request]):
     """A request to authorize, and its client."""
 
     __slots__ = ("_audit", "_authorizer", "client", "key", "request", "topics", "version")
@@ -48,22 +48,22 @@ class Asked(Generic[Request]):
         self.key, self.version, self.request = key, version, request
         self.topics = topics
 
-    def may(self, operation: Operation, resource: ResourceType, name: str, *, told: bool = True) -> bool:
+    def may(self, operation: AclOperation, resource: ResourceType, name: str, *, told: bool = True) -> bool:
         """Whether the client may do this. `told`: log a refusal, since the client asked for this."""
         allowed = self._authorizer.allows(self.client, operation, resource, name)
         if not allowed and told:
             self._audit.denied(self.client, self.key, operation, resource, name)
         return allowed
 
-    def may_topic(self, operation: Operation, name: str) -> bool:
+    def may_topic(self, operation: AclOperation, name: str) -> bool:
         """Whether the client may do this to a topic."""
         return self.may(operation, ResourceType.TOPIC, name)
 
-    def may_cluster(self, operation: Operation, *, told: bool = True) -> bool:
+    def may_cluster(self, operation: AclOperation, *, told: bool = True) -> bool:
         """Whether the client may do this to the cluster."""
         return self.may(operation, ResourceType.CLUSTER, CLUSTER_NAME, told=told)
 
-    def may_some(self, operation: Operation, resource: ResourceType) -> bool:
+    def may_some(self, operation: AclOperation, resource: ResourceType) -> bool:
         """Whether the client may do this to at least one possible resource of this type."""
         return self._authorizer.allows_some(self.client, operation, resource)
 
@@ -80,4 +80,4 @@ class Asked(Generic[Request]):
         return None if found is None else found.name
 
 
-Check = Callable[[Asked[Any]], Refused[Any] | Mend[Any] | None]
+Check = Callable[[AccessRequest[Any]], RequestRefused[Any] | Mend[Any] | None]

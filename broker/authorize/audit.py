@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections import Counter
 
-from eoslog.broker.rules.acls import Client, Operation, ResourceType
+from eoslog.broker.rules.acls import AclOperation, Client, ResourceType
 
 _LOG = logging.getLogger("eoslog.broker.authorizer")
 
@@ -23,7 +23,7 @@ class Audit:
         self._more: Counter[tuple[str, str, int]] = Counter()  # by principal, host and API key
 
     def denied(
-        self, client: Client, key: int, operation: Operation, resource: ResourceType, name: str
+        self, client: Client, key: int, operation: AclOperation, resource: ResourceType, name: str
     ) -> None:
         """Log that a client may not do what it asked for with the API `key`."""
         if not self._told:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
-from eoslog.broker.authorize.asked import Asked, Check, Mend, Refused
-from eoslog.broker.rules.acls import CLUSTER_NAME, Operation, ResourceType
+from eoslog.broker.authorize.asked import AccessRequest, Check, Mend, RequestRefused
+from eoslog.broker.rules.acls import CLUSTER_NAME, AclOperation, ResourceType
 from eoslog.protocol.error_places import error_answer, error_of_parts
 from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.schema import Message
@@ -39,7 +39,7 @@ def split(items: Iterable[Item], allowed: Callable[[Item], bool]) -> tuple[list[
 
 
 def cut(
-    asked: Asked[Any],
+    asked: AccessRequest[Any],
     field: str,
     allowed: Callable[[Any], bool],
     code: ErrorCode | Callable[[Any], ErrorCode],
@@ -54,7 +54,7 @@ def cut(
 
 
 def told(
-    asked: Asked[Any],
+    asked: AccessRequest[Any],
     field: str,
     items: Iterable[Any],
     code: ErrorCode | Callable[[Any], ErrorCode],
@@ -80,15 +80,15 @@ def appended(lists: Message) -> Mend[Any]:
     return mend
 
 
-def refusal(asked: Asked[Any], code: ErrorCode) -> Refused[Any]:
+def refusal(asked: AccessRequest[Any], code: ErrorCode) -> RequestRefused[Any]:
     """An answer that refuses everything in the request; empty where the request is."""
-    return Refused(error_answer(asked.key, asked.version, asked.request, code) or {})
+    return RequestRefused(error_answer(asked.key, asked.version, asked.request, code) or {})
 
 
-def topics(operation: Operation, name: str = "name", field: str = "topics") -> Check:
+def topics(operation: AclOperation, name: str = "name", field: str = "topics") -> Check:
     """A check for APIs that name topics with partitions: each topic is checked by itself."""
 
-    def check(asked: Asked[Any]) -> Mend[Any] | None:
+    def check(asked: AccessRequest[Any]) -> Mend[Any] | None:
         def allowed(topic: Mapping[str, object]) -> bool:
             found = asked.topic_name(topic, name)
             return found is None or asked.may_topic(operation, found)
@@ -99,14 +99,14 @@ def topics(operation: Operation, name: str = "name", field: str = "topics") -> C
 
 
 def needs(
-    operation: Operation,
+    operation: AclOperation,
     resource: ResourceType,
     name: str | None = None,
-    refuse: Callable[[Asked[Any], ErrorCode], Refused[Any]] = refusal,
+    refuse: Callable[[AccessRequest[Any], ErrorCode], RequestRefused[Any]] = refusal,
 ) -> Check:
     """A check for APIs about one resource, named in the field `name`; without `name`, the cluster."""
 
-    def check(asked: Asked[Any]) -> Refused[Any] | None:
+    def check(asked: AccessRequest[Any]) -> RequestRefused[Any] | None:
         which = CLUSTER_NAME if name is None else asked.request[name]
         if asked.may(operation, resource, which):
             return None
@@ -115,18 +115,18 @@ def needs(
     return check
 
 
-def everybody(asked: Asked[Any]) -> None:
+def everybody(asked: AccessRequest[Any]) -> None:
     """A check for APIs that are open to all."""
 
 
 def in_turn(*checks: Check) -> Check:
     """All of these checks in order; the first that refuses the whole request ends it."""
 
-    def check(asked: Asked[Any]) -> Refused[Any] | Mend[Any] | None:
+    def check(asked: AccessRequest[Any]) -> RequestRefused[Any] | Mend[Any] | None:
         mends: list[Mend[Any]] = []
         for one in checks:
             verdict = one(asked)
-            if isinstance(verdict, Refused):
+            if isinstance(verdict, RequestRefused):
                 return verdict
             if verdict is not None:
                 mends.append(verdict)

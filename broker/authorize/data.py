@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eoslog.broker.authorize.asked import Asked, Mend, Refused
+from eoslog.broker.authorize.asked import AccessRequest, Mend, RequestRefused
 from eoslog.broker.authorize.cuts import (
     TOPIC_DENIED,
     TRANSACTION_DENIED,
@@ -12,7 +12,7 @@ from eoslog.broker.authorize.cuts import (
     refusal,
     topics,
 )
-from eoslog.broker.rules.acls import Operation, ResourceType
+from eoslog.broker.rules.acls import AclOperation, ResourceType
 from eoslog.protocol.batch import CorruptBatch, read_header
 from eoslog.protocol.error_places import error_answer
 
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from eoslog.protocol.typed.produce import ProduceRequest, ProduceResponseDraft
 
 
-def _transactional_id(asked: Asked[ProduceRequest]) -> Refused[ProduceResponseDraft] | None:
+def _transactional_id(asked: AccessRequest[ProduceRequest]) -> RequestRefused[ProduceResponseDraft] | None:
     """A client that writes transactional batches needs WRITE on their id, or nothing is appended."""
     transactional_id = asked.request["transactional_id"]
     if not _has_transactional(asked.request) or (
         transactional_id is not None
-        and asked.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
+        and asked.may(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
     ):
         return None
-    return Refused(error_answer(asked.key, asked.version, asked.request, TRANSACTION_DENIED))
+    return RequestRefused(error_answer(asked.key, asked.version, asked.request, TRANSACTION_DENIED))
 
 
 def _has_transactional(request: ProduceRequest) -> bool:
@@ -50,39 +50,39 @@ def _has_transactional(request: ProduceRequest) -> bool:
 
 produce = in_turn(
     _transactional_id,
-    topics(Operation.WRITE, field="topic_data"),
+    topics(AclOperation.WRITE, field="topic_data"),
 )
 
 
-_fetched = topics(Operation.READ, name="topic")
+_fetched = topics(AclOperation.READ, name="topic")
 
 
 def fetch(
-    asked: Asked[FetchRequest],
-) -> Refused[FetchResponseDraft] | Mend[FetchResponseDraft] | None:
+    asked: AccessRequest[FetchRequest],
+) -> RequestRefused[FetchResponseDraft] | Mend[FetchResponseDraft] | None:
     """Consumers need READ on each topic. A client that claims to be a follower needs CLUSTER_ACTION."""
     request = asked.request
     if max(request["replica_id"], request["replica_state"]["replica_id"]) < 0:
         return _fetched(asked)
-    if asked.may_cluster(Operation.CLUSTER_ACTION):
+    if asked.may_cluster(AclOperation.CLUSTER_ACTION):
         return None
     return refusal(asked, TOPIC_DENIED)
 
 
-list_offsets = topics(Operation.DESCRIBE)
+list_offsets = topics(AclOperation.DESCRIBE)
 
-_epochs = topics(Operation.DESCRIBE, name="topic")
+_epochs = topics(AclOperation.DESCRIBE, name="topic")
 
 
 def offset_for_leader_epoch(
-    asked: Asked[OffsetForLeaderEpochRequest],
-) -> Refused[OffsetForLeaderEpochResponseDraft] | Mend[OffsetForLeaderEpochResponseDraft] | None:
+    asked: AccessRequest[OffsetForLeaderEpochRequest],
+) -> RequestRefused[OffsetForLeaderEpochResponseDraft] | Mend[OffsetForLeaderEpochResponseDraft] | None:
     """Needs DESCRIBE on each topic; with CLUSTER_ACTION all topics are allowed."""
-    if asked.may_cluster(Operation.CLUSTER_ACTION, told=False):
+    if asked.may_cluster(AclOperation.CLUSTER_ACTION, told=False):
         return None
     return _epochs(asked)
 
 
-delete_records = topics(Operation.DELETE)
+delete_records = topics(AclOperation.DELETE)
 
-describe_producers = topics(Operation.READ)
+describe_producers = topics(AclOperation.READ)

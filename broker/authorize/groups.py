@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from eoslog.broker.authorize.asked import Asked, Mend, Refused
+from eoslog.broker.authorize.asked import AccessRequest, Mend, RequestRefused
 from eoslog.broker.authorize.cuts import (
     GROUP_DENIED,
     TOPIC_DENIED,
@@ -17,7 +17,7 @@ from eoslog.broker.authorize.cuts import (
     told,
     topics,
 )
-from eoslog.broker.rules.acls import Operation, ResourceType
+from eoslog.broker.rules.acls import AclOperation, ResourceType
 
 if TYPE_CHECKING:
     from eoslog.protocol.typed.consumer_group_describe import (
@@ -54,22 +54,22 @@ _GROUP = ResourceType.GROUP
 _Told = TypeVar("_Told", "OffsetFetchResponseTopicDraft", "OffsetFetchResponseGroupTopicDraft")
 _Group: TypeAlias = "DescribeGroupsResponseGroupDraft | ConsumerGroupDescribeResponseGroupDraft"
 
-member = needs(Operation.READ, _GROUP, "group_id")
+member = needs(AclOperation.READ, _GROUP, "group_id")
 """Joining, leaving and everything in between."""
 
 
-read_topics = topics(Operation.READ)
+read_topics = topics(AclOperation.READ)
 """A client that commits offsets needs READ on their topics."""
 
-offset_commit = in_turn(needs(Operation.READ, _GROUP, "group_id"), read_topics)
+offset_commit = in_turn(needs(AclOperation.READ, _GROUP, "group_id"), read_topics)
 
 
 def _deleted(
-    asked: Asked[OffsetDeleteRequest],
-) -> Refused[OffsetDeleteResponseDraft] | Mend[OffsetDeleteResponseDraft] | None:
+    asked: AccessRequest[OffsetDeleteRequest],
+) -> RequestRefused[OffsetDeleteResponseDraft] | Mend[OffsetDeleteResponseDraft] | None:
     """As `read_topics`; where the whole request is refused (a group with members) no topic is named."""
     verdict = read_topics(asked)
-    if verdict is None or isinstance(verdict, Refused):
+    if verdict is None or isinstance(verdict, RequestRefused):
         return verdict
 
     def mend(answer: OffsetDeleteResponseDraft) -> OffsetDeleteResponseDraft:
@@ -79,7 +79,7 @@ def _deleted(
     return mend
 
 
-offset_delete = in_turn(needs(Operation.DELETE, _GROUP, "group_id"), _deleted)
+offset_delete = in_turn(needs(AclOperation.DELETE, _GROUP, "group_id"), _deleted)
 
 
 # OffsetFetch
@@ -87,34 +87,34 @@ offset_delete = in_turn(needs(Operation.DELETE, _GROUP, "group_id"), _deleted)
 _BATCHED = 8
 
 
-_seen_topics = topics(Operation.DESCRIBE)
+_seen_topics = topics(AclOperation.DESCRIBE)
 
 
 def offset_fetch(
-    asked: Asked[OffsetFetchRequest],
-) -> Refused[OffsetFetchResponseDraft] | Mend[OffsetFetchResponseDraft] | None:
+    asked: AccessRequest[OffsetFetchRequest],
+) -> RequestRefused[OffsetFetchResponseDraft] | Mend[OffsetFetchResponseDraft] | None:
     """Needs DESCRIBE on the group and each topic; a fetch of all topics omits what may not be described."""
     if asked.version >= _BATCHED:
         return _fetch_groups(asked)
     request = asked.request
-    if not asked.may(Operation.DESCRIBE, _GROUP, request["group_id"]):
+    if not asked.may(AclOperation.DESCRIBE, _GROUP, request["group_id"]):
         return refusal(asked, GROUP_DENIED)
     if request["topics"] is None:
         return lambda answer: answer | {"topics": _seen(asked, answer["topics"])}
     return _seen_topics(asked)
 
 
-def _seen(asked: Asked[OffsetFetchRequest], told: Iterable[_Told]) -> list[_Told]:
+def _seen(asked: AccessRequest[OffsetFetchRequest], told: Iterable[_Told]) -> list[_Told]:
     return [
         topic
         for topic in told
-        if asked.may(Operation.DESCRIBE, ResourceType.TOPIC, asked.topic_name(topic) or "", told=False)
+        if asked.may(AclOperation.DESCRIBE, ResourceType.TOPIC, asked.topic_name(topic) or "", told=False)
     ]
 
 
-def _fetch_groups(asked: Asked[OffsetFetchRequest]) -> Mend[OffsetFetchResponseDraft]:
+def _fetch_groups(asked: AccessRequest[OffsetFetchRequest]) -> Mend[OffsetFetchResponseDraft]:
     kept, denied = split(
-        asked.request["groups"], lambda group: asked.may(Operation.DESCRIBE, _GROUP, group["group_id"])
+        asked.request["groups"], lambda group: asked.may(AclOperation.DESCRIBE, _GROUP, group["group_id"])
     )
     asked.request["groups"] = kept
     whole = [group["topics"] is None for group in kept]
@@ -138,7 +138,7 @@ def _no_offset(index: int) -> OffsetFetchResponseGroupTopicPartitionDraft:
 
 
 def _cut_group(
-    asked: Asked[OffsetFetchRequest], group: OffsetFetchRequestGroup
+    asked: AccessRequest[OffsetFetchRequest], group: OffsetFetchRequestGroup
 ) -> list[OffsetFetchResponseGroupTopicDraft]:
     """Remove a group's topics that may not be described; returns their entries for the answer."""
     if group["topics"] is None:
@@ -146,7 +146,7 @@ def _cut_group(
 
     def allowed(topic: OffsetFetchRequestGroupTopic) -> bool:
         name = asked.topic_name(topic)
-        return name is None or asked.may_topic(Operation.DESCRIBE, name)
+        return name is None or asked.may_topic(AclOperation.DESCRIBE, name)
 
     group["topics"], denied = split(group["topics"], allowed)
     return [
@@ -162,9 +162,11 @@ def _cut_group(
 # Describing, listing, deleting
 
 
-def describe_groups(asked: Asked[DescribeGroupsRequest]) -> Mend[DescribeGroupsResponseDraft]:
+def describe_groups(asked: AccessRequest[DescribeGroupsRequest]) -> Mend[DescribeGroupsResponseDraft]:
     """Needs DESCRIBE on each group; adds the authorized operations where the request asks for them."""
-    cutting = cut(asked, "groups", lambda group: asked.may(Operation.DESCRIBE, _GROUP, group), GROUP_DENIED)
+    cutting = cut(
+        asked, "groups", lambda group: asked.may(AclOperation.DESCRIBE, _GROUP, group), GROUP_DENIED
+    )
     ask = asked.request["include_authorized_operations"]
 
     def mend(answer: DescribeGroupsResponseDraft) -> DescribeGroupsResponseDraft:
@@ -176,11 +178,11 @@ def describe_groups(asked: Asked[DescribeGroupsRequest]) -> Mend[DescribeGroupsR
 
 
 def describe_consumer_groups(
-    asked: Asked[ConsumerGroupDescribeRequest],
+    asked: AccessRequest[ConsumerGroupDescribeRequest],
 ) -> Mend[ConsumerGroupDescribeResponseDraft]:
     """The same for groups of KIP-848; one with a topic that may not be described is not told at all."""
     cutting = cut(
-        asked, "group_ids", lambda group: asked.may(Operation.DESCRIBE, _GROUP, group), GROUP_DENIED
+        asked, "group_ids", lambda group: asked.may(AclOperation.DESCRIBE, _GROUP, group), GROUP_DENIED
     )
     ask = asked.request["include_authorized_operations"]
 
@@ -194,14 +196,14 @@ def describe_consumer_groups(
     return mend
 
 
-def _tell_operations(asked: Asked[Any], groups: Iterable[_Group]) -> None:
+def _tell_operations(asked: AccessRequest[Any], groups: Iterable[_Group]) -> None:
     for group in groups:
         if not group.get("error_code"):
             group["authorized_operations"] = asked.operations(_GROUP, group["group_id"])
 
 
 def _hidden(
-    asked: Asked[ConsumerGroupDescribeRequest], group: ConsumerGroupDescribeResponseGroupDraft
+    asked: AccessRequest[ConsumerGroupDescribeRequest], group: ConsumerGroupDescribeResponseGroupDraft
 ) -> ConsumerGroupDescribeResponseGroupDraft:
     names = {
         part["topic_name"]
@@ -209,7 +211,7 @@ def _hidden(
         for held in (one["assignment"], one["target_assignment"])
         for part in held["topic_partitions"]
     }
-    if all(asked.may(Operation.DESCRIBE, ResourceType.TOPIC, name, told=False) for name in names):
+    if all(asked.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name, told=False) for name in names):
         return group
     return {
         "group_id": group["group_id"],
@@ -218,34 +220,36 @@ def _hidden(
     }
 
 
-def list_groups(asked: Asked[ListGroupsRequest]) -> Mend[ListGroupsResponseDraft] | None:
+def list_groups(asked: AccessRequest[ListGroupsRequest]) -> Mend[ListGroupsResponseDraft] | None:
     """With DESCRIBE on the cluster all groups are listed, else those that the client may describe."""
-    if asked.may_cluster(Operation.DESCRIBE, told=False):
+    if asked.may_cluster(AclOperation.DESCRIBE, told=False):
         return None
 
     def mend(answer: ListGroupsResponseDraft) -> ListGroupsResponseDraft:
         groups = [
             group
             for group in answer["groups"]
-            if asked.may(Operation.DESCRIBE, _GROUP, group["group_id"], told=False)
+            if asked.may(AclOperation.DESCRIBE, _GROUP, group["group_id"], told=False)
         ]
         return answer | {"groups": groups}
 
     return mend
 
 
-def delete_groups(asked: Asked[DeleteGroupsRequest]) -> Mend[DeleteGroupsResponseDraft] | None:
+def delete_groups(asked: AccessRequest[DeleteGroupsRequest]) -> Mend[DeleteGroupsResponseDraft] | None:
     """Needs DELETE on each group."""
-    return cut(asked, "groups_names", lambda group: asked.may(Operation.DELETE, _GROUP, group), GROUP_DENIED)
+    return cut(
+        asked, "groups_names", lambda group: asked.may(AclOperation.DELETE, _GROUP, group), GROUP_DENIED
+    )
 
 
 def consumer_heartbeat(
-    asked: Asked[ConsumerGroupHeartbeatRequest],
-) -> Refused[ConsumerGroupHeartbeatResponseDraft] | None:
+    asked: AccessRequest[ConsumerGroupHeartbeatRequest],
+) -> RequestRefused[ConsumerGroupHeartbeatResponseDraft] | None:
     """Needs READ on the group, and DESCRIBE on every topic that is subscribed to by name."""
-    if not asked.may(Operation.READ, _GROUP, asked.request["group_id"]):
+    if not asked.may(AclOperation.READ, _GROUP, asked.request["group_id"]):
         return refusal(asked, GROUP_DENIED)
     names = asked.request["subscribed_topic_names"] or ()
-    if not all([asked.may_topic(Operation.DESCRIBE, name) for name in names]):
+    if not all([asked.may_topic(AclOperation.DESCRIBE, name) for name in names]):
         return refusal(asked, TOPIC_DENIED)
     return None

@@ -1,8 +1,8 @@
 """Authorizes each request before its handler runs.
 
-Each API has a check (in `table`). The check may answer in the handler's place (`Refused`). It may remove what
-is not allowed from the request, and return a function that adds it to the answer with its error code. Or it
-may return None: the request goes on unchanged. An API without a check is refused to everybody.
+Each API has a check (in `table`). The check may answer in the handler's place (`RequestRefused`). It may
+remove what is not allowed from the request, and return a function that adds it to the answer with its error
+code. Or it may return None: the request goes on unchanged. An API without a check is refused to everybody.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from eoslog.broker.authorize.asked import Asked, Mend, Refused
+from eoslog.broker.authorize.asked import AccessRequest, Mend, RequestRefused
 from eoslog.broker.authorize.audit import Audit
 from eoslog.broker.authorize.table import TABLE
 from eoslog.broker.requests.context import CloseConnection, Settled
@@ -38,7 +38,7 @@ class Guard:
                 raise CloseConnection(f"API key {header.api_key} has no access rule, so nobody may use it")
             asked = self.asked(context, request)
             verdict = check(asked)
-            if isinstance(verdict, Refused):
+            if isinstance(verdict, RequestRefused):
                 if verdict.answer is None:
                     raise CloseConnection(f"{context.principal} may not use API key {header.api_key}")
                 return verdict.answer
@@ -47,12 +47,12 @@ class Guard:
 
         return guarded
 
-    def asked(self, context: RequestContext, request: Message) -> Asked[Any]:
+    def asked(self, context: RequestContext, request: Message) -> AccessRequest[Any]:
         """The request, as checks get it."""
         header = context.header
         client = Client(context.principal, context.client_host)
         topics = context.broker.topics
-        return Asked(
+        return AccessRequest(
             self._authorizer, self._audit, client, header.api_key, header.api_version, request, topics
         )
 

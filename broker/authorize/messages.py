@@ -10,7 +10,7 @@ from eoslog.broker.rules.acls import (
     CLUSTER_NAME,
     Acl,
     AclFilter,
-    Operation,
+    AclOperation,
     Pattern,
     Permission,
     ResourceType,
@@ -44,7 +44,7 @@ def filter_of(wanted: DescribeAclsRequest | DeleteAclsRequestFilter) -> AclFilte
         _known(Pattern, wanted["pattern_type_filter"], "pattern type"),
         wanted["principal_filter"],
         wanted["host_filter"],
-        _known(Operation, wanted["operation"], "operation"),
+        _known(AclOperation, wanted["operation"], "operation"),
         _known(Permission, wanted["permission_type"], "permission type"),
     )
 
@@ -57,7 +57,7 @@ def acl_of(wanted: CreateAclsRequestCreation) -> Acl:
         _known(Pattern, wanted["resource_pattern_type"], "pattern type"),
         wanted["principal"],
         wanted["host"],
-        _known(Operation, wanted["operation"], "operation"),
+        _known(AclOperation, wanted["operation"], "operation"),
         _known(Permission, wanted["permission_type"], "permission type"),
     )
     _check(acl)

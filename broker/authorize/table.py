@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from eoslog.broker.authorize import data, groups, topics, transactions
-from eoslog.broker.authorize.asked import Asked, Check, Refused
+from eoslog.broker.authorize.asked import AccessRequest, Check, RequestRefused
 from eoslog.broker.authorize.cuts import everybody, needs
-from eoslog.broker.rules.acls import Operation, ResourceType
+from eoslog.broker.rules.acls import AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode
 
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
     from eoslog.protocol.typed.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponseDraft
 
 
-_O, _CLUSTER = Operation, ResourceType.CLUSTER
+_O, _CLUSTER = AclOperation, ResourceType.CLUSTER
 
 
 def _credentials_refused(
-    asked: Asked[AlterUserScramCredentialsRequest], code: ErrorCode
-) -> Refused[AlterUserScramCredentialsResponseDraft]:
+    asked: AccessRequest[AlterUserScramCredentialsRequest], code: ErrorCode
+) -> RequestRefused[AlterUserScramCredentialsResponseDraft]:
     """A user appears once in the answer, however many changes were requested."""
     changes = [*asked.request["deletions"], *asked.request["upsertions"]]
     names = dict.fromkeys(change["name"] for change in changes)
-    return Refused({"results": [{"user": name, "error_code": code} for name in names]})
+    return RequestRefused({"results": [{"user": name, "error_code": code} for name in names]})
 
 
 def _log_dirs_hidden(
-    asked: Asked[DescribeLogDirsRequest], code: ErrorCode
-) -> Refused[DescribeLogDirsResponseDraft]:
+    asked: AccessRequest[DescribeLogDirsRequest], code: ErrorCode
+) -> RequestRefused[DescribeLogDirsResponseDraft]:
     """The answer lists directories, which no request names; before version 3 it is empty."""
-    return Refused({"error_code": code})
+    return RequestRefused({"error_code": code})
 
 
 TABLE: dict[int, Check] = {

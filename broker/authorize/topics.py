@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from eoslog.broker.authorize.asked import Asked, Check, Mend
+from eoslog.broker.authorize.asked import AccessRequest, Check, Mend
 from eoslog.broker.authorize.cuts import CODES, NO_ID, TOPIC_DENIED, appended, cut, split, told
-from eoslog.broker.rules.acls import CLUSTER_NAME, Operation, ResourceType
+from eoslog.broker.rules.acls import CLUSTER_NAME, AclOperation, ResourceType
 from eoslog.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 _TOPIC, _CLUSTER = ResourceType.TOPIC, ResourceType.CLUSTER
 
 
-def metadata(asked: Asked[MetadataRequest]) -> Mend[MetadataResponseDraft]:
+def metadata(asked: AccessRequest[MetadataRequest]) -> Mend[MetadataResponseDraft]:
     """Topics that may not be described are refused if the request names them, else omitted."""
     request = asked.request
     wanted = request["topics"]
@@ -64,7 +64,9 @@ def metadata(asked: Asked[MetadataRequest]) -> Mend[MetadataResponseDraft]:
     def mend(answer: MetadataResponseDraft) -> MetadataResponseDraft:
         topics = [] if nothing_left else answer["topics"]
         if everything:
-            topics = [t for t in topics if asked.may(Operation.DESCRIBE, _TOPIC, t["name"] or "", told=False)]
+            topics = [
+                t for t in topics if asked.may(AclOperation.DESCRIBE, _TOPIC, t["name"] or "", told=False)
+            ]
         if ask_topics:
             for topic in topics:
                 _tell_operations(asked, topic)
@@ -76,38 +78,38 @@ def metadata(asked: Asked[MetadataRequest]) -> Mend[MetadataResponseDraft]:
     return mend
 
 
-def _may_see(asked: Asked[MetadataRequest], topic: MetadataRequestTopic) -> bool:
+def _may_see(asked: AccessRequest[MetadataRequest], topic: MetadataRequestTopic) -> bool:
     name = asked.topic_name(topic)
     if name is None:
         return True  # an unknown id: the handler answers that
-    if not asked.may_topic(Operation.DESCRIBE, name):
+    if not asked.may_topic(AclOperation.DESCRIBE, name):
         return False
     if asked.topics.get(name) is not None or not asked.request["allow_auto_topic_creation"]:
         return True
     return _may_create(asked, name)
 
 
-def _may_create(asked: Asked[Any], name: str) -> bool:
-    return asked.may_cluster(Operation.CREATE, told=False) or asked.may_topic(Operation.CREATE, name)
+def _may_create(asked: AccessRequest[Any], name: str) -> bool:
+    return asked.may_cluster(AclOperation.CREATE, told=False) or asked.may_topic(AclOperation.CREATE, name)
 
 
 def _tell_operations(
-    asked: Asked[Any], topic: MetadataResponseTopicDraft | DescribeTopicPartitionsResponseTopicDraft
+    asked: AccessRequest[Any], topic: MetadataResponseTopicDraft | DescribeTopicPartitionsResponseTopicDraft
 ) -> None:
     name = topic.get("name")
     if name and not topic.get("error_code"):
         topic["topic_authorized_operations"] = asked.operations(_TOPIC, name)
 
 
-def cluster_operations(asked: Asked[Any]) -> int:
+def cluster_operations(asked: AccessRequest[Any]) -> int:
     """The operations that the client may do to the cluster, as bits; none if it may not describe it."""
-    if not asked.may_cluster(Operation.DESCRIBE):
+    if not asked.may_cluster(AclOperation.DESCRIBE):
         return 0
     return asked.operations(_CLUSTER, CLUSTER_NAME)
 
 
 def describe_cluster(
-    asked: Asked[DescribeClusterRequest],
+    asked: AccessRequest[DescribeClusterRequest],
 ) -> Mend[DescribeClusterResponseDraft] | None:
     """Open to all, except for the authorized operations."""
     if not asked.request["include_cluster_authorized_operations"]:
@@ -122,7 +124,7 @@ def describe_cluster(
 
 
 def describe_topic_partitions(
-    asked: Asked[DescribeTopicPartitionsRequest],
+    asked: AccessRequest[DescribeTopicPartitionsRequest],
 ) -> Mend[DescribeTopicPartitionsResponseDraft]:
     """As Metadata: named topics are refused, of all topics those that may not be seen are left out.
 
@@ -133,10 +135,10 @@ def describe_topic_partitions(
     denied: list[DescribeTopicPartitionsRequestTopic] = []
     if named:
         request["topics"], denied = split(
-            named, lambda topic: asked.may_topic(Operation.DESCRIBE, topic["name"])
+            named, lambda topic: asked.may_topic(AclOperation.DESCRIBE, topic["name"])
         )
     else:
-        names = (n for n in asked.topics.names() if asked.may(Operation.DESCRIBE, _TOPIC, n, told=False))
+        names = (n for n in asked.topics.names() if asked.may(AclOperation.DESCRIBE, _TOPIC, n, told=False))
         request["topics"] = [{"name": name} for name in names]
     nothing_left = not request["topics"]
     refused = told(asked, "topics", denied, TOPIC_DENIED)
@@ -153,7 +155,7 @@ def describe_topic_partitions(
     return mend
 
 
-def create_topics(asked: Asked[CreateTopicsRequest]) -> Mend[CreateTopicsResponseDraft] | None:
+def create_topics(asked: AccessRequest[CreateTopicsRequest]) -> Mend[CreateTopicsResponseDraft] | None:
     """Needs CREATE on the cluster or the topic; the answer has configs if the client may describe them."""
 
     def allowed(topic: CreateTopicsRequestTopic) -> bool:
@@ -173,11 +175,11 @@ _CONFIGS_SINCE = 5
 
 
 def _without_configs(
-    asked: Asked[CreateTopicsRequest], topic: CreateTopicsResponseTopicDraft
+    asked: AccessRequest[CreateTopicsRequest], topic: CreateTopicsResponseTopicDraft
 ) -> CreateTopicsResponseTopicDraft:
     if asked.version < _CONFIGS_SINCE or topic.get("error_code"):
         return topic
-    if asked.may(Operation.DESCRIBE_CONFIGS, _TOPIC, topic["name"], told=False):
+    if asked.may(AclOperation.DESCRIBE_CONFIGS, _TOPIC, topic["name"], told=False):
         return topic
     return topic | {
         "topic_config_error_code": TOPIC_DENIED,
@@ -187,20 +189,22 @@ def _without_configs(
     }
 
 
-def delete_topics(asked: Asked[DeleteTopicsRequest]) -> Mend[DeleteTopicsResponseDraft] | None:
+def delete_topics(asked: AccessRequest[DeleteTopicsRequest]) -> Mend[DeleteTopicsResponseDraft] | None:
     """Needs DELETE. The id of a topic that may not be described is answered like an unknown id."""
     if asked.version < 6:
-        return cut(asked, "topic_names", lambda name: asked.may_topic(Operation.DELETE, name), TOPIC_DENIED)
+        return cut(
+            asked, "topic_names", lambda name: asked.may_topic(AclOperation.DELETE, name), TOPIC_DENIED
+        )
 
     def allowed(topic: DeleteTopicsRequestTopic) -> bool:
         name = asked.topic_name(topic)
-        return name is None or asked.may_topic(Operation.DELETE, name)
+        return name is None or asked.may_topic(AclOperation.DELETE, name)
 
     def refuse(topic: DeleteTopicsRequestTopic) -> DeleteTopicsResponseResponseDraft:
         if topic["name"] is not None:
             return {"name": topic["name"], "topic_id": NO_ID, "error_code": TOPIC_DENIED}
         name = asked.topic_name(topic)
-        if name is not None and asked.may(Operation.DESCRIBE, _TOPIC, name, told=False):
+        if name is not None and asked.may(AclOperation.DESCRIBE, _TOPIC, name, told=False):
             return {"name": name, "topic_id": topic["topic_id"], "error_code": TOPIC_DENIED}
         return {"name": None, "topic_id": topic["topic_id"], "error_code": ErrorCode.UNKNOWN_TOPIC_ID}
 
@@ -209,12 +213,12 @@ def delete_topics(asked: Asked[DeleteTopicsRequest]) -> Mend[DeleteTopicsRespons
 
 
 def create_partitions(
-    asked: Asked[CreatePartitionsRequest],
+    asked: AccessRequest[CreatePartitionsRequest],
 ) -> Mend[CreatePartitionsResponseDraft] | None:
     """Needs ALTER on the topic."""
 
     def allowed(topic: CreatePartitionsRequestTopic) -> bool:
-        return asked.may_topic(Operation.ALTER, topic["name"])
+        return asked.may_topic(AclOperation.ALTER, topic["name"])
 
     return cut(asked, "topics", allowed, TOPIC_DENIED)
 
@@ -223,7 +227,7 @@ def create_partitions(
 _CONFIG_OF = {2: ResourceType.TOPIC, 32: ResourceType.GROUP}
 
 
-def configs(operation: Operation) -> Check:
+def configs(operation: AclOperation) -> Check:
     """Needs the operation on each topic or group, and on the cluster for all other resources."""
 
     def where(
@@ -234,7 +238,7 @@ def configs(operation: Operation) -> Check:
         kind = _CONFIG_OF.get(resource["resource_type"], _CLUSTER)
         return kind, CLUSTER_NAME if kind is _CLUSTER else resource["resource_name"]
 
-    def check(asked: Asked[Any]) -> Mend[Any] | None:
+    def check(asked: AccessRequest[Any]) -> Mend[Any] | None:
         return cut(
             asked,
             "resources",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eoslog.broker.authorize.asked import Asked, Mend, Refused
+from eoslog.broker.authorize.asked import AccessRequest, Mend, RequestRefused
 from eoslog.broker.authorize.cuts import (
     CLUSTER_DENIED,
     GROUP_DENIED,
@@ -17,7 +17,7 @@ from eoslog.broker.authorize.cuts import (
     told,
 )
 from eoslog.broker.authorize.groups import read_topics
-from eoslog.broker.rules.acls import Operation, ResourceType
+from eoslog.broker.rules.acls import AclOperation, ResourceType
 from eoslog.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -39,40 +39,40 @@ if TYPE_CHECKING:
 
 _ID = ResourceType.TRANSACTIONAL_ID
 
-_writes = needs(Operation.WRITE, _ID, "transactional_id")
+_writes = needs(AclOperation.WRITE, _ID, "transactional_id")
 
 
-def _together(asked: Asked[EndTxnRequest]) -> Mend[EndTxnResponseDraft] | None:
+def _together(asked: AccessRequest[EndTxnRequest]) -> Mend[EndTxnResponseDraft] | None:
     def allowed(named: EndTxnRequestTogether) -> bool:
-        return asked.may(Operation.WRITE, _ID, named["transactional_id"])
+        return asked.may(AclOperation.WRITE, _ID, named["transactional_id"])
 
     return cut(asked, "together", allowed, TRANSACTION_DENIED)
 
 
 end_txn = in_turn(_writes, _together)
 
-add_offsets_to_txn = in_turn(_writes, needs(Operation.READ, ResourceType.GROUP, "group_id"))
+add_offsets_to_txn = in_turn(_writes, needs(AclOperation.READ, ResourceType.GROUP, "group_id"))
 
 txn_offset_commit = in_turn(
     _writes,
-    needs(Operation.READ, ResourceType.GROUP, "group_id"),
+    needs(AclOperation.READ, ResourceType.GROUP, "group_id"),
     read_topics,
 )
 
 
 def init_producer_id(
-    asked: Asked[InitProducerIdRequest],
-) -> Refused[InitProducerIdResponseDraft] | None:
+    asked: AccessRequest[InitProducerIdRequest],
+) -> RequestRefused[InitProducerIdResponseDraft] | None:
     """Needs WRITE on the transactional id; without an id, IDEMPOTENT_WRITE or WRITE on some topic."""
     name = asked.request["transactional_id"]
     if name is None:
-        if asked.may_cluster(Operation.IDEMPOTENT_WRITE, told=False) or asked.may_some(
-            Operation.WRITE, ResourceType.TOPIC
+        if asked.may_cluster(AclOperation.IDEMPOTENT_WRITE, told=False) or asked.may_some(
+            AclOperation.WRITE, ResourceType.TOPIC
         ):
             return None
         return refusal(asked, CLUSTER_DENIED)
-    if asked.may(Operation.WRITE, _ID, name) and (
-        not asked.request["enable2_pc"] or asked.may(Operation.TWO_PHASE_COMMIT, _ID, name)
+    if asked.may(AclOperation.WRITE, _ID, name) and (
+        not asked.request["enable2_pc"] or asked.may(AclOperation.TWO_PHASE_COMMIT, _ID, name)
     ):
         return None
     return refusal(asked, TRANSACTION_DENIED)
@@ -82,44 +82,44 @@ _BATCHED = 4
 
 
 def add_partitions_to_txn(
-    asked: Asked[AddPartitionsToTxnRequest],
-) -> Refused[AddPartitionsToTxnResponseDraft] | None:
+    asked: AccessRequest[AddPartitionsToTxnRequest],
+) -> RequestRefused[AddPartitionsToTxnResponseDraft] | None:
     """Needs WRITE on the id and on every topic, or nothing is added. From version 4 for brokers only."""
     request = asked.request
     if asked.version >= _BATCHED:
-        if asked.may_cluster(Operation.CLUSTER_ACTION):
+        if asked.may_cluster(AclOperation.CLUSTER_ACTION):
             return None
         return refusal(asked, CLUSTER_DENIED)
     topics = request["v3_and_below_topics"]
-    if not asked.may(Operation.WRITE, _ID, request["v3_and_below_transactional_id"]):
+    if not asked.may(AclOperation.WRITE, _ID, request["v3_and_below_transactional_id"]):
         return refusal(asked, TRANSACTION_DENIED)
-    denied = {t["name"] for t in topics if not asked.may_topic(Operation.WRITE, t["name"])}
+    denied = {t["name"] for t in topics if not asked.may_topic(AclOperation.WRITE, t["name"])}
     if not denied:
         return None
 
     def code(topic: AddPartitionsToTxnRequestV3AndBelowTopic) -> ErrorCode:
         return TOPIC_DENIED if topic["name"] in denied else ErrorCode.OPERATION_NOT_ATTEMPTED
 
-    return Refused(told(asked, "v3_and_below_topics", topics, code))
+    return RequestRefused(told(asked, "v3_and_below_topics", topics, code))
 
 
 def write_txn_markers(
-    asked: Asked[WriteTxnMarkersRequest],
-) -> Refused[WriteTxnMarkersResponseDraft] | None:
+    asked: AccessRequest[WriteTxnMarkersRequest],
+) -> RequestRefused[WriteTxnMarkersResponseDraft] | None:
     """Needs ALTER or CLUSTER_ACTION on the cluster."""
-    if asked.may_cluster(Operation.ALTER, told=False) or asked.may_cluster(Operation.CLUSTER_ACTION):
+    if asked.may_cluster(AclOperation.ALTER, told=False) or asked.may_cluster(AclOperation.CLUSTER_ACTION):
         return None
     return refusal(asked, CLUSTER_DENIED)
 
 
 def describe_transactions(
-    asked: Asked[DescribeTransactionsRequest],
+    asked: AccessRequest[DescribeTransactionsRequest],
 ) -> Mend[DescribeTransactionsResponseDraft]:
     """Needs DESCRIBE on each id; topics that may not be described are omitted."""
     cutting = cut(
         asked,
         "transactional_ids",
-        lambda name: asked.may(Operation.DESCRIBE, _ID, name),
+        lambda name: asked.may(AclOperation.DESCRIBE, _ID, name),
         TRANSACTION_DENIED,
     )
 
@@ -130,7 +130,7 @@ def describe_transactions(
                 "topics": [
                     topic
                     for topic in state.get("topics", ())
-                    if asked.may(Operation.DESCRIBE, ResourceType.TOPIC, topic["topic"], told=False)
+                    if asked.may(AclOperation.DESCRIBE, ResourceType.TOPIC, topic["topic"], told=False)
                 ]
             }
             for state in answer["transaction_states"]
@@ -141,14 +141,14 @@ def describe_transactions(
     return mend
 
 
-def list_transactions(asked: Asked[ListTransactionsRequest]) -> Mend[ListTransactionsResponseDraft]:
+def list_transactions(asked: AccessRequest[ListTransactionsRequest]) -> Mend[ListTransactionsResponseDraft]:
     """Lists the ids that the client may describe."""
 
     def mend(answer: ListTransactionsResponseDraft) -> ListTransactionsResponseDraft:
         states = [
             state
             for state in answer["transaction_states"]
-            if asked.may(Operation.DESCRIBE, _ID, state["transactional_id"], told=False)
+            if asked.may(AclOperation.DESCRIBE, _ID, state["transactional_id"], told=False)
         ]
         return answer | {"transaction_states": states}
 
@@ -156,8 +156,8 @@ def list_transactions(asked: Asked[ListTransactionsRequest]) -> Mend[ListTransac
 
 
 def find_coordinator(
-    asked: Asked[FindCoordinatorRequest],
-) -> Refused[FindCoordinatorResponseDraft] | Mend[FindCoordinatorResponseDraft] | None:
+    asked: AccessRequest[FindCoordinatorRequest],
+) -> RequestRefused[FindCoordinatorResponseDraft] | Mend[FindCoordinatorResponseDraft] | None:
     """Needs DESCRIBE on the group or the transactional id."""
     kinds = {0: (ResourceType.GROUP, GROUP_DENIED), 1: (_ID, TRANSACTION_DENIED)}
     found = kinds.get(asked.request["key_type"])
@@ -165,6 +165,6 @@ def find_coordinator(
         return None  # the handler knows no other
     resource, code = found
     if asked.version < _BATCHED:
-        allowed = asked.may(Operation.DESCRIBE, resource, asked.request["key"])
+        allowed = asked.may(AclOperation.DESCRIBE, resource, asked.request["key"])
         return None if allowed else refusal(asked, code)
-    return cut(asked, "coordinator_keys", lambda key: asked.may(Operation.DESCRIBE, resource, key), code)
+    return cut(asked, "coordinator_keys", lambda key: asked.may(AclOperation.DESCRIBE, resource, key), code)

@@ -18,7 +18,7 @@ class ConfigError(ValueError):
     """An option has an unknown name or an invalid value; the text says which, and what would be valid."""
 
 
-class Kind(IntEnum):
+class ConfigType(IntEnum):
     """The type of a value, with the numbers of DescribeConfigs (KIP-569)."""
 
     BOOLEAN = 1
@@ -33,7 +33,7 @@ class Kind(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class ConfigRule:
     """The values that an option accepts.
 
     `low` and `high` bound numbers. `choices` lists the values that a text, or an item of a list, may have
@@ -42,7 +42,7 @@ class Rule:
     """
 
     name: str
-    kind: Kind
+    kind: ConfigType
     low: float = 0
     high: float = INT64_MAX
     choices: tuple[str, ...] = ()
@@ -57,31 +57,31 @@ class Rule:
         """
         text = text.strip()
         value: Any = text
-        if self.kind is Kind.BOOLEAN:
+        if self.kind is ConfigType.BOOLEAN:
             value = {"true": True, "false": False}.get(text.lower())
             if value is None:
                 raise self.wrong(text, "true or false")
-        elif self.kind in (Kind.INT, Kind.SHORT, Kind.LONG):
+        elif self.kind in (ConfigType.INT, ConfigType.SHORT, ConfigType.LONG):
             if not _WHOLE.fullmatch(text):
                 raise self.wrong(text, "a whole number")
             value = int(text)
-        elif self.kind is Kind.DOUBLE:
+        elif self.kind is ConfigType.DOUBLE:
             if not _DECIMAL.fullmatch(text):
                 raise self.wrong(text, "a number")
             value = float(text)
-        elif self.kind is Kind.LIST:
+        elif self.kind is ConfigType.LIST:
             value = tuple(item.strip() for item in text.split(",")) if text else ()
         self.check(value)
         return value
 
     def check(self, value: Any) -> None:
         """Raise ConfigError unless `value`, of the right type, is within the bounds."""
-        if self.kind in (Kind.INT, Kind.SHORT, Kind.LONG, Kind.DOUBLE):
+        if self.kind in (ConfigType.INT, ConfigType.SHORT, ConfigType.LONG, ConfigType.DOUBLE):
             if not self.low <= value <= self.high:
                 raise self.wrong(value, f"between {self.low} and {self.high}")
-        elif self.kind is Kind.LIST and (len(set(value)) < len(value) or "" in value):
+        elif self.kind is ConfigType.LIST and (len(set(value)) < len(value) or "" in value):
             raise self.wrong(text_of(value), "a list without empty or repeated items")
-        items = value if self.kind is Kind.LIST else (text_of(value),)
+        items = value if self.kind is ConfigType.LIST else (text_of(value),)
         if self.choices and not set(items) <= set(self.choices):
             raise self.wrong(text_of(value), " or ".join(self.choices))
         if self.pattern and not re.fullmatch(self.pattern, text_of(value)):
@@ -115,7 +115,7 @@ def option(
 ) -> Any:
     """A field of an options dataclass. Its kind follows from its default; a tuple is a list.
 
-    For the bounds see `Rule` (times in ms, sizes in bytes). The value of a `secret` is never shown. A
+    For the bounds see `ConfigRule` (times in ms, sizes in bytes). The value of a `secret` is never shown. A
     `dynamic` option may be changed while the broker runs (DescribeConfigs, IncrementalAlterConfigs; KIP-226).
     """
     kind = _kind_of(default, high, secret)
@@ -127,23 +127,23 @@ def option(
         "choices": choices,
         "secret": secret,
         "dynamic": dynamic,
-        "rule": Rule(name, kind, low, high, choices, pattern, hint, secret),
+        "rule": ConfigRule(name, kind, low, high, choices, pattern, hint, secret),
     }
     return field(default=default, metadata=metadata)
 
 
-def rule_of(declared: Field[Any]) -> Rule:
+def rule_of(declared: Field[Any]) -> ConfigRule:
     """The rule of an option."""
-    rule: Rule = declared.metadata["rule"]
+    rule: ConfigRule = declared.metadata["rule"]
     return rule
 
 
-def _kind_of(default: Any, high: float, secret: bool) -> Kind:
+def _kind_of(default: Any, high: float, secret: bool) -> ConfigType:
     if secret:
-        return Kind.PASSWORD
+        return ConfigType.PASSWORD
     if isinstance(default, bool):
-        return Kind.BOOLEAN
+        return ConfigType.BOOLEAN
     if isinstance(default, int):
-        return Kind.INT if high <= INT32_MAX else Kind.LONG
-    kinds = {float: Kind.DOUBLE, tuple: Kind.LIST}
-    return kinds.get(type(default), Kind.STRING)
+        return ConfigType.INT if high <= INT32_MAX else ConfigType.LONG
+    kinds = {float: ConfigType.DOUBLE, tuple: ConfigType.LIST}
+    return kinds.get(type(default), ConfigType.STRING)

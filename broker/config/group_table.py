@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from eoslog.broker.config.base import INT32_MAX, ConfigError, Kind, Rule
+from eoslog.broker.config.base import INT32_MAX, ConfigError, ConfigRule, ConfigType
 
 if TYPE_CHECKING:
     from eoslog.broker.config import BrokerConfig
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class GroupConfig:
     """One line. `option`, `lowest` and `highest` are broker options: the default and the bounds."""
 
-    rule: Rule
+    rule: ConfigRule
     option: str
     lowest: str
     highest: str
@@ -25,14 +25,14 @@ class GroupConfig:
 
 _LINES = (
     GroupConfig(
-        Rule("consumer.session.timeout.ms", Kind.INT, 1, INT32_MAX),
+        ConfigRule("consumer.session.timeout.ms", ConfigType.INT, 1, INT32_MAX),
         "group.consumer.session.timeout.ms",
         "group.consumer.min.session.timeout.ms",
         "group.consumer.max.session.timeout.ms",
         "how long a member may send no heartbeat before it is removed from the group",
     ),
     GroupConfig(
-        Rule("consumer.heartbeat.interval.ms", Kind.INT, 1, INT32_MAX),
+        ConfigRule("consumer.heartbeat.interval.ms", ConfigType.INT, 1, INT32_MAX),
         "group.consumer.heartbeat.interval.ms",
         "group.consumer.min.heartbeat.interval.ms",
         "group.consumer.max.heartbeat.interval.ms",

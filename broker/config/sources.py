@@ -29,7 +29,7 @@ def meaning(name: str) -> str:
 
 
 @dataclass(frozen=True)
-class Gathered:
+class GatheredOptions:
     """Options as text by Kafka's name, where each comes from, and a warning for each one that is ignored."""
 
     options: dict[str, str] = field(default_factory=dict)
@@ -46,12 +46,12 @@ class Gathered:
             raise ConfigError(f"{origin}: {error}" if origin else str(error)) from error
 
 
-def gather(file: str | None, settings: Sequence[str], flags: Mapping[str, str]) -> Gathered:
+def gather(file: str | None, settings: Sequence[str], flags: Mapping[str, str]) -> GatheredOptions:
     """Combine the sources: `file` (a path), `settings` (NAME=VALUE) and `flags` (by the option's name).
 
     Raises ConfigError with a line for each option that is refused.
     """
-    found = Gathered()
+    found = GatheredOptions()
     if file is not None:
         _take(found, read_properties(file), file)
     _take(found, dict(_setting(text) for text in settings), "--config")
@@ -87,7 +87,7 @@ def shown(config: BrokerConfig) -> dict[str, str]:
     }  # fmt: skip
 
 
-def _take(found: Gathered, options: Mapping[str, str], origin: str) -> None:
+def _take(found: GatheredOptions, options: Mapping[str, str], origin: str) -> None:
     """Add a source's options; they replace those of earlier sources, also under another name."""
     given = set(map(meaning, options))
     for name in [name for name in found.options if meaning(name) in given]:
@@ -103,7 +103,7 @@ def _setting(text: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
-def _rename(found: Gathered) -> None:
+def _rename(found: GatheredOptions) -> None:
     for old, new in ALIASES.items():
         if old in found.options:
             value, origin = found.options.pop(old), found.origins.pop(old)
@@ -111,7 +111,7 @@ def _rename(found: Gathered) -> None:
                 found.options[new], found.origins[new] = value, origin
 
 
-def _drop_controller_listeners(found: Gathered) -> None:
+def _drop_controller_listeners(found: GatheredOptions) -> None:
     """Remove the listener that a combined node of Kafka has for its quorum: nothing would use it here."""
     names = {name.strip().upper() for name in found.options.get("controller.listener.names", "").split(",")}
     for option in sorted({"listeners", "advertised.listeners"} & found.options.keys()):
@@ -122,7 +122,7 @@ def _drop_controller_listeners(found: Gathered) -> None:
             found.warnings.append(f"{option}: the controller's listener is ignored: one node, no quorum")
 
 
-def _sort_out(found: Gathered) -> None:
+def _sort_out(found: GatheredOptions) -> None:
     """Remove options that have no meaning here. Raises ConfigError for those that must not be ignored."""
     names, problems = {*option_table(), *SCALED}, []
     for name in [name for name in found.options if not _known(name, names)]:
@@ -138,7 +138,7 @@ def _sort_out(found: Gathered) -> None:
         raise ConfigError("\n".join(problems))
 
 
-def _note_copies(found: Gathered) -> None:
+def _note_copies(found: GatheredOptions) -> None:
     """Warn that there is only one copy where an option asks for more; such options are accepted."""
     for name, value in found.options.items():
         if any(fnmatchcase(name, pattern) for pattern in COPIES) and value.strip() not in ("1", "-1"):

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from eoslog.broker.config.base import INT32_MAX, INT64_MAX, Kind, Rule
+from eoslog.broker.config.base import INT32_MAX, INT64_MAX, ConfigRule, ConfigType
 
 TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
 POLICIES = ("compact", "delete")
@@ -32,7 +32,7 @@ _NO_TIERS = "there is no tiered storage"
 class TopicConfig:
     """One line of the table. `synonym` is the broker option with its default, "" if Kafka has none."""
 
-    rule: Rule
+    rule: ConfigRule
     default: Any
     meaning: str
     synonym: str = ""
@@ -52,7 +52,7 @@ class TopicConfig:
 
 def _config(
     name: str,
-    kind: Kind,
+    kind: ConfigType,
     default: Any,
     meaning: str,
     *,
@@ -65,15 +65,15 @@ def _config(
     hint: str = "",
 ) -> TopicConfig:
     if high is None:
-        high = INT32_MAX if kind is Kind.INT else INT64_MAX
-    rule = Rule(name, kind, low, high, choices, pattern, hint)
+        high = INT32_MAX if kind is ConfigType.INT else INT64_MAX
+    rule = ConfigRule(name, kind, low, high, choices, pattern, hint)
     return TopicConfig(rule, default, meaning, synonym, no_effect)
 
 
 _LINES = (
     _config(
         "cleanup.policy",
-        Kind.LIST,
+        ConfigType.LIST,
         ("delete",),
         "what happens to old segments: delete (retention), compact (keep the last record of each key), both,"
         " or, if empty, nothing",
@@ -82,7 +82,7 @@ _LINES = (
     ),
     _config(
         "compression.gzip.level",
-        Kind.INT,
+        ConfigType.INT,
         -1,
         "level of gzip where the broker compresses",
         synonym="compression.gzip.level",
@@ -94,7 +94,7 @@ _LINES = (
     ),
     _config(
         "compression.lz4.level",
-        Kind.INT,
+        ConfigType.INT,
         9,
         "level of lz4 where the broker compresses",
         synonym="compression.lz4.level",
@@ -104,7 +104,7 @@ _LINES = (
     ),
     _config(
         "compression.type",
-        Kind.STRING,
+        ConfigType.STRING,
         "producer",
         "codec of the records on disk",
         synonym="compression.type",
@@ -113,7 +113,7 @@ _LINES = (
     ),
     _config(
         "compression.zstd.level",
-        Kind.INT,
+        ConfigType.INT,
         3,
         "level of zstd where the broker compresses",
         synonym="compression.zstd.level",
@@ -123,28 +123,28 @@ _LINES = (
     ),
     _config(
         "delete.retention.ms",
-        Kind.LONG,
+        ConfigType.LONG,
         DAY,
         "how long a compacted log keeps the tombstone of a deleted key",
         synonym="log.cleaner.delete.retention.ms",
     ),
     _config(
         "errors.deadletterqueue.group.enable",
-        Kind.BOOLEAN,
+        ConfigType.BOOLEAN,
         False,
         "let share groups use the topic as their dead-letter queue (KIP-1191)",
         no_effect="there are no share groups",
     ),
     _config(
         "file.delete.delay.ms",
-        Kind.LONG,
+        ConfigType.LONG,
         60_000,
         "how long the file of a removed segment is kept",
         synonym="log.segment.delete.delay.ms",
     ),
     _config(
         "flush.messages",
-        Kind.LONG,
+        ConfigType.LONG,
         INT64_MAX,
         "flush after this number of records",
         synonym="log.flush.interval.messages",
@@ -153,7 +153,7 @@ _LINES = (
     ),
     _config(
         "flush.ms",
-        Kind.LONG,
+        ConfigType.LONG,
         INT64_MAX,
         "flush after this time",
         synonym="log.flush.interval.ms",
@@ -161,7 +161,7 @@ _LINES = (
     ),
     _config(
         "follower.replication.throttled.replicas",
-        Kind.LIST,
+        ConfigType.LIST,
         (),
         "replicas whose replication is throttled on the follower",
         no_effect=_ALONE,
@@ -170,14 +170,14 @@ _LINES = (
     ),
     _config(
         "index.interval.bytes",
-        Kind.INT,
+        ConfigType.INT,
         4096,
         "about how many bytes of the log there are for each index entry",
         synonym="log.index.interval.bytes",
     ),
     _config(
         "leader.replication.throttled.replicas",
-        Kind.LIST,
+        ConfigType.LIST,
         (),
         "replicas whose replication is throttled on the leader",
         no_effect=_ALONE,
@@ -186,7 +186,7 @@ _LINES = (
     ),
     _config(
         "local.retention.bytes",
-        Kind.LONG,
+        ConfigType.LONG,
         -2,
         "size of the local part of a tiered log; -2: as retention.bytes",
         synonym="log.local.retention.bytes",
@@ -195,7 +195,7 @@ _LINES = (
     ),
     _config(
         "local.retention.ms",
-        Kind.LONG,
+        ConfigType.LONG,
         -2,
         "how long records of a tiered log stay local; -2: as retention.ms",
         synonym="log.local.retention.ms",
@@ -204,30 +204,32 @@ _LINES = (
     ),
     _config(
         "max.compaction.lag.ms",
-        Kind.LONG,
+        ConfigType.LONG,
         INT64_MAX,
         "a record is compacted after this time at the latest",
         synonym="log.cleaner.max.compaction.lag.ms",
         low=1,
     ),
-    _config("max.message.bytes", Kind.INT, 1_048_588, "largest record batch", synonym="message.max.bytes"),
+    _config(
+        "max.message.bytes", ConfigType.INT, 1_048_588, "largest record batch", synonym="message.max.bytes"
+    ),
     _config(
         "message.timestamp.after.max.ms",
-        Kind.LONG,
+        ConfigType.LONG,
         HOUR,
         "how far ahead of the broker's clock a record may be",
         synonym="log.message.timestamp.after.max.ms",
     ),
     _config(
         "message.timestamp.before.max.ms",
-        Kind.LONG,
+        ConfigType.LONG,
         INT64_MAX,
         "how far behind the broker's clock a record may be",
         synonym="log.message.timestamp.before.max.ms",
     ),
     _config(
         "message.timestamp.type",
-        Kind.STRING,
+        ConfigType.STRING,
         "CreateTime",
         "CreateTime, or LogAppendTime to stamp with the broker's clock",
         synonym="log.message.timestamp.type",
@@ -235,7 +237,7 @@ _LINES = (
     ),
     _config(
         "min.cleanable.dirty.ratio",
-        Kind.DOUBLE,
+        ConfigType.DOUBLE,
         0.5,
         "a log is compacted when this share of it is not compacted yet",
         synonym="log.cleaner.min.cleanable.ratio",
@@ -243,14 +245,14 @@ _LINES = (
     ),
     _config(
         "min.compaction.lag.ms",
-        Kind.LONG,
+        ConfigType.LONG,
         0,
         "a record is not compacted before this time",
         synonym="log.cleaner.min.compaction.lag.ms",
     ),
     _config(
         "min.insync.replicas",
-        Kind.INT,
+        ConfigType.INT,
         1,
         "replicas that must have a record before acks=all is answered",
         synonym="min.insync.replicas",
@@ -259,7 +261,7 @@ _LINES = (
     ),
     _config(
         "preallocate",
-        Kind.BOOLEAN,
+        ConfigType.BOOLEAN,
         False,
         "create the file of a new segment at its full size",
         synonym="log.preallocate",
@@ -267,7 +269,7 @@ _LINES = (
     ),
     _config(
         "remote.copy.lag.bytes",
-        Kind.LONG,
+        ConfigType.LONG,
         -1,
         "size after which a segment is copied to the remote tier",
         synonym="log.remote.copy.lag.bytes",
@@ -276,7 +278,7 @@ _LINES = (
     ),
     _config(
         "remote.copy.lag.ms",
-        Kind.LONG,
+        ConfigType.LONG,
         0,
         "time after which a segment is copied to the remote tier",
         synonym="log.remote.copy.lag.ms",
@@ -285,21 +287,21 @@ _LINES = (
     ),
     _config(
         "remote.log.copy.disable",
-        Kind.BOOLEAN,
+        ConfigType.BOOLEAN,
         False,
         "stop copying to the remote tier",
         no_effect=_NO_TIERS,
     ),
     _config(
         "remote.log.delete.on.disable",
-        Kind.BOOLEAN,
+        ConfigType.BOOLEAN,
         False,
         "delete the remote tier when it is turned off",
         no_effect=_NO_TIERS,
     ),
     _config(
         "remote.storage.enable",
-        Kind.BOOLEAN,
+        ConfigType.BOOLEAN,
         False,
         "keep old segments on a remote tier; only false is accepted",
         no_effect=_NO_TIERS,
@@ -307,7 +309,7 @@ _LINES = (
     ),
     _config(
         "retention.bytes",
-        Kind.LONG,
+        ConfigType.LONG,
         -1,
         "size of a partition above which its oldest segments are deleted; -1: no limit",
         synonym="log.retention.bytes",
@@ -315,7 +317,7 @@ _LINES = (
     ),
     _config(
         "retention.ms",
-        Kind.LONG,
+        ConfigType.LONG,
         7 * DAY,
         "age of a segment's newest record after which the segment is deleted; -1: no limit",
         synonym="log.retention.ms",
@@ -323,7 +325,7 @@ _LINES = (
     ),
     _config(
         "segment.bytes",
-        Kind.INT,
+        ConfigType.INT,
         1 << 30,
         "size at which a new segment begins (Kafka accepts 1 MiB and more)",
         synonym="log.segment.bytes",
@@ -331,7 +333,7 @@ _LINES = (
     ),
     _config(
         "segment.index.bytes",
-        Kind.INT,
+        ConfigType.INT,
         10 << 20,
         "largest index of a segment",
         synonym="log.index.size.max.bytes",
@@ -340,14 +342,14 @@ _LINES = (
     ),
     _config(
         "segment.jitter.ms",
-        Kind.LONG,
+        ConfigType.LONG,
         0,
         "the most by which segment.ms is shortened at random, so that not all logs roll at once",
         synonym="log.roll.jitter.ms",
     ),
     _config(
         "segment.ms",
-        Kind.LONG,
+        ConfigType.LONG,
         7 * DAY,
         "age at which a new segment begins",
         synonym="log.roll.ms",
@@ -355,7 +357,7 @@ _LINES = (
     ),
     _config(
         "unclean.leader.election.enable",
-        Kind.BOOLEAN,
+        ConfigType.BOOLEAN,
         False,
         "let a replica that lacks records become leader",
         synonym="unclean.leader.election.enable",

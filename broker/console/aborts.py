@@ -11,9 +11,9 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from eoslog.broker.console.inside import Caller, Inside
+from eoslog.broker.console.inside import BrokerAccess, Caller
 from eoslog.broker.console.transactions import describe, producers_of, refusal
-from eoslog.broker.rules.transactions.state import PREPARED, State
+from eoslog.broker.rules.transactions.state import PREPARED, TransactionState
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.typed.apis import INIT_PRODUCER_ID, WRITE_TXN_MARKERS
 
@@ -33,11 +33,11 @@ _AGAIN = (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.COORDINATOR_LOAD_IN_PROGR
 Row = dict[str, Any]
 
 
-class Changed(Exception):
+class TransactionChanged(Exception):
     """The transaction is not the one that the request describes, or not any more. Nothing was changed."""
 
 
-class Seen(NamedTuple):
+class SeenTransaction(NamedTuple):
     """The transaction that the user saw and wants to abort."""
 
     transactional_id: str
@@ -46,13 +46,13 @@ class Seen(NamedTuple):
     started_ms: int
 
 
-async def abort_id(inside: Inside, caller: Caller, seen: Seen) -> Row:
+async def abort_id(inside: BrokerAccess, caller: Caller, seen: SeenTransaction) -> Row:
     """Abort a transactional id's open transaction, and fence its producer. Raises Changed, KafkaError."""
     name = seen.transactional_id
     told = await _told(inside, caller, seen)
     why_not = refusal(told)
     if why_not is not None:
-        raise Changed(f"{name}: {why_not}")
+        raise TransactionChanged(f"{name}: {why_not}")
     timeout_ms = min(told["transaction_timeout_ms"], _LONGEST_TIMEOUT_MS)
     body: InitProducerIdRequestDraft = {
         "transactional_id": name,
@@ -66,31 +66,39 @@ async def abort_id(inside: Inside, caller: Caller, seen: Seen) -> Row:
         if answer["error_code"] not in _AGAIN:
             _check(answer["error_code"], f"transactional id {name}")
         told = await _ended(inside, caller, seen)
-        if told["transaction_state"] != State.ONGOING.text:
+        if told["transaction_state"] != TransactionState.ONGOING.text:
             break
-    if told["transaction_state"] != State.COMPLETE_ABORT.text:
-        raise Changed(f"{name}: it is not aborted but {told['transaction_state']}; look again")
+    if told["transaction_state"] != TransactionState.COMPLETE_ABORT.text:
+        raise TransactionChanged(f"{name}: it is not aborted but {told['transaction_state']}; look again")
     log.warning("%s, at the console from %s, aborted the transaction of %s", caller.name, caller.host, name)
     return {"transactional_id": name, "state": told["transaction_state"]}
 
 
-async def _told(inside: Inside, caller: Caller, seen: Seen) -> DescribeTransactionsResponseTransactionState:
+async def _told(
+    inside: BrokerAccess, caller: Caller, seen: SeenTransaction
+) -> DescribeTransactionsResponseTransactionState:
     found = await describe(inside, caller, [seen.transactional_id])
     if not found:
-        raise Changed(f"there is no transactional id {seen.transactional_id}, or you may not describe it")
+        raise TransactionChanged(
+            f"there is no transactional id {seen.transactional_id}, or you may not describe it"
+        )
     return found[0]
 
 
-def _check_same(inside: Inside, seen: Seen) -> None:
+def _check_same(inside: BrokerAccess, seen: SeenTransaction) -> None:
     """On the broker's loop, right before the abort: check that it is still the same transaction."""
     known = inside.broker.transactions.describe(seen.transactional_id)
-    if known is None or known.state is not State.ONGOING or seen != (
+    if known is None or known.state is not TransactionState.ONGOING or seen != (
         known.transactional_id, known.producer_id, known.producer_epoch, known.start_ms,
     ):  # fmt: skip
-        raise Changed(f"{seen.transactional_id} has another transaction by now, or none; look again")
+        raise TransactionChanged(
+            f"{seen.transactional_id} has another transaction by now, or none; look again"
+        )
 
 
-async def _ended(inside: Inside, caller: Caller, seen: Seen) -> DescribeTransactionsResponseTransactionState:
+async def _ended(
+    inside: BrokerAccess, caller: Caller, seen: SeenTransaction
+) -> DescribeTransactionsResponseTransactionState:
     """Wait for a while until the decided end is complete; returns the coordinator's description then."""
     for _ in range(_TRIES):
         told = await _told(inside, caller, seen)
@@ -101,7 +109,7 @@ async def _ended(inside: Inside, caller: Caller, seen: Seen) -> DescribeTransact
 
 
 async def abort_place(
-    inside: Inside, caller: Caller, topic: str, partition: int, producer_id: int, start_offset: int
+    inside: BrokerAccess, caller: Caller, topic: str, partition: int, producer_id: int, start_offset: int
 ) -> Row:
     """Write the marker that aborts a hanging transaction on one partition. Raises Changed, KafkaError.
 
@@ -114,7 +122,7 @@ async def abort_place(
         if (one["producer_id"], one["start_offset"]) == (producer_id, start_offset)
     ]
     if not found:
-        raise Changed(
+        raise TransactionChanged(
             f"producer id {producer_id} has no transaction open on {name} from offset {start_offset}"
         )
     answer = await inside.ask(caller, WRITE_TXN_MARKERS, 1, {"markers": [_marker(found[0])]})

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from eoslog.broker.console.inside import Caller, Inside
+from eoslog.broker.console.inside import BrokerAccess, Caller
 from eoslog.broker.console.offsets import END, Place, offsets
-from eoslog.broker.console.paging import MOST, MOST_LOOKED_AT, NAME, Want, arranged, chosen, matching
+from eoslog.broker.console.paging import MOST, MOST_LOOKED_AT, NAME, PageQuery, arranged, chosen, matching
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.internal_topics.coordinator_records import assigned_partitions
 from eoslog.protocol.sink_names import made, sinks_of_groups
@@ -32,7 +32,7 @@ SORTS = (NAME, "state", "type", "partitions", "lag")
 _GROUPS_AT_ONCE = 50  # per request: short work for the broker's loop
 
 
-async def groups(inside: Inside, caller: Caller, want: Want) -> Row:
+async def groups(inside: BrokerAccess, caller: Caller, want: PageQuery) -> Row:
     """The wanted groups that the caller may describe, each with its lag. Raises KafkaError.
 
     `lag`: offsets behind the high watermarks, of the partitions that the caller may describe; None for a
@@ -69,7 +69,7 @@ def _name(listed: ListGroupsResponseGroup) -> str:
     return listed["group_id"]
 
 
-def _is_wanted(sink: str | None, want: Want) -> bool:
+def _is_wanted(sink: str | None, want: PageQuery) -> bool:
     return sink == want.sink if want.sink else sink is None or not want.fold
 
 
@@ -78,7 +78,7 @@ def _sinks(committed: dict[str, dict[Place, int]]) -> dict[str, str]:
 
 
 async def _rows(
-    inside: Inside,
+    inside: BrokerAccess,
     caller: Caller,
     listed: list[ListGroupsResponseGroup],
     committed: dict[str, dict[Place, int]],
@@ -104,7 +104,7 @@ async def _rows(
     return rows
 
 
-async def group(inside: Inside, caller: Caller, name: str) -> Row:
+async def group(inside: BrokerAccess, caller: Caller, name: str) -> Row:
     """One group: members with their partitions, offsets with their readers. Raises KafkaError."""
     found = await _consumer(inside, caller, name) or await _classic(inside, caller, name)
     committed = (await _committed(inside, caller, [name])).get(name, {})
@@ -138,7 +138,9 @@ def _lag(committed: int | None, end: int | None) -> int | None:
     return None if committed is None or end is None else max(0, end - committed)
 
 
-async def _committed(inside: Inside, caller: Caller, names: Sequence[str]) -> dict[str, dict[Place, int]]:
+async def _committed(
+    inside: BrokerAccess, caller: Caller, names: Sequence[str]
+) -> dict[str, dict[Place, int]]:
     """The committed offsets of each group, for topics that the caller may describe."""
     committed: dict[str, dict[Place, int]] = {}
     for first in range(0, len(names), _GROUPS_AT_ONCE):
@@ -158,7 +160,7 @@ def _offsets_of(found: OffsetFetchResponseGroup) -> dict[Place, int]:
     }
 
 
-async def _consumer(inside: Inside, caller: Caller, name: str) -> Row | None:
+async def _consumer(inside: BrokerAccess, caller: Caller, name: str) -> Row | None:
     """The description of a KIP-848 group; None if the group is of another kind."""
     answer = await inside.ask(caller, CONSUMER_GROUP_DESCRIBE, 1, {"group_ids": [name]})
     (found,) = answer["groups"]
@@ -176,7 +178,7 @@ async def _consumer(inside: Inside, caller: Caller, name: str) -> Row | None:
     return _described(name, found["group_state"], "consumer", found["assignor_name"], members)
 
 
-async def _classic(inside: Inside, caller: Caller, name: str) -> Row:
+async def _classic(inside: BrokerAccess, caller: Caller, name: str) -> Row:
     answer = await inside.ask(caller, DESCRIBE_GROUPS, 6, {"groups": [name]})
     (found,) = answer["groups"]
     _check(found["error_code"], f"group {name}")

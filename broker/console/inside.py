@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from eoslog.broker.network.served import handlers
 from eoslog.broker.requests.context import CloseConnection, RequestContext
-from eoslog.broker.rules.acls import CLUSTER_NAME, Client, Operation, ResourceType
-from eoslog.broker.security.session import Session
+from eoslog.broker.rules.acls import CLUSTER_NAME, AclOperation, Client, ResourceType
+from eoslog.broker.security.session import ClientSession
 from eoslog.protocol.apis import APIS, Api, ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.frames import RequestHeader
@@ -47,7 +47,7 @@ class BrokerBusy(Exception):
 class Caller:
     """The caller: `session` has the principal, `host` is the browser's address."""
 
-    session: Session
+    session: ClientSession
     host: str
 
     @property
@@ -72,7 +72,7 @@ class Pace:
         self._free_at = self._clock() + seconds * (1 / self._share - 1)
 
 
-class Inside:
+class BrokerAccess:
     """Calls the broker; made and used on the console's event loop."""
 
     def __init__(self, broker: Broker, loop: asyncio.AbstractEventLoop) -> None:
@@ -120,15 +120,15 @@ class Inside:
         """Run a coroutine on the broker's loop. Raises what it raises, and BrokerBusy."""
         return await self._arrived(asyncio.run_coroutine_threadsafe(work, self._loop))
 
-    async def may(self, caller: Caller, operation: Operation, kind: ResourceType, name: str) -> bool:
+    async def may(self, caller: Caller, operation: AclOperation, kind: ResourceType, name: str) -> bool:
         """Whether the caller may do this, by the broker's ACLs."""
         return await self.look(lambda: self.allows(caller, operation, kind, name))
 
     async def may_see_cluster(self, caller: Caller) -> bool:
         """Whether the caller may see what concerns the whole broker."""
-        return await self.may(caller, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
+        return await self.may(caller, AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
 
-    def allows(self, caller: Caller, operation: Operation, kind: ResourceType, name: str) -> bool:
+    def allows(self, caller: Caller, operation: AclOperation, kind: ResourceType, name: str) -> bool:
         """The same, on the broker's loop."""
         authorizer = self.broker.authorizer
         if authorizer is None:

@@ -17,10 +17,10 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 
-from eoslog.broker.console.inside import Caller, Inside
+from eoslog.broker.console.inside import BrokerAccess, Caller
 from eoslog.broker.security.listeners import Listener
-from eoslog.broker.security.sasl import Sasl
-from eoslog.broker.security.session import Session, State
+from eoslog.broker.security.sasl import SaslMechanisms
+from eoslog.broker.security.session import AuthenticationState, ClientSession
 from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.scram import HASHES, ClientExchange, ScramError
 
@@ -30,7 +30,7 @@ FREE_TRIES, PAUSE, FORGIVEN = 5, 2.0, 60.0
 _BEARER = "OAUTHBEARER"
 
 
-class Unknown(Exception):
+class NotAuthenticated(Exception):
     """The request has no valid credentials; `challenges` go into WWW-Authenticate."""
 
     def __init__(self, why: str, challenges: Sequence[str]) -> None:
@@ -70,19 +70,19 @@ class Tries:
         self._wrong.pop(who, None)
 
 
-class Login:
+class ConsoleLogin:
     """Turns the Authorization header of a request into a caller."""
 
     def __init__(
-        self, inside: Inside, listener: Listener, clock: Callable[[], float] = time.monotonic
+        self, inside: BrokerAccess, listener: Listener, clock: Callable[[], float] = time.monotonic
     ) -> None:
         """`listener`: its mechanisms are used. Without SASL everybody is let in, with TLS's principal."""
         self._inside, self._listener, self._clock = inside, listener, clock
-        self._sasl: Sasl | None = inside.broker.sasl if listener.sasl else None
+        self._sasl: SaslMechanisms | None = inside.broker.sasl if listener.sasl else None
         self._secret = secrets.token_bytes(32)
         self._known: dict[bytes, tuple[str, float]] = {}
         self._tries = Tries(clock)
-        self._offered = self._sasl.offered(Session(listener)) if self._sasl is not None else []
+        self._offered = self._sasl.offered(ClientSession(listener)) if self._sasl is not None else []
 
     @property
     def passwords(self) -> bool:
@@ -102,9 +102,9 @@ class Login:
         if self._sasl is None:
             return self._known_as(principal, host)
         if not authorization:
-            raise Unknown("who are you?", self.challenges)
+            raise NotAuthenticated("who are you?", self.challenges)
         if not authorization.isascii():
-            raise Unknown("the Authorization header is not understood", self.challenges)
+            raise NotAuthenticated("the Authorization header is not understood", self.challenges)
         digest = hmac.digest(self._secret, authorization.encode(), "sha256")
         name, ends_at = self._known.get(digest, ("", 0.0))
         if self._clock() >= ends_at:
@@ -117,23 +117,23 @@ class Login:
         return self._known_as(name, host)
 
     def _known_as(self, principal: str, host: str) -> Caller:
-        session = Session(self._listener, principal)
-        session.state = State.KNOWN
+        session = ClientSession(self._listener, principal)
+        session.state = AuthenticationState.KNOWN
         return Caller(session, host)
 
-    async def _authenticated(self, authorization: str, host: str) -> Session:
+    async def _authenticated(self, authorization: str, host: str) -> ClientSession:
         scheme, _, rest = authorization.partition(" ")
         if scheme.lower() == "bearer" and _BEARER in self._offered:
             token = f"n,,\x01auth=Bearer {rest.strip()}\x01\x01".encode()
             return await self._tried([(_BEARER, lambda: _OneMessage(token))], host)
         if scheme.lower() != "basic" or not self.passwords:
-            raise Unknown("this way to say who one is, is not offered", self.challenges)
+            raise NotAuthenticated("this way to say who one is, is not offered", self.challenges)
         try:
             user, colon, password = base64.b64decode(rest.strip(), validate=True).decode().partition(":")
         except (binascii.Error, UnicodeDecodeError):
             user, colon, password = "", "", ""
         if not (user and colon and password):
-            raise Unknown("the Authorization header is not understood", self.challenges)
+            raise NotAuthenticated("the Authorization header is not understood", self.challenges)
         return await self._tried(
             [(name, _client(name, user, password)) for name in self._order(user)], host, user
         )
@@ -146,29 +146,29 @@ class Login:
 
     async def _tried(
         self, ways: Sequence[tuple[str, Callable[[], _Client]]], host: str, user: str = ""
-    ) -> Session:
+    ) -> ClientSession:
         self._tries.check((host, user))
         for mechanism, client in ways:
-            session = Session(self._listener)
+            session = ClientSession(self._listener)
             if await self._exchanged(session, mechanism, client(), f"{host} (console)"):
                 self._tries.right((host, user))
                 return session
         self._tries.wrong((host, user))
-        raise Unknown("the name and password, or the token, are not right", self.challenges)
+        raise NotAuthenticated("the name and password, or the token, are not right", self.challenges)
 
-    async def _exchanged(self, session: Session, mechanism: str, client: _Client, peer: str) -> bool:
+    async def _exchanged(self, session: ClientSession, mechanism: str, client: _Client, peer: str) -> bool:
         """Run one exchange; returns whether it authenticated the user."""
         assert self._sasl is not None
         self._sasl.choose(session, mechanism, raw=False)
         try:
             token = client.first()
-            while session.state is State.EXCHANGE:
+            while session.state is AuthenticationState.EXCHANGE:
                 step, _ = await self._inside.run(self._sasl.step(session, token, peer))
                 if step.user is None:
                     token = await asyncio.to_thread(client.final, step.token)
         except (KafkaError, ScramError):
             return False  # the broker has logged why
-        return session.state is State.KNOWN
+        return session.state is AuthenticationState.KNOWN
 
 
 class _OneMessage:

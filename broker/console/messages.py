@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from eoslog.broker.console.inside import Caller, Inside
+from eoslog.broker.console.inside import BrokerAccess, Caller
 from eoslog.broker.console.outcomes import ABORTED, MARKERS, Outcomes
 from eoslog.broker.console.shown import Form, shown
 from eoslog.broker.log.segment.answers import ReadResult
-from eoslog.broker.rules.acls import Operation, ResourceType
+from eoslog.broker.rules.acls import AclOperation, ResourceType
 from eoslog.protocol.batch import BatchHeader, CorruptBatch, iter_headers
 from eoslog.protocol.control import read_control
 from eoslog.protocol.errors import ErrorCode, KafkaError
@@ -38,7 +38,7 @@ _MOST_HEADERS = 50  # of one record
 Row = dict[str, Any]
 
 
-class Wish(NamedTuple):
+class MessageQuery(NamedTuple):
     """A page's parameters. `offset` -1: the last `limit` records. `most`: bytes of each key and value."""
 
     topic: str
@@ -50,7 +50,7 @@ class Wish(NamedTuple):
     most: int = 1024
 
 
-class Look(NamedTuple):
+class LogExcerpt(NamedTuple):
     """One read of the log: batches, and the state of the transactions in them."""
 
     result: ReadResult
@@ -62,7 +62,7 @@ class Look(NamedTuple):
 class Page:
     """A page that is being built."""
 
-    wish: Wish
+    wish: MessageQuery
     next: int
     rows: list[Row] = field(default_factory=list)
     bytes: int = 0
@@ -73,7 +73,7 @@ class Page:
         return len(self.rows) >= self.wish.limit or (self.bytes >= MOST_SHOWN and bool(self.rows))
 
 
-async def messages(inside: Inside, caller: Caller, wish: Wish) -> Row:
+async def messages(inside: BrokerAccess, caller: Caller, wish: MessageQuery) -> Row:
     """A page of records, the partition's offsets, and the offset of the next page. Raises KafkaError."""
     first = await inside.look(lambda: _look(inside, caller, wish, wish.offset))
     result = first.result
@@ -101,21 +101,21 @@ async def messages(inside: Inside, caller: Caller, wish: Wish) -> Row:
     }
 
 
-def _look(inside: Inside, caller: Caller, wish: Wish, offset: int) -> Look:
+def _look(inside: BrokerAccess, caller: Caller, wish: MessageQuery, offset: int) -> LogExcerpt:
     """On the broker's loop, in one turn, so that batches and transactions fit together."""
-    if not inside.allows(caller, Operation.READ, ResourceType.TOPIC, wish.topic):
+    if not inside.allows(caller, AclOperation.READ, ResourceType.TOPIC, wish.topic):
         raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"topic {wish.topic}")
     partition = inside.broker.topics.partition(wish.topic, wish.partition)
     if partition is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{wish.topic}-{wish.partition}")
     if offset < 0:  # its offsets only
-        return Look(partition.read(partition.log_end_offset, 0, committed=wish.committed), b"", {})
+        return LogExcerpt(partition.read(partition.log_end_offset, 0, committed=wish.committed), b"", {})
     offset = min(max(offset, partition.log_start_offset), partition.log_end_offset)
     result = partition.read_with_outcomes(offset, _READ, committed=wish.committed)
-    return Look(result, bytes(result.records), dict(partition.open_transactions()))
+    return LogExcerpt(result, bytes(result.records), dict(partition.open_transactions()))
 
 
-async def _fill(page: Page, look: Look) -> None:
+async def _fill(page: Page, look: LogExcerpt) -> None:
     outcomes = Outcomes(look.open_since, look.result.aborted or ())
     for position, header in iter_headers(look.records):
         if header.is_control:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from eoslog.broker.console.inside import Caller, Inside
+from eoslog.broker.console.inside import BrokerAccess, Caller
 from eoslog.protocol.typed.apis import LIST_OFFSETS
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def by_topic(places: Iterable[Place]) -> dict[str, list[int]]:
 
 
 async def offsets(
-    inside: Inside, caller: Caller, places: Sequence[Place], time: int, *, committed: bool = False
+    inside: BrokerAccess, caller: Caller, places: Sequence[Place], time: int, *, committed: bool = False
 ) -> dict[Place, int]:
     """Offsets of partitions: `START`, `END` (the last stable offset if `committed`), or for a time in ms.
 

@@ -20,7 +20,7 @@ NAME = "name"
 
 
 @dataclass(frozen=True)
-class Want:
+class PageQuery:
     """A list's parameters. `fold`: one line for all items of a sink. `sink`: only the items of this sink."""
 
     after: str = ""
@@ -39,7 +39,9 @@ def matching(items: Iterable[Item], name: Callable[[Item], str], contains: str) 
     return [item for item in items if plain in name(item).lower() or quoted in name(item).lower()]
 
 
-def chosen(items: Iterable[Item], name: Callable[[Item], str], want: Want) -> tuple[list[Item], str | None]:
+def chosen(
+    items: Iterable[Item], name: Callable[[Item], str], want: PageQuery
+) -> tuple[list[Item], str | None]:
     """For a list by name: a page, and where the next one begins. For other orders: all, by name."""
     if want.sort == NAME and not want.down:
         return page(items, name, after=want.after, limit=want.limit)
@@ -48,7 +50,7 @@ def chosen(items: Iterable[Item], name: Callable[[Item], str], want: Want) -> tu
     return sorted(items, key=name), None
 
 
-def arranged(rows: Iterable[Row], want: Want) -> list[Row]:
+def arranged(rows: Iterable[Row], want: PageQuery) -> list[Row]:
     """The rows of `chosen` items, sorted as wanted and cut off; unknown values come last."""
     found, column = list(rows), want.sort
     if column == NAME:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from eoslog.broker.console import aborts, groups, messages, topics, transactions
-from eoslog.broker.console.inside import Caller, Inside
+from eoslog.broker.console.inside import BrokerAccess, Caller
 from eoslog.broker.console.offsets import offsets
-from eoslog.broker.console.paging import MOST, Want
+from eoslog.broker.console.paging import MOST, PageQuery
 from eoslog.broker.console.rates import History
 from eoslog.broker.console.shown import FORMS
 from eoslog.protocol.errors import ErrorCode, KafkaError
@@ -30,7 +30,7 @@ class ReadOnly(Exception):
 class Site:
     """What the routes need: access to the broker, the history of rates, and whether changes are allowed."""
 
-    inside: Inside
+    inside: BrokerAccess
     history: History
     writable: bool
 
@@ -72,7 +72,7 @@ async def _messages(site: Site, caller: Caller, given: Parameters) -> dict[str, 
         if place not in found:
             raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE, f"{topic}-{partition} has no record so late")
         offset = found[place]
-    wish = messages.Wish(
+    wish = messages.MessageQuery(
         topic, partition, offset, _number(given, "limit", 50, low=1, high=messages.MOST_RECORDS), committed,
         _one_of(given, "as", FORMS), _number(given, "bytes", 1024, low=1, high=messages.MOST_OF_ONE),
     )  # fmt: skip
@@ -106,7 +106,7 @@ async def _rates(site: Site, caller: Caller, given: Parameters) -> dict[str, Any
 
 async def _abort(site: Site, caller: Caller, given: Parameters) -> dict[str, Any]:
     _check_writable(site)
-    seen = aborts.Seen(
+    seen = aborts.SeenTransaction(
         _text(given, "transactional_id"), _number(given, "producer_id"), _number(given, "epoch"),
         _number(given, "started_ms", low=-1),
     )  # fmt: skip
@@ -148,8 +148,8 @@ def _check_writable(site: Site) -> None:
 # Parameters
 
 
-def _want(given: Parameters, sorts: tuple[str, ...]) -> Want:
-    return Want(
+def _want(given: Parameters, sorts: tuple[str, ...]) -> PageQuery:
+    return PageQuery(
         str(given.get("after", "")), str(given.get("filter", "")),
         _number(given, "limit", 50, low=1, high=MOST), _one_of(given, "sort", sorts),
         _yes(given, "down"), _yes(given, "fold"), str(given.get("sink", "")),

@@ -22,9 +22,9 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from eoslog.broker.console import doors, watch
-from eoslog.broker.console.aborts import Changed
-from eoslog.broker.console.inside import BrokerBusy, Caller, Inside
-from eoslog.broker.console.login import Login, TooManyTries, Unknown
+from eoslog.broker.console.aborts import TransactionChanged
+from eoslog.broker.console.inside import BrokerAccess, BrokerBusy, Caller
+from eoslog.broker.console.login import ConsoleLogin, NotAuthenticated, TooManyTries
 from eoslog.broker.console.rates import EVERY, History, sample
 from eoslog.broker.console.routes import CHANGES, LOOKS, BadRequest, ReadOnly, Show, Site
 from eoslog.broker.security.listeners import Listener
@@ -34,7 +34,7 @@ from eoslog.protocol.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from eoslog.broker.core.broker import Broker
     from eoslog.broker.metrics.metrics import Metrics
-    from eoslog.broker.security.tls import Tls
+    from eoslog.broker.security.tls import ListenerTls
 
 log = logging.getLogger(__name__)
 
@@ -60,12 +60,12 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 @dataclass(frozen=True)
-class Place:
+class ConsoleAddress:
     """The console's address and its listener. `names`: the host names that a browser may use."""
 
     bound: socket.socket
     listener: Listener
-    tls: Tls | None
+    tls: ListenerTls | None
     names: frozenset[str]
     strict: bool
     writable: bool
@@ -74,7 +74,7 @@ class Place:
 class Console:
     """Runs the console; made, started and closed on the broker's event loop."""
 
-    def __init__(self, place: Place, broker: Broker, metrics: Metrics) -> None:
+    def __init__(self, place: ConsoleAddress, broker: Broker, metrics: Metrics) -> None:
         self._place, self._broker, self._metrics = place, broker, metrics
         self._broker_loop = asyncio.get_running_loop()
         self._loop = asyncio.new_event_loop()
@@ -111,9 +111,9 @@ class Console:
 
     async def _serve(self) -> None:
         self._ended = asyncio.Event()
-        inside = Inside(self._broker, self._broker_loop)
+        inside = BrokerAccess(self._broker, self._broker_loop)
         site = Site(inside, History(), self._place.writable)
-        pages = Pages(site, Login(inside, self._place.listener), self._place)
+        pages = ConsolePages(site, ConsoleLogin(inside, self._place.listener), self._place)
         runner = web.AppRunner(
             pages.app,
             access_log=None,
@@ -124,7 +124,7 @@ class Console:
         )
         await runner.setup()
         assert runner.server is not None
-        pages.watch = watch.Watch(runner.server, self._loop.time)
+        pages.watch = watch.ConnectionWatch(runner.server, self._loop.time)
         tls: dict[str, Any] = {}
         if self._place.tls is not None:
             tls = {"ssl": self._place.tls.context, "ssl_handshake_timeout": watch.HANDSHAKE_SECONDS}
@@ -144,7 +144,7 @@ class Console:
     async def _sample(self, site: Site) -> None:
         site.history.add(await site.inside.look(lambda: sample(self._broker, self._metrics)))
 
-    async def _follow(self, pages: Pages) -> None:
+    async def _follow(self, pages: ConsolePages) -> None:
         pages.watch.cut()
         if self._place.tls is not None:
             self._place.tls.follow()
@@ -159,12 +159,12 @@ async def _every(seconds: float, action: Callable[[], Awaitable[None]]) -> None:
         await asyncio.sleep(seconds)
 
 
-class Pages:
+class ConsolePages:
     """Handles HTTP requests by the routes."""
 
-    watch: watch.Watch
+    watch: watch.ConnectionWatch
 
-    def __init__(self, site: Site, login: Login, place: Place) -> None:
+    def __init__(self, site: Site, login: ConsoleLogin, place: ConsoleAddress) -> None:
         self._site, self._login, self._place = site, login, place
         self._room, self._reading = asyncio.Semaphore(MOST_AT_ONCE), asyncio.Semaphore(1)
         self._files = {path: _asset(name, kind) for path, (name, kind) in FILES.items()}
@@ -200,7 +200,7 @@ class Pages:
             if not doors.may_answer_to(request.headers.get("Host", ""), names, strict=strict):
                 return _error(421, "this console does not go by that name (Host)")
             return await handler(request)
-        except Unknown as unknown:
+        except NotAuthenticated as unknown:
             response = _error(401, str(unknown))
             for challenge in unknown.challenges:
                 response.headers.add("WWW-Authenticate", challenge)
@@ -209,7 +209,7 @@ class Pages:
             return _error(429, str(error))
         except KafkaError as error:
             return _error(_status(error.code), str(error))
-        except (BadRequest, ReadOnly, Changed, BrokerBusy) as error:
+        except (BadRequest, ReadOnly, TransactionChanged, BrokerBusy) as error:
             return _error(_STATUS[type(error)], str(error))
         except web.HTTPException as error:
             return _error(error.status, error.reason)
@@ -267,7 +267,12 @@ def _asset(name: str, kind: str) -> tuple[bytes, str]:
 
 _dumps = partial(json.dumps, separators=(",", ":"), allow_nan=False)
 
-_STATUS: dict[type[Exception], int] = {BadRequest: 400, ReadOnly: 403, Changed: 409, BrokerBusy: 503}
+_STATUS: dict[type[Exception], int] = {
+    BadRequest: 400,
+    ReadOnly: 403,
+    TransactionChanged: 409,
+    BrokerBusy: 503,
+}
 
 _FORBIDDEN = frozenset({
     ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.GROUP_AUTHORIZATION_FAILED,

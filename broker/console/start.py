@@ -28,7 +28,7 @@ async def open_console(broker: Broker, listeners: Sequence[Listener], metrics: M
     Raises ConfigError for invalid options, OSError for an address that cannot be used, and
     ModuleNotFoundError without aiohttp.
     """
-    from eoslog.broker.console.server import Console, Place
+    from eoslog.broker.console.server import Console, ConsoleAddress
 
     config = broker.config
     host, port = _address(config.operations.console_listen)
@@ -36,12 +36,14 @@ async def open_console(broker: Broker, listeners: Sequence[Listener], metrics: M
     _check_exposure(host, listener, config)
     tls = None
     if listener.tls:
-        from eoslog.broker.security.tls import Tls
+        from eoslog.broker.security.tls import ListenerTls
 
-        tls = Tls(listener, config)  # its own: two threads must not share a context
+        tls = ListenerTls(listener, config)  # its own: two threads must not share a context
     names = frozenset({host.lower()} | ({listener.advertised[0].lower()} if listener.advertised else set()))
     strict = doors.is_loopback(host) or not authenticates(listener, config)
-    place = Place(_bound(host, port), listener, tls, names, strict, config.operations.console_writable)
+    place = ConsoleAddress(
+        _bound(host, port), listener, tls, names, strict, config.operations.console_writable
+    )
     console = Console(place, broker, metrics)
     await console.start()
     shown = f"[{host}]" if ":" in host else host

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from eoslog.broker.console.inside import Caller, Inside
+from eoslog.broker.console.inside import BrokerAccess, Caller
 from eoslog.broker.console.offsets import END, START, Place, by_topic, offsets, pieces
-from eoslog.broker.console.paging import MOST_LOOKED_AT, NAME, Want, arranged, chosen, matching
+from eoslog.broker.console.paging import MOST_LOOKED_AT, NAME, PageQuery, arranged, chosen, matching
 from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.typed.apis import DESCRIBE_LOG_DIRS, METADATA
 
@@ -22,7 +22,7 @@ Row = dict[str, Any]
 SORTS = (NAME, "partitions", "records", "held_back", "bytes")
 
 
-async def topics(inside: Inside, caller: Caller, want: Want) -> Row:
+async def topics(inside: BrokerAccess, caller: Caller, want: PageQuery) -> Row:
     """The wanted topics that the caller may describe, with partitions, records and bytes.
 
     `held_back`: offsets that open transactions hide from read_committed readers.
@@ -53,7 +53,7 @@ def _row(topic: MetadataResponseTopic, parts: list[Row]) -> Row:
     }
 
 
-async def partitions(inside: Inside, caller: Caller, topic: str) -> Row:
+async def partitions(inside: BrokerAccess, caller: Caller, topic: str) -> Row:
     """The partitions of a topic: offsets, bytes, and whether each can be read. Raises KafkaError."""
     answer = await inside.ask(
         caller, METADATA, 12, {"topics": [{"name": topic}], "allow_auto_topic_creation": False}
@@ -69,7 +69,7 @@ def _places(topic: MetadataResponseTopic) -> list[Place]:
     return [(_name(topic), index) for index in sorted(p["partition_index"] for p in topic["partitions"])]
 
 
-async def _facts(inside: Inside, caller: Caller, places: Sequence[Place]) -> dict[Place, Row]:
+async def _facts(inside: BrokerAccess, caller: Caller, places: Sequence[Place]) -> dict[Place, Row]:
     """The row of each partition; None for what is unknown or not for this caller."""
     starts = await offsets(inside, caller, places, START)
     ends = await offsets(inside, caller, places, END)
@@ -87,7 +87,7 @@ async def _facts(inside: Inside, caller: Caller, places: Sequence[Place]) -> dic
     }
 
 
-async def _sizes(inside: Inside, caller: Caller, places: Sequence[Place]) -> dict[Place, int]:
+async def _sizes(inside: BrokerAccess, caller: Caller, places: Sequence[Place]) -> dict[Place, int]:
     """Bytes of the segments; empty for a caller that may not describe the cluster."""
     if not await inside.may_see_cluster(caller):
         return {}

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from eoslog.broker.console.inside import Caller, Inside
+from eoslog.broker.console.inside import BrokerAccess, Caller
 from eoslog.broker.console.offsets import END, Place, by_topic, offsets, pieces
-from eoslog.broker.console.paging import MOST, MOST_LOOKED_AT, NAME, Want, arranged, chosen, matching
-from eoslog.broker.rules.acls import CLUSTER_NAME, Operation, ResourceType
-from eoslog.broker.rules.transactions.state import PREPARED, State
+from eoslog.broker.console.paging import MOST, MOST_LOOKED_AT, NAME, PageQuery, arranged, chosen, matching
+from eoslog.broker.rules.acls import CLUSTER_NAME, AclOperation, ResourceType
+from eoslog.broker.rules.transactions.state import PREPARED, TransactionState
 from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.sink_names import made, sink_of, sinks_of_ids
 from eoslog.protocol.typed.apis import DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS, METADATA
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from eoslog.protocol.typed.describe_transactions import DescribeTransactionsResponseTransactionState
     from eoslog.protocol.typed.list_transactions import ListTransactionsResponseTransactionState
 
-OPEN = tuple(sorted(state.text for state in (State.ONGOING, *PREPARED)))
+OPEN = tuple(sorted(state.text for state in (TransactionState.ONGOING, *PREPARED)))
 """States in which a transaction is open or being ended."""
 
 NEVER_MS = 2**31 - 1
@@ -36,7 +36,7 @@ SORTS = (NAME, "state", "age")
 
 
 async def transactions(
-    inside: Inside, caller: Caller, want: Want, *, everything: bool, writable: bool
+    inside: BrokerAccess, caller: Caller, want: PageQuery, *, everything: bool, writable: bool
 ) -> Row:
     """The wanted transactional ids that the caller may describe; by default those in `OPEN` states.
 
@@ -65,12 +65,15 @@ async def transactions(
     return told
 
 
-def _is_wanted(sink: str | None, want: Want) -> bool:
+def _is_wanted(sink: str | None, want: PageQuery) -> bool:
     return sink == want.sink if want.sink else sink is None or not want.fold
 
 
 async def _in_order(
-    inside: Inside, caller: Caller, listed: list[ListTransactionsResponseTransactionState], want: Want
+    inside: BrokerAccess,
+    caller: Caller,
+    listed: list[ListTransactionsResponseTransactionState],
+    want: PageQuery,
 ) -> list[str]:
     ages = await _ages(inside, caller, listed if want.sort == "age" else [])
     entries = [
@@ -80,11 +83,11 @@ async def _in_order(
 
 
 async def _lines(
-    inside: Inside,
+    inside: BrokerAccess,
     caller: Caller,
     mine: list[ListTransactionsResponseTransactionState],
     sinks: dict[str, str],
-    want: Want,
+    want: PageQuery,
     everything: bool,
 ) -> list[Row]:
     """One row per sink, sorted as wanted; its state is the number of open transactions."""
@@ -105,7 +108,7 @@ async def _lines(
 
 
 async def _listed(
-    inside: Inside, caller: Caller, states: Iterable[str]
+    inside: BrokerAccess, caller: Caller, states: Iterable[str]
 ) -> list[ListTransactionsResponseTransactionState]:
     answer = await inside.ask(
         caller, LIST_TRANSACTIONS, 0, {"state_filters": list(states), "producer_id_filters": []}
@@ -116,12 +119,12 @@ async def _listed(
 
 
 async def _rows(
-    inside: Inside, caller: Caller, names: list[str], sinks: dict[str, str], writable: bool
+    inside: BrokerAccess, caller: Caller, names: list[str], sinks: dict[str, str], writable: bool
 ) -> list[Row]:
     """In the order of the names; ids that have been removed meanwhile are omitted."""
     described = {one["transactional_id"]: one for one in await describe(inside, caller, names)}
     mine = await inside.look(
-        lambda: {name for name in described if inside.allows(caller, Operation.WRITE, _ID, name)}
+        lambda: {name for name in described if inside.allows(caller, AclOperation.WRITE, _ID, name)}
     )
     now_ms = inside.broker.clock.now_ms()
     return [
@@ -132,7 +135,7 @@ async def _rows(
 
 
 async def _ages(
-    inside: Inside, caller: Caller, listed: list[ListTransactionsResponseTransactionState]
+    inside: BrokerAccess, caller: Caller, listed: list[ListTransactionsResponseTransactionState]
 ) -> dict[str, float | None]:
     """Milliseconds since each open transaction began; None where unknown."""
     names = [_name(one) for one in listed if one["transaction_state"] in OPEN]
@@ -157,7 +160,7 @@ def _name(listed: ListTransactionsResponseTransactionState) -> str:
 
 
 async def describe(
-    inside: Inside, caller: Caller, names: Iterable[str]
+    inside: BrokerAccess, caller: Caller, names: Iterable[str]
 ) -> list[DescribeTransactionsResponseTransactionState]:
     """The coordinator's description of each; ids that are unknown or may not be described are omitted."""
     answer = await inside.ask(caller, DESCRIBE_TRANSACTIONS, 0, {"transactional_ids": list(names)})
@@ -169,7 +172,7 @@ def refusal(told: DescribeTransactionsResponseTransactionState) -> str | None:
     state = told["transaction_state"]
     if state in (one.text for one in PREPARED):
         return "it is decided and being ended"
-    if state != State.ONGOING.text:
+    if state != TransactionState.ONGOING.text:
         return f"nothing is open ({state})"
     if told["transaction_timeout_ms"] == NEVER_MS:
         sink = sink_of(told["transactional_id"])
@@ -204,7 +207,7 @@ def _row(told: DescribeTransactionsResponseTransactionState, now_ms: int, writab
     }
 
 
-async def hanging(inside: Inside, caller: Caller, *, writable: bool) -> Row:
+async def hanging(inside: BrokerAccess, caller: Caller, *, writable: bool) -> Row:
     """Open transactions that no coordinator will end (KIP-664), on partitions that the caller may read.
 
     Only partitions whose last stable offset is behind their high watermark are checked.
@@ -230,12 +233,12 @@ async def hanging(inside: Inside, caller: Caller, *, writable: bool) -> Row:
     }
 
 
-def _may_mark(inside: Inside, caller: Caller) -> bool:
-    needed = (Operation.ALTER, Operation.CLUSTER_ACTION)
+def _may_mark(inside: BrokerAccess, caller: Caller) -> bool:
+    needed = (AclOperation.ALTER, AclOperation.CLUSTER_ACTION)
     return any(inside.allows(caller, one, ResourceType.CLUSTER, CLUSTER_NAME) for one in needed)
 
 
-async def _ownerless(inside: Inside, caller: Caller, places: list[Place]) -> list[Row]:
+async def _ownerless(inside: BrokerAccess, caller: Caller, places: list[Place]) -> list[Row]:
     producers = await producers_of(inside, caller, places)
 
     def owned() -> list[str | None]:
@@ -251,7 +254,7 @@ async def _ownerless(inside: Inside, caller: Caller, places: list[Place]) -> lis
     ]
 
 
-async def producers_of(inside: Inside, caller: Caller, places: list[Place]) -> list[Row]:
+async def producers_of(inside: BrokerAccess, caller: Caller, places: list[Place]) -> list[Row]:
     """The producers with an open transaction on these partitions, as far as the caller may read them."""
     wanted: list[DescribeProducersRequestTopicDraft] = [
         {"name": topic, "partition_indexes": indexes} for topic, indexes in by_topic(places).items()

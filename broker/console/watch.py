@@ -26,7 +26,7 @@ class _State:
     transport: asyncio.Transport | None = None
 
 
-class Watch:
+class ConnectionWatch:
     """Makes the protocols of new connections, and closes those that hang."""
 
     def __init__(self, make: Callable[[], asyncio.Protocol], clock: Callable[[], float]) -> None:
@@ -87,7 +87,7 @@ class _Refused(asyncio.Protocol):
 class _Counted(asyncio.Protocol):
     """Passes everything on to the HTTP server's protocol, and reports start and end to the watch."""
 
-    def __init__(self, inner: asyncio.Protocol, watch: Watch) -> None:
+    def __init__(self, inner: asyncio.Protocol, watch: ConnectionWatch) -> None:
         self._inner, self._watch = inner, watch
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -30,7 +30,7 @@ from eoslog.broker.log.upkeep.upkeep import (
     Upkeep,
 )
 from eoslog.broker.ports.ports import Clock, FileSystem, OsFileSystem, SystemClock
-from eoslog.broker.rules.fetch_session import Sessions
+from eoslog.broker.rules.fetch_session import FetchSessions
 from eoslog.broker.security.credentials import Credentials
 from eoslog.broker.security.listeners import listeners_of
 from eoslog.broker.stored.config_store import ConfigStore
@@ -39,7 +39,7 @@ from eoslog.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
     from eoslog.broker.log.partition.partition import Partition
-    from eoslog.broker.security.sasl import Sasl
+    from eoslog.broker.security.sasl import SaslMechanisms
     from eoslog.broker.stored.authorizer import Authorizer
     from eoslog.protocol.typed.api_versions import ApiVersionsResponseApiKeyDraft
 
@@ -91,7 +91,7 @@ class Broker:
         self.groups.consumers.configs_of = self.group_configs
         # With ACLs every fetch must name its partitions, since each is authorized: no fetch sessions then.
         slots = 0 if config.security.authorizer else network.fetch_session_slots
-        self.fetch_sessions = Sessions(slots, network.fetch_session_eviction_ms, _session_id)
+        self.fetch_sessions = FetchSessions(slots, network.fetch_session_eviction_ms, _session_id)
         self._tasks: list[asyncio.Task[None]] = []
 
     def group_configs(self, group_id: str) -> dict[str, str]:
@@ -172,13 +172,13 @@ def _authorizer(fs: FileSystem, config: BrokerConfig) -> Authorizer:
     )
 
 
-def _sasl(config: BrokerConfig, credentials: Credentials) -> Sasl | None:
+def _sasl(config: BrokerConfig, credentials: Credentials) -> SaslMechanisms | None:
     listeners = listeners_of(config)
     if not any(listener.sasl for listener in listeners):
         return None
-    from eoslog.broker.security.sasl import Sasl
+    from eoslog.broker.security.sasl import SaslMechanisms
 
-    return Sasl(listeners, config, credentials)
+    return SaslMechanisms(listeners, config, credentials)
 
 
 async def _every(interval_ms: int, action: Callable[[], Awaitable[None]]) -> None:

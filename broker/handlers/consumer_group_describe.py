@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from eoslog.broker.coordinator.groups.consumer_records import write_parts
 from eoslog.broker.requests.context import RequestContext
-from eoslog.broker.rules.consumer.state import Group, GroupState, Member, Part
+from eoslog.broker.rules.consumer.state import ConsumerGroup, ConsumerGroupMember, ConsumerGroupState, Part
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
@@ -55,12 +55,12 @@ def _describe(context: RequestContext, group_id: str) -> ConsumerGroupDescribeRe
             "group_id": group_id,
             "error_code": error.code,
             "error_message": error.message,
-            "group_state": GroupState.DEAD.value,
+            "group_state": ConsumerGroupState.DEAD.value,
         }
     return _body(context, group)
 
 
-def _body(context: RequestContext, group: Group) -> ConsumerGroupDescribeResponseGroupDraft:
+def _body(context: RequestContext, group: ConsumerGroup) -> ConsumerGroupDescribeResponseGroupDraft:
     return {
         "group_id": group.group_id,
         "group_state": group.state.value,
@@ -72,7 +72,7 @@ def _body(context: RequestContext, group: Group) -> ConsumerGroupDescribeRespons
 
 
 def _member(
-    context: RequestContext, group: Group, member: Member
+    context: RequestContext, group: ConsumerGroup, member: ConsumerGroupMember
 ) -> ConsumerGroupDescribeResponseMemberDraft:
     profile = member.profile
     return {

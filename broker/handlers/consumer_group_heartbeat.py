@@ -28,11 +28,11 @@ from collections.abc import Awaitable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from eoslog.broker.coordinator.groups.cluster_view import Sight
+from eoslog.broker.coordinator.groups.cluster_view import VisibleTopics
 from eoslog.broker.coordinator.groups.consumer_records import write_parts
 from eoslog.broker.requests.context import RequestContext, Settled
-from eoslog.broker.rules.acls import Client, Operation, ResourceType
-from eoslog.broker.rules.consumer.events import Beat, BeatAnswer
+from eoslog.broker.rules.acls import AclOperation, Client, ResourceType
+from eoslog.broker.rules.consumer.events import ConsumerHeartbeat, ConsumerHeartbeatAnswer
 from eoslog.broker.rules.consumer.state import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
@@ -64,19 +64,19 @@ def handle(
     return Settled(_answer(pending))
 
 
-def _sight(context: RequestContext) -> Sight | None:
+def _sight(context: RequestContext) -> VisibleTopics | None:
     """Which topics the member may describe. Refusals are not logged: the member did not ask by name."""
     authorizer = context.broker.authorizer
     if authorizer is None:
         return None
     client = Client(context.principal, context.client_host)
-    sees = partial(authorizer.allows, client, Operation.DESCRIBE, ResourceType.TOPIC)
-    return Sight(sees, authorizer.version)
+    sees = partial(authorizer.allows, client, AclOperation.DESCRIBE, ResourceType.TOPIC)
+    return VisibleTopics(sees, authorizer.version)
 
 
-def _beat(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> Beat:
+def _beat(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> ConsumerHeartbeat:
     topics, owned = request["subscribed_topic_names"], request["topic_partitions"]
-    return Beat(
+    return ConsumerHeartbeat(
         member_id=request["member_id"] or _new_id(),
         epoch=request["member_epoch"],
         instance_id=request["instance_id"],
@@ -98,7 +98,7 @@ def _new_id() -> str:
     return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
 
 
-async def _answer(pending: Awaitable[BeatAnswer]) -> ConsumerGroupHeartbeatResponseDraft:
+async def _answer(pending: Awaitable[ConsumerHeartbeatAnswer]) -> ConsumerGroupHeartbeatResponseDraft:
     try:
         answer = await pending
     except KafkaError as error:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from eoslog.broker.requests.context import RequestContext
 from eoslog.broker.resources import resource_of
-from eoslog.broker.resources.base import Entry
+from eoslog.broker.resources.base import ConfigEntry
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
@@ -54,7 +54,7 @@ def _describe(
         return answer | {"error_code": error.code, "error_message": error.message, "configs": []}
 
 
-def _told(entry: Entry, request: DescribeConfigsRequest) -> DescribeConfigsResponseConfigDraft:
+def _told(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfigsResponseConfigDraft:
     hidden = entry.sensitive
     synonyms: list[DescribeConfigsResponseSynonymDraft] = [
         {"name": one.name, "value": None if hidden else one.value, "source": one.source}

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from eoslog.broker.requests.context import RequestContext
-from eoslog.broker.rules.classic.state import Group, GroupState
+from eoslog.broker.rules.classic.state import ClassicGroup, ClassicGroupState
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.error_versions import for_version
 from eoslog.protocol.errors import ErrorCode, KafkaError
@@ -50,18 +50,18 @@ def _describe(context: RequestContext, group_id: str, version: int) -> DescribeG
     return _group(group_id, group, version)
 
 
-def _group(group_id: str, group: Group | None, version: int) -> DescribeGroupsResponseGroupDraft:
+def _group(group_id: str, group: ClassicGroup | None, version: int) -> DescribeGroupsResponseGroupDraft:
     if group is None:
         code = for_version(KEY, version, ErrorCode.GROUP_ID_NOT_FOUND)
         missing: DescribeGroupsResponseGroupDraft = {
             "group_id": group_id,
-            "group_state": GroupState.DEAD.value,
+            "group_state": ClassicGroupState.DEAD.value,
             "error_code": code,
         }
         if code:
             missing["error_message"] = f"Group {group_id} not found."
         return missing
-    stable = group.state is GroupState.STABLE
+    stable = group.state is ClassicGroupState.STABLE
     protocol = group.protocol or ""
     return {
         "group_id": group_id,

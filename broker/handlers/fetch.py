@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from eoslog.broker.handlers.list_offsets import check_leader_epoch
 from eoslog.broker.requests.context import RequestContext, Settled
-from eoslog.broker.rules.fetch_session import Place, Wanted, asked
+from eoslog.broker.rules.fetch_session import FetchRound, Place, asked
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.error_versions import for_version
 from eoslog.protocol.errors import ErrorCode, KafkaError
@@ -70,7 +70,7 @@ async def _beside(context: RequestContext, request: FetchRequest) -> FetchRespon
     """Serve a request so long that a thread makes even the list of its partitions. It gets no session."""
     context.broker.fetch_sessions.end(request["session_id"])
     named = await asyncio.to_thread(list, asked(request, _by_id(context)))
-    return await _Fetch(context, request, Wanted(named)).wait()
+    return await _Fetch(context, request, FetchRound(named)).wait()
 
 
 def _by_id(context: RequestContext) -> bool:
@@ -80,7 +80,7 @@ def _by_id(context: RequestContext) -> bool:
 class _Fetch:
     """One Fetch request and its unfinished answer."""
 
-    def __init__(self, context: RequestContext, request: FetchRequest, wanted: Wanted) -> None:
+    def __init__(self, context: RequestContext, request: FetchRequest, wanted: FetchRound) -> None:
         broker = context.broker
         self._topics = broker.topics
         self._request = request

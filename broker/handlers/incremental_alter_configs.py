@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from eoslog.broker.handlers.alter_configs import for_each_resource
 from eoslog.broker.requests.context import RequestContext
 from eoslog.broker.resources import resource_of
-from eoslog.broker.resources.base import Change, Operation
+from eoslog.broker.resources.base import AlterConfigOp, ConfigChange
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
@@ -36,9 +36,11 @@ def handle(
     """Change each resource separately."""
 
     def change(wanted: IncrementalAlterConfigsRequestResource) -> None:
-        changes = [Change(one["name"], one["config_operation"], one["value"]) for one in wanted["configs"]]
+        changes = [
+            ConfigChange(one["name"], one["config_operation"], one["value"]) for one in wanted["configs"]
+        ]
         for one in changes:
-            if one.value is None and one.operation != Operation.DELETE:
+            if one.value is None and one.operation != AlterConfigOp.DELETE:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"{one.name}: a value must not be null")
         resource = resource_of(context.broker, wanted["resource_type"])
         resource.change(wanted["resource_name"], changes, validate_only=request["validate_only"])

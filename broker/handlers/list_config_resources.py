@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from eoslog.broker.requests.context import RequestContext
-from eoslog.broker.resources import ResourceType, resource_of
+from eoslog.broker.resources import ConfigResourceType, resource_of
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode
 
@@ -32,8 +32,8 @@ def handle(context: RequestContext, request: ListConfigResourcesRequest) -> List
     """Return the resources, type by type."""
     if context.header.api_version == 0:
         return {"config_resources": []}
-    kinds = sorted(set(request["resource_types"])) or [int(kind) for kind in ResourceType]
-    if not set(kinds) <= set(ResourceType):
+    kinds = sorted(set(request["resource_types"])) or [int(kind) for kind in ConfigResourceType]
+    if not set(kinds) <= set(ConfigResourceType):
         return {"error_code": ErrorCode.UNSUPPORTED_VERSION, "config_resources": []}
     found: list[ListConfigResourcesResponseConfigResourceDraft] = [
         {"resource_name": name, "resource_type": kind}

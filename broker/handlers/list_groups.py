@@ -12,9 +12,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from eoslog.broker.requests.context import RequestContext
-from eoslog.broker.rules.classic.state import Group
+from eoslog.broker.rules.classic.state import ClassicGroup
 from eoslog.broker.rules.consumer.protocol import PROTOCOL_TYPE
-from eoslog.broker.rules.consumer.state import Group as ConsumerGroup
+from eoslog.broker.rules.consumer.state import ConsumerGroup as ConsumerGroup
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import KafkaError
 
@@ -47,8 +47,8 @@ def handle(context: RequestContext, request: ListGroupsRequest) -> ListGroupsRes
     return {"groups": groups}
 
 
-def _listed(group: Group | ConsumerGroup) -> ListGroupsResponseGroupDraft:
-    if isinstance(group, Group):
+def _listed(group: ClassicGroup | ConsumerGroup) -> ListGroupsResponseGroupDraft:
+    if isinstance(group, ClassicGroup):
         kind, protocol = "classic", group.protocol_type or ""
     else:
         kind, protocol = "consumer", PROTOCOL_TYPE

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from eoslog.broker.requests.context import RequestContext
 from eoslog.broker.rules.consumer.regex import check_regex, matching
-from eoslog.broker.rules.transactions.state import STATE_BY_TEXT, Metadata
+from eoslog.broker.rules.transactions.state import STATE_BY_TEXT, TransactionMetadata
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import KafkaError
 
@@ -41,7 +41,7 @@ def handle(context: RequestContext, request: ListTransactionsRequest) -> ListTra
     producers, age = set(request["producer_id_filters"]), request.get("duration_filter", -1)
     now_ms = context.broker.clock.now_ms()
 
-    def passes(one: Metadata) -> bool:
+    def passes(one: TransactionMetadata) -> bool:
         return (
             (not texts or one.state in states)
             and (not producers or one.producer_id in producers)
@@ -63,7 +63,7 @@ def handle(context: RequestContext, request: ListTransactionsRequest) -> ListTra
     }
 
 
-def _matching(pattern: str | None, all_ids: Sequence[Metadata]) -> Sequence[Metadata]:
+def _matching(pattern: str | None, all_ids: Sequence[TransactionMetadata]) -> Sequence[TransactionMetadata]:
     """The transactions whose whole id matches; an empty or missing pattern matches all. Raises KafkaError."""
     if not pattern:
         return all_ids

@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from eoslog.broker.rules.transactions.state import PREPARED, State
+from eoslog.broker.rules.transactions.state import PREPARED, TransactionState
 from eoslog.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from eoslog.broker.metrics.metrics import Metrics
 
 
-class PartitionLook(NamedTuple):
+class PartitionSnapshot(NamedTuple):
     """One partition; offsets count records, `size` is in bytes."""
 
     topic: str
@@ -35,7 +35,7 @@ class PartitionLook(NamedTuple):
     """Bytes that the scrub has still to read."""
 
 
-class LagLook(NamedTuple):
+class LagSnapshot(NamedTuple):
     """A group's committed offset of a partition, and its distance from the high watermark."""
 
     group: str
@@ -46,18 +46,18 @@ class LagLook(NamedTuple):
 
 
 @dataclass
-class Look:
+class MetricsSnapshot:
     """The state of a broker at one moment."""
 
     uptime: float
-    partitions: list[PartitionLook]
+    partitions: list[PartitionSnapshot]
     transactions: Counter[str] = field(default_factory=Counter)
     """Transactional ids by the state of their transaction."""
     open_transactions: int = 0
     oldest_transaction: float = 0.0
     """Age of the oldest open transaction in seconds, 0 if there is none."""
     groups: Counter[str] = field(default_factory=Counter)
-    lags: list[LagLook] = field(default_factory=list)
+    lags: list[LagSnapshot] = field(default_factory=list)
     unavailable: list[str] = field(default_factory=list)
     """The coordinators that could not answer: "transactions", "groups"."""
 
@@ -67,9 +67,9 @@ class Look:
         return not self.unavailable and not any(partition.offline for partition in self.partitions)
 
 
-def look(broker: Broker, metrics: Metrics) -> Look:
+def look(broker: Broker, metrics: Metrics) -> MetricsSnapshot:
     """Take all numbers; on the event loop's thread."""
-    found = Look(time.monotonic() - metrics.started, _partitions(broker))
+    found = MetricsSnapshot(time.monotonic() - metrics.started, _partitions(broker))
     try:
         _transactions(broker, found)
     except KafkaError:
@@ -82,14 +82,14 @@ def look(broker: Broker, metrics: Metrics) -> Look:
     for group, (topic, index), committed in broker.groups.committed_offsets():
         if (topic, index) in ends:
             lag = max(ends[topic, index] - committed.offset, 0)
-            found.lags.append(LagLook(group, topic, index, committed.offset, lag))
+            found.lags.append(LagSnapshot(group, topic, index, committed.offset, lag))
     return found
 
 
-def _partitions(broker: Broker) -> list[PartitionLook]:
+def _partitions(broker: Broker) -> list[PartitionSnapshot]:
     topics = [broker.topics.get(name) for name in broker.topics.names()]
     return [
-        PartitionLook(
+        PartitionSnapshot(
             partition.topic,
             partition.index,
             partition.log_start_offset,
@@ -107,11 +107,11 @@ def _partitions(broker: Broker) -> list[PartitionLook]:
     ]
 
 
-def _transactions(broker: Broker, found: Look) -> None:
+def _transactions(broker: Broker, found: MetricsSnapshot) -> None:
     now_ms, oldest_ms = broker.clock.now_ms(), None
     for known in broker.transactions.list():
         found.transactions[known.state.text] += 1
-        if known.state is State.ONGOING or known.state in PREPARED:
+        if known.state is TransactionState.ONGOING or known.state in PREPARED:
             found.open_transactions += 1
             if oldest_ms is None or known.start_ms < oldest_ms:
                 oldest_ms = known.start_ms

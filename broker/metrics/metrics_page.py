@@ -28,7 +28,7 @@ from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.protocol.errors import info
 
 if TYPE_CHECKING:
-    from eoslog.broker.metrics.metrics_look import Look
+    from eoslog.broker.metrics.metrics_look import MetricsSnapshot
 
 PATIENCE = 10.0
 """Seconds that the event loop has for a snapshot. A broker that needs longer is not healthy."""
@@ -68,11 +68,15 @@ FAMILIES: tuple[Row, ...] = (
 )  # fmt: skip
 
 
-class Pages:
+class MetricsServer:
     """An HTTP server with the two pages. Make and close it on the event loop whose broker it shows."""
 
     def __init__(
-        self, address: str, metrics: Metrics, connections: Callable[[], int], look: Callable[[], Look]
+        self,
+        address: str,
+        metrics: Metrics,
+        connections: Callable[[], int],
+        look: Callable[[], MetricsSnapshot],
     ) -> None:
         """`address` is HOST:PORT; `look` is called on the loop. Raises OSError, ValueError: the address."""
         host, _, port = address.rpartition(":")
@@ -96,10 +100,10 @@ class Pages:
 
     # In the server's threads
 
-    def look(self) -> Look:
+    def look(self) -> MetricsSnapshot:
         """A snapshot of the broker. Raises LoopTooSlow."""
 
-        async def take() -> Look:
+        async def take() -> MetricsSnapshot:
             return self._take()
 
         return asyncio.run_coroutine_threadsafe(take(), self._loop).result(PATIENCE)
@@ -158,7 +162,7 @@ class _Quiet(WSGIRequestHandler):
 Samples = list[tuple[tuple[str, ...], Any]]
 
 
-def _samples(metrics: Metrics, connections: int, look: Look) -> dict[str, Samples]:
+def _samples(metrics: Metrics, connections: int, look: MetricsSnapshot) -> dict[str, Samples]:
     """(label values, value) by name of the family."""
 
     def partitions(value: Callable[[Any], int]) -> Samples:

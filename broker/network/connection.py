@@ -4,7 +4,7 @@ The transport delivers bytes, and each request's handler starts in order. Answer
 for data) queue up: one task awaits them in order, and exists only while there is something to wait for. The
 memory of all connections together is limited too: see `fairness.memory`.
 
-The `Session` knows who the client is, and what it may send before it has authenticated. The authorizer
+The `ClientSession` knows who the client is, and what it may send before it has authenticated. The authorizer
 decides what it may do afterwards. An invalid frame, an API or version that is not served, a request before
 authentication, or a fault in a handler whose answer has no field for an error: each closes this connection,
 and nothing else, with one line in the log.
@@ -26,7 +26,7 @@ from eoslog.broker.network.served import handlers
 from eoslog.broker.network.wire_machine import OPEN, Absence, Slot, WireMachine
 from eoslog.broker.requests.context import RequestContext, Settled
 from eoslog.broker.security.principals import principal_of
-from eoslog.broker.security.session import Session, State
+from eoslog.broker.security.session import AuthenticationState, ClientSession
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.error_places import errors_in
 from eoslog.protocol.frames import RequestHeader
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from eoslog.broker.core.broker import Broker
     from eoslog.broker.fairness.memory import Memory
     from eoslog.broker.metrics.metrics import Metrics
-    from eoslog.broker.network.faults import Faults
+    from eoslog.broker.network.faults import FaultDecider
     from eoslog.broker.requests.context import Handler
     from eoslog.broker.security.listeners import Listener
 
@@ -53,7 +53,7 @@ class Home(Protocol):
     metrics: Metrics
     buffer: memoryview
     guard: Guard | None
-    faults: Faults | None
+    faults: FaultDecider | None
 
     def enter(self, connection: Connection) -> str | None:
         """Register a new connection. Returns why it cannot be served, None if it can."""
@@ -75,7 +75,7 @@ class Connection(asyncio.BufferedProtocol):
         self._server = server
         self._memory = server.memory
         self._metrics = server.metrics
-        self._session = Session(listener)
+        self._session = ClientSession(listener)
         self._writable = asyncio.Event()  # the machine's `writable`, for the task that waits for it
         self._writable.set()
         self._worker: asyncio.Task[None] | None = None
@@ -174,7 +174,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _start(self, frame: memoryview) -> None:
         """Start a request. All requests start here."""
-        if self._session.state is State.TOKENS:
+        if self._session.state is AuthenticationState.TOKENS:
             self._token(frame)
             return
         try:
@@ -318,9 +318,9 @@ class Connection(asyncio.BufferedProtocol):
             self._write(piece)
         if self._session.listener.sasl:
             state = self._session.state
-            if state is State.FAILED:
+            if state is AuthenticationState.FAILED:
                 self.close()
-            elif state is State.KNOWN:
+            elif state is AuthenticationState.KNOWN:
                 self.machine.allow(self._broker.config.network.request_max_bytes)
 
     def _send(self) -> None:

@@ -8,7 +8,7 @@ from struct import Struct
 from eoslog.broker.network.large_requests import most_things
 from eoslog.broker.network.served import announced, served
 from eoslog.broker.requests.context import Handler, RequestContext
-from eoslog.broker.security.session import Session
+from eoslog.broker.security.session import ClientSession
 from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.frames import RequestHeader, decode_request_header, encode_response
@@ -25,7 +25,7 @@ Read = Callable[[], Message]
 
 
 def begin(
-    frame: memoryview, handlers: Mapping[ApiKey, Handler], session: Session, now: float
+    frame: memoryview, handlers: Mapping[ApiKey, Handler], session: ClientSession, now: float
 ) -> tuple[RequestHeader, Handler, Read]:
     """Decode a request's header. Returns it, the handler, and the function that decodes the body.
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from eoslog.broker.requests.context import Handler
 
 
-class Faults(Protocol):
+class FaultDecider(Protocol):
     """Decides what to do with each request that is decoded and not started yet."""
 
     def around(self, client: object, header: RequestHeader, handler: Handler) -> Handler:

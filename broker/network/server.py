@@ -20,8 +20,8 @@ from eoslog.broker.security.listeners import Listener
 if TYPE_CHECKING:
     from eoslog.broker.authorize.guard import Guard
     from eoslog.broker.core.broker import Broker
-    from eoslog.broker.network.faults import Faults
-    from eoslog.broker.security.tls import Tls
+    from eoslog.broker.network.faults import FaultDecider
+    from eoslog.broker.security.tls import ListenerTls
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ _LONGEST_WAIT = 60.0
 class Server:
     """The listening sockets and the connections they accepted."""
 
-    def __init__(self, faults: Faults | None = None) -> None:
+    def __init__(self, faults: FaultDecider | None = None) -> None:
         """`faults` is for tests: see the module `faults`."""
         self.faults = faults
         self.guard: Guard | None = None
@@ -42,7 +42,7 @@ class Server:
         self.metrics = Metrics()
         self.buffer = memoryview(bytearray(256 << 10))
         """All connections read into this buffer: see Connection.get_buffer."""
-        self.tls: dict[str, Tls] = {}
+        self.tls: dict[str, ListenerTls] = {}
         """The TLS settings of each TLS listener, by name. Set them before `bind`."""
         self._broker: Broker
         self._connections: set[Connection] = set()

@@ -34,7 +34,7 @@ TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 def begin(level: str, form: str) -> None:
     """Write lines of at least `level` ("info", ...) to standard error, as `form`: "text" or "json"."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.addFilter(Sparing())
+    handler.addFilter(BoundedLines())
     handler.setFormatter(JsonLines() if form == "json" else TextLines(TEXT))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
 
@@ -45,7 +45,7 @@ def ignored(warnings: Iterable[str]) -> None:
         log.warning("%s", line)
 
 
-class Sparing(logging.Filter):
+class BoundedLines(logging.Filter):
     """Bounds the number of log lines that clients can cause, so that they cannot fill the disk.
 
     Of each kind (logger and unformatted message) `LINES` pass in `WINDOW_S` seconds. The first line after

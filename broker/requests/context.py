@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from eoslog.broker.security.session import OPEN, Session
+from eoslog.broker.security.session import OPEN, ClientSession
 from eoslog.protocol.frames import RequestHeader
 from eoslog.protocol.schema import Message
 
@@ -41,7 +41,7 @@ class RequestContext:
     client_host: str
     host: str = ""
     port: int = 0
-    session: Session = OPEN
+    session: ClientSession = OPEN
 
     @property
     def principal(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eoslog.broker.resources.base import Resource, ResourceType
+from eoslog.broker.resources.base import ConfigResourceType, Resource
 from eoslog.broker.resources.brokers import BrokerResource
 from eoslog.broker.resources.groups import GroupResource
 from eoslog.broker.resources.topics import TopicResource
@@ -13,12 +13,12 @@ from eoslog.protocol.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from eoslog.broker.core.broker import Broker
 
-__all__ = ["Resource", "ResourceType", "resource_of"]
+__all__ = ["ConfigResourceType", "Resource", "resource_of"]
 
 _ALL: dict[int, type[Resource]] = {
-    ResourceType.TOPIC: TopicResource,
-    ResourceType.BROKER: BrokerResource,
-    ResourceType.GROUP: GroupResource,
+    ConfigResourceType.TOPIC: TopicResource,
+    ConfigResourceType.BROKER: BrokerResource,
+    ConfigResourceType.GROUP: GroupResource,
 }
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from eoslog.broker.config.base import Kind, Rule
+from eoslog.broker.config.base import ConfigRule, ConfigType
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ MAX_VALUE = 32_767
 """The longest value that a config may have, in characters."""
 
 
-class ResourceType(IntEnum):
+class ConfigResourceType(IntEnum):
     """The types of resources that have configs, by Kafka's numbers."""
 
     TOPIC = 2
@@ -26,7 +26,7 @@ class ResourceType(IntEnum):
     GROUP = 32
 
 
-class Source(IntEnum):
+class ConfigSource(IntEnum):
     """Where a config's value comes from (KIP-226), by Kafka's numbers."""
 
     TOPIC = 1
@@ -37,7 +37,7 @@ class Source(IntEnum):
     GROUP = 8
 
 
-class Operation(IntEnum):
+class AlterConfigOp(IntEnum):
     """The operations of IncrementalAlterConfigs (KIP-339), by Kafka's numbers."""
 
     SET = 0
@@ -51,10 +51,10 @@ class Synonym(NamedTuple):
 
     name: str
     value: str
-    source: Source
+    source: ConfigSource
 
 
-class Change(NamedTuple):
+class ConfigChange(NamedTuple):
     """One operation on one config, as requested: `operation` is not checked yet."""
 
     name: str
@@ -63,31 +63,31 @@ class Change(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ConfigEntry:
     """A config as DescribeConfigs returns it. Without synonyms the value is a default."""
 
     name: str
     value: str
     synonyms: tuple[Synonym, ...] = ()
-    kind: Kind | None = None
+    kind: ConfigType | None = None
     read_only: bool = False
     meaning: str = ""
 
     @property
-    def source(self) -> Source:
+    def source(self) -> ConfigSource:
         """Where the value comes from."""
-        return self.synonyms[0].source if self.synonyms else Source.DEFAULT
+        return self.synonyms[0].source if self.synonyms else ConfigSource.DEFAULT
 
     @property
     def sensitive(self) -> bool:
         """Whether the value must not be shown."""
-        return self.kind is Kind.PASSWORD
+        return self.kind is ConfigType.PASSWORD
 
 
 class Resource(ABC):
     """The resources of one type. All methods raise KafkaError for an unknown name."""
 
-    TYPE: ClassVar[ResourceType]
+    TYPE: ClassVar[ConfigResourceType]
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
@@ -97,7 +97,7 @@ class Resource(ABC):
         """The names of all resources."""
 
     @abstractmethod
-    def entries(self, name: str) -> Iterable[Entry]:
+    def entries(self, name: str) -> Iterable[ConfigEntry]:
         """All configs of a resource, sorted by name."""
 
     @abstractmethod
@@ -113,7 +113,7 @@ class Resource(ABC):
         """Set exactly these configs. Raises KafkaError as `check` does, and KAFKA_STORAGE_ERROR."""
 
     @abstractmethod
-    def rule(self, config: str) -> Rule | None:
+    def rule(self, config: str) -> ConfigRule | None:
         """The rule for a config's values; None if there is no config of that name."""
 
     @abstractmethod
@@ -124,14 +124,14 @@ class Resource(ABC):
         """AlterConfigs: set exactly these configs. Raises KafkaError."""
         (self.check if validate_only else self.put)(name, configs)
 
-    def change(self, name: str, changes: Iterable[Change], *, validate_only: bool) -> None:
+    def change(self, name: str, changes: Iterable[ConfigChange], *, validate_only: bool) -> None:
         """IncrementalAlterConfigs: make all of these changes or none. Raises KafkaError."""
         configs = dict(self.current(name))
         for change in changes:
             operation = _operation_of(change)
-            if operation is Operation.DELETE or change.value is None:
+            if operation is AlterConfigOp.DELETE or change.value is None:
                 configs.pop(change.name, None)
-            elif operation is Operation.SET:
+            elif operation is AlterConfigOp.SET:
                 configs[change.name] = change.value
             else:
                 configs[change.name] = self._list_changed(change, operation, configs.get(change.name))
@@ -143,24 +143,24 @@ class Resource(ABC):
                 )
         self.replace(name, configs, validate_only=validate_only)
 
-    def _list_changed(self, change: Change, operation: Operation, before: str | None) -> str:
+    def _list_changed(self, change: ConfigChange, operation: AlterConfigOp, before: str | None) -> str:
         rule = self.rule(change.name)
-        if rule is None or rule.kind is not Kind.LIST:
+        if rule is None or rule.kind is not ConfigType.LIST:
             raise KafkaError(
                 ErrorCode.INVALID_CONFIG,
                 f"{change.name}: {operation.name} is for lists, which this config is not",
             )
         had = _items(self.default(change.name) if before is None else before)
         given = _items(change.value or "")
-        if operation is Operation.APPEND:
+        if operation is AlterConfigOp.APPEND:
             return ",".join([*had, *(item for item in dict.fromkeys(given) if item not in had)])
         return ",".join(item for item in had if item not in given)
 
 
-def _operation_of(change: Change) -> Operation:
+def _operation_of(change: ConfigChange) -> AlterConfigOp:
     """The operation of a change. Raises KafkaError INVALID_REQUEST if there is none of that number."""
     try:
-        return Operation(change.operation)
+        return AlterConfigOp(change.operation)
     except ValueError:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST, f"{change.name}: unknown operation {change.operation}"

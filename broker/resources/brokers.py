@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from eoslog.broker.config import option_table
-from eoslog.broker.config.base import Rule, rule_of, text_of
+from eoslog.broker.config.base import ConfigRule, rule_of, text_of
 from eoslog.broker.core.dynamic_options import EVERY_BROKER
-from eoslog.broker.resources.base import Entry, Resource, ResourceType, Source, Synonym
+from eoslog.broker.resources.base import ConfigEntry, ConfigResourceType, ConfigSource, Resource, Synonym
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -18,24 +18,24 @@ if TYPE_CHECKING:
 class BrokerResource(Resource):
     """This broker, and the defaults of all brokers."""
 
-    TYPE = ResourceType.BROKER
+    TYPE = ConfigResourceType.BROKER
 
     def names(self) -> list[str]:
         """See `Resource.names`."""
         return [str(self.broker.node_id)]
 
-    def entries(self, name: str) -> Iterator[Entry]:
+    def entries(self, name: str) -> Iterator[ConfigEntry]:
         """All options; for "" only those that were set for all brokers."""
         self._check_name(name)
         for option, declared in sorted(option_table().items()):
             synonyms = synonyms_of(self.broker, option)
             if name == EVERY_BROKER:
-                synonyms = tuple(one for one in synonyms if one.source is Source.EVERY_BROKER)
+                synonyms = tuple(one for one in synonyms if one.source is ConfigSource.EVERY_BROKER)
                 if not synonyms:
                     continue
             read_only, kind = not declared.metadata["dynamic"], rule_of(declared).kind
             value = synonyms[0].value
-            yield Entry(option, value, synonyms, kind, read_only, declared.metadata["meaning"])
+            yield ConfigEntry(option, value, synonyms, kind, read_only, declared.metadata["meaning"])
 
     def current(self, name: str) -> Mapping[str, str]:
         """See `Resource.current`."""
@@ -52,7 +52,7 @@ class BrokerResource(Resource):
         self._check_name(name)
         self.broker.options.set(name, configs)
 
-    def rule(self, config: str) -> Rule | None:
+    def rule(self, config: str) -> ConfigRule | None:
         """See `Resource.rule`."""
         declared = option_table().get(config)
         return rule_of(declared) if declared else None
@@ -73,10 +73,10 @@ def synonyms_of(broker: Broker, option: str) -> tuple[Synonym, ...]:
     own, every = options.own, options.get(EVERY_BROKER)
     static, default = _static(broker, option), text_of(declared.default)
     found = [
-        (own.get(option), Source.BROKER),
-        (every.get(option), Source.EVERY_BROKER),
-        (static if static != default else None, Source.STATIC_BROKER),
-        (default, Source.DEFAULT),
+        (own.get(option), ConfigSource.BROKER),
+        (every.get(option), ConfigSource.EVERY_BROKER),
+        (static if static != default else None, ConfigSource.STATIC_BROKER),
+        (default, ConfigSource.DEFAULT),
     ]
     return tuple(Synonym(option, value, source) for value, source in found if value is not None)
 

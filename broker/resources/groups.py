@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from eoslog.broker.config import ConfigError
-from eoslog.broker.config.base import Rule
+from eoslog.broker.config.base import ConfigRule
 from eoslog.broker.config.group_table import GROUP_CONFIGS, group_values
-from eoslog.broker.resources.base import Entry, Resource, ResourceType, Source, Synonym
+from eoslog.broker.resources.base import ConfigEntry, ConfigResourceType, ConfigSource, Resource, Synonym
 from eoslog.broker.resources.brokers import synonyms_of
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
@@ -15,20 +15,20 @@ from eoslog.protocol.errors import ErrorCode, KafkaError
 class GroupResource(Resource):
     """Groups by group id."""
 
-    TYPE = ResourceType.GROUP
+    TYPE = ConfigResourceType.GROUP
 
     def names(self) -> list[str]:
         """The groups that have configs."""
         return self.broker.configs.names("group")
 
-    def entries(self, name: str) -> Iterator[Entry]:
+    def entries(self, name: str) -> Iterator[ConfigEntry]:
         """See `Resource.entries`."""
         configs = self.current(name)
         for config, line in sorted(GROUP_CONFIGS.items()):
             synonyms = synonyms_of(self.broker, line.option)
             if config in configs:
-                synonyms = (Synonym(config, configs[config], Source.GROUP), *synonyms)
-            yield Entry(config, synonyms[0].value, synonyms, line.rule.kind, meaning=line.meaning)
+                synonyms = (Synonym(config, configs[config], ConfigSource.GROUP), *synonyms)
+            yield ConfigEntry(config, synonyms[0].value, synonyms, line.rule.kind, meaning=line.meaning)
 
     def current(self, name: str) -> Mapping[str, str]:
         """See `Resource.current`."""
@@ -49,7 +49,7 @@ class GroupResource(Resource):
         self.check(name, configs)
         self.broker.configs.put("group", name, configs)
 
-    def rule(self, config: str) -> Rule | None:
+    def rule(self, config: str) -> ConfigRule | None:
         """See `Resource.rule`."""
         line = GROUP_CONFIGS.get(config)
         return line.rule if line else None

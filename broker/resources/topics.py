@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from eoslog.broker.config.base import Rule
+from eoslog.broker.config.base import ConfigRule
 from eoslog.broker.config.topic_table import TOPIC_CONFIGS
-from eoslog.broker.resources.base import Entry, Resource, ResourceType, Source, Synonym
+from eoslog.broker.resources.base import ConfigEntry, ConfigResourceType, ConfigSource, Resource, Synonym
 from eoslog.broker.resources.brokers import synonyms_of
 from eoslog.broker.topics.topic import Topic, check_name
 from eoslog.protocol.errors import ErrorCode, KafkaError
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 class TopicResource(Resource):
     """Topics by name."""
 
-    TYPE = ResourceType.TOPIC
+    TYPE = ConfigResourceType.TOPIC
 
     def names(self) -> list[str]:
         """See `Resource.names`."""
         return self.broker.topics.names()
 
-    def entries(self, name: str) -> Iterable[Entry]:
+    def entries(self, name: str) -> Iterable[ConfigEntry]:
         """See `Resource.entries`."""
         return topic_entries(self.broker, self._topic(name).configs)
 
@@ -45,7 +45,7 @@ class TopicResource(Resource):
         self.current(name)
         self.broker.topics.configs.set(name, configs)
 
-    def rule(self, config: str) -> Rule | None:
+    def rule(self, config: str) -> ConfigRule | None:
         """See `Resource.rule`."""
         line = TOPIC_CONFIGS.get(config)
         return line.rule if line else None
@@ -62,12 +62,12 @@ class TopicResource(Resource):
         return topic
 
 
-def topic_entries(broker: Broker, configs: Mapping[str, str]) -> Iterator[Entry]:
+def topic_entries(broker: Broker, configs: Mapping[str, str]) -> Iterator[ConfigEntry]:
     """All configs of a topic that sets `configs`, and where each value comes from."""
     defaults = broker.config.topics.defaults()
     for name, line in sorted(TOPIC_CONFIGS.items()):
         value = configs.get(name, defaults[name])
         synonyms = synonyms_of(broker, line.synonym) if line.synonym else ()
         if name in configs:
-            synonyms = (Synonym(name, value, Source.TOPIC), *synonyms)
-        yield Entry(name, value, synonyms, line.rule.kind, meaning=line.told)
+            synonyms = (Synonym(name, value, ConfigSource.TOPIC), *synonyms)
+        yield ConfigEntry(name, value, synonyms, line.rule.kind, meaning=line.told)

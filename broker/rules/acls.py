@@ -42,7 +42,7 @@ class Pattern(IntEnum):
     PREFIXED = 4
 
 
-class Operation(IntEnum):
+class AclOperation(IntEnum):
     """The operations, by Kafka's numbers."""
 
     UNKNOWN = 0
@@ -72,9 +72,9 @@ class Permission(IntEnum):
     ALLOW = 3
 
 
-_O = Operation
+_O = AclOperation
 
-SUPPORTED: dict[ResourceType, tuple[Operation, ...]] = {
+SUPPORTED: dict[ResourceType, tuple[AclOperation, ...]] = {
     ResourceType.TOPIC: (_O.READ, _O.WRITE, _O.CREATE, _O.DELETE, _O.ALTER, _O.DESCRIBE,
                          _O.DESCRIBE_CONFIGS, _O.ALTER_CONFIGS),
     ResourceType.GROUP: (_O.READ, _O.DELETE, _O.DESCRIBE, _O.DESCRIBE_CONFIGS, _O.ALTER_CONFIGS),
@@ -87,8 +87,8 @@ SUPPORTED: dict[ResourceType, tuple[Operation, ...]] = {
 """The operations of each type of resource."""
 
 # Requested operation -> the operations whose ALLOW is enough for it.
-_ENOUGH: dict[Operation, frozenset[Operation]] = {
-    operation: frozenset({operation, _O.ALL}) for operation in Operation
+_ENOUGH: dict[AclOperation, frozenset[AclOperation]] = {
+    operation: frozenset({operation, _O.ALL}) for operation in AclOperation
 } | {
     _O.DESCRIBE: frozenset({_O.DESCRIBE, _O.READ, _O.WRITE, _O.DELETE, _O.ALTER, _O.ALL}),
     _O.DESCRIBE_CONFIGS: frozenset({_O.DESCRIBE_CONFIGS, _O.ALTER_CONFIGS, _O.ALL}),
@@ -108,7 +108,7 @@ class Acl:
     pattern: Pattern
     principal: str
     host: str
-    operation: Operation
+    operation: AclOperation
     permission: Permission
 
 
@@ -121,7 +121,7 @@ class AclFilter:
     pattern: Pattern = Pattern.ANY
     principal: str | None = None
     host: str | None = None
-    operation: Operation = Operation.ANY
+    operation: AclOperation = AclOperation.ANY
     permission: Permission = Permission.ANY
 
     def matches(self, acl: Acl) -> bool:
@@ -131,7 +131,7 @@ class AclFilter:
             and self._matches_name(acl)
             and self.principal in (None, acl.principal)
             and self.host in (None, acl.host)
-            and self.operation in (Operation.ANY, acl.operation)
+            and self.operation in (AclOperation.ANY, acl.operation)
             and self.permission in (Permission.ANY, acl.permission)
         )
 
@@ -186,7 +186,7 @@ class Acls:
         for size in range(1, min(len(name), self._longest[resource]) + 1):
             yield from found.get((resource, Pattern.PREFIXED, name[:size]), ())
 
-    def allows(self, client: Client, operation: Operation, resource: ResourceType, name: str) -> bool:
+    def allows(self, client: Client, operation: AclOperation, resource: ResourceType, name: str) -> bool:
         """Whether the client may do `operation` to one resource."""
         allowed, any_rule = False, False
         for acl in self._about(resource, name):
@@ -194,18 +194,18 @@ class Acls:
             if not _means(acl, client):
                 continue
             if acl.permission is Permission.DENY:
-                if acl.operation in (operation, Operation.ALL):
+                if acl.operation in (operation, AclOperation.ALL):
                     return False
             elif acl.operation in _ENOUGH[operation]:
                 allowed = True
         return allowed or (self._open_without and not any_rule)
 
-    def allows_some(self, client: Client, operation: Operation, resource: ResourceType) -> bool:
+    def allows_some(self, client: Client, operation: AclOperation, resource: ResourceType) -> bool:
         """Whether the client may do `operation` to at least one possible resource of this type.
 
         An ALLOW counts unless a DENY covers everything that it allows.
         """
-        wanted = (operation, Operation.ALL)
+        wanted = (operation, AclOperation.ALL)
         rules = [
             acl
             for acl in self.all
@@ -218,7 +218,7 @@ class Acls:
             return True
         return any(acl.permission is Permission.ALLOW and not _covered(acl, denied) for acl in rules)
 
-    def operations(self, client: Client, resource: ResourceType, name: str) -> list[Operation]:
+    def operations(self, client: Client, resource: ResourceType, name: str) -> list[AclOperation]:
         """All operations that the client may do to one resource."""
         return [o for o in SUPPORTED[resource] if self.allows(client, o, resource, name)]
 

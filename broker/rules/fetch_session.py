@@ -1,6 +1,6 @@
 """Fetch sessions (KIP-227): a client names its partitions once; later requests and answers hold changes only.
 
-Pure; one `Sessions` per broker. A request names its session and its epoch in it:
+Pure; one `FetchSessions` per broker. A request names its session and its epoch in it:
 
 | session epoch | session | what happens |
 |---|---|---|
@@ -62,7 +62,7 @@ class Followed:
 
 
 @dataclass(slots=True)
-class Session:
+class FetchSession:
     """The partitions that one client follows, in the order of their next reads."""
 
     id: int
@@ -101,11 +101,11 @@ class Session:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class FetchRound:
     """The partitions of one request, in the order to read them, and its session."""
 
     parts: list[tuple[Place, FetchRequestPartition]]
-    session: Session | None = None
+    session: FetchSession | None = None
     incremental: bool = False
 
     def told(
@@ -117,24 +117,24 @@ class Wanted:
         return self.session.tell(answers, all_of_them=not self.incremental)
 
 
-class Sessions:
+class FetchSessions:
     """All sessions, the least recently used first."""
 
     def __init__(self, slots: int, eviction_ms: int, new_id: Callable[[], int]) -> None:
         """`new_id` gives numbers from 1 to 2^31 - 1 that are hard to guess."""
         self._slots, self._eviction_ms, self._new_id = slots, eviction_ms, new_id
-        self._sessions: dict[int, Session] = {}
+        self._sessions: dict[int, FetchSession] = {}
 
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def wanted(self, request: FetchRequest, by_id: bool, now_ms: int) -> Wanted:
+    def wanted(self, request: FetchRequest, by_id: bool, now_ms: int) -> FetchRound:
         """The partitions that the request asks for. Raises KafkaError by the table in the module's head."""
         epoch, number = request["session_epoch"], request["session_id"]
         if epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             self.end(number)
             session = self._begin(request, by_id, now_ms) if epoch == INITIAL_EPOCH else None
-            return Wanted(list(asked(request, by_id)), session)
+            return FetchRound(list(asked(request, by_id)), session)
         session = self._go_on(number, epoch, by_id, now_ms)
         session.take(request)
         if request["topics"] and self._follow_too_many():
@@ -143,16 +143,16 @@ class Sessions:
         parts = [(place, followed.part) for place, followed in session.partitions.items()]
         if not parts:
             self.end(number)
-            return Wanted([])
-        return Wanted(parts, session, incremental=True)
+            return FetchRound([])
+        return FetchRound(parts, session, incremental=True)
 
-    def _begin(self, request: FetchRequest, by_id: bool, now_ms: int) -> Session | None:
+    def _begin(self, request: FetchRequest, by_id: bool, now_ms: int) -> FetchSession | None:
         if not self._room(now_ms):
             return None
         number = self._new_id()
         while number in self._sessions:
             number = self._new_id()
-        session = self._sessions[number] = Session(number, by_id, now_ms)
+        session = self._sessions[number] = FetchSession(number, by_id, now_ms)
         session.take(request)
         if self._follow_too_many():
             self.end(number)
@@ -175,7 +175,7 @@ class Sessions:
         del self._sessions[oldest.id]
         return True
 
-    def _go_on(self, number: int, epoch: int, by_id: bool, now_ms: int) -> Session:
+    def _go_on(self, number: int, epoch: int, by_id: bool, now_ms: int) -> FetchSession:
         session = self._sessions.get(number)
         if session is None:
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)

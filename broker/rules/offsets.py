@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from eoslog.broker.rules.classic.join import validate_member
-from eoslog.broker.rules.classic.state import Group, GroupState
+from eoslog.broker.rules.classic.state import ClassicGroup, ClassicGroupState
 from eoslog.protocol.errors import ErrorCode
 
 NO_TOPIC_ID = bytes(16)
@@ -169,7 +169,7 @@ class Committer:
     generation: int = -1
 
 
-def validate_commit(group: Group | None, who: Committer, *, transactional: bool) -> ErrorCode:
+def validate_commit(group: ClassicGroup | None, who: Committer, *, transactional: bool) -> ErrorCode:
     """Whether `who` may commit to `group`, as an error code. `group` is None if it never had members.
 
     Generation -1 without a member id is right for groups without members ("simple" groups). In a transaction
@@ -178,17 +178,17 @@ def validate_commit(group: Group | None, who: Committer, *, transactional: bool)
     if transactional and not who.group_id:
         return ErrorCode.INVALID_GROUP_ID
     if group is None:
-        group = Group(who.group_id)
-    if group.state is GroupState.DEAD:
+        group = ClassicGroup(who.group_id)
+    if group.state is ClassicGroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    if who.generation < 0 and group.state is GroupState.EMPTY:
+    if who.generation < 0 and group.state is ClassicGroupState.EMPTY:
         return ErrorCode.NONE
     if who.generation < 0 and not who.member_id and who.instance_id is None:
         return ErrorCode.NONE if transactional else ErrorCode.UNKNOWN_MEMBER_ID
     error = validate_member(group, who.member_id, who.instance_id)
     if error is ErrorCode.NONE and who.generation != group.generation:
         return ErrorCode.ILLEGAL_GENERATION
-    if error is ErrorCode.NONE and not transactional and group.state is GroupState.COMPLETING:
+    if error is ErrorCode.NONE and not transactional and group.state is ClassicGroupState.COMPLETING:
         # It has received the join answer of this generation, so it knows what to do next.
         return ErrorCode.REBALANCE_IN_PROGRESS
     return error

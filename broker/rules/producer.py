@@ -56,7 +56,7 @@ class Written(NamedTuple):
         return Written(sequence.NO_SEQUENCE, self.last_sequence, self.last_offset + 1, self.last_offset)
 
 
-class Aborted(NamedTuple):
+class AbortedTransaction(NamedTuple):
     """An aborted transaction, as the transaction index has it; `last_offset` is that of its marker."""
 
     producer_id: int
@@ -196,7 +196,7 @@ class ProducerStates:
 
     def apply_marker(
         self, producer_id: int, epoch: int, coordinator_epoch: int, commit: bool, offset: int, now_ms: int
-    ) -> Aborted | None:
+    ) -> AbortedTransaction | None:
         """Record an end marker that is in the log at `offset`. Returns its entry of the transaction index."""
         state = self._producers.get(producer_id)
         if state is None:
@@ -213,7 +213,9 @@ class ProducerStates:
             return None
         del self._open[producer_id]
         self._decided.append((first, offset))
-        return None if commit else Aborted(producer_id, first, offset, self._oldest_open(offset + 1))
+        return (
+            None if commit else AbortedTransaction(producer_id, first, offset, self._oldest_open(offset + 1))
+        )
 
     # -- transactions --------------------------------------------------------------------------
 

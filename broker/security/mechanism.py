@@ -11,7 +11,7 @@ class AuthenticationFailed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class SaslStep:
     """An answer to one token. `user`: the authenticated user, once the exchange is done.
 
     `lifetime_ms`: how long the client's token is valid; 0: without end.
@@ -25,5 +25,5 @@ class Step:
 class Exchange(Protocol):
     """One authentication in progress."""
 
-    async def step(self, token: bytes) -> Step:
+    async def step(self, token: bytes) -> SaslStep:
         """Answer the client's next token. Raises AuthenticationFailed."""

@@ -15,7 +15,7 @@ from typing import Any
 
 from eoslog.broker.config import BrokerConfig
 from eoslog.broker.config.base import ConfigError
-from eoslog.broker.security.mechanism import AuthenticationFailed, Step
+from eoslog.broker.security.mechanism import AuthenticationFailed, SaslStep
 
 ALGORITHMS = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512"]
 """Signatures by key pairs only: a public key must never be accepted as a shared secret."""
@@ -26,7 +26,7 @@ _AGAIN_AFTER = 10.0
 _FETCH_TIMEOUT = 10.0
 
 
-class Tokens:
+class TokenValidator:
     """Checks tokens."""
 
     def __init__(self, config: BrokerConfig) -> None:
@@ -117,11 +117,11 @@ class Tokens:
 class OauthExchange:
     """One message if the token is valid; else the reason, the client's empty answer, and a failure."""
 
-    def __init__(self, tokens: Tokens) -> None:
+    def __init__(self, tokens: TokenValidator) -> None:
         self._tokens = tokens
         self._failure: AuthenticationFailed | None = None
 
-    async def step(self, token: bytes) -> Step:
+    async def step(self, token: bytes) -> SaslStep:
         """See `Exchange.step`."""
         if self._failure is not None:
             raise self._failure
@@ -136,7 +136,7 @@ class OauthExchange:
             user, lifetime_ms = await self._tokens.user_of(bearer.strip())
         except AuthenticationFailed as failure:
             self._failure = failure
-            return Step(_INVALID)
+            return SaslStep(_INVALID)
         if found[1] and found[1].decode("utf-8", "replace") != user:
             raise AuthenticationFailed("acting for another user is not possible")
-        return Step(b"", user, lifetime_ms)
+        return SaslStep(b"", user, lifetime_ms)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eoslog.broker.security.mechanism import AuthenticationFailed, Step
+from eoslog.broker.security.mechanism import AuthenticationFailed, SaslStep
 from eoslog.broker.security.users import Passwords
 
 
@@ -12,7 +12,7 @@ class PlainExchange:
     def __init__(self, passwords: Passwords) -> None:
         self._passwords = passwords
 
-    async def step(self, token: bytes) -> Step:
+    async def step(self, token: bytes) -> SaslStep:
         """See `Exchange.step`."""
         try:
             parts = token.decode().split("\0")
@@ -27,4 +27,4 @@ class PlainExchange:
             raise AuthenticationFailed("Invalid username or password")
         if authorization_id not in ("", user):
             raise AuthenticationFailed("acting for another user is not possible")
-        return Step(b"", user)
+        return SaslStep(b"", user)

@@ -10,11 +10,11 @@ from eoslog.broker.config import BrokerConfig
 from eoslog.broker.config.base import ConfigError
 from eoslog.broker.security.credentials import Credentials
 from eoslog.broker.security.listeners import Listener
-from eoslog.broker.security.mechanism import AuthenticationFailed, Exchange, Step
-from eoslog.broker.security.oauth import OauthExchange, Tokens
+from eoslog.broker.security.mechanism import AuthenticationFailed, Exchange, SaslStep
+from eoslog.broker.security.oauth import OauthExchange, TokenValidator
 from eoslog.broker.security.plain import PlainExchange
 from eoslog.broker.security.scram import ScramExchange, credential_of_password
-from eoslog.broker.security.session import Session, State
+from eoslog.broker.security.session import AuthenticationState, ClientSession
 from eoslog.broker.security.users import Passwords
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.scram import HASHES, Credential
@@ -26,14 +26,14 @@ MECHANISMS = ("PLAIN", *HASHES, "OAUTHBEARER")
 Begin = Callable[[], Exchange]
 
 
-class Sasl:
+class SaslMechanisms:
     """The mechanisms of each listener with SASL."""
 
     def __init__(self, listeners: Sequence[Listener], config: BrokerConfig, credentials: Credentials) -> None:
         """Prepare all mechanisms. Raises ConfigError that names the option."""
         self._config = config
         self._credentials = credentials
-        self._tokens: Tokens | None = None
+        self._tokens: TokenValidator | None = None
         self._offered = {one.name: self._of(one) for one in listeners if one.sasl}
 
     def _of(self, listener: Listener) -> dict[str, Begin]:
@@ -49,7 +49,7 @@ class Sasl:
 
     def _begin(self, listener: Listener, mechanism: str) -> Begin:
         if mechanism == "OAUTHBEARER":
-            self._tokens = tokens = self._tokens or Tokens(self._config)
+            self._tokens = tokens = self._tokens or TokenValidator(self._config)
             return lambda: OauthExchange(tokens)
         passwords = Passwords(listener, mechanism, self._config)
         if mechanism == "PLAIN":
@@ -62,41 +62,44 @@ class Sasl:
 
         return lambda: ScramExchange(mechanism, credential)
 
-    def choose(self, session: Session, mechanism: str, *, raw: bool) -> list[str]:
+    def choose(self, session: ClientSession, mechanism: str, *, raw: bool) -> list[str]:
         """Begin an exchange; returns the mechanisms offered. `raw`: its tokens come without headers.
 
         Raises KafkaError UNSUPPORTED_SASL_MECHANISM, after which the session has failed, and
         ILLEGAL_SASL_STATE.
         """
         offered = self._offered.get(session.listener.name)
-        again = session.state is State.KNOWN
-        if offered is None or not (session.state is State.START or again) or (raw and again):
+        again = session.state is AuthenticationState.KNOWN
+        if offered is None or not (session.state is AuthenticationState.START or again) or (raw and again):
             raise KafkaError(ErrorCode.ILLEGAL_SASL_STATE, "a handshake has no place here")
         if mechanism not in offered or (again and mechanism != session.mechanism):
-            session.state = State.FAILED
+            session.state = AuthenticationState.FAILED
             raise KafkaError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, f"offered are {', '.join(offered)}")
         session.mechanism, session.exchange = mechanism, offered[mechanism]()
-        session.state = State.TOKENS if raw else State.EXCHANGE
+        session.state = AuthenticationState.TOKENS if raw else AuthenticationState.EXCHANGE
         return list(offered)
 
-    def offered(self, session: Session) -> list[str]:
+    def offered(self, session: ClientSession) -> list[str]:
         """The mechanisms at the session's listener."""
         return list(self._offered.get(session.listener.name, ()))
 
-    async def step(self, session: Session, token: bytes, peer: str) -> tuple[Step, int]:
+    async def step(self, session: ClientSession, token: bytes, peer: str) -> tuple[SaslStep, int]:
         """Answer the client's next token. Returns also the session's lifetime in ms (0: without end).
 
         Raises KafkaError ILLEGAL_SASL_STATE, and SASL_AUTHENTICATION_FAILED after a short delay.
         """
         exchange, again = session.exchange, session.known
-        if exchange is None or session.state not in (State.EXCHANGE, State.TOKENS):
+        if exchange is None or session.state not in (
+            AuthenticationState.EXCHANGE,
+            AuthenticationState.TOKENS,
+        ):
             raise KafkaError(ErrorCode.ILLEGAL_SASL_STATE, "a token has no place here")
         try:
             step = await exchange.step(token)
             if step.user is not None and again and session.principal != f"User:{step.user}":
                 raise AuthenticationFailed("a session cannot be renewed by another user")
         except (AuthenticationFailed, ConfigError) as error:
-            session.state, session.exchange = State.FAILED, None
+            session.state, session.exchange = AuthenticationState.FAILED, None
             log.warning("authentication by %s from %s failed: %s", session.mechanism, peer, error)
             await asyncio.sleep(self._config.security.failed_authentication_delay_ms / 1000)
             reason = (
@@ -107,14 +110,14 @@ class Sasl:
             ) from None
         if step.user is None:
             return step, 0
-        session.state, session.exchange = State.KNOWN, None
+        session.state, session.exchange = AuthenticationState.KNOWN, None
         session.principal = f"User:{step.user}"
         lifetime_ms = self._lifetime_ms(session, step)
         now = asyncio.get_running_loop().time()
         session.ends_at = now + lifetime_ms / 1000 if lifetime_ms else float("inf")
         return step, lifetime_ms
 
-    def _lifetime_ms(self, session: Session, step: Step) -> int:
+    def _lifetime_ms(self, session: ClientSession, step: SaslStep) -> int:
         name = "connections.max.reauth.ms"
         own = session.listener.own.get(f"{session.mechanism.lower()}.{name}")
         most = int(own if own is not None else session.listener.option(self._config, name))

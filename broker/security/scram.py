@@ -12,7 +12,7 @@ import re
 import secrets
 from collections.abc import Callable
 
-from eoslog.broker.security.mechanism import AuthenticationFailed, Step
+from eoslog.broker.security.mechanism import AuthenticationFailed, SaslStep
 from eoslog.protocol.scram import (
     MIN_ITERATIONS,
     Credential,
@@ -59,7 +59,7 @@ class ScramExchange:
         self._known: Credential | None = None
         self._user = self._nonce = self._gs2 = self._bare = self._told = ""
 
-    async def step(self, token: bytes) -> Step:
+    async def step(self, token: bytes) -> SaslStep:
         """See `Exchange.step`."""
         try:
             text = token.decode()
@@ -67,7 +67,7 @@ class ScramExchange:
             raise AuthenticationFailed("the SCRAM message is not UTF-8") from None
         return self._final(text) if self._told else self._first(text)
 
-    def _first(self, text: str) -> Step:
+    def _first(self, text: str) -> SaslStep:
         head = _GS2.match(text)
         if head is None or head[1] == "p":
             raise AuthenticationFailed("the SCRAM message has no header that is understood")
@@ -84,14 +84,14 @@ class ScramExchange:
         self._known = self._credential(self._user)
         salt, iterations = self._salt()
         self._told = f"r={self._nonce},s={base64.b64encode(salt).decode()},i={iterations}"
-        return Step(self._told.encode())
+        return SaslStep(self._told.encode())
 
     def _salt(self) -> tuple[bytes, int]:
         if self._known is not None:
             return self._known.salt, self._known.iterations
         return _salt_of(self._user), MIN_ITERATIONS
 
-    def _final(self, text: str) -> Step:
+    def _final(self, text: str) -> SaslStep:
         found = _FINAL.fullmatch(text)
         if found is None:
             raise AuthenticationFailed("the final SCRAM message is not understood")
@@ -106,7 +106,7 @@ class ScramExchange:
         if known is None or not proof_holds(self._mechanism, known, signed, proof):
             raise AuthenticationFailed(f"invalid credentials with SASL mechanism {self._mechanism}")
         verifier = base64.b64encode(server_signature(self._mechanism, known, signed))
-        return Step(b"v=" + verifier, self._user)
+        return SaslStep(b"v=" + verifier, self._user)
 
 
 def _name(text: str) -> str:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 ANONYMOUS = "User:ANONYMOUS"
 
 
-class State(Enum):
+class AuthenticationState(Enum):
     """The state of a client's authentication."""
 
     START = "start"
@@ -41,7 +41,7 @@ class State(Enum):
 _ALWAYS = frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
 
 
-class Session:
+class ClientSession:
     """One connection's listener, state and principal."""
 
     __slots__ = ("ends_at", "exchange", "listener", "mechanism", "principal", "state")
@@ -50,7 +50,7 @@ class Session:
         """`principal`: the client's on a listener without SASL."""
         self.listener = listener
         self.principal = principal
-        self.state = State.START if listener.sasl else State.KNOWN
+        self.state = AuthenticationState.START if listener.sasl else AuthenticationState.KNOWN
         self.mechanism = ""
         self.exchange: Exchange | None = None
         self.ends_at = float("inf")
@@ -60,7 +60,7 @@ class Session:
         """Why a request must not be served now; None if it may."""
         if key in _ALWAYS:
             return None
-        if self.state is not State.KNOWN:
+        if self.state is not AuthenticationState.KNOWN:
             return f"API key {key} before authentication on listener {self.listener.name}"
         if now > self.ends_at:
             return f"the session of {self.principal} has ended and was not renewed"
@@ -72,5 +72,5 @@ class Session:
         return self.principal != ANONYMOUS or not self.listener.sasl
 
 
-OPEN = Session(Listener())
+OPEN = ClientSession(Listener())
 """A session of an anonymous client."""

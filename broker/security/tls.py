@@ -24,7 +24,7 @@ _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_
 _PEM_HEAD = b"-----BEGIN "
 
 
-class Tls:
+class ListenerTls:
     """A listener's TLS context; it is made again when its files change."""
 
     def __init__(self, listener: Listener, config: BrokerConfig) -> None:
@@ -51,7 +51,9 @@ class Tls:
             return
         self._seen = stamps
         try:
-            Tls(self._listener, self._config)  # a new object: one that failed half-way is neither old nor new
+            ListenerTls(
+                self._listener, self._config
+            )  # a new object: one that failed half-way is neither old nor new
             self._load()
         except ConfigError as error:
             log.error("the new certificate is not taken: %s", error)

@@ -15,9 +15,9 @@ from eoslog.broker.ports.ports import FileSystem
 from eoslog.broker.rules.acls import (
     Acl,
     AclFilter,
+    AclOperation,
     Acls,
     Client,
-    Operation,
     Pattern,
     Permission,
     ResourceType,
@@ -45,9 +45,9 @@ class Authorizer:
         self.acls = Acls(known, open_without=open_without)
         self.version = 0
         """Increases with each change of the ACLs."""
-        self._decided: dict[tuple[Client, Operation, ResourceType, str], bool] = {}
+        self._decided: dict[tuple[Client, AclOperation, ResourceType, str], bool] = {}
 
-    def allows(self, client: Client, operation: Operation, resource: ResourceType, name: str) -> bool:
+    def allows(self, client: Client, operation: AclOperation, resource: ResourceType, name: str) -> bool:
         """Whether the client may do `operation` to one resource."""
         if client.principal in self._super_users:
             return True
@@ -59,7 +59,7 @@ class Authorizer:
             answer = self._decided[question] = self.acls.allows(client, operation, resource, name)
         return answer
 
-    def allows_some(self, client: Client, operation: Operation, resource: ResourceType) -> bool:
+    def allows_some(self, client: Client, operation: AclOperation, resource: ResourceType) -> bool:
         """Whether the client may do `operation` to at least one possible resource of this type."""
         return client.principal in self._super_users or self.acls.allows_some(client, operation, resource)
 
@@ -105,7 +105,7 @@ def decode(data: bytes, path: str) -> list[Acl]:
         return [
             Acl(
                 ResourceType[resource], name, Pattern[pattern], principal, host,
-                Operation[operation], Permission[permission],
+                AclOperation[operation], Permission[permission],
             )
             for resource, name, pattern, principal, host, operation, permission in content["acls"]
         ]  # fmt: skip

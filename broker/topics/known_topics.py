@@ -61,10 +61,10 @@ class KnownTopics:
 
     # -- the registry --------------------------------------------------------------------------
 
-    def stored(self) -> registry.Registry:
+    def stored(self) -> registry.TopicRegistry:
         """The content of the registry, for a start. Raises BadFile, OSError."""
         if not self._fs.exists(self._path):
-            return registry.Registry()
+            return registry.TopicRegistry()
         return registry.decode(files.read_whole(self._fs, self._path), self._path)
 
     def opened(self, topic: Topic) -> None:
@@ -112,7 +112,8 @@ class KnownTopics:
     def save(self) -> None:
         """Write the registry. Raises OSError."""
         entries = [
-            registry.Entry(topic.name, topic.topic_id, len(topic.partitions), topic.configs) for topic in self
+            registry.TopicEntry(topic.name, topic.topic_id, len(topic.partitions), topic.configs)
+            for topic in self
         ]
         files.write_whole(self._fs, self._path, registry.encode(entries, self._deleting))
         self.version += 1

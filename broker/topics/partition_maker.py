@@ -11,8 +11,8 @@ from eoslog.broker.log.opening import registry
 from eoslog.broker.log.opening.data_dir import DataDir
 from eoslog.broker.log.opening.opening import create_directories, open_partition
 from eoslog.broker.log.partition.partition import Partition
-from eoslog.broker.log.recovery.recovery import Finding, Known
-from eoslog.broker.log.segment.answers import Place
+from eoslog.broker.log.recovery.recovery import KnownLog, RecoveryFinding
+from eoslog.broker.log.segment.answers import PartitionPlace
 from eoslog.broker.log.segment.flush import GroupFlush
 from eoslog.broker.log.segment.settings import LogSettings
 from eoslog.broker.ports.ports import Clock, FileSystem
@@ -31,9 +31,9 @@ class PartitionMaker:
         self, fs: FileSystem, data_dir: DataDir, config: BrokerConfig, clock: Clock, flush: GroupFlush
     ) -> None:
         self._fs, self._dir, self._config, self._clock, self._flush = fs, data_dir, config, clock, flush
-        self.report: list[Finding] = []
+        self.report: list[RecoveryFinding] = []
 
-    def open(self, entry: registry.Entry) -> list[Partition]:
+    def open(self, entry: registry.TopicEntry) -> list[Partition]:
         """Open the partitions of a topic. A damaged one is offline, see `report`."""
         settings = LogSettings.of(self._config, entry.configs)
         opened = []
@@ -44,7 +44,7 @@ class PartitionMaker:
             )
         return opened
 
-    def make(self, entry: registry.Entry, indexes: Sequence[int]) -> list[Partition]:
+    def make(self, entry: registry.TopicEntry, indexes: Sequence[int]) -> list[Partition]:
         """Create and open empty partitions of a topic. Raises KafkaError; then nothing is left behind."""
         steps = self._steps(entry, indexes)
         while True:
@@ -54,7 +54,7 @@ class PartitionMaker:
                 made: list[Partition] = end.value
                 return made
 
-    async def make_gently(self, entry: registry.Entry, indexes: Sequence[int]) -> list[Partition]:
+    async def make_gently(self, entry: registry.TopicEntry, indexes: Sequence[int]) -> list[Partition]:
         """Like `make`, but other work runs in between. A cancellation leaves nothing behind either."""
         steps = self._steps(entry, indexes)
         try:
@@ -67,7 +67,9 @@ class PartitionMaker:
         finally:
             steps.close()
 
-    def _steps(self, entry: registry.Entry, indexes: Sequence[int]) -> Generator[None, None, list[Partition]]:
+    def _steps(
+        self, entry: registry.TopicEntry, indexes: Sequence[int]
+    ) -> Generator[None, None, list[Partition]]:
         """Create a few partitions per step, all directories first: one sync is enough for them."""
         settings = LogSettings.of(self._config, entry.configs)
         places = [self._place(entry, index) for index in indexes]
@@ -92,7 +94,9 @@ class PartitionMaker:
             raise
         return opened
 
-    def _make_directories(self, places: Sequence[Place], settings: LogSettings, made: list[str]) -> None:
+    def _make_directories(
+        self, places: Sequence[PartitionPlace], settings: LogSettings, made: list[str]
+    ) -> None:
         """Create directories. Adds to `made` each that may exist afterwards, also if it raises OSError."""
         for place in places:
             if self._fs.exists(place.directory):
@@ -118,13 +122,13 @@ class PartitionMaker:
                     error,
                 )
 
-    def _place(self, entry: registry.Entry, index: int) -> Place:
-        return Place(entry.name, index, entry.topic_id, self._dir.file(f"{entry.name}-{index}"))
+    def _place(self, entry: registry.TopicEntry, index: int) -> PartitionPlace:
+        return PartitionPlace(entry.name, index, entry.topic_id, self._dir.file(f"{entry.name}-{index}"))
 
-    def _known(self, recovery_point: int = 0, clean: bool = False) -> Known:
-        return Known(recovery_point, clean, self._dir.leader_epoch)
+    def _known(self, recovery_point: int = 0, clean: bool = False) -> KnownLog:
+        return KnownLog(recovery_point, clean, self._dir.leader_epoch)
 
-    def _open(self, place: Place, settings: LogSettings, known: Known) -> Partition:
+    def _open(self, place: PartitionPlace, settings: LogSettings, known: KnownLog) -> Partition:
         now_ms = self._clock.now_ms()
         return open_partition(
             self._fs, place, settings, self._flush, self._dir.checkpoints, known, now_ms, self.report
@@ -136,6 +140,6 @@ def storage_error(what: str, error: OSError) -> KafkaError:
     return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{what}: {error}")
 
 
-def _batches(places: Sequence[Place]) -> Iterator[Sequence[Place]]:
+def _batches(places: Sequence[PartitionPlace]) -> Iterator[Sequence[PartitionPlace]]:
     for start in range(0, len(places), STEP):
         yield places[start : start + STEP]

@@ -170,16 +170,16 @@ class Topics:
     async def create_gently(self, name: str, partitions: int, configs: Mapping[str, str]) -> Topic:
         """Like `create`, but other work runs in between while many partitions are created."""
         self.check_create(name, partitions, configs)
-        entry = registry.Entry(name, new_id(), partitions, dict(configs))
+        entry = registry.TopicEntry(name, new_id(), partitions, dict(configs))
         with self._busy_with(name, partitions):
             made = await self._maker.make_gently(entry, range(partitions))
         return self._created(entry, made)
 
     def _create(self, name: str, partitions: int, configs: Mapping[str, str]) -> Topic:
-        entry = registry.Entry(name, new_id(), partitions, dict(configs))
+        entry = registry.TopicEntry(name, new_id(), partitions, dict(configs))
         return self._created(entry, self._maker.make(entry, range(partitions)))
 
-    def _created(self, entry: registry.Entry, made: list[Partition]) -> Topic:
+    def _created(self, entry: registry.TopicEntry, made: list[Partition]) -> Topic:
         topic = Topic(entry.name, entry.topic_id, made, entry.configs)
         self._register(topic, made)
         facts = {"topic": topic.name, "partitions": len(made)}
@@ -211,13 +211,13 @@ class Topics:
             made = await self._maker.make_gently(entry, indexes)
         return self._grown(entry, made)
 
-    def _growth(self, name: str, total: int) -> tuple[registry.Entry, range]:
+    def _growth(self, name: str, total: int) -> tuple[registry.TopicEntry, range]:
         """The topic as it will be, and the indexes of its new partitions. Raises KafkaError."""
         topic = self.check_add_partitions(name, total)
-        entry = registry.Entry(name, topic.topic_id, total, topic.configs)
+        entry = registry.TopicEntry(name, topic.topic_id, total, topic.configs)
         return entry, range(len(topic.partitions), total)
 
-    def _grown(self, entry: registry.Entry, made: list[Partition]) -> Topic:
+    def _grown(self, entry: registry.TopicEntry, made: list[Partition]) -> Topic:
         topic = self._known.by_id(entry.topic_id)
         if topic is None:
             self._maker.undo(made, [partition.directory for partition in made])

@@ -80,7 +80,7 @@ def check_taken_over(
     )
 
 
-class Story(NamedTuple):
+class StartFacts(NamedTuple):
     """The contents of checkpoint, decision and group when a run of the sink begins.
 
     `batch`: the batch to write; `ends`: its end offsets in the sources. `completed`: the newest batch in
@@ -122,7 +122,7 @@ class Story(NamedTuple):
         return self.completed is None and self.batch.batch_id == 0 and self.ours is None
 
 
-def check_story(story: Story) -> list[str]:
+def check_story(story: StartFacts) -> list[str]:
     """Compare everything. Returns warnings about differences that may be intended.
 
     Raises DecisionGone, CheckpointOlder, CheckpointMismatch, StartsElsewhere, TakenOver.
@@ -138,7 +138,7 @@ def check_story(story: Story) -> list[str]:
     return [*_missing_decisions(story), *_moved_group(story)]
 
 
-def _check_notes(story: Story) -> None:
+def _check_notes(story: StartFacts) -> None:
     """Compare with the notes at the group's offsets: a batch that is noted there is decided."""
     notes = [found.note for found in story.committed.values() if found.note and found.note.decided]
     claims = [note for note in notes if note.query == story.batch.query_id]
@@ -160,7 +160,7 @@ def _check_notes(story: Story) -> None:
     )
 
 
-def _check_decided(story: Story) -> None:
+def _check_decided(story: StartFacts) -> None:
     """Check that the last decided batch has the same source offsets in the checkpoint."""
     decided = story.decided
     if decided is None or story.ours is None or story.ended is None:
@@ -174,7 +174,7 @@ def _check_decided(story: Story) -> None:
         )
 
 
-def _new_checkpoint(story: Story) -> list[str]:
+def _new_checkpoint(story: StartFacts) -> list[str]:
     """Check where a query with a new checkpoint begins. To begin at the group's offsets is exact if this sink
     has committed them (a hand-over): no other driver owns the sink any more, so none can change them."""
     _check_taken(story)
@@ -200,7 +200,7 @@ def _new_checkpoint(story: Story) -> list[str]:
 _WORD_NEW = "new-checkpoint"
 
 
-def _begins_elsewhere(story: Story, what: str) -> list[str]:
+def _begins_elsewhere(story: StartFacts, what: str) -> list[str]:
     if _WORD_NEW in story.accepted:
         return [
             f"sink {story.sink}: the checkpoint is new, and {what}. start.accepted={_WORD_NEW}: continuing. "
@@ -213,7 +213,7 @@ def _begins_elsewhere(story: Story, what: str) -> list[str]:
     )
 
 
-def check_plain_start(story: Story) -> None:
+def check_plain_start(story: StartFacts) -> None:
     """Check the same for at_least_once, which may repeat rows but leaves none out: the query must not begin
     at offsets that another sink has committed, neither the group's present ones nor those that the source has
     read and the group has moved on from. Raises StartsElsewhere."""
@@ -225,7 +225,7 @@ def check_plain_start(story: Story) -> None:
         _from_the_group(story)
 
 
-def _check_taken(story: Story) -> None:
+def _check_taken(story: StartFacts) -> None:
     """Check that the source has begun at offsets of this sink, or at offsets that no sink has committed. The
     sink may have another group or none: the source has read the offsets (startingOffsets=committed)."""
     left = _of_others(story, {one.sink for one in story.taken})
@@ -238,7 +238,7 @@ def _check_taken(story: Story) -> None:
         )
 
 
-def _from_the_group(story: Story) -> list[str]:
+def _from_the_group(story: StartFacts) -> list[str]:
     """Check a query that begins at the group's offsets: they must be this sink's, or committed by no sink."""
     left = _of_others(story, {found.note.sink for found in story.committed.values() if found.note})
     if left:
@@ -246,11 +246,11 @@ def _from_the_group(story: Story) -> list[str]:
     return []
 
 
-def _of_others(story: Story, sinks: Collection[str]) -> list[str]:
+def _of_others(story: StartFacts, sinks: Collection[str]) -> list[str]:
     return sorted(s for s in {*sinks} - {story.sink} if f"offsets-of:{s}" not in story.accepted)
 
 
-def _refuse_offsets(story: Story, left: list[str], what: str) -> NoReturn:
+def _refuse_offsets(story: StartFacts, left: list[str], what: str) -> NoReturn:
     raise StartsElsewhere(
         f"sink {story.sink}: the checkpoint is new, and {what}. What another query has "
         "read would be left out here. Nothing was written. If this query takes that one's place, give it "
@@ -261,7 +261,7 @@ def _refuse_offsets(story: Story, left: list[str], what: str) -> NoReturn:
     )
 
 
-def _moved_by(story: Story, sinks: Collection[str]) -> str:
+def _moved_by(story: StartFacts, sinks: Collection[str]) -> str:
     """Which sinks have committed the group's offsets, and which differ from the first batch's end."""
     group, named = story.group, ", ".join(sinks)
     away = {tp: f.offset for tp, f in story.committed.items() if f.offset != story.ends.get(tp)}
@@ -312,7 +312,7 @@ def check_completed(
     )
 
 
-def _missing_decisions(story: Story) -> list[str]:
+def _missing_decisions(story: StartFacts) -> list[str]:
     """Warn of batches that are completed in the checkpoint but that the sink has not decided, if the
     checkpoint does not say which sink got them."""
     if story.since is not None or story.completed is None or story.last >= story.completed:
@@ -329,7 +329,7 @@ def _missing_decisions(story: Story) -> list[str]:
     ]
 
 
-def _moved_group(story: Story) -> list[str]:
+def _moved_group(story: StartFacts) -> list[str]:
     """Warn if the group's offsets are not those at which the last decided batch ended."""
     if story.ended is None:
         return []

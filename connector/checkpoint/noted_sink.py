@@ -16,7 +16,7 @@ _FILE = "sink"
 _VERSION = 1
 
 
-class GivenTo(NamedTuple):
+class NotedSink(NamedTuple):
     """The sink of a checkpoint's batches. `sink` None: a sink without decisions (at_least_once). `cluster`:
     the id of its cluster, None if brokers do not report one. `since`: the first batch that the sink got.
     `group`: kafka.group.id at the last start."""

@@ -180,7 +180,7 @@ class AwaitMarkers(Command[tuple[str, ...]]):
     names: tuple[str, ...]
 
 
-class Held(NamedTuple):
+class HeldBack(NamedTuple):
     """A participant's transaction that a partition still has open although it has ended."""
 
     place: TopicPartition
@@ -189,7 +189,7 @@ class Held(NamedTuple):
 
 
 @dataclass(frozen=True)
-class FindHeld(Command[tuple[Held, ...]]):
+class FindHeld(Command[tuple[HeldBack, ...]]):
     """DescribeProducers: where participants are open. Partitions are asked again until late markers have had
     time to arrive."""
 
@@ -198,7 +198,7 @@ class FindHeld(Command[tuple[Held, ...]]):
 
 
 @dataclass(frozen=True)
-class FindOwn(Command[tuple[Held, ...]]):
+class FindOwn(Command[tuple[HeldBack, ...]]):
     """DescribeProducers of every partition of the anchor topic: where a transaction of the sink's producer id
     is open, under any epoch. Partitions are asked again until late markers have had time to arrive."""
 
@@ -210,7 +210,7 @@ class FindOwn(Command[tuple[Held, ...]]):
 class WriteMarkers(Command[None]):
     """WriteTxnMarkers: a commit or an abort marker for each held transaction."""
 
-    held: tuple[Held, ...]
+    held: tuple[HeldBack, ...]
     commit: bool = True
 
 
@@ -220,7 +220,7 @@ class TransactionVersion(Command[int]):
 
 
 @dataclass(frozen=True)
-class Clock(Command[int]):
+class ReadClock(Command[int]):
     """Milliseconds of a clock of this machine that also runs while a process or the machine is suspended; no
     request."""
 

@@ -11,12 +11,12 @@ from typing import NamedTuple
 from eoslog.connector.commit.commands import (
     FENCED,
     AskOngoing,
-    Clock,
     Describe,
     Description,
     End,
     Failure,
     Offsets,
+    ReadClock,
     Refused,
     Rules,
     Seal,
@@ -48,7 +48,7 @@ from eoslog.connector.commit.names import Participant, Sink, parity
 from eoslog.connector.commit.own import ask_stored, fetch_stored
 from eoslog.connector.commit.replay import check_replay
 from eoslog.connector.commit.seal import TwoPhase, seal
-from eoslog.connector.commit.token import Content, Token, Tokens
+from eoslog.connector.commit.token import Content, RememberedTokens, Token
 from eoslog.connector.commit.winner import Winner
 from eoslog.protocol.producer_identity import ProducerIdentity
 
@@ -197,7 +197,7 @@ def _decision(ballot: Ballot, last: Decision | None, token: str | None) -> Decis
         ballot.checksums,
     )
     if token is not None:
-        tokens = last.tokens if last is not None else Tokens()
+        tokens = last.tokens if last is not None else RememberedTokens()
         return decision._replace(tokens=tokens.after(Token.of(token), decision.content))
     return decision._replace(earlier=last.earlier_than(stamp.batch.query_id) if last is not None else ())
 
@@ -231,7 +231,7 @@ def _decide(
     if decision.winners and two_phase is not TwoPhase.NEVER:
         decision = yield from _seal(sink, own, decision, two_phase)
     chunks = encode(decision, sink, stamp.anchors)
-    began_ms = yield from demand(Clock(), "the clock cannot be read")
+    began_ms = yield from demand(ReadClock(), "the clock cannot be read")
     staged = [StageOffsets(own, sink.group, {(ANCHOR, at): chunk for at, chunk in chunks.items()})]
     if source is not None and source.offsets:
         staged.append(StageOffsets(own, source.group, source.offsets, source.epochs, of_source=True))
@@ -307,7 +307,7 @@ def _verify(
     if again and last is not None:
         yield from _withdraw(own, decision)
         raise _reopened(last, again)
-    now_ms = state.start_ms + (yield from demand(Clock(), "the clock cannot be read")) - began_ms
+    now_ms = state.start_ms + (yield from demand(ReadClock(), "the clock cannot be read")) - began_ms
     wrong = [
         f"partition {winner.partition}: {why}"
         for winner in decision.winners

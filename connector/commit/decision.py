@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from eoslog.connector.commit.faults import DecisionDamaged, DecisionTooLarge
 from eoslog.connector.commit.messages import Batch, TopicPartition
-from eoslog.connector.commit.names import Participant, Sink, Slot, parity
-from eoslog.connector.commit.token import PASSED, Content, Token, Tokens
+from eoslog.connector.commit.names import Participant, ParticipantSlot, Sink, parity
+from eoslog.connector.commit.token import PASSED, Content, RememberedTokens, Token
 from eoslog.connector.commit.winner import Winner
 from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.protocol.sink_names import ANCHOR as ANCHOR
@@ -51,7 +51,7 @@ class Decision(NamedTuple):
     rows: tuple[int, ...] = ()
     checksums: tuple[int, ...] = ()
     earlier: tuple[Batch, ...] = ()
-    tokens: Tokens = Tokens()
+    tokens: RememberedTokens = RememberedTokens()
 
     def last_of(self, query_id: str) -> Batch | None:
         """The last decided batch of a query or a token. None: there is none, or it is forgotten."""
@@ -219,7 +219,7 @@ def _from_json(sink: Sink, sequence: int, text: str) -> Decision:
         earlier = tuple(
             Batch(str(query), int(number), str(d)) for query, number, d in found.get("before", ())
         )
-        tokens = Tokens.read(str(found.get("tokens", "")))
+        tokens = RememberedTokens.read(str(found.get("tokens", "")))
     except (ValueError, KeyError, TypeError) as error:
         raise DecisionDamaged(
             f"decision {sequence} in consumer group {sink.group} makes no sense: {error}. "
@@ -249,7 +249,7 @@ def _later(identity: ProducerIdentity, epochs: int) -> ProducerIdentity:
 
 
 def _name(sink: Sink, incarnation: ProducerIdentity, batch: Batch, worker: str, number: int) -> str:
-    return sink.participant(Slot(incarnation, parity(batch.batch_id), worker, number))
+    return sink.participant(ParticipantSlot(incarnation, parity(batch.batch_id), worker, number))
 
 
 def _by_topic(written: Iterable[TopicPartition]) -> dict[str, list[int]]:

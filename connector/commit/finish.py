@@ -21,7 +21,7 @@ from eoslog.connector.commit.commands import (
 )
 from eoslog.connector.commit.decision import Decision
 from eoslog.connector.commit.faults import CommitFault, ParticipantsLost, SinkFenced, Unfinished
-from eoslog.connector.commit.names import Participant, Sink, Slot
+from eoslog.connector.commit.names import Participant, ParticipantSlot, Sink
 from eoslog.connector.commit.seal import end_sealed
 from eoslog.connector.commit.winner import Winner
 from eoslog.protocol.producer_identity import ProducerIdentity
@@ -216,7 +216,7 @@ def is_of(sink: Sink, name: str, incarnation: ProducerIdentity) -> bool:
     return slot is not None and slot.incarnation == incarnation
 
 
-def _within(slot: Slot | None, only: tuple[ProducerIdentity, int] | None) -> bool:
+def _within(slot: ParticipantSlot | None, only: tuple[ProducerIdentity, int] | None) -> bool:
     return slot is not None and (only is None or only == (slot.incarnation, slot.parity))
 
 

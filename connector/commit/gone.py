@@ -4,9 +4,9 @@ SinkFenced: another driver has acquired the sink, or is about to. BatchRefused: 
 """
 
 from eoslog.connector.commit.commands import (
-    Clock,
     Describe,
     Description,
+    ReadClock,
     Refused,
     Rules,
     Unknown,
@@ -49,7 +49,7 @@ def why_gone(
             "start the query again"
         )
     if state is not None and is_aborted(state, own):
-        open_ms = (yield from demand(Clock(), "the clock cannot be read")) - began_ms
+        open_ms = (yield from demand(ReadClock(), "the clock cannot be read")) - began_ms
         if open_ms >= state.timeout_ms:
             return BatchRefused(
                 f"{batch} was not decided: the sink's own transaction {own.name} timed out after "

@@ -18,7 +18,7 @@ class Participant(NamedTuple):
     identity: ProducerIdentity
 
 
-class Slot(NamedTuple):
+class ParticipantSlot(NamedTuple):
     """A participant's place in its sink. Unlike the identity, it is known before the transaction is opened.
 
     `incarnation`: the identity under which the run acquired the sink. `parity`: that of the batch id.
@@ -69,11 +69,11 @@ class Sink(NamedTuple):
         """What every participant's name starts with."""
         return f"{self.coordinator}/"
 
-    def participant(self, slot: Slot) -> str:
+    def participant(self, slot: ParticipantSlot) -> str:
         """Transactional id for a slot."""
         return f"{self.prefix}{slot.incarnation}/{slot.parity}/{slot.worker}.{slot.number}"
 
-    def slot_of(self, name: str) -> Slot | None:
+    def slot_of(self, name: str) -> ParticipantSlot | None:
         """The slot of a transactional id. None: it is not one of this sink's participants."""
         if not name.startswith(self.prefix):
             return None
@@ -81,7 +81,9 @@ class Sink(NamedTuple):
         if match is None:
             return None
         producer_id, epoch, parity, worker, number = match.groups()
-        return Slot(ProducerIdentity(int(producer_id), int(epoch)), int(parity), worker, int(number))
+        return ParticipantSlot(
+            ProducerIdentity(int(producer_id), int(epoch)), int(parity), worker, int(number)
+        )
 
 
 def parity(batch_id: int) -> int:

@@ -27,7 +27,7 @@ from eoslog.connector.commit.commands import (
     Failure,
     FetchStored,
     FindOwn,
-    Held,
+    HeldBack,
     Refused,
     Rules,
     TransactionVersion,
@@ -55,7 +55,7 @@ class _Left(NamedTuple):
     """Transactions that are still held open, and why they could not be closed. `sure`: the coordinator's
     state says how they ended, so a client with the right ClusterAction can close them."""
 
-    held: tuple[Held, ...] = ()
+    held: tuple[HeldBack, ...] = ()
     why: str = ""
     sure: bool = False
 

@@ -15,7 +15,7 @@ from eoslog.connector.commit.commands import (
 )
 from eoslog.connector.commit.faults import CommitFault
 from eoslog.connector.commit.messages import Begun, Stamp
-from eoslog.connector.commit.names import Participant, Sink, Slot, parity
+from eoslog.connector.commit.names import Participant, ParticipantSlot, Sink, parity
 from eoslog.connector.commit.own import TV2
 
 
@@ -53,7 +53,7 @@ def stamp_of(begun: Begun) -> Stamp:
 
 def participant_name(stamp: Stamp, worker: str, number: int) -> str:
     """Transactional id of this process's `number`th transaction in the batch."""
-    slot = Slot(stamp.incarnation, parity(stamp.batch.batch_id), worker, number)
+    slot = ParticipantSlot(stamp.incarnation, parity(stamp.batch.batch_id), worker, number)
     return Sink(stamp.sink_id).participant(slot)
 
 

@@ -9,7 +9,7 @@ data wait there. So after a recovery, and whenever a broker was lost, the partit
 from eoslog.connector.commit.commands import (
     Describe,
     FindHeld,
-    Held,
+    HeldBack,
     Refused,
     Rules,
     Unknown,
@@ -59,7 +59,7 @@ def prove_last(sink: Sink, own: ProducerIdentity | None) -> Rules[None]:
         yield from prove(last)
 
 
-def _look_again(question: FindHeld, held: tuple[Held, ...], what: str) -> Rules[tuple[Held, ...]]:
+def _look_again(question: FindHeld, held: tuple[HeldBack, ...], what: str) -> Rules[tuple[HeldBack, ...]]:
     """The transactions that are still held open when the coordinators say that all markers are written.
 
     If a coordinator's node has died, its successor has yet to write markers and says PrepareCommit until
@@ -74,7 +74,7 @@ def _look_again(question: FindHeld, held: tuple[Held, ...], what: str) -> Rules[
     return held
 
 
-def _text(decision: Decision, held: tuple[Held, ...], answer: object) -> str:
+def _text(decision: Decision, held: tuple[HeldBack, ...], answer: object) -> str:
     places = "; ".join(
         f"{h.place[0]}-{h.place[1]} by {h.participant.name} ({h.participant.identity})" for h in held
     )

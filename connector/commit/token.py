@@ -79,7 +79,7 @@ class Content(NamedTuple):
         return f"{self.rows} rows{checksum}"
 
 
-class Tokens(NamedTuple):
+class RememberedTokens(NamedTuple):
     """What a sink's last writes were given, by the digits of their tokens, oldest first.
 
     `floor`: the highest number that was remembered once and is no longer. None: there is none.
@@ -96,13 +96,13 @@ class Tokens(NamedTuple):
         """Whether the token may have been written and then forgotten."""
         return self.get(token) is None and self.floor is not None and token.number <= self.floor
 
-    def after(self, token: Token, content: Content) -> "Tokens":
+    def after(self, token: Token, content: Content) -> "RememberedTokens":
         """These tokens with one more, and without the oldest if there are too many."""
         others = [(digits, written) for digits, written in self.kept if digits != token.digits]
         kept = (*others, (token.digits, content))
         forgotten = [Token(token.stem, digits).number for digits, _ in kept[:-KEPT_TOKENS]]
         floor = max([*forgotten, *([] if self.floor is None else [self.floor])], default=None)
-        return Tokens(kept[-KEPT_TOKENS:], floor)
+        return RememberedTokens(kept[-KEPT_TOKENS:], floor)
 
     def text(self) -> str:
         """The short form that a decision stores; "" if there are no tokens."""
@@ -112,7 +112,7 @@ class Tokens(NamedTuple):
         return "|".join(["" if self.floor is None else str(self.floor), *told])
 
     @classmethod
-    def read(cls, text: str) -> "Tokens":
+    def read(cls, text: str) -> "RememberedTokens":
         """The tokens that `text` describes. Raises ValueError if it is malformed."""
         if not text:
             return cls()

@@ -113,7 +113,7 @@ class OffsetsGone(EoslogError):
         return type(self), (str(self), self.earliest, self.latest, self.behind)
 
 
-class TopicMadeAnew(EoslogError):
+class TopicRecreated(EoslogError):
     """A topic of a planned range has been deleted, and another topic has its name now."""
 
 

@@ -27,7 +27,7 @@ class Range(InputPartition):
 
 
 @dataclass
-class Together(InputPartition):
+class TaskRanges(InputPartition):
     """Small ranges that one task reads, one after another."""
 
     ranges: tuple[Range, ...]

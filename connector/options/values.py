@@ -8,14 +8,14 @@ from typing import Any
 from eoslog.connector.client.wire.config import parse_addresses
 from eoslog.connector.errors import OptionError
 from eoslog.connector.offsets import offsets
-from eoslog.connector.options.table import Kind, Option
+from eoslog.connector.options.table import Option, OptionType
 
 
 def read_value(option: Option, text: str) -> Any:
     """The value of an option that is given as `text`; raises OptionError."""
-    if option.kind in (Kind.COUNT, Kind.MILLIS, Kind.BYTES):
+    if option.kind in (OptionType.COUNT, OptionType.MILLIS, OptionType.BYTES):
         return _whole_number(option, text)
-    if option.kind is Kind.BUFFER and text.strip() == "-1":
+    if option.kind is OptionType.BUFFER and text.strip() == "-1":
         return -1
     return _READERS[option.kind](option, text)
 
@@ -24,7 +24,7 @@ def _whole_number(option: Option, text: str) -> int:
     digits = text.strip()
     if not digits.isdecimal() or not 0 < int(digits) < 2**63:
         raise OptionError(f"option {option.name} cannot be {text!r}: give {option.kind.value}")
-    if option.kind is not Kind.COUNT and int(digits) > 2**31 - 1:
+    if option.kind is not OptionType.COUNT and int(digits) > 2**31 - 1:
         raise OptionError(f"option {option.name} cannot be {text!r}: the largest is {2**31 - 1}")
     return int(digits)
 
@@ -90,18 +90,18 @@ def _pattern(option: Option, text: str) -> str:
     return pattern
 
 
-_READERS: dict[Kind, Callable[[Option, str], Any]] = {
-    Kind.TEXT: _text,
-    Kind.BUFFER: _whole_number,
-    Kind.BOOL: _bool,
-    Kind.CHOICE: _word,
-    Kind.NAMES: _names,
-    Kind.PATTERN: _pattern,
-    Kind.ADDRESSES: lambda option, text: parse_addresses(text),
-    Kind.ASSIGNMENT: lambda option, text: offsets.parse_assignment(option.name, text),
-    Kind.OFFSETS: lambda option, text: offsets.parse_bound(option.name, text),
-    Kind.LIMIT: _from_zero,
-    Kind.TIME: _from_zero,
-    Kind.TIMES: lambda option, text: offsets.parse_times(option.name, text),
-    Kind.DURATION: lambda option, text: _duration(option, text),
+_READERS: dict[OptionType, Callable[[Option, str], Any]] = {
+    OptionType.TEXT: _text,
+    OptionType.BUFFER: _whole_number,
+    OptionType.BOOL: _bool,
+    OptionType.CHOICE: _word,
+    OptionType.NAMES: _names,
+    OptionType.PATTERN: _pattern,
+    OptionType.ADDRESSES: lambda option, text: parse_addresses(text),
+    OptionType.ASSIGNMENT: lambda option, text: offsets.parse_assignment(option.name, text),
+    OptionType.OFFSETS: lambda option, text: offsets.parse_bound(option.name, text),
+    OptionType.LIMIT: _from_zero,
+    OptionType.TIME: _from_zero,
+    OptionType.TIMES: lambda option, text: offsets.parse_times(option.name, text),
+    OptionType.DURATION: lambda option, text: _duration(option, text),
 }

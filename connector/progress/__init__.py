@@ -15,11 +15,11 @@ from typing import Any, NamedTuple, TypeVar
 from eoslog.connector.commit.commands import (
     AskOngoing,
     AwaitMarkers,
-    Clock,
     Command,
     End,
     FetchStored,
     ListOngoing,
+    ReadClock,
     Rules,
     Seal,
     StageOffsets,
@@ -36,7 +36,7 @@ HEAD = "eoslog.progress "
 """The beginning of a line on standard error."""
 
 
-class Behind(NamedTuple):
+class SourceLag(NamedTuple):
     """How many offsets the partitions of a source are behind the log's ends."""
 
     min: int
@@ -44,7 +44,7 @@ class Behind(NamedTuple):
     avg: float
 
 
-def offsets_behind_latest(progress: Mapping[str, Any]) -> list[Behind | None]:
+def offsets_behind_latest(progress: Mapping[str, Any]) -> list[SourceLag | None]:
     """How far each source of a query's progress (`query.lastProgress`) is behind; None: unknown.
 
     The same as minOffsetsBehindLatest, maxOffsetsBehindLatest and avgOffsetsBehindLatest of Spark's Kafka
@@ -53,12 +53,12 @@ def offsets_behind_latest(progress: Mapping[str, Any]) -> list[Behind | None]:
     return [_behind(source["endOffset"], source["latestOffset"]) for source in progress["sources"]]
 
 
-def _behind(end: Any, latest: Any) -> Behind | None:
+def _behind(end: Any, latest: Any) -> SourceLag | None:
     reached, there = _offsets(end), _offsets(latest)
     if not reached or not there:
         return None
     gaps = [max(there[tp] - at, 0) for tp, at in reached.items() if tp in there]
-    return Behind(min(gaps), max(gaps), sum(gaps) / len(gaps)) if gaps else None
+    return SourceLag(min(gaps), max(gaps), sum(gaps) / len(gaps)) if gaps else None
 
 
 def _offsets(told: Any) -> offsets.Offsets:
@@ -108,7 +108,7 @@ _STEPS: dict[type[Command[Any]], str] = {
     AskOngoing: "clear",
     ListOngoing: "clear",
     AwaitMarkers: "markers",
-    Clock: "verify",
+    ReadClock: "verify",
 }
 
 

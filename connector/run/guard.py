@@ -134,7 +134,7 @@ def _guard(
     sink: Sink,
     incarnation: ProducerIdentity,
     key: tuple[str, ...],
-    begins: processes.Process,
+    begins: processes.ProcessIdentity,
     runners: Runners,
     *,
     once: bool,

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import Address
-from eoslog.connector.client.wire.connection import Connection
+from eoslog.connector.client.wire.connection import BrokerConnection
 from eoslog.connector.client.wire.grouping import by_topic
 from eoslog.connector.client.wire.retry import Backoff, check, retrying
-from eoslog.connector.commit.commands import Held
+from eoslog.connector.commit.commands import HeldBack
 from eoslog.connector.commit.names import Participant
 from eoslog.connector.errors import UnknownTopic, UnsupportedByBroker
 from eoslog.protocol import errors
@@ -44,7 +44,7 @@ _WRITE_VERSION = 1  # version 2 would have the marker carry the next epoch
 
 def find_held(
     cluster: Cluster, places: Iterable[TopicPartition], participants: Iterable[Participant]
-) -> tuple[Held, ...]:
+) -> tuple[HeldBack, ...]:
     """The places where one of the participants has an open transaction, and still has it PATIENCE_MS later.
 
     A place that does not exist has none. If a broker cannot report them (before Kafka 2.8), none is assumed.
@@ -58,11 +58,11 @@ def find_held(
 
 def find_open(
     cluster: Cluster, topic: str, numbers: Iterable[int], name: str, producer_id: int
-) -> tuple[Held, ...]:
+) -> tuple[HeldBack, ...]:
     """The same on partitions of one topic, for any epoch of the producer id of the transactional id `name`.
     One request to each leader."""
 
-    def look(places: list[TopicPartition]) -> list[Held]:
+    def look(places: list[TopicPartition]) -> list[HeldBack]:
         return retrying(
             cluster,
             f"DescribeProducers of {topic}",
@@ -76,8 +76,8 @@ def find_open(
 
 
 def _patiently(
-    cluster: Cluster, wanted: list[TopicPartition], look: Callable[[list[TopicPartition]], list[Held]]
-) -> tuple[Held, ...]:
+    cluster: Cluster, wanted: list[TopicPartition], look: Callable[[list[TopicPartition]], list[HeldBack]]
+) -> tuple[HeldBack, ...]:
     backoff: Backoff | None = None  # starts at the first answer: an absent leader gets no markers
     while True:
         try:
@@ -91,8 +91,8 @@ def _patiently(
         backoff.pause()
 
 
-def _open_on(cluster: Cluster, topic: str, numbers: list[int], name: str, producer_id: int) -> list[Held]:
-    held: list[Held] = []
+def _open_on(cluster: Cluster, topic: str, numbers: list[int], name: str, producer_id: int) -> list[HeldBack]:
+    held: list[HeldBack] = []
     leaders: dict[Address, list[int]] = {}
     for number in numbers:
         leaders.setdefault(cluster.leader_address(topic, number), []).append(number)
@@ -106,7 +106,7 @@ def _open_on(cluster: Cluster, topic: str, numbers: list[int], name: str, produc
                 continue
             check(part["error_code"], f"DescribeProducers of {topic}-{place[1]}")
             opened = [(who, epoch) for who, epoch in _open_in(part) if who.producer_id == producer_id]
-            held += [Held(place, Participant(name, who), epoch) for who, epoch in opened]
+            held += [HeldBack(place, Participant(name, who), epoch) for who, epoch in opened]
     return held
 
 
@@ -130,11 +130,11 @@ def _unproven(place: TopicPartition, why: object) -> None:
 
 def _held_at(
     cluster: Cluster, place: TopicPartition, names: dict[ProducerIdentity, Participant]
-) -> list[Held]:
+) -> list[HeldBack]:
     topic, partition = place
     body: DescribeProducersRequestDraft = {"topics": [{"name": topic, "partition_indexes": [partition]}]}
 
-    def attempt(leader: Connection) -> DescribeProducersResponsePartition:
+    def attempt(leader: BrokerConnection) -> DescribeProducersResponsePartition:
         answer = leader.call(DESCRIBE_PRODUCERS, body)["topics"][0]["partitions"][0]
         check(answer["error_code"], f"DescribeProducers of {topic}-{partition}")
         return answer
@@ -146,10 +146,10 @@ def _held_at(
     except errors.TopicAuthorizationFailed as error:  # a sink may write without the right to read
         _unproven(place, error)
         return []
-    return [Held(place, names[who], epoch) for who, epoch in _open_in(answer) if who in names]
+    return [HeldBack(place, names[who], epoch) for who, epoch in _open_in(answer) if who in names]
 
 
-def write_markers(cluster: Cluster, held: Iterable[Held], *, commit: bool) -> None:
+def write_markers(cluster: Cluster, held: Iterable[HeldBack], *, commit: bool) -> None:
     """Commit or abort each held transaction on its partition. Raises KafkaError, for instance
     CLUSTER_AUTHORIZATION_FAILED."""
     for place, participant, coordinator_epoch in held:
@@ -174,14 +174,16 @@ def write_markers(cluster: Cluster, held: Iterable[Held], *, commit: bool) -> No
         )
 
 
-def _write(marker: WriteTxnMarkersRequestMarkerDraft, leader: Connection) -> None:
+def _write(marker: WriteTxnMarkersRequestMarkerDraft, leader: BrokerConnection) -> None:
     answer = leader.call(WRITE_TXN_MARKERS, {"markers": [marker]}, version=_WRITE_VERSION)
     for topic in answer["markers"][0]["topics"]:
         for part in topic["partitions"]:
             check(part["error_code"], f"WriteTxnMarkers on {topic['name']}-{part['partition_index']}")
 
 
-def _at_leader(cluster: Cluster, place: TopicPartition, api: ApiKey, attempt: Callable[[Connection], T]) -> T:
+def _at_leader(
+    cluster: Cluster, place: TopicPartition, api: ApiKey, attempt: Callable[[BrokerConnection], T]
+) -> T:
     return retrying(
         cluster,
         f"{APIS[api].name} of {place[0]}-{place[1]}",

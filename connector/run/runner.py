@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from eoslog.connector.client.admin import offsets as group_offsets
 from eoslog.connector.client.admin import transactions
-from eoslog.connector.client.admin.transaction_lists import Asked
+from eoslog.connector.client.admin.transaction_lists import PendingListing
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import ClientConfig
 from eoslog.connector.client.wire.metadata import TopicInfo
@@ -21,7 +21,6 @@ from eoslog.connector.commit.commands import (
     Acquire,
     AskOngoing,
     AwaitMarkers,
-    Clock,
     Command,
     CommitOffsets,
     Describe,
@@ -31,10 +30,11 @@ from eoslog.connector.commit.commands import (
     FetchStored,
     FindHeld,
     FindOwn,
-    Held,
+    HeldBack,
     ListOngoing,
     NotOffered,
     Offsets,
+    ReadClock,
     Refused,
     Rules,
     Seal,
@@ -89,7 +89,7 @@ class Runner:
     ) -> None:
         self._cluster, self._timeout_ms = cluster, timeout_ms
         self._before, self._after = before, after
-        self._asked: Asked | None = None
+        self._asked: PendingListing | None = None
         self._perform: dict[type[Command[Any]], Callable[[Any], Any]] = {
             Acquire: self._acquire,
             FetchStored: self._fetch_stored,
@@ -105,7 +105,7 @@ class Runner:
             FindOwn: self._find_own,
             WriteMarkers: lambda c: markers.write_markers(cluster, c.held, commit=c.commit),
             TransactionVersion: lambda c: cluster.transaction_version(),
-            Clock: lambda c: round(_clock() * 1000),
+            ReadClock: lambda c: round(_clock() * 1000),
         }
 
     @property
@@ -159,7 +159,7 @@ class Runner:
             return Refused(int(ErrorCode.UNSTABLE_OFFSET_COMMIT), str(pending))
         return Stored(anchors, {number: stored for (_, number), stored in found.items()})
 
-    def _find_own(self, command: FindOwn) -> tuple[Held, ...]:
+    def _find_own(self, command: FindOwn) -> tuple[HeldBack, ...]:
         anchors = self._anchor_topic().leaders
         return markers.find_open(self._cluster, ANCHOR, anchors, command.name, command.producer_id)
 
@@ -202,7 +202,7 @@ class Runner:
 
     def _ask_ongoing(self, command: AskOngoing) -> None:
         self._forget_asked()
-        self._asked = Asked.ahead(self._cluster, command.prefix, [ONGOING])
+        self._asked = PendingListing.ahead(self._cluster, command.prefix, [ONGOING])
 
     def _forget_asked(self) -> None:
         if self._asked is not None:
@@ -260,8 +260,10 @@ def _failure(error: Exception) -> Failure:
     raise error
 
 
-def _sealed(answer: transactions.Kept | EoslogError | KafkaError) -> Sealed | NotOffered | Failure:
-    if isinstance(answer, transactions.Kept):
+def _sealed(
+    answer: transactions.AcquiredTransaction | EoslogError | KafkaError,
+) -> Sealed | NotOffered | Failure:
+    if isinstance(answer, transactions.AcquiredTransaction):
         return Sealed(answer.holder, answer.wrote)
     if isinstance(answer, _NOT_OFFERED):
         return NotOffered(str(answer))

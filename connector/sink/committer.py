@@ -31,7 +31,7 @@ from eoslog.connector.progress import tell, timed
 from eoslog.connector.run import guard, memory
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner, commit_known
 from eoslog.connector.sink import tokens
-from eoslog.connector.sink.start_of_run import StartOfRun, View, leave_for_none
+from eoslog.connector.sink.start_of_run import CheckpointView, StartOfRun, leave_for_none
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +84,7 @@ def begin_stream(options: SinkOptions, runner: Runner | None = None) -> Begun | 
     return begun
 
 
-def _begin_plainly(options: SinkOptions, view: View, runner: Runner) -> None:
+def _begin_plainly(options: SinkOptions, view: CheckpointView, runner: Runner) -> None:
     """Begin a micro-batch of at_least_once: finish batches that earlier users of the checkpoint have decided,
     and, once in a run, batches that earlier users of the transactional.id have decided."""
     leave_for_none(options, runner, view)
@@ -252,7 +252,7 @@ def _source_offsets(
     return SourceOffsets(options.group_id, noted, planned.epochs())
 
 
-def _read_checkpoint(options: SinkOptions) -> View | None:
+def _read_checkpoint(options: SinkOptions) -> CheckpointView | None:
     """What begin needs of the checkpoint. None: at_least_once does without it, as its user has accepted.
 
     Raises OptionError if it cannot be read: without it a sink would not notice that the checkpoint was set
@@ -262,7 +262,7 @@ def _read_checkpoint(options: SinkOptions) -> View | None:
     try:
         if options.checkpoint_location is None:
             raise CheckpointUnreadable("(none)", "checkpointLocation is not among the options")
-        return View.of(Checkpoint.at(options.checkpoint_location))
+        return CheckpointView.of(Checkpoint.at(options.checkpoint_location))
     except CheckpointUnreadable as error:
         if options.guarantee is not Guarantee.AT_LEAST_ONCE:
             raise OptionError(_needs_checkpoint(_guarantee(options), error)) from error

@@ -36,7 +36,7 @@ RECORD_OVERHEAD = 7 * 5
 HEADER_OVERHEAD = 2 * 5
 
 
-class Limits(NamedTuple):
+class TopicLimits(NamedTuple):
     """What a topic accepts: its partitions, the bytes of a batch, and whether every record needs a key."""
 
     partitions: int
@@ -44,13 +44,13 @@ class Limits(NamedTuple):
     needs_key: bool
 
     @classmethod
-    def of(cls, partitions: int, configs: Mapping[str, str]) -> "Limits":
+    def of(cls, partitions: int, configs: Mapping[str, str]) -> "TopicLimits":
         """The limits by the topic's configs."""
         return cls(partitions, int(configs["max.message.bytes"]), "compact" in configs["cleanup.policy"])
 
 
 LIMITING = ("max.message.bytes", "cleanup.policy")
-"""The configs that `Limits` needs."""
+"""The configs that `TopicLimits` needs."""
 
 
 class Split(NamedTuple):
@@ -63,7 +63,7 @@ class Split(NamedTuple):
 class RowValidator:
     """Checks the rows of one task. `limits_of` gives the limits of a topic."""
 
-    def __init__(self, topic: str | None, limits_of: Callable[[str], Limits]) -> None:
+    def __init__(self, topic: str | None, limits_of: Callable[[str], TopicLimits]) -> None:
         """`topic`: the option's value."""
         self._topic, self._limits_of = topic, limits_of
 
@@ -96,7 +96,12 @@ class RowValidator:
         return coded.dictionary.to_pylist(), places.astype(np.int64)
 
     def _judge(
-        self, rows: pa.RecordBatch, sizes: Ints, limits: Limits, mine: Bools, reason: npt.NDArray[np.int8]
+        self,
+        rows: pa.RecordBatch,
+        sizes: Ints,
+        limits: TopicLimits,
+        mine: Bools,
+        reason: npt.NDArray[np.int8],
     ) -> None:
         key, given = column_of(rows, "key"), column_of(rows, "partition")
         if limits.needs_key:

@@ -11,14 +11,14 @@ from typing import NamedTuple, Self
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable, Planned
 from eoslog.connector.checkpoint.crosscheck import (
     Completed,
-    Story,
+    StartFacts,
     check_completed,
     check_given,
     check_plain_start,
     check_story,
     check_taken_over,
 )
-from eoslog.connector.checkpoint.noted_sink import GivenTo
+from eoslog.connector.checkpoint.noted_sink import NotedSink
 from eoslog.connector.checkpoint.which_cluster import check_group_cluster, check_sink_cluster
 from eoslog.connector.client.admin import offsets as group_offsets
 from eoslog.connector.client.wire.cluster import Cluster
@@ -39,7 +39,7 @@ FRESH_SECONDS = 6.5 * 24 * 3600
 group for a week by default (offsets.retention.minutes)."""
 
 
-class View(NamedTuple):
+class CheckpointView(NamedTuple):
     """What the checkpoint contains: the batch to write, and the newest completed one."""
 
     checkpoint: Checkpoint
@@ -61,7 +61,7 @@ class View(NamedTuple):
 class StartOfRun:
     """The comparisons around the first begin of a run."""
 
-    def __init__(self, options: SinkOptions, view: View, sink: Sink, runner: Runner) -> None:
+    def __init__(self, options: SinkOptions, view: CheckpointView, sink: Sink, runner: Runner) -> None:
         self._options, self._view, self._sink, self._runner = options, view, sink, runner
         self._cluster = shared_cluster(options.client)
         self._upgraded = False
@@ -76,7 +76,7 @@ class StartOfRun:
         now = cluster_id(self._cluster)
         if self._options.group_id is not None:
             check_group_cluster(view.planned.clusters(), now, self._options.group_id)
-        given = GivenTo.read(view.checkpoint)
+        given = NotedSink.read(view.checkpoint)
         self._look_for_a_successor(given)
         moved = given is not None and check_sink_cluster(given.cluster, now, sink.id, accepted)
         if given is not None and given.sink not in (None, sink.id) and not moved:
@@ -85,9 +85,9 @@ class StartOfRun:
         anew = given is None or given.sink != sink.id or moved
         if given is None or anew or given.group != self._options.group_id:
             since = view.batch.batch_id if given is None or anew else given.since
-            GivenTo(sink.id, now, since, self._options.group_id).write(view.checkpoint)
+            NotedSink(sink.id, now, since, self._options.group_id).write(view.checkpoint)
 
-    def _look_for_a_successor(self, given: GivenTo | None) -> None:
+    def _look_for_a_successor(self, given: NotedSink | None) -> None:
         """Raise TakenOver if another query has replaced this one, under its present or its former names.
 
         It is checked before the sink is acquired, which would stop that query, and again after that.
@@ -125,11 +125,11 @@ class StartOfRun:
         Raises DecisionGone, CheckpointOlder, CheckpointMismatch, StartsElsewhere, TakenOver.
         """
         view, options = self._view, self._options
-        given = None if self._upgraded else GivenTo.read(view.checkpoint)
+        given = None if self._upgraded else NotedSink.read(view.checkpoint)
         ended = _ended(view, begun.decided)
         ends = view.planned.topic_offsets()
         wanted = {**(ended[1] if ended else {}), **ends}
-        story = Story(
+        story = StartFacts(
             sink=begun.sink_id,
             batch=view.batch,
             ends=ends,
@@ -149,12 +149,12 @@ class StartOfRun:
             _finish_others(story, self._runner)
 
 
-def leave_for_none(options: SinkOptions, runner: Runner, view: View) -> None:
+def leave_for_none(options: SinkOptions, runner: Runner, view: CheckpointView) -> None:
     """Leave the checkpoint's former sink, and commit its last decision's transactions: at_least_once has no
     sink with decisions. Raises CommitFault, WrongCluster, CheckpointUnreadable, StartsElsewhere."""
     if view.completed is None and view.batch.batch_id == 0:
         _check_plain_start(options, view, runner)
-    given = GivenTo.read(view.checkpoint)
+    given = NotedSink.read(view.checkpoint)
     if given is None or given.sink is None:
         return
     now = cluster_id(shared_cluster(options.client))
@@ -163,12 +163,12 @@ def leave_for_none(options: SinkOptions, runner: Runner, view: View) -> None:
         known = Completed(view.completed, given.since, _has_rested(view))
         check_completed(given.sink, known, decided, options.accepted)
         runner.run(leave(Sink(given.sink), view.batch, view.completed))
-    GivenTo(None, now, view.batch.batch_id).write(view.checkpoint)
+    NotedSink(None, now, view.batch.batch_id).write(view.checkpoint)
 
 
-def _check_plain_start(options: SinkOptions, view: View, runner: Runner) -> None:
+def _check_plain_start(options: SinkOptions, view: CheckpointView, runner: Runner) -> None:
     ends = view.planned.topic_offsets()
-    story = Story(
+    story = StartFacts(
         sink=options.transactional_id or view.batch.query_id,
         batch=view.batch,
         ends=ends,
@@ -184,7 +184,7 @@ def _check_plain_start(options: SinkOptions, view: View, runner: Runner) -> None
     _finish_others(story, runner)
 
 
-def _finish_others(story: Story, runner: Runner) -> None:
+def _finish_others(story: StartFacts, runner: Runner) -> None:
     """Commit the decided transactions of other sinks at whose offsets the query begins. Raises CommitFault.
 
     The query does not write the rows before these offsets, so they would be lost if the other driver had died
@@ -210,7 +210,7 @@ def cluster_id(cluster: Cluster) -> str | None:
     )
 
 
-def _has_rested(view: View) -> bool:
+def _has_rested(view: CheckpointView) -> bool:
     """Whether the last completed batch is so old that the cluster may have forgotten its decision."""
     if view.completed is None:
         return False
@@ -218,7 +218,7 @@ def _has_rested(view: View) -> bool:
     return at is None or time.time() - at > FRESH_SECONDS
 
 
-def _ended(view: View, decided: Batch | None) -> tuple[str, Offsets] | None:
+def _ended(view: CheckpointView, decided: Batch | None) -> tuple[str, Offsets] | None:
     """Digest and end offsets of the decided batch in the checkpoint, if Spark still has it: it keeps 100."""
     planned = view.planned
     if decided is None or decided.query_id != view.batch.query_id or decided.batch_id > planned.batch_id:

@@ -25,7 +25,7 @@ from eoslog.connector.commit.prepare import Task, judge, participant_name, withd
 from eoslog.connector.commit.replay import OnLost
 from eoslog.connector.options.both import SinkOptions
 from eoslog.connector.run.runner import Runner
-from eoslog.connector.sink.deadletters import LIMITING, Limits, RowValidator
+from eoslog.connector.sink.deadletters import LIMITING, RowValidator, TopicLimits
 from eoslog.connector.sink.routing import Router
 from eoslog.connector.sink.tally import Tally
 from eoslog.connector.sink.task_message import Attempt, TaskMessage
@@ -145,8 +145,8 @@ def _sender(
     return send_or_bury
 
 
-def _limits(cluster: Cluster, topic: str, partitions: int) -> Limits:
-    return Limits.of(partitions, topic_configs(cluster, [topic], LIMITING)[topic])
+def _limits(cluster: Cluster, topic: str, partitions: int) -> TopicLimits:
+    return TopicLimits.of(partitions, topic_configs(cluster, [topic], LIMITING)[topic])
 
 
 def _partitions_of(cluster: Cluster) -> Callable[[str], int]:

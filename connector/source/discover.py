@@ -43,7 +43,7 @@ PENDING_MS = 90_000
 own transaction times out (OWN_TIMEOUT_MS), and brokers look for such transactions every 10 s."""
 
 
-class Log:
+class SourceTopics:
     """The topics of one query as they are now. Every call asks the brokers.
 
     `lenient`: topics and partitions that the options name and the cluster does not have are left out and kept

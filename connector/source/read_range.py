@@ -7,7 +7,7 @@ import pyarrow as pa
 from eoslog.connector.client.admin.listing import list_offsets
 from eoslog.connector.client.records.fetch import fetch
 from eoslog.connector.client.wire.shared import shared_cluster
-from eoslog.connector.errors import OffsetsGone, TopicMadeAnew, UnknownTopic, report_loss
+from eoslog.connector.errors import OffsetsGone, TopicRecreated, UnknownTopic, report_loss
 from eoslog.connector.offsets import plan
 from eoslog.connector.offsets.offsets import EARLIEST
 from eoslog.connector.options.both import SourceOptions
@@ -37,7 +37,7 @@ def read_range(options: SourceOptions, task: plan.Range) -> Iterator[pa.RecordBa
         except OffsetsGone as error:
             report_loss(options.fail_on_data_loss, str(error))
             position = _next_in_log(options, task, position) if error.behind < 0 else error.behind
-        except TopicMadeAnew as error:
+        except TopicRecreated as error:
             report_loss(options.fail_on_data_loss, str(error))
             return
         except UnknownTopic as error:

@@ -36,7 +36,7 @@ from eoslog.connector.offsets.offsets import (
     TopicPartition,
 )
 from eoslog.connector.options.both import SourceOptions
-from eoslog.connector.source.discover import Log
+from eoslog.connector.source.discover import SourceTopics
 from eoslog.connector.source.hand_over import hand_over, take_back
 from eoslog.connector.source.small_batches import SmallBatches
 from eoslog.connector.source.standstill import Standstill
@@ -66,7 +66,7 @@ class BatchReader(DataSourceReader):
     @plainly
     def partitions(self) -> Sequence[InputPartition]:
         """One task for each partition, or more (minPartitions, maxRecordsPerPartition)."""
-        log = Log(self.options)
+        log = SourceTopics(self.options)
         log.cluster.meet()
         start = log.resolve("startingOffsets", self.options.starting)
         end = log.resolve("endingOffsets", self.options.ending)
@@ -89,7 +89,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: SourceOptions) -> None:
         self.options = options
-        self._log = Log(options, lenient=True)
+        self._log = SourceTopics(options, lenient=True)
         self._initial: Offsets = {}
         self._began: StoredOffset | None = None
         self._pin = False
@@ -293,14 +293,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if found is None:
             return tasks
         hand_over(self, found)
-        return [plan.Together(tuple(tasks))]
+        return [plan.TaskRanges(tuple(tasks))]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         """The rows of one task, in offset order."""
         from eoslog.connector.source.read_range import read_range  # a process that plans needs no codec
 
-        assert isinstance(partition, (plan.Range, plan.Together))
-        ranges = partition.ranges if isinstance(partition, plan.Together) else (partition,)
+        assert isinstance(partition, (plan.Range, plan.TaskRanges))
+        ranges = partition.ranges if isinstance(partition, plan.TaskRanges) else (partition,)
         rows = (batch for one in ranges for batch in read_range(self.options, one))
         return acknowledging(pieces_plainly(rows))
 

@@ -10,25 +10,25 @@ from typing import NamedTuple
 from eoslog.connector.spark.longlived import DAEMON
 
 
-class Process(NamedTuple):
+class ProcessIdentity(NamedTuple):
     """A process, identified by pid and start time, since pids are reused."""
 
     pid: int
     started: str
 
 
-_told: Process | None = None
+_told: ProcessIdentity | None = None
 """The driver's JVM, if a fork of a warm process has set it (eoslog/warm)."""
 
 
 def driver_is(pid: int) -> None:
     """Set the driver's JVM, for a process that the JVM did not start itself, and for its forks."""
     global _told
-    _told = Process(pid, _started(pid))
+    _told = ProcessIdentity(pid, _started(pid))
 
 
 @cache
-def driver_process() -> Process:
+def driver_process() -> ProcessIdentity:
     """The driver's JVM. It starts Python processes itself, or starts a daemon for each kind of work, which
     forks them."""
     if _told is not None:
@@ -37,7 +37,7 @@ def driver_process() -> Process:
     return parent_of(parent.pid) if _is_forked_by_daemon() else parent
 
 
-def lives(process: Process) -> bool:
+def lives(process: ProcessIdentity) -> bool:
     """Whether the process is still alive."""
     try:
         os.kill(process.pid, 0)
@@ -53,14 +53,14 @@ def _is_forked_by_daemon() -> bool:
     return main is not None and main.name == DAEMON
 
 
-def parent_of(pid: int) -> Process:
+def parent_of(pid: int) -> ProcessIdentity:
     """The parent of a process."""
     try:
         # The fields after the command's closing bracket begin with the 3rd; the 4th is the parent.
         parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
     except (OSError, IndexError, ValueError):  # not Linux
         parent = int(_ps(pid, "ppid") or os.getppid())
-    return Process(parent, _started(parent))
+    return ProcessIdentity(parent, _started(parent))
 
 
 def _started(pid: int) -> str:

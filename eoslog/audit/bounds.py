@@ -62,7 +62,7 @@ class Bound:
 
 
 @dataclass(frozen=True)
-class Place:
+class AuditedRange:
     """A partition and the offsets start..end-1 of it that are audited."""
 
     topic: str
@@ -84,7 +84,7 @@ class Place:
 
 def places(
     cluster: Cluster, topics: Sequence[str], start: Bound, end: Bound, *, committed: bool
-) -> list[Place]:
+) -> list[AuditedRange]:
     """All partitions of the topics, with their bounds. Raises BadBound, UnknownTopic, KafkaError,
     EoslogError.
     """
@@ -98,7 +98,7 @@ def places(
     starts = _offsets(cluster, start, firsts, lasts, firsts)
     ends = _offsets(cluster, end, firsts, lasts, lasts)
     return [
-        Place(
+        AuditedRange(
             name, described[name].topic_id, partition,
             min(starts[name, partition], ends[name, partition]), ends[name, partition],
             _hidden(ends[name, partition], lasts[name, partition], marks[name, partition]),
@@ -107,7 +107,7 @@ def places(
     ]  # fmt: skip
 
 
-def settled(cluster: Cluster, sources: Sequence[Place], before_ms: int) -> list[int]:
+def settled(cluster: Cluster, sources: Sequence[AuditedRange], before_ms: int) -> list[int]:
     """For each place, the offset of its first record at or after `before_ms`; its end if there is none."""
     asked = {(place.topic, place.partition): before_ms for place in sources}
     found = list_offsets(cluster, asked, committed=False)

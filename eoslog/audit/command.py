@@ -20,9 +20,9 @@ from eoslog.audit.bounds import Bound, places, settled
 from eoslog.audit.identity import Identity
 from eoslog.audit.match import DigestsCollide
 from eoslog.audit.progress import shown
-from eoslog.audit.read import Way
+from eoslog.audit.read import ReadSettings
 from eoslog.audit.report import document, lines
-from eoslog.audit.run import Job, Side, audit
+from eoslog.audit.run import AuditedCluster, Job, audit
 from eoslog.commands.output import show_json
 from eoslog.commands.session import client_config, in_our_terms
 from eoslog.connector.client.wire.cluster import Cluster
@@ -124,7 +124,7 @@ def command(addresses: str | None, command_config: str | None, timeout: float, *
     Exit status: 0 it does, 1 it does not, 2 the audit failed.
     """
     identity = _identity(options)
-    way = Way(identity, by_key=options["order"] == "key", committed=not options["read_uncommitted"])
+    way = ReadSettings(identity, by_key=options["order"] == "key", committed=not options["read_uncommitted"])
     with ExitStack() as stack:
         source, target, until = _sides(stack, addresses, command_config, timeout, options)
         directory = stack.enter_context(
@@ -154,7 +154,7 @@ def _identity(options: dict[str, Any]) -> Identity:
 
 def _sides(
     stack: ExitStack, addresses: str | None, config: str | None, timeout: float, options: dict[str, Any]
-) -> tuple[Side, Side, list[int]]:
+) -> tuple[AuditedCluster, AuditedCluster, list[int]]:
     """Both sides as they are now, and the offset in each place of the source where the grace period begins.
 
     The target's end is read first: a record before it was in the source even earlier, so it is before the
@@ -178,7 +178,7 @@ def _sides(
             cluster, options[f"{side}_topics"], bounds[side, "start"], bounds[side, "end"],
             committed=not options["read_uncommitted"],
         )  # fmt: skip
-        sides[side] = Side(cluster, found)
+        sides[side] = AuditedCluster(cluster, found)
     source, target = sides["from"], sides["to"]
     _check_apart(source, target)
     if options["grace"] is None:
@@ -187,7 +187,7 @@ def _sides(
     return source, target, until
 
 
-def _check_apart(source: Side, target: Side) -> None:
+def _check_apart(source: AuditedCluster, target: AuditedCluster) -> None:
     both = {place.topic for place in source.places} & {place.topic for place in target.places}
     if both and source.cluster.cluster_id == target.cluster.cluster_id:
         raise click.UsageError(

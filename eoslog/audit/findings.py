@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from eoslog.audit.bounds import Place
+from eoslog.audit.bounds import AuditedRange
 from eoslog.audit.order import Breaks
 from eoslog.audit.rows import Rows
 
@@ -15,7 +15,7 @@ FOUND = np.dtype([item for name in _AT for item in ((f"{name}_place", "<i8"), (f
 """One finding: where it is, and up to three records that belong to it (place -1: none)."""
 
 
-class Kind:
+class FindingsOfKind:
     """One kind of finding: a count, and the first ones by place and offset, up to `most`."""
 
     def __init__(self, most: int) -> None:
@@ -38,7 +38,7 @@ class Kind:
         order = np.lexsort((merged["at_offset"], merged["at_place"]))
         self._first = merged[order[: self._most]]
 
-    def listed(self, places: list[Place]) -> list[dict[str, dict[str, Any]]]:
+    def listed(self, places: list[AuditedRange]) -> list[dict[str, dict[str, Any]]]:
         """The first few, as the report has them."""
         return [
             {
@@ -58,22 +58,26 @@ def _found(columns: dict[str, Rows | None]) -> Rows:
     return found
 
 
-def _where(places: list[Place], place: int, offset: int) -> dict[str, Any]:
+def _where(places: list[AuditedRange], place: int, offset: int) -> dict[str, Any]:
     return {"topic": places[place].topic, "partition": places[place].partition, "offset": offset}
 
 
 class Findings:
     """All kinds. `settled`: for each source place, the offset from which missing records may still arrive."""
 
-    def __init__(self, places: list[Place], sources: int, settled: list[int], most: int) -> None:
+    def __init__(self, places: list[AuditedRange], sources: int, settled: list[int], most: int) -> None:
         self.places, self._sources = places, sources
         self._settled = np.array(settled, np.int64)
         sizes = np.array([place.size for place in places[sources:]], np.int64)
         self.bases = np.cumsum(sizes) - sizes
         """The line (rows.py) at which each target place begins."""
         self._starts = np.array([place.start for place in places[sources:]], np.int64)
-        self.lost, self.pending, self.doubled = Kind(most), Kind(most), Kind(most)
-        self.foreign, self.reordered = Kind(most), Kind(most)
+        self.lost, self.pending, self.doubled = (
+            FindingsOfKind(most),
+            FindingsOfKind(most),
+            FindingsOfKind(most),
+        )
+        self.foreign, self.reordered = FindingsOfKind(most), FindingsOfKind(most)
         self.matched = self.loose = 0
         self.records = [0] * len(places)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from eoslog.audit.run import Watch
+from eoslog.audit.run import AuditListener
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -43,7 +43,7 @@ class _Bar:
 
 
 @contextmanager
-def shown() -> Iterator[Watch]:
+def shown() -> Iterator[AuditListener]:
     """A listener that shows the progress while the context lasts."""
     if not sys.stderr.isatty():
         yield _Quiet()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from eoslog.audit.bounds import Place
+from eoslog.audit.bounds import AuditedRange
 from eoslog.audit.digest import Digester, Raw, Words
 from eoslog.audit.identity import Identity
 from eoslog.audit.rows import ITEM, Rows
@@ -21,7 +21,7 @@ _PIECE_BYTES = 2 << 20  # uncompressed bytes to digest at a time
 
 
 @dataclass(frozen=True)
-class Way:
+class ReadSettings:
     """How records are read and compared."""
 
     identity: Identity
@@ -38,7 +38,9 @@ class Read:
     without: Rows
 
 
-def read(cluster: Cluster, place: Place, number: int, way: Way, digester: Digester) -> Iterator[Read]:
+def read(
+    cluster: Cluster, place: AuditedRange, number: int, way: ReadSettings, digester: Digester
+) -> Iterator[Read]:
     """All records of a place, one answer at a time. Raises what fetch does."""
     answers = fetch(
         cluster, place.topic, place.partition, place.start, place.end,
@@ -50,7 +52,7 @@ def read(cluster: Cluster, place: Place, number: int, way: Way, digester: Digest
             yield _rows(records, number, way, digester)
 
 
-def _rows(records: DecodedRecords, number: int, way: Way, digester: Digester) -> Read:
+def _rows(records: DecodedRecords, number: int, way: ReadSettings, digester: Digester) -> Read:
     words, there = way.identity.digests(digester, records)
     rows = np.zeros(len(records), ITEM)
     rows["digest"], rows["more"] = _halves(words).T

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from eoslog.audit.bounds import Place
+from eoslog.audit.bounds import AuditedRange
 from eoslog.audit.digest import COLLISION
 from eoslog.audit.findings import Findings
 
@@ -41,7 +41,7 @@ def document(findings: Findings, sources: int, *, compared: str, order: str, all
     }
 
 
-def _place(place: Place, records: int) -> dict[str, Any]:
+def _place(place: AuditedRange, records: int) -> dict[str, Any]:
     return {
         "topic": place.topic, "partition": place.partition, "start": place.start, "end": place.end,
         "records": records, "hidden_by_open_transactions": place.hidden,

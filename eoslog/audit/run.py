@@ -11,13 +11,13 @@ from typing import Protocol
 
 import numpy as np
 
-from eoslog.audit.bounds import Place
+from eoslog.audit.bounds import AuditedRange
 from eoslog.audit.digest import Digester
 from eoslog.audit.findings import Findings
 from eoslog.audit.match import Verdict, compare
 from eoslog.audit.one_key import compare_one
 from eoslog.audit.order import RunningOrder, check_groups
-from eoslog.audit.read import Way, read
+from eoslog.audit.read import ReadSettings, read
 from eoslog.audit.rows import ITEM, PAIR, Rows
 from eoslog.audit.spill import OneKey, Spill
 from eoslog.connector.client.wire.cluster import Cluster
@@ -31,7 +31,7 @@ class NoIdentity(EoslogError):
     """A source record has nothing to compare it by."""
 
 
-class Watch(Protocol):
+class AuditListener(Protocol):
     """Is notified of an audit's progress."""
 
     def begin(self, what: str, total: int) -> None:
@@ -42,18 +42,18 @@ class Watch(Protocol):
 
 
 @dataclass(frozen=True)
-class Side:
+class AuditedCluster:
     """A cluster and the places on it that are audited."""
 
     cluster: Cluster
-    places: Sequence[Place]
+    places: Sequence[AuditedRange]
 
 
 @dataclass(frozen=True)
 class Job:
     """What to do, and with what: `directory` is empty and used by this job alone, `limit` is as LIMIT."""
 
-    way: Way
+    way: ReadSettings
     in_order: bool
     directory: Path
     settled: Sequence[int]
@@ -63,7 +63,7 @@ class Job:
     limit: int = LIMIT
 
 
-def audit(source: Side, target: Side, job: Job, watch: Watch) -> Findings:
+def audit(source: AuditedCluster, target: AuditedCluster, job: Job, watch: AuditListener) -> Findings:
     """Compare. Raises NoIdentity, DigestsCollide, OSError (the disk is full), and what reading raises."""
     places, sources = [*source.places, *target.places], len(source.places)
     findings = Findings(places, sources, list(job.settled), job.show)
@@ -80,7 +80,9 @@ def audit(source: Side, target: Side, job: Job, watch: Watch) -> Findings:
     return findings
 
 
-def _read_all(source: Side, target: Side, job: Job, findings: Findings, watch: Watch) -> Spill:
+def _read_all(
+    source: AuditedCluster, target: AuditedCluster, job: Job, findings: Findings, watch: AuditListener
+) -> Spill:
     places = findings.places
     items = Spill(
         job.directory / "items", ITEM, "digest",
@@ -145,7 +147,7 @@ def _by_line(directory: Path, lines: int, expected: int, limit: int) -> Spill:
     return Spill(directory, PAIR, "line", high=max(lines - 1, 0), expected=expected, limit=limit)
 
 
-def _judge_order(pairs: Spill, job: Job, findings: Findings, watch: Watch) -> None:
+def _judge_order(pairs: Spill, job: Job, findings: Findings, watch: AuditListener) -> None:
     running = RunningOrder(findings.bases, len(job.settled))
     for rows in pairs.ranges():
         if isinstance(rows, OneKey):

@@ -15,19 +15,19 @@ from eoslog.broker.rules.acls import (
     WILDCARD,
     Acl,
     AclFilter,
-    Operation,
+    AclOperation,
     Pattern,
     Permission,
     ResourceType,
 )
 from eoslog.commands import admin_acls as calls
-from eoslog.commands.session import Session, cluster_command
+from eoslog.commands.session import CommandSession, cluster_command
 from eoslog.commands.suggest import suggest
 
 _COLUMNS = ["resource", "pattern", "name", "principal", "host", "permission", "operation"]
 
 
-class Place(NamedTuple):
+class AclResource(NamedTuple):
     """The resource that a rule is about."""
 
     resource: ResourceType
@@ -48,9 +48,9 @@ def _principal(context: click.Context, option: click.Parameter, value: str | Non
     return value
 
 
-def _operations(context: click.Context, option: click.Parameter, values: Sequence[str]) -> list[Operation]:
+def _operations(context: click.Context, option: click.Parameter, values: Sequence[str]) -> list[AclOperation]:
     """Operations by name, written like `describe-configs` or, as in Kafka's tools, `DescribeConfigs`."""
-    known = {_word(one).replace("-", ""): one for one in Operation if one > Operation.ANY}
+    known = {_word(one).replace("-", ""): one for one in AclOperation if one > AclOperation.ANY}
     found = []
     for value in values:
         one = known.get(value.replace("-", "").replace("_", "").lower())
@@ -88,7 +88,7 @@ def _rule_options(function: Callable[..., None]) -> Callable[..., None]:
 @_rule_options
 @click.option("--matching", is_flag=True, help="All that apply to the name, by prefix and * too.")
 @cluster_command
-def list_rules(session: Session, matching: bool, **rule: Any) -> None:
+def list_rules(session: CommandSession, matching: bool, **rule: Any) -> None:
     """List all rules, or those that match the options."""
     if matching and rule["prefixed"]:
         raise click.UsageError("give either --matching or --prefixed")
@@ -103,10 +103,10 @@ def list_rules(session: Session, matching: bool, **rule: Any) -> None:
 @_rule_options
 @cluster_command
 def add(
-    session: Session,
+    session: CommandSession,
     principal: str | None,
     host: str | None,
-    operations: list[Operation],
+    operations: list[AclOperation],
     prefixed: bool,
     deny: bool,
     **places: Any,
@@ -135,7 +135,7 @@ def add(
 @command.command()
 @_rule_options
 @cluster_command
-def remove(session: Session, deny: bool, **rule: Any) -> None:
+def remove(session: CommandSession, deny: bool, **rule: Any) -> None:
     """Remove the rules that match the options; those that deny only with --deny."""
     if not any(rule.values()):
         raise click.UsageError("say which rules: --principal, --topic, ...")
@@ -149,7 +149,7 @@ def remove(session: Session, deny: bool, **rule: Any) -> None:
     _tell(session, gone, "removed")
 
 
-def _tell(session: Session, acls: Sequence[Acl], what: str) -> None:
+def _tell(session: CommandSession, acls: Sequence[Acl], what: str) -> None:
     if session.as_json:
         session.show_json([_row(acl) for acl in acls])
         return
@@ -160,34 +160,34 @@ def _tell(session: Session, acls: Sequence[Acl], what: str) -> None:
 def _filters(
     principal: str | None,
     host: str | None,
-    operations: list[Operation],
+    operations: list[AclOperation],
     prefixed: bool,
     deny: bool,
     **places: Any,
 ) -> Iterator[AclFilter]:
     """The filters that the options describe: one for each operation on each resource."""
-    of: list[Place | None] = [*_places(prefixed=prefixed, **places)]
+    of: list[AclResource | None] = [*_places(prefixed=prefixed, **places)]
     pattern = Pattern.PREFIXED if prefixed else Pattern.LITERAL if of else Pattern.ANY
     permission = Permission.DENY if deny else Permission.ANY
-    for place, operation in product(of or [None], operations or [Operation.ANY]):
+    for place, operation in product(of or [None], operations or [AclOperation.ANY]):
         resource, name = place or (ResourceType.ANY, None)
         yield AclFilter(resource, name, pattern, principal, host, operation, permission)
 
 
 def _places(
     topics: Sequence[str], groups: Sequence[str], ids: Sequence[str], of_cluster: bool, prefixed: bool
-) -> Iterator[Place]:
+) -> Iterator[AclResource]:
     if of_cluster and prefixed:
         raise click.UsageError("--prefixed: the cluster has one name, leave it out")
-    yield from (Place(ResourceType.TOPIC, name) for name in topics)
-    yield from (Place(ResourceType.GROUP, name) for name in groups)
-    yield from (Place(ResourceType.TRANSACTIONAL_ID, name) for name in ids)
+    yield from (AclResource(ResourceType.TOPIC, name) for name in topics)
+    yield from (AclResource(ResourceType.GROUP, name) for name in groups)
+    yield from (AclResource(ResourceType.TRANSACTIONAL_ID, name) for name in ids)
     if of_cluster:
-        yield Place(ResourceType.CLUSTER, CLUSTER_NAME)
+        yield AclResource(ResourceType.CLUSTER, CLUSTER_NAME)
 
 
 def _check_operation(acl: Acl) -> None:
-    supported = (*SUPPORTED[acl.resource], Operation.ALL)
+    supported = (*SUPPORTED[acl.resource], AclOperation.ALL)
     if acl.operation not in supported:
         raise click.UsageError(
             f"--operation {_word(acl.operation)}: a {_word(acl.resource)} knows "
@@ -215,5 +215,5 @@ def _sentence(acl: Acl) -> str:
     )
 
 
-def _word(value: Operation | Pattern | Permission | ResourceType) -> str:
+def _word(value: AclOperation | Pattern | Permission | ResourceType) -> str:
     return value.name.lower().replace("_", "-")

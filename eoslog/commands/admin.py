@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from eoslog.connector.client.wire.cluster import Cluster
-from eoslog.connector.client.wire.connection import Connection
+from eoslog.connector.client.wire.connection import BrokerConnection
 from eoslog.connector.client.wire.retry import check, retrying
 from eoslog.connector.errors import EoslogError
 from eoslog.protocol import errors
@@ -29,7 +29,7 @@ _BY_NAME = 12  # the newest version of Metadata here; it can ask for topics by n
 
 
 @dataclass(frozen=True)
-class Topic:
+class DescribedTopic:
     """A topic as Metadata describes it; `partitions` has its partitions' messages, by number."""
 
     name: str
@@ -49,21 +49,21 @@ def again(cluster: Cluster, what: str, attempt: Callable[[], T]) -> T:
     )  # fmt: skip
 
 
-def topics(cluster: Cluster, names: Iterable[str] | None = None) -> dict[str, Topic]:
+def topics(cluster: Cluster, names: Iterable[str] | None = None) -> dict[str, DescribedTopic]:
     """The topics of these names, or all. Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION, which names one."""
     body: MetadataRequestDraft = {
         "topics": None if names is None else [{"name": name} for name in names],
         "allow_auto_topic_creation": False,
     }
 
-    def attempt() -> dict[str, Topic]:
+    def attempt() -> dict[str, DescribedTopic]:
         answer = cluster.any_broker().call(METADATA, body, max_version=_BY_NAME)
         found = {}
         for topic in answer["topics"]:
             name = topic["name"] or ""  # null only for an unknown id, and this asks by name
             check(topic["error_code"], f"topic {name}")
             partitions = {part["partition_index"]: part for part in topic["partitions"]}
-            found[name] = Topic(
+            found[name] = DescribedTopic(
                 name, topic["topic_id"], topic["is_internal"], dict(sorted(partitions.items()))
             )
         return dict(sorted(found.items()))
@@ -97,7 +97,7 @@ def not_allowed(what: str, right: str) -> EoslogError:
     return EoslogError(f"{what} need the right {right} on the cluster, which this user does not have")
 
 
-def at_coordinator(cluster: Cluster, group: str, what: str, attempt: Callable[[Connection], T]) -> T:
+def at_coordinator(cluster: Cluster, group: str, what: str, attempt: Callable[[BrokerConnection], T]) -> T:
     """The result of `attempt` at a group's coordinator, which is looked up again if it has moved."""
     return retrying(
         cluster, f"{what} of group {group}",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from eoslog.broker.rules.acls import Acl, AclFilter, Operation, Pattern, Permission, ResourceType
+from eoslog.broker.rules.acls import Acl, AclFilter, AclOperation, Pattern, Permission, ResourceType
 from eoslog.commands.admin import again, ask_controller, not_allowed
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.errors import EoslogError
@@ -120,7 +120,7 @@ def _acl(
         _known(Pattern, resource["pattern_type"]),
         rule["principal"],
         rule["host"],
-        _known(Operation, rule["operation"]),
+        _known(AclOperation, rule["operation"]),
         _known(Permission, rule["permission_type"]),
     )
 

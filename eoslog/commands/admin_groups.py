@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from eoslog.commands.admin import TopicPartition, again, at_coordinator
 from eoslog.connector.client.wire.cluster import Cluster
-from eoslog.connector.client.wire.connection import Connection
+from eoslog.connector.client.wire.connection import BrokerConnection
 from eoslog.connector.client.wire.grouping import by_topic
 from eoslog.connector.client.wire.retry import check
 from eoslog.protocol.apis import ApiKey
@@ -34,7 +34,7 @@ WITHOUT_MEMBERS = ("Empty", "Dead")
 
 
 @dataclass(frozen=True)
-class Listed:
+class ListedGroup:
     """One entry of ListGroups. `kind` is classic, consumer or another type of group, "" if not given."""
 
     group: str
@@ -44,7 +44,7 @@ class Listed:
 
 
 @dataclass(frozen=True)
-class Member:
+class DescribedMember:
     """A member of a group, with the partitions assigned to it."""
 
     member_id: str
@@ -55,45 +55,45 @@ class Member:
 
 
 @dataclass(frozen=True)
-class Group:
+class DescribedGroup:
     """A group as its coordinator describes it."""
 
     group: str
     state: str
     kind: str
     assignor: str
-    members: list[Member] = field(default_factory=list)
+    members: list[DescribedMember] = field(default_factory=list)
 
 
-def list_groups(cluster: Cluster) -> list[Listed]:
+def list_groups(cluster: Cluster) -> list[ListedGroup]:
     """All groups of all brokers, by name. Raises KafkaError."""
 
-    def ask(connection: Connection) -> list[Listed]:
+    def ask(connection: BrokerConnection) -> list[ListedGroup]:
         answer = connection.call(LIST_GROUPS, {"states_filter": [], "types_filter": []}
                                  if connection.pick(ApiKey.LIST_GROUPS) >= 5 else {})  # fmt: skip
         check(answer["error_code"], f"ListGroups on {connection.host}:{connection.port}")
         return [
-            Listed(g["group_id"], g["group_state"], g["group_type"], g["protocol_type"])
+            ListedGroup(g["group_id"], g["group_state"], g["group_type"], g["protocol_type"])
             for g in answer["groups"]
         ]
 
-    def attempt() -> list[Listed]:
+    def attempt() -> list[ListedGroup]:
         return [listed for connection in cluster.brokers() for listed in ask(connection)]
 
     return sorted(again(cluster, "ListGroups", attempt), key=lambda listed: listed.group)
 
 
-def describe_group(cluster: Cluster, group: str) -> Group:
+def describe_group(cluster: Cluster, group: str) -> DescribedGroup:
     """One group of either protocol; its state is Dead if it does not exist. Raises KafkaError."""
 
-    def attempt(connection: Connection) -> Group:
+    def attempt(connection: BrokerConnection) -> DescribedGroup:
         found = _describe_consumer(connection, group)
         return found if found is not None else _describe_classic(connection, group)
 
     return at_coordinator(cluster, group, "DescribeGroups", attempt)
 
 
-def _describe_consumer(connection: Connection, group: str) -> Group | None:
+def _describe_consumer(connection: BrokerConnection, group: str) -> DescribedGroup | None:
     """A group of KIP-848; None for another group, or if the broker has no such groups."""
     if ApiKey.CONSUMER_GROUP_DESCRIBE not in connection.versions:
         return None
@@ -103,7 +103,7 @@ def _describe_consumer(connection: Connection, group: str) -> Group | None:
         return None
     check(found["error_code"], f"group {group}: {found['error_message'] or 'refused'}")
     members = [
-        Member(
+        DescribedMember(
             member["member_id"], member["instance_id"], member["client_id"], member["client_host"],
             [
                 (topic["topic_name"], partition)
@@ -113,29 +113,29 @@ def _describe_consumer(connection: Connection, group: str) -> Group | None:
         )
         for member in found["members"]
     ]  # fmt: skip
-    return Group(group, found["group_state"], "consumer", found["assignor_name"], members)
+    return DescribedGroup(group, found["group_state"], "consumer", found["assignor_name"], members)
 
 
-def _describe_classic(connection: Connection, group: str) -> Group:
+def _describe_classic(connection: BrokerConnection, group: str) -> DescribedGroup:
     answer = connection.call(DESCRIBE_GROUPS, {"groups": [group]})
     (found,) = answer["groups"]
     if found["error_code"] == ErrorCode.GROUP_ID_NOT_FOUND:
-        return Group(group, "Dead", "classic", "")
+        return DescribedGroup(group, "Dead", "classic", "")
     check(found["error_code"], f"group {group}: {found['error_message'] or 'refused'}")
     members = [
-        Member(
+        DescribedMember(
             member["member_id"], member["group_instance_id"], member["client_id"], member["client_host"],
             assigned_partitions(found["protocol_type"], member["member_assignment"]),
         )
         for member in found["members"]
     ]  # fmt: skip
-    return Group(group, found["group_state"], "classic", found["protocol_data"], members)
+    return DescribedGroup(group, found["group_state"], "classic", found["protocol_data"], members)
 
 
 def delete_group(cluster: Cluster, group: str) -> None:
     """Delete a group and its offsets. Raises KafkaError, such as NON_EMPTY_GROUP."""
 
-    def attempt(connection: Connection) -> None:
+    def attempt(connection: BrokerConnection) -> None:
         answer = connection.call(DELETE_GROUPS, {"groups_names": [group]})
         (done,) = answer["results"]
         check(done["error_code"], f"group {group}")
@@ -154,7 +154,7 @@ def delete_offsets(
         {"name": topic, "partitions": parts} for topic, parts in by_topic(rows)
     ]
 
-    def attempt(connection: Connection) -> OffsetDeleteResponse:
+    def attempt(connection: BrokerConnection) -> OffsetDeleteResponse:
         answer = connection.call(OFFSET_DELETE, {"group_id": group, "topics": topics})
         check(answer["error_code"], f"group {group}")
         return answer

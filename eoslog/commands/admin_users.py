@@ -44,7 +44,7 @@ _CODES = {name: number for number, name in NUMBERS.items()}
 
 
 @dataclass(frozen=True, order=True)
-class Known:
+class KnownPassword:
     """A user's password that the cluster can check by one mechanism."""
 
     user: str
@@ -52,7 +52,7 @@ class Known:
     iterations: int
 
 
-def describe_users(cluster: Cluster, names: tuple[str, ...] = ()) -> tuple[list[Known], list[str]]:
+def describe_users(cluster: Cluster, names: tuple[str, ...] = ()) -> tuple[list[KnownPassword], list[str]]:
     """The passwords of these users, or of all if none is named; and the names that are not known.
 
     Raises KafkaError, EoslogError.
@@ -61,7 +61,7 @@ def describe_users(cluster: Cluster, names: tuple[str, ...] = ()) -> tuple[list[
         "users": [{"name": name} for name in dict.fromkeys(names)] or None
     }
 
-    def attempt() -> tuple[list[Known], list[str]]:
+    def attempt() -> tuple[list[KnownPassword], list[str]]:
         answer = cluster.any_broker().call(DESCRIBE_USER_SCRAM_CREDENTIALS, body)
         _check(answer, "users", "Describe")
         found, missing = [], []
@@ -106,8 +106,10 @@ def _alter(cluster: Cluster, name: str, body: AlterUserScramCredentialsRequestDr
     _check(answer["results"][0], f"user {name}", "Alter")
 
 
-def _known(user: str, info: DescribeUserScramCredentialsResponseCredentialInfo) -> Known:
-    return Known(user, NUMBERS.get(info["mechanism"], f"mechanism {info['mechanism']}"), info["iterations"])
+def _known(user: str, info: DescribeUserScramCredentialsResponseCredentialInfo) -> KnownPassword:
+    return KnownPassword(
+        user, NUMBERS.get(info["mechanism"], f"mechanism {info['mechanism']}"), info["iterations"]
+    )
 
 
 def _check(result: _Result, what: str, right: str) -> None:

@@ -11,12 +11,12 @@ from functools import partial
 
 from eoslog.broker.log.segment.many import each
 from eoslog.broker.ports.ports import OsFileSystem
-from eoslog.commands.backup_source import File, NoBackup, Source
+from eoslog.commands.backup_source import BackupSource, NoBackup, SourceFile
 
 _CHUNK = 8 << 20
 
 
-def copied(source: Source, to: str, progress: Callable[[int], None]) -> None:
+def copied(source: BackupSource, to: str, progress: Callable[[int], None]) -> None:
     """Copy all files to the directory `to`, which must be empty or not exist.
 
     `progress` gets the bytes of each part. Raises NoBackup, OSError; then nothing of the copy is left.
@@ -43,7 +43,7 @@ def copied(source: Source, to: str, progress: Callable[[int], None]) -> None:
     fs.sync_dir(above)
 
 
-def _check(source: Source, to: str) -> None:
+def _check(source: BackupSource, to: str) -> None:
     inside = os.path.realpath(source.directory)
     if os.path.commonpath([inside, os.path.realpath(to)]) == inside:
         raise NoBackup(f"{to} is inside the data directory: give a place outside of it")
@@ -51,7 +51,7 @@ def _check(source: Source, to: str) -> None:
         raise NoBackup(f"{to} exists already: give a new directory, so that no copy is overwritten")
 
 
-def _check_room(source: Source, directory: str) -> None:
+def _check_room(source: BackupSource, directory: str) -> None:
     _, free = OsFileSystem().space(directory)
     if free < source.size:
         raise NoBackup(f"the copy takes {source.size} bytes, and {directory} has room for {free}")
@@ -68,7 +68,7 @@ def _one_at_a_time(progress: Callable[[int], None]) -> Callable[[int], None]:
     return called
 
 
-def _copy(made: str, progress: Callable[[int], None], file: File) -> None:
+def _copy(made: str, progress: Callable[[int], None], file: SourceFile) -> None:
     target = os.path.join(made, file.name)
     with open(file.path, "rb", buffering=0) as old, open(target, "xb", buffering=0) as new:
         left = file.size

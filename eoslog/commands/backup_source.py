@@ -31,7 +31,7 @@ class NoBackup(Exception):
     """No copy can be made; the text says why, and what to do."""
 
 
-class File(NamedTuple):
+class SourceFile(NamedTuple):
     """A file to copy."""
 
     path: str
@@ -39,13 +39,13 @@ class File(NamedTuple):
     size: int  # bytes of it to copy
 
 
-class Source(NamedTuple):
+class BackupSource(NamedTuple):
     """The files to copy, and the instant they show."""
 
     directory: str
     now_ms: int
     """The instant; milliseconds since the epoch."""
-    files: list[File]
+    files: list[SourceFile]
 
     @property
     def size(self) -> int:
@@ -54,7 +54,7 @@ class Source(NamedTuple):
 
 
 @contextmanager
-def source(directory: str) -> Iterator[Source]:
+def source(directory: str) -> Iterator[BackupSource]:
     """The files of the data directory. They can be copied within the context.
 
     Raises NoBackup, OSError.
@@ -68,13 +68,13 @@ def source(directory: str) -> Iterator[Source]:
             yield found
         return
     try:
-        yield Source(directory, time.time_ns() // 1_000_000, list(_files(directory, {}, running=False)))
+        yield BackupSource(directory, time.time_ns() // 1_000_000, list(_files(directory, {}, running=False)))
     finally:
         lock.close()
 
 
 @contextmanager
-def _asked(directory: str) -> Iterator[Source]:
+def _asked(directory: str) -> Iterator[BackupSource]:
     """The files as the running broker provides them."""
     place = os.path.join(directory, DIRECTORY)
     made = tempfile.mkdtemp(prefix=UNUSED, dir=directory)
@@ -94,7 +94,7 @@ def _asked(directory: str) -> Iterator[Source]:
             for log in (os.path.join(one, each) for one, known in sizes.items() for each in known):
                 if log.endswith(files.LOG) and log not in names:
                     raise NoBackup(f"the broker left out {log}, which it writes to")
-            yield Source(directory, now_ms, found)
+            yield BackupSource(directory, now_ms, found)
         finally:
             os.rename(place, made)  # from now on the broker finds no request
             shutil.rmtree(made)
@@ -120,15 +120,15 @@ def _answer(place: str) -> tuple[int, dict[str, dict[str, int]]]:
     )
 
 
-def _files(place: str, sizes: Mapping[str, Mapping[str, int]], *, running: bool) -> Iterator[File]:
+def _files(place: str, sizes: Mapping[str, Mapping[str, int]], *, running: bool) -> Iterator[SourceFile]:
     """The files to copy. `sizes`: by partition, of the files that a broker writes to."""
     for name in sorted(os.listdir(place)):
         path = os.path.join(place, name)
         if not os.path.isdir(path):
             if name not in (LOCK, WANTED, ANSWER):
-                yield File(path, name, os.path.getsize(path))
+                yield SourceFile(path, name, os.path.getsize(path))
         elif name in sizes if running else partition_of(name) is not None:
             known = sizes.get(name, {})
             for each in sorted(os.listdir(path)):
                 file = os.path.join(path, each)
-                yield File(file, os.path.join(name, each), known.get(each, os.path.getsize(file)))
+                yield SourceFile(file, os.path.join(name, each), known.get(each, os.path.getsize(file)))

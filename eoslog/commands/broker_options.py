@@ -9,7 +9,7 @@ import click
 
 from eoslog.broker.config import BrokerConfig, option_sections
 from eoslog.broker.config.base import text_of
-from eoslog.broker.config.sources import Gathered, meaning, shown
+from eoslog.broker.config.sources import GatheredOptions, meaning, shown
 
 
 def sections() -> dict[str, list[Field[Any]]]:
@@ -40,7 +40,7 @@ def describe(field: Field[Any]) -> str:
     return f"{text}  [{default}]" if default else text
 
 
-def show_config(config: BrokerConfig, gathered: Gathered) -> None:
+def show_config(config: BrokerConfig, gathered: GatheredOptions) -> None:
     """Print the value of every option, where it comes from, and which options are ignored."""
     for line in gathered.warnings:
         click.echo(f"warning: {line}", err=True)

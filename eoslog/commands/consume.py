@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from eoslog.commands.output import show_json
-from eoslog.commands.session import Session, cluster_command, partitions_of
+from eoslog.commands.session import CommandSession, cluster_command, partitions_of
 from eoslog.connector.client.admin.listing import EARLIEST, LATEST, list_offsets
 from eoslog.connector.client.records.fetch import fetch
 from eoslog.protocol.records import DecodedRecords
@@ -34,7 +34,7 @@ _PAUSE_S = 0.1
 @click.option("--read-uncommitted", is_flag=True, help="Records of open and aborted transactions too.")
 @cluster_command
 def command(
-    session: Session,
+    session: CommandSession,
     topic: str,
     from_beginning: bool,
     to_end: bool,
@@ -57,7 +57,7 @@ def command(
 
 
 def _print_all(
-    session: Session,
+    session: CommandSession,
     batches: Iterator[tuple[TopicPartition, list[dict[str, Any]]]],
     left: int | None,
     wanted: Sequence[str],
@@ -72,13 +72,13 @@ def _print_all(
             return
 
 
-def _places(session: Session, text: str) -> list[TopicPartition]:
+def _places(session: CommandSession, text: str) -> list[TopicPartition]:
     name = text.partition(":")[0]
     return partitions_of(text, {name: session.cluster.partitions(name)})
 
 
 def _rows(
-    session: Session, position: dict[TopicPartition, int], committed: bool, to_end: bool
+    session: CommandSession, position: dict[TopicPartition, int], committed: bool, to_end: bool
 ) -> Iterator[tuple[TopicPartition, list[dict[str, Any]]]]:
     """Rows as they arrive, partition by partition; advances `position`."""
     while True:
@@ -107,7 +107,9 @@ def _records(decoded: DecodedRecords) -> list[dict[str, Any]]:
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
-def _print(session: Session, place: TopicPartition, row: dict[str, Any], wanted: Sequence[str]) -> None:
+def _print(
+    session: CommandSession, place: TopicPartition, row: dict[str, Any], wanted: Sequence[str]
+) -> None:
     row = {"topic": place[0], "partition": place[1], **row}
     if session.as_json:
         show_json(row, indent=None)

@@ -8,8 +8,8 @@ import click
 
 from eoslog.commands import admin
 from eoslog.commands import admin_groups as calls
-from eoslog.commands.reset import Plan, Target, plan
-from eoslog.commands.session import Session, cluster_command, partitions_of
+from eoslog.commands.reset import OffsetReset, Target, plan
+from eoslog.commands.session import CommandSession, cluster_command, partitions_of
 from eoslog.connector.client.admin.listing import LATEST, list_offsets
 from eoslog.connector.client.admin.offsets import commit_plain, fetch_committed
 from eoslog.protocol.errors import KafkaError
@@ -23,7 +23,7 @@ def command() -> None:
 @command.command("list")
 @click.option("--state", "states", multiple=True, metavar="STATE", help="Only groups in it; repeatable.")
 @cluster_command
-def list_groups(session: Session, states: tuple[str, ...]) -> None:
+def list_groups(session: CommandSession, states: tuple[str, ...]) -> None:
     """List all groups."""
     wanted = {state.lower() for state in states}
     rows = [
@@ -38,7 +38,7 @@ def list_groups(session: Session, states: tuple[str, ...]) -> None:
 @click.argument("names", nargs=-1, required=True, metavar="GROUP...")
 @click.option("--members", is_flag=True, help="Show the members, and what each reads.")
 @cluster_command
-def describe(session: Session, names: tuple[str, ...], members: bool) -> None:
+def describe(session: CommandSession, names: tuple[str, ...], members: bool) -> None:
     """Show groups' offsets and lag, and which member reads what."""
     found = [(calls.describe_group(session.cluster, name), _offsets(session, name)) for name in names]
     for group, offsets in found:
@@ -55,7 +55,7 @@ def describe(session: Session, names: tuple[str, ...], members: bool) -> None:
     session.end()
 
 
-def _document(group: calls.Group, offsets: list[dict[str, Any]]) -> dict[str, Any]:
+def _document(group: calls.DescribedGroup, offsets: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "group": group.group,
         "state": group.state,
@@ -66,7 +66,7 @@ def _document(group: calls.Group, offsets: list[dict[str, Any]]) -> dict[str, An
     }
 
 
-def _members(group: calls.Group) -> list[dict[str, Any]]:
+def _members(group: calls.DescribedGroup) -> list[dict[str, Any]]:
     return [
         {
             "group": group.group,
@@ -81,7 +81,7 @@ def _members(group: calls.Group) -> list[dict[str, Any]]:
     ]
 
 
-def _lags(group: calls.Group, offsets: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _lags(group: calls.DescribedGroup, offsets: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """One row for each partition that is committed or assigned."""
     owners = {where: member for member in group.members for where in member.partitions}
     rows = {(row["topic"], row["partition"]): dict(row) for row in offsets}
@@ -94,7 +94,7 @@ def _lags(group: calls.Group, offsets: list[dict[str, Any]]) -> list[dict[str, A
     return [rows[where] for where in sorted(rows)]
 
 
-def _offsets(session: Session, group: str) -> list[dict[str, Any]]:
+def _offsets(session: CommandSession, group: str) -> list[dict[str, Any]]:
     """The group's committed offsets, each with the partition's end and the lag; both None for a deleted
     topic.
     """
@@ -115,7 +115,7 @@ def _offsets(session: Session, group: str) -> list[dict[str, Any]]:
     ]
 
 
-def _partitions(session: Session) -> dict[str, list[int]]:
+def _partitions(session: CommandSession) -> dict[str, list[int]]:
     return {name: list(topic.partitions) for name, topic in admin.topics(session.cluster).items()}
 
 
@@ -136,7 +136,7 @@ def _partitions(session: Session) -> dict[str, list[int]]:
 @click.option("--dry-run", is_flag=True, help="Only show what would change; the default.")
 @cluster_command
 def reset(
-    session: Session,
+    session: CommandSession,
     group: str,
     topics: tuple[str, ...],
     all_topics: bool,
@@ -165,7 +165,7 @@ def reset(
     _show_plan(session, group, planned, execute)
 
 
-def _show_plan(session: Session, group: str, planned: list[Plan], execute: bool) -> None:
+def _show_plan(session: CommandSession, group: str, planned: list[OffsetReset], execute: bool) -> None:
     rows = [
         {"group": group, "topic": p.where[0], "partition": p.where[1], "committed": p.before,
          "new_offset": p.offset, "note": p.note, "executed": execute}
@@ -179,7 +179,7 @@ def _show_plan(session: Session, group: str, planned: list[Plan], execute: bool)
 @command.command()
 @click.argument("names", nargs=-1, required=True, metavar="GROUP...")
 @cluster_command
-def delete(session: Session, names: tuple[str, ...]) -> None:
+def delete(session: CommandSession, names: tuple[str, ...]) -> None:
     """Delete groups without members, and their offsets."""
     for name in names:
         try:
@@ -196,7 +196,7 @@ def delete(session: Session, names: tuple[str, ...]) -> None:
     help="Delete the offsets of this topic; repeatable.",
 )  # fmt: skip
 @cluster_command
-def delete_offsets(session: Session, group: str, topics: tuple[str, ...]) -> None:
+def delete_offsets(session: CommandSession, group: str, topics: tuple[str, ...]) -> None:
     """Delete a group's offsets of topics that it no longer reads."""
     committed = fetch_committed(session.cluster, group, None, require_stable=False)
     there = _partitions(session)

@@ -22,7 +22,7 @@ COLUMNS += ["open_since", "timeout", "sink"]
 
 
 @dataclass(frozen=True)
-class Held:
+class HeldPartition:
     """A partition that is held back. `holder`: what holds it back, None if that has ended since. `decision`:
     the last one of the holder's sink.
     """
@@ -81,7 +81,7 @@ class Held:
         return {"timeout": "sealed" if sealed else self.document()["timeout_ms"]}
 
 
-def find(cluster: Cluster, places: Sequence[TopicPartition]) -> list[Held]:
+def find(cluster: Cluster, places: Sequence[TopicPartition]) -> list[HeldPartition]:
     """The partitions whose last stable offset is behind their end. Raises KafkaError, EoslogError."""
     wanted = dict.fromkeys(places, LATEST)
     ends = list_offsets(cluster, wanted, committed=False)  # first: later records do not count
@@ -93,7 +93,9 @@ def find(cluster: Cluster, places: Sequence[TopicPartition]) -> list[Held]:
     by_place = {holder.producer.where: holder for holder in known}
     decisions = {sink: _last_decision(cluster, sink) for sink in {h.sink for h in known if h.sink}}
     return [
-        Held(where, stable[where], ends[where], holder, decisions.get(holder.sink or "") if holder else None)
+        HeldPartition(
+            where, stable[where], ends[where], holder, decisions.get(holder.sink or "") if holder else None
+        )
         for where, holder in ((where, by_place.get(where)) for where in behind)
     ]
 

@@ -15,8 +15,8 @@ from eoslog.broker.log.opening import registry
 from eoslog.broker.log.opening.data_dir import META
 from eoslog.broker.log.segment import files
 from eoslog.commands.log_files import READ_ONLY, whole
-from eoslog.commands.log_report import Finding, Fix, Report
-from eoslog.commands.log_verify import Known, Log
+from eoslog.commands.log_report import Fix, LogFinding, Report
+from eoslog.commands.log_verify import DirectoryFacts, PartitionDirectory
 
 LOCK = ".lock"
 LOOK_AGAIN = (0.05, 0.2, 0.5, 1.0)
@@ -38,7 +38,7 @@ class DataDirectory:
 
     def read(self) -> None:
         """Read the directory's files as they are now. Raises OSError."""
-        self.findings: list[Finding] = []
+        self.findings: list[LogFinding] = []
         self._is_one = self.ours or os.path.exists(self.file(META))
         self.topics = self._topics()
         points = self._offsets(files.RECOVERY_POINTS, Fix())
@@ -61,27 +61,27 @@ class DataDirectory:
             text = f"{error}"
             if name == files.LOG_STARTS:
                 text = "it cannot be read; put it back from a copy: without it deleted records may come back"
-            self.findings.append(Finding(path, 0, text, fix))
+            self.findings.append(LogFinding(path, 0, text, fix))
             return None
 
-    def _topics(self) -> dict[str, registry.Entry]:
+    def _topics(self) -> dict[str, registry.TopicEntry]:
         path = self.file(registry.FILE)
         try:
             return {entry.name: entry for entry in registry.decode(whole(path), path).topics}
         except FileNotFoundError:
             return {}
         except files.BadFile as error:
-            self.findings.append(Finding(path, 0, str(error)))
+            self.findings.append(LogFinding(path, 0, str(error)))
             return {}
 
-    def known(self, directory: str) -> Known:
+    def known(self, directory: str) -> DirectoryFacts:
         """What it says about the log in a partition's directory."""
         name = partition_of(directory)
         if not self._is_one or name is None:
-            return Known()
+            return DirectoryFacts()
         start = self._starts.get(name, 0) if self.ours and self._starts is not None else None
         gaps = self._is_compacted(name[0]) if self.cleaned is None else name in self.cleaned
-        return Known(start, self.points.get(name, 0), gaps, self.ours)
+        return DirectoryFacts(start, self.points.get(name, 0), gaps, self.ours)
 
     def _is_compacted(self, topic: str) -> bool:
         entry = self.topics.get(topic)
@@ -112,7 +112,7 @@ class DataDirectory:
             path = self.file(files.CLEANER_OFFSETS)
             fix = Fix(files.encode_offsets(self.gappy) if self.gappy else None)
             self.findings = [
-                Finding(path, 0, finding.text, fix) if finding.path == path else finding
+                LogFinding(path, 0, finding.text, fix) if finding.path == path else finding
                 for finding in self.findings
             ]
 
@@ -176,7 +176,7 @@ def _verify_file(path: str, data: DataDirectory, report: Report) -> None:
         report.add(path, 0, "verify segments (.log) with their indexes, or directories")
         return
     directory = os.path.dirname(path) or "."
-    _look(data, report, lambda found: Log(directory, data.known(directory), found).alone(path))
+    _look(data, report, lambda found: PartitionDirectory(directory, data.known(directory), found).alone(path))
 
 
 def _verify_data_dir(data: DataDirectory, report: Report) -> None:
@@ -194,7 +194,7 @@ def _verify_data_dir(data: DataDirectory, report: Report) -> None:
 def _verify_log(directory: str, data: DataDirectory, report: Report) -> None:
     def look(found: Report) -> None:
         try:
-            log = Log(directory, data.known(directory), found)
+            log = PartitionDirectory(directory, data.known(directory), found)
         except FileNotFoundError:  # its topic was deleted in the meantime
             return
         log.run()

@@ -15,12 +15,12 @@ from eoslog.broker.log.segment import files, snapshot
 from eoslog.broker.rules.producer import ProducerState, ProducerStates
 from eoslog.commands.log_files import whole
 from eoslog.commands.log_report import Fix, Report
-from eoslog.commands.log_transactions import Marker, TransactionIndex, Wrong
+from eoslog.commands.log_transactions import Marker, TransactionIndexCheck, Wrong
 from eoslog.protocol.batch import BatchHeader, CorruptBatch
 from eoslog.protocol.control import ABORT, read_control
 
 
-class Producers:
+class ProducersOfLog:
     """The producers of one partition's log."""
 
     def __init__(self, directory: str, names: list[str], gaps: bool, report: Report) -> None:
@@ -83,7 +83,7 @@ class Producers:
 
     def end_segment(self, segment: str, end: int | None) -> None:
         """All batches of a segment were read, up to offset `end`; `segment` is the path of its `.log`."""
-        index = TransactionIndex(segment, self._markers, gaps=self._gaps, known_from=self._since)
+        index = TransactionIndexCheck(segment, self._markers, gaps=self._gaps, known_from=self._since)
         self._wrong += index.check(end) if self._known else index.check_alone(end)
 
     def end(self, end: int, *, alone: bool = False) -> None:

@@ -14,7 +14,7 @@ from eoslog.broker.log.opening.data_dir import DataDirError
 from eoslog.broker.log.segment import files
 from eoslog.broker.ports.ports import FileSystem, OsFileSystem
 from eoslog.commands.log_places import LOCK, DataDirectory, data_directory_of
-from eoslog.commands.log_report import Finding, Report
+from eoslog.commands.log_report import LogFinding, Report
 
 
 @contextmanager
@@ -59,7 +59,7 @@ def _fix(fs: FileSystem, path: str, content: bytes | None) -> None:
         fs.sync_dir(os.path.dirname(path))
 
 
-def repair_note(finding: Finding) -> str:
+def repair_note(finding: LogFinding) -> str:
     """What --repair does or did about a finding, to print after its text; "" if it cannot be repaired."""
     words = {
         "remove": "--repair removes the file",

@@ -22,7 +22,7 @@ class Fix(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Finding:
+class LogFinding:
     """Something wrong at a byte position of a file; position 0 if it concerns the whole file."""
 
     path: str
@@ -55,15 +55,15 @@ class Report:
     counts: dict[str, int] = field(
         default_factory=lambda: dict.fromkeys(("partitions", "segments", "batches", "bytes"), 0)
     )
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[LogFinding] = field(default_factory=list)
     running: list[str] = field(default_factory=list)  # data directories that a broker is running on
     progress: Callable[[int], None] = _nothing
 
     def add(self, path: str, position: int, text: str, fix: Fix | None = None) -> None:
         """Note a finding."""
-        self.findings.append(Finding(path, position, text, fix))
+        self.findings.append(LogFinding(path, position, text, fix))
 
     @property
-    def remaining(self) -> list[Finding]:
+    def remaining(self) -> list[LogFinding]:
         """The findings that were not repaired."""
         return [finding for finding in self.findings if not finding.repaired]

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from eoslog.broker.log.segment import files
 from eoslog.broker.log.segment.index import TXN_ENTRY
-from eoslog.broker.rules.producer import Aborted
+from eoslog.broker.rules.producer import AbortedTransaction
 from eoslog.commands.log_files import whole, with_suffix
-from eoslog.commands.log_report import Finding, Fix
+from eoslog.commands.log_report import Fix, LogFinding
 
 
 class Marker(NamedTuple):
@@ -26,17 +26,17 @@ class Marker(NamedTuple):
     offset: int
     producer_id: int
     after: int
-    entry: Aborted | None
+    entry: AbortedTransaction | None
 
 
 class Wrong(NamedTuple):
     """A finding, and the `offset` of the marker it is about, whether or not that exists."""
 
     offset: int
-    finding: Finding
+    finding: LogFinding
 
 
-class TransactionIndex:
+class TransactionIndexCheck:
     """The entries of a segment's index, compared with its abort markers."""
 
     def __init__(self, segment: str, markers: list[Marker], *, gaps: bool, known_from: int) -> None:
@@ -52,8 +52,8 @@ class TransactionIndex:
             data = b""
         self._rest = len(data) % TXN_ENTRY.size
         found = list(TXN_ENTRY.iter_unpack(data[: len(data) - self._rest]))
-        self._found = [Aborted(*values) for _, *values in found]
-        self._unlike = [Aborted(*values) for version, *values in found if version]
+        self._found = [AbortedTransaction(*values) for _, *values in found]
+        self._unlike = [AbortedTransaction(*values) for version, *values in found if version]
 
     def check(self, end: int | None) -> list[Wrong]:
         """Compare entries and markers both ways. Returns the findings, each with the correct index as its
@@ -61,7 +61,7 @@ class TransactionIndex:
         """
         wrong = list(self._order(end))
         by_marker = {entry.last_offset: entry for entry in self._found}
-        wanted: list[Aborted] = []
+        wanted: list[AbortedTransaction] = []
         for marker in self._markers:
             entry, text = self._compare(marker, by_marker.pop(marker.offset, None))
             wanted += [entry] if entry is not None else []
@@ -76,7 +76,7 @@ class TransactionIndex:
         return self._findings(list(self._order(end)), None)
 
     def _findings(self, wrong: list[tuple[int, str]], fix: Fix | None) -> list[Wrong]:
-        return [Wrong(offset, Finding(self._path, 0, text, fix)) for offset, text in sorted(wrong)]
+        return [Wrong(offset, LogFinding(self._path, 0, text, fix)) for offset, text in sorted(wrong)]
 
     def _order(self, end: int | None) -> Iterator[tuple[int, str]]:
         for entry in self._unlike:
@@ -89,7 +89,9 @@ class TransactionIndex:
         if self._rest and end is not None:
             yield end - 1, f"{self._rest} bytes follow the last entry, which has {TXN_ENTRY.size}"
 
-    def _compare(self, marker: Marker, found: Aborted | None) -> tuple[Aborted | None, str]:
+    def _compare(
+        self, marker: Marker, found: AbortedTransaction | None
+    ) -> tuple[AbortedTransaction | None, str]:
         """The correct entry for a marker, and what is wrong with the one found."""
         right = marker.entry
         if found is None:
@@ -105,14 +107,14 @@ class TransactionIndex:
             return found._replace(last_stable_offset=right.last_stable_offset), f"{_named(found)}, {rest}"
         return found, ""
 
-    def _may_be(self, found: Aborted, marker: Marker) -> bool:
+    def _may_be(self, found: AbortedTransaction, marker: Marker) -> bool:
         """Whether the transaction may have had earlier rows that are gone now."""
         end = marker.offset if marker.entry is None else marker.entry.first_offset
         taken = self._gaps or found.first_offset < self._known_from
         return taken and marker.after < found.first_offset < end
 
 
-def _named(entry: Aborted) -> str:
+def _named(entry: AbortedTransaction) -> str:
     return (
         f"the transaction of producer id {entry.producer_id} from offset {entry.first_offset}, aborted at "
         f"offset {entry.last_offset}"

@@ -15,14 +15,14 @@ from eoslog.broker.log.recovery.recovery import below_start, find_valid, first_m
 from eoslog.broker.log.segment import files
 from eoslog.broker.log.segment.scan import DamagedBatch, batches, check_follows
 from eoslog.commands.log_files import ReadOnlyFile, base_offset
-from eoslog.commands.log_producers import Producers
+from eoslog.commands.log_producers import ProducersOfLog
 from eoslog.commands.log_report import COPY, Fix, Report
 from eoslog.commands.log_sparse import OffsetIndex, TimeIndex
 from eoslog.protocol.batch import BatchHeader
 
 
 @dataclass(frozen=True)
-class Known:
+class DirectoryFacts:
     """What a data directory says about a log. The defaults are for a log outside of one."""
 
     start: int | None = None  # offset at which it begins
@@ -31,14 +31,14 @@ class Known:
     joined: bool = False  # segments follow each other without a gap even so, as eoslog's do
 
 
-class Log:
+class PartitionDirectory:
     """One partition's directory, its segments in order."""
 
-    def __init__(self, directory: str, known: Known, report: Report) -> None:
+    def __init__(self, directory: str, known: DirectoryFacts, report: Report) -> None:
         self._directory, self._known, self._report = directory, known, report
         self._end: int | None = None  # offset after the last batch so far; None if unknown
         self._names: list[str] = os.listdir(directory)
-        self._producers = Producers(directory, self._names, known.gaps, report)
+        self._producers = ProducersOfLog(directory, self._names, known.gaps, report)
         self._whole = True  # the current segment is undamaged so far
         self._damaged_before = False  # the next start leaves the log alone, and the partition offline
         self._torn = False  # cut off by a crash: the next start removes any later segments

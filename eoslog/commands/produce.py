@@ -12,7 +12,7 @@ import click
 import numpy as np
 import pyarrow as pa
 
-from eoslog.commands.session import Session, cluster_command
+from eoslog.commands.session import CommandSession, cluster_command
 from eoslog.connector.client.admin.transactions import end_txn, init_producer_id
 from eoslog.connector.client.records.produce import Producer
 from eoslog.protocol.partitioner import murmur2_partition
@@ -31,7 +31,11 @@ _TRANSACTION_MS = 60_000
 @click.option("--transactional-id", metavar="ID", help="All lines in one transaction: all of them or none.")
 @cluster_command
 def command(
-    session: Session, topic: str, key_separator: str | None, compression: str, transactional_id: str | None
+    session: CommandSession,
+    topic: str,
+    key_separator: str | None,
+    compression: str,
+    transactional_id: str | None,
 ) -> None:
     """Write the lines of standard input to a topic, one record each.
 

@@ -55,7 +55,7 @@ def _milliseconds(text: str) -> int:
 
 
 @dataclass(frozen=True)
-class Plan:
+class OffsetReset:
     """The new offset of a partition; `before` is the committed one, None if there is none."""
 
     where: TopicPartition
@@ -69,7 +69,7 @@ def plan(
     target: Target,
     partitions: Sequence[TopicPartition],
     committed: Mapping[TopicPartition, tuple[int, str]],
-) -> list[Plan]:
+) -> list[OffsetReset]:
     """The new offsets, each within the partition's range. Raises ClickException for a shift of no offset."""
     if not partitions:
         return []
@@ -85,7 +85,7 @@ def plan(
         offset = min(max(wanted, starts[where]), ends[where])
         if offset != wanted:
             note = f"{wanted} is not in the log, which has {starts[where]} to {ends[where]}"
-        plans.append(Plan(where, before, offset, note))
+        plans.append(OffsetReset(where, before, offset, note))
     return plans
 
 

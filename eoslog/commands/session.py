@@ -31,7 +31,7 @@ _LIMITS = ("kafka.request.timeout.ms", "kafka.default.api.timeout.ms", "kafka.de
 DEFAULT_ADDRESS = "127.0.0.1:9092"
 
 
-class Session:
+class CommandSession:
     """One command's cluster and output."""
 
     def __init__(self, cluster: Cluster, as_json: bool) -> None:
@@ -85,7 +85,7 @@ def cluster_command(function: Callable[..., None]) -> Callable[..., None]:
         try:
             config = client_config(addresses, command_config, timeout)
             with Cluster(config) as cluster:
-                session = Session(cluster, as_json)
+                session = CommandSession(cluster, as_json)
                 function(session, **rest)
                 session.end()
         except (EoslogError, KafkaError, ProtocolError) as error:

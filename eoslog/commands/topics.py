@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import click
 
 from eoslog.commands import admin
-from eoslog.commands.session import Session, cluster_command, pairs
+from eoslog.commands.session import CommandSession, cluster_command, pairs
 from eoslog.connector.client.admin.listing import EARLIEST, LATEST, list_offsets
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.typed.apis import (
@@ -68,7 +68,7 @@ def command() -> None:
 @command.command("list")
 @click.option("--internal", is_flag=True, help="The brokers' own topics too.")
 @cluster_command
-def list_topics(session: Session, internal: bool) -> None:
+def list_topics(session: CommandSession, internal: bool) -> None:
     """List all topics."""
     rows = [
         {"topic": topic.name, "partitions": len(topic.partitions), "internal": topic.internal}
@@ -81,7 +81,7 @@ def list_topics(session: Session, internal: bool) -> None:
 @command.command()
 @click.argument("names", nargs=-1, metavar="[TOPIC]...")
 @cluster_command
-def describe(session: Session, names: tuple[str, ...]) -> None:
+def describe(session: CommandSession, names: tuple[str, ...]) -> None:
     """Show leaders, replicas and offsets of topics' partitions; of all topics if none is named."""
     found = admin.topics(session.cluster, names or None)
     everything = [(topic.name, partition) for topic in found.values() for partition in topic.partitions]
@@ -114,7 +114,7 @@ def describe(session: Session, names: tuple[str, ...]) -> None:
 @click.option("--if-not-exists", is_flag=True, help="A topic that exists already is no failure.")
 @cluster_command
 def create(
-    session: Session,
+    session: CommandSession,
     names: tuple[str, ...],
     partitions: int | None,
     replication_factor: int | None,
@@ -144,7 +144,7 @@ def create(
 @click.argument("names", nargs=-1, required=True, metavar="TOPIC...")
 @click.option("--if-exists", is_flag=True, help="A topic that does not exist is no failure.")
 @cluster_command
-def delete(session: Session, names: tuple[str, ...], if_exists: bool) -> None:
+def delete(session: CommandSession, names: tuple[str, ...], if_exists: bool) -> None:
     """Delete topics and their records."""
     body: DeleteTopicsRequestDraft = {"topic_names": list(names), "timeout_ms": _WAIT_MS}
 
@@ -161,7 +161,7 @@ def delete(session: Session, names: tuple[str, ...], if_exists: bool) -> None:
 @click.argument("name", metavar="TOPIC")
 @click.option("--partitions", type=click.IntRange(1), required=True, help="The new number of partitions.")
 @cluster_command
-def alter(session: Session, name: str, partitions: int) -> None:
+def alter(session: CommandSession, name: str, partitions: int) -> None:
     """Give a topic more partitions. Keys may then go to other partitions than before."""
     body: CreatePartitionsRequestDraft = {
         "topics": [{"name": name, "count": partitions, "assignments": None}],
@@ -180,7 +180,7 @@ def alter(session: Session, name: str, partitions: int) -> None:
 @click.option("--all", "everything", is_flag=True, help="Show configs that are not set on the topic too.")
 @cluster_command
 def configs(
-    session: Session, name: str, settings: tuple[str, ...], unset: tuple[str, ...], everything: bool
+    session: CommandSession, name: str, settings: tuple[str, ...], unset: tuple[str, ...], everything: bool
 ) -> None:
     """Show a topic's configs, or change them."""
     if settings or unset:
@@ -208,7 +208,9 @@ def configs(
     session.show([row for row in rows if everything or row["source"] == "topic"], ["name", "value", "source"])
 
 
-def _alter_configs(session: Session, name: str, settings: dict[str, str], unset: tuple[str, ...]) -> None:
+def _alter_configs(
+    session: CommandSession, name: str, settings: dict[str, str], unset: tuple[str, ...]
+) -> None:
     changes: list[IncrementalAlterConfigsRequestConfigDraft] = [
         {"name": key, "config_operation": SET, "value": value} for key, value in settings.items()
     ]
@@ -240,7 +242,7 @@ def _check(
 
 
 def _report(
-    session: Session, results: Sequence[_Named], done: str, passed_over: ErrorCode = ErrorCode.NONE
+    session: CommandSession, results: Sequence[_Named], done: str, passed_over: ErrorCode = ErrorCode.NONE
 ) -> None:
     """Print the result for each topic."""
     for result in results:

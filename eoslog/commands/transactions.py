@@ -9,7 +9,7 @@ import click
 from eoslog.commands import admin
 from eoslog.commands import admin_transactions as calls
 from eoslog.commands import holders as held
-from eoslog.commands.session import Session, cluster_command, partitions_of
+from eoslog.commands.session import CommandSession, cluster_command, partitions_of
 from eoslog.connector.client.admin import transactions
 from eoslog.connector.client.admin.holders import NEVER_MS
 from eoslog.connector.client.admin.producers import ActiveProducer
@@ -34,7 +34,7 @@ def command() -> None:
     help="Only those that are sealed for a two-phase commit and never time out: age, and sink.",
 )  # fmt: skip
 @cluster_command
-def list_transactions(session: Session, states: tuple[str, ...], prefix: str, sealed: bool) -> None:
+def list_transactions(session: CommandSession, states: tuple[str, ...], prefix: str, sealed: bool) -> None:
     """List transactional ids and the state of their transaction."""
     if sealed:
         _list_sealed(session, prefix)
@@ -46,7 +46,7 @@ def list_transactions(session: Session, states: tuple[str, ...], prefix: str, se
     session.show(rows, ["transactional_id", "producer_id", "state"])
 
 
-def _list_sealed(session: Session, prefix: str) -> None:
+def _list_sealed(session: CommandSession, prefix: str) -> None:
     names = [
         found.transactional_id
         for found in transactions.list_transactions(session.cluster, prefix, [calls.ONGOING])
@@ -66,7 +66,7 @@ def _list_sealed(session: Session, prefix: str) -> None:
 @command.command()
 @click.argument("names", nargs=-1, required=True, metavar="TRANSACTIONAL-ID...")
 @cluster_command
-def describe(session: Session, names: tuple[str, ...]) -> None:
+def describe(session: CommandSession, names: tuple[str, ...]) -> None:
     """Show what the coordinators know about transactional ids."""
     now_ms, rows = time.time() * 1000, []
     for name, found in transactions.describe(session.cluster, names).items():
@@ -98,7 +98,7 @@ def _age(found: transactions.TransactionDescription, now_ms: float) -> int | Non
 @command.command()
 @click.argument("name", metavar="TOPIC[:0,1]")
 @cluster_command
-def producers(session: Session, name: str) -> None:
+def producers(session: CommandSession, name: str) -> None:
     """Show the producers that a topic's partitions remember."""
     found = calls.producers(session.cluster, _partitions(session, name))
     session.show([_row(producer) for producer in found], _PRODUCER)
@@ -107,7 +107,7 @@ def producers(session: Session, name: str) -> None:
 @command.command()
 @click.argument("name", metavar="TOPIC[:0,1]")
 @cluster_command
-def holders(session: Session, name: str) -> None:
+def holders(session: CommandSession, name: str) -> None:
     """Show what holds back readers of committed data, since when, and what to do."""
     found = held.find(session.cluster, _partitions(session, name))
     if session.as_json:
@@ -127,7 +127,7 @@ def holders(session: Session, name: str) -> None:
     metavar="MINUTES", help="Younger ones are left out: they may still be in use.",
 )  # fmt: skip
 @cluster_command
-def find_hanging(session: Session, topic: str | None, minutes: float) -> None:
+def find_hanging(session: CommandSession, topic: str | None, minutes: float) -> None:
     """Find transactions that hold back readers and that no coordinator will end."""
     now_ms = time.time() * 1000
     old = [
@@ -150,7 +150,7 @@ def find_hanging(session: Session, topic: str | None, minutes: float) -> None:
 @click.option("--force", is_flag=True, help="Even if it takes part in a two-phase commit.")
 @cluster_command
 def abort(
-    session: Session,
+    session: CommandSession,
     transactional_id: str | None,
     topic: str | None,
     partition: int | None,
@@ -171,7 +171,7 @@ def abort(
         _abort_place(session, (topic, partition), start_offset, force)
 
 
-def _abort_id(session: Session, transactional_id: str, force: bool) -> None:
+def _abort_id(session: CommandSession, transactional_id: str, force: bool) -> None:
     found = transactions.describe(session.cluster, [transactional_id])[transactional_id]
     if found is None:
         raise click.ClickException(f"there is no transactional id {transactional_id}")
@@ -188,7 +188,9 @@ def _abort_id(session: Session, transactional_id: str, force: bool) -> None:
     session.say(f"{transactional_id}: aborted, its producer is fenced (state {state})")
 
 
-def _abort_place(session: Session, where: admin.TopicPartition, start_offset: int, force: bool) -> None:
+def _abort_place(
+    session: CommandSession, where: admin.TopicPartition, start_offset: int, force: bool
+) -> None:
     cluster, name = session.cluster, f"{where[0]}-{where[1]}"
     found = [p for p in calls.producers(cluster, [where]) if p.start == start_offset]
     if not found:
@@ -203,7 +205,7 @@ def _abort_place(session: Session, where: admin.TopicPartition, start_offset: in
     session.say(f"{name}: the transaction of producer id {found[0].producer_id} is aborted")
 
 
-def _partitions(session: Session, text: str | None) -> list[admin.TopicPartition]:
+def _partitions(session: CommandSession, text: str | None) -> list[admin.TopicPartition]:
     known = {name: list(topic.partitions) for name, topic in admin.topics(session.cluster).items()}
     if text is not None:
         return partitions_of(text, known)

@@ -8,7 +8,7 @@ from typing import TextIO
 import click
 
 from eoslog.commands import admin_users as calls
-from eoslog.commands.session import Session, cluster_command
+from eoslog.commands.session import CommandSession, cluster_command
 from eoslog.protocol.scram import HASHES, MAX_ITERATIONS, MIN_ITERATIONS
 
 _MECHANISM = click.Choice(list(HASHES), case_sensitive=False)
@@ -22,7 +22,7 @@ def command() -> None:
 @command.command("list")
 @click.argument("names", nargs=-1, metavar="[USER]...")
 @cluster_command
-def list_users(session: Session, names: tuple[str, ...]) -> None:
+def list_users(session: CommandSession, names: tuple[str, ...]) -> None:
     """List users, and the mechanisms that each can authenticate with."""
     found, missing = calls.describe_users(session.cluster, names)
     for name in missing:
@@ -42,7 +42,9 @@ def list_users(session: Session, names: tuple[str, ...]) -> None:
     help="Its one line is the password; - is standard input.  [default: ask for it]",
 )  # fmt: skip
 @cluster_command
-def add(session: Session, name: str, mechanism: str, iterations: int, password_file: TextIO | None) -> None:
+def add(
+    session: CommandSession, name: str, mechanism: str, iterations: int, password_file: TextIO | None
+) -> None:
     """Add a user, or change the password of one.
 
     Enter the password when asked, or give a file: everybody on the machine can see arguments.
@@ -68,7 +70,7 @@ def _password(file: TextIO | None) -> str:
 @click.argument("name", metavar="USER")
 @click.option("--mechanism", type=_MECHANISM, required=True)
 @cluster_command
-def remove(session: Session, name: str, mechanism: str) -> None:
+def remove(session: CommandSession, name: str, mechanism: str) -> None:
     """Remove a user's password for a mechanism."""
     calls.remove_user(session.cluster, name, mechanism)
     session.say(f"user {name}: {mechanism} is removed")

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from eoslog.testing.faults import Faults
-from eoslog.testing.life import BrokerFailed, Life, Settings
+from eoslog.testing.life import BrokerFailed, Life, StartSettings
 
 
 class EmbeddedBroker:
@@ -74,7 +74,7 @@ class EmbeddedBroker:
         """Start and wait until it is ready. Raises BrokerFailed with what the broker printed."""
         if self._life is not None:
             raise BrokerFailed("the broker is running already")
-        settings = Settings(
+        settings = StartSettings(
             str(self.data), self.host, self.port, self._flush, self._log_level, self._config, self._timeout
         )
         commands, self._waiting = self._waiting, []
@@ -82,14 +82,14 @@ class EmbeddedBroker:
         self.port, self.ready_after = self._life.port, self._life.ready_after
         return self
 
-    def _born(self, settings: Settings, commands: list[dict[str, Any]]) -> Life:
+    def _born(self, settings: StartSettings, commands: list[dict[str, Any]]) -> Life:
         if self._in_thread:
             from eoslog.testing.thread import Thread
 
             return Thread(settings, commands)
-        from eoslog.testing.process import Process
+        from eoslog.testing.process import BrokerProcess
 
-        return Process(settings, commands if self._faulty else None)
+        return BrokerProcess(settings, commands if self._faulty else None)
 
     def kill(self) -> None:
         """Kill it with SIGKILL, or the like in a thread: it cannot save anything."""

@@ -16,7 +16,7 @@ class BrokerFailed(RuntimeError):
 
 
 @dataclass(frozen=True)
-class Settings:
+class StartSettings:
     """How to start a broker. `config`: options by Kafka's names. `timeout`: seconds to become ready, or to
     end.
     """

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import IO, Any
 
-from eoslog.testing.life import READY, BrokerFailed, Settings
+from eoslog.testing.life import READY, BrokerFailed, StartSettings
 
 
 def _environment() -> dict[str, str]:
@@ -25,10 +25,10 @@ def _environment() -> dict[str, str]:
     return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, [home, os.environ.get("PYTHONPATH")]))}
 
 
-class Process:
+class BrokerProcess:
     """One life of a broker. With faults it is `eoslog.testing.child`, else `python -m eoslog broker`."""
 
-    def __init__(self, settings: Settings, commands: list[dict[str, Any]] | None) -> None:
+    def __init__(self, settings: StartSettings, commands: list[dict[str, Any]] | None) -> None:
         """Start and wait for the ready line. `commands`: faults to begin with; None: without faults.
 
         Raises BrokerFailed with what the broker printed.
@@ -48,7 +48,7 @@ class Process:
         self.ready_after = time.monotonic() - begun
         self.port = int(found[2])
 
-    def _start(self, settings: Settings, commands: list[dict[str, Any]] | None) -> subprocess.Popen[str]:
+    def _start(self, settings: StartSettings, commands: list[dict[str, Any]] | None) -> subprocess.Popen[str]:
         if commands is None:
             return self._popen(["-m", "eoslog", "broker", *settings.arguments()], ())
         ours, theirs = socket.socketpair()

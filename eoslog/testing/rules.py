@@ -35,7 +35,7 @@ def api_named(name: str) -> Api:
 
 
 @dataclass(frozen=True)
-class Rule:
+class FaultRule:
     """One fault of requests. `seconds` is for delays, `code` for errors."""
 
     number: int
@@ -54,7 +54,7 @@ class Rule:
 class Armed:
     """A rule and its counts."""
 
-    rule: Rule
+    rule: FaultRule
     met: int = 0
     happened: int = 0
 
@@ -86,7 +86,7 @@ class RequestFaults:
                 handler = self._changed(client, entry.rule, handler)
         return _unheard(handler) if client in self._mute else handler
 
-    def _changed(self, client: object, rule: Rule, handler: Handler) -> Handler:
+    def _changed(self, client: object, rule: FaultRule, handler: Handler) -> Handler:
         match rule.action:
             case "drop request":
                 if not rule.cut:
@@ -186,7 +186,7 @@ def _begun_later(handler: Handler, seconds: float) -> Handler:
     return begin
 
 
-def _with_error(handler: Handler, rule: Rule) -> Handler:
+def _with_error(handler: Handler, rule: FaultRule) -> Handler:
     def refused(context: RequestContext, request: Message) -> Message | Awaitable[Message | None] | None:
         header = context.header
         answer: Message | None = error_answer(header.api_key, header.api_version, request, rule.code)

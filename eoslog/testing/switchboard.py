@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from eoslog.testing.disk import DiskRule, FaultyFileSystem
-from eoslog.testing.rules import Armed, RequestFaults, Rule
+from eoslog.testing.rules import Armed, FaultRule, RequestFaults
 from eoslog.testing.unsynced import Keep
 
 Command = dict[str, Any]
@@ -32,7 +32,7 @@ class Switchboard:
         return getattr(self, f"_{what}")(**{name: value for name, value in command.items() if name != "do"})
 
     def _arm(self, **rule: Any) -> None:
-        self.requests.armed[rule["number"]] = Armed(Rule(**rule))
+        self.requests.armed[rule["number"]] = Armed(FaultRule(**rule))
 
     def _arm_disk(self, **rule: Any) -> None:
         self.fs.rules[rule["number"]] = DiskRule(**rule)

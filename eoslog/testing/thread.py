@@ -17,7 +17,7 @@ from typing import Any
 
 from eoslog.broker.config import BrokerConfig, ConfigError
 from eoslog.broker.main import Node, StartError
-from eoslog.testing.life import BrokerFailed, Settings
+from eoslog.testing.life import BrokerFailed, StartSettings
 from eoslog.testing.switchboard import Switchboard
 
 Outcome = Future[Any]
@@ -26,7 +26,7 @@ Outcome = Future[Any]
 class Thread:
     """One life of a broker."""
 
-    def __init__(self, settings: Settings, commands: list[dict[str, Any]]) -> None:
+    def __init__(self, settings: StartSettings, commands: list[dict[str, Any]]) -> None:
         """Start and wait until it is ready. `commands`: faults to begin with. Raises BrokerFailed."""
         begun = time.monotonic()
         self._timeout = settings.timeout

@@ -35,13 +35,13 @@ class Inode:
     """A file with unsynced changes, by its present path."""
 
     path: str
-    changes: list[Change] = field(default_factory=list)
+    changes: list[Overwrite] = field(default_factory=list)
     safe: int = 0  # changes that syncs have removed from the list
     marked: int = 0  # changes that a started sync covers, including the safe ones
 
 
 @dataclass(eq=False, slots=True)
-class Change:
+class Overwrite:
     """The bytes that were replaced at `position`, and the file's size before; `length` bytes were written."""
 
     inode: Inode
@@ -65,7 +65,7 @@ class Change:
 
 
 @dataclass(eq=False, slots=True)
-class Entry:
+class DirectoryChange:
     """A change of a directory, and how to undo it. `aside`: what is kept for that."""
 
     directory: str
@@ -81,7 +81,7 @@ class Unsynced:
         tree.
         """
         self._aside = aside
-        self._log: list[Change | Entry] = []
+        self._log: list[Overwrite | DirectoryChange] = []
         self._inodes: dict[str, Inode] = {}
         self._kept = 0
         self.clear()
@@ -91,7 +91,7 @@ class Unsynced:
     def changing(self, path: str, position: int, before: bytes, size: int, length: int) -> None:
         """Note that a file of `size` bytes will be written, or cut (`length` 0), at `position`."""
         inode = self._inodes.setdefault(path, Inode(path))
-        new = Change(inode, position, before, size, length)
+        new = Overwrite(inode, position, before, size, length)
         if len(inode.changes) > _COARSE and inode.safe + len(inode.changes) > inode.marked:
             last = inode.changes[-1]
             if last.appended and new.appended and last.position + last.length == position:
@@ -118,7 +118,7 @@ class Unsynced:
         inode.safe = mark
         self._drop(safe)
 
-    def _drop(self, changes: Sequence[Change | Entry]) -> None:
+    def _drop(self, changes: Sequence[Overwrite | DirectoryChange]) -> None:
         dropped = set(map(id, changes))
         self._log = [change for change in self._log if id(change) not in dropped]
 
@@ -164,14 +164,16 @@ class Unsynced:
 
     def directory_synced(self, path: str) -> None:
         """Note that all changes of the entries of a directory are safe."""
-        safe = [entry for entry in self._log if isinstance(entry, Entry) and entry.directory == path]
+        safe = [
+            entry for entry in self._log if isinstance(entry, DirectoryChange) and entry.directory == path
+        ]
         self._drop(safe)
         for entry in safe:
             if entry.aside is not None:
                 self._forget(entry.aside)
 
     def _enter(self, path: str, undo: Callable[[], None], aside: str | None = None) -> None:
-        self._log.append(Entry(os.path.dirname(path), undo, aside))
+        self._log.append(DirectoryChange(os.path.dirname(path), undo, aside))
 
     def _forget(self, place: str) -> None:
         _remove(place)
@@ -188,7 +190,7 @@ class Unsynced:
             inode.path = moved(inode.path)
         self._inodes = {inode.path: inode for inode in self._inodes.values()}
         for entry in self._log:
-            if isinstance(entry, Entry):
+            if isinstance(entry, DirectoryChange):
                 entry.directory = moved(entry.directory)
 
     # -- the power fails -----------------------------------------------------------------------
@@ -197,7 +199,7 @@ class Unsynced:
         """Undo what is not synced, the newest first. Returns how many changes there were."""
         lost, left = len(self._log), _Survivors(self._log, keep, random)
         for change in reversed(self._log):
-            if isinstance(change, Entry):
+            if isinstance(change, DirectoryChange):
                 if not left.survives(change.directory):
                     change.undo()
             elif not left.survives(change.inode):
@@ -214,12 +216,12 @@ class Unsynced:
 class _Survivors:
     """Which changes survive a power loss: in each file and directory the first few, see `Keep`."""
 
-    def __init__(self, log: list[Change | Entry], keep: Keep, random: Random) -> None:
+    def __init__(self, log: list[Overwrite | DirectoryChange], keep: Keep, random: Random) -> None:
         self._left: dict[object, int] = {}
         self._kept: dict[object, int] = {}
         self._keep, self._random = keep, random
         for change in log:
-            owner: str | Inode = change.directory if isinstance(change, Entry) else change.inode
+            owner: str | Inode = change.directory if isinstance(change, DirectoryChange) else change.inode
             self._left[owner] = self._left.get(owner, 0) + 1
         for each, count in self._left.items():
             self._kept[each] = random.randint(0, count) if keep is Keep.SOME else 0
@@ -229,7 +231,7 @@ class _Survivors:
         self._left[owner] -= 1
         return self._left[owner] < self._kept[owner]
 
-    def torn(self, change: Change) -> int:
+    def torn(self, change: Overwrite) -> int:
         """How many bytes of the first lost write reach the disk even so."""
         first_lost = self._left[change.inode] == self._kept[change.inode]
         if self._keep is Keep.SOME and first_lost and change.length:

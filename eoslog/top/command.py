@@ -9,16 +9,16 @@ import time
 import click
 
 from eoslog.commands.output import show_json
-from eoslog.commands.session import Session, cluster_command
+from eoslog.commands.session import CommandSession, cluster_command
 from eoslog.connector.errors import EoslogError
 from eoslog.protocol.errors import KafkaError
 from eoslog.top.figures import figures
 from eoslog.top.folds import sinks_folded, sinks_unfolded
 from eoslog.top.keys import END, ESCAPE
-from eoslog.top.look import Look, look
+from eoslog.top.look import ClusterSnapshot, look
 from eoslog.top.rows import Figures
 from eoslog.top.text import Table, summary, tables
-from eoslog.top.wish import COLUMNS, DEFAULT, Wish
+from eoslog.top.wish import COLUMNS, DEFAULT, DisplayOptions
 
 _SORT_KEYS = {
     "r": "records", "b": "bytes", "s": "size", "h": "held", "n": "name", "l": "lag", "a": "age", "t": "state",
@@ -30,7 +30,7 @@ _ENTER, _BACK = ("\r", "\n"), ("\x7f", "\b")
 class Shown:
     """What the user has chosen by keys."""
 
-    wish: Wish = DEFAULT
+    wish: DisplayOptions = DEFAULT
     typing: bool = False
     """The user is typing the filter."""
     over: bool = False
@@ -60,7 +60,7 @@ class Shown:
         changed = text[:-1] if key in _BACK else text + key if key.isprintable() else text  # "" is printable
         return self._wishing(dataclasses.replace(self.wish, text=changed))
 
-    def _wishing(self, wish: Wish) -> Shown:
+    def _wishing(self, wish: DisplayOptions) -> Shown:
         return dataclasses.replace(self, wish=wish, now=False)
 
 
@@ -82,7 +82,8 @@ class Shown:
 @click.option("-n", "pages", type=click.IntRange(1), help="Exit after this many pages.  [default: never]")
 @cluster_command
 def command(
-    session: Session, interval: float, sort: tuple[str, ...], text: str, unfolded: bool, internal: bool,
+    session: CommandSession,
+    interval: float, sort: tuple[str, ...], text: str, unfolded: bool, internal: bool,
     once: bool, batch: bool, pages: int | None,
 ) -> None:  # fmt: skip
     """Watch brokers, topics, groups and open transactions, as top does a machine. Ctrl-C ends it.
@@ -91,7 +92,7 @@ def command(
     sinks made name by name, i shows internal topics, space updates now. Keys that sort: r b s h records and
     bytes a second, size, what open transactions hold back; l lag, a age, t state, n name.
     """
-    wish = Wish(internal=internal, text=text, unfolded=unfolded)
+    wish = DisplayOptions(internal=internal, text=text, unfolded=unfolded)
     for column in sort:
         wish = wish.sorted_by(column)
     try:
@@ -105,7 +106,7 @@ def command(
         return
 
 
-def _print_pages(session: Session, interval: float, left: int | None, wish: Wish) -> None:
+def _print_pages(session: CommandSession, interval: float, left: int | None, wish: DisplayOptions) -> None:
     """Print pages as text, or with --json one document a line, each with the rates since the one before."""
     before, first = look(session.cluster), True
     while left is None or left > 0:
@@ -134,7 +135,7 @@ def _as_text(table: Table) -> str:
     return "\n".join(["", table.title, *(line.rstrip() for line in lines)])
 
 
-def _live(session: Session, interval: float, left: int | None, shown: Shown) -> None:
+def _live(session: CommandSession, interval: float, left: int | None, shown: Shown) -> None:
     from rich.console import Console
     from rich.live import Live
 
@@ -160,7 +161,7 @@ def _live(session: Session, interval: float, left: int | None, shown: Shown) -> 
                 seen, before = latest, seen
 
 
-def _look_again(session: Session, seen: Look) -> tuple[Look, str]:
+def _look_again(session: CommandSession, seen: ClusterSnapshot) -> tuple[ClusterSnapshot, str]:
     """A new snapshot. If the cluster cannot be asked now, the old one and the reason."""
     try:
         return look(session.cluster), ""

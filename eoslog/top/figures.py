@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from eoslog.protocol.sink_names import made, sinks_of_groups, sinks_of_ids
-from eoslog.top.look import Look, Partition, TopicPartition
+from eoslog.top.look import ClusterSnapshot, PartitionView, TopicPartition
 from eoslog.top.rows import Age, Figures, Lag, Row
-from eoslog.top.wish import AGE_SORTS, DEFAULT, GROUP_SORTS, SINK_SORTS, TOPIC_SORTS, Wish
+from eoslog.top.wish import AGE_SORTS, DEFAULT, GROUP_SORTS, SINK_SORTS, TOPIC_SORTS, DisplayOptions
 
 
-def figures(look: Look, before: Look | None, wish: Wish = DEFAULT) -> Figures:
+def figures(look: ClusterSnapshot, before: ClusterSnapshot | None, wish: DisplayOptions = DEFAULT) -> Figures:
     """What to show of a snapshot, with rates since the one before."""
     seconds = 0.0 if before is None else look.at - before.at
     earlier = {} if before is None or seconds <= 0 else before.partitions
@@ -51,7 +51,7 @@ def figures(look: Look, before: Look | None, wish: Wish = DEFAULT) -> Figures:
     )
 
 
-def _sinks(look: Look, wish: Wish) -> tuple[dict[str, str], dict[str, str]]:
+def _sinks(look: ClusterSnapshot, wish: DisplayOptions) -> tuple[dict[str, str], dict[str, str]]:
     """The sink of each transactional id and of each group that a sink made, if the filter shows it."""
     groups = sinks_of_groups({group.name: {topic for topic, _ in group.committed} for group in look.groups})
     names = {*look.ids, *(found.transactional_id for found in look.transactions)}
@@ -59,14 +59,14 @@ def _sinks(look: Look, wish: Wish) -> tuple[dict[str, str], dict[str, str]]:
     return _wished(ids, wish), _wished(groups, wish)
 
 
-def _wished(sinks: dict[str, str], wish: Wish) -> dict[str, str]:
+def _wished(sinks: dict[str, str], wish: DisplayOptions) -> dict[str, str]:
     return {name: sink for name, sink in sinks.items() if wish.has(name) or wish.has(sink)}
 
 
 def _row(
     name: str,
-    partitions: dict[TopicPartition, Partition],
-    earlier: dict[TopicPartition, Partition],
+    partitions: dict[TopicPartition, PartitionView],
+    earlier: dict[TopicPartition, PartitionView],
     seconds: float,
 ) -> Row:
     pairs = [(now, earlier[where]) for where, now in partitions.items() if where in earlier]
@@ -85,7 +85,7 @@ def _row(
     )
 
 
-def _lags(look: Look, sinks: Mapping[str, str]) -> Iterable[Lag]:
+def _lags(look: ClusterSnapshot, sinks: Mapping[str, str]) -> Iterable[Lag]:
     for group in look.groups:
         sink = sinks.get(group.name)
         known = [
@@ -97,7 +97,7 @@ def _lags(look: Look, sinks: Mapping[str, str]) -> Iterable[Lag]:
         yield Lag(group.name, group.state, group.kind, len(group.committed), behind, sink)
 
 
-def _ages(look: Look, sinks: Mapping[str, str]) -> Iterable[Age]:
+def _ages(look: ClusterSnapshot, sinks: Mapping[str, str]) -> Iterable[Age]:
     for found in look.transactions:
         name = found.transactional_id
         seconds = None if found.began_ms is None else max(look.now_ms - found.began_ms, 0) / 1000

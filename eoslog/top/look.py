@@ -13,7 +13,7 @@ from eoslog.connector.client.admin import transactions
 from eoslog.connector.client.admin.listing import EARLIEST, LATEST, list_offsets
 from eoslog.connector.client.admin.offsets import fetch_committed
 from eoslog.connector.client.wire.cluster import Cluster
-from eoslog.connector.client.wire.metadata import Metadata
+from eoslog.connector.client.wire.metadata import ClusterMetadata
 from eoslog.connector.client.wire.retry import check
 from eoslog.connector.errors import EoslogError, UnknownTopic
 from eoslog.protocol.errors import KafkaError
@@ -26,7 +26,7 @@ _TRIES = 3
 
 
 @dataclass(frozen=True)
-class Partition:
+class PartitionView:
     """`start`, `stable` (the end for read_committed readers) and `end` (the high watermark) are offsets."""
 
     leader: int
@@ -38,7 +38,7 @@ class Partition:
 
 
 @dataclass(frozen=True)
-class Broker:
+class BrokerView:
     """A broker that answers."""
 
     node: int
@@ -46,7 +46,7 @@ class Broker:
 
 
 @dataclass(frozen=True)
-class Group:
+class GroupView:
     """A consumer group with the offsets it has committed."""
 
     name: str
@@ -66,17 +66,17 @@ class Open:
 
 
 @dataclass(frozen=True)
-class Look:
+class ClusterSnapshot:
     """The state of a cluster at `at` (seconds of a monotonic clock) and `now_ms` (since 1970)."""
 
     at: float
     now_ms: int
     cluster_id: str | None
-    brokers: list[Broker]
-    partitions: dict[TopicPartition, Partition]
+    brokers: list[BrokerView]
+    partitions: dict[TopicPartition, PartitionView]
     internal: frozenset[str]
     without_leader: int
-    groups: list[Group]
+    groups: list[GroupView]
     transactions: list[Open]
     problems: list[str]
     """What could not be read, and why."""
@@ -84,7 +84,7 @@ class Look:
     """Every transactional id, open or not."""
 
 
-def look(cluster: Cluster) -> Look:
+def look(cluster: Cluster) -> ClusterSnapshot:
     """Read the cluster's state. If groups, transactions or sizes are refused, `problems` says so.
 
     Raises EoslogError and KafkaError if brokers or offsets cannot be read.
@@ -97,7 +97,7 @@ def look(cluster: Cluster) -> Look:
     return _look(cluster)
 
 
-def _look(cluster: Cluster) -> Look:
+def _look(cluster: Cluster) -> ClusterSnapshot:
     problems: list[str] = []
     seen = cluster.metadata(None)
     leaders = {
@@ -107,15 +107,15 @@ def _look(cluster: Cluster) -> Look:
         if leader in seen.nodes
     }
     partitions = _partitions(cluster, leaders, _or_problem(problems, lambda: _sizes(cluster, seen), {}))
-    no_groups: list[Group] = []
+    no_groups: list[GroupView] = []
     nothing: tuple[list[str], list[Open]] = [], []
     groups = _or_problem(problems, lambda: _groups(cluster), no_groups)
     ids, opened = _or_problem(problems, lambda: _transactions(cluster), nothing)
-    return Look(
+    return ClusterSnapshot(
         at=time.monotonic(),
         now_ms=int(time.time() * 1000),
         cluster_id=seen.cluster_id,
-        brokers=[Broker(node, f"{host}:{port}") for node, (host, port) in sorted(seen.nodes.items())],
+        brokers=[BrokerView(node, f"{host}:{port}") for node, (host, port) in sorted(seen.nodes.items())],
         partitions=partitions,
         internal=frozenset(name for name, info in seen.topics.items() if info.internal),
         without_leader=sum(len(info.leaders) for info in seen.topics.values()) - len(leaders),
@@ -137,17 +137,17 @@ def _or_problem(problems: list[str], ask: Callable[[], T], otherwise: T) -> T:
 
 def _partitions(
     cluster: Cluster, leaders: dict[TopicPartition, int], sizes: dict[tuple[int, str, int], int]
-) -> dict[TopicPartition, Partition]:
+) -> dict[TopicPartition, PartitionView]:
     starts = list_offsets(cluster, dict.fromkeys(leaders, EARLIEST), committed=False)
     stables = list_offsets(cluster, dict.fromkeys(leaders, LATEST), committed=True)
     ends = list_offsets(cluster, dict.fromkeys(leaders, LATEST), committed=False)
     return {
-        where: Partition(leader, starts[where], stables[where], ends[where], sizes.get((leader, *where)))
+        where: PartitionView(leader, starts[where], stables[where], ends[where], sizes.get((leader, *where)))
         for where, leader in leaders.items()
     }
 
 
-def _sizes(cluster: Cluster, seen: Metadata) -> dict[tuple[int, str, int], int]:
+def _sizes(cluster: Cluster, seen: ClusterMetadata) -> dict[tuple[int, str, int], int]:
     """Bytes of each log by (node, topic, partition)."""
     nodes = {address: node for node, address in seen.nodes.items()}
     sizes = {}
@@ -165,9 +165,9 @@ def _sizes(cluster: Cluster, seen: Metadata) -> dict[tuple[int, str, int], int]:
     return sizes
 
 
-def _groups(cluster: Cluster) -> list[Group]:
+def _groups(cluster: Cluster) -> list[GroupView]:
     return [
-        Group(found.group, found.state, found.kind, _committed(cluster, found.group))
+        GroupView(found.group, found.state, found.kind, _committed(cluster, found.group))
         for found in admin_groups.list_groups(cluster)
     ]
 

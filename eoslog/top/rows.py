@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from eoslog.protocol.sink_names import Made
+from eoslog.protocol.sink_names import SinkRemains
 
 
 @dataclass(frozen=True)
@@ -63,5 +63,5 @@ class Figures:
     transactions: list[Age]
     without_leader: int
     problems: list[str]
-    sinks: list[Made]
+    sinks: list[SinkRemains]
     """What eoslog's sinks made, one line each; their ids and groups are in the other lists too."""

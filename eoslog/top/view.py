@@ -12,7 +12,7 @@ from rich.text import Text
 from eoslog.top.folds import fitted, sinks_folded, sinks_unfolded
 from eoslog.top.rows import Figures
 from eoslog.top.text import SINKS, Table, summary, tables
-from eoslog.top.wish import DEFAULT, Wish
+from eoslog.top.wish import DEFAULT, DisplayOptions
 
 KEYS = "q quit / filter f unfold i internal   by: rbsh topics l lag a age t state n name"
 MARK = "*"
@@ -31,7 +31,7 @@ _SINKS_SORTED = {"age": "oldest", "state": "open"}
 
 
 def picture(
-    shown: Figures, *, lines: int, wish: Wish = DEFAULT, note: str = "", typing: bool = False
+    shown: Figures, *, lines: int, wish: DisplayOptions = DEFAULT, note: str = "", typing: bool = False
 ) -> Group:
     """What the terminal shows, in at most `lines` lines if possible."""
     page = sinks_unfolded(shown) if wish.unfolded else sinks_folded(shown)
@@ -52,7 +52,7 @@ def picture(
     return Group(*parts)
 
 
-def keys(wish: Wish, typing: bool) -> str:
+def keys(wish: DisplayOptions, typing: bool) -> str:
     """The bottom line: the filter, and what the keys do."""
     if typing:
         return f"/{wish.text}_  {TYPING}"
@@ -60,7 +60,7 @@ def keys(wish: Wish, typing: bool) -> str:
     return f"filter: {wish.text} (Esc clears it)  {said}" if wish.text else said
 
 
-def sorted_by(title: str, wish: Wish) -> str:
+def sorted_by(title: str, wish: DisplayOptions) -> str:
     """What a table is sorted by; "" for the table of brokers."""
     by = {"topics": wish.topics, "groups": wish.groups, SINKS: wish.transactions}
     return by.get(title, wish.transactions if title == "open transactions" else "")
@@ -77,7 +77,7 @@ def share(wanted: Sequence[int], lines: int) -> list[int]:
     return given
 
 
-def _drawn(table: Table, room: int, wish: Wish, dense: bool) -> RichTable:
+def _drawn(table: Table, room: int, wish: DisplayOptions, dense: bool) -> RichTable:
     more = len(table.rows) - room
     if more > 0:
         room = max(room - 1, 1)

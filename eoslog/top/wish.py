@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from eoslog.protocol.sink_names import Made
+from eoslog.protocol.sink_names import SinkRemains
 from eoslog.top.rows import Age, Lag, Row
 
 TOPIC_SORTS: dict[str, Callable[[Row], float]] = {
@@ -25,7 +25,7 @@ AGE_SORTS: dict[str, Callable[[Age], tuple[str, float]]] = {
     "name": lambda age: ("", 0),
     "state": lambda age: (age.state, -(age.seconds or 0)),
 }
-SINK_SORTS: dict[str, Callable[[Made], float]] = {
+SINK_SORTS: dict[str, Callable[[SinkRemains], float]] = {
     "age": lambda sink: -(sink.oldest or 0),
     "name": lambda sink: 0,
     "state": lambda sink: -sink.open,
@@ -35,7 +35,7 @@ COLUMNS = tuple(dict.fromkeys((*TOPIC_SORTS, *GROUP_SORTS, *AGE_SORTS)))
 
 
 @dataclass(frozen=True)
-class Wish:
+class DisplayOptions:
     """What to show: the order of the tables, internal topics, a filter of names, everything unfolded."""
 
     topics: str = "records"
@@ -45,7 +45,7 @@ class Wish:
     text: str = ""
     unfolded: bool = False
 
-    def sorted_by(self, column: str) -> Wish:
+    def sorted_by(self, column: str) -> DisplayOptions:
         """The same, with every table that has the column sorted by it."""
         return replace(
             self,
@@ -59,4 +59,4 @@ class Wish:
         return self.text.casefold() in name.casefold()
 
 
-DEFAULT = Wish()
+DEFAULT = DisplayOptions()

@@ -8,7 +8,7 @@ import sys
 from eoslog.warm.ask import wanted
 from eoslog.warm.fork import become
 from eoslog.warm.request import begun_with
-from eoslog.warm.serve import Warm, reseed_numpy
+from eoslog.warm.serve import WarmServer, reseed_numpy
 from eoslog.warm.sparks_zip import prefer_installed
 
 
@@ -23,7 +23,7 @@ def main(listening: int, jvm: int) -> None:
         connections.listen(socket.SOMAXCONN)  # from now on peers see this process as the socket's owner
         like = wanted("", [])
         like = like._replace(environment=begun_with(like.environment))
-        guest = Warm(connections, os.pidfd_open(jvm), like).serve()
+        guest = WarmServer(connections, os.pidfd_open(jvm), like).serve()
     if guest is not None:
         become(guest, jvm)
 

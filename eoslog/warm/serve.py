@@ -29,7 +29,7 @@ _STREAMS = 3
 """The number of standard streams that come with a request."""
 
 
-class Step(Enum):
+class GuestStep(Enum):
     """How far a guest has come."""
 
     ASKS = auto()
@@ -46,7 +46,7 @@ class Guest:
 
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
-        self.step = Step.ASKS
+        self.step = GuestStep.ASKS
         self.request: Request | None = None
         self.streams: list[int] = []
         self.fork = 0
@@ -62,7 +62,7 @@ class Guest:
         self.connection.close()
 
 
-class Warm:
+class WarmServer:
     """Answers guests, and forks. `jvm` is a descriptor of Spark's JVM that becomes readable when the JVM
     ends.
     """
@@ -129,12 +129,12 @@ class Warm:
     def _hear(self, guest: Guest) -> Guest | None:
         """Handle a message from a guest, or its end. Returns a guest only in its fork."""
         try:
-            if guest.step is Step.ASKS:
+            if guest.step is GuestStep.ASKS:
                 self._consider(guest)
-            elif guest.step is Step.FORKED:
+            elif guest.step is GuestStep.FORKED:
                 os.kill(guest.fork, signal.SIGTERM)  # Spark has killed the process that the fork runs for
                 self._poll.unregister(guest.connection)
-            elif guest.step is Step.PROMISED and guest.connection.recv(LONGEST) == GO:
+            elif guest.step is GuestStep.PROMISED and guest.connection.recv(LONGEST) == GO:
                 return self._fork(guest)
             else:
                 self._leave(guest)
@@ -156,7 +156,7 @@ class Warm:
         elif len(os.listdir("/proc/self/task")) != 1:
             self._refuse(guest, "a library has started a thread, which a fork would lose")
         else:
-            guest.step = Step.WAITS
+            guest.step = GuestStep.WAITS
             self._answer_waiting()
 
     def _refuse(self, guest: Guest, why: str) -> None:
@@ -166,7 +166,7 @@ class Warm:
 
     def _answer_waiting(self) -> None:
         """Promise a fork to each guest for which everything is imported; tell the others to keep waiting."""
-        for guest in [one for one in self._guests.values() if one.step is Step.WAITS]:
+        for guest in [one for one in self._guests.values() if one.step is GuestStep.WAITS]:
             assert guest.request is not None
             has_all = self._is_ready or guest.request.worker() in self._workers
             try:
@@ -174,14 +174,14 @@ class Warm:
             except OSError:
                 self._leave(guest)
             else:
-                guest.step = Step.PROMISED if has_all else Step.WAITS
+                guest.step = GuestStep.PROMISED if has_all else GuestStep.WAITS
 
     def _fork(self, guest: Guest) -> Guest | None:
         guest.fork = os.fork()
         if not guest.fork:
             self._forget_all_but(guest)
             return guest
-        guest.step = Step.FORKED
+        guest.step = GuestStep.FORKED
         guest.close_streams()
         descriptor = os.pidfd_open(guest.fork)
         self._forks[descriptor] = guest

@@ -14,11 +14,11 @@ from unittest.mock import patch
 import numpy as np
 
 from eoslog.audit import run
-from eoslog.audit.bounds import Place
+from eoslog.audit.bounds import AuditedRange
 from eoslog.audit.digest import Digester
 from eoslog.audit.findings import Findings
 from eoslog.audit.identity import Identity
-from eoslog.audit.read import Read, Way
+from eoslog.audit.read import Read, ReadSettings
 from eoslog.audit.rows import ITEM
 
 Records = Sequence[tuple[int, int, int]]
@@ -48,13 +48,13 @@ def judged(
     sides = {"a": source, "b": target}
     places = {
         name: [
-            Place(name, None, n, 0, max((offset for offset, *_ in part), default=-1) + 1)
+            AuditedRange(name, None, n, 0, max((offset for offset, *_ in part), default=-1) + 1)
             for n, part in enumerate(parts)
         ]
         for name, parts in sides.items()
     }  # fmt: skip
 
-    def read(_: Any, place: Place, number: int, way: Way, digester: Digester) -> Any:
+    def read(_: Any, place: AuditedRange, number: int, way: ReadSettings, digester: Digester) -> Any:
         records = sides[place.topic][place.partition]
         for first in range(0, len(records), limit):
             piece = records[first : first + limit]
@@ -68,11 +68,13 @@ def judged(
 
     with tempfile.TemporaryDirectory() as directory, patch.object(run, "read", read):
         job = run.Job(
-            Way(Identity(content=True), by_key), in_order, Path(directory),
+            ReadSettings(Identity(content=True), by_key), in_order, Path(directory),
             [p.end for p in places["a"]] if settled is None else settled, show, limit,
         )  # fmt: skip
         none: Any = None
-        found = run.audit(run.Side(none, places["a"]), run.Side(none, places["b"]), job, Silent())
+        found = run.audit(
+            run.AuditedCluster(none, places["a"]), run.AuditedCluster(none, places["b"]), job, Silent()
+        )
         assert not list(Path(directory).iterdir()), "files are left"
         return found
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from eoslog.broker.console import doors, inside, watch
 from eoslog.broker.console.inside import Pace
 from eoslog.broker.console.outcomes import ABORTED, COMMITTED, NONE, OPEN, Outcomes
-from eoslog.broker.console.paging import Want, arranged, chosen, matching, page
+from eoslog.broker.console.paging import PageQuery, arranged, chosen, matching, page
 from eoslog.broker.console.rates import KEPT, History, Sample
 from eoslog.broker.console.shown import shown
 from eoslog.protocol.batch import BatchHeader, read_header
@@ -59,7 +59,7 @@ class Line(asyncio.Transport):
         self.aborted = True
 
 
-def connected(looks: watch.Watch) -> tuple[asyncio.Protocol, Line]:
+def connected(looks: watch.ConnectionWatch) -> tuple[asyncio.Protocol, Line]:
     """A connection that stands: the server's own protocol of it, and its line."""
     line, accepted = Line(), looks.accept()
     accepted.connection_made(line)
@@ -67,7 +67,7 @@ def connected(looks: watch.Watch) -> tuple[asyncio.Protocol, Line]:
 
 
 def test_one_connection_too_many_is_refused() -> None:
-    looks = watch.Watch(asyncio.Protocol, Clock())
+    looks = watch.ConnectionWatch(asyncio.Protocol, Clock())
     made = [looks.accept() for _ in range(watch.MOST_CONNECTIONS)]
     assert connected(looks)[1].aborted and len(looks) == watch.MOST_CONNECTIONS
     made[0].connection_made(Line())
@@ -78,7 +78,7 @@ def test_one_connection_too_many_is_refused() -> None:
 
 def test_a_connection_that_says_nothing_is_cut() -> None:
     clock = Clock()
-    looks = watch.Watch(asyncio.Protocol, clock)
+    looks = watch.ConnectionWatch(asyncio.Protocol, clock)
     (_, silent), (served, other) = connected(looks), connected(looks)
     clock.now += watch.SILENT_SECONDS - 1
     looks.waits(served)  # it got an answer just now
@@ -91,7 +91,7 @@ def test_a_connection_that_says_nothing_is_cut() -> None:
 
 def test_a_connection_that_does_not_take_its_answer_is_cut() -> None:
     clock = Clock()
-    looks = watch.Watch(asyncio.Protocol, clock)
+    looks = watch.ConnectionWatch(asyncio.Protocol, clock)
     protocol, line = connected(looks)
     looks.serves(protocol)
     clock.now += watch.SILENT_SECONDS + 1
@@ -104,7 +104,7 @@ def test_a_connection_that_does_not_take_its_answer_is_cut() -> None:
 
 def test_handshakes_that_come_to_nothing_are_forgotten() -> None:
     clock = Clock()
-    looks = watch.Watch(asyncio.Protocol, clock)
+    looks = watch.ConnectionWatch(asyncio.Protocol, clock)
     looks.accept()
     clock.now += watch.HANDSHAKE_SECONDS
     looks.cut()
@@ -134,7 +134,7 @@ def test_the_servers_protocol_gets_everything() -> None:
         def connection_lost(self, error: Exception | None) -> None:
             heard.append(error)
 
-    looks = watch.Watch(Inner, Clock())
+    looks = watch.ConnectionWatch(Inner, Clock())
     accepted, failure = looks.accept(), OSError()
     accepted.connection_made(Line())
     accepted.data_received(b"GET")
@@ -304,7 +304,7 @@ def test_what_was_begun_is_not_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def scenario() -> None:
         go_on, loop = asyncio.Event(), asyncio.get_running_loop()
-        asker = inside.Inside(SimpleNamespace(authorizer=None), loop)  # type: ignore[arg-type]
+        asker = inside.BrokerAccess(SimpleNamespace(authorizer=None), loop)  # type: ignore[arg-type]
         with pytest.raises(inside.BrokerBusy):
             await asker.run(change(go_on))
         go_on.set()
@@ -326,16 +326,16 @@ def test_a_list_is_filtered_as_it_is_or_quoted() -> None:
 
 def test_a_list_by_name_is_in_pages_and_another_is_cut() -> None:
     names = [f"{n:02}" for n in range(30)]
-    assert chosen(names, str, Want(after="03", limit=2)) == (["04", "05"], "05")
-    assert chosen(names, str, Want(down=True, limit=2)) == (["29", "28"], None)
-    assert chosen(names, str, Want(sort="lag", limit=2)) == (names, None)
+    assert chosen(names, str, PageQuery(after="03", limit=2)) == (["04", "05"], "05")
+    assert chosen(names, str, PageQuery(down=True, limit=2)) == (["29", "28"], None)
+    assert chosen(names, str, PageQuery(sort="lag", limit=2)) == (names, None)
 
 
 def test_rows_are_sorted_and_what_is_not_known_is_last() -> None:
     rows = [{"name": name, "lag": lag} for name, lag in (("a", 2), ("b", None), ("c", 9), ("d", 2))]
 
     def order(**wanted: Any) -> str:
-        return "".join(row["name"] for row in arranged(rows, Want(sort="lag", **wanted)))
+        return "".join(row["name"] for row in arranged(rows, PageQuery(sort="lag", **wanted)))
 
     assert (order(), order(down=True), order(down=True, limit=2)) == ("adcb", "cadb", "ca")
-    assert arranged(rows, Want(down=True, limit=1)) == rows, "by name they are chosen already"
+    assert arranged(rows, PageQuery(down=True, limit=1)) == rows, "by name they are chosen already"

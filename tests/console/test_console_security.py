@@ -37,7 +37,7 @@ from eoslog.broker.main import Node, StartError
 from eoslog.broker.ports.ports import OsFileSystem
 from eoslog.broker.security.credentials import Credentials
 from eoslog.broker.security.listeners import Listener
-from eoslog.broker.security.sasl import Sasl
+from eoslog.broker.security.sasl import SaslMechanisms
 from tests.broker.security.securitykit import (
     ADMIN,
     ALICE,
@@ -285,7 +285,7 @@ def test_a_password_that_was_changed_counts_no_longer_than_remembered(tmp_path: 
     config = BrokerConfig(security=given)
     listener = Listener("SASL_SSL", "SASL_SSL")
     credentials = Credentials(OsFileSystem(), str(tmp_path))
-    broker = SimpleNamespace(sasl=Sasl([listener], config, credentials), credentials=credentials)
+    broker = SimpleNamespace(sasl=SaslMechanisms([listener], config, credentials), credentials=credentials)
 
     async def run(work: Any) -> Any:
         return await work
@@ -294,7 +294,7 @@ def test_a_password_that_was_changed_counts_no_longer_than_remembered(tmp_path: 
         given = basic("alice", password)["Authorization"]
         try:
             return (await door.caller(given, "127.0.0.1", "User:ANONYMOUS")).name == "User:alice"
-        except login.Unknown:
+        except login.NotAuthenticated:
             return False
 
     async def scenario() -> None:
@@ -307,7 +307,7 @@ def test_a_password_that_was_changed_counts_no_longer_than_remembered(tmp_path: 
         assert not await known("old") and await known("new and longer")
 
     inside: Any = SimpleNamespace(broker=broker, run=run)
-    door = login.Login(inside, listener, lambda: now[0])
+    door = login.ConsoleLogin(inside, listener, lambda: now[0])
     asyncio.run(scenario())
 
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from eoslog.broker.coordinator.transactions.transaction_journal import TransactionJournal
-from eoslog.broker.coordinator.transactions.transaction_markers import Curtain, MarkerWriter
+from eoslog.broker.coordinator.transactions.transaction_markers import MarkerWriter, ReadBarrier
 from eoslog.broker.log.partition.partition import Partition
 from eoslog.broker.log.recovery import reading_back, recovery
 from eoslog.broker.rules.producer import ProducerStates
-from eoslog.broker.rules.transactions.state import PREPARED, State
+from eoslog.broker.rules.transactions.state import PREPARED, TransactionState
 from eoslog.protocol.errors import KafkaError
 from tests.crash.crash_lives import Refused, follow, live, new_clients
 from tests.crash.crash_machine import Disk, FakeFile, FakeFileSystem, Outcome
@@ -51,7 +51,7 @@ def no_directory_sync(patch: Patch) -> None:
     patch.setattr(FakeFileSystem, "sync_dir", lambda self, path: self.check_sync(path))
 
 
-def _journal(patch: Patch, states: set[State], written: bool) -> None:
+def _journal(patch: Patch, states: set[TransactionState], written: bool) -> None:
     append = TransactionJournal.append
 
     def broken(self: TransactionJournal, metadata: Any) -> Any:
@@ -72,14 +72,14 @@ def prepare_is_not_waited_for(patch: Patch) -> None:
 
 
 def a_new_epoch_is_not_waited_for(patch: Patch) -> None:
-    _journal(patch, {State.EMPTY}, written=True)
+    _journal(patch, {TransactionState.EMPTY}, written=True)
 
 
 def a_marker_is_forgotten(patch: Patch) -> None:
     write = MarkerWriter.write
 
     async def broken(
-        self: MarkerWriter, metadata: Any, missing: set[tuple[str, int]], curtain: Curtain
+        self: MarkerWriter, metadata: Any, missing: set[tuple[str, int]], curtain: ReadBarrier
     ) -> None:
         if len(missing) > 1:
             missing.discard(max(missing))
@@ -138,7 +138,7 @@ def no_recovery_scan(patch: Patch) -> None:
     scan = recovery.open_segments
 
     def broken(fs: Any, directory: str, settings: Any, known: Any, *more: Any) -> Any:
-        return scan(fs, directory, settings, recovery.Known(known.recovery_point, clean=True), *more)
+        return scan(fs, directory, settings, recovery.KnownLog(known.recovery_point, clean=True), *more)
 
     def trusted(segments: Any, end: int) -> bool:
         for segment, after in pairwise(segments):

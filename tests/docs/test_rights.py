@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from eoslog.broker.rules.acls import Operation, Pattern, Permission, ResourceType
+from eoslog.broker.rules.acls import AclOperation, Pattern, Permission, ResourceType
 from eoslog.connector.options.both import sink_options, source_options
 from eoslog.connector.sink import committer
 from eoslog.connector.sink.task_message import Attempt
@@ -46,7 +46,7 @@ class Right(NamedTuple):
         """As CreateAcls and DeleteAcls have it, but for the prefixes of the fields' names."""
         return {
             "resource_type": ResourceType[_upper(self.resource)],
-            "operation": Operation[_upper(self.operation)],
+            "operation": AclOperation[_upper(self.operation)],
             "pattern_type": Pattern[self.pattern.upper()],
         }
 

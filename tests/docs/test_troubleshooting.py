@@ -11,7 +11,7 @@ import pytest
 from eoslog.connector.client.wire.retry import passes
 from eoslog.connector.commit.commands import FENCED
 from eoslog.connector.errors import ADVICE, RefusedByBroker
-from eoslog.protocol.errors import ErrorCode, Kind
+from eoslog.protocol.errors import ErrorCode, ErrorKind
 from tests.docs.errors_of import HOLE, error_classes, is_said, messages, quoted, raised, texts
 
 PAGE = (Path(__file__).parents[2] / "docs" / "troubleshooting.md").read_text()
@@ -125,5 +125,5 @@ def test_errors_travel_between_processes(name: str) -> None:
 def test_what_is_tried_again_is_what_the_table_of_codes_says() -> None:
     """KIP-360's split has one table, the codes'; nothing fatal is tried again, nor what fences a driver."""
     for code in ErrorCode:
-        assert passes(RefusedByBroker(code)) == (code.kind is Kind.RETRIABLE)
+        assert passes(RefusedByBroker(code)) == (code.kind is ErrorKind.RETRIABLE)
         assert not (code in FENCED and passes(RefusedByBroker(code)))

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from eoslog.avro import AvroError, Registry, RegistryError, arrow_type, decode, encode, try_decode
+from eoslog.avro import AvroError, RegistryError, SchemaRegistry, arrow_type, decode, encode, try_decode
 from examples.registry import SmallRegistry
 
 
@@ -33,7 +33,7 @@ def stand_in() -> Iterator[SmallRegistry]:
 
 def test_bytes_are_as_confluent_has_them(stand_in: SmallRegistry) -> None:
     """Zero, the id in four bytes, then zig-zag 7 and a string with its length."""
-    registry = Registry(stand_in.url)
+    registry = SchemaRegistry(stand_in.url)
     stand_in.number("something else")
     rows = pa.array([{"id": 7, "item": "ink"}, None])
     assert encode(rows, registry, "orders-value", OLD).to_pylist() == [b"\0\0\0\0\x02\x0e\x06ink", None]
@@ -41,7 +41,7 @@ def test_bytes_are_as_confluent_has_them(stand_in: SmallRegistry) -> None:
 
 
 def test_writers_change_their_schema(stand_in: SmallRegistry) -> None:
-    registry = Registry(stand_in.url)
+    registry = SchemaRegistry(stand_in.url)
     old = encode(pa.array([{"id": 1, "item": "ink"}]), registry, "orders-value", OLD)
     new = encode(pa.array([{"id": 2, "item": "pen", "currency": "SEK"}]), registry, "orders-value", NEW)
     both = pa.concat_arrays([old, new, old])
@@ -53,7 +53,7 @@ def test_writers_change_their_schema(stand_in: SmallRegistry) -> None:
 
 
 def test_a_schema_is_asked_for_once(stand_in: SmallRegistry) -> None:
-    registry = Registry(stand_in.url)
+    registry = SchemaRegistry(stand_in.url)
     message = encode(pa.array([{"id": 1, "item": "ink"}] * 100), registry, "orders-value", OLD)
     for _ in range(3):
         other = pickle.loads(pickle.dumps(registry))  # as Spark hands it to its workers
@@ -77,7 +77,7 @@ def test_types(stand_in: SmallRegistry) -> None:
         "other": "B", "list": [1, 2], "map": [("a", 1)], "inner": {"x": 9}, "day": date(2026, 3, 4),
         "when": when, "money": Decimal("12.34"),
     }  # fmt: skip
-    registry, rows = Registry(stand_in.url), pa.array([row], arrow_type(schema))
+    registry, rows = SchemaRegistry(stand_in.url), pa.array([row], arrow_type(schema))
     assert decode(encode(rows, registry, "s", schema), registry, schema).to_pylist() == [row]
 
 
@@ -92,7 +92,7 @@ def test_types(stand_in: SmallRegistry) -> None:
     ],
 )
 def test_what_cannot_be_read_is_said(stand_in: SmallRegistry, message: bytes, says: str) -> None:
-    registry = Registry(stand_in.url)
+    registry = SchemaRegistry(stand_in.url)
     good = encode(pa.array([{"id": 1, "item": "ink"}]), registry, "orders-value", OLD)
     with pytest.raises(AvroError, match=says):
         decode(pa.concat_arrays([good, pa.array([message])]), registry, OLD)
@@ -111,7 +111,7 @@ def test_what_cannot_be_written_is_said(
     stand_in: SmallRegistry, row: dict[str, Any], schema: dict[str, Any], says: str
 ) -> None:
     with pytest.raises(AvroError, match=says):
-        encode(pa.array([row]), Registry(stand_in.url), "orders-value", schema)
+        encode(pa.array([row]), SchemaRegistry(stand_in.url), "orders-value", schema)
 
 
 @pytest.mark.parametrize("kind", [["int", "string"], {"type": "string", "logicalType": "uuid"}])
@@ -124,11 +124,11 @@ def test_a_registry_that_is_away_is_said() -> None:
     with SmallRegistry() as gone:
         url = gone.url
     with pytest.raises(AvroError, match="is it running"):
-        Registry(url).schema(1)
+        SchemaRegistry(url).schema(1)
 
 
 def test_bad_messages_are_null_or_have_a_reason_each(stand_in: SmallRegistry) -> None:
-    registry = Registry(stand_in.url)
+    registry = SchemaRegistry(stand_in.url)
     good = encode(pa.array([{"id": 7, "item": "ink"}]), registry, "orders-value", OLD)[0].as_py()
     unknown = good[:4] + b"\x63" + good[5:]
     messages = pa.array([good, b"{}", None, unknown, good + b"!", unknown])
@@ -151,6 +151,6 @@ def test_bad_messages_are_null_or_have_a_reason_each(stand_in: SmallRegistry) ->
 
 
 def test_a_registry_that_does_not_answer_makes_no_message_bad() -> None:
-    registry = Registry("http://127.0.0.1:9", timeout_s=1)
+    registry = SchemaRegistry("http://127.0.0.1:9", timeout_s=1)
     with pytest.raises(RegistryError, match="is it running"):
         decode(pa.array([b"\0\0\0\0\x01\x0e"]), registry, OLD, on_error="null")

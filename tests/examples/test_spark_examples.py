@@ -22,7 +22,7 @@ from confluent_kafka import Consumer, TopicPartition
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from eoslog.avro import Registry, decode, encode
+from eoslog.avro import SchemaRegistry, decode, encode
 from eoslog.testing import EmbeddedBroker, Fault
 from examples.avro_orders import INVOICE, ORDER
 from examples.registry import SmallRegistry
@@ -172,7 +172,7 @@ def test_avro(spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path) -> No
     older = ORDER | {"fields": ORDER["fields"][:-1]}
     create(broker.bootstrap, "orders_avro")
     with SmallRegistry() as stand_in:
-        registry = Registry(stand_in.url)
+        registry = SchemaRegistry(stand_in.url)
         old = encode(pa.array([{"id": n, "price": 5, "pieces": n} for n in range(10)]), registry, "o", older)
         new = encode(pa.array([{"id": 10, "price": 7, "pieces": 2, "currency": "SEK"}]), registry, "o", ORDER)
         both = [*old.to_pylist(), *new.to_pylist()]

@@ -4,7 +4,7 @@ from collections import deque
 from typing import Any, ClassVar, cast
 
 from eoslog.connector.client.wire.config import ClientConfig
-from eoslog.connector.client.wire.connection import Connection
+from eoslog.connector.client.wire.connection import BrokerConnection
 from eoslog.connector.errors import BrokerUnreachable, ConnectionLost
 from eoslog.protocol.apis import APIS, Api, ApiKey
 from eoslog.protocol.schema import Message
@@ -43,8 +43,8 @@ def _whole(api: Api, answer: Any, version: int) -> Message:
 class SimConnection:
     """As client.connection.Connection, whose rules for versions it uses."""
 
-    ask = Connection.ask
-    call = Connection.call
+    ask = BrokerConnection.ask
+    call = BrokerConnection.call
 
     def __init__(self, host: str, port: int, config: ClientConfig, *, timeout_ms: int | None = None) -> None:
         self.host, self.port, self.config = host, port, config
@@ -61,8 +61,8 @@ class SimConnection:
 
     def pick(self, api: ApiKey, *, max_version: int | None = None, min_version: int = 0) -> int:
         """The rules of the real one."""
-        real = cast(Connection, self)
-        return Connection.pick(real, api, max_version=max_version, min_version=min_version)
+        real = cast(BrokerConnection, self)
+        return BrokerConnection.pick(real, api, max_version=max_version, min_version=min_version)
 
     @property
     def closed(self) -> bool:

@@ -25,7 +25,7 @@ from pyspark.sql.datasource import InputPartition, WriterCommitMessage
 from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
-from eoslog.connector.client.wire.connection import Connection
+from eoslog.connector.client.wire.connection import BrokerConnection
 from eoslog.connector.commit.messages import Begun
 from eoslog.connector.data_source import EoslogDataSource
 from eoslog.connector.options.both import sink_options, source_options
@@ -123,11 +123,11 @@ def _strike(strike: Mapping[str, Any], folder: Path) -> None:
 class _Stepping:
     """Connections whose requests and answers are steps."""
 
-    send, receive = Connection.send, Connection.receive
+    send, receive = BrokerConnection.send, BrokerConnection.receive
 
 
 def _send(
-    self: Connection, api: ApiKey, body: Message, version: int | None = None, *, answered: bool = True
+    self: BrokerConnection, api: ApiKey, body: Message, version: int | None = None, *, answered: bool = True
 ) -> int:
     of = str(body.get("transactional_id") or body.get("v3_and_below_transactional_id") or "")
     step(f"before {api.name}", of)
@@ -137,14 +137,14 @@ def _send(
     return number
 
 
-def _receive(self: Connection, timeout_ms: float | None = None) -> Message:
+def _receive(self: BrokerConnection, timeout_ms: float | None = None) -> Message:
     answer: Message = _Stepping.receive(self, timeout_ms)
     name, of = vars(self)["_told"].popleft()
     step(f"after {name}", of)
     return answer
 
 
-Connection.send, Connection.receive = _send, _receive  # type: ignore[method-assign,assignment]
+BrokerConnection.send, BrokerConnection.receive = _send, _receive  # type: ignore[method-assign,assignment]
 
 
 # -- what Spark calls ---------------------------------------------------------------------------

@@ -170,11 +170,11 @@ ROWS: dict[str, Callable[[], list[Change]]] = {
     ],
     "leader epochs": lambda: [
         (reader.StreamReader, "_parted", lambda *_: {}),
-        (discover.Log, "_not_parted", lambda self, group, within, *_: within),
+        (discover.SourceTopics, "_not_parted", lambda self, group, within, *_: within),
     ],
     "leader epochs of shorter logs": _only_grown,
     "a checkpoint's line by hand": lambda: [
-        (discover.Log, "_as_stored", lambda self, option, wanted: self._within(option, wanted)),
+        (discover.SourceTopics, "_as_stored", lambda self, option, wanted: self._within(option, wanted)),
     ],
     "topics created again": lambda: [(plan, "made_anew", lambda then, now: {})],
     "a first batch that is replayed": _pinned_again,

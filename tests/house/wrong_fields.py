@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eoslog.broker.authorize.asked import Asked, Mend, Refused
+from eoslog.broker.authorize.asked import AccessRequest, Mend, RequestRefused
 from eoslog.broker.requests.context import RequestContext, Settled
-from eoslog.connector.client.wire.connection import Connection
+from eoslog.connector.client.wire.connection import BrokerConnection
 from eoslog.protocol.internal_topics import coordinator_records
 from eoslog.protocol.messages.group_metadata import OFFSET_COMMIT_KEY
 from eoslog.protocol.typed.apis import FETCH, METADATA
@@ -44,10 +44,12 @@ def settled(context: RequestContext, request: MetadataRequest) -> Settled[Metada
     return Settled(answer()) if request["topics"] else Settled(other())  # wrong: another API's answer
 
 
-def authorize(asked: Asked[MetadataRequest]) -> Refused[MetadataResponseDraft] | Mend[MetadataResponseDraft]:
+def authorize(
+    asked: AccessRequest[MetadataRequest],
+) -> RequestRefused[MetadataResponseDraft] | Mend[MetadataResponseDraft]:
     """An authorizer."""
     if asked.request["topic"]:  # wrong: a field's name
-        return Refused({"error_cod": 1})  # wrong: a field's name
+        return RequestRefused({"error_cod": 1})  # wrong: a field's name
 
     def mend(answer: MetadataResponseDraft) -> MetadataResponseDraft:
         answer["brokers"] = "all of them"  # wrong: a type
@@ -56,7 +58,7 @@ def authorize(asked: Asked[MetadataRequest]) -> Refused[MetadataResponseDraft] |
     return mend
 
 
-def ask(connection: Connection, names: list[str]) -> int:
+def ask(connection: BrokerConnection, names: list[str]) -> int:
     """A client's calls."""
     connection.call(METADATA, {"topics": [{"name": name} for name in names]}, max_version=9)
     connection.call(METADATA, {"topics": [{"nam": name} for name in names]})  # wrong: a field's name

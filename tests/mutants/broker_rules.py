@@ -268,7 +268,7 @@ MUTANTS: list[Mutant] = [
         ),
         Break(
             "who failed may go on",
-            "            session.state, session.exchange = State.FAILED, None\n",
+            "            session.state, session.exchange = AuthenticationState.FAILED, None\n",
             "            session.exchange = None\n",
         ),
         Break(
@@ -477,13 +477,13 @@ MUTANTS: list[Mutant] = [
         ),
         Break(
             "followers need no right",
-            "    if asked.may_cluster(Operation.CLUSTER_ACTION):\n        return None\n    return refusal",
+            "    if asked.may_cluster(AclOperation.CLUSTER_ACTION):\n        return None\n    return refusal",
             "    return None\n    return refusal",
         ),
         Break(
             "who reads may write",
-            "    topics(Operation.WRITE,",
-            "    topics(Operation.READ,",
+            "    topics(AclOperation.WRITE,",
+            "    topics(AclOperation.READ,",
         ),
     ),
     *mutants_of(
@@ -491,17 +491,17 @@ MUTANTS: list[Mutant] = [
         RIGHTS,
         Break(
             "groups are listed to everybody",
-            '        groups = [\n            group\n            for group in answer["groups"]\n            if asked.may(Operation.DESCRIBE, _GROUP, group["group_id"], told=False)',
+            '        groups = [\n            group\n            for group in answer["groups"]\n            if asked.may(AclOperation.DESCRIBE, _GROUP, group["group_id"], told=False)',
             '        groups = [\n            group\n            for group in answer["groups"]\n            if True',
         ),
         Break(
             "a group tells topics that may not be seen",
-            "    if all(asked.may(Operation.DESCRIBE, ResourceType.TOPIC, name, told=False) for name in names):",
+            "    if all(asked.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name, told=False) for name in names):",
             "    if True:",
         ),
         Break(
             "all offsets are told",
-            '        if asked.may(Operation.DESCRIBE, ResourceType.TOPIC, asked.topic_name(topic) or "", told=False)',
+            '        if asked.may(AclOperation.DESCRIBE, ResourceType.TOPIC, asked.topic_name(topic) or "", told=False)',
             "        if True",
         ),
     ),
@@ -511,22 +511,22 @@ MUTANTS: list[Mutant] = [
         Break("two-phase commit needs no right", 'not asked.request["enable2_pc"] or asked', "True or asked"),
         Break(
             "a transaction tells topics that may not be seen",
-            'if asked.may(Operation.DESCRIBE, ResourceType.TOPIC, topic["topic"], told=False)',
+            'if asked.may(AclOperation.DESCRIBE, ResourceType.TOPIC, topic["topic"], told=False)',
             "if True",
         ),
         Break(
             "ids are listed to everybody",
-            'if asked.may(Operation.DESCRIBE, _ID, state["transactional_id"], told=False)',
+            'if asked.may(AclOperation.DESCRIBE, _ID, state["transactional_id"], told=False)',
             "if True",
         ),
         Break(
             "markers need no right",
-            "    if asked.may_cluster(Operation.ALTER, told=False) or asked.may_cluster(Operation.CLUSTER_ACTION):",
+            "    if asked.may_cluster(AclOperation.ALTER, told=False) or asked.may_cluster(AclOperation.CLUSTER_ACTION):",
             "    if True:",
         ),
         Break(
             "partitions need no right to their topic",
-            '    denied = {t["name"] for t in topics if not asked.may_topic(Operation.WRITE, t["name"])}',
+            '    denied = {t["name"] for t in topics if not asked.may_topic(AclOperation.WRITE, t["name"])}',
             "    denied: set[str] = set()",
         ),
     ),

@@ -25,10 +25,10 @@ MUTANTS: list[Mutant] = [
         ),
         Break(
             "a batch that is in the log already fails",
-            "or outcome(code, ApiKey.PRODUCE) is Outcome.ANSWER",
+            "or outcome(code, ApiKey.PRODUCE) is ErrorOutcome.ANSWER",
             "",
         ),
-        Break("a refused batch is sent again", "else Verdict.FAILED", "else Verdict.AGAIN"),
+        Break("a refused batch is sent again", "else BatchVerdict.FAILED", "else BatchVerdict.AGAIN"),
         Break("six requests may be unanswered", "MAX_UNANSWERED = 5", "MAX_UNANSWERED = 6"),
         Break("two batches of a partition in a request", "batch.where in taken or ", ""),
         Break("requests of any size", "or size + batch.size > max_bytes", ""),
@@ -38,7 +38,7 @@ MUTANTS: list[Mutant] = [
         "connector/client/wire/error_outcomes.py",
         RETRY,
         Break("nothing is tried again", "Outcome.AGAIN if info(code).retriable else", ""),
-        Break("everything is tried again", "if info(code).retriable else Outcome.REFUSED", ""),
+        Break("everything is tried again", "if info(code).retriable else ErrorOutcome.REFUSED", ""),
         Break("departures do not count", "if departure is not None:", "if False:"),
     ),
     *mutants_of(
@@ -47,8 +47,8 @@ MUTANTS: list[Mutant] = [
         Break("a negative error code is none", "    if code:\n", "    if code > 0:\n"),
         Break(
             "what passes within a moment is refused",
-            "in (Outcome.AGAIN, Outcome.BRIEFLY)",
-            "is Outcome.AGAIN",
+            "in (ErrorOutcome.AGAIN, ErrorOutcome.BRIEFLY)",
+            "is ErrorOutcome.AGAIN",
         ),
         Break("a lost connection is final", "(ConnectionLost, BrokerUnreachable))", "BrokerUnreachable)"),
         Break("a broker that is away is final", "(ConnectionLost, BrokerUnreachable))", "ConnectionLost)"),
@@ -119,7 +119,7 @@ MUTANTS: list[Mutant] = [
             'raise self._failure(batch, ErrorCode.UNKNOWN_SERVER_ERROR, "the answer leaves this partition out")',
             "return None",
         ),
-        Break("a refused batch goes again", "if verdict is Verdict.FAILED:", "if False:"),
+        Break("a refused batch goes again", "if verdict is BatchVerdict.FAILED:", "if False:"),
         Break(
             "what goes again is in disorder",
             "key=lambda batch: batch.number",

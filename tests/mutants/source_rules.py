@@ -46,8 +46,8 @@ MUTANTS: list[Mutant] = [
         ),
         Break(
             "a topic created again is no loss",
-            "        except TopicMadeAnew as error:\n            report_loss(options.fail_on_data_loss, str(error))\n",
-            "        except TopicMadeAnew:\n",
+            "        except TopicRecreated as error:\n            report_loss(options.fail_on_data_loss, str(error))\n",
+            "        except TopicRecreated:\n",
         ),
         Break(
             "after a loss nothing is read",

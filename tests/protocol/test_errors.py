@@ -11,7 +11,7 @@ from kio.schema.errors import ErrorCode as KioErrorCode
 
 from eoslog.connector.errors import RefusedByBroker
 from eoslog.protocol import errors
-from eoslog.protocol.errors import ErrorCode, KafkaError, Kind, info
+from eoslog.protocol.errors import ErrorCode, ErrorKind, KafkaError, info
 
 
 def test_names_and_numbers_are_kafkas() -> None:
@@ -23,23 +23,23 @@ def test_names_and_numbers_are_kafkas() -> None:
 
 @pytest.mark.parametrize("code", KioErrorCode, ids=lambda code: code.name)
 def test_retriable_as_in_kafka(code: KioErrorCode) -> None:
-    assert info(int(code)).retriable == code.retriable == (info(int(code)).kind is Kind.RETRIABLE)
+    assert info(int(code)).retriable == code.retriable == (info(int(code)).kind is ErrorKind.RETRIABLE)
 
 
 @pytest.mark.parametrize(
     ("kind", "codes"),
     [
-        (Kind.NONE, ["NONE"]),
-        (Kind.ABORTABLE, ["TRANSACTION_ABORTABLE", "UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION"]),
-        (Kind.ABORTABLE, ["MESSAGE_TOO_LARGE", "OUT_OF_ORDER_SEQUENCE_NUMBER", "UNKNOWN_PRODUCER_ID"]),
-        (Kind.ABORTABLE, ["OFFSET_METADATA_TOO_LARGE"]),
-        (Kind.FATAL, ["PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_TXN_STATE"]),
-        (Kind.FATAL, ["INVALID_PRODUCER_ID_MAPPING", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"]),
-        (Kind.FATAL, ["UNSUPPORTED_VERSION"]),
-        (Kind.RETRIABLE, ["CONCURRENT_TRANSACTIONS", "NOT_COORDINATOR", "UNSTABLE_OFFSET_COMMIT"]),
+        (ErrorKind.NONE, ["NONE"]),
+        (ErrorKind.ABORTABLE, ["TRANSACTION_ABORTABLE", "UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION"]),
+        (ErrorKind.ABORTABLE, ["MESSAGE_TOO_LARGE", "OUT_OF_ORDER_SEQUENCE_NUMBER", "UNKNOWN_PRODUCER_ID"]),
+        (ErrorKind.ABORTABLE, ["OFFSET_METADATA_TOO_LARGE"]),
+        (ErrorKind.FATAL, ["PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_TXN_STATE"]),
+        (ErrorKind.FATAL, ["INVALID_PRODUCER_ID_MAPPING", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"]),
+        (ErrorKind.FATAL, ["UNSUPPORTED_VERSION"]),
+        (ErrorKind.RETRIABLE, ["CONCURRENT_TRANSACTIONS", "NOT_COORDINATOR", "UNSTABLE_OFFSET_COMMIT"]),
     ],
 )
-def test_what_becomes_of_a_transaction(kind: Kind, codes: list[str]) -> None:
+def test_what_becomes_of_a_transaction(kind: ErrorKind, codes: list[str]) -> None:
     assert {ErrorCode[name].kind for name in codes} == {kind}
 
 
@@ -51,7 +51,7 @@ def test_every_code_says_what_it_means() -> None:
 
 
 def test_an_unknown_code_is_fatal_and_keeps_its_number() -> None:
-    assert info(999).kind is Kind.FATAL
+    assert info(999).kind is ErrorKind.FATAL
     assert "999" in info(999).name
     error = KafkaError(999, "topic flights-0")
     assert error.code is ErrorCode.UNKNOWN_SERVER_ERROR

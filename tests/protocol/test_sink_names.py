@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eoslog.connector.commit.decision import ANCHOR
-from eoslog.connector.commit.names import Sink, Slot
+from eoslog.connector.commit.names import ParticipantSlot, Sink
 from eoslog.protocol.producer_identity import ProducerIdentity
-from eoslog.protocol.sink_names import Made, made, sink_of, sinks_of_groups, sinks_of_ids
+from eoslog.protocol.sink_names import SinkRemains, made, sink_of, sinks_of_groups, sinks_of_ids
 
-SLOT = Slot(ProducerIdentity(17, 3), 1, "0123abc", 4)
+SLOT = ParticipantSlot(ProducerIdentity(17, 3), 1, "0123abc", 4)
 ids = st.text(st.sampled_from("ab-/%.0125F"), min_size=1, max_size=12)
 
 
@@ -53,7 +53,7 @@ def test_what_a_sink_made_is_one_line() -> None:
     names = {"copy": "copy", "copy/1.0/0/w.0": "copy", "copy/1.0/1/w.0": "copy", "new/1.0/0/w.0": "new"}
     ages = {"copy/1.0/0/w.0": 12.0, "copy/1.0/1/w.0": 3.0, "billing": 99.0, "new/1.0/0/w.0": None}
     assert made(names, {"copy": "copy", "idle": "idle"}, ages) == [
-        Made("copy", ids=3, open=2, oldest=12.0, groups=1),
-        Made("idle", ids=0, open=0, oldest=None, groups=1),
-        Made("new", ids=1, open=1, oldest=None, groups=0),
+        SinkRemains("copy", ids=3, open=2, oldest=12.0, groups=1),
+        SinkRemains("idle", ids=0, open=0, oldest=None, groups=1),
+        SinkRemains("new", ids=1, open=1, oldest=None, groups=0),
     ]

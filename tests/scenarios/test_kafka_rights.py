@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from eoslog.broker.rules.acls import CLUSTER_NAME, SUPPORTED, Operation, ResourceType
+from eoslog.broker.rules.acls import CLUSTER_NAME, SUPPORTED, AclOperation, ResourceType
 from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.protocol.plain_records import encode_records
 from eoslog.protocol.schema import ProtocolError
@@ -35,7 +35,7 @@ DENIED = {29: "TOPIC", 30: "GROUP", 31: "CLUSTER", 53: "TRANSACTIONAL_ID", 65: "
 WAITS = 3.0
 """Seconds; who has no answer by then was let in."""
 
-Right = tuple[Operation, ResourceType]
+Right = tuple[AclOperation, ResourceType]
 RIGHTS: list[Right] = [
     (operation, kind)
     for kind in (ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER, ResourceType.TRANSACTIONAL_ID)

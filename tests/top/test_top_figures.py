@@ -12,34 +12,35 @@ from rich.console import Console
 
 from eoslog.top.command import Shown, as_text
 from eoslog.top.figures import figures
-from eoslog.top.look import Broker, Group, Look, Open, Partition
+from eoslog.top.look import BrokerView, ClusterSnapshot, GroupView, Open, PartitionView
 from eoslog.top.text import age, count, size, tables
 from eoslog.top.view import KEYS, picture, share
-from eoslog.top.wish import Wish
+from eoslog.top.wish import DisplayOptions
 
 PARTITIONS = {
-    ("a", 0): Partition(1, 0, 100, 100, 1000),
-    ("a", 1): Partition(2, 10, 50, 60, 600),
-    ("b", 0): Partition(1, 0, 5, 5, 50),
-    ("__state", 0): Partition(2, 0, 9, 9, 90),
+    ("a", 0): PartitionView(1, 0, 100, 100, 1000),
+    ("a", 1): PartitionView(2, 10, 50, 60, 600),
+    ("b", 0): PartitionView(1, 0, 5, 5, 50),
+    ("__state", 0): PartitionView(2, 0, 9, 9, 90),
 }
 NOW_MS = 1_790_000_000_000
 
 
-def seen(at: float = 10.0, **changes: object) -> Look:
-    look = Look(
-        at, NOW_MS, "cluster-1", [Broker(1, "h:1"), Broker(2, "h:2"), Broker(3, "h:3")], PARTITIONS,
+def seen(at: float = 10.0, **changes: object) -> ClusterSnapshot:
+    look = ClusterSnapshot(
+        at, NOW_MS, "cluster-1",
+        [BrokerView(1, "h:1"), BrokerView(2, "h:2"), BrokerView(3, "h:3")], PARTITIONS,
         frozenset({"__state"}), 0,
         [
-            Group("quick", "Stable", "classic", {("a", 0): 100}),
-            Group("slow", "Empty", "", {("a", 1): 20, ("gone", 0): 1}),
+            GroupView("quick", "Stable", "classic", {("a", 0): 100}),
+            GroupView("slow", "Empty", "", {("a", 1): 20, ("gone", 0): 1}),
         ],
         [Open("tx-1", "Ongoing", NOW_MS - 90_000, 2), Open("tx-2", "PrepareCommit", None, 1)], [],
     )  # fmt: skip
     return dataclasses.replace(look, **changes)  # type: ignore[arg-type]
 
 
-def later(**ends: int) -> Look:
+def later(**ends: int) -> ClusterSnapshot:
     """Five seconds later, with these partitions grown by so many records of ten bytes."""
     grown = {
         where: dataclasses.replace(p, end=p.end + ends.get(f"{where[0]}{where[1]}", 0),
@@ -90,17 +91,24 @@ def test_what_open_transactions_hold_back_is_counted() -> None:
     [("name", "ab"), ("records", "ba"), ("bytes", "ba"), ("size", "ab"), ("held", "ab")],
 )
 def test_topics_are_sorted_as_asked(sort: str, order: str) -> None:
-    assert "".join(row.name for row in figures(later(b0=7, a0=1), seen(), Wish(topics=sort)).topics) == order
+    assert (
+        "".join(row.name for row in figures(later(b0=7, a0=1), seen(), DisplayOptions(topics=sort)).topics)
+        == order
+    )
 
 
 def test_internal_topics_are_shown_where_asked() -> None:
-    assert [row.name for row in figures(seen(), None, Wish(internal=True)).topics] == ["__state", "a", "b"]
+    assert [row.name for row in figures(seen(), None, DisplayOptions(internal=True)).topics] == [
+        "__state",
+        "a",
+        "b",
+    ]
 
 
 def test_lag_is_counted_where_it_is_known() -> None:
     lags = [(g.name, g.behind, g.partitions) for g in figures(seen(), None).groups]
     assert lags == [("slow", 40, 2), ("quick", 0, 1)]
-    nothing = seen(groups=[Group("new", "Empty", "classic")])
+    nothing = seen(groups=[GroupView("new", "Empty", "classic")])
     assert figures(nothing, None).groups[0].behind is None
 
 
@@ -127,7 +135,7 @@ def test_a_page_of_text_has_it_all() -> None:
     assert "2 WITHOUT LEADER" in told and "groups: refused" in told
 
 
-def drawn(look: Look, lines: int, **more: Any) -> list[str]:
+def drawn(look: ClusterSnapshot, lines: int, **more: Any) -> list[str]:
     console = Console(file=io.StringIO(), width=110, height=lines, force_terminal=False)
     console.print(picture(figures(look, None), lines=lines, **more))
     file = console.file
@@ -135,17 +143,17 @@ def drawn(look: Look, lines: int, **more: Any) -> list[str]:
     return file.getvalue().splitlines()
 
 
-def many(topics: int, groups: int) -> Look:
+def many(topics: int, groups: int) -> ClusterSnapshot:
     return seen(
-        partitions={(f"topic-{n}", 0): Partition(1, 0, 5, 5, 50) for n in range(topics)},
-        groups=[Group(f"group-{n}", "Stable", "classic") for n in range(groups)],
+        partitions={(f"topic-{n}", 0): PartitionView(1, 0, 5, 5, 50) for n in range(topics)},
+        groups=[GroupView(f"group-{n}", "Stable", "classic") for n in range(groups)],
     )
 
 
 def test_the_picture_fits_the_terminal() -> None:
     for lines in (30, 50, 100):
         assert len(drawn(many(200, 200), lines)) <= lines
-    page = "\n".join(drawn(many(200, 3), 50, wish=Wish(unfolded=True)))
+    page = "\n".join(drawn(many(200, 3), 50, wish=DisplayOptions(unfolded=True)))
     assert "... and 1" in page and all(f"group-{n} " in page for n in range(3))
     assert len(drawn(many(2, 2), 10)) > 10  # a terminal too small for a line of each is scrolled
 
@@ -190,28 +198,30 @@ def test_a_filter_is_typed() -> None:
 
 
 def test_the_filter_takes_names_in_upper_or_lower_case() -> None:
-    page = figures(seen(), None, Wish(text="SLO"))
+    page = figures(seen(), None, DisplayOptions(text="SLO"))
     assert ([g.name for g in page.groups], page.topics, page.transactions) == (["slow"], [], [])
-    assert [t.transactional_id for t in figures(seen(), None, Wish(text="x-2")).transactions] == ["tx-2"]
-    assert len(figures(seen(), None, Wish(text="SLO")).brokers) == 3 and page.total.partitions == 4
+    assert [t.transactional_id for t in figures(seen(), None, DisplayOptions(text="x-2")).transactions] == [
+        "tx-2"
+    ]
+    assert len(figures(seen(), None, DisplayOptions(text="SLO")).brokers) == 3 and page.total.partitions == 4
 
 
 @pytest.mark.parametrize(
     ("sort", "order"), [("lag", ["slow", "quick"]), ("name", ["quick", "slow"]), ("state", ["slow", "quick"])]
 )
 def test_groups_are_sorted_as_asked(sort: str, order: list[str]) -> None:
-    assert [g.name for g in figures(seen(), None, Wish().sorted_by(sort)).groups] == order
+    assert [g.name for g in figures(seen(), None, DisplayOptions().sorted_by(sort)).groups] == order
 
 
 @pytest.mark.parametrize(("sort", "order"), [("age", "21"), ("name", "12"), ("state", "12")])
 def test_transactions_are_sorted_as_asked(sort: str, order: str) -> None:
     opened = [Open("tx-1", "Ongoing", NOW_MS - 1, 1), Open("tx-2", "PrepareCommit", NOW_MS - 9000, 1)]
-    page = figures(seen(transactions=opened), None, Wish().sorted_by(sort))
+    page = figures(seen(transactions=opened), None, DisplayOptions().sorted_by(sort))
     assert [t.transactional_id for t in page.transactions] == [f"tx-{n}" for n in order]
 
 
 def test_the_column_that_is_sorted_by_is_marked() -> None:
-    page = "\n".join(drawn(seen(), 50, wish=Wish().sorted_by("name")))
+    page = "\n".join(drawn(seen(), 50, wish=DisplayOptions().sorted_by("name")))
     for head in ("topic*", "group*", "transactional id*", "topics by name", "groups by name"):
         assert head in page
     page = "\n".join(drawn(seen(), 15))
@@ -220,5 +230,7 @@ def test_the_column_that_is_sorted_by_is_marked() -> None:
 
 
 def test_the_bottom_says_what_is_filtered_by() -> None:
-    assert drawn(seen(), 50, wish=Wish(text="a"), typing=True)[-1].startswith("/a_  Enter keeps it")
-    assert drawn(seen(), 50, wish=Wish(text="a"))[-1].startswith("filter: a (Esc clears it)  q quit")
+    assert drawn(seen(), 50, wish=DisplayOptions(text="a"), typing=True)[-1].startswith("/a_  Enter keeps it")
+    assert drawn(seen(), 50, wish=DisplayOptions(text="a"))[-1].startswith(
+        "filter: a (Esc clears it)  q quit"
+    )

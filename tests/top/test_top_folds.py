@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from eoslog.top.command import as_text
 from eoslog.top.figures import figures
 from eoslog.top.folds import Fold, fit, fitted
-from eoslog.top.look import Group, Look, Open, Partition
+from eoslog.top.look import ClusterSnapshot, GroupView, Open, PartitionView
 from eoslog.top.rows import Figures
-from eoslog.top.wish import Wish
+from eoslog.top.wish import DisplayOptions
 from tests.top.test_top_figures import NOW_MS, PARTITIONS, seen
 
 OFFSETS = "__consumer_offsets"
@@ -71,16 +71,16 @@ def test_every_name_is_in_one_line(names: list[str], room: int) -> None:
         assert all(names[place].startswith(fold.label.partition("*")[0]) for place in fold.places)
 
 
-def sinks() -> Look:
+def sinks() -> ClusterSnapshot:
     """Two sinks, one of them with open transactions, beside a reader's group and somebody's transaction."""
     mine = ["copy", "copy/probe", *(f"copy/5.0/{n % 2}/w.{n}" for n in range(240))]
     return seen(
-        partitions={**PARTITIONS, (OFFSETS, 0): Partition(1, 0, 900, 900, 900)},
+        partitions={**PARTITIONS, (OFFSETS, 0): PartitionView(1, 0, 900, 900, 900)},
         groups=[
-            Group("copy", "Empty", "classic", {(OFFSETS, 0): 7}),
-            Group("copy/finished", "Empty", "classic", {(OFFSETS, 0): 7}),
-            Group("a%2Fb", "Empty", "classic", {(OFFSETS, 0): 1}),
-            Group("quick", "Stable", "classic", {("a", 0): 90}),
+            GroupView("copy", "Empty", "classic", {(OFFSETS, 0): 7}),
+            GroupView("copy/finished", "Empty", "classic", {(OFFSETS, 0): 7}),
+            GroupView("a%2Fb", "Empty", "classic", {(OFFSETS, 0): 1}),
+            GroupView("quick", "Stable", "classic", {("a", 0): 90}),
         ],
         transactions=[
             Open("copy/5.0/0/w.2", "Ongoing", NOW_MS - 12_000, 1),
@@ -121,19 +121,24 @@ def test_programs_are_told_whose_it_is() -> None:
 
 
 def test_sinks_are_sorted_and_filtered() -> None:
-    def named(wish: Wish) -> list[str]:
+    def named(wish: DisplayOptions) -> list[str]:
         return [sink.sink for sink in figures(sinks(), None, wish).sinks]
 
-    assert named(Wish()) == ["copy", "a/b"] and named(Wish().sorted_by("name")) == ["a/b", "copy"]
-    assert named(Wish().sorted_by("state")) == ["copy", "a/b"]
-    assert named(Wish(text="A/B")) == ["a/b"] and named(Wish(text="quick")) == []
-    (some,) = figures(sinks(), None, Wish(text="w.2")).sinks
+    assert named(DisplayOptions()) == ["copy", "a/b"] and named(DisplayOptions().sorted_by("name")) == [
+        "a/b",
+        "copy",
+    ]
+    assert named(DisplayOptions().sorted_by("state")) == ["copy", "a/b"]
+    assert named(DisplayOptions(text="A/B")) == ["a/b"] and named(DisplayOptions(text="quick")) == []
+    (some,) = figures(sinks(), None, DisplayOptions(text="w.2")).sinks
     assert (some.ids, some.open) == (len([n for n in range(240) if str(n).startswith("2")]), 1)
 
 
 def test_sums_of_a_shared_line() -> None:
     opened = [Open(f"tx-{n}", "Ongoing", NOW_MS - 1000 * n, 2) for n in range(9)]
-    groups = [Group(f"g-{n}", "Stable" if n else "Empty", "classic", {("a", 0): 100 - n}) for n in range(9)]
+    groups = [
+        GroupView(f"g-{n}", "Stable" if n else "Empty", "classic", {("a", 0): 100 - n}) for n in range(9)
+    ]
     page = fitted(
         figures(seen(groups=groups, transactions=opened), None), {"groups": 2, "open transactions": 1}
     )

@@ -18,9 +18,9 @@ from eoslog.commands.session import client_config
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.testing import EmbeddedBroker
 from eoslog.top.figures import figures
-from eoslog.top.look import Look, look
+from eoslog.top.look import ClusterSnapshot, look
 from eoslog.top.view import picture
-from eoslog.top.wish import Wish
+from eoslog.top.wish import DisplayOptions
 from tests.many import GROUPS, IDS_OF_A_SINK, OTHER_IDS, READERS, SINKS, WAIT_S, fill, reader, sink
 
 RECORDS, WIDTH, LINES = 600, 80, 24
@@ -43,12 +43,12 @@ def bootstrap() -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def seen(bootstrap: str) -> Look:
+def seen(bootstrap: str) -> ClusterSnapshot:
     with Cluster(client_config(bootstrap, None, WAIT_S)) as cluster:
         return look(cluster)
 
 
-def screen(seen: Look, wish: Wish) -> list[str]:
+def screen(seen: ClusterSnapshot, wish: DisplayOptions) -> list[str]:
     file = io.StringIO()
     console = Console(file=file, width=WIDTH, height=LINES, force_terminal=False)
     console.print(picture(figures(seen, None, wish), lines=LINES, wish=wish))
@@ -59,12 +59,12 @@ def firsts(lines: list[str]) -> list[str]:
     return [line.split()[0] for line in lines if line.strip()]
 
 
-def test_it_is_all_seen(seen: Look) -> None:
+def test_it_is_all_seen(seen: ClusterSnapshot) -> None:
     assert len(seen.groups) == GROUPS == 500 and len(seen.ids) == 2000
 
 
-def test_the_first_screen_has_sinks_as_a_line_each(seen: Look) -> None:
-    lines = screen(seen, Wish(transactions="name"))
+def test_the_first_screen_has_sinks_as_a_line_each(seen: ClusterSnapshot) -> None:
+    lines = screen(seen, DisplayOptions(transactions="name"))
     assert len(lines) <= LINES and max(map(len, lines)) <= WIDTH
     rows = {line.split()[0]: line.split() for line in lines if line.strip()}
     assert rows["copy-1"][1:3] == [str(IDS_OF_A_SINK), "3"] and rows["copy-1"][4] == "2", lines
@@ -73,22 +73,22 @@ def test_the_first_screen_has_sinks_as_a_line_each(seen: Look) -> None:
     assert reader(READERS - 1) in firsts(lines), "the largest lag stands alone"
 
 
-def test_the_screen_is_filtered(seen: Look) -> None:
-    lines = screen(seen, Wish(text="SHOP-READER-00"))
+def test_the_screen_is_filtered(seen: ClusterSnapshot) -> None:
+    lines = screen(seen, DisplayOptions(text="SHOP-READER-00"))
     names = [name for name in firsts(lines) if "reader" in name]
     assert names == [reader(n) for n in (9, 7, 5, 3, 1)] and "orders" not in firsts(lines)
-    lines = screen(seen, Wish(text="copy/eu"))
+    lines = screen(seen, DisplayOptions(text="copy/eu"))
     assert [line.split()[:3] for line in lines if line.startswith("copy")] == [["copy/eu", "240", "3"]]
 
 
 @pytest.mark.parametrize(("sort", "first"), [("lag", reader(READERS - 1)), ("name", reader(0))])
-def test_the_screen_is_sorted(seen: Look, sort: str, first: str) -> None:
-    lines = screen(seen, Wish().sorted_by(sort))
+def test_the_screen_is_sorted(seen: ClusterSnapshot, sort: str, first: str) -> None:
+    lines = screen(seen, DisplayOptions().sorted_by(sort))
     assert next(name for name in firsts(lines) if "reader" in name) == first
 
 
-def test_a_screen_takes_little_time(seen: Look) -> None:
-    for wish in (Wish(), Wish(unfolded=True), Wish(text="w.1", unfolded=True)):
+def test_a_screen_takes_little_time(seen: ClusterSnapshot) -> None:
+    for wish in (DisplayOptions(), DisplayOptions(unfolded=True), DisplayOptions(text="w.1", unfolded=True)):
         taken = []
         for _ in range(3):
             begun = time.process_time()

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from eoslog.broker.rules.consumer.regex import matching
-from eoslog.broker.rules.consumer.state import Cluster, TopicInfo
+from eoslog.broker.rules.consumer.state import MetadataImage, TopicImage
 
 if TYPE_CHECKING:
     from eoslog.broker.topics.topics import Topic, Topics
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class VisibleTopics:
     """Which topics a client may describe, by the current ACLs."""
 
     sees: Callable[[str], bool]
@@ -35,7 +35,7 @@ class ClusterView:
         """See `Cluster.version`."""
         return self._topics.version
 
-    def topic(self, name: str) -> TopicInfo | None:
+    def topic(self, name: str) -> TopicImage | None:
         """See `Cluster.topic`."""
         return _info(self._topics.get(name))
 
@@ -48,7 +48,7 @@ class ClusterView:
             self._matches[regex] = matching(regex, self._topics.names())
         return self._matches[regex]
 
-    def seen_by(self, sight: Sight | None) -> Cluster:
+    def seen_by(self, sight: VisibleTopics | None) -> MetadataImage:
         """The topics, with the matches of regular expressions limited to what a client may describe."""
         return self if sight is None else _Seen(self, sight)
 
@@ -56,7 +56,7 @@ class ClusterView:
 class _Seen:
     """The topics as one client sees them. Only regular expressions are limited: names are checked before."""
 
-    def __init__(self, whole: ClusterView, sight: Sight) -> None:
+    def __init__(self, whole: ClusterView, sight: VisibleTopics) -> None:
         self._whole, self._sight = whole, sight
         self.topic = whole.topic
 
@@ -70,5 +70,5 @@ class _Seen:
         return frozenset(filter(self._sight.sees, self._whole.matching(regex)))
 
 
-def _info(topic: Topic | None) -> TopicInfo | None:
-    return None if topic is None else TopicInfo(topic.name, topic.topic_id, len(topic.partitions))
+def _info(topic: Topic | None) -> TopicImage | None:
+    return None if topic is None else TopicImage(topic.name, topic.topic_id, len(topic.partitions))

@@ -14,22 +14,30 @@ from typing import TYPE_CHECKING, Any
 
 from eoslog.broker.config.groups import ASSIGNORS
 from eoslog.broker.coordinator.groups import consumer_records
-from eoslog.broker.coordinator.groups.cluster_view import ClusterView, Sight
+from eoslog.broker.coordinator.groups.cluster_view import ClusterView, VisibleTopics
 from eoslog.broker.coordinator.groups.deadlines import GroupDeadlines
 from eoslog.broker.coordinator.groups.group_journal import GroupJournal, WhenDurable
 from eoslog.broker.coordinator.groups.group_members import RETRY_S, GroupMembers
 from eoslog.broker.coordinator.groups.group_records import KeyValue, encode_group_tombstone
 from eoslog.broker.rules.classic.events import ANSWER_TO, Answer, Leave, LeaveAnswer, Request
-from eoslog.broker.rules.classic.state import GroupState as ClassicState
+from eoslog.broker.rules.classic.state import ClassicGroupState as ClassicState
 from eoslog.broker.rules.consumer import group as consumer_group
-from eoslog.broker.rules.consumer.events import Beat, BeatAnswer, Deadlines, Now, Outcome, Settings, Timer
+from eoslog.broker.rules.consumer.events import (
+    ConsumerGroupResult,
+    ConsumerGroupSettings,
+    ConsumerHeartbeat,
+    ConsumerHeartbeatAnswer,
+    Deadlines,
+    Now,
+    Timer,
+)
 from eoslog.broker.rules.consumer.facts import Fact, apply, ends_group, makes_group
 from eoslog.broker.rules.consumer.state import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
     STATIC_LEAVE_EPOCH,
-    Group,
-    Member,
+    ConsumerGroup,
+    ConsumerGroupMember,
     MemberState,
 )
 from eoslog.broker.rules.consumer.work import assignor_of, end_of
@@ -72,18 +80,18 @@ class ConsumerGroups:
     ) -> None:
         self._journal, self._classic, self._cluster = journal, classic, cluster
         self._clock, self._config = clock, config
-        self._groups: dict[str, Group] = {}
+        self._groups: dict[str, ConsumerGroup] = {}
         self._deadlines = GroupDeadlines(clock, self._expire)
         self._empty_since: dict[str, int] = {}
         self._loaded_at = clock.now_ms()
         self.configs_of: Callable[[str], Mapping[str, str]] = _no_configs
         """The configs of a group by Kafka's names, where it has some of its own (KIP-848)."""
 
-    def get(self, group_id: str) -> Group | None:
+    def get(self, group_id: str) -> ConsumerGroup | None:
         """Return a group as it is now."""
         return self._groups.get(group_id)
 
-    def all(self) -> list[Group]:
+    def all(self) -> list[ConsumerGroup]:
         """Return every group."""
         return list(self._groups.values())
 
@@ -96,11 +104,11 @@ class ConsumerGroups:
         """When a group became empty, in ms since the epoch; the time of loading if that is not known."""
         return self._empty_since.get(group_id, self._loaded_at)
 
-    def settings(self, group_id: str) -> Settings:
+    def settings(self, group_id: str) -> ConsumerGroupSettings:
         """The options that are in effect for a group."""
         config, own = self._config, self.configs_of(group_id)
         session, beat = own.get("consumer.session.timeout.ms"), own.get("consumer.heartbeat.interval.ms")
-        return Settings(
+        return ConsumerGroupSettings(
             session_timeout_ms=_within(
                 session,
                 config.groups.consumer_group_session_timeout_ms,
@@ -122,13 +130,15 @@ class ConsumerGroups:
         """The assignors that members may ask for; the first one is the default."""
         return self._config.groups.consumer_group_assignors or ASSIGNORS
 
-    def assignor(self, group: Group) -> str:
+    def assignor(self, group: ConsumerGroup) -> str:
         """The assignor that a group uses: the one that most of its members ask for."""
         return assignor_of(group, self.assignors)
 
     # Requests
 
-    def heartbeat(self, group_id: str, beat: Beat, sight: Sight | None = None) -> Awaitable[BeatAnswer]:
+    def heartbeat(
+        self, group_id: str, beat: ConsumerHeartbeat, sight: VisibleTopics | None = None
+    ) -> Awaitable[ConsumerHeartbeatAnswer]:
         """Apply a heartbeat; the first one joins, the last one leaves. A KafkaError changes nothing.
 
         `sight`: what the client may see, where there are ACLs. If the group's regular expressions are due to
@@ -143,7 +153,7 @@ class ConsumerGroups:
         self._commit(partition, group_id, outcome, first)
         return WhenDurable(self._journal, partition, answer)
 
-    def _begin(self, group_id: str, *, joins: bool) -> tuple[Group, list[KeyValue]]:
+    def _begin(self, group_id: str, *, joins: bool) -> tuple[ConsumerGroup, list[KeyValue]]:
         """The group of a heartbeat, and the records to write first: the end of an empty classic group."""
         group = self._groups.get(group_id)
         if group is not None:
@@ -152,14 +162,14 @@ class ConsumerGroups:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no consumer group {group_id!r}")
         classic = self._classic.get(group_id)
         if classic is None:
-            return Group(group_id), []
+            return ConsumerGroup(group_id), []
         if classic.state is not ClassicState.EMPTY:
             raise KafkaError(
                 ErrorCode.GROUP_ID_NOT_FOUND,
                 f"group {group_id!r} has members of the classic protocol; members of the consumer protocol "
                 "may join when they have left",
             )
-        return Group(group_id), [encode_group_tombstone(group_id)]
+        return ConsumerGroup(group_id), [encode_group_tombstone(group_id)]
 
     def classic(self, group_id: str, event: Request) -> asyncio.Future[Any]:
         """Answer a classic request to a consumer group with members: it may only remove members."""
@@ -211,7 +221,11 @@ class ConsumerGroups:
         return [consumer_records.encode(group_id, fact) for fact in facts]
 
     def _commit(
-        self, partition: Partition, group_id: str, outcome: Outcome, first: Sequence[KeyValue] = ()
+        self,
+        partition: Partition,
+        group_id: str,
+        outcome: ConsumerGroupResult,
+        first: Sequence[KeyValue] = (),
     ) -> None:
         """Write what a step decided, after `first` (the end of a classic group), then apply it."""
         records = [*first, *self._encode(group_id, outcome.facts)]
@@ -250,7 +264,7 @@ class ConsumerGroups:
         if group is None:
             if not makes_group(fact):
                 return  # A tombstone about a group that is gone.
-            group = self._groups[group_id] = Group(group_id)
+            group = self._groups[group_id] = ConsumerGroup(group_id)
         if ends_group(fact):
             del self._groups[group_id]
         else:
@@ -268,13 +282,13 @@ class ConsumerGroups:
                 continue
             self._deadlines.update(group_id, self._sessions(group))
 
-    def _sessions(self, group: Group) -> Deadlines:
+    def _sessions(self, group: ConsumerGroup) -> Deadlines:
         settings, deadlines = self.settings(group.group_id), Deadlines()
         for member in group.members.values():
             deadlines.update(self._of_member(member, settings))
         return deadlines
 
-    def _of_member(self, member: Member, settings: Settings) -> Deadlines:
+    def _of_member(self, member: ConsumerGroupMember, settings: ConsumerGroupSettings) -> Deadlines:
         now, profile = self._deadlines.now_ms(), member.profile
         deadlines: Deadlines = {(Timer.SESSION, member.member_id): now + settings.session_timeout_ms}
         if member.current.state is MemberState.UNREVOKED_PARTITIONS:

@@ -20,7 +20,7 @@ from eoslog.broker.rules.consumer.facts import (
     TargetEpochFact,
     TargetFact,
 )
-from eoslog.broker.rules.consumer.state import Current, MemberState, Part, Profile, Resolved
+from eoslog.broker.rules.consumer.state import CurrentAssignment, MemberProfile, MemberState, Part, Resolved
 from eoslog.protocol.internal_topics import coordinator_records
 from eoslog.protocol.messages import consumer_group_metadata as messages
 from eoslog.protocol.plain_records import Record
@@ -144,7 +144,7 @@ def _write_resolved(resolved: Resolved | None) -> ConsumerGroupRegularExpression
     return {"topics": topics, "version": resolved.version, "timestamp": resolved.timestamp}
 
 
-def _write_profile(profile: Profile | None) -> ConsumerGroupMemberMetadataValueDraft | None:
+def _write_profile(profile: MemberProfile | None) -> ConsumerGroupMemberMetadataValueDraft | None:
     if profile is None:
         return None
     return {
@@ -159,7 +159,9 @@ def _write_profile(profile: Profile | None) -> ConsumerGroupMemberMetadataValueD
     }
 
 
-def _write_current(current: Current | None) -> ConsumerGroupCurrentMemberAssignmentValueDraft | None:
+def _write_current(
+    current: CurrentAssignment | None,
+) -> ConsumerGroupCurrentMemberAssignmentValueDraft | None:
     if current is None:
         return None
     return {
@@ -220,8 +222,8 @@ def _read_member(key: bytes, value: bytes | None) -> tuple[str, Fact]:
     return names["group_id"], MemberFact(names["member_id"], None if body is None else _profile(body))
 
 
-def _profile(body: ConsumerGroupMemberMetadataValue) -> Profile:
-    return Profile(
+def _profile(body: ConsumerGroupMemberMetadataValue) -> MemberProfile:
+    return MemberProfile(
         instance_id=body["instance_id"],
         rack_id=body["rack_id"],
         client_id=body["client_id"],
@@ -252,13 +254,13 @@ def _read_current(key: bytes, value: bytes | None) -> tuple[str, Fact]:
     return names["group_id"], CurrentFact(member_id, None if body is None else _current(member_id, body))
 
 
-def _current(member_id: str, body: ConsumerGroupCurrentMemberAssignmentValue) -> Current:
+def _current(member_id: str, body: ConsumerGroupCurrentMemberAssignmentValue) -> CurrentAssignment:
     try:
         state = MemberState(body["state"])
     except ValueError as error:
         raise ProtocolError(f"member {member_id} is in the unknown state {body['state']}") from error
     epoch = body["member_epoch"]
-    return Current(
+    return CurrentAssignment(
         epoch=epoch,
         previous_epoch=body["previous_member_epoch"],
         state=state,

@@ -20,7 +20,7 @@ from eoslog.broker.coordinator.groups.group_records import (
     encode_offset_tombstone,
 )
 from eoslog.broker.coordinator.groups.offsets_shell import TOMBSTONES, GroupOffsets
-from eoslog.broker.rules.classic.state import GroupState
+from eoslog.broker.rules.classic.state import ClassicGroupState
 from eoslog.broker.rules.consumer.offsets_expiry import (
     Basis,
     basis_of_classic,
@@ -90,7 +90,7 @@ class GroupCleanup:
 
     def _is_empty(self, group_id: str) -> bool:
         classic = self._classic.get(group_id)
-        no_members = classic is None or classic.state is GroupState.EMPTY
+        no_members = classic is None or classic.state is ClassicGroupState.EMPTY
         return no_members and not self._consumers.has_members(group_id)
 
     def _topics_read(self, group_id: str) -> frozenset[str]:
@@ -129,7 +129,7 @@ class GroupCleanup:
             await asyncio.sleep(0)  # Let other requests be served between two groups.
 
     def _empty_groups(self) -> list[str]:
-        classic = [group.group_id for group in self._classic.all() if group.state is GroupState.EMPTY]
+        classic = [group.group_id for group in self._classic.all() if group.state is ClassicGroupState.EMPTY]
         return classic + [group.group_id for group in self._consumers.all() if not group.members]
 
     def _expired(self, store: OffsetStore, group_id: str) -> list[Place]:

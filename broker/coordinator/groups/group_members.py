@@ -16,7 +16,7 @@ from eoslog.broker.coordinator.groups.group_journal import GroupJournal
 from eoslog.broker.coordinator.groups.group_records import encode_group
 from eoslog.broker.rules.classic import group as classic_group
 from eoslog.broker.rules.classic.events import ANSWER_TO, Answer, Event, Request, Tick
-from eoslog.broker.rules.classic.state import Group, Settings
+from eoslog.broker.rules.classic.state import ClassicGroup, ClassicGroupSettings
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -32,9 +32,9 @@ Answers = tuple[tuple[int, Answer], ...]
 _log = logging.getLogger(__name__)
 
 
-def settings_of(config: BrokerConfig) -> Settings:
+def settings_of(config: BrokerConfig) -> ClassicGroupSettings:
     """Return the part of the broker's options that the rules of groups need."""
-    return Settings(
+    return ClassicGroupSettings(
         group_min_session_timeout_ms=config.groups.group_min_session_timeout_ms,
         group_max_session_timeout_ms=config.groups.group_max_session_timeout_ms,
         group_initial_rebalance_delay_ms=config.groups.group_initial_rebalance_delay_ms,
@@ -52,22 +52,22 @@ class _Waiting(NamedTuple):
 class GroupMembers:
     """All classic groups that have, had or wait for members."""
 
-    def __init__(self, journal: GroupJournal, clock: Clock, settings: Settings) -> None:
+    def __init__(self, journal: GroupJournal, clock: Clock, settings: ClassicGroupSettings) -> None:
         self._journal = journal
         self._clock = clock
         self._settings = settings
-        self._groups: dict[str, Group] = {}
+        self._groups: dict[str, ClassicGroup] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._waiting: dict[int, _Waiting] = {}
         self._tickets = itertools.count()
         self._deliveries: set[asyncio.Task[None]] = set()
         self._closed = False
 
-    def get(self, group_id: str) -> Group | None:
+    def get(self, group_id: str) -> ClassicGroup | None:
         """Return a group as it is now."""
         return self._groups.get(group_id)
 
-    def all(self) -> Iterable[Group]:
+    def all(self) -> Iterable[ClassicGroup]:
         """Return every group."""
         return self._groups.values()
 
@@ -98,7 +98,7 @@ class GroupMembers:
 
     # Reading back
 
-    def replay(self, group_id: str, group: Group | None) -> None:
+    def replay(self, group_id: str, group: ClassicGroup | None) -> None:
         """Set a group as it was read from the log; None removes it."""
         self._groups.pop(group_id, None)
         if group is not None:
@@ -131,7 +131,7 @@ class GroupMembers:
 
     def _step(self, group_id: str, event: Event, ticket: int) -> None:
         partition = self._journal.partition(group_id)  # Before reading the clock: this may create the topic.
-        group = self._groups.get(group_id) or Group(group_id)
+        group = self._groups.get(group_id) or ClassicGroup(group_id)
         outcome = classic_group.step(group, event, ticket, self._now(), self._settings)
         if outcome.group.state is not group.state:
             outcome.group.state_since = self._clock.now_ms()
@@ -144,7 +144,7 @@ class GroupMembers:
         self._keep(outcome.group)
         self._answer(partition, outcome.answers)
 
-    def _keep(self, group: Group) -> None:
+    def _keep(self, group: ClassicGroup) -> None:
         if group.vacant:
             self._groups.pop(group.group_id, None)
         else:

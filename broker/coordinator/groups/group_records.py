@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from eoslog.broker.rules.classic.state import Group, GroupState, Member
+from eoslog.broker.rules.classic.state import ClassicGroup, ClassicGroupMember, ClassicGroupState
 from eoslog.broker.rules.offsets import Committed, Place
 from eoslog.protocol.internal_topics import coordinator_records
 from eoslog.protocol.messages.group_metadata import (
@@ -51,7 +51,7 @@ class GroupRecord:
     """The content of a group's record. `group` is None if it deletes the group. Members have no deadlines."""
 
     group_id: str
-    group: Group | None
+    group: ClassicGroup | None
 
 
 def encode_offset(group_id: str, place: Place, value: Committed) -> KeyValue:
@@ -77,7 +77,7 @@ def encode_offset_tombstone(group_id: str, place: Place) -> KeyValue:
     return coordinator_records.encode(OFFSET_COMMIT_KEY, _OFFSET_KEY, key), None
 
 
-def encode_group(group: Group, state_timestamp: int) -> KeyValue:
+def encode_group(group: ClassicGroup, state_timestamp: int) -> KeyValue:
     """Encode a group's metadata. `state_timestamp`: when it entered its state, ms since the epoch."""
     body: GroupMetadataValueDraft = {
         "protocol_type": group.protocol_type or "",
@@ -96,7 +96,7 @@ def encode_group_tombstone(group_id: str) -> KeyValue:
     return coordinator_records.encode(GROUP_METADATA_KEY, _GROUP_KEY, {"group": group_id}), None
 
 
-def _encode_member(member: Member, protocol: str) -> GroupMetadataValueMemberDraft:
+def _encode_member(member: ClassicGroupMember, protocol: str) -> GroupMetadataValueMemberDraft:
     return {
         "member_id": member.member_id,
         "group_instance_id": member.instance_id,
@@ -145,9 +145,9 @@ def _decode_group(key: bytes, record: Record) -> GroupRecord:
     _, body = coordinator_records.decode(GROUP_METADATA_VALUE, record.value)
     protocol = body["protocol"]
     members = [_decode_member(member, protocol or "") for member in body["members"]]
-    group = Group(
+    group = ClassicGroup(
         group_id=group_id,
-        state=GroupState.STABLE if members else GroupState.EMPTY,
+        state=ClassicGroupState.STABLE if members else ClassicGroupState.EMPTY,
         generation=body["generation"],
         protocol_type=body["protocol_type"] or None,
         protocol=protocol,
@@ -158,9 +158,9 @@ def _decode_group(key: bytes, record: Record) -> GroupRecord:
     return GroupRecord(group_id, group)
 
 
-def _decode_member(body: GroupMetadataValueMember, protocol: str) -> Member:
+def _decode_member(body: GroupMetadataValueMember, protocol: str) -> ClassicGroupMember:
     rebalance_timeout = body["rebalance_timeout"]
-    return Member(
+    return ClassicGroupMember(
         member_id=body["member_id"],
         instance_id=body["group_instance_id"],
         client_id=body["client_id"],

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from eoslog.broker.coordinator.groups.cluster_view import ClusterView, Sight
+from eoslog.broker.coordinator.groups.cluster_view import ClusterView, VisibleTopics
 from eoslog.broker.coordinator.groups.consumer_groups import ConsumerGroups, told
 from eoslog.broker.coordinator.groups.group_cleanup import GroupCleanup
 from eoslog.broker.coordinator.groups.group_journal import TOPIC, GroupJournal, replay
@@ -38,9 +38,9 @@ from eoslog.broker.rules.classic.events import (
     Sync,
     SyncAnswer,
 )
-from eoslog.broker.rules.classic.state import Group
-from eoslog.broker.rules.consumer.events import Beat, BeatAnswer
-from eoslog.broker.rules.consumer.state import Group as ConsumerGroup
+from eoslog.broker.rules.classic.state import ClassicGroup
+from eoslog.broker.rules.consumer.events import ConsumerHeartbeat, ConsumerHeartbeatAnswer
+from eoslog.broker.rules.consumer.state import ConsumerGroup as ConsumerGroup
 from eoslog.broker.rules.offsets import Committed, Committer, Fetched, Place
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
@@ -166,8 +166,8 @@ class GroupCoordinator:
         return self._members.submit(group_id, event)
 
     def consumer_heartbeat(
-        self, group_id: str, beat: Beat, sight: Sight | None = None
-    ) -> Awaitable[BeatAnswer]:
+        self, group_id: str, beat: ConsumerHeartbeat, sight: VisibleTopics | None = None
+    ) -> Awaitable[ConsumerHeartbeatAnswer]:
         """Apply a heartbeat of KIP-848. The awaitable returns its answer once that is durable.
 
         `sight`: which topics the client may see, where there are ACLs. Raises KafkaError; nothing changes
@@ -245,7 +245,7 @@ class GroupCoordinator:
 
     # Descriptions
 
-    def describe(self, group_id: str) -> Group | None:
+    def describe(self, group_id: str) -> ClassicGroup | None:
         """Return a classic group, or None if there is none of this id. One with offsets only is Empty.
 
         Raises KafkaError if the partition that keeps it is not available.
@@ -254,7 +254,7 @@ class GroupCoordinator:
             self._journal.partition(group_id)
         group = self._members.get(group_id)
         if group is None and self.consumers.get(group_id) is None and group_id in self._offsets.groups():
-            return Group(group_id)
+            return ClassicGroup(group_id)
         return group
 
     def describe_consumer(self, group_id: str) -> ConsumerGroup | None:
@@ -263,10 +263,10 @@ class GroupCoordinator:
             self._journal.partition(group_id)
         return self.consumers.get(group_id)
 
-    def list_groups(self) -> list[Group | ConsumerGroup]:
+    def list_groups(self) -> list[ClassicGroup | ConsumerGroup]:
         """Return all groups, by id. Raises KafkaError if a partition that may keep some is not available."""
         self._journal.readable()
-        groups: dict[str, Group | ConsumerGroup] = {g: Group(g) for g in self._offsets.groups()}
+        groups: dict[str, ClassicGroup | ConsumerGroup] = {g: ClassicGroup(g) for g in self._offsets.groups()}
         groups.update({group.group_id: group for group in self._members.all()})
         groups.update({group.group_id: group for group in self.consumers.all()})
         return [groups[group_id] for group_id in sorted(groups)]

@@ -19,12 +19,18 @@ from collections.abc import Awaitable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from eoslog.broker.coordinator.transactions.transaction_entries import Entries
-from eoslog.broker.coordinator.transactions.transaction_entry import Entry, Joining
+from eoslog.broker.coordinator.transactions.transaction_entries import TransactionEntries
+from eoslog.broker.coordinator.transactions.transaction_entry import PendingPartitions, TransactionEntry
 from eoslog.broker.coordinator.transactions.transaction_journal import TransactionJournal
-from eoslog.broker.coordinator.transactions.transaction_markers import Curtain, MarkerWriter
-from eoslog.broker.rules.transactions.decision import Decision
-from eoslog.broker.rules.transactions.state import PREPARED, TV2, Metadata, State, complete
+from eoslog.broker.coordinator.transactions.transaction_markers import MarkerWriter, ReadBarrier
+from eoslog.broker.rules.transactions.decision import TransactionResult
+from eoslog.broker.rules.transactions.state import (
+    PREPARED,
+    TV2,
+    TransactionMetadata,
+    TransactionState,
+    complete,
+)
 from eoslog.broker.rules.transactions.transaction import add_partitions
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.producer_identity import NOBODY, ProducerIdentity
@@ -35,7 +41,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-Failures = dict[Entry, Exception]
+Failures = dict[TransactionEntry, Exception]
 """The error of each change that failed, where several were made together."""
 
 _log = logging.getLogger(__name__)
@@ -45,7 +51,7 @@ class Changes:
     """Carries out changes. Use it from the event loop's thread only."""
 
     def __init__(
-        self, entries: Entries, journal: TransactionJournal, markers: MarkerWriter, clock: Clock
+        self, entries: TransactionEntries, journal: TransactionJournal, markers: MarkerWriter, clock: Clock
     ) -> None:
         self._entries = entries
         self._journal = journal
@@ -53,7 +59,7 @@ class Changes:
         self._clock = clock
         self._tasks: set[asyncio.Task[Any]] = set()
 
-    async def carry_out(self, entry: Entry, decision: Decision) -> ProducerIdentity:
+    async def carry_out(self, entry: TransactionEntry, decision: TransactionResult) -> ProducerIdentity:
         """Do what was decided and return the decision's answer, NOBODY if it has none.
 
         The change is completed even if the caller stops waiting.
@@ -63,13 +69,13 @@ class Changes:
         raise_refusal(decision)
         return decision.answer or NOBODY
 
-    def begin(self, entry: Entry, following: Metadata) -> Awaitable[None]:
+    def begin(self, entry: TransactionEntry, following: TransactionMetadata) -> Awaitable[None]:
         """Start a change. No other change of this entry may start until it has ended."""
         task = self._spawn(self._apply_one(entry, following))
         entry.begin(task, following.state)
         return asyncio.shield(task)
 
-    def begin_together(self, changes: Mapping[Entry, Metadata]) -> Awaitable[Failures]:
+    def begin_together(self, changes: Mapping[TransactionEntry, TransactionMetadata]) -> Awaitable[Failures]:
         """End open transactions together. Returns those that failed."""
         task = self._spawn(self._apply(_linked(changes)))
         for entry, following in changes.items():
@@ -88,11 +94,11 @@ class Changes:
         if error is not None and not isinstance(error, KafkaError):
             _log.error("a change of a transactional id failed", exc_info=error)
 
-    async def _apply_one(self, entry: Entry, following: Metadata) -> None:
+    async def _apply_one(self, entry: TransactionEntry, following: TransactionMetadata) -> None:
         for error in (await self._apply({entry: following})).values():
             raise error
 
-    async def _apply(self, changes: Mapping[Entry, Metadata]) -> Failures:
+    async def _apply(self, changes: Mapping[TransactionEntry, TransactionMetadata]) -> Failures:
         """Record, wait for the disk, apply, and finish the transactions whose end was decided."""
         try:
             failures = await self._record_all(changes)
@@ -102,7 +108,7 @@ class Changes:
             for entry in changes:
                 entry.end()
 
-    async def _record_all(self, changes: Mapping[Entry, Metadata]) -> Failures:
+    async def _record_all(self, changes: Mapping[TransactionEntry, TransactionMetadata]) -> Failures:
         """Write the first record, which decides for all (see `_linked`); when durable, write the others."""
         first, *others = changes
         failures = await _failures({first: self._record(first, changes[first])})
@@ -111,7 +117,7 @@ class Changes:
             return failures | dict.fromkeys(others, KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, text))
         return failures | await _failures({entry: self._record(entry, changes[entry]) for entry in others})
 
-    async def _record(self, entry: Entry, following: Metadata) -> None:
+    async def _record(self, entry: TransactionEntry, following: TransactionMetadata) -> None:
         partition, offset = self._journal.append(following)
         try:
             await partition.wait_durable(offset)
@@ -123,9 +129,9 @@ class Changes:
             raise
         self._entries.take_over(entry, following)
 
-    async def _finish(self, entries: Sequence[Entry]) -> Failures:
+    async def _finish(self, entries: Sequence[TransactionEntry]) -> Failures:
         """From PrepareX to CompleteX. Failures are CONCURRENT_TRANSACTIONS: they are to be tried again."""
-        curtain = Curtain()
+        curtain = ReadBarrier()
         try:
             failures = await _failures({entry: self._mark(entry, curtain) for entry in entries})
         finally:
@@ -138,7 +144,7 @@ class Changes:
                     failures[entry] = error
         return failures
 
-    async def _mark(self, entry: Entry, curtain: Curtain) -> None:
+    async def _mark(self, entry: TransactionEntry, curtain: ReadBarrier) -> None:
         prepared = entry.metadata
         assert prepared is not None
         try:
@@ -146,7 +152,7 @@ class Changes:
         except KafkaError as error:
             raise _unfinished(prepared, error) from error
 
-    def _complete(self, entry: Entry) -> None:
+    def _complete(self, entry: TransactionEntry) -> None:
         prepared = entry.metadata
         assert prepared is not None
         completed = complete(prepared, self._clock.now_ms())
@@ -156,7 +162,7 @@ class Changes:
             raise _unfinished(prepared, error) from error
         self._entries.take_over(entry, completed)
 
-    async def finish_all(self, entries: Iterable[Entry]) -> None:
+    async def finish_all(self, entries: Iterable[TransactionEntry]) -> None:
         """Finish decided transactions that are not finished. Failures are logged; the next call retries."""
         waiting = [e for e in entries if e.free and e.metadata is not None and e.metadata.state in PREPARED]
         if not waiting:
@@ -168,7 +174,7 @@ class Changes:
         for error in (await asyncio.shield(task)).values():
             _log.error("%s", error)
 
-    async def _finish_again(self, entries: Sequence[Entry]) -> Failures:
+    async def _finish_again(self, entries: Sequence[TransactionEntry]) -> Failures:
         try:
             return await self._finish(entries)
         finally:
@@ -177,7 +183,7 @@ class Changes:
 
     # -- expiry --------------------------------------------------------------------------------
 
-    async def forget(self, entries: Iterable[Entry]) -> None:
+    async def forget(self, entries: Iterable[TransactionEntry]) -> None:
         """Let ids without a transaction expire: first write the records for it, then remove them from memory.
 
         Meanwhile they are busy. Failures are logged; the next call tries again.
@@ -188,11 +194,11 @@ class Changes:
             group = [idle[name] for name in names]
             task = self._spawn(self._forget(group))
             for entry in group:
-                entry.begin(task, State.DEAD)
+                entry.begin(task, TransactionState.DEAD)
             waiting.append(asyncio.shield(task))
         await all_of(waiting)
 
-    async def _forget(self, group: Sequence[Entry]) -> None:
+    async def _forget(self, group: Sequence[TransactionEntry]) -> None:
         try:
             partition, offset = self._journal.append_forgotten([entry.id for entry in group])
             try:
@@ -209,16 +215,18 @@ class Changes:
 
     # -- joining by writing (TV2) --------------------------------------------------------------
 
-    def join(self, entry: Entry, producer_id: int, epoch: int, partition: tuple[str, int]) -> Awaitable[None]:
+    def join(
+        self, entry: TransactionEntry, producer_id: int, epoch: int, partition: tuple[str, int]
+    ) -> Awaitable[None]:
         """Add a partition as soon as the id is free. Partitions asked for until then share one record."""
         joining = entry.joining
         if joining is None or joining.producer != (producer_id, epoch):
-            joining = entry.joining = Joining(ProducerIdentity(producer_id, epoch))
+            joining = entry.joining = PendingPartitions(ProducerIdentity(producer_id, epoch))
             joining.task = self._spawn(self._run_join(entry, joining))
         joining.partitions.add(partition)
         return asyncio.shield(joining.task)
 
-    async def _run_join(self, entry: Entry, joining: Joining) -> None:
+    async def _run_join(self, entry: TransactionEntry, joining: PendingPartitions) -> None:
         while not entry.free:
             entry.check_certain()
             await asyncio.wait({entry.running})
@@ -229,17 +237,19 @@ class Changes:
         )
         raise_refusal(decision)
         if decision.following is not None:
-            entry.begin(joining.task, State.ONGOING)
+            entry.begin(joining.task, TransactionState.ONGOING)
             await self._apply_one(entry, decision.following)
 
 
-def raise_refusal(decision: Decision) -> None:
+def raise_refusal(decision: TransactionResult) -> None:
     """Raise the decision's error as a KafkaError, if it has one."""
     if decision.error is not ErrorCode.NONE:
         raise KafkaError(decision.error, decision.reason)
 
 
-def _linked(changes: Mapping[Entry, Metadata]) -> dict[Entry, Metadata]:
+def _linked(
+    changes: Mapping[TransactionEntry, TransactionMetadata],
+) -> dict[TransactionEntry, TransactionMetadata]:
     """Name the others in the first change: their decision then survives a crash that loses their records."""
     (first, following), *others = changes.items()
     known = [(entry.id, entry.metadata) for entry, _ in others]
@@ -247,12 +257,12 @@ def _linked(changes: Mapping[Entry, Metadata]) -> dict[Entry, Metadata]:
     return {**changes, first: replace(following, together=named)}
 
 
-def _unfinished(prepared: Metadata, error: KafkaError) -> KafkaError:
+def _unfinished(prepared: TransactionMetadata, error: KafkaError) -> KafkaError:
     what = f"{prepared.transactional_id} is decided ({prepared.state.text})"
     return KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, f"{what}, but not all is written yet: {error}")
 
 
-async def _failures(work: Mapping[Entry, Coroutine[Any, Any, None]]) -> Failures:
+async def _failures(work: Mapping[TransactionEntry, Coroutine[Any, Any, None]]) -> Failures:
     """Wait for all. Returns the error of each that failed."""
     if len(work) > 1:
         results = await asyncio.gather(*map(_failure, work.values()))

@@ -8,39 +8,39 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from eoslog.broker.coordinator.transactions.transaction_entry import Entry
-from eoslog.broker.rules.transactions.state import AT_REST, Metadata
+from eoslog.broker.coordinator.transactions.transaction_entry import TransactionEntry
+from eoslog.broker.rules.transactions.state import AT_REST, TransactionMetadata
 
 
-class Entries:
+class TransactionEntries:
     """The table of transactional ids. `active` are those whose transaction is open or prepared."""
 
     def __init__(self) -> None:
-        self._by_id: dict[str, Entry] = {}
-        self._active: dict[str, Entry] = {}
+        self._by_id: dict[str, TransactionEntry] = {}
+        self._active: dict[str, TransactionEntry] = {}
         # Producer id of each active one's transaction; no two transactional ids ever share one.
-        self._owners: dict[int, Entry] = {}
-        self._holders: dict[int, Entry] = {}  # by producer id, all
+        self._owners: dict[int, TransactionEntry] = {}
+        self._holders: dict[int, TransactionEntry] = {}  # by producer id, all
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[TransactionEntry]:
         return iter(self._by_id.values())
 
     def __len__(self) -> int:
         return len(self._by_id)
 
-    def get(self, transactional_id: str) -> Entry | None:
+    def get(self, transactional_id: str) -> TransactionEntry | None:
         """The entry of an id, None if there is none."""
         return self._by_id.get(transactional_id)
 
-    def active(self) -> list[Entry]:
+    def active(self) -> list[TransactionEntry]:
         """The ids with an open or prepared transaction: a copy, so that changes may start meanwhile."""
         return list(self._active.values())
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: TransactionEntry) -> None:
         """Set the id's entry. Nothing of it needs to be durable yet."""
         self._by_id[entry.id] = entry
 
-    def take_over(self, entry: Entry, metadata: Metadata) -> None:
+    def take_over(self, entry: TransactionEntry, metadata: TransactionMetadata) -> None:
         """Set the durable state of an id."""
         self._retire(entry)
         entry.take_over(metadata)
@@ -49,14 +49,14 @@ class Entries:
         if metadata.state not in AT_REST:
             self._active[entry.id] = self._owners[metadata.producer_id] = entry
 
-    def forget(self, entry: Entry) -> None:
+    def forget(self, entry: TransactionEntry) -> None:
         """Remove an id. A request that still waits for the entry finds it empty."""
         self._retire(entry)
         entry.metadata = None
         if self._by_id.get(entry.id) is entry:
             del self._by_id[entry.id]
 
-    def _retire(self, entry: Entry) -> None:
+    def _retire(self, entry: TransactionEntry) -> None:
         known = entry.metadata
         if known is None:
             return

@@ -6,17 +6,17 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Any
 
-from eoslog.broker.rules.transactions.state import PREPARED, Metadata, State
+from eoslog.broker.rules.transactions.state import PREPARED, TransactionMetadata, TransactionState
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.producer_identity import ProducerIdentity
 
 
 @dataclass(frozen=True, slots=True)
-class Description:
+class DescribedTransaction:
     """A transactional id as clients see it. `partitions`: those that have no marker yet."""
 
     transactional_id: str
-    state: State
+    state: TransactionState
     producer_id: int
     producer_epoch: int
     timeout_ms: int
@@ -25,7 +25,7 @@ class Description:
 
 
 @dataclass(slots=True, eq=False)
-class Joining:
+class PendingPartitions:
     """Partitions that wait to be added for one producer by writing to them."""
 
     producer: ProducerIdentity
@@ -33,19 +33,19 @@ class Joining:
     task: asyncio.Task[None] = field(init=False)
 
 
-class Entry:
+class TransactionEntry:
     """A transactional id. `metadata` is its durable state, None as long as there is none."""
 
     __slots__ = ("_going_to", "_lost", "_running", "id", "joining", "metadata", "unmarked")
 
-    def __init__(self, transactional_id: str, metadata: Metadata | None = None) -> None:
+    def __init__(self, transactional_id: str, metadata: TransactionMetadata | None = None) -> None:
         self.id = transactional_id
         self.metadata = metadata
         self.unmarked: set[tuple[str, int]] = set()
         """Partitions of a prepared transaction that have no durable marker yet."""
-        self.joining: Joining | None = None
+        self.joining: PendingPartitions | None = None
         self._running: asyncio.Task[Any] | None = None
-        self._going_to: State | None = None
+        self._going_to: TransactionState | None = None
         self._lost: str | None = None
         if metadata is not None:
             self.take_over(metadata)
@@ -71,7 +71,7 @@ class Entry:
         assert self._running is not None
         return self._running
 
-    def begin(self, task: asyncio.Task[Any], going_to: State) -> None:
+    def begin(self, task: asyncio.Task[Any], going_to: TransactionState) -> None:
         """Note that a change has started."""
         self._running, self._going_to = task, going_to
 
@@ -79,7 +79,7 @@ class Entry:
         """Note that the change has ended, successfully or not."""
         self._running = self._going_to = None
 
-    def take_over(self, metadata: Metadata) -> None:
+    def take_over(self, metadata: TransactionMetadata) -> None:
         """Set the durable state."""
         self.metadata, self._lost = metadata, None
         self.unmarked = set(metadata.partitions) if metadata.state in PREPARED else set()
@@ -105,18 +105,18 @@ class Entry:
         doing = self._going_to.text if self._going_to is not None else "a change"
         return KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, f"{self.id}: {doing} is on its way")
 
-    def certain(self) -> Metadata | None:
+    def certain(self) -> TransactionMetadata | None:
         """The durable state. Raises KafkaError COORDINATOR_NOT_AVAILABLE if it is not known."""
         self.check_certain()
         return self.metadata
 
-    def describe(self) -> Description | None:
+    def describe(self) -> DescribedTransaction | None:
         """The durable state as clients see it. Raises KafkaError COORDINATOR_NOT_AVAILABLE."""
         known = self.certain()
         if known is None:
             return None
         partitions = self.unmarked if known.state in PREPARED else known.partitions
-        return Description(
+        return DescribedTransaction(
             self.id, known.state, known.producer_id, known.producer_epoch, known.timeout_ms, known.start_ms,
             sorted(partitions),
         )  # fmt: skip

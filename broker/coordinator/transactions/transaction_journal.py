@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from eoslog.broker.coordinator.transactions import transaction_records
 from eoslog.broker.rules.partition_of import partition_of
-from eoslog.broker.rules.transactions.state import Metadata
+from eoslog.broker.rules.transactions.state import TransactionMetadata
 from eoslog.protocol.batch import CorruptBatch
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.plain_records import Record, encode_records, iter_records
@@ -38,7 +38,7 @@ class TransactionJournal:
         self._topics = topics
         self._clock = clock
 
-    def append(self, metadata: Metadata) -> tuple[Partition, int]:
+    def append(self, metadata: TransactionMetadata) -> tuple[Partition, int]:
         """Append the record of `metadata`. Returns the partition and the offset to wait for.
 
         Raises KafkaError COORDINATOR_NOT_AVAILABLE; then nothing was written.
@@ -82,7 +82,7 @@ class TransactionJournal:
             text = f"{what} cannot be recorded: {error}"
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, text) from error
 
-    def replay(self) -> Iterator[tuple[str, Metadata | None]]:
+    def replay(self) -> Iterator[tuple[str, TransactionMetadata | None]]:
         """Each transactional id and its latest state, None if it expired.
 
         Raises DamagedTransactionLog, and KafkaError if a partition cannot be read.
@@ -97,7 +97,7 @@ class TransactionJournal:
         """Whether a transactional id's records are in this partition."""
         return partition_of(transactional_id, len(self._existing())) == partition.index
 
-    def read(self, partition: Partition) -> Iterator[tuple[str, Metadata | None]]:
+    def read(self, partition: Partition) -> Iterator[tuple[str, TransactionMetadata | None]]:
         """As `replay`, for one partition."""
         # Only the last record of each key is decoded: a busy id has many records.
         latest: dict[bytes | None, Record] = {}
@@ -113,7 +113,7 @@ class TransactionJournal:
 
     def _decode(
         self, partition: Partition, records: Iterable[Record]
-    ) -> Iterator[tuple[str, Metadata | None]]:
+    ) -> Iterator[tuple[str, TransactionMetadata | None]]:
         for record in records:
             try:
                 decoded = transaction_records.decode(record)

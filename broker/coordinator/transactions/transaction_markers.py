@@ -4,7 +4,7 @@ After a restart they are written again on all partitions, even where the transac
 marker raises the producer's epoch on the partition to its own, so that late batches are refused. For readers
 a second marker changes nothing.
 
-Markers become durable partition by partition. A `Curtain` hides what they make visible until all are
+Markers become durable partition by partition. A `ReadBarrier` hides what they make visible until all are
 durable, so that no fetch sees a part of it.
 """
 
@@ -15,7 +15,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from eoslog.broker.rules.transactions.state import Metadata, State
+from eoslog.broker.rules.transactions.state import TransactionMetadata, TransactionState
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ COORDINATOR_EPOCH = 0
 """There is only ever one coordinator: the data directory's lock ensures that."""
 
 
-class Curtain:
+class ReadBarrier:
     """Hides decided records on several partitions until it is lifted from all of them at once."""
 
     def __init__(self) -> None:
@@ -59,7 +59,9 @@ class MarkerWriter:
         self._clock = clock
         self._on_marker = on_marker
 
-    async def write(self, metadata: Metadata, missing: set[tuple[str, int]], curtain: Curtain) -> None:
+    async def write(
+        self, metadata: TransactionMetadata, missing: set[tuple[str, int]], curtain: ReadBarrier
+    ) -> None:
         """Write a prepared transaction's markers on all partitions in `missing`; remove those that are done.
 
         The curtain hides what the markers make visible. A deleted partition needs no marker. Tries all, then
@@ -76,9 +78,9 @@ class MarkerWriter:
         if failed:
             raise failed[0]
 
-    async def _mark(self, metadata: Metadata, topic: str, index: int) -> KafkaError | None:
+    async def _mark(self, metadata: TransactionMetadata, topic: str, index: int) -> KafkaError | None:
         """Write one marker durably. Returns the error instead of raising it, so that the others continue."""
-        commit = metadata.state is State.PREPARE_COMMIT
+        commit = metadata.state is TransactionState.PREPARE_COMMIT
         what = f"{'commit' if commit else 'abort'} marker of {metadata.transactional_id} for {topic}-{index}"
         partition = self._topics.partition(topic, index)
         if partition is None:

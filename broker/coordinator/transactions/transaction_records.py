@@ -8,7 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eoslog.broker.rules.transactions.state import NEVER_PERSISTED, Metadata, State, remembered_epoch
+from eoslog.broker.rules.transactions.state import (
+    NEVER_PERSISTED,
+    TransactionMetadata,
+    TransactionState,
+    remembered_epoch,
+)
 from eoslog.protocol.internal_topics import coordinator_records
 from eoslog.protocol.messages.transaction_log import TRANSACTION_KEY, TRANSACTION_VALUE
 from eoslog.protocol.plain_records import Record
@@ -27,7 +32,7 @@ KEY_VERSION = 0
 VALUE_VERSION = 1
 
 
-def encode(metadata: Metadata) -> tuple[bytes, bytes]:
+def encode(metadata: TransactionMetadata) -> tuple[bytes, bytes]:
     """Key and value of the record of `metadata`. Raises ValueError for a state that is never persisted."""
     if metadata.state in NEVER_PERSISTED:
         raise ValueError(f"{metadata.transactional_id}: {metadata.state.text} is never persisted")
@@ -39,7 +44,7 @@ def encode(metadata: Metadata) -> tuple[bytes, bytes]:
         "producer_epoch": metadata.producer_epoch,
         "transaction_timeout_ms": metadata.timeout_ms,
         "transaction_status": int(metadata.state),
-        "transaction_partitions": None if metadata.state is State.EMPTY else _by_topic(metadata),
+        "transaction_partitions": None if metadata.state is TransactionState.EMPTY else _by_topic(metadata),
         "transaction_last_update_timestamp_ms": metadata.last_update_ms,
         "transaction_start_timestamp_ms": metadata.start_ms,
         "client_transaction_version": metadata.client_version,
@@ -62,7 +67,7 @@ def _key(transactional_id: str) -> bytes:
     return coordinator_records.encode(TRANSACTION_KEY, KEY_VERSION, key)
 
 
-def decode(record: Record) -> tuple[str, Metadata | None] | None:
+def decode(record: Record) -> tuple[str, TransactionMetadata | None] | None:
     """The transactional id and its state, None if it has expired; None for another kind of record.
 
     Raises ProtocolError for a record that cannot be decoded.
@@ -79,16 +84,16 @@ def decode(record: Record) -> tuple[str, Metadata | None] | None:
     return transactional_id, _metadata(transactional_id, value)
 
 
-def _metadata(transactional_id: str, value: TransactionLogValue) -> Metadata:
+def _metadata(transactional_id: str, value: TransactionLogValue) -> TransactionMetadata:
     try:
-        state = State(value["transaction_status"])
+        state = TransactionState(value["transaction_status"])
     except ValueError as error:
         raise ProtocolError(f"{transactional_id}: transaction status {error}") from error
     if state in NEVER_PERSISTED:
         raise ProtocolError(f"{transactional_id}: {state.text} is never written to the log")
     epoch, next_epoch = value["producer_epoch"], value["next_producer_epoch"]
     version = value["client_transaction_version"]
-    return Metadata(
+    return TransactionMetadata(
         transactional_id,
         value["producer_id"],
         value["transaction_timeout_ms"],
@@ -112,7 +117,7 @@ def _metadata(transactional_id: str, value: TransactionLogValue) -> Metadata:
     )
 
 
-def _by_topic(metadata: Metadata) -> list[TransactionLogValueTransactionPartitionDraft]:
+def _by_topic(metadata: TransactionMetadata) -> list[TransactionLogValueTransactionPartitionDraft]:
     topics: dict[str, list[int]] = {}
     for topic, index in sorted(metadata.partitions):
         topics.setdefault(topic, []).append(index)

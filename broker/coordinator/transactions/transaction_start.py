@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from eoslog.broker.coordinator.transactions.transaction_entries import Entries
-from eoslog.broker.coordinator.transactions.transaction_entry import Entry
+from eoslog.broker.coordinator.transactions.transaction_entries import TransactionEntries
+from eoslog.broker.coordinator.transactions.transaction_entry import TransactionEntry
 from eoslog.broker.coordinator.transactions.transaction_journal import TOPIC, TransactionJournal
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-def load(entries: Entries, journal: TransactionJournal, topics: Topics) -> int:
+def load(entries: TransactionEntries, journal: TransactionJournal, topics: Topics) -> int:
     """Fill `entries` from `__transaction_state`; answers the highest producer id in use, -1 if there is none.
 
     A producer's transaction that is open on a partition, but that no transactional id knows of,
@@ -25,7 +25,7 @@ def load(entries: Entries, journal: TransactionJournal, topics: Topics) -> int:
     used = -1
     for transactional_id, metadata in journal.replay():
         if metadata is not None:
-            entries.take_over(Entry(transactional_id), metadata)
+            entries.take_over(TransactionEntry(transactional_id), metadata)
             used = max(used, metadata.producer_id, metadata.next_producer_id)
     for partition in topics.all_partitions():
         used = max([used, *(producer.producer_id for producer in partition.producers())])
@@ -33,7 +33,7 @@ def load(entries: Entries, journal: TransactionJournal, topics: Topics) -> int:
     return used
 
 
-def read_again(entries: Entries, journal: TransactionJournal, partition: Partition) -> None:
+def read_again(entries: TransactionEntries, journal: TransactionJournal, partition: Partition) -> None:
     """A partition was offline: its transactional ids, if it keeps any, are what it says now.
 
     A change on its way has found its own part of the log durable, and knows better. Raises
@@ -46,12 +46,12 @@ def read_again(entries: Entries, journal: TransactionJournal, partition: Partiti
         if not entry.busy and said.get(entry.id) is None:
             entries.forget(entry)
     for transactional_id, metadata in said.items():
-        entry = entries.get(transactional_id) or Entry(transactional_id)
+        entry = entries.get(transactional_id) or TransactionEntry(transactional_id)
         if metadata is not None and not entry.busy:
             entries.take_over(entry, metadata)
 
 
-def _report_orphans(entries: Entries, partition: Partition) -> None:
+def _report_orphans(entries: TransactionEntries, partition: Partition) -> None:
     for producer_id, first in partition.open_transactions():
         if entries.owner_of(producer_id, (partition.topic, partition.index)) is None:
             _log.error(

@@ -34,13 +34,13 @@ from eoslog.broker.coordinator.transactions.transaction_changes import (
     all_of,
     raise_refusal,
 )
-from eoslog.broker.coordinator.transactions.transaction_entries import Entries
-from eoslog.broker.coordinator.transactions.transaction_entry import Description, Entry
+from eoslog.broker.coordinator.transactions.transaction_entries import TransactionEntries
+from eoslog.broker.coordinator.transactions.transaction_entry import DescribedTransaction, TransactionEntry
 from eoslog.broker.coordinator.transactions.transaction_journal import TransactionJournal
 from eoslog.broker.coordinator.transactions.transaction_markers import MarkerWriter, OnMarker
 from eoslog.broker.rules.transactions import transaction as rules
 from eoslog.broker.rules.transactions.end import EndRequest, decided_with, end_txn
-from eoslog.broker.rules.transactions.state import TV1, TV2, Metadata
+from eoslog.broker.rules.transactions.state import TV1, TV2, TransactionMetadata
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.producer_identity import NOBODY, ProducerIdentity
 
@@ -69,11 +69,11 @@ class TransactionCoordinator:
         self._topics = topics
         self._clock = clock
         options = config.transactions
-        self._limits = rules.Limits(options.transaction_max_timeout_ms, options.two_phase_commit)
+        self._limits = rules.TransactionLimits(options.transaction_max_timeout_ms, options.two_phase_commit)
         self._idle_ms = options.transactional_id_expiration_ms
         self._journal = TransactionJournal(topics, clock)
         self._markers = MarkerWriter(topics, clock, on_marker)
-        self._entries = Entries()
+        self._entries = TransactionEntries()
         self._changes = Changes(self._entries, self._journal, self._markers, clock)
         self._ids = ProducerIds(topics.fs, topics.data_dir)
 
@@ -100,7 +100,7 @@ class TransactionCoordinator:
         if not failures:
             await self._changes.finish_all(self._entries.active())
 
-    def _decided_unrecorded(self) -> Iterator[tuple[Entry, Metadata]]:
+    def _decided_unrecorded(self) -> Iterator[tuple[TransactionEntry, TransactionMetadata]]:
         now_ms = self._clock.now_ms()
         prepared = [entry.metadata for entry in self._entries.active() if entry.metadata is not None]
         for first, (name, *held) in [(known, named) for known in prepared for named in known.together]:
@@ -162,7 +162,7 @@ class TransactionCoordinator:
     ) -> tuple[ProducerIdentity, ProducerIdentity]:
         _check_whole(producer_id, producer_epoch)
         expected = None if producer_id < 0 else ProducerIdentity(producer_id, producer_epoch)
-        entry = self._entries.get(transactional_id) or Entry(transactional_id)
+        entry = self._entries.get(transactional_id) or TransactionEntry(transactional_id)
         entry.check_free()
         decision = rules.init_producer_id(
             entry.metadata,
@@ -254,7 +254,7 @@ class TransactionCoordinator:
         self, producers: Sequence[Producer], commit: bool, *, bump: bool
     ) -> list[ProducerIdentity | KafkaError]:
         """`end_txn` for several. Returns each outcome. Readers see all that could be ended at one moment."""
-        changes: dict[Entry, Metadata] = {}
+        changes: dict[TransactionEntry, TransactionMetadata] = {}
         outcomes = [self._end(producer, commit, bump, changes) for producer in producers]
         failures = await self._changes.begin_together(changes) if changes else {}
         for error in failures.values():
@@ -267,7 +267,11 @@ class TransactionCoordinator:
         ]
 
     def _end(
-        self, producer: Producer, commit: bool, bump: bool, changes: dict[Entry, Metadata]
+        self,
+        producer: Producer,
+        commit: bool,
+        bump: bool,
+        changes: dict[TransactionEntry, TransactionMetadata],
     ) -> ProducerIdentity | KafkaError:
         """Add the change, if there is one, to `changes`. Returns the answer if that change succeeds."""
         transactional_id, producer_id, epoch = producer
@@ -323,12 +327,12 @@ class TransactionCoordinator:
 
     # -- questions -----------------------------------------------------------------------------
 
-    def describe(self, transactional_id: str) -> Description | None:
+    def describe(self, transactional_id: str) -> DescribedTransaction | None:
         """The durable state of a transactional id, None if it has none. Raises KafkaError."""
         entry = self._entries.get(transactional_id)
         return None if entry is None else entry.describe()
 
-    def list(self) -> list[Metadata]:
+    def list(self) -> list[TransactionMetadata]:
         """The durable state of all transactional ids, in no order. Raises KafkaError."""
         found = (entry.certain() for entry in self._entries)
         return [known for known in found if known is not None]
@@ -373,15 +377,15 @@ class TransactionCoordinator:
 
     # -- carrying out --------------------------------------------------------------------------
 
-    def _known(self, transactional_id: str) -> Entry:
+    def _known(self, transactional_id: str) -> TransactionEntry:
         """Return the entry of an id, an empty one if the id is unknown. Raises KafkaError for an empty id."""
         if not transactional_id:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
-        entry = self._entries.get(transactional_id) or Entry(transactional_id)
+        entry = self._entries.get(transactional_id) or TransactionEntry(transactional_id)
         entry.check_certain()
         return entry
 
-    def _new_id(self, entry: Entry) -> int:
+    def _new_id(self, entry: TransactionEntry) -> int:
         return self._ids.take() if rules.wants_producer_id(entry.metadata) else -1
 
 

@@ -17,9 +17,9 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 
-from eoslog.broker.log.compaction.cleaning_plan import Plan, Source
-from eoslog.broker.log.compaction.compaction import Decisions, KeyMap, survivors
-from eoslog.broker.log.compaction.opened_batches import Opened, emptied, marked, open_batches, rewritten
+from eoslog.broker.log.compaction.cleaning_plan import CleaningPlan, SealedSegment
+from eoslog.broker.log.compaction.compaction import KeyMap, TransactionEndings, survivors
+from eoslog.broker.log.compaction.opened_batches import OpenedBatch, emptied, marked, open_batches, rewritten
 from eoslog.broker.log.recovery.leftovers import give_up
 from eoslog.broker.log.segment import files
 from eoslog.broker.log.segment.flush import sync_and_close
@@ -35,32 +35,34 @@ CHUNK = 1 << 20
 Batch = tuple[BatchHeader, memoryview]
 
 
-class Stopped(Exception):
+class CleaningStopped(Exception):
     """The run was stopped before it was done."""
 
 
-class TooLarge(ValueError):
+class SegmentTooLarge(ValueError):
     """A compacted segment would exceed the largest size of a segment."""
 
 
-class Run:
+class CleaningRun:
     """The thread's part. Works at most about half of the time, to leave the rest to the event loop."""
 
-    def __init__(self, fs: FileSystem, plan: Plan, memory: int, stop: threading.Event | None = None) -> None:
+    def __init__(
+        self, fs: FileSystem, plan: CleaningPlan, memory: int, stop: threading.Event | None = None
+    ) -> None:
         """`memory`: bytes of the key map. With `stop` the run pauses at times, and ends when it is set."""
         self._fs, self._plan, self._stop = fs, plan, stop
         self._keys = KeyMap(memory)
-        self._decisions = Decisions(plan.aborted)
+        self._decisions = TransactionEndings(plan.aborted)
         self._last_pause = time.monotonic()
 
     def _pause(self) -> None:
         """Wait as long as the work since the last pause took. Raises Stopped."""
         if self._stop is not None:
             if self._stop.wait(min(time.monotonic() - self._last_pause, 0.1)):
-                raise Stopped
+                raise CleaningStopped
             self._last_pause = time.monotonic()
 
-    def _chunks(self, source: Source) -> Iterator[list[Batch]]:
+    def _chunks(self, source: SealedSegment) -> Iterator[list[Batch]]:
         """The batches of a segment, CRC checked, about `CHUNK` bytes at a time."""
         file = self._fs.open(source.path)
         try:
@@ -87,7 +89,7 @@ class Run:
         Raises Stopped, DamagedBatch, CorruptBatch, OSError.
         """
         plan = self._plan
-        decisions = Decisions(plan.aborted)
+        decisions = TransactionEndings(plan.aborted)
         self._keys.latest = plan.first_dirty - 1
         for source in plan.sources:
             if source.next_offset <= plan.first_dirty:
@@ -99,7 +101,7 @@ class Run:
             self._keys.latest = source.next_offset - 1
         return plan.end
 
-    def _counting(self, chunk: list[Batch], decisions: Decisions) -> Iterator[Batch]:
+    def _counting(self, chunk: list[Batch], decisions: TransactionEndings) -> Iterator[Batch]:
         """The batches whose records count: data that is not aborted."""
         for header, data in chunk:
             if header.is_control:
@@ -108,7 +110,7 @@ class Run:
             elif not decisions.is_aborted(header) and header.count:
                 yield header, data
 
-    def _add(self, batch: Opened) -> bool:
+    def _add(self, batch: OpenedBatch) -> bool:
         first = self._plan.first_dirty
         keys, offsets = batch.keys, batch.offsets
         if offsets[0] < first:
@@ -118,7 +120,7 @@ class Run:
 
     # -- a group -------------------------------------------------------------------------------
 
-    def clean(self, group: list[Source]) -> Segment | None:
+    def clean(self, group: list[SealedSegment]) -> Segment | None:
         """Write what stays of a group's segments as one `.cleaned` segment. None if nothing changes.
 
         The content of the new segment's files is durable, their names are not yet: see `leftovers`.
@@ -161,7 +163,7 @@ class Run:
     def _write(self, new: Segment, header: BatchHeader, parts: list[Buffer]) -> None:
         size = sum(map(len, parts))
         if new.size + size > INT32_MAX:
-            raise TooLarge(f"{new.path} would get more than {INT32_MAX} bytes")
+            raise SegmentTooLarge(f"{new.path} would get more than {INT32_MAX} bytes")
         new.append(parts, header._replace(length=length_with(size - HEADER_SIZE)))
 
     def _make_durable(self, new: Segment) -> None:
@@ -214,7 +216,7 @@ class Run:
         return None if self._plan.facts.expired(header) else "all"
 
     def _of_records(
-        self, batch: Opened, old: list[Buffer], last: bool
+        self, batch: OpenedBatch, old: list[Buffer], last: bool
     ) -> tuple[BatchHeader, list[Buffer], list[Buffer] | None]:
         facts, header = self._plan.facts, batch.header
         stays = survivors(

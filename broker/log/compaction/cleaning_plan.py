@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from eoslog.broker.log.compaction.compaction import Facts
+from eoslog.broker.log.compaction.compaction import CleaningFacts
 from eoslog.broker.log.segment.segment import Segment
-from eoslog.broker.rules.producer import Aborted
+from eoslog.broker.rules.producer import AbortedTransaction
 
 
-class Source(NamedTuple):
+class SealedSegment(NamedTuple):
     """A sealed segment as it was when the plan was made."""
 
     segment: Segment
@@ -20,14 +20,14 @@ class Source(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Plan:
+class CleaningPlan:
     """The input of a run. Sizes in bytes."""
 
     directory: str
     interval: int  # index.interval.bytes
-    sources: list[Source]  # all sealed segments up to `end`, from the start of the log on
+    sources: list[SealedSegment]  # all sealed segments up to `end`, from the start of the log on
     first_dirty: int
     end: int
-    groups: list[list[Source]]
-    aborted: list[Aborted]
-    facts: Facts
+    groups: list[list[SealedSegment]]
+    aborted: list[AbortedTransaction]
+    facts: CleaningFacts

@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
 from typing import NamedTuple
 
-from eoslog.broker.rules.producer import Aborted
+from eoslog.broker.rules.producer import AbortedTransaction
 from eoslog.protocol.batch import BatchHeader
 from eoslog.protocol.control import ABORT, COMMIT
 
@@ -71,15 +71,15 @@ class KeyMap:
 class _Open:
     """An aborted transaction whose marker is still to come."""
 
-    def __init__(self, entry: Aborted) -> None:
+    def __init__(self, entry: AbortedTransaction) -> None:
         self.entry = entry
         self.seen = False  # whether a batch of its data is in the log
 
 
-class Decisions:
+class TransactionEndings:
     """Knows how each transaction ended, while a run goes through the log in order from its start."""
 
-    def __init__(self, aborted: Iterable[Aborted]) -> None:
+    def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
         """`aborted`: the entries of all transaction indexes."""
         self._coming = sorted(aborted, key=lambda entry: entry.first_offset, reverse=True)
         self._aborted: dict[int, _Open] = {}
@@ -102,7 +102,7 @@ class Decisions:
         found.seen = True
         return True
 
-    def end(self, header: BatchHeader, kind: int) -> tuple[bool, Aborted | None]:
+    def end(self, header: BatchHeader, kind: int) -> tuple[bool, AbortedTransaction | None]:
         """Whether no data of its transaction was in the log, and the entry for the new index, if any."""
         self._begin(header.last_offset)
         pid = header.producer_id
@@ -124,7 +124,7 @@ class LastBatch(NamedTuple):
     epoch: int
 
 
-class Facts(NamedTuple):
+class CleaningFacts(NamedTuple):
     """What a run knows about its log. Times in ms."""
 
     now_ms: int

@@ -28,7 +28,7 @@ from eoslog.protocol.plain_records import read_varint, write_varint
 
 
 @dataclass(frozen=True)
-class Opened:
+class OpenedBatch:
     """A data batch with its records. `spans`: where each record lies in `section`, which is decompressed."""
 
     header: BatchHeader
@@ -41,7 +41,7 @@ class Opened:
     spans: list[tuple[int, int]]
 
 
-def open_batches(found: Sequence[tuple[BatchHeader, memoryview]]) -> Iterator[Opened]:
+def open_batches(found: Sequence[tuple[BatchHeader, memoryview]]) -> Iterator[OpenedBatch]:
     """Open data batches, each whole and with at least one record. Raises CorruptBatch."""
     if not found:
         return
@@ -68,7 +68,7 @@ def open_batches(found: Sequence[tuple[BatchHeader, memoryview]]) -> Iterator[Op
         rows = slice(row, row + header.count)
         mine = [stop - begin for stop in stops[rows]]
         spans = list(zip([0, *mine[:-1]], mine, strict=True))
-        yield Opened(
+        yield OpenedBatch(
             header, data, view[begin:end], keys[rows], offsets[rows], tombstones[rows], times[rows], spans
         )
         row += header.count
@@ -84,7 +84,7 @@ def _section(header: BatchHeader, data: memoryview) -> Buffer:
         raise CorruptBatch(f"batch of offset {header.base_offset}: {error}", header.base_offset) from error
 
 
-def rewritten(batch: Opened, stays: Sequence[bool], horizon: int | None) -> list[Buffer]:
+def rewritten(batch: OpenedBatch, stays: Sequence[bool], horizon: int | None) -> list[Buffer]:
     """The batch with only the records that stay, at least one. `horizon`: a new delete horizon, ms."""
     header = batch.header
     rows = [row for row, kept in enumerate(stays) if kept]

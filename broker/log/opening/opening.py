@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 from eoslog.broker.log.partition.partition import Partition
 from eoslog.broker.log.recovery.reading_back import read_back
-from eoslog.broker.log.recovery.recovery import DamagedLog, Finding, Known
+from eoslog.broker.log.recovery.recovery import DamagedLog, KnownLog, RecoveryFinding
 from eoslog.broker.log.segment import files
-from eoslog.broker.log.segment.answers import Place
+from eoslog.broker.log.segment.answers import PartitionPlace
 from eoslog.broker.log.segment.checkpoint import Checkpoints
 from eoslog.broker.log.segment.flush import GroupFlush
 from eoslog.broker.log.segment.many import each
@@ -34,10 +34,10 @@ def create_directory(fs: FileSystem, directory: str, topic_id: bytes, interval: 
     fs.sync_dir(directory)
 
 
-def create_directories(fs: FileSystem, places: Sequence[Place], interval: int, epoch: int) -> None:
+def create_directories(fs: FileSystem, places: Sequence[PartitionPlace], interval: int, epoch: int) -> None:
     """Create the directories of new partitions, see `create_directory`. Raises the first OSError."""
 
-    def create(place: Place) -> None:
+    def create(place: PartitionPlace) -> None:
         create_directory(fs, place.directory, place.topic_id, interval, epoch)
 
     each(create, places)
@@ -45,13 +45,13 @@ def create_directories(fs: FileSystem, places: Sequence[Place], interval: int, e
 
 def open_partition(
     fs: FileSystem,
-    place: Place,
+    place: PartitionPlace,
     settings: LogSettings,
     flush: GroupFlush,
     checkpoints: Checkpoints,
-    known: Known,
+    known: KnownLog,
     now_ms: int,
-    report: list[Finding],
+    report: list[RecoveryFinding],
 ) -> Partition:
     """Open a partition. Adds to `report` what was cut off or is damaged.
 
@@ -67,10 +67,10 @@ def open_partition(
         report.append(damage.finding)
         return _offline(fs, place, settings, flush, checkpoints, known, str(damage))
     except DamagedBatch as damage:
-        report.append(Finding(damage.path, damage.position, -1, damage.reason))
+        report.append(RecoveryFinding(damage.path, damage.position, -1, damage.reason))
         return _offline(fs, place, settings, flush, checkpoints, known, str(damage))
     except OSError as error:
-        report.append(Finding(place.directory, 0, -1, f"cannot be opened: {error}"))
+        report.append(RecoveryFinding(place.directory, 0, -1, f"cannot be opened: {error}"))
         return _offline(fs, place, settings, flush, checkpoints, known, str(error), may_return=True)
     partition = Partition(fs, place, settings, flush, checkpoints, segments, states, known.leader_epoch)
     if known.clean or (partition.size == 0 and not states.all()):
@@ -80,11 +80,11 @@ def open_partition(
 
 def _offline(
     fs: FileSystem,
-    place: Place,
+    place: PartitionPlace,
     settings: LogSettings,
     flush: GroupFlush,
     checkpoints: Checkpoints,
-    known: Known,
+    known: KnownLog,
     reason: str,
     may_return: bool = False,
 ) -> Partition:

@@ -13,7 +13,7 @@ _VERSION = 1
 
 
 @dataclass(frozen=True)
-class Entry:
+class TopicEntry:
     """A topic that exists. `configs`: only those that were set on it."""
 
     name: str
@@ -23,10 +23,10 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Registry:
+class TopicRegistry:
     """All topics, and the ids of those being deleted, whose directories may still be there."""
 
-    topics: tuple[Entry, ...] = ()
+    topics: tuple[TopicEntry, ...] = ()
     deleting: frozenset[bytes] = frozenset()
 
     @property
@@ -35,7 +35,7 @@ class Registry:
         return {entry.topic_id: entry.partitions for entry in self.topics}
 
 
-def encode(topics: Iterable[Entry], deleting: Iterable[bytes]) -> bytes:
+def encode(topics: Iterable[TopicEntry], deleting: Iterable[bytes]) -> bytes:
     """The file's content."""
     registry = {
         "version": _VERSION,
@@ -53,16 +53,16 @@ def encode(topics: Iterable[Entry], deleting: Iterable[bytes]) -> bytes:
     return json.dumps(registry, indent=1).encode()
 
 
-def decode(data: bytes, path: str) -> Registry:
+def decode(data: bytes, path: str) -> TopicRegistry:
     """Read what `encode` wrote. Raises BadFile naming the path."""
     try:
         registry = json.loads(data)
         if registry["version"] != _VERSION:
             raise ValueError(f"version {registry['version']}")
         entries = (
-            Entry(str(e["name"]), decode_uuid(e["id"]), int(e["partitions"]), dict(e["configs"]))
+            TopicEntry(str(e["name"]), decode_uuid(e["id"]), int(e["partitions"]), dict(e["configs"]))
             for e in registry["topics"]
         )
-        return Registry(tuple(entries), frozenset(map(decode_uuid, registry["deleting"])))
+        return TopicRegistry(tuple(entries), frozenset(map(decode_uuid, registry["deleting"])))
     except (ValueError, KeyError, TypeError) as error:
         raise BadFile(f"{path} cannot be understood ({error!r}); restore it from a copy") from error

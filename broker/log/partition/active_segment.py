@@ -8,7 +8,7 @@ from random import randint
 
 from eoslog.broker.log.partition.durability import Durability
 from eoslog.broker.log.partition.log import Log
-from eoslog.broker.log.partition.producers import Producers
+from eoslog.broker.log.partition.producers import PartitionProducers
 from eoslog.broker.log.segment import epochs, files, snapshot
 from eoslog.broker.log.segment.flush import sync_and_close
 from eoslog.broker.log.segment.scan import DamagedBatch
@@ -20,10 +20,10 @@ from eoslog.protocol.errors import ErrorCode, KafkaError
 _LOG = logging.getLogger(__name__)
 
 
-class Tail:
+class ActiveSegment:
     """See the head of this file."""
 
-    def __init__(self, log: Log, durability: Durability, producers: Producers) -> None:
+    def __init__(self, log: Log, durability: Durability, producers: PartitionProducers) -> None:
         self._log, self._durability, self._producers = log, durability, producers
         self.wrote = False  # whether anything was written in this run of the broker
         self.begin()

@@ -10,17 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from eoslog.broker.log.compaction.cleaning_plan import Plan, Source
-from eoslog.broker.log.compaction.compaction import Facts, LastBatch
-from eoslog.broker.log.partition.discarded import Discarded
+from eoslog.broker.log.compaction.cleaning_plan import CleaningPlan, SealedSegment
+from eoslog.broker.log.compaction.compaction import CleaningFacts, LastBatch
+from eoslog.broker.log.partition.discarded import DiscardedSegments
 from eoslog.broker.log.partition.durability import Durability
 from eoslog.broker.log.partition.log import Log
-from eoslog.broker.log.partition.producers import Producers
+from eoslog.broker.log.partition.producers import PartitionProducers
 from eoslog.broker.log.recovery.leftovers import commit, give_up, move_in, prepare, take_out
 from eoslog.broker.log.segment.segment import MAX_RELATIVE_OFFSET, Segment
 
 
-class Dirt(NamedTuple):
+class DirtyRatio(NamedTuple):
     """How much a log needs compaction."""
 
     ratio: float  # bytes not compacted yet to all bytes that can be compacted
@@ -30,7 +30,9 @@ class Dirt(NamedTuple):
 class Compacting:
     """See the head of this file."""
 
-    def __init__(self, log: Log, durability: Durability, producers: Producers, discarded: Discarded) -> None:
+    def __init__(
+        self, log: Log, durability: Durability, producers: PartitionProducers, discarded: DiscardedSegments
+    ) -> None:
         self._log, self._durability, self._producers = log, durability, producers
         self._discarded = discarded
 
@@ -40,7 +42,7 @@ class Compacting:
         known = self._log.checkpoints.cleaned.get(self._log.topic, self._log.index)
         return max(known if known <= self._log.end else 0, self._log.start)
 
-    def dirt(self, now_ms: int) -> Dirt | None:
+    def dirt(self, now_ms: int) -> DirtyRatio | None:
         """How much this log needs compaction, None if it does not. Raises DamagedBatch, OSError."""
         if not self._log.settings.compacted or not self._log.usable:
             return None
@@ -50,7 +52,7 @@ class Compacting:
         if not size:
             return None
         whole = size + sum(s.size for s in self._below(end) if s.next_offset <= start)
-        dirt = Dirt(size / whole, self._overdue(dirty, now_ms))
+        dirt = DirtyRatio(size / whole, self._overdue(dirty, now_ms))
         return dirt if dirt.ratio > self._log.settings.min_cleanable_dirty_ratio or dirt.overdue else None
 
     def _overdue(self, dirty: list[Segment], now_ms: int) -> bool:
@@ -78,18 +80,19 @@ class Compacting:
                     return segment.base_offset
         return end
 
-    def plan(self, now_ms: int) -> Plan:
+    def plan(self, now_ms: int) -> CleaningPlan:
         """The plan of a compaction run that starts now."""
         limit = self._cleanable_end(now_ms)
         sources = [
-            Source(segment, segment.path, segment.size, segment.next_offset) for segment in self._below(limit)
+            SealedSegment(segment, segment.path, segment.size, segment.next_offset)
+            for segment in self._below(limit)
         ]
         producers = {
             state.producer_id: LastBatch(state.batches[-1].last_offset if state.batches else -1, state.epoch)
             for state in self._producers.states.all()
         }
         retention = self._log.settings.delete_retention_ms
-        return Plan(
+        return CleaningPlan(
             directory=self._log.directory,
             interval=self._log.settings.index_interval_bytes,
             sources=sources,
@@ -97,10 +100,10 @@ class Compacting:
             end=sources[-1].next_offset if sources else self._log.start,
             groups=_grouped(sources, self._log.settings.segment_bytes),
             aborted=[entry for segment in self._log.segments for entry in segment.transactions.entries],
-            facts=Facts(now_ms, retention, self._durability.high_watermark, producers),
+            facts=CleaningFacts(now_ms, retention, self._durability.high_watermark, producers),
         )
 
-    def take_over(self, new: Segment, group: list[Source], now_ms: int) -> bool:
+    def take_over(self, new: Segment, group: list[SealedSegment], now_ms: int) -> bool:
         """Replace the segments of `group` by the compacted one. False if they are not in the log any more.
 
         Raises OSError with nothing changed. If a later rename fails, the partition goes offline, and the next
@@ -139,9 +142,9 @@ class Compacting:
         self._log.checkpoints.cleaned.put(self._log.topic, self._log.index, offset)
 
 
-def _grouped(sources: list[Source], segment_bytes: int) -> list[list[Source]]:
+def _grouped(sources: list[SealedSegment], segment_bytes: int) -> list[list[SealedSegment]]:
     """Groups of neighbouring segments that fit into one, by size and by the span of their offsets."""
-    groups: list[list[Source]] = []
+    groups: list[list[SealedSegment]] = []
     size = 0
     for source in sources:
         span = source.next_offset - 1 - groups[-1][0].segment.base_offset if groups else 0

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from eoslog.broker.log.partition.log import Log
 
 
-class Discarded:
+class DiscardedSegments:
     """The discarded files of one log."""
 
     def __init__(self, log: Log) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from eoslog.broker.log.partition.log import Log
-from eoslog.broker.log.partition.watch import Watch
+from eoslog.broker.log.partition.watch import AppendWaiters
 from eoslog.broker.log.segment.flush import GroupFlush, Job
 from eoslog.broker.log.segment.segment import Segment
 
@@ -24,7 +24,7 @@ _LOG = logging.getLogger(__name__)
 class Durability:
     """The durability of one log. The group flush uses it as the partition (`flush.Flushable`)."""
 
-    def __init__(self, log: Log, flush: GroupFlush, watch: Watch) -> None:
+    def __init__(self, log: Log, flush: GroupFlush, watch: AppendWaiters) -> None:
         """All current segments of the log must be synced."""
         self._log, self._flush, self._watch = log, flush, watch
         self.lazy = flush.mode == "os"

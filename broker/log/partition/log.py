@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 
 from eoslog.broker.log.segment import files
-from eoslog.broker.log.segment.answers import Place
+from eoslog.broker.log.segment.answers import PartitionPlace
 from eoslog.broker.log.segment.checkpoint import Checkpoints
 from eoslog.broker.log.segment.segment import Segment
 from eoslog.broker.log.segment.segments import Segments
@@ -21,7 +21,7 @@ class Log:
     def __init__(
         self,
         fs: FileSystem,
-        place: Place,
+        place: PartitionPlace,
         settings: LogSettings,
         checkpoints: Checkpoints,
         segments: list[Segment],

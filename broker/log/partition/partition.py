@@ -14,19 +14,19 @@ import logging
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
-from eoslog.broker.log.partition.active_segment import Tail
+from eoslog.broker.log.partition.active_segment import ActiveSegment
 from eoslog.broker.log.partition.compacting import Compacting
-from eoslog.broker.log.partition.discarded import Discarded
+from eoslog.broker.log.partition.discarded import DiscardedSegments
 from eoslog.broker.log.partition.durability import Durability
 from eoslog.broker.log.partition.log import Log
-from eoslog.broker.log.partition.producers import Producers
-from eoslog.broker.log.partition.progress import Progress
-from eoslog.broker.log.partition.readings import Readings
+from eoslog.broker.log.partition.producers import PartitionProducers
+from eoslog.broker.log.partition.progress import SavedProgress
+from eoslog.broker.log.partition.readings import PartitionReads
 from eoslog.broker.log.partition.trimming import Trimming
-from eoslog.broker.log.partition.watch import Watch
+from eoslog.broker.log.partition.watch import AppendWaiters
 from eoslog.broker.log.recovery.reading_back import Durable, ReadBack, prepare, read_back
-from eoslog.broker.log.recovery.recovery import Known
-from eoslog.broker.log.segment.answers import Appended, Place, ReadResult, Unchecked
+from eoslog.broker.log.recovery.recovery import KnownLog
+from eoslog.broker.log.segment.answers import Appended, PartitionPlace, ReadResult, Unchecked
 from eoslog.broker.log.segment.checkpoint import Checkpoints
 from eoslog.broker.log.segment.checks import check_batch
 from eoslog.broker.log.segment.flush import GroupFlush
@@ -48,7 +48,7 @@ class Partition:
     def __init__(
         self,
         fs: FileSystem,
-        place: Place,
+        place: PartitionPlace,
         settings: LogSettings,
         flush: GroupFlush,
         checkpoints: Checkpoints,
@@ -60,15 +60,15 @@ class Partition:
         self.topic, self.index, self.topic_id, self.directory = place
         self.leader_epoch = leader_epoch  # of all batches written in this run of the broker
         log = Log(fs, place, settings, checkpoints, segments, leader_epoch)
-        watch, discarded = Watch(), Discarded(log)
+        watch, discarded = AppendWaiters(), DiscardedSegments(log)
         durability = Durability(log, flush, watch)
-        producers = Producers(log, durability, watch, states)
-        tail = Tail(log, durability, producers)
+        producers = PartitionProducers(log, durability, watch, states)
+        tail = ActiveSegment(log, durability, producers)
         self.durability = durability
         self._log, self._watch, self._discarded = log, watch, discarded
         self._producers, self._tail = producers, tail
-        self._readings = Readings(log, durability, producers)
-        self.progress = Progress(log, durability, producers, tail)
+        self._readings = PartitionReads(log, durability, producers)
+        self.progress = SavedProgress(log, durability, producers, tail)
         self._trimming = Trimming(log, durability, producers, tail, discarded)
         self.compacting = Compacting(log, durability, producers, discarded)
         self.subscribe = watch.subscribe  # called when the high watermark or last stable offset moves
@@ -338,7 +338,7 @@ class Partition:
         durable = None
         if not self.durability.lazy and len(log.segments):
             durable = Durable(log.segments.active.base_offset, self.durability.synced_size)
-        known = Known(self.recovery_point, leader_epoch=self.leader_epoch)
+        known = KnownLog(self.recovery_point, leader_epoch=self.leader_epoch)
         start, settings = log.checkpoints.starts.get(self.topic, self.index), log.settings
 
         def job() -> ReadBack:

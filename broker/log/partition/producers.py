@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from eoslog.broker.log.partition.durability import Durability
 from eoslog.broker.log.partition.log import Log
-from eoslog.broker.log.partition.watch import Watch
+from eoslog.broker.log.partition.watch import AppendWaiters
 from eoslog.broker.rules.producer import ProducerStates
 
 
-class Producers:
+class PartitionProducers:
     """The producers' states, and the holders that hold back readers of committed data."""
 
-    def __init__(self, log: Log, durability: Durability, watch: Watch, states: ProducerStates) -> None:
+    def __init__(
+        self, log: Log, durability: Durability, watch: AppendWaiters, states: ProducerStates
+    ) -> None:
         self._log, self._durability, self._watch = log, durability, watch
         self.states = states
         self._held: dict[object, int] = {}  # by holder: where readers of committed data stop until it lets go

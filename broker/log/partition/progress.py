@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from eoslog.broker.log.partition.active_segment import Tail
+from eoslog.broker.log.partition.active_segment import ActiveSegment
 from eoslog.broker.log.partition.durability import Durability
 from eoslog.broker.log.partition.log import Log
-from eoslog.broker.log.partition.producers import Producers
+from eoslog.broker.log.partition.producers import PartitionProducers
 from eoslog.broker.log.segment import files, snapshot
 from eoslog.broker.log.segment.flush import sync_and_close
 
 
-class Progress:
+class SavedProgress:
     """Saves them now and then, for a start after a crash, and at an orderly shutdown."""
 
-    def __init__(self, log: Log, durability: Durability, producers: Producers, tail: Tail) -> None:
+    def __init__(
+        self, log: Log, durability: Durability, producers: PartitionProducers, tail: ActiveSegment
+    ) -> None:
         self._log, self._durability, self._producers, self._tail = log, durability, producers, tail
         self.begin()
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from eoslog.broker.log.partition.durability import Durability
 from eoslog.broker.log.partition.log import Log
-from eoslog.broker.log.partition.producers import Producers
+from eoslog.broker.log.partition.producers import PartitionProducers
 from eoslog.broker.log.segment import epochs
 from eoslog.broker.log.segment.answers import ReadResult, Unchecked
 from eoslog.broker.log.segment.scan import DamagedBatch
@@ -19,10 +19,10 @@ from eoslog.protocol.errors import ErrorCode, KafkaError
 _LOG = logging.getLogger(__name__)
 
 
-class Readings:
+class PartitionReads:
     """Reads the log. Records below the log's start are returned only if their batch contains the start."""
 
-    def __init__(self, log: Log, durability: Durability, producers: Producers) -> None:
+    def __init__(self, log: Log, durability: Durability, producers: PartitionProducers) -> None:
         self._log, self._durability, self._producers = log, durability, producers
         self._said_unreadable = ""  # the last read error that was logged
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from eoslog.broker.log.segment.settings import LogSettings
 
 
-class Span(NamedTuple):
+class SegmentSpan(NamedTuple):
     """A segment as retention sees it. `end`: the base offset of the next segment, or the log's end."""
 
     end: int
@@ -21,7 +21,9 @@ class Span(NamedTuple):
     largest_timestamp: int  # ms, -1 if it has no record with a time
 
 
-def expendable(spans: Sequence[Span], settings: LogSettings, now_ms: int, log_start: int, stable: int) -> int:
+def expendable(
+    spans: Sequence[SegmentSpan], settings: LogSettings, now_ms: int, log_start: int, stable: int
+) -> int:
     """How many of the oldest segments may be removed. The last span is the active segment.
 
     It is included only if it is not empty; the caller must roll it first.
@@ -45,6 +47,6 @@ def expendable(spans: Sequence[Span], settings: LogSettings, now_ms: int, log_st
     return gone
 
 
-def _age(span: Span, now_ms: int) -> int:
+def _age(span: SegmentSpan, now_ms: int) -> int:
     """The age of its newest record, ms. A segment without timestamps does not age."""
     return now_ms - span.largest_timestamp if span.largest_timestamp >= 0 else 0

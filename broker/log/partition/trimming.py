@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import logging
 
-from eoslog.broker.log.partition.active_segment import Tail
-from eoslog.broker.log.partition.discarded import Discarded
+from eoslog.broker.log.partition.active_segment import ActiveSegment
+from eoslog.broker.log.partition.discarded import DiscardedSegments
 from eoslog.broker.log.partition.durability import Durability
 from eoslog.broker.log.partition.log import Log
-from eoslog.broker.log.partition.producers import Producers
-from eoslog.broker.log.partition.retention import Span, expendable
+from eoslog.broker.log.partition.producers import PartitionProducers
+from eoslog.broker.log.partition.retention import SegmentSpan, expendable
 from eoslog.broker.log.segment import files
 from eoslog.broker.log.segment.segment import Segment
 from eoslog.protocol.errors import ErrorCode, KafkaError
@@ -29,7 +29,12 @@ class Trimming:
     """See the head of this file."""
 
     def __init__(
-        self, log: Log, durability: Durability, producers: Producers, tail: Tail, discarded: Discarded
+        self,
+        log: Log,
+        durability: Durability,
+        producers: PartitionProducers,
+        tail: ActiveSegment,
+        discarded: DiscardedSegments,
     ) -> None:
         self._log, self._durability, self._producers = log, durability, producers
         self._tail, self._discarded = tail, discarded
@@ -90,12 +95,12 @@ class Trimming:
         self._discard(gone, now_ms)
         return count
 
-    def _spans(self) -> list[Span]:
+    def _spans(self) -> list[SegmentSpan]:
         """The segments, oldest first, as retention sees them."""
         bases = [segment.base_offset for segment in self._log.segments]
         timed = self._log.settings.deleted and self._log.settings.retention_ms >= 0
         return [
-            Span(end, segment.size, segment.newest() if timed else -1)
+            SegmentSpan(end, segment.size, segment.newest() if timed else -1)
             for segment, end in zip(self._log.segments, [*bases[1:], self._log.end], strict=True)
         ]
 

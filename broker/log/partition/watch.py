@@ -8,7 +8,7 @@ from collections.abc import Callable
 from eoslog.protocol.errors import KafkaError
 
 
-class Watch:
+class AppendWaiters:
     """Waiters by offset, and callbacks. All on the event loop's thread."""
 
     def __init__(self) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from eoslog.broker.log.recovery.recovery import Finding, Known, load_producers, open_segments
+from eoslog.broker.log.recovery.recovery import KnownLog, RecoveryFinding, load_producers, open_segments
 from eoslog.broker.log.segment import files
 from eoslog.broker.log.segment.segment import Segment
 from eoslog.broker.log.segment.settings import LogSettings
@@ -38,10 +38,10 @@ def read_back(
     fs: FileSystem,
     directory: str,
     settings: LogSettings,
-    known: Known,
+    known: KnownLog,
     log_start: int,
     now_ms: int,
-    report: list[Finding],
+    report: list[RecoveryFinding],
 ) -> ReadBack:
     """Open the log of a partition. Adds to `report` what was cut off.
 

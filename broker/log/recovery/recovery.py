@@ -26,7 +26,7 @@ from eoslog.broker.log.segment.segment import Segment
 from eoslog.broker.log.segment.segment_files import SegmentFiles
 from eoslog.broker.log.segment.settings import LogSettings
 from eoslog.broker.ports.ports import File, FileSystem
-from eoslog.broker.rules.producer import Aborted, ProducerStates
+from eoslog.broker.rules.producer import AbortedTransaction, ProducerStates
 from eoslog.protocol.batch import (
     HEADER_SIZE,
     BatchHeader,
@@ -43,7 +43,7 @@ WORTH_SKIPPING = 1 << 20
 
 
 @dataclass(frozen=True)
-class Finding:
+class RecoveryFinding:
     """One line of the recovery report."""
 
     path: str
@@ -58,13 +58,13 @@ class Finding:
 class DamagedLog(Exception):
     """The log has lost acknowledged records; it must not be used until an operator has looked at it."""
 
-    def __init__(self, finding: Finding) -> None:
+    def __init__(self, finding: RecoveryFinding) -> None:
         super().__init__(str(finding))
         self.finding = finding
 
 
 @dataclass
-class Known:
+class KnownLog:
     """What is known about a log before it is opened."""
 
     recovery_point: int = 0  # all offsets below were durable
@@ -76,9 +76,9 @@ def open_segments(
     fs: FileSystem,
     directory: str,
     settings: LogSettings,
-    known: Known,
+    known: KnownLog,
     log_start: int,
-    report: list[Finding],
+    report: list[RecoveryFinding],
 ) -> list[Segment]:
     """Open the segments of a log that begins at `log_start`, at least one. Cuts off and reports torn tails.
 
@@ -94,12 +94,12 @@ def open_segments(
         written = max(known.recovery_point, log_start)
         if written > 0:
             reason = f"no segment is left, but offsets up to {written} were written"
-            raise DamagedLog(Finding(directory, 0, 0, reason + _ADVICE))
+            raise DamagedLog(RecoveryFinding(directory, 0, 0, reason + _ADVICE))
         segments = [Segment.create(fs, directory, 0, interval)]
         fs.sync_dir(directory)
         return segments
     if bases[0] > log_start:
-        raise DamagedLog(Finding(directory, 0, log_start, first_missing(bases[0], log_start)))
+        raise DamagedLog(RecoveryFinding(directory, 0, log_start, first_missing(bases[0], log_start)))
     segments = [Segment.open(fs, directory, base, interval) for base in bases]
     known.clean = known.clean and _trusted(segments, known.recovery_point)
     if known.clean:
@@ -179,7 +179,7 @@ class _Recovery:
         segments: list[Segment],
         point: int,
         log_start: int,
-        report: list[Finding],
+        report: list[RecoveryFinding],
     ) -> None:
         self._fs, self._directory, self._segments = fs, directory, segments
         self._point, self._report = point, report
@@ -266,13 +266,13 @@ class _Recovery:
         del self._segments[index + 1 :]
 
     def _found(self, segment: Segment, position: int, offset: int, text: str) -> None:
-        finding = Finding(segment.path, position, offset, text)
+        finding = RecoveryFinding(segment.path, position, offset, text)
         _LOG.warning("%s", finding)
         self._report.append(finding)
         self._changed = True
 
     def _damaged(self, segment: Segment, position: int, offset: int, reason: str) -> DamagedLog:
-        return DamagedLog(Finding(segment.path, position, offset, reason + _ADVICE))
+        return DamagedLog(RecoveryFinding(segment.path, position, offset, reason + _ADVICE))
 
 
 def find_valid(file: File, position: int, end: int, offset: int) -> tuple[int, int] | None:
@@ -354,7 +354,9 @@ def _from_snapshot(fs: FileSystem, directory: str, end: int) -> tuple[ProducerSt
     return states, found
 
 
-def _replay(segment: Segment, start: int, states: ProducerStates, now_ms: int) -> Iterator[Aborted]:
+def _replay(
+    segment: Segment, start: int, states: ProducerStates, now_ms: int
+) -> Iterator[AbortedTransaction]:
     """Apply the batches of a segment from offset `start` on. Yields the entries for its transaction index."""
     found = segment.locate(max(start, segment.base_offset))
     if found is None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from eoslog.broker.rules.producer import Aborted, ProducerStates
+from eoslog.broker.rules.producer import AbortedTransaction, ProducerStates
 from eoslog.protocol.batch import BatchHeader, Buffer
 from eoslog.protocol.control import ABORT, COMMIT, read_control
 
 
-def replay(states: ProducerStates, header: BatchHeader, data: Buffer, now_ms: int) -> Aborted | None:
+def replay(
+    states: ProducerStates, header: BatchHeader, data: Buffer, now_ms: int
+) -> AbortedTransaction | None:
     """Apply the next batch of a log. Returns the new entry of the transaction index, if there is one.
 
     `data` is the whole batch; it is read only for a control batch. Raises CorruptBatch.

@@ -26,7 +26,7 @@ class ReadResult(NamedTuple):
     aborted: list[tuple[int, int]] | None  # (producer id, first offset); None unless `committed` was given
 
 
-class Place(NamedTuple):
+class PartitionPlace(NamedTuple):
     """The identity of a partition, and its directory."""
 
     topic: str

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from operator import lt
 
 from eoslog.broker.ports.ports import File, FileSystem
-from eoslog.broker.rules.producer import Aborted
+from eoslog.broker.rules.producer import AbortedTransaction
 
 INT32_MAX = 2**31 - 1
 OFFSET_ENTRY = struct.Struct(">ii")
@@ -137,14 +137,14 @@ class TransactionIndex:
         self._fs = fs
         self._file: File | None = None
         self._dirty = False
-        self.entries: list[Aborted] = []
+        self.entries: list[AbortedTransaction] = []
 
     @property
     def size(self) -> int:
         """Bytes of the entries."""
         return len(self.entries) * TXN_ENTRY.size
 
-    def append(self, entry: Aborted) -> None:
+    def append(self, entry: AbortedTransaction) -> None:
         """Add an entry to file and memory. Raises OSError."""
         if self._file is None:
             self._file = self._fs.open(self.path, create=True)
@@ -173,7 +173,7 @@ class TransactionIndex:
         data = file.read(file.size(), 0)
         whole = len(data) - len(data) % TXN_ENTRY.size
         for version, *values in TXN_ENTRY.iter_unpack(data[:whole]):
-            entry = Aborted(*values)
+            entry = AbortedTransaction(*values)
             if entry.last_offset >= below:
                 break
             if (

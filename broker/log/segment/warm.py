@@ -15,7 +15,7 @@ MOST_SEGMENTS = 256
 MOST_BYTES = 48 << 20
 
 
-class Coolable(Protocol):
+class ClosableSegment(Protocol):
     """A segment as the cache sees it."""
 
     def weight(self) -> int:
@@ -25,19 +25,19 @@ class Coolable(Protocol):
         """Drop the file and the indexes. Code that is using them now may continue to do so."""
 
 
-class Warm:
+class WarmSegments:
     """The cached segments, in the order of their last use."""
 
     def __init__(self, most_segments: int, most_bytes: int) -> None:
         self._most_segments, self._most_bytes = most_segments, most_bytes
-        self._segments: OrderedDict[Coolable, int] = OrderedDict()
+        self._segments: OrderedDict[ClosableSegment, int] = OrderedDict()
         self._bytes = 0
         self._lock = Lock()
 
     def __len__(self) -> int:
         return len(self._segments)
 
-    def used(self, segment: Coolable) -> None:
+    def used(self, segment: ClosableSegment) -> None:
         """Note that a segment has opened its file, loaded its indexes, or was read again."""
         weight = segment.weight()
         with self._lock:
@@ -50,10 +50,10 @@ class Warm:
                 self._bytes -= its_weight
                 oldest.cool()
 
-    def gone(self, segment: Coolable) -> None:
+    def gone(self, segment: ClosableSegment) -> None:
         """Drop a segment that was closed."""
         with self._lock:
             self._bytes -= self._segments.pop(segment, 0)
 
 
-WARM = Warm(MOST_SEGMENTS, MOST_BYTES)
+WARM = WarmSegments(MOST_SEGMENTS, MOST_BYTES)

@@ -11,14 +11,14 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from eoslog.broker.log.partition.compacting import Dirt
+from eoslog.broker.log.partition.compacting import DirtyRatio
 from eoslog.broker.log.segment.scan import DamagedBatch
 from eoslog.protocol.batch import CorruptBatch
 from eoslog.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
     from eoslog.broker.config import BrokerConfig
-    from eoslog.broker.log.compaction.cleaning_plan import Source
+    from eoslog.broker.log.compaction.cleaning_plan import SealedSegment
     from eoslog.broker.log.partition.partition import Partition
     from eoslog.broker.log.segment.segment import Segment
     from eoslog.broker.log.upkeep.upkeep import Partitions
@@ -54,7 +54,7 @@ class Cleaner:
 
     def _dirtiest(self, done: set[Partition]) -> Partition | None:
         """The partition, not among `done`, that needs compaction most; None if none does."""
-        found: list[tuple[Dirt, Partition]] = []
+        found: list[tuple[DirtyRatio, Partition]] = []
         for partition in self._partitions():
             if partition in done:
                 continue
@@ -75,10 +75,13 @@ class Cleaner:
         self._failed.add(partition)
 
     async def _run(self, partition: Partition) -> None:
-        from eoslog.broker.log.compaction.cleaning import Run, Stopped  # loads NumPy and pyarrow
+        from eoslog.broker.log.compaction.cleaning import (  # loads NumPy and pyarrow
+            CleaningRun,
+            CleaningStopped,
+        )
 
         plan = partition.compacting.plan(self._clock.now_ms())
-        run = Run(self._fs, plan, self._config.storage.cleaner_dedupe_buffer_size, self._stop)
+        run = CleaningRun(self._fs, plan, self._config.storage.cleaner_dedupe_buffer_size, self._stop)
         loop = asyncio.get_running_loop()
         pool = self._pool = self._pool or ThreadPoolExecutor(1, thread_name_prefix="cleaner")
         try:
@@ -89,7 +92,7 @@ class Cleaner:
                 new = await loop.run_in_executor(pool, run.clean, group)
                 if new is not None and not self._take_over(partition, new, group):
                     return
-        except Stopped:
+        except CleaningStopped:
             return
         if not partition.closed:
             partition.compacting.cleaned_up_to(end)
@@ -98,7 +101,7 @@ class Cleaner:
                 "partition %s is compacted up to offset %d; before, that was %d bytes", partition, end, before
             )
 
-    def _take_over(self, partition: Partition, new: Segment, group: list[Source]) -> bool:
+    def _take_over(self, partition: Partition, new: Segment, group: list[SealedSegment]) -> bool:
         try:
             taken = partition.compacting.take_over(new, group, self._clock.now_ms())
         except OSError:

@@ -31,12 +31,12 @@ SCRUB_INTERVAL_MS = 10_000
 """How often the scrub looks for unchecked segments; also the time from the start to the first scrub."""
 
 
-class Stopped(Exception):
+class ScrubStopped(Exception):
     """The scrub was stopped before it was done."""
 
 
 def check(fs: FileSystem, one: Unchecked, pause: Pause) -> None:
-    """Read a segment and check its batches. Raises DamagedBatch, OSError, Stopped."""
+    """Read a segment and check its batches. Raises DamagedBatch, OSError, ScrubStopped."""
     file, before, paused = fs.open(one.path), one.base, 0
     try:
         for position, header, _ in batches(file, 0, one.size):
@@ -65,7 +65,7 @@ class Pause:
         now = time.monotonic()
         self._due = max(self._due, now - 1) + size / self._rate
         if self._stop.wait(max(0.0, self._due - now)):
-            raise Stopped
+            raise ScrubStopped
 
 
 class Scrubber:
@@ -89,7 +89,7 @@ class Scrubber:
             for segment, one in partition.unchecked_segments():
                 try:
                     damaged += not await self._check(partition, segment, one, pause)
-                except Stopped:
+                except ScrubStopped:
                     return
                 segments, size = segments + 1, size + one.size
         if segments:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from eoslog.broker.rules.classic.state import Group, Protocols
+from eoslog.broker.rules.classic.state import ClassicGroup, Protocols
 from eoslog.protocol.errors import ErrorCode
 
 
@@ -119,9 +119,9 @@ ANSWER_TO: dict[type[Request], type[Answer]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ClassicGroupResult:
     """The result of a step. If `persist`, write the group's metadata before any effect is visible."""
 
-    group: Group
+    group: ClassicGroup
     answers: tuple[tuple[int, Answer], ...] = ()
     persist: bool = False

@@ -12,28 +12,30 @@ from __future__ import annotations
 from dataclasses import replace
 
 from eoslog.broker.rules.classic.events import (
+    ClassicGroupResult,
     Event,
     Heartbeat,
     HeartbeatAnswer,
     Join,
     Leave,
     LeaveAnswer,
-    Outcome,
     Sync,
     SyncAnswer,
 )
 from eoslog.broker.rules.classic.join import join, validate_member
-from eoslog.broker.rules.classic.rebalance import Work
-from eoslog.broker.rules.classic.state import Group, GroupState, Settings
+from eoslog.broker.rules.classic.rebalance import ClassicGroupStep
+from eoslog.broker.rules.classic.state import ClassicGroup, ClassicGroupSettings, ClassicGroupState
 from eoslog.protocol.errors import ErrorCode
 
 NO_TICKET = -1
 """The ticket of a Tick, which is not a request."""
 
 
-def step(group: Group, event: Event, ticket: int, now: int, settings: Settings) -> Outcome:
+def step(
+    group: ClassicGroup, event: Event, ticket: int, now: int, settings: ClassicGroupSettings
+) -> ClassicGroupResult:
     """Apply one event at `now` (monotonic ms). A group that does not exist is a new `Group(id)`."""
-    work = Work(group, now, settings)
+    work = ClassicGroupStep(group, now, settings)
     if isinstance(event, Join):
         join(work, ticket, event)
     elif isinstance(event, Sync):
@@ -47,7 +49,7 @@ def step(group: Group, event: Event, ticket: int, now: int, settings: Settings) 
     return work.outcome()
 
 
-def resume(group: Group, now: int) -> Group:
+def resume(group: ClassicGroup, now: int) -> ClassicGroup:
     """Start the sessions of a group that was read from the log: its members may still be alive."""
     resumed = group.copy()
     for key, member in group.members.items():
@@ -55,9 +57,12 @@ def resume(group: Group, now: int) -> Group:
     return resumed
 
 
-def touch(group: Group, member_id: str, now: int) -> Group:
+def touch(group: ClassicGroup, member_id: str, now: int) -> ClassicGroup:
     """Count an accepted offset commit of `member_id` as a heartbeat, as Kafka does."""
-    if group.state not in (GroupState.STABLE, GroupState.PREPARING) or member_id not in group.members:
+    if (
+        group.state not in (ClassicGroupState.STABLE, ClassicGroupState.PREPARING)
+        or member_id not in group.members
+    ):
         return group
     touched = group.copy()
     member = touched.members[member_id]
@@ -65,11 +70,11 @@ def touch(group: Group, member_id: str, now: int) -> Group:
     return touched
 
 
-def _validate(group: Group, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+def _validate(group: ClassicGroup, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
     """The error code for a request of a member in a generation, or NONE."""
     if not group.group_id:
         return ErrorCode.INVALID_GROUP_ID
-    if group.state is GroupState.DEAD:
+    if group.state is ClassicGroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     error = validate_member(group, member_id, instance_id)
     if error is ErrorCode.NONE and generation != group.generation:
@@ -77,7 +82,7 @@ def _validate(group: Group, member_id: str, instance_id: str | None, generation:
     return error
 
 
-def _sync(work: Work, ticket: int, event: Sync) -> None:
+def _sync(work: ClassicGroupStep, ticket: int, event: Sync) -> None:
     group = work.group
     error = _validate(group, event.member_id, event.instance_id, event.generation)
     if error is ErrorCode.NONE and (
@@ -85,14 +90,14 @@ def _sync(work: Work, ticket: int, event: Sync) -> None:
         or (event.protocol is not None and event.protocol != group.protocol)
     ):
         error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    if error is ErrorCode.NONE and group.state is GroupState.PREPARING:
+    if error is ErrorCode.NONE and group.state is ClassicGroupState.PREPARING:
         error = ErrorCode.REBALANCE_IN_PROGRESS
     if error is not ErrorCode.NONE:
         work.answer(ticket, SyncAnswer(error))
         return
     work.synced(event.member_id)
     member = group.members[event.member_id]
-    if group.state is GroupState.STABLE:
+    if group.state is ClassicGroupState.STABLE:
         work.answer(ticket, SyncAnswer(error, group.protocol_type, group.protocol, member.assignment))
         return
     if member.sync_ticket is not None:
@@ -103,35 +108,35 @@ def _sync(work: Work, ticket: int, event: Sync) -> None:
         work.assign(event.assignments)
 
 
-def _heartbeat(work: Work, ticket: int, event: Heartbeat) -> None:
+def _heartbeat(work: ClassicGroupStep, ticket: int, event: Heartbeat) -> None:
     group = work.group
     error = _validate(group, event.member_id, event.instance_id, event.generation)
     if error is ErrorCode.NONE:
         member = group.members[event.member_id]
         work.update(replace(member, session_deadline=work.now + member.session_timeout_ms))
-        if group.state is GroupState.PREPARING:
+        if group.state is ClassicGroupState.PREPARING:
             error = ErrorCode.REBALANCE_IN_PROGRESS
     work.answer(ticket, HeartbeatAnswer(error))
 
 
-def _leave(work: Work, ticket: int, event: Leave) -> None:
+def _leave(work: ClassicGroupStep, ticket: int, event: Leave) -> None:
     group = work.group
     if not group.group_id:
         work.answer(ticket, LeaveAnswer(ErrorCode.INVALID_GROUP_ID))
         return
-    if group.state is GroupState.DEAD:
+    if group.state is ClassicGroupState.DEAD:
         work.answer(ticket, LeaveAnswer(ErrorCode.COORDINATOR_NOT_AVAILABLE))
         return
     results = tuple((m, i, _leave_one(work, m, i)) for m, i in event.members)
     work.answer(ticket, LeaveAnswer(members=results))
     if any(error is ErrorCode.NONE for _, _, error in results):
-        if group.state in (GroupState.STABLE, GroupState.COMPLETING):
+        if group.state in (ClassicGroupState.STABLE, ClassicGroupState.COMPLETING):
             work.prepare()
         else:
             work.complete_if_all_joined()
 
 
-def _leave_one(work: Work, member_id: str, instance_id: str | None) -> ErrorCode:
+def _leave_one(work: ClassicGroupStep, member_id: str, instance_id: str | None) -> ErrorCode:
     """Remove one member. Without a member id, an administrator names it by its instance id."""
     group = work.group
     if not member_id:
@@ -147,7 +152,7 @@ def _leave_one(work: Work, member_id: str, instance_id: str | None) -> ErrorCode
     return ErrorCode.NONE
 
 
-def _tick(work: Work) -> None:
+def _tick(work: ClassicGroupStep) -> None:
     """Apply every deadline that has passed: sessions first, then the phases that these may end."""
     group, now = work.group, work.now
     for member_id, deadline in list(group.pending.items()):
@@ -174,12 +179,12 @@ def _tick(work: Work) -> None:
         work.join_deadline_passed()
 
 
-def _expire(work: Work, member_id: str) -> None:
+def _expire(work: ClassicGroupStep, member_id: str) -> None:
     """Remove a member whose session has ended, and continue without it."""
     group = work.group
     was_member = member_id in group.members
     work.remove(member_id)
-    if was_member and group.state in (GroupState.STABLE, GroupState.COMPLETING):
+    if was_member and group.state in (ClassicGroupState.STABLE, ClassicGroupState.COMPLETING):
         work.prepare()
-    elif group.state is GroupState.PREPARING and group.all_joined():
+    elif group.state is ClassicGroupState.PREPARING and group.all_joined():
         work.complete_join()

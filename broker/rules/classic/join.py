@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from eoslog.broker.rules.classic.events import Join, JoinAnswer
-from eoslog.broker.rules.classic.rebalance import Work
-from eoslog.broker.rules.classic.state import Group, GroupState, Member
+from eoslog.broker.rules.classic.rebalance import ClassicGroupStep
+from eoslog.broker.rules.classic.state import ClassicGroup, ClassicGroupMember, ClassicGroupState
 from eoslog.protocol.errors import ErrorCode
 
 
-def join(work: Work, ticket: int, event: Join) -> None:
+def join(work: ClassicGroupStep, ticket: int, event: Join) -> None:
     """Admit a member or refuse it. The answer may come from a later step."""
     error = _refusal(work, event)
     if error is not ErrorCode.NONE:
@@ -32,7 +32,7 @@ def join(work: Work, ticket: int, event: Join) -> None:
         _add(work, ticket, event, event.new_member_id)
 
 
-def validate_member(group: Group, member_id: str, instance_id: str | None) -> ErrorCode:
+def validate_member(group: ClassicGroup, member_id: str, instance_id: str | None) -> ErrorCode:
     """The error code if `member_id` (of the static member `instance_id`, if given) is not in the group."""
     if instance_id is not None:
         holder = group.static_member(instance_id)
@@ -43,7 +43,7 @@ def validate_member(group: Group, member_id: str, instance_id: str | None) -> Er
     return ErrorCode.NONE if member_id in group.members else ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def _refusal(work: Work, event: Join) -> ErrorCode:
+def _refusal(work: ClassicGroupStep, event: Join) -> ErrorCode:
     """The error code for a join that must be refused in any state, or NONE."""
     group, settings = work.group, work.settings
     shortest, longest = settings.group_min_session_timeout_ms, settings.group_max_session_timeout_ms
@@ -51,7 +51,7 @@ def _refusal(work: Work, event: Join) -> ErrorCode:
         return ErrorCode.INVALID_GROUP_ID
     if not shortest <= event.session_timeout_ms <= longest:
         return ErrorCode.INVALID_SESSION_TIMEOUT
-    if group.state is GroupState.DEAD:
+    if group.state is ClassicGroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if not group.supports(event.protocol_type, event.protocols):
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
@@ -63,24 +63,24 @@ def _refusal(work: Work, event: Join) -> ErrorCode:
     return validate_member(group, event.member_id, event.instance_id)
 
 
-def _accepts(work: Work, member_id: str) -> bool:
+def _accepts(work: ClassicGroupStep, member_id: str) -> bool:
     """Whether the group has room for this member. Members that are in or waiting keep their place."""
     group, limit = work.group, work.settings.group_max_size
     member = group.members.get(member_id)
-    if group.state is GroupState.EMPTY:
+    if group.state is ClassicGroupState.EMPTY:
         return True
-    if group.state is GroupState.PREPARING:
+    if group.state is ClassicGroupState.PREPARING:
         joined = sum(1 for m in group.members.values() if m.join_ticket is not None)
         return joined < limit or (member is not None and member.join_ticket is not None)
     return member is not None or len(group.members) < limit
 
 
-def _add(work: Work, ticket: int, event: Join, member_id: str) -> None:
+def _add(work: ClassicGroupStep, ticket: int, event: Join, member_id: str) -> None:
     """Add a member that was not in the group and park its join."""
     group = work.group
-    if group.state is GroupState.PREPARING and group.initial:
+    if group.state is ClassicGroupState.PREPARING and group.initial:
         group.grew = True
-    member = Member(
+    member = ClassicGroupMember(
         member_id=member_id,
         instance_id=event.instance_id,
         client_id=event.client_id,
@@ -97,14 +97,14 @@ def _add(work: Work, ticket: int, event: Join, member_id: str) -> None:
     work.rebalance_or_complete()
 
 
-def _rejoin(work: Work, ticket: int, event: Join) -> None:
+def _rejoin(work: ClassicGroupStep, ticket: int, event: Join) -> None:
     """A member of the group joins again: park it, or answer with the generation if nothing changes."""
     group = work.group
     member = group.members[event.member_id]
     unchanged = member.protocols == event.protocols
     leads = group.leader == event.member_id
-    if (group.state is GroupState.COMPLETING and unchanged) or (
-        group.state is GroupState.STABLE and unchanged and not leads
+    if (group.state is ClassicGroupState.COMPLETING and unchanged) or (
+        group.state is ClassicGroupState.STABLE and unchanged and not leads
     ):
         work.answer(ticket, work.current(event.member_id))
         return
@@ -113,7 +113,7 @@ def _rejoin(work: Work, ticket: int, event: Join) -> None:
     work.rebalance_or_complete()
 
 
-def _join_static(work: Work, ticket: int, event: Join) -> None:
+def _join_static(work: ClassicGroupStep, ticket: int, event: Join) -> None:
     """A static member joins without an id: a first start, or a restart that takes over its place."""
     group = work.group
     old = group.static_member(event.instance_id or "")
@@ -123,19 +123,21 @@ def _join_static(work: Work, ticket: int, event: Join) -> None:
     led = group.leader == old.member_id
     fresh = work.replace_static(old, event.new_member_id)
     parked = _park(work, fresh, ticket, event)
-    if group.state is GroupState.STABLE:
+    if group.state is ClassicGroupState.STABLE:
         if group.select_protocol() == group.protocol:
             _take_over(work, parked, ticket, event, leader=old.member_id if led else group.leader or "")
         else:
             work.rebalance_or_complete()
-    elif group.state is GroupState.COMPLETING:
+    elif group.state is ClassicGroupState.COMPLETING:
         # The leader may be computing an assignment for the old id right now.
         work.prepare()
     else:
         work.complete_if_all_joined()
 
 
-def _take_over(work: Work, member: Member, ticket: int, event: Join, leader: str) -> None:
+def _take_over(
+    work: ClassicGroupStep, member: ClassicGroupMember, ticket: int, event: Join, leader: str
+) -> None:
     """Give a restarted static member its old assignment without a rebalance."""
     work.update(replace(member, join_ticket=None))
     work.persist = True
@@ -149,7 +151,7 @@ def _take_over(work: Work, member: Member, ticket: int, event: Join, leader: str
     work.answer(ticket, answer)
 
 
-def _park(work: Work, member: Member, ticket: int, event: Join) -> Member:
+def _park(work: ClassicGroupStep, member: ClassicGroupMember, ticket: int, event: Join) -> ClassicGroupMember:
     """Park a known member's join. If an earlier join of it still waits (the client retried), end that one."""
     if member.join_ticket is not None:
         work.answer(member.join_ticket, JoinAnswer(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))

@@ -1,21 +1,21 @@
 """The rebalance of a classic group: its members, the end of the join phase, the leader, the answers.
 
-`Work` is one step in progress: a copy of the group that the event's rules change, the answers, and whether a
-record must be written. The original group does not change.
+`ClassicGroupStep` is one step in progress: a copy of the group that the event's rules change, the answers,
+and whether a record must be written. The original group does not change.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from eoslog.broker.rules.classic.events import Answer, JoinAnswer, Outcome, SyncAnswer
+from eoslog.broker.rules.classic.events import Answer, ClassicGroupResult, JoinAnswer, SyncAnswer
 from eoslog.broker.rules.classic.state import (
     PREDECESSORS,
-    Group,
-    GroupState,
-    IllegalTransition,
-    Member,
-    Settings,
+    ClassicGroup,
+    ClassicGroupMember,
+    ClassicGroupSettings,
+    ClassicGroupState,
+    IllegalGroupTransition,
 )
 from eoslog.protocol.errors import ErrorCode
 
@@ -23,33 +23,35 @@ SHORTEST_WAIT_MS = 1_000
 """The least time before a join phase without any member is checked again."""
 
 
-class Work:
+class ClassicGroupStep:
     """One step in progress on a copy of `group` at time `now` (monotonic ms)."""
 
-    def __init__(self, group: Group, now: int, settings: Settings) -> None:
+    def __init__(self, group: ClassicGroup, now: int, settings: ClassicGroupSettings) -> None:
         self.group = group.copy()
         self.now = now
         self.settings = settings
         self.answers: list[tuple[int, Answer]] = []
         self.persist = False
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> ClassicGroupResult:
         """The result of the step."""
-        return Outcome(self.group, tuple(self.answers), self.persist)
+        return ClassicGroupResult(self.group, tuple(self.answers), self.persist)
 
     def answer(self, ticket: int, answer: Answer) -> None:
         """Answer the request `ticket`."""
         self.answers.append((ticket, answer))
 
-    def transition(self, state: GroupState) -> None:
+    def transition(self, state: ClassicGroupState) -> None:
         """Enter `state`; raises IllegalTransition if the table has no such edge."""
         if self.group.state not in PREDECESSORS[state]:
-            raise IllegalTransition(f"group {self.group.group_id}: {self.group.state} may not become {state}")
+            raise IllegalGroupTransition(
+                f"group {self.group.group_id}: {self.group.state} may not become {state}"
+            )
         self.group.state = state
 
     # Members
 
-    def add(self, member: Member, protocol_type: str) -> None:
+    def add(self, member: ClassicGroupMember, protocol_type: str) -> None:
         """Add a member; the first one makes itself leader and sets the group's protocol type."""
         group = self.group
         if not group.members:
@@ -59,7 +61,7 @@ class Work:
         group.pending.pop(member.member_id, None)
         group.members[member.member_id] = member
 
-    def update(self, member: Member) -> None:
+    def update(self, member: ClassicGroupMember) -> None:
         """Replace a member by its changed copy."""
         self.group.members[member.member_id] = member
 
@@ -75,7 +77,7 @@ class Work:
         if group.leader == member_id:
             group.leader = next(iter(group.members), None)
 
-    def replace_static(self, old: Member, member_id: str) -> Member:
+    def replace_static(self, old: ClassicGroupMember, member_id: str) -> ClassicGroupMember:
         """Give a static member's place to `member_id`; fence requests that still wait under the old id."""
         group = self.group
         self._refuse_parked(old, ErrorCode.FENCED_INSTANCE_ID)
@@ -97,7 +99,7 @@ class Work:
             group.pending_sync = group.pending_sync - {old.member_id} | {member_id}
         return fresh
 
-    def _refuse_parked(self, member: Member, error: ErrorCode) -> None:
+    def _refuse_parked(self, member: ClassicGroupMember, error: ErrorCode) -> None:
         # An unknown member must start over without an id: it may never have received its new one.
         told = "" if error is ErrorCode.UNKNOWN_MEMBER_ID else member.member_id
         if member.join_ticket is not None:
@@ -109,7 +111,7 @@ class Work:
 
     def rebalance_or_complete(self) -> None:
         """Start a rebalance or, during one, check whether the join phase can end."""
-        if self.group.state in PREDECESSORS[GroupState.PREPARING]:
+        if self.group.state in PREDECESSORS[ClassicGroupState.PREPARING]:
             self.prepare()
         else:
             self.complete_if_all_joined()
@@ -117,12 +119,12 @@ class Work:
     def prepare(self) -> None:
         """Start a rebalance: members that wait for an assignment must join again."""
         group = self.group
-        if group.state is GroupState.COMPLETING:
+        if group.state is ClassicGroupState.COMPLETING:
             self._refuse_syncs(ErrorCode.REBALANCE_IN_PROGRESS)
         group.pending_sync = frozenset()
         group.sync_deadline = None
-        group.initial = group.state is GroupState.EMPTY
-        self.transition(GroupState.PREPARING)
+        group.initial = group.state is ClassicGroupState.EMPTY
+        self.transition(ClassicGroupState.PREPARING)
         if group.initial:
             delay = self.settings.group_initial_rebalance_delay_ms
             group.grew = False
@@ -136,7 +138,7 @@ class Work:
     def complete_if_all_joined(self) -> None:
         """End the join phase if all members have joined. The initial rebalance always waits for its delay."""
         group = self.group
-        if group.state is GroupState.PREPARING and not group.initial and group.all_joined():
+        if group.state is ClassicGroupState.PREPARING and not group.initial and group.all_joined():
             self.complete_join()
 
     def join_deadline_passed(self) -> None:
@@ -170,7 +172,7 @@ class Work:
             self._begin_generation()
         else:
             group.protocol = None
-            self.transition(GroupState.EMPTY)
+            self.transition(ClassicGroupState.EMPTY)
             self.persist = True
 
     def _elect(self) -> bool:
@@ -184,7 +186,7 @@ class Work:
     def _begin_generation(self) -> None:
         group = self.group
         group.protocol = group.select_protocol()
-        self.transition(GroupState.COMPLETING)
+        self.transition(ClassicGroupState.COMPLETING)
         group.sync_deadline = self.now + group.rebalance_timeout_ms()
         group.pending_sync = frozenset(group.members)
         for member in list(group.members.values()):
@@ -237,7 +239,7 @@ class Work:
             self.answer(member.sync_ticket, answer)
             deadline = self.now + member.session_timeout_ms
             self.update(replace(member, assignment=assignment, sync_ticket=None, session_deadline=deadline))
-        self.transition(GroupState.STABLE)
+        self.transition(ClassicGroupState.STABLE)
         self.persist = True
 
     def _refuse_syncs(self, error: ErrorCode) -> None:

@@ -17,7 +17,7 @@ Protocols = tuple[tuple[str, bytes], ...]
 """A member's protocols in its order of preference: (name, metadata)."""
 
 
-class GroupState(Enum):
+class ClassicGroupState(Enum):
     """State of a classic group; the value is the name that DescribeGroups and ListGroups show."""
 
     EMPTY = "Empty"
@@ -27,22 +27,24 @@ class GroupState(Enum):
     DEAD = "Dead"
 
 
-PREDECESSORS: dict[GroupState, frozenset[GroupState]] = {
-    GroupState.EMPTY: frozenset({GroupState.PREPARING}),
-    GroupState.PREPARING: frozenset({GroupState.EMPTY, GroupState.COMPLETING, GroupState.STABLE}),
-    GroupState.COMPLETING: frozenset({GroupState.PREPARING}),
-    GroupState.STABLE: frozenset({GroupState.COMPLETING}),
-    GroupState.DEAD: frozenset(GroupState),
+PREDECESSORS: dict[ClassicGroupState, frozenset[ClassicGroupState]] = {
+    ClassicGroupState.EMPTY: frozenset({ClassicGroupState.PREPARING}),
+    ClassicGroupState.PREPARING: frozenset(
+        {ClassicGroupState.EMPTY, ClassicGroupState.COMPLETING, ClassicGroupState.STABLE}
+    ),
+    ClassicGroupState.COMPLETING: frozenset({ClassicGroupState.PREPARING}),
+    ClassicGroupState.STABLE: frozenset({ClassicGroupState.COMPLETING}),
+    ClassicGroupState.DEAD: frozenset(ClassicGroupState),
 }
 """For each state, the states that may precede it."""
 
 
-class IllegalTransition(AssertionError):
+class IllegalGroupTransition(AssertionError):
     """A rule made a transition that PREDECESSORS does not have: a bug in the rules."""
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ClassicGroupSettings:
     """The broker's options that the rules need, under Kafka's names with dots as underscores."""
 
     group_min_session_timeout_ms: int = 6_000
@@ -53,7 +55,7 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class ClassicGroupMember:
     """One member. `join_ticket` and `sync_ticket` name the request that still waits for its answer."""
 
     member_id: str
@@ -81,16 +83,16 @@ class Member:
 
 
 @dataclass(slots=True)
-class Group:
+class ClassicGroup:
     """A classic group. Events work on a copy and never change the group they were given."""
 
     group_id: str
-    state: GroupState = GroupState.EMPTY
+    state: ClassicGroupState = ClassicGroupState.EMPTY
     generation: int = 0
     protocol_type: str | None = None
     protocol: str | None = None
     leader: str | None = None
-    members: dict[str, Member] = field(default_factory=dict)
+    members: dict[str, ClassicGroupMember] = field(default_factory=dict)
     pending: dict[str, int] = field(default_factory=dict)
     """Ids that were given out with MEMBER_ID_REQUIRED and have not joined yet, and when they expire."""
     pending_sync: frozenset[str] = frozenset()
@@ -105,16 +107,16 @@ class Group:
     state_since: int = field(default=-1, compare=False)
     """When it entered its state (ms since the epoch), -1 if unknown; the caller sets it."""
 
-    def copy(self) -> Group:
+    def copy(self) -> ClassicGroup:
         """A copy that can be changed without changing this group."""
         return replace(self, members=dict(self.members), pending=dict(self.pending))
 
     @property
     def vacant(self) -> bool:
         """True if nothing is lost with the group: no generation yet, and no members present or expected."""
-        return self.state is GroupState.EMPTY and self.generation == 0 and not self.pending
+        return self.state is ClassicGroupState.EMPTY and self.generation == 0 and not self.pending
 
-    def static_member(self, instance_id: str) -> Member | None:
+    def static_member(self, instance_id: str) -> ClassicGroupMember | None:
         """The member that holds `instance_id` now."""
         return next((m for m in self.members.values() if m.instance_id == instance_id), None)
 
@@ -133,7 +135,7 @@ class Group:
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
         """Tell whether a member with these protocols can be in the group with the others."""
-        if self.state is GroupState.EMPTY:
+        if self.state is ClassicGroupState.EMPTY:
             return bool(protocol_type) and bool(protocols)
         if protocol_type != self.protocol_type:
             return False

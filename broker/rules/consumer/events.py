@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from eoslog.broker.rules.consumer.facts import Fact
-from eoslog.broker.rules.consumer.state import Group, Part
+from eoslog.broker.rules.consumer.state import ConsumerGroup, Part
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ConsumerGroupSettings:
     """The options that the rules need, for one group, under Kafka's names with dots as underscores."""
 
     session_timeout_ms: int = 45_000
@@ -29,7 +29,7 @@ class Now:
 
 
 @dataclass(frozen=True, slots=True)
-class Beat:
+class ConsumerHeartbeat:
     """ConsumerGroupHeartbeat. A field is None where the request omits it because nothing changed."""
 
     member_id: str
@@ -52,7 +52,7 @@ class Beat:
 
 
 @dataclass(frozen=True, slots=True)
-class BeatAnswer:
+class ConsumerHeartbeatAnswer:
     """Answer to a heartbeat; `assignment` is None if the member already has it."""
 
     member_id: str
@@ -73,9 +73,9 @@ Deadlines = dict[tuple[Timer, str], int | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ConsumerGroupResult:
     """The result of a step: write `facts`, then replace the group by `group`, set `deadlines`, and answer."""
 
-    group: Group
+    group: ConsumerGroup
     facts: tuple[Fact, ...] = ()
     deadlines: Deadlines = field(default_factory=dict)

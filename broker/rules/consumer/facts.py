@@ -10,7 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from eoslog.broker.rules.consumer.state import LEAVE_EPOCH, Current, Group, Member, Part, Profile, Resolved
+from eoslog.broker.rules.consumer.state import (
+    LEAVE_EPOCH,
+    ConsumerGroup,
+    ConsumerGroupMember,
+    CurrentAssignment,
+    MemberProfile,
+    Part,
+    Resolved,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +41,7 @@ class MemberFact:
     """Who a member is and what it wants."""
 
     member_id: str
-    profile: Profile | None
+    profile: MemberProfile | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +65,7 @@ class CurrentFact:
     """The current assignment of a member."""
 
     member_id: str
-    current: Current | None
+    current: CurrentAssignment | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +80,7 @@ Fact = EpochFact | OldMetadataFact | MemberFact | TargetEpochFact | TargetFact |
 
 T = TypeVar("T")
 
-_GONE = Current(epoch=LEAVE_EPOCH, previous_epoch=LEAVE_EPOCH)
+_GONE = CurrentAssignment(epoch=LEAVE_EPOCH, previous_epoch=LEAVE_EPOCH)
 
 
 def ends_group(fact: Fact) -> bool:
@@ -97,7 +105,7 @@ def _value(fact: MemberFact | TargetFact | CurrentFact | RegexFact) -> object:
     return fact.current if isinstance(fact, CurrentFact) else fact.resolved
 
 
-def apply(group: Group, fact: Fact) -> None:
+def apply(group: ConsumerGroup, fact: Fact) -> None:
     """Apply one fact to `group`."""
     if isinstance(fact, EpochFact):
         group.epoch, group.metadata_hash = fact.epoch or 1, fact.metadata_hash
@@ -123,7 +131,7 @@ def _put(table: dict[str, T], key: str, value: T | None) -> None:
         table[key] = value
 
 
-def _apply_profile(group: Group, fact: MemberFact) -> None:
+def _apply_profile(group: ConsumerGroup, fact: MemberFact) -> None:
     old = group.members.get(fact.member_id)
     held = None if old is None else old.profile.instance_id
     if held is not None and group.instances.get(held) == fact.member_id:
@@ -133,24 +141,24 @@ def _apply_profile(group: Group, fact: MemberFact) -> None:
             _release(group, old)
             del group.members[fact.member_id]
         return
-    group.members[fact.member_id] = replace(old or Member(fact.member_id), profile=fact.profile)
+    group.members[fact.member_id] = replace(old or ConsumerGroupMember(fact.member_id), profile=fact.profile)
     if fact.profile.instance_id is not None:
         group.instances[fact.profile.instance_id] = fact.member_id
 
 
-def _apply_current(group: Group, fact: CurrentFact) -> None:
+def _apply_current(group: ConsumerGroup, fact: CurrentFact) -> None:
     old = group.members.get(fact.member_id)
     if old is None and fact.current is None:
         return
     if old is not None:
         _release(group, old)
-    member = replace(old or Member(fact.member_id), current=fact.current or _GONE)
+    member = replace(old or ConsumerGroupMember(fact.member_id), current=fact.current or _GONE)
     group.members[fact.member_id] = member
     for part in member.owns:
         group.owners[part] = member.member_id
 
 
-def _release(group: Group, member: Member) -> None:
+def _release(group: ConsumerGroup, member: ConsumerGroupMember) -> None:
     for part in member.owns:
         if group.owners.get(part) == member.member_id:
             del group.owners[part]

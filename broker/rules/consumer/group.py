@@ -10,35 +10,46 @@ from __future__ import annotations
 from dataclasses import replace
 
 from eoslog.broker.rules.classic.events import Heartbeat, Join, Leave, LeaveAnswer, Sync
-from eoslog.broker.rules.consumer.events import Beat, BeatAnswer, Now, Outcome, Settings, Timer
+from eoslog.broker.rules.consumer.events import (
+    ConsumerGroupResult,
+    ConsumerGroupSettings,
+    ConsumerHeartbeat,
+    ConsumerHeartbeatAnswer,
+    Now,
+    Timer,
+)
 from eoslog.broker.rules.consumer.facts import CurrentFact, MemberFact, RegexFact
 from eoslog.broker.rules.consumer.regex import check_regex
 from eoslog.broker.rules.consumer.state import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
     STATIC_LEAVE_EPOCH,
-    Cluster,
-    Current,
-    Group,
-    Member,
+    ConsumerGroup,
+    ConsumerGroupMember,
+    CurrentAssignment,
+    MemberProfile,
     MemberState,
-    Profile,
+    MetadataImage,
     Resolved,
     unknown_member,
 )
-from eoslog.broker.rules.consumer.work import Work
+from eoslog.broker.rules.consumer.work import ConsumerGroupStep
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 
 def heartbeat(
-    group: Group, beat: Beat, cluster: Cluster, now: Now, settings: Settings
-) -> tuple[Outcome, BeatAnswer]:
-    """Apply a heartbeat, including one that joins. `group` is a new `Group` if there was none.
+    group: ConsumerGroup,
+    beat: ConsumerHeartbeat,
+    cluster: MetadataImage,
+    now: Now,
+    settings: ConsumerGroupSettings,
+) -> tuple[ConsumerGroupResult, ConsumerHeartbeatAnswer]:
+    """Apply a heartbeat, including one that joins. `group` is a new `ConsumerGroup` if there was none.
 
     Raises KafkaError UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID,
     GROUP_MAX_SIZE_REACHED, INVALID_REGULAR_EXPRESSION.
     """
-    work = Work(group, cluster, now, settings)
+    work = ConsumerGroupStep(group, cluster, now, settings)
     _check_room(group, beat.member_id, beat.instance_id, settings.max_size)
     before = _admit(work, beat)
     changed = _update_profile(work, before, _profile(before.profile, beat))
@@ -46,7 +57,7 @@ def heartbeat(
     after = work.reconcile(beat.member_id, beat.owned, changed=changed)
     work.start(Timer.SESSION, beat.member_id, settings.session_timeout_ms)
     news = beat.epoch == JOIN_EPOCH or beat.complete or after.current.assigned != before.current.assigned
-    answer = BeatAnswer(
+    answer = ConsumerHeartbeatAnswer(
         member_id=beat.member_id,
         epoch=after.current.epoch,
         heartbeat_interval_ms=settings.heartbeat_interval_ms,
@@ -55,7 +66,7 @@ def heartbeat(
     return work.outcome(), answer
 
 
-def _check_room(group: Group, member_id: str, instance_id: str | None, limit: int) -> None:
+def _check_room(group: ConsumerGroup, member_id: str, instance_id: str | None, limit: int) -> None:
     """Raise KafkaError GROUP_MAX_SIZE_REACHED if the group is full."""
     known = member_id in group.members or group.static_member(instance_id) is not None
     if len(group.members) >= limit and not known:
@@ -65,7 +76,7 @@ def _check_room(group: Group, member_id: str, instance_id: str | None, limit: in
         )
 
 
-def _admit(work: Work, beat: Beat) -> Member:
+def _admit(work: ConsumerGroupStep, beat: ConsumerHeartbeat) -> ConsumerGroupMember:
     """The member before this heartbeat; a new one if it joins."""
     group = work.group
     holder = group.static_member(beat.instance_id)
@@ -73,13 +84,13 @@ def _admit(work: Work, beat: Beat) -> Member:
         left = holder is not None and holder.current.epoch == STATIC_LEAVE_EPOCH
         if holder is not None and (left or holder.member_id != beat.member_id):
             return _take_over(work, holder, beat.member_id)
-        return group.members.get(beat.member_id) or Member(beat.member_id)
+        return group.members.get(beat.member_id) or ConsumerGroupMember(beat.member_id)
     member = _known(group, beat.member_id, beat.instance_id)
     _check_epoch(group, member, beat)
     return member
 
 
-def _take_over(work: Work, holder: Member, member_id: str) -> Member:
+def _take_over(work: ConsumerGroupStep, holder: ConsumerGroupMember, member_id: str) -> ConsumerGroupMember:
     """Give a static member's place to its new process. Raises KafkaError UNRELEASED_INSTANCE_ID."""
     if holder.current.epoch != STATIC_LEAVE_EPOCH:
         raise KafkaError(
@@ -87,12 +98,12 @@ def _take_over(work: Work, holder: Member, member_id: str) -> Member:
             f"group {work.group.group_id!r}: {holder.profile.instance_id!r} is in use by {holder.member_id}",
         )
     current = replace(holder.current, epoch=0, previous_epoch=0)
-    fresh = Member(member_id, holder.profile, current)
+    fresh = ConsumerGroupMember(member_id, holder.profile, current)
     work.replace(holder, fresh)
     return fresh
 
 
-def _known(group: Group, member_id: str, instance_id: str | None) -> Member:
+def _known(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerGroupMember:
     """A member of the group. If it names a static id it must hold that id.
 
     Raises KafkaError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
@@ -110,7 +121,7 @@ def _known(group: Group, member_id: str, instance_id: str | None) -> Member:
     return holder
 
 
-def _check_epoch(group: Group, member: Member, beat: Beat) -> None:
+def _check_epoch(group: ConsumerGroup, member: ConsumerGroupMember, beat: ConsumerHeartbeat) -> None:
     """The epoch must be the member's; or the one before, if the answer with the new epoch was lost."""
     current = member.current
     lost_answer = (
@@ -127,10 +138,10 @@ def _check_epoch(group: Group, member: Member, beat: Beat) -> None:
         )
 
 
-def _profile(old: Profile, beat: Beat) -> Profile:
+def _profile(old: MemberProfile, beat: ConsumerHeartbeat) -> MemberProfile:
     """The member's new profile; what the heartbeat omits stays."""
     rebalance = beat.rebalance_timeout_ms
-    return Profile(
+    return MemberProfile(
         instance_id=old.instance_id if beat.instance_id is None else beat.instance_id,
         rack_id=old.rack_id if beat.rack_id is None else beat.rack_id,
         client_id=beat.client_id,
@@ -142,7 +153,7 @@ def _profile(old: Profile, beat: Beat) -> Profile:
     )
 
 
-def _update_profile(work: Work, before: Member, profile: Profile) -> bool:
+def _update_profile(work: ConsumerGroupStep, before: ConsumerGroupMember, profile: MemberProfile) -> bool:
     """Update a member's profile, and begin a new group epoch if the target depends on the change.
 
     Returns whether its subscription changed. Raises KafkaError INVALID_REGULAR_EXPRESSION.
@@ -169,7 +180,7 @@ def _update_profile(work: Work, before: Member, profile: Profile) -> bool:
     return changed
 
 
-def _refresh_regexes(work: Work) -> bool:
+def _refresh_regexes(work: ConsumerGroupStep) -> bool:
     """Resolve the group's regular expressions to topics; returns whether a result changed.
 
     Resolves all of them if topics or access rights have changed, else only new ones: members with different
@@ -189,37 +200,49 @@ def _refresh_regexes(work: Work) -> bool:
 
 
 def leave(
-    group: Group, beat: Beat, cluster: Cluster, now: Now, settings: Settings
-) -> tuple[Outcome, BeatAnswer]:
+    group: ConsumerGroup,
+    beat: ConsumerHeartbeat,
+    cluster: MetadataImage,
+    now: Now,
+    settings: ConsumerGroupSettings,
+) -> tuple[ConsumerGroupResult, ConsumerHeartbeatAnswer]:
     """Apply a heartbeat that leaves: for good, or (a static member, epoch -2) for a while.
 
     Raises KafkaError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
     """
-    work = Work(group, cluster, now, settings)
+    work = ConsumerGroupStep(group, cluster, now, settings)
     member = _known(group, beat.member_id, beat.instance_id)
     if beat.instance_id is not None and beat.epoch == STATIC_LEAVE_EPOCH:
         assigned = dict.fromkeys(member.current.assigned, 0)
         before = member.current.previous_epoch
         work.say(
-            CurrentFact(member.member_id, Current(STATIC_LEAVE_EPOCH, before, MemberState.STABLE, assigned))
+            CurrentFact(
+                member.member_id, CurrentAssignment(STATIC_LEAVE_EPOCH, before, MemberState.STABLE, assigned)
+            )
         )
         # It reads nothing, so it has nothing to give back in time.
         work.stop(member.member_id, Timer.REBALANCE)
-        return work.outcome(), BeatAnswer(member.member_id, STATIC_LEAVE_EPOCH)
+        return work.outcome(), ConsumerHeartbeatAnswer(member.member_id, STATIC_LEAVE_EPOCH)
     outcome = fence(group, [member.member_id], cluster, now, settings)
-    return outcome, BeatAnswer(member.member_id, LEAVE_EPOCH)
+    return outcome, ConsumerHeartbeatAnswer(member.member_id, LEAVE_EPOCH)
 
 
-def fence(group: Group, member_ids: list[str], cluster: Cluster, now: Now, settings: Settings) -> Outcome:
+def fence(
+    group: ConsumerGroup,
+    member_ids: list[str],
+    cluster: MetadataImage,
+    now: Now,
+    settings: ConsumerGroupSettings,
+) -> ConsumerGroupResult:
     """Remove members that leave or whose deadline has passed."""
-    work = Work(group, cluster, now, settings)
+    work = ConsumerGroupStep(group, cluster, now, settings)
     work.remove(member_id for member_id in dict.fromkeys(member_ids) if member_id in group.members)
     return work.outcome()
 
 
 def remove(
-    group: Group, event: Leave, cluster: Cluster, now: Now, settings: Settings
-) -> tuple[Outcome, LeaveAnswer]:
+    group: ConsumerGroup, event: Leave, cluster: MetadataImage, now: Now, settings: ConsumerGroupSettings
+) -> tuple[ConsumerGroupResult, LeaveAnswer]:
     """Apply a LeaveGroup: an administrator removes members, by member id or by instance id alone."""
     results, leaving = [], []
     for member_id, instance_id in event.members:
@@ -231,14 +254,14 @@ def remove(
     return fence(group, leaving, cluster, now, settings), LeaveAnswer(members=tuple(results))
 
 
-def _leaver(group: Group, member_id: str, instance_id: str | None) -> str:
+def _leaver(group: ConsumerGroup, member_id: str, instance_id: str | None) -> str:
     holder = group.static_member(instance_id)
     if holder is not None and not member_id:
         return holder.member_id
     return _known(group, member_id, instance_id).member_id
 
 
-def refusal(group: Group, event: Join | Sync | Heartbeat) -> KafkaError:
+def refusal(group: ConsumerGroup, event: Join | Sync | Heartbeat) -> KafkaError:
     """The error for a request of the classic protocol to a group with members."""
     if isinstance(event, Join):
         return KafkaError(

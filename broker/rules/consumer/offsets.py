@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from eoslog.broker.rules.consumer.state import Group, Member, Part, unknown_member
+from eoslog.broker.rules.consumer.state import ConsumerGroup, ConsumerGroupMember, Part, unknown_member
 from eoslog.broker.rules.offsets import Committer
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
@@ -17,7 +17,7 @@ FIRST_WITH_EPOCH = 9
 
 
 def check_commit(
-    group: Group, who: Committer, parts: Iterable[Part], *, transactional: bool, version: int
+    group: ConsumerGroup, who: Committer, parts: Iterable[Part], *, transactional: bool, version: int
 ) -> None:
     """Raise KafkaError unless `who` may commit for these partitions.
 
@@ -44,7 +44,7 @@ def check_commit(
             raise stale
 
 
-def check_fetch(group: Group, member_id: str | None, epoch: int) -> None:
+def check_fetch(group: ConsumerGroup, member_id: str | None, epoch: int) -> None:
     """Raise KafkaError UNKNOWN_MEMBER_ID or STALE_MEMBER_EPOCH unless this member may fetch."""
     if member_id is None and epoch < 0:
         return
@@ -55,7 +55,7 @@ def check_fetch(group: Group, member_id: str | None, epoch: int) -> None:
         raise _stale(group, member, epoch)
 
 
-def _stale(group: Group, member: Member, epoch: int) -> KafkaError:
+def _stale(group: ConsumerGroup, member: ConsumerGroupMember, epoch: int) -> KafkaError:
     return KafkaError(
         ErrorCode.STALE_MEMBER_EPOCH,
         f"group {group.group_id!r}, {member.member_id}: not at epoch {epoch} but {member.current.epoch}",

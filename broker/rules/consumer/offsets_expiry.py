@@ -20,10 +20,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
-from eoslog.broker.rules.classic.state import Group as ClassicGroup
-from eoslog.broker.rules.classic.state import GroupState
+from eoslog.broker.rules.classic.state import ClassicGroup as ClassicGroup
+from eoslog.broker.rules.classic.state import ClassicGroupState
 from eoslog.broker.rules.consumer.protocol import PROTOCOL_TYPE, subscribed_topics
-from eoslog.broker.rules.consumer.state import Group
+from eoslog.broker.rules.consumer.state import ConsumerGroup
 from eoslog.broker.rules.offsets import Committed, Place
 from eoslog.protocol.schema import ProtocolError
 
@@ -63,15 +63,15 @@ def basis_of_classic(group: ClassicGroup | None) -> Basis | None:
     """How a classic group's offsets age; None if they do not age now. No group: there are only offsets."""
     if group is None or group.protocol_type is None:
         return Basis()
-    if group.state is GroupState.EMPTY:
+    if group.state is ClassicGroupState.EMPTY:
         return Basis(group.state_since, instead=group.state_since >= 0)
     read = topics_read(group)
-    if group.state is GroupState.STABLE and read is not None:
+    if group.state is ClassicGroupState.STABLE and read is not None:
         return Basis(read=read)
     return None
 
 
-def basis_of_consumer(group: Group, empty_since: int) -> Basis:
+def basis_of_consumer(group: ConsumerGroup, empty_since: int) -> Basis:
     """How a consumer group's offsets age."""
     return Basis(read=group.subscribed()) if group.members else Basis(empty_since)
 

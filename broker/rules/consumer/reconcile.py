@@ -15,11 +15,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 
-from eoslog.broker.rules.consumer.state import Current, Member, MemberState, Part
+from eoslog.broker.rules.consumer.state import ConsumerGroupMember, CurrentAssignment, MemberState, Part
 
 
 @dataclass(frozen=True, slots=True)
-class Aim:
+class MemberTarget:
     """The target of a member, and what it reports.
 
     `topic_ids`: the topics that it subscribes to now. `others`: the partitions that other members may be
@@ -34,7 +34,7 @@ class Aim:
     subscription_changed: bool = False
 
 
-def reconcile(member: Member, aim: Aim) -> Current:
+def reconcile(member: ConsumerGroupMember, aim: MemberTarget) -> CurrentAssignment:
     """The member's current assignment after this step; the same object if nothing changes."""
     now = member.current
     if now.state is MemberState.STABLE and now.epoch == aim.epoch:
@@ -44,28 +44,28 @@ def reconcile(member: Member, aim: Aim) -> Current:
     return _advance(member, aim)
 
 
-def _still_owns(revoking: Mapping[Part, int], aim: Aim) -> bool:
+def _still_owns(revoking: Mapping[Part, int], aim: MemberTarget) -> bool:
     """Whether the member may still read some of `revoking`: only its report can rule that out."""
     return aim.says_owns is None or not aim.says_owns.isdisjoint(revoking)
 
 
-def _advance(member: Member, aim: Aim) -> Current:
+def _advance(member: ConsumerGroupMember, aim: MemberTarget) -> CurrentAssignment:
     now = member.current
     target = frozenset(part for part in aim.target if part[0] in aim.topic_ids)
     kept = {part: epoch for part, epoch in now.assigned.items() if part in target}
     revoking = {part: epoch for part, epoch in now.assigned.items() if part not in target}
     if revoking and _still_owns(revoking, aim):
-        return Current(now.epoch, now.epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoking)
+        return CurrentAssignment(now.epoch, now.epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoking)
     missing = target - kept.keys()
     waits_for = {part for part in missing if aim.others.get(part, member.member_id) != member.member_id}
     state = MemberState.UNRELEASED_PARTITIONS if waits_for else MemberState.STABLE
     assigned = kept | dict.fromkeys(sorted(missing - waits_for), aim.epoch)
-    reached = Current(aim.epoch, now.epoch, state, assigned)
+    reached = CurrentAssignment(aim.epoch, now.epoch, state, assigned)
     # A member that only waits stays as it is, without a record for each heartbeat.
     return now if reached == replace(now, previous_epoch=now.epoch) else reached
 
 
-def _drop_unsubscribed(now: Current, aim: Aim) -> Current:
+def _drop_unsubscribed(now: CurrentAssignment, aim: MemberTarget) -> CurrentAssignment:
     """Revoke at once what the member no longer subscribes to, whatever its target is."""
     dropped = {part: epoch for part, epoch in now.assigned.items() if part[0] not in aim.topic_ids}
     if not dropped:
@@ -73,5 +73,5 @@ def _drop_unsubscribed(now: Current, aim: Aim) -> Current:
     kept = {part: epoch for part, epoch in now.assigned.items() if part not in dropped}
     revoking = {**now.revoking, **dropped}
     if _still_owns(revoking, aim):
-        return Current(now.epoch, now.epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoking)
+        return CurrentAssignment(now.epoch, now.epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoking)
     return replace(now, previous_epoch=now.epoch, assigned=kept)

@@ -28,7 +28,7 @@ STATIC_LEAVE_EPOCH = -2
 """The epoch with which a static member leaves for a while; it keeps its place until its session ends."""
 
 
-class TopicInfo(NamedTuple):
+class TopicImage(NamedTuple):
     """A topic, as far as groups need it."""
 
     name: str
@@ -36,21 +36,21 @@ class TopicInfo(NamedTuple):
     partitions: int
 
 
-class Cluster(Protocol):
+class MetadataImage(Protocol):
     """The topics of the cluster."""
 
     @property
     def version(self) -> int:
         """A number that changes whenever they do."""
 
-    def topic(self, name: str) -> TopicInfo | None:
+    def topic(self, name: str) -> TopicImage | None:
         """A topic by name."""
 
     def matching(self, regex: str) -> frozenset[str]:
         """The names of all topics that a valid regular expression matches."""
 
 
-class GroupState(Enum):
+class ConsumerGroupState(Enum):
     """State of a consumer group; the value is the name that describe and list show."""
 
     EMPTY = "Empty"
@@ -69,7 +69,7 @@ class MemberState(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Profile:
+class MemberProfile:
     """A member's client and subscription (ConsumerGroupMemberMetadataValue)."""
 
     instance_id: str | None = None
@@ -83,7 +83,7 @@ class Profile:
 
 
 @dataclass(frozen=True, slots=True)
-class Current:
+class CurrentAssignment:
     """A member's current assignment (ConsumerGroupCurrentMemberAssignmentValue).
 
     `assigned` and `revoking` map each partition to the epoch at which the member got it.
@@ -97,12 +97,12 @@ class Current:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class ConsumerGroupMember:
     """One member: its profile and its current assignment."""
 
     member_id: str
-    profile: Profile = Profile()
-    current: Current = Current()
+    profile: MemberProfile = MemberProfile()
+    current: CurrentAssignment = CurrentAssignment()
 
     def reconciled_to(self, epoch: int) -> bool:
         """Whether it has reached the target of this epoch."""
@@ -129,7 +129,7 @@ def unknown_member(group_id: str, member_id: str) -> KafkaError:
 
 
 @dataclass(slots=True)
-class Group:
+class ConsumerGroup:
     """A consumer group. Only `apply` changes it."""
 
     group_id: str
@@ -137,7 +137,7 @@ class Group:
     metadata_hash: int = 0
     target_epoch: int = 0
     target_timestamp: int = 0
-    members: dict[str, Member] = field(default_factory=dict)
+    members: dict[str, ConsumerGroupMember] = field(default_factory=dict)
     targets: dict[str, frozenset[Part]] = field(default_factory=dict)
     regexes: dict[str, Resolved] = field(default_factory=dict)
     owners: dict[Part, str] = field(default_factory=dict)
@@ -149,7 +149,7 @@ class Group:
     seen_version: int = field(default=-1, compare=False)
     """The cluster's version when the subscribed topics were last checked. Not in the log."""
 
-    def copy(self) -> Group:
+    def copy(self) -> ConsumerGroup:
         """A copy that can be changed without changing this group."""
         return replace(
             self,
@@ -161,23 +161,26 @@ class Group:
         )
 
     @property
-    def state(self) -> GroupState:
+    def state(self) -> ConsumerGroupState:
         """The first of the states whose condition holds, in the order of this table."""
         conditions = (
-            (GroupState.EMPTY, not self.members),
-            (GroupState.ASSIGNING, self.epoch > self.target_epoch),
-            (GroupState.STABLE, all(m.reconciled_to(self.target_epoch) for m in self.members.values())),
+            (ConsumerGroupState.EMPTY, not self.members),
+            (ConsumerGroupState.ASSIGNING, self.epoch > self.target_epoch),
+            (
+                ConsumerGroupState.STABLE,
+                all(m.reconciled_to(self.target_epoch) for m in self.members.values()),
+            ),
         )
-        return next((state for state, holds in conditions if holds), GroupState.RECONCILING)
+        return next((state for state, holds in conditions if holds), ConsumerGroupState.RECONCILING)
 
-    def member(self, member_id: str) -> Member:
+    def member(self, member_id: str) -> ConsumerGroupMember:
         """A member. Raises KafkaError UNKNOWN_MEMBER_ID."""
         found = self.members.get(member_id)
         if found is None:
             raise unknown_member(self.group_id, member_id)
         return found
 
-    def static_member(self, instance_id: str | None) -> Member | None:
+    def static_member(self, instance_id: str | None) -> ConsumerGroupMember | None:
         """The member that holds a static id now."""
         member_id = None if instance_id is None else self.instances.get(instance_id)
         return None if member_id is None else self.members[member_id]
@@ -190,7 +193,7 @@ class Group:
         """How many members subscribe with this regular expression."""
         return sum(1 for member in self.members.values() if member.profile.regex == regex)
 
-    def topics_of(self, profile: Profile) -> frozenset[str]:
+    def topics_of(self, profile: MemberProfile) -> frozenset[str]:
         """The names of all topics that a member subscribes to; an unresolved expression matches none."""
         resolved = self.regexes.get(profile.regex) if profile.regex else None
         return profile.topics if resolved is None else profile.topics | resolved.topics

@@ -11,7 +11,13 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from eoslog.broker.rules.consumer.assign import ASSIGNORS, Subscriber
-from eoslog.broker.rules.consumer.events import Deadlines, Now, Outcome, Settings, Timer
+from eoslog.broker.rules.consumer.events import (
+    ConsumerGroupResult,
+    ConsumerGroupSettings,
+    Deadlines,
+    Now,
+    Timer,
+)
 from eoslog.broker.rules.consumer.facts import (
     CurrentFact,
     EpochFact,
@@ -23,21 +29,31 @@ from eoslog.broker.rules.consumer.facts import (
     TargetFact,
     apply,
 )
-from eoslog.broker.rules.consumer.reconcile import Aim, reconcile
-from eoslog.broker.rules.consumer.state import Cluster, Group, Member, MemberState, Part, Profile, TopicInfo
+from eoslog.broker.rules.consumer.reconcile import MemberTarget, reconcile
+from eoslog.broker.rules.consumer.state import (
+    ConsumerGroup,
+    ConsumerGroupMember,
+    MemberProfile,
+    MemberState,
+    MetadataImage,
+    Part,
+    TopicImage,
+)
 
 
-class Work:
+class ConsumerGroupStep:
     """A step of `group`; use its methods, then `outcome`."""
 
-    def __init__(self, group: Group, cluster: Cluster, now: Now, settings: Settings) -> None:
+    def __init__(
+        self, group: ConsumerGroup, cluster: MetadataImage, now: Now, settings: ConsumerGroupSettings
+    ) -> None:
         self.group, self.cluster, self.now, self.settings = group, cluster, now, settings
         self.facts: list[Fact] = []
         self.deadlines: Deadlines = {}
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> ConsumerGroupResult:
         """The result of the step."""
-        return Outcome(self.group, tuple(self.facts), self.deadlines)
+        return ConsumerGroupResult(self.group, tuple(self.facts), self.deadlines)
 
     def say(self, *facts: Fact) -> None:
         """Make facts and apply them."""
@@ -105,20 +121,22 @@ class Work:
                 self.say(TargetFact(member_id, parts))
         self.say(TargetEpochFact(group.epoch, self.now.wall))
 
-    def topic_ids(self, profile: Profile) -> frozenset[bytes]:
+    def topic_ids(self, profile: MemberProfile) -> frozenset[bytes]:
         """The ids of the topics that a member subscribes to and that exist."""
         found = (self.cluster.topic(name) for name in self.group.topics_of(profile))
         return frozenset(topic.topic_id for topic in found if topic is not None)
 
     # Members
 
-    def reconcile(self, member_id: str, says_owns: frozenset[Part] | None, *, changed: bool) -> Member:
+    def reconcile(
+        self, member_id: str, says_owns: frozenset[Part] | None, *, changed: bool
+    ) -> ConsumerGroupMember:
         """Let a member take its next step towards the target."""
         group = self.group
         member = group.members[member_id]
         if member.reconciled_to(group.target_epoch) and not changed:
             return member
-        aim = Aim(
+        aim = MemberTarget(
             epoch=group.target_epoch,
             target=group.target(member_id),
             topic_ids=self.topic_ids(member.profile),
@@ -138,7 +156,7 @@ class Work:
         else:
             self.stop(member_id, Timer.REBALANCE)
 
-    def replace(self, old: Member, new: Member) -> None:
+    def replace(self, old: ConsumerGroupMember, new: ConsumerGroupMember) -> None:
         """Give the place of a static member, its target and its partitions to its new process."""
         target = self.group.target(old.member_id)
         self.forget(old.member_id)
@@ -167,14 +185,14 @@ class Work:
         self.stop(member_id, *Timer)
 
 
-def assignor_of(group: Group, known: Sequence[str]) -> str:
+def assignor_of(group: ConsumerGroup, known: Sequence[str]) -> str:
     """The assignor that most members ask for, then the first by name; the first of `known` if none asks."""
     wanted = (member.profile.assignor for member in group.members.values())
     votes = Counter(name for name in wanted if name is not None and name in known)
     return min(votes, key=lambda name: (-votes[name], name), default=known[0])
 
 
-def topics_hash(topics: Iterable[TopicInfo]) -> int:
+def topics_hash(topics: Iterable[TopicImage]) -> int:
     """A signed 64-bit hash of topics in this order; 0 if there are none."""
     digest, empty = hashlib.blake2b(digest_size=8), True
     for topic in topics:
@@ -183,7 +201,7 @@ def topics_hash(topics: Iterable[TopicInfo]) -> int:
     return 0 if empty else int.from_bytes(digest.digest(), "big", signed=True)
 
 
-def end_of(group: Group) -> list[Fact]:
+def end_of(group: ConsumerGroup) -> list[Fact]:
     """The facts that delete a whole group with its members."""
     members = list(group.members)
     return [

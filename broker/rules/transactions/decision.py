@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from eoslog.broker.rules.transactions.state import Metadata
+from eoslog.broker.rules.transactions.state import TransactionMetadata
 from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.producer_identity import ProducerIdentity
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class TransactionResult:
     """The outcome of one request.
 
     `following` has to be durable before anything else happens; where it is prepared, markers and
     completion come after it. Then `error` is answered, or `answer`.
     """
 
-    following: Metadata | None = None
+    following: TransactionMetadata | None = None
     error: ErrorCode = ErrorCode.NONE
     answer: ProducerIdentity | None = None
     ongoing: ProducerIdentity | None = None
@@ -25,14 +25,14 @@ class Decision:
     reason: str = ""
 
 
-def refuse(error: ErrorCode, reason: str) -> Decision:
+def refuse(error: ErrorCode, reason: str) -> TransactionResult:
     """A decision that changes nothing."""
-    return Decision(error=error, reason=reason)
+    return TransactionResult(error=error, reason=reason)
 
 
 def check_producer(
-    metadata: Metadata | None, producer_id: int, epoch: int
-) -> tuple[Metadata, Decision] | tuple[None, Decision]:
+    metadata: TransactionMetadata | None, producer_id: int, epoch: int
+) -> tuple[TransactionMetadata, TransactionResult] | tuple[None, TransactionResult]:
     """The metadata if (producer id, epoch) is the current producer, else None and the refusal."""
     if metadata is None:
         return None, refuse(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "this transactional id is not known")
@@ -41,17 +41,17 @@ def check_producer(
         return None, wrong_id(metadata, producer_id)
     if current != epoch:
         return None, fenced(metadata, producer_id, epoch)
-    return metadata, Decision()
+    return metadata, TransactionResult()
 
 
-def wrong_id(metadata: Metadata, producer_id: int) -> Decision:
+def wrong_id(metadata: TransactionMetadata, producer_id: int) -> TransactionResult:
     """Refuse a producer id that is not the one of this transactional id."""
     holder = metadata.holder.producer_id
     text = f"{metadata.transactional_id} belongs to producer id {holder}, not to {producer_id}"
     return refuse(ErrorCode.INVALID_PRODUCER_ID_MAPPING, text)
 
 
-def fenced(metadata: Metadata, producer_id: int, epoch: int) -> Decision:
+def fenced(metadata: TransactionMetadata, producer_id: int, epoch: int) -> TransactionResult:
     """Refuse a producer at another epoch than the current one."""
     current = metadata.holder
     text = f"{metadata.transactional_id} is now held by {current}; {producer_id}.{epoch} is fenced"

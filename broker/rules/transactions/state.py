@@ -1,8 +1,8 @@
 """What a transaction coordinator knows of one transactional id, and which state may follow which.
 
 States, their numbers on disk and their order are those of Kafka's `__transaction_state` records
-(KIP-98, KIP-890, KIP-939). `Metadata` is a value: a change is a new one, made by `follow`, which refuses
-what the table below does not allow.
+(KIP-98, KIP-890, KIP-939). `TransactionMetadata` is a value: a change is a new one, made by `follow`, which
+refuses what the table below does not allow.
 
 A transaction that a new user keeps (KIP-939) stays under the (producer id, epoch) that wrote it, as its
 markers must carry that producer id, while the id is held by another pair, kept in the `next_*` fields:
@@ -37,7 +37,7 @@ TV2 = 2
 """Client transaction version of producers whose every end of a transaction bumps the epoch."""
 
 
-class State(IntEnum):
+class TransactionState(IntEnum):
     """State of a transaction; the values are those of `TransactionStatus` in the log."""
 
     EMPTY = 0
@@ -55,33 +55,34 @@ class State(IntEnum):
         return self.name.title().replace("_", "")
 
 
-STATE_BY_TEXT: Mapping[str, State] = {state.text: state for state in State}
+STATE_BY_TEXT: Mapping[str, TransactionState] = {state.text: state for state in TransactionState}
 
-COMPLETE = frozenset({State.COMPLETE_COMMIT, State.COMPLETE_ABORT})
-PREPARED = frozenset({State.PREPARE_COMMIT, State.PREPARE_ABORT})
+COMPLETE = frozenset({TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT})
+PREPARED = frozenset({TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT})
 ENDED = PREPARED | COMPLETE
-AT_REST = COMPLETE | {State.EMPTY}
-NEVER_PERSISTED = frozenset({State.DEAD, State.PREPARE_EPOCH_FENCE})
+AT_REST = COMPLETE | {TransactionState.EMPTY}
+NEVER_PERSISTED = frozenset({TransactionState.DEAD, TransactionState.PREPARE_EPOCH_FENCE})
 
-PREDECESSORS: Mapping[State, frozenset[State]] = {
-    State.EMPTY: AT_REST,
-    State.ONGOING: AT_REST | {State.ONGOING},
-    State.PREPARE_COMMIT: frozenset({State.ONGOING}),
-    State.PREPARE_ABORT: AT_REST | {State.ONGOING, State.PREPARE_EPOCH_FENCE},
-    State.COMPLETE_COMMIT: frozenset({State.PREPARE_COMMIT}),
-    State.COMPLETE_ABORT: frozenset({State.PREPARE_ABORT}),
-    State.DEAD: AT_REST,
-    State.PREPARE_EPOCH_FENCE: frozenset({State.ONGOING}),
+PREDECESSORS: Mapping[TransactionState, frozenset[TransactionState]] = {
+    TransactionState.EMPTY: AT_REST,
+    TransactionState.ONGOING: AT_REST | {TransactionState.ONGOING},
+    TransactionState.PREPARE_COMMIT: frozenset({TransactionState.ONGOING}),
+    TransactionState.PREPARE_ABORT: AT_REST
+    | {TransactionState.ONGOING, TransactionState.PREPARE_EPOCH_FENCE},
+    TransactionState.COMPLETE_COMMIT: frozenset({TransactionState.PREPARE_COMMIT}),
+    TransactionState.COMPLETE_ABORT: frozenset({TransactionState.PREPARE_ABORT}),
+    TransactionState.DEAD: AT_REST,
+    TransactionState.PREPARE_EPOCH_FENCE: frozenset({TransactionState.ONGOING}),
 }
 """State -> the states it may follow. PrepareAbort after a state at rest is for TV2 producers only."""
 
 
-class IllegalTransition(RuntimeError):
+class IllegalTransactionState(RuntimeError):
     """A rule tried to make a state follow one that it may not follow: a fault in the rules themselves."""
 
 
 @dataclass(frozen=True, slots=True)
-class Metadata:
+class TransactionMetadata:
     """One transactional id. Times in ms since the epoch, -1 for none."""
 
     transactional_id: str
@@ -96,7 +97,7 @@ class Metadata:
     next_producer_id: int = NO_PRODUCER_ID
     next_producer_epoch: int = NO_EPOCH
     """See the table above: set where the holder is, or after the end will be, another than the writer."""
-    state: State = State.EMPTY
+    state: TransactionState = TransactionState.EMPTY
     partitions: frozenset[tuple[str, int]] = frozenset()
     """(topic, partition) of the open or prepared transaction."""
     start_ms: int = -1
@@ -133,18 +134,18 @@ class Metadata:
         return self.timeout_ms == NO_TIMEOUT_MS
 
 
-def follow(metadata: Metadata, state: State, **changes: Any) -> Metadata:
+def follow(metadata: TransactionMetadata, state: TransactionState, **changes: Any) -> TransactionMetadata:
     """`metadata` in `state`, with `changes` to its fields. Raises IllegalTransition by the table.
 
     The producer id before the change becomes the previous one, as Kafka records it at every change.
     """
     if metadata.state not in PREDECESSORS[state]:
         order = f"{state.text} may not follow {metadata.state.text}"
-        raise IllegalTransition(f"{metadata.transactional_id}: {order}")
+        raise IllegalTransactionState(f"{metadata.transactional_id}: {order}")
     return replace(metadata, **{"state": state, "previous_producer_id": metadata.producer_id, **changes})
 
 
-def next_holder(metadata: Metadata, new_producer_id: int) -> ProducerIdentity:
+def next_holder(metadata: TransactionMetadata, new_producer_id: int) -> ProducerIdentity:
     """The holder after the current one; `new_producer_id` where its epochs are used up."""
     if metadata.exhausted:
         return ProducerIdentity(new_producer_id, 0)
@@ -152,8 +153,12 @@ def next_holder(metadata: Metadata, new_producer_id: int) -> ProducerIdentity:
 
 
 def prepare(
-    metadata: Metadata, state: State, client_version: int, now_ms: int, new_producer_id: int
-) -> Metadata:
+    metadata: TransactionMetadata,
+    state: TransactionState,
+    client_version: int,
+    now_ms: int,
+    new_producer_id: int,
+) -> TransactionMetadata:
     """`metadata` in PrepareCommit or PrepareAbort: the decision, which is final once it is durable.
 
     Under TV2 the epoch is bumped: markers carry the new one, so that a batch of the ended
@@ -178,9 +183,13 @@ def prepare(
     return follow(metadata, state, **changes)
 
 
-def complete(metadata: Metadata, now_ms: int) -> Metadata:
+def complete(metadata: TransactionMetadata, now_ms: int) -> TransactionMetadata:
     """What follows a prepared state once every marker is durable."""
-    state = State.COMPLETE_COMMIT if metadata.state is State.PREPARE_COMMIT else State.COMPLETE_ABORT
+    state = (
+        TransactionState.COMPLETE_COMMIT
+        if metadata.state is TransactionState.PREPARE_COMMIT
+        else TransactionState.COMPLETE_ABORT
+    )
     producer_id, epoch = metadata.holder
     if not metadata.kept and metadata.next_producer_id != NO_PRODUCER_ID:
         producer_id, epoch = metadata.next_producer_id, 0
@@ -192,7 +201,7 @@ def complete(metadata: Metadata, now_ms: int) -> Metadata:
     )  # fmt: skip
 
 
-def remembered_epoch(state: State, epoch: int, client_version: int) -> int:
+def remembered_epoch(state: TransactionState, epoch: int, client_version: int) -> int:
     """The epoch before `epoch`, the holder's, as far as a record tells it; -1 where it does not.
 
     An end under TV2 bumps the epoch by one, so there it is known; after InitProducerId it is not.

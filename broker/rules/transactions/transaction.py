@@ -1,7 +1,7 @@
 """The rules of transactional ids: who may start, join and end a transaction, and what follows.
 
 Pure. Each function takes what is known of the id, the request and the time, and returns a
-`Decision`: what to persist, what to do after that is durable, and what to answer. A refused request
+`TransactionResult`: what to persist, what to do after that is durable, and what to answer. A refused request
 changes nothing. Whether an earlier change of the same id is still being written is the caller's to
 know: it answers CONCURRENT_TRANSACTIONS without asking here. How transactions end is in
 `transaction_end`; states and their order are in `transaction_state`.
@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from eoslog.broker.rules.transactions.decision import Decision, check_producer, fenced, refuse
+from eoslog.broker.rules.transactions.decision import TransactionResult, check_producer, fenced, refuse
 from eoslog.broker.rules.transactions.state import (
     AT_REST,
     MAX_EPOCH,
@@ -23,8 +23,8 @@ from eoslog.broker.rules.transactions.state import (
     PREDECESSORS,
     PREPARED,
     TV2,
-    Metadata,
-    State,
+    TransactionMetadata,
+    TransactionState,
     follow,
     next_holder,
     prepare,
@@ -48,21 +48,26 @@ class InitRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class TransactionLimits:
     """What the broker's options allow."""
 
     max_timeout_ms: int
     two_phase: bool = True
 
 
-def wants_producer_id(metadata: Metadata | None) -> bool:
+def wants_producer_id(metadata: TransactionMetadata | None) -> bool:
     """Whether a request may need a new producer id: the id is unknown, or its epochs are used up."""
     return metadata is None or metadata.exhausted
 
 
 def init_producer_id(
-    metadata: Metadata | None, request: InitRequest, now_ms: int, *, limits: Limits, new_producer_id: int
-) -> Decision:
+    metadata: TransactionMetadata | None,
+    request: InitRequest,
+    now_ms: int,
+    *,
+    limits: TransactionLimits,
+    new_producer_id: int,
+) -> TransactionResult:
     """InitProducerId: a producer id and an epoch that no other producer of this transactional id holds.
 
     `new_producer_id` is used where `wants_producer_id` says so. An open transaction is aborted
@@ -74,19 +79,19 @@ def init_producer_id(
         return wrong
     timeout_ms = NO_TIMEOUT_MS if request.two_phase else request.timeout_ms
     if metadata is None:
-        metadata = Metadata(request.transactional_id, new_producer_id, timeout_ms, now_ms)
+        metadata = TransactionMetadata(request.transactional_id, new_producer_id, timeout_ms, now_ms)
     elif request.expected is not None and not _may_go_on(metadata, *request.expected):
         return fenced(metadata, *request.expected)
     if metadata.state in PREPARED:
         return refuse(ErrorCode.CONCURRENT_TRANSACTIONS, f"the last transaction is in {metadata.state.text}")
-    if metadata.state is State.ONGOING:
+    if metadata.state is TransactionState.ONGOING:
         if request.keep_prepared:
             return _keep(metadata, timeout_ms, now_ms, new_producer_id)
         return fence(metadata, now_ms, new_producer_id=new_producer_id)
     return _start(metadata, request.expected, timeout_ms, now_ms, new_producer_id)
 
 
-def _refusal(request: InitRequest, limits: Limits) -> Decision | None:
+def _refusal(request: InitRequest, limits: TransactionLimits) -> TransactionResult | None:
     """What makes a request wrong whatever is known of the id."""
     if not request.transactional_id:
         return refuse(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
@@ -99,22 +104,26 @@ def _refusal(request: InitRequest, limits: Limits) -> Decision | None:
     return None
 
 
-def _may_go_on(metadata: Metadata, producer_id: int, epoch: int) -> bool:
+def _may_go_on(metadata: TransactionMetadata, producer_id: int, epoch: int) -> bool:
     """KIP-360: the current epoch goes on; the last one is a retry whose answer was lost.
 
     Stricter than Kafka where a transaction is open: there an outdated epoch aborts it before it is refused.
     """
     if (producer_id, epoch) == metadata.holder:
         return True
-    if metadata.state is State.ONGOING or epoch != metadata.last_epoch:
+    if metadata.state is TransactionState.ONGOING or epoch != metadata.last_epoch:
         return False
     rotated = producer_id == metadata.previous_producer_id and epoch >= MAX_EPOCH - 1
     return rotated or producer_id == metadata.holder.producer_id
 
 
 def _start(
-    metadata: Metadata, expected: ProducerIdentity | None, timeout_ms: int, now_ms: int, new_producer_id: int
-) -> Decision:
+    metadata: TransactionMetadata,
+    expected: ProducerIdentity | None,
+    timeout_ms: int,
+    now_ms: int,
+    new_producer_id: int,
+) -> TransactionResult:
     """From a state at rest to Empty under the next epoch, the same one for a retry, or a new producer id."""
     producer_id, epoch, last = metadata.producer_id, metadata.producer_epoch, metadata.last_epoch
     previous = metadata.previous_producer_id
@@ -123,14 +132,16 @@ def _start(
         last, previous = (NO_EPOCH if expected is None else epoch), producer_id
         producer_id, epoch = next_holder(metadata, new_producer_id)
     following = follow(
-        metadata, State.EMPTY, producer_id=producer_id, producer_epoch=epoch, last_epoch=last,
+        metadata, TransactionState.EMPTY, producer_id=producer_id, producer_epoch=epoch, last_epoch=last,
         previous_producer_id=previous, timeout_ms=timeout_ms, partitions=frozenset(), start_ms=-1,
         last_update_ms=now_ms,
     )  # fmt: skip
-    return Decision(following, answer=following.writer)
+    return TransactionResult(following, answer=following.writer)
 
 
-def _keep(metadata: Metadata, timeout_ms: int, now_ms: int, new_producer_id: int) -> Decision:
+def _keep(
+    metadata: TransactionMetadata, timeout_ms: int, now_ms: int, new_producer_id: int
+) -> TransactionResult:
     """The open transaction goes on under a new holder, who can only end it; all older ones are fenced.
 
     It never gets less time than it had: who keeps a prepared transaction without asking for two-phase
@@ -138,44 +149,47 @@ def _keep(metadata: Metadata, timeout_ms: int, now_ms: int, new_producer_id: int
     """
     producer_id, epoch = next_holder(metadata, new_producer_id)
     following = follow(
-        metadata, State.ONGOING, next_producer_id=producer_id, next_producer_epoch=epoch, last_epoch=NO_EPOCH,
+        metadata, TransactionState.ONGOING,
+        next_producer_id=producer_id, next_producer_epoch=epoch, last_epoch=NO_EPOCH,
         timeout_ms=max(timeout_ms, metadata.timeout_ms), last_update_ms=now_ms,
     )  # fmt: skip
-    return Decision(following, answer=following.holder, ongoing=metadata.writer)
+    return TransactionResult(following, answer=following.holder, ongoing=metadata.writer)
 
 
-def fence(metadata: Metadata, now_ms: int, *, new_producer_id: int) -> Decision:
+def fence(metadata: TransactionMetadata, now_ms: int, *, new_producer_id: int) -> TransactionResult:
     """Abort an open transaction on the coordinator's own account: its producer's epoch becomes stale.
 
     By TV2's rules whatever the client's, so that its late batches and its late end are refused. The
     answer, for InitProducerId, is CONCURRENT_TRANSACTIONS: come again when the abort is through.
     """
-    closed = follow(metadata, State.PREPARE_EPOCH_FENCE)
-    following = prepare(closed, State.PREPARE_ABORT, TV2, now_ms, new_producer_id)
+    closed = follow(metadata, TransactionState.PREPARE_EPOCH_FENCE)
+    following = prepare(closed, TransactionState.PREPARE_ABORT, TV2, now_ms, new_producer_id)
     reason = "the open transaction is being aborted"
-    return Decision(following, ErrorCode.CONCURRENT_TRANSACTIONS, reason=reason)
+    return TransactionResult(following, ErrorCode.CONCURRENT_TRANSACTIONS, reason=reason)
 
 
-def has_expired(metadata: Metadata, now_ms: int) -> bool:
+def has_expired(metadata: TransactionMetadata, now_ms: int) -> bool:
     """Whether a transaction is open for longer than its time-out: it has to be ended by `fence`."""
-    if metadata.state is not State.ONGOING or metadata.two_phase:
+    if metadata.state is not TransactionState.ONGOING or metadata.two_phase:
         return False
     return metadata.start_ms + metadata.timeout_ms < now_ms
 
 
-def is_idle(metadata: Metadata, now_ms: int, idle_ms: int) -> bool:
+def is_idle(metadata: TransactionMetadata, now_ms: int, idle_ms: int) -> bool:
     """Whether a transactional id may be forgotten: nothing is open or prepared, and it is long unused."""
-    return metadata.state in PREDECESSORS[State.DEAD] and metadata.last_update_ms <= now_ms - idle_ms
+    return (
+        metadata.state in PREDECESSORS[TransactionState.DEAD] and metadata.last_update_ms <= now_ms - idle_ms
+    )
 
 
 def add_partitions(
-    metadata: Metadata | None,
+    metadata: TransactionMetadata | None,
     producer_id: int,
     epoch: int,
     partitions: Iterable[tuple[str, int]],
     now_ms: int,
     client_version: int,
-) -> Decision:
+) -> TransactionResult:
     """AddPartitionsToTxn, AddOffsetsToTxn and the implicit join of TV2: Ongoing, with these partitions."""
     metadata, refusal = check_producer(metadata, producer_id, epoch)
     if metadata is None:
@@ -185,23 +199,25 @@ def add_partitions(
     if metadata.kept:
         return _only_to_end(metadata)
     joined = metadata.partitions.union(partitions)
-    if metadata.state is State.ONGOING and joined == metadata.partitions:
-        return Decision()
+    if metadata.state is TransactionState.ONGOING and joined == metadata.partitions:
+        return TransactionResult()
     start_ms = now_ms if metadata.state in AT_REST else metadata.start_ms
     following = follow(
-        metadata, State.ONGOING, partitions=joined, start_ms=start_ms, last_update_ms=now_ms,
+        metadata, TransactionState.ONGOING, partitions=joined, start_ms=start_ms, last_update_ms=now_ms,
         client_version=client_version,
     )  # fmt: skip
-    return Decision(following)
+    return TransactionResult(following)
 
 
-def _only_to_end(metadata: Metadata) -> Decision:
+def _only_to_end(metadata: TransactionMetadata) -> TransactionResult:
     """Refuse to write in a transaction that was kept: its records are those of the producer before."""
     text = f"{metadata.transactional_id} has kept a prepared transaction; commit or abort it first"
     return refuse(ErrorCode.INVALID_TXN_STATE, text)
 
 
-def verify(metadata: Metadata | None, producer_id: int, epoch: int, partition: tuple[str, int]) -> Decision:
+def verify(
+    metadata: TransactionMetadata | None, producer_id: int, epoch: int, partition: tuple[str, int]
+) -> TransactionResult:
     """Whether `partition` takes part in the open transaction of this very producer; changes nothing.
 
     TRANSACTION_ABORTABLE where it does not: clients that do not know that code get INVALID_TXN_STATE.
@@ -216,4 +232,4 @@ def verify(metadata: Metadata | None, producer_id: int, epoch: int, partition: t
     if partition not in metadata.partitions:
         where = f"{partition[0]}-{partition[1]} is in no transaction of {metadata.transactional_id}"
         return refuse(ErrorCode.TRANSACTION_ABORTABLE, f"{where} ({metadata.state.text}); add it first")
-    return Decision()
+    return TransactionResult()

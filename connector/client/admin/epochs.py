@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from eoslog.connector.client.admin.listing import Place, TopicPartition, by_leader
+from eoslog.connector.client.admin.listing import ListedOffset, TopicPartition, by_leader
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.grouping import by_topic
 from eoslog.connector.client.wire.retry import check, retrying
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     )
 
 
-def epoch_ends(cluster: Cluster, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, Place]:
+def epoch_ends(cluster: Cluster, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, ListedOffset]:
     """For each partition the largest leader epoch of its log up to the given one, and the offset where that
     epoch ends; -1 and -1 if the log has no such epoch. One request for each leader.
 
     Raises KafkaError, UnknownTopic, RetriesExhausted.
     """
-    found: dict[TopicPartition, Place] = {}
+    found: dict[TopicPartition, ListedOffset] = {}
 
     def attempt() -> None:
         left = {tp: epoch for tp, epoch in epochs.items() if tp not in found}
@@ -48,7 +48,7 @@ def epoch_ends(cluster: Cluster, epochs: Mapping[TopicPartition, int]) -> dict[T
     return found
 
 
-def _ask(cluster: Cluster, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, Place]:
+def _ask(cluster: Cluster, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, ListedOffset]:
     rows: Iterator[tuple[str, int, OffsetForLeaderEpochRequestPartitionDraft]] = (
         (t, p, {"partition": p, "leader_epoch": epoch}) for (t, p), epoch in epochs.items()
     )
@@ -63,5 +63,5 @@ def _ask(cluster: Cluster, epochs: Mapping[TopicPartition, int]) -> dict[TopicPa
         for part in topic["partitions"]:
             where = (topic["topic"], part["partition"])
             check(part["error_code"], f"OffsetForLeaderEpoch of {where[0]}-{where[1]}")
-            found[where] = Place(part["end_offset"], part["leader_epoch"])
+            found[where] = ListedOffset(part["end_offset"], part["leader_epoch"])
     return found

@@ -25,7 +25,7 @@ _MAX = 7
 _MIN = 2  # the first with an isolation level
 
 
-class Place(NamedTuple):
+class ListedOffset(NamedTuple):
     """An offset and its leader epoch: for the end, the leader's own; -1: none."""
 
     offset: int
@@ -44,9 +44,9 @@ def list_offsets(
 
 def list_places(
     cluster: Cluster, wanted: Mapping[TopicPartition, int], *, committed: bool
-) -> dict[TopicPartition, Place]:
+) -> dict[TopicPartition, ListedOffset]:
     """As `list_offsets`, with leader epochs."""
-    found: dict[TopicPartition, Place] = {}
+    found: dict[TopicPartition, ListedOffset] = {}
 
     def attempt() -> None:
         left = {tp: at for tp, at in wanted.items() if tp not in found}
@@ -80,7 +80,7 @@ def by_leader(
 
 def _ask(
     cluster: Cluster, address: Address, wanted: Mapping[TopicPartition, int], committed: bool
-) -> dict[TopicPartition, Place]:
+) -> dict[TopicPartition, ListedOffset]:
     rows: Iterator[tuple[str, int, ListOffsetsRequestPartitionDraft]] = (
         (t, p, {"partition_index": p, "timestamp": at}) for (t, p), at in wanted.items()
     )
@@ -97,5 +97,5 @@ def _ask(
         for part in topic["partitions"]:
             where = (topic["name"], part["partition_index"])
             check(part["error_code"], f"ListOffsets of {where[0]}-{where[1]}")
-            found[where] = Place(part["offset"], part["leader_epoch"])
+            found[where] = ListedOffset(part["offset"], part["leader_epoch"])
     return found

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from eoslog.connector.client.wire.cluster import Cluster
-from eoslog.connector.client.wire.connection import Connection
+from eoslog.connector.client.wire.connection import BrokerConnection
 from eoslog.connector.client.wire.grouping import by_topic
 from eoslog.connector.client.wire.retry import check, retrying
 from eoslog.protocol.apis import ApiKey
@@ -59,7 +59,7 @@ def producers(cluster: Cluster, partitions: Sequence[TopicPartition]) -> list[Ac
 
 
 def _ask_leaders(cluster: Cluster, partitions: Iterable[TopicPartition]) -> list[ActiveProducer]:
-    leaders: dict[Connection, list[TopicPartition]] = {}
+    leaders: dict[BrokerConnection, list[TopicPartition]] = {}
     for where in partitions:
         leaders.setdefault(cluster.leader(*where), []).append(where)
     found = []

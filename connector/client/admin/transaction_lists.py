@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from eoslog.connector.client.wire.cluster import Cluster
-from eoslog.connector.client.wire.connection import Connection
-from eoslog.connector.client.wire.metadata import METADATA_MAX, Metadata, read_metadata
+from eoslog.connector.client.wire.connection import BrokerConnection
+from eoslog.connector.client.wire.metadata import METADATA_MAX, ClusterMetadata, read_metadata
 from eoslog.connector.client.wire.retry import check, retrying
 from eoslog.connector.errors import EoslogError, RefusedByBroker
 from eoslog.protocol.apis import ApiKey
@@ -45,13 +45,13 @@ class Listing(NamedTuple):
     state: str
 
 
-class Asked:
+class PendingListing:
     """A ListTransactions that has been sent to each broker, on its own connections, and not been answered."""
 
     def __init__(
         self,
         cluster: Cluster,
-        brokers: Sequence[Connection],
+        brokers: Sequence[BrokerConnection],
         prefix: str,
         states: Sequence[str],
         producer_ids: Sequence[int] = (),
@@ -86,7 +86,7 @@ class Asked:
             cluster.give_back(broker)
         return None
 
-    def answers(self) -> tuple[dict[str, Listing], list[Metadata]]:
+    def answers(self) -> tuple[dict[str, Listing], list[ClusterMetadata]]:
         """The lists of all brokers, and each broker's metadata before and after its list."""
         try:
             answers = [
@@ -110,7 +110,7 @@ def list_transactions(
     states: Sequence[str] = (),
     producer_ids: Sequence[int] = (),
     *,
-    ahead: Asked | None = None,
+    ahead: PendingListing | None = None,
 ) -> list[Listing]:
     """Every transactional id that begins with `prefix`, is in one of `states` (none given: any) and has one
     of `producer_ids` (likewise), sorted. `ahead`: the same request, sent earlier.
@@ -120,7 +120,7 @@ def list_transactions(
     """
     known = True  # the list of brokers, from this client's memory
 
-    def ask() -> Asked:
+    def ask() -> PendingListing:
         nonlocal known, ahead
         asked, ahead = ahead, None
         addresses = cluster.known_addresses() if known else []
@@ -130,7 +130,7 @@ def list_transactions(
         if not addresses:
             cluster.metadata([STATE_TOPIC])
         brokers = [cluster.take(address) for address in addresses or cluster.known_addresses()]
-        return Asked(cluster, brokers, prefix, states, producer_ids)
+        return PendingListing(cluster, brokers, prefix, states, producer_ids)
 
     def attempt() -> dict[str, Listing]:
         found: dict[str, Listing] = {}
@@ -153,7 +153,7 @@ def list_transactions(
     return [found[name] for name in sorted(found)]
 
 
-def _is_all(brokers: Sequence[Connection], told: Sequence[Metadata]) -> bool:
+def _is_all(brokers: Sequence[BrokerConnection], told: Sequence[ClusterMetadata]) -> bool:
     """Whether all brokers were asked and no coordinator has moved meanwhile."""
     asked, first = {(broker.host, broker.port) for broker in brokers}, _leaders(told[0])
     if any(set(one.nodes.values()) != asked for one in told):
@@ -161,7 +161,7 @@ def _is_all(brokers: Sequence[Connection], told: Sequence[Metadata]) -> bool:
     return len(brokers) == 1 or (bool(first) and all(_leaders(one) == first for one in told))
 
 
-def _rows(broker: Connection, answer: ListTransactionsResponse) -> list[Listing]:
+def _rows(broker: BrokerConnection, answer: ListTransactionsResponse) -> list[Listing]:
     check(answer["error_code"], f"ListTransactions on {broker.host}:{broker.port}")
     if answer["unknown_state_filters"]:
         raise RefusedByBroker(ErrorCode.INVALID_REQUEST, f"unknown states {answer['unknown_state_filters']}")
@@ -171,7 +171,7 @@ def _rows(broker: Connection, answer: ListTransactionsResponse) -> list[Listing]
     ]
 
 
-def _leaders(metadata: Metadata) -> _Leaders:
+def _leaders(metadata: ClusterMetadata) -> _Leaders:
     """The leader of each partition of STATE_TOPIC; empty if that does not exist yet or is not allowed."""
     topic = metadata.topics.get(STATE_TOPIC)
     return topic.leaders if topic else {}

@@ -20,7 +20,7 @@ from eoslog.connector.client.admin.offsets import Epochs, rows_of
 from eoslog.connector.client.admin.transaction_lists import Listing as Listing
 from eoslog.connector.client.admin.transaction_lists import list_transactions as list_transactions
 from eoslog.connector.client.wire.cluster import Cluster
-from eoslog.connector.client.wire.connection import Connection
+from eoslog.connector.client.wire.connection import BrokerConnection
 from eoslog.connector.client.wire.grouping import by_topic
 from eoslog.connector.client.wire.pipelined import at_coordinators, by_connection
 from eoslog.connector.client.wire.retry import check, passes, retrying
@@ -85,7 +85,7 @@ class TransactionDescription:
 
 
 @dataclass(frozen=True)
-class Kept:
+class AcquiredTransaction:
     """A transaction that was taken over: the identity that can end it, and the one that wrote it (None:
     nothing was open)."""
 
@@ -107,7 +107,7 @@ def init_producer_id(
     if current is not None:
         body |= {"producer_id": current.producer_id, "producer_epoch": current.epoch}
 
-    def attempt(connection: Connection) -> ProducerIdentity:
+    def attempt(connection: BrokerConnection) -> ProducerIdentity:
         version = connection.pick(
             ApiKey.INIT_PRODUCER_ID, min_version=_INIT_CURRENT if current else 0, max_version=_INIT_MAX
         )
@@ -139,7 +139,7 @@ def end_txns(
     verb = "commit" if commit else "abort"
     chosen: dict[str, int] = {}
 
-    def choose(connection: Connection, name: str) -> int:
+    def choose(connection: BrokerConnection, name: str) -> int:
         if name not in chosen:
             tv2 = cluster.transaction_version() >= TV2
             chosen[name] = connection.pick(ApiKey.END_TXN, max_version=_END_TXN_TV2 if tv2 else _END_TXN_TV1)
@@ -149,7 +149,7 @@ def end_txns(
         who = identities[name]
         return {"transactional_id": name, "producer_id": who.producer_id, "producer_epoch": who.epoch}
 
-    def request(connection: Connection, name: str) -> tuple[EndTxnRequestDraft, int]:
+    def request(connection: BrokerConnection, name: str) -> tuple[EndTxnRequestDraft, int]:
         who = identities[name]
         body: EndTxnRequestDraft = {
             "transactional_id": name,
@@ -160,7 +160,7 @@ def end_txns(
         return body, choose(connection, name)
 
     def together(
-        connection: Connection, names: Sequence[str]
+        connection: BrokerConnection, names: Sequence[str]
     ) -> dict[str, EndTxnResponse | EndTxnResponseTogether]:
         offered = connection.ends_together and len(names) > 1
         if not offered or {choose(connection, name) for name in names} != {_END_TXN_TV2}:
@@ -183,7 +183,7 @@ def end_txns(
 
 def keep_prepared(
     cluster: Cluster, names: Sequence[str], timeout_ms: int
-) -> dict[str, Kept | EoslogError | KafkaError]:
+) -> dict[str, AcquiredTransaction | EoslogError | KafkaError]:
     """Take over open transactions as they are. Only the new holder ends them, no time-out does (KIP-939).
 
     A transactional id without an open transaction starts a new one. The requests are sent together.
@@ -191,7 +191,7 @@ def keep_prepared(
     it in that request.)
     """
 
-    def request(connection: Connection, name: str) -> tuple[InitProducerIdRequestDraft, int]:
+    def request(connection: BrokerConnection, name: str) -> tuple[InitProducerIdRequestDraft, int]:
         body: InitProducerIdRequestDraft = {
             "transactional_id": name,
             "transaction_timeout_ms": timeout_ms,
@@ -200,11 +200,11 @@ def keep_prepared(
         }
         return body, connection.pick(ApiKey.INIT_PRODUCER_ID, min_version=_INIT_KEEPS)
 
-    def read(name: str, answer: InitProducerIdResponse) -> Kept:
+    def read(name: str, answer: InitProducerIdResponse) -> AcquiredTransaction:
         check(answer["error_code"], f"InitProducerId(keepPreparedTxn) of {name!r}")
         wrote = ProducerIdentity(answer["ongoing_txn_producer_id"], answer["ongoing_txn_producer_epoch"])
         holder = ProducerIdentity(answer["producer_id"], answer["producer_epoch"])
-        return Kept(holder, wrote if wrote.producer_id >= 0 else None)
+        return AcquiredTransaction(holder, wrote if wrote.producer_id >= 0 else None)
 
     return at_coordinators(cluster, "InitProducerId(keepPreparedTxn)", names, INIT_PRODUCER_ID, request, read)
 
@@ -224,7 +224,7 @@ def add_partitions(
         "v3_and_below_topics": topics,
     }
 
-    def attempt(connection: Connection) -> None:
+    def attempt(connection: BrokerConnection) -> None:
         answer = connection.call(ADD_PARTITIONS_TO_TXN, body, max_version=_ADD_PARTITIONS_MAX)
         codes = {
             (topic["name"], part["partition_index"]): part["partition_error_code"]
@@ -323,7 +323,7 @@ def _add_offsets(cluster: Cluster, transactional_id: str, identity: ProducerIden
         "group_id": group,
     }
 
-    def attempt(connection: Connection) -> None:
+    def attempt(connection: BrokerConnection) -> None:
         answer = connection.call(ADD_OFFSETS_TO_TXN, body, max_version=_ADD_OFFSETS_MAX)
         check(answer["error_code"], f"AddOffsetsToTxn of {transactional_id!r} for group {group!r}")
 
@@ -331,7 +331,7 @@ def _add_offsets(cluster: Cluster, transactional_id: str, identity: ProducerIden
 
 
 def _at_coordinator(
-    cluster: Cluster, api: ApiKey, transactional_id: str, attempt: Callable[[Connection], T]
+    cluster: Cluster, api: ApiKey, transactional_id: str, attempt: Callable[[BrokerConnection], T]
 ) -> T:
     def run() -> T:
         return attempt(cluster.coordinator("transaction", transactional_id))
@@ -345,7 +345,7 @@ def _at_coordinator(
     )
 
 
-def _anywhere(cluster: Cluster, api: ApiKey, attempt: Callable[[Connection], T]) -> T:
+def _anywhere(cluster: Cluster, api: ApiKey, attempt: Callable[[BrokerConnection], T]) -> T:
     return _retry(cluster, api, lambda: attempt(cluster.any_broker()), lambda: None)
 
 

@@ -21,7 +21,7 @@ from eoslog.connector.client.records.gaps import Gaps
 from eoslog.connector.client.records.visible import Located, Visible, visible
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import Address
-from eoslog.connector.client.wire.connection import Connection
+from eoslog.connector.client.wire.connection import BrokerConnection
 from eoslog.connector.client.wire.retry import Backoff, check, passes
 from eoslog.connector.errors import (
     BrokerUnreachable,
@@ -29,7 +29,7 @@ from eoslog.connector.errors import (
     OffsetsGone,
     RefusedByBroker,
     RetriesExhausted,
-    TopicMadeAnew,
+    TopicRecreated,
 )
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.batch import Buffer, CorruptBatch
@@ -172,7 +172,7 @@ class _Reader:
         self.topic_id = topic_id
         self._id = b"" if topic_id is None else urlsafe_b64decode(topic_id + "==")
         self.end, self.committed, self.max_bytes = end, committed, max_bytes
-        self._connection: Connection | None = None
+        self._connection: BrokerConnection | None = None
         self._asked = -1
         self._backoff: Backoff | None = None
         self._rack = cluster.config.client_rack
@@ -329,7 +329,7 @@ class _Reader:
         self.cluster.forget_topic(self.topic)
         now = self.cluster.topic(self.topic).topic_id
         if now is not None and now != self.topic_id:
-            raise TopicMadeAnew(
+            raise TopicRecreated(
                 f"topic {self.topic} was deleted and created again: its id is {now}, but records of "
                 f"{self.topic_id} were to be read from {self.name}"
             )

@@ -16,7 +16,7 @@ from eoslog.connector.client.records.gaps import Gaps
 from eoslog.connector.client.records.visible import visible
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import Address
-from eoslog.connector.client.wire.connection import Connection
+from eoslog.connector.client.wire.connection import BrokerConnection
 from eoslog.connector.client.wire.grouping import by_topic
 from eoslog.connector.errors import EoslogError
 from eoslog.protocol.apis import ApiKey
@@ -43,7 +43,7 @@ _ROUNDS = 4
 """Most answers for one range: its end may be inside of a batch, and a batch may not fit into an answer."""
 
 
-class Wanted(Protocol):
+class OffsetRange(Protocol):
     """The offsets start..end-1 of a partition."""
 
     topic: str
@@ -56,7 +56,7 @@ class Wanted(Protocol):
 class Found(NamedTuple):
     """The records read of a range."""
 
-    wanted: Wanted
+    wanted: OffsetRange
     records: list[DecodedRecords]
 
 
@@ -65,7 +65,7 @@ class _NotSmall(Exception):
 
 
 def fetch_small(
-    cluster: Cluster, ranges: Sequence[Wanted], *, committed: bool, headers: bool, max_bytes: int
+    cluster: Cluster, ranges: Sequence[OffsetRange], *, committed: bool, headers: bool, max_bytes: int
 ) -> list[Found] | None:
     """All records of the ranges, in order. None: fetch() has to read each range.
 
@@ -82,7 +82,7 @@ class _Batch:
     """The ranges, and how far each one has been read."""
 
     def __init__(
-        self, cluster: Cluster, ranges: Sequence[Wanted], committed: bool, headers: bool, max_bytes: int
+        self, cluster: Cluster, ranges: Sequence[OffsetRange], committed: bool, headers: bool, max_bytes: int
     ) -> None:
         self._cluster, self._committed, self._headers = cluster, committed, headers
         self._left = self._max_bytes = max_bytes
@@ -109,7 +109,7 @@ class _Batch:
         leaders: dict[Address, list[tuple[str, int]]] = {}
         for place in missing:
             leaders.setdefault(self._cluster.leader_address(*place), []).append(place)
-        asked: list[Connection] = []
+        asked: list[BrokerConnection] = []
         for places in leaders.values():
             connection = self._cluster.leader(*places[0])
             version = connection.pick(ApiKey.FETCH, max_version=_BY_ID)
@@ -169,7 +169,7 @@ class _Batch:
         self._position[place] = max(position, seen.next_offset)
 
 
-def _id_of(wanted: Wanted) -> bytes:
+def _id_of(wanted: OffsetRange) -> bytes:
     if wanted.topic_id is None:
         raise _NotSmall(f"the id of topic {wanted.topic} is not known")
     return urlsafe_b64decode(wanted.topic_id + "==")

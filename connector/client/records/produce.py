@@ -17,10 +17,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from eoslog.connector.client.admin import transactions
-from eoslog.connector.client.records.window import MAX_UNANSWERED, Outgoing, Unanswered, Verdict, pack
+from eoslog.connector.client.records.window import MAX_UNANSWERED, BatchVerdict, Outgoing, Unanswered, pack
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import Address
-from eoslog.connector.client.wire.connection import Connection
+from eoslog.connector.client.wire.connection import BrokerConnection
 from eoslog.connector.client.wire.grouping import by_topic
 from eoslog.connector.client.wire.retry import Backoff, passes
 from eoslog.connector.errors import (
@@ -28,7 +28,7 @@ from eoslog.connector.errors import (
     BrokerUnreachable,
     ConnectionLost,
     ProduceFailed,
-    TopicMadeAnew,
+    TopicRecreated,
 )
 from eoslog.protocol import errors
 from eoslog.protocol.apis import ApiKey
@@ -106,7 +106,7 @@ class Producer:
         self._queue: deque[Outgoing] = deque()
         self._queued: set[TopicPartition] = set()
         self._queued_bytes = 0
-        self._lanes: dict[Address, tuple[Connection, deque[list[Outgoing]]]] = {}
+        self._lanes: dict[Address, tuple[BrokerConnection, deque[list[Outgoing]]]] = {}
         self._enlisted: set[TopicPartition] = set()
         self._failed: Exception | None = None
         self._tv2 = transactional_id is None or cluster.transaction_version() >= transactions.TV2
@@ -209,7 +209,7 @@ class Producer:
         if now == pinned or now is None:
             return
         if pinned is not None and any(topic == written for written, _ in self.partitions):
-            raise TopicMadeAnew(
+            raise TopicRecreated(
                 f"topic {topic} was deleted and created again while rows were written to it (its id was "
                 f"{pinned} and is {now}). The rows written so far went with the old topic, so nothing of the "
                 "batch goes to the new one. Start the query again: it writes the batch as a whole"
@@ -256,7 +256,7 @@ class Producer:
     def _id_bytes(self, topic: str) -> bytes:
         return urlsafe_b64decode(f"{self.topic_ids[topic]}==")
 
-    def _lane(self, address: Address) -> tuple[Connection, deque[list[Outgoing]]]:
+    def _lane(self, address: Address) -> tuple[BrokerConnection, deque[list[Outgoing]]]:
         lane = self._lanes.get(address)
         if lane is None:
             lane = self._lanes[address] = (self.cluster.take(address), deque())
@@ -303,10 +303,10 @@ class Producer:
             raise self._failure(batch, ErrorCode.UNKNOWN_SERVER_ERROR, "the answer leaves this partition out")
         code, text = result["error_code"], result["error_message"] or ""
         verdict = self._unanswered.judge(batch, code)
-        if verdict is Verdict.DONE:
+        if verdict is BatchVerdict.DONE:
             self._acknowledge(batch)
             return None
-        if verdict is Verdict.FAILED:
+        if verdict is BatchVerdict.FAILED:
             raise self._failure(batch, code, text)
         self._queue.append(batch)
         return KafkaError(code, f"{batch.where[0]}-{batch.where[1]}: {text}")

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
-from eoslog.connector.client.wire.error_outcomes import Outcome, outcome
+from eoslog.connector.client.wire.error_outcomes import ErrorOutcome, outcome
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.batch import Buffer
 from eoslog.protocol.errors import ErrorCode
@@ -35,7 +35,7 @@ class Outgoing:
     deadline: float
 
 
-class Verdict(Enum):
+class BatchVerdict(Enum):
     """What an answer means for a batch."""
 
     DONE = "it is in the log"
@@ -77,15 +77,17 @@ class Unanswered:
         would accept the second, and the first could never follow."""
         return batch.where in self._begun or self.oldest(batch)
 
-    def judge(self, batch: Outgoing, code: int) -> Verdict:
+    def judge(self, batch: Outgoing, code: int) -> BatchVerdict:
         """What an answer's error code means. An acknowledged batch is removed."""
-        if code == ErrorCode.NONE or outcome(code, ApiKey.PRODUCE) is Outcome.ANSWER:
+        if code == ErrorCode.NONE or outcome(code, ApiKey.PRODUCE) is ErrorOutcome.ANSWER:
             self._waiting[batch.where].remove(batch.number)
             self._begun.add(batch.where)
-            return Verdict.DONE
+            return BatchVerdict.DONE
         if code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and not self.oldest(batch):
-            return Verdict.AGAIN  # the batch before it was not accepted; both are sent again, in order
-        return Verdict.AGAIN if outcome(code, ApiKey.PRODUCE) is Outcome.AGAIN else Verdict.FAILED
+            return BatchVerdict.AGAIN  # the batch before it was not accepted; both are sent again, in order
+        return (
+            BatchVerdict.AGAIN if outcome(code, ApiKey.PRODUCE) is ErrorOutcome.AGAIN else BatchVerdict.FAILED
+        )
 
 
 def pack(batches: Iterable[Outgoing], max_bytes: int) -> list[list[Outgoing]]:

@@ -14,10 +14,10 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from eoslog.connector.client.wire.config import Address, ClientConfig
-from eoslog.connector.client.wire.connection import Connection
+from eoslog.connector.client.wire.connection import BrokerConnection
 from eoslog.connector.client.wire.metadata import (
     METADATA_MAX,
-    Metadata,
+    ClusterMetadata,
     TopicInfo,
     no_partition,
     read_metadata,
@@ -67,8 +67,8 @@ class Cluster:
         self._nodes: dict[int, Address] = {}
         self._topics: dict[str, tuple[TopicInfo, float]] = {}
         self._coordinators: dict[tuple[CoordinatorKind, str], Address] = {}
-        self._shared: dict[Address, Connection] = {}
-        self._idle: dict[Address, list[Connection]] = {}
+        self._shared: dict[Address, BrokerConnection] = {}
+        self._idle: dict[Address, list[BrokerConnection]] = {}
         self._features: dict[str, int] = {}
         self._disturbed = False
         self._asked: Address | None = None
@@ -77,7 +77,7 @@ class Cluster:
 
     # -- leaders and coordinators -------------------------------------------------------------
 
-    def metadata(self, topics: Iterable[str] | None, *, create: bool = False) -> Metadata:
+    def metadata(self, topics: Iterable[str] | None, *, create: bool = False) -> ClusterMetadata:
         """Ask a broker about `topics` (None: all). `create`: brokers that auto-create topics may do so."""
         body: MetadataRequestDraft = {
             "topics": None if topics is None else [{"name": name} for name in topics],
@@ -145,15 +145,15 @@ class Cluster:
         """A broker's address, from the last answer about the cluster; None: it had no such broker."""
         return self._nodes.get(node)
 
-    def leader(self, topic: str, partition: int) -> Connection:
+    def leader(self, topic: str, partition: int) -> BrokerConnection:
         """The shared connection to a partition's leader."""
         return self._share(self.leader_address(topic, partition))
 
-    def coordinator(self, kind: CoordinatorKind, key: str) -> Connection:
+    def coordinator(self, kind: CoordinatorKind, key: str) -> BrokerConnection:
         """The shared connection to the coordinator of a group or a transactional id."""
         return self.coordinators(kind, [key])[key]
 
-    def coordinators(self, kind: CoordinatorKind, keys: Iterable[str]) -> dict[str, Connection]:
+    def coordinators(self, kind: CoordinatorKind, keys: Iterable[str]) -> dict[str, BrokerConnection]:
         """As `coordinator`, for several keys; in one request if the broker can (FindCoordinator 4)."""
         wanted = list(keys)
         unknown = [key for key in wanted if (kind, key) not in self._coordinators]
@@ -161,12 +161,12 @@ class Cluster:
             self._find_coordinators(kind, unknown)
         return {key: self._share(self._coordinators[kind, key]) for key in wanted}
 
-    def brokers(self) -> list[Connection]:
+    def brokers(self) -> list[BrokerConnection]:
         """A shared connection to every broker of the cluster."""
         self.metadata([])
         return self.known_brokers()
 
-    def known_brokers(self) -> list[Connection]:
+    def known_brokers(self) -> list[BrokerConnection]:
         """A shared connection to every broker in the last answer about the cluster."""
         return [self._share(address) for address in self.known_addresses()]
 
@@ -174,7 +174,7 @@ class Cluster:
         """The addresses of the brokers in the last answer about the cluster."""
         return sorted(set(self._nodes.values()))
 
-    def any_broker(self) -> Connection:
+    def any_broker(self) -> BrokerConnection:
         """A shared connection to any broker that answers."""
         return self._any()
 
@@ -214,11 +214,11 @@ class Cluster:
 
     # -- connections --------------------------------------------------------------------------
 
-    def take(self, address: Address) -> Connection:
+    def take(self, address: Address) -> BrokerConnection:
         """A connection for the caller alone, until it gives it back."""
         return self.idle(address) or self._connect(address)
 
-    def idle(self, address: Address) -> Connection | None:
+    def idle(self, address: Address) -> BrokerConnection | None:
         """As `take`, but only if an idle connection is open; else None."""
         idle = self._idle.get(address, [])
         while idle:
@@ -227,7 +227,7 @@ class Cluster:
                 return connection
         return None
 
-    def give_back(self, connection: Connection) -> None:
+    def give_back(self, connection: BrokerConnection) -> None:
         """Keep the connection for the next taker; one with answers still to come is closed instead."""
         if connection.closed or connection.waiting:
             connection.close()
@@ -247,7 +247,7 @@ class Cluster:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    def _share(self, address: Address) -> Connection:
+    def _share(self, address: Address) -> BrokerConnection:
         connection = self._shared.get(address)
         if connection is None or connection.closed or connection.waiting:
             if connection is not None:
@@ -255,17 +255,17 @@ class Cluster:
             connection = self._shared[address] = self._connect(address)
         return connection
 
-    def _connect(self, address: Address) -> Connection:
+    def _connect(self, address: Address) -> BrokerConnection:
         """A new connection to a known broker. ConnectionLost if it does not answer."""
         try:
-            return self._opened(Connection(*address, self.config))
+            return self._opened(BrokerConnection(*address, self.config))
         except BrokerUnreachable as error:
             raise ConnectionLost(
                 f"no connection to broker {error}; the cluster gives this address: check that it can be "
                 "reached from here (advertised.listeners)"
             ) from error
 
-    def _opened(self, connection: Connection) -> Connection:
+    def _opened(self, connection: BrokerConnection) -> BrokerConnection:
         self.reached = True
         self._features = connection.features
         return connection
@@ -276,7 +276,7 @@ class Cluster:
         if not self.reached:
             self._any(nobody_until=time.monotonic() + self.config.first_contact_timeout_ms / 1000)
 
-    def _any(self, nobody_until: float = math.inf) -> Connection:
+    def _any(self, nobody_until: float = math.inf) -> BrokerConnection:
         """A shared connection to any broker, but preferably not to the one whose answer was wrong. On first
         contact, tries for request_timeout_ms; if nothing listens at any address, until `nobody_until`
         (monotonic clock)."""
@@ -297,7 +297,7 @@ class Cluster:
                     return usable[address]
                 left = (backoff.deadline - time.monotonic()) * 1000 / (len(addresses) - index)
                 try:
-                    connection = Connection(*address, self.config, timeout_ms=max(1, int(left)))
+                    connection = BrokerConnection(*address, self.config, timeout_ms=max(1, int(left)))
                 except BrokerUnreachable as error:
                     nobody = nobody and isinstance(error.__cause__, _NOBODY)
                     if address not in failures or not _ran_out(error):

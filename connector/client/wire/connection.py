@@ -49,7 +49,7 @@ class _Pending(NamedTuple):
     version: int
 
 
-class Connection:
+class BrokerConnection:
     """A connection, open from its creation. Raises BrokerUnreachable if it cannot be opened.
 
     `versions`: (lowest, highest) served by the broker, by API key. `features`: finalized feature

@@ -30,7 +30,7 @@ class TopicInfo:
 
 
 @dataclass(frozen=True)
-class Metadata:
+class ClusterMetadata:
     """One answer about the cluster. `errors`: codes of the topics that could not be described."""
 
     nodes: dict[int, Address]
@@ -47,7 +47,7 @@ def no_partition(info: TopicInfo, partition: int) -> UnknownTopic:
     )
 
 
-def read_metadata(answer: MetadataResponse) -> Metadata:
+def read_metadata(answer: MetadataResponse) -> ClusterMetadata:
     """Read a broker's answer. Raises KafkaError."""
     if answer["error_code"]:
         raise RefusedByBroker(answer["error_code"], "the broker could not answer Metadata")
@@ -62,4 +62,4 @@ def read_metadata(answer: MetadataResponse) -> Metadata:
             topic_id = urlsafe_b64encode(number).decode().rstrip("=") if any(number) else None
             topics[name] = TopicInfo(name, leaders, topic["is_internal"], topic_id)
     nodes = {broker["node_id"]: (broker["host"], broker["port"]) for broker in answer["brokers"]}
-    return Metadata(nodes, topics, errors, answer["cluster_id"])
+    return ClusterMetadata(nodes, topics, errors, answer["cluster_id"])

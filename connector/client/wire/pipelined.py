@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from eoslog.connector.client.wire.cluster import Cluster
-from eoslog.connector.client.wire.connection import Connection
+from eoslog.connector.client.wire.connection import BrokerConnection
 from eoslog.connector.client.wire.retry import passes, retrying
 from eoslog.connector.errors import BrokerUnreachable, ConnectionLost, EoslogError, RetriesExhausted
 from eoslog.protocol.apis import Api
@@ -21,10 +21,10 @@ Shared = TypeVar("Shared")
 IN_FLIGHT = 100
 """Requests sent before their answers are read: they are so small that neither side's socket fills up."""
 
-Together = Callable[[Connection, Sequence[str]], Mapping[str, Shared]]
+Together = Callable[[BrokerConnection, Sequence[str]], Mapping[str, Shared]]
 """Sends one request for several transactional ids, if the broker accepts that. Returns the answers it got."""
 
-Request = Callable[[Connection, str], tuple[RequestDraft, int]]
+Request = Callable[[BrokerConnection, str], tuple[RequestDraft, int]]
 """(connection, transactional id) -> body and version; may raise UnsupportedByBroker."""
 
 
@@ -79,7 +79,7 @@ def at_coordinators(
 
 
 def _round(
-    connection: Connection,
+    connection: BrokerConnection,
     names: Sequence[str],
     api: Api[Any, RequestDraft, Response, Any],
     request: Request[RequestDraft],
@@ -117,9 +117,9 @@ def _take_answers(
     return passing
 
 
-def by_connection(coordinators: Mapping[str, Connection]) -> dict[Connection, list[str]]:
+def by_connection(coordinators: Mapping[str, BrokerConnection]) -> dict[BrokerConnection, list[str]]:
     """Transactional ids by the connection to their coordinator."""
-    grouped: dict[Connection, list[str]] = {}
+    grouped: dict[BrokerConnection, list[str]] = {}
     for name, connection in coordinators.items():
         grouped.setdefault(connection, []).append(name)
     return grouped

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 from eoslog.connector.client.wire.config import ClientConfig
-from eoslog.connector.client.wire.error_outcomes import BRIEF_MS, Outcome, outcome
+from eoslog.connector.client.wire.error_outcomes import BRIEF_MS, ErrorOutcome, outcome
 from eoslog.connector.errors import BrokerUnreachable, ConnectionLost, RefusedByBroker, RetriesExhausted
 from eoslog.protocol import errors
 from eoslog.protocol.apis import ApiKey
@@ -32,7 +32,7 @@ def check(code: int, what: str) -> None:
 def passes(error: Exception, api: ApiKey | None = None) -> bool:
     """Whether the failure may pass by itself, so that the same request (`api`) may be sent again."""
     if isinstance(error, KafkaError):
-        return outcome(error.code, api) in (Outcome.AGAIN, Outcome.BRIEFLY)
+        return outcome(error.code, api) in (ErrorOutcome.AGAIN, ErrorOutcome.BRIEFLY)
     return isinstance(error, (ConnectionLost, BrokerUnreachable))
 
 
@@ -100,7 +100,7 @@ def retrying(
         except (KafkaError, ConnectionLost, BrokerUnreachable) as error:
             if not passes(error, api) or isinstance(error, final):
                 raise
-            if isinstance(error, KafkaError) and outcome(error.code, api) is Outcome.BRIEFLY:
+            if isinstance(error, KafkaError) and outcome(error.code, api) is ErrorOutcome.BRIEFLY:
                 brief = brief or Backoff(cluster.config, min(BRIEF_MS, timeout_ms))
                 if brief.over:
                     raise

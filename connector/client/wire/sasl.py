@@ -18,7 +18,7 @@ import urllib.request
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
-from eoslog.connector.client.wire.security import Sasl
+from eoslog.connector.client.wire.security import SaslSettings
 from eoslog.connector.errors import AuthenticationRefused
 from eoslog.protocol.apis import Api
 from eoslog.protocol.errors import info
@@ -48,7 +48,7 @@ REFRESH_AT = 0.8
 _TOKEN_TIMEOUT_S = 10.0
 
 
-def authenticate(ask: Ask, sasl: Sasl) -> int:
+def authenticate(ask: Ask, sasl: SaslSettings) -> int:
     """Authenticate. Returns the session's life in ms, 0: for ever. Raises AuthenticationRefused."""
     answer = ask(SASL_HANDSHAKE, {"mechanism": sasl.mechanism})
     if answer["error_code"]:
@@ -77,7 +77,9 @@ def authenticate(ask: Ask, sasl: Sasl) -> int:
     return last["session_lifetime_ms"]
 
 
-def _scram(exchange: Callable[[bytes], SaslAuthenticateResponse], sasl: Sasl) -> SaslAuthenticateResponse:
+def _scram(
+    exchange: Callable[[bytes], SaslAuthenticateResponse], sasl: SaslSettings
+) -> SaslAuthenticateResponse:
     client = ClientExchange(sasl.mechanism, sasl.user, sasl.password, secrets.token_urlsafe(24))
     try:
         told = exchange(client.first())
@@ -90,7 +92,9 @@ def _scram(exchange: Callable[[bytes], SaslAuthenticateResponse], sasl: Sasl) ->
     return last
 
 
-def _bearer(exchange: Callable[[bytes], SaslAuthenticateResponse], sasl: Sasl) -> SaslAuthenticateResponse:
+def _bearer(
+    exchange: Callable[[bytes], SaslAuthenticateResponse], sasl: SaslSettings
+) -> SaslAuthenticateResponse:
     """RFC 7628. A refusal comes first as a message; the error comes after that is acknowledged."""
     extensions = "".join(f"{name}={value}\x01" for name, value in sasl.extensions)
     told = exchange(f"n,,\x01auth=Bearer {token_for(sasl)}\x01{extensions}\x01".encode())
@@ -108,11 +112,11 @@ class _Token(NamedTuple):
     renew_at: float  # on the monotonic clock
 
 
-_tokens: dict[Sasl, _Token] = {}
+_tokens: dict[SaslSettings, _Token] = {}
 _lock = threading.Lock()
 
 
-def token_for(sasl: Sasl) -> str:
+def token_for(sasl: SaslSettings) -> str:
     """A valid token, which this process keeps. Raises AuthenticationRefused."""
     with _lock:
         token = _tokens.get(sasl)
@@ -121,7 +125,7 @@ def token_for(sasl: Sasl) -> str:
         return token.text
 
 
-def _called(sasl: Sasl) -> _Token:
+def _called(sasl: SaslSettings) -> _Token:
     """Get a token from the user's function, which returns it or (token, seconds of its life)."""
     module, _, name = str(sasl.token_callback).partition(":")
     try:
@@ -136,7 +140,7 @@ def _called(sasl: Sasl) -> _Token:
     return _Token(str(text), time.monotonic() + REFRESH_AT * float(seconds))
 
 
-def _fetched(sasl: Sasl) -> _Token:
+def _fetched(sasl: SaslSettings) -> _Token:
     """Get a token by the client credentials flow (RFC 6749, section 4.4)."""
     form = {"grant_type": "client_credentials"} | ({"scope": sasl.scope} if sasl.scope else {})
     basic = base64.b64encode(f"{_quoted(sasl.client_id)}:{_quoted(sasl.client_secret)}".encode()).decode()

@@ -25,7 +25,7 @@ TLS_VERSIONS = ("TLSv1.2", "TLSv1.3")
 
 
 @dataclass(frozen=True)
-class Tls:
+class TlsSettings:
     """How a broker's certificate is checked, and the client's own certificate. PEM, as files or as text."""
 
     ca_file: str | None = None
@@ -40,7 +40,7 @@ class Tls:
 
 
 @dataclass(frozen=True)
-class Sasl:
+class SaslSettings:
     """A mechanism and its credentials. OAUTHBEARER has a token endpoint, or a callback `module:function`."""
 
     mechanism: str
@@ -58,8 +58,8 @@ class Sasl:
 class Security:
     """`tls` None: plain text; `sasl` None: no authentication beyond TLS's own."""
 
-    tls: Tls | None = None
-    sasl: Sasl | None = None
+    tls: TlsSettings | None = None
+    sasl: SaslSettings | None = None
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> Self:
@@ -77,7 +77,7 @@ class Security:
         return cls(tls, sasl)
 
 
-def _tls(options: Mapping[str, Any]) -> Tls:
+def _tls(options: Mapping[str, Any]) -> TlsSettings:
     for store in ("truststore", "keystore"):
         kind = options.get(f"kafka.ssl.{store}.type")
         if kind and kind.upper() != "PEM":
@@ -91,7 +91,7 @@ def _tls(options: Mapping[str, Any]) -> Tls:
     if not set(versions) <= set(TLS_VERSIONS):
         raise OptionError(f"option kafka.ssl.enabled.protocols: give {' or '.join(TLS_VERSIONS)}, or both")
     certificate = options.get("kafka.ssl.keystore.location") or options.get("kafka.ssl.certificate.location")
-    tls = Tls(
+    tls = TlsSettings(
         ca_file=options.get("kafka.ssl.truststore.location") or options.get("kafka.ssl.ca.location"),
         ca_text=options.get("kafka.ssl.truststore.certificates"),
         certificate_file=certificate,
@@ -109,13 +109,13 @@ def _tls(options: Mapping[str, Any]) -> Tls:
     return tls
 
 
-def _sasl(options: Mapping[str, Any]) -> Sasl:
+def _sasl(options: Mapping[str, Any]) -> SaslSettings:
     mechanism = (options.get("kafka.sasl.mechanism") or "").upper()
     if mechanism not in MECHANISMS:
         said = f"cannot be {mechanism!r}" if mechanism else "is missing"
         raise OptionError(f"option kafka.sasl.mechanism {said}: choose one of {', '.join(MECHANISMS)}")
     login = _login(options.get("kafka.sasl.jaas.config"), mechanism)
-    sasl = Sasl(
+    sasl = SaslSettings(
         mechanism,
         user=options.get("kafka.sasl.username") or login.get("username", ""),
         password=options.get("kafka.sasl.password") or login.get("password", ""),
@@ -152,7 +152,7 @@ def _login(text: str | None, mechanism: str) -> dict[str, str]:
     return login.options
 
 
-def _check_sasl(sasl: Sasl) -> None:
+def _check_sasl(sasl: SaslSettings) -> None:
     if sasl.mechanism != "OAUTHBEARER":
         if not sasl.user or not sasl.password:
             raise OptionError(

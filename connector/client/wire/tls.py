@@ -11,11 +11,11 @@ import tempfile
 from functools import lru_cache
 from typing import Any
 
-from eoslog.connector.client.wire.security import Tls
+from eoslog.connector.client.wire.security import TlsSettings
 from eoslog.connector.errors import AuthenticationRefused, OptionError
 
 
-def secured(plain: socket.socket, host: str, port: int, tls: Tls) -> ssl.SSLSocket:
+def secured(plain: socket.socket, host: str, port: int, tls: TlsSettings) -> ssl.SSLSocket:
     """The socket with TLS. Raises OSError; OptionError, AuthenticationRefused if a retry would not help."""
     try:
         return context(tls).wrap_socket(plain, server_hostname=host)
@@ -31,7 +31,7 @@ def secured(plain: socket.socket, host: str, port: int, tls: Tls) -> ssl.SSLSock
 
 
 @lru_cache(maxsize=16)
-def context(tls: Tls) -> ssl.SSLContext:
+def context(tls: TlsSettings) -> ssl.SSLContext:
     """The TLS context for these settings. Raises OptionError naming the option whose file is wrong."""
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     made.check_hostname = tls.check_name
@@ -55,7 +55,7 @@ def context(tls: Tls) -> ssl.SSLContext:
     return made
 
 
-def _load_texts(made: ssl.SSLContext, tls: Tls) -> None:
+def _load_texts(made: ssl.SSLContext, tls: TlsSettings) -> None:
     """Load a certificate given as text. The ssl module reads only files: use a private, short-lived one."""
     with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:  # made with mode 0600
         file.write(f"{tls.key_text}\n{tls.certificate_text}\n")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from eoslog.broker.config import BrokerConfig, ConfigError, option_table
-from eoslog.broker.config.base import Kind, Rule, rule_of, text_of
+from eoslog.broker.config.base import ConfigRule, ConfigType, rule_of, text_of
 from eoslog.broker.config.group_table import GROUP_CONFIGS, group_values
 from eoslog.broker.config.topic_table import TOPIC_CONFIGS
 from eoslog.broker.config.topics import TopicOptions
@@ -67,7 +67,7 @@ def test_every_default_fits_its_own_rule() -> None:
             declared = option_table()[line.synonym]
             assert (declared.default, declared.metadata["dynamic"]) == (line.default, True)
     for declared in option_table().values():
-        assert rule_of(declared).kind is Kind.PASSWORD or (
+        assert rule_of(declared).kind is ConfigType.PASSWORD or (
             rule_of(declared).parse(text_of(declared.default)) == declared.default
         )
 
@@ -137,7 +137,7 @@ def test_wrong_values_are_named(options: dict[str, str], says: str) -> None:
 
 
 def test_a_secret_is_in_no_message() -> None:
-    rule = Rule("key", Kind.PASSWORD, pattern="[a-z]+", hint="letters", secret=True)
+    rule = ConfigRule("key", ConfigType.PASSWORD, pattern="[a-z]+", hint="letters", secret=True)
     with pytest.raises(ConfigError) as caught:
         rule.parse("hunter2")
     assert str(caught.value) == "key: must be letters"

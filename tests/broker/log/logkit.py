@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 from eoslog.broker.config import FlushMode
-from eoslog.broker.log.compaction.cleaning import Run
+from eoslog.broker.log.compaction.cleaning import CleaningRun
 from eoslog.broker.log.opening.opening import create_directory, open_partition
 from eoslog.broker.log.partition.partition import Partition
-from eoslog.broker.log.recovery.recovery import Finding, Known
-from eoslog.broker.log.segment.answers import Place
+from eoslog.broker.log.recovery.recovery import KnownLog, RecoveryFinding
+from eoslog.broker.log.segment.answers import PartitionPlace
 from eoslog.broker.log.segment.checkpoint import Checkpoints, OffsetCheckpoint
 from eoslog.broker.log.segment.flush import GroupFlush
 from eoslog.broker.log.segment.settings import LogSettings
@@ -50,7 +50,7 @@ class Disk:
         self.fs.make_dir("/data")
         self.settings = settings or LogSettings()
         self.mode: FlushMode = flush
-        self.report: list[Finding] = []
+        self.report: list[RecoveryFinding] = []
         create_directory(self.fs, DIRECTORY, TOPIC_ID, self.settings.index_interval_bytes)
         self.fs.sync_dir("/data")
         self.fs.sync_dir("/")
@@ -58,8 +58,8 @@ class Disk:
     def open(self, *, clean: bool = False, point: int = 0, now_ms: int = NOW, epoch: int = 0) -> Partition:
         self.flush = GroupFlush(self.mode)
         self.report = []
-        place = Place("t", 0, TOPIC_ID, DIRECTORY)
-        known = Known(point, clean, epoch)
+        place = PartitionPlace("t", 0, TOPIC_ID, DIRECTORY)
+        known = KnownLog(point, clean, epoch)
         starts = OffsetCheckpoint(self.fs, "/data/log-start-offset-checkpoint")
         checkpoints = Checkpoints(starts, OffsetCheckpoint(self.fs, "/data/cleaner-offset-checkpoint"))
         return open_partition(
@@ -100,7 +100,7 @@ def stored(partition: Partition) -> list[tuple[int, bytes]]:
 def clean(disk: Disk, partition: Partition, now_ms: int = NOW, memory: int = 1 << 20) -> int:
     """Compact a log at once, in this thread; answers the offset up to which it is compacted."""
     plan = partition.compacting.plan(now_ms)
-    run = Run(disk.fs, plan, memory)
+    run = CleaningRun(disk.fs, plan, memory)
     end = run.map()
     for group in plan.groups:
         if group[0].segment.base_offset >= end:

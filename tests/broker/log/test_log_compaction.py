@@ -361,9 +361,9 @@ def test_a_damaged_segment_is_not_compacted() -> None:
 def test_retention_may_take_segments_while_they_are_compacted() -> None:
     disk, partition = started(keyed((b"a", b"1")), keyed((b"a", b"2")), deleted=True, retention_bytes=0)
     plan = partition.compacting.plan(NOW)
-    from eoslog.broker.log.compaction.cleaning import Run
+    from eoslog.broker.log.compaction.cleaning import CleaningRun
 
-    run = Run(disk.fs, plan, 1 << 20)
+    run = CleaningRun(disk.fs, plan, 1 << 20)
     run.map()
     new = run.clean(plan.groups[0])
     assert new is not None

@@ -5,8 +5,8 @@ The file system of the crash tests keeps the order of a directory's changes; a r
 
 from __future__ import annotations
 
-from eoslog.broker.log.compaction.cleaning import Run
-from eoslog.broker.log.compaction.cleaning_plan import Plan
+from eoslog.broker.log.compaction.cleaning import CleaningRun
+from eoslog.broker.log.compaction.cleaning_plan import CleaningPlan
 from eoslog.broker.log.partition.partition import Partition
 from eoslog.broker.log.recovery import leftovers
 from eoslog.broker.log.segment.index import TransactionIndex
@@ -41,10 +41,10 @@ def inodes(disk: Disk, ending: str) -> dict[str, Inode]:
     return {name: one for name, one in found.items() if name.endswith(ending) and isinstance(one, Inode)}
 
 
-def cleaned_group(disk: Disk, partition: Partition) -> Plan:
+def cleaned_group(disk: Disk, partition: Partition) -> CleaningPlan:
     """A run up to where its first group lies beside the log, durable."""
     plan = partition.compacting.plan(NOW)
-    run = Run(disk.fs, plan, 1 << 20)
+    run = CleaningRun(disk.fs, plan, 1 << 20)
     run.map()
     new = run.clean(plan.groups[0])
     assert new is not None

@@ -15,7 +15,7 @@ from eoslog.broker.config import BrokerConfig
 from eoslog.broker.config.storage import StorageOptions
 from eoslog.broker.log.partition.partition import Partition
 from eoslog.broker.log.segment.settings import LogSettings
-from eoslog.broker.log.upkeep.scrub import Pause, Scrubber, Stopped
+from eoslog.broker.log.upkeep.scrub import Pause, Scrubber, ScrubStopped
 from eoslog.protocol.batch import iter_headers
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from tests.broker.log.logkit import DIRECTORY, NOW, Disk, batch, clean
@@ -298,5 +298,5 @@ def test_the_scrub_keeps_to_its_rate_and_ends_when_asked() -> None:
     pause(100)
     assert 0.15 < time.monotonic() - began < 5
     stop.set()
-    with pytest.raises(Stopped):
+    with pytest.raises(ScrubStopped):
         pause(1)

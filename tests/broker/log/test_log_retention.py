@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from eoslog.broker.log.partition.partition import Partition
-from eoslog.broker.log.partition.retention import Span, expendable
+from eoslog.broker.log.partition.retention import SegmentSpan, expendable
 from eoslog.broker.log.segment.settings import LogSettings
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from tests.broker.log.fakefs import Outcome
@@ -30,7 +30,7 @@ def logs(disk: Disk) -> list[int]:
     return [int(name[:20]) for name in disk.fs.list(DIRECTORY) if name.endswith(".log")]
 
 
-SPANS = [Span(2, 700, 10), Span(4, 700, 30), Span(6, 700, 20), Span(7, 350, 40)]
+SPANS = [SegmentSpan(2, 700, 10), SegmentSpan(4, 700, 30), SegmentSpan(6, 700, 20), SegmentSpan(7, 350, 40)]
 
 
 @pytest.mark.parametrize(
@@ -60,8 +60,8 @@ def test_which_segments_may_go(changes: dict[str, Any], now: int, start: int, st
 
 
 def test_an_empty_active_segment_stays() -> None:
-    assert expendable([Span(5, 0, -1)], LogSettings(retention_bytes=0), 10**15, 0, 5) == 0
-    assert expendable([Span(2, 9, 1), Span(2, 0, -1)], LogSettings(), 10**15, 0, 2) == 1
+    assert expendable([SegmentSpan(5, 0, -1)], LogSettings(retention_bytes=0), 10**15, 0, 5) == 0
+    assert expendable([SegmentSpan(2, 9, 1), SegmentSpan(2, 0, -1)], LogSettings(), 10**15, 0, 2) == 1
 
 
 def test_old_segments_go_and_the_log_begins_later() -> None:

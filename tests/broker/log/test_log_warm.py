@@ -9,13 +9,13 @@ import pytest
 
 from eoslog.broker.log.opening.opening import create_directory, open_partition
 from eoslog.broker.log.partition.partition import Partition
-from eoslog.broker.log.recovery.recovery import Known
+from eoslog.broker.log.recovery.recovery import KnownLog
 from eoslog.broker.log.segment import segment
-from eoslog.broker.log.segment.answers import Place
+from eoslog.broker.log.segment.answers import PartitionPlace
 from eoslog.broker.log.segment.checkpoint import Checkpoints, OffsetCheckpoint
 from eoslog.broker.log.segment.flush import GroupFlush
 from eoslog.broker.log.segment.settings import LogSettings
-from eoslog.broker.log.segment.warm import WARM, Warm
+from eoslog.broker.log.segment.warm import WARM, WarmSegments
 from eoslog.broker.ports.ports import OsFileSystem
 from tests.broker.log.logkit import NOW, Disk, batch
 
@@ -27,7 +27,7 @@ def warm_count(partition: Partition) -> int:
 def test_a_sealed_segment_lets_go_of_its_file_and_is_read_all_the_same(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    few = Warm(3, 1 << 20)
+    few = WarmSegments(3, 1 << 20)
     monkeypatch.setattr(segment, "WARM", few)
     disk = Disk(LogSettings(segment_bytes=1024, index_interval_bytes=100))
     partition = disk.open()
@@ -56,7 +56,7 @@ def test_indexes_are_let_go_by_their_size() -> None:
         def cool(self) -> None:
             self.cooled = True
 
-    warm, things = Warm(100, 1000), [Thing() for _ in range(4)]
+    warm, things = WarmSegments(100, 1000), [Thing() for _ in range(4)]
     for thing in things[:2]:
         warm.used(thing)
     warm.used(things[0])
@@ -75,9 +75,9 @@ def test_files_are_closed_on_a_real_disk(tmp_path: Path) -> None:
         OffsetCheckpoint(fs, str(tmp_path / "a")), OffsetCheckpoint(fs, str(tmp_path / "b"))
     )
     flush = GroupFlush()
-    place = Place("t", 0, b"0123456789abcdef", directory)
+    place = PartitionPlace("t", 0, b"0123456789abcdef", directory)
     settings = LogSettings(segment_bytes=1024)
-    partition = open_partition(fs, place, settings, flush, checkpoints, Known(), NOW, [])
+    partition = open_partition(fs, place, settings, flush, checkpoints, KnownLog(), NOW, [])
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(300):
         partition.append(batch(bytes(600)), now_ms=NOW)

@@ -104,7 +104,9 @@ def test_a_query_s_transaction_is_named_with_its_sink(broker: EmbeddedBroker, tm
     assert row["transactional_id"].startswith("to%2Fcopy/")
     with Cluster(client_config(broker.bootstrap, None, 20)) as cluster:
         name = row["transactional_id"]
-        assert isinstance(transactions.keep_prepared(cluster, [name], MINUTE_MS)[name], transactions.Kept)
+        assert isinstance(
+            transactions.keep_prepared(cluster, [name], MINUTE_MS)[name], transactions.AcquiredTransaction
+        )
     (row,) = document(broker, *HOLDERS, "copy")
     assert (row["sealed"], row["timeout_ms"], row["sink"]) == (True, None, "to/copy")
     assert row["what_to_do"] == (

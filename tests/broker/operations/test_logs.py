@@ -8,7 +8,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, Producer
 
-from eoslog.broker.ports.logs import LINES, LONGEST, TEXT, WINDOW_S, JsonLines, Sparing, TextLines
+from eoslog.broker.ports.logs import LINES, LONGEST, TEXT, WINDOW_S, BoundedLines, JsonLines, TextLines
 from eoslog.testing import EmbeddedBroker
 from tests.broker.operations.run_command import ok
 
@@ -66,7 +66,7 @@ def test_no_line_is_longer_than_somebody_reads() -> None:
 
 
 def test_clients_cannot_fill_the_disk_with_lines() -> None:
-    sparing = Sparing()
+    sparing = BoundedLines()
 
     def passed(count: int, at: float, name: str = "eoslog.broker.network.connection") -> list[str]:
         made = [record("closing %s", number) for number in range(count)]

@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from eoslog.broker.metrics import metrics_page
 from eoslog.broker.metrics.metrics import Metrics
-from eoslog.broker.metrics.metrics_look import Look
+from eoslog.broker.metrics.metrics_look import MetricsSnapshot
 from eoslog.broker.metrics.metrics_page import FAMILIES
 from eoslog.testing import BrokerFailed, EmbeddedBroker
 from tests.broker.operations.run_command import ok
@@ -189,7 +189,9 @@ def test_a_loop_that_is_stuck_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         return codes
 
     async def stuck() -> list[int]:
-        pages = metrics_page.Pages("127.0.0.1:0", Metrics(), lambda: 0, lambda: Look(0.0, []))
+        pages = metrics_page.MetricsServer(
+            "127.0.0.1:0", Metrics(), lambda: 0, lambda: MetricsSnapshot(0.0, [])
+        )
         asked = asyncio.get_running_loop().run_in_executor(None, ask, pages.port)
         await asyncio.sleep(0)
         time.sleep(2)  # nothing else runs on the loop

@@ -9,10 +9,23 @@ from typing import Any
 
 from eoslog.broker.coordinator.groups import consumer_records
 from eoslog.broker.rules.consumer import group as consumer_group
-from eoslog.broker.rules.consumer.events import Beat, BeatAnswer, Now, Outcome, Settings, Timer
+from eoslog.broker.rules.consumer.events import (
+    ConsumerGroupResult,
+    ConsumerGroupSettings,
+    ConsumerHeartbeat,
+    ConsumerHeartbeatAnswer,
+    Now,
+    Timer,
+)
 from eoslog.broker.rules.consumer.facts import apply, ends_group
 from eoslog.broker.rules.consumer.regex import matching
-from eoslog.broker.rules.consumer.state import Group, GroupState, MemberState, Part, TopicInfo
+from eoslog.broker.rules.consumer.state import (
+    ConsumerGroup,
+    ConsumerGroupState,
+    MemberState,
+    Part,
+    TopicImage,
+)
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.plain_records import Record
 
@@ -27,21 +40,21 @@ class Topics:
     def __init__(self, **partitions: int) -> None:
         self.version = 0
         self.hidden: frozenset[str] = frozenset()
-        self.found = {name: TopicInfo(name, topic_id(name), size) for name, size in partitions.items()}
+        self.found = {name: TopicImage(name, topic_id(name), size) for name, size in partitions.items()}
 
     def set(self, name: str, partitions: int | None) -> None:
         """Make a topic, let it grow, or (None) delete it."""
         self.version += 1
         self.found.pop(name, None)
         if partitions is not None:
-            self.found[name] = TopicInfo(name, topic_id(name), partitions)
+            self.found[name] = TopicImage(name, topic_id(name), partitions)
 
     def hide(self, *names: str, rules_changed: bool = False) -> None:
         """Who asks from now on may not see these; either by other rules, or because it is somebody else."""
         self.version += rules_changed
         self.hidden = frozenset(names)
 
-    def topic(self, name: str) -> TopicInfo | None:
+    def topic(self, name: str) -> TopicImage | None:
         return self.found.get(name)
 
     def matching(self, regex: str) -> frozenset[str]:
@@ -51,13 +64,13 @@ class Topics:
 @dataclass
 class ConsumerBench:
     topics: Topics = field(default_factory=lambda: Topics(a=4, b=2))
-    settings: Settings = field(default_factory=Settings)
-    group: Group = field(default_factory=lambda: Group("g"))
+    settings: ConsumerGroupSettings = field(default_factory=ConsumerGroupSettings)
+    group: ConsumerGroup = field(default_factory=lambda: ConsumerGroup("g"))
     now: int = 0
     deadlines: dict[tuple[Timer, str], int] = field(default_factory=dict)
     log: list[tuple[bytes, bytes | None]] = field(default_factory=list)
 
-    def state(self) -> GroupState:
+    def state(self) -> ConsumerGroupState:
         """The group's state now."""
         return self.group.state
 
@@ -74,7 +87,7 @@ class ConsumerBench:
         self.keep(outcome)
         return answer
 
-    def keep(self, outcome: Outcome) -> None:
+    def keep(self, outcome: ConsumerGroupResult) -> None:
         self.log += [consumer_records.encode("g", fact) for fact in outcome.facts]
         self.group = outcome.group
         for key, deadline in outcome.deadlines.items():
@@ -83,12 +96,14 @@ class ConsumerBench:
             else:
                 self.deadlines[key] = deadline
 
-    def beat(self, event: Beat) -> BeatAnswer:
+    def beat(self, event: ConsumerHeartbeat) -> ConsumerHeartbeatAnswer:
         leaves = event.epoch < 0
-        answer: BeatAnswer = self.do(consumer_group.leave if leaves else consumer_group.heartbeat, event)
+        answer: ConsumerHeartbeatAnswer = self.do(
+            consumer_group.leave if leaves else consumer_group.heartbeat, event
+        )
         return answer
 
-    def refused(self, event: Beat) -> ErrorCode:
+    def refused(self, event: ConsumerHeartbeat) -> ErrorCode:
         try:
             answer = self.beat(event)
         except KafkaError as error:
@@ -104,13 +119,13 @@ class ConsumerBench:
             self.keep(consumer_group.fence(self.group, due, self.topics, clock, self.settings))
         return due
 
-    def replayed(self, log: list[tuple[bytes, bytes | None]] | None = None) -> Group:
+    def replayed(self, log: list[tuple[bytes, bytes | None]] | None = None) -> ConsumerGroup:
         """The group as a restart would find it."""
-        group = Group("g")
+        group = ConsumerGroup("g")
         for offset, (key, value) in enumerate(self.log if log is None else log):
             _, fact = consumer_records.decode(Record(offset, 0, key, value, []))
             if ends_group(fact):
-                group = Group("g")
+                group = ConsumerGroup("g")
             else:
                 apply(group, fact)
         return group
@@ -170,7 +185,7 @@ class Client:
     news: bool = False
     rebalance_timeout_ms: int = 60_000
 
-    def request(self) -> Beat:
+    def request(self) -> ConsumerHeartbeat:
         """The next heartbeat. It says what it reads only if that has changed."""
         owned = frozenset(self.reading)
         if self.epoch == 0:
@@ -178,10 +193,10 @@ class Client:
         if self.news:
             return self._whole(owned)
         said = None if owned == self.said else owned
-        return Beat(self.member_id, self.epoch, instance_id=self.instance_id, owned=said)
+        return ConsumerHeartbeat(self.member_id, self.epoch, instance_id=self.instance_id, owned=said)
 
-    def _whole(self, owned: frozenset[Part]) -> Beat:
-        return Beat(
+    def _whole(self, owned: frozenset[Part]) -> ConsumerHeartbeat:
+        return ConsumerHeartbeat(
             self.member_id,
             self.epoch,
             instance_id=self.instance_id,
@@ -217,7 +232,7 @@ class Client:
         self.reading &= self.told
 
     def leave(self, epoch: int = -1) -> None:
-        self.bench.beat(Beat(self.member_id, epoch, instance_id=self.instance_id))
+        self.bench.beat(ConsumerHeartbeat(self.member_id, epoch, instance_id=self.instance_id))
         self.epoch, self.reading, self.told, self.said = 0, set(), frozenset(), None
 
 

@@ -19,7 +19,7 @@ from eoslog.broker.rules.classic.events import (
     SyncAnswer,
     Tick,
 )
-from eoslog.broker.rules.classic.state import Group, GroupState, Settings
+from eoslog.broker.rules.classic.state import ClassicGroup, ClassicGroupSettings, ClassicGroupState
 
 RANGE = (("range", b"r"),)
 BOTH = (("range", b"r"), ("roundrobin", b"o"))
@@ -62,13 +62,15 @@ def leave(*members: str) -> Leave:
 class ClassicBench:
     """One group under test, its time, and what it has answered; steps must not change their input."""
 
-    settings: Settings = field(default_factory=lambda: Settings(group_initial_rebalance_delay_ms=3_000))
-    group: Group = field(default_factory=lambda: Group("g"))
+    settings: ClassicGroupSettings = field(
+        default_factory=lambda: ClassicGroupSettings(group_initial_rebalance_delay_ms=3_000)
+    )
+    group: ClassicGroup = field(default_factory=lambda: ClassicGroup("g"))
     now: int = 0
     tickets: int = 0
     answers: dict[int, Answer] = field(default_factory=dict)
     asked_at: dict[int, int] = field(default_factory=dict)
-    persisted: Group | None = None
+    persisted: ClassicGroup | None = None
 
     def do(self, event: Event) -> int:
         """Apply an event; returns its ticket. Answers land in `answers`."""
@@ -129,7 +131,7 @@ class ClassicBench:
         assert isinstance(answer, LeaveAnswer)
         return answer
 
-    def state(self) -> GroupState:
+    def state(self) -> ClassicGroupState:
         """The group's state now."""
         return self.group.state
 
@@ -145,6 +147,6 @@ class ClassicBench:
         for member in members[1:]:
             self.do(sync(member))
         self.do(sync(members[0], assignments={m: m.encode() for m in members}))
-        assert self.group.state is GroupState.STABLE
+        assert self.group.state is ClassicGroupState.STABLE
         assert not self.asked_at
         return self

@@ -11,8 +11,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from eoslog.broker.rules.consumer.events import Beat, Settings
-from eoslog.broker.rules.consumer.state import GroupState
+from eoslog.broker.rules.consumer.events import ConsumerGroupSettings, ConsumerHeartbeat
+from eoslog.broker.rules.consumer.state import ConsumerGroupState
 from eoslog.protocol.errors import ErrorCode as E
 from tests.broker.rules.consumer_bench import Client, ConsumerBench, settle
 
@@ -26,7 +26,9 @@ PICK = st.integers(0, 99)
 class ConsumerGroupMachine(RuleBasedStateMachine):
     @initialize(size=st.sampled_from([3, 100]))
     def begin(self, size: int) -> None:
-        self.bench = ConsumerBench(settings=Settings(session_timeout_ms=SESSION_MS, max_size=size))
+        self.bench = ConsumerBench(
+            settings=ConsumerGroupSettings(session_timeout_ms=SESSION_MS, max_size=size)
+        )
         self.clients = [Client(self.bench, f"m{number}", frozenset({"a", "b"})) for number in range(2)]
         settle(self.clients)
         self.names = 2
@@ -118,7 +120,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         right = member is not None and epoch in (member.current.epoch, member.current.previous_epoch)
         if epoch <= 0 or right:
             return
-        refusal = self.bench.refused(Beat(name, epoch, instance_id=instance))
+        refusal = self.bench.refused(ConsumerHeartbeat(name, epoch, instance_id=instance))
         assert refusal in (
             E.UNKNOWN_MEMBER_ID,
             E.FENCED_MEMBER_EPOCH,
@@ -163,7 +165,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         settle(clients)
         inside = self.living()
         state = bench.group.state
-        assert state is (GroupState.STABLE if inside else GroupState.EMPTY), state
+        assert state is (ConsumerGroupState.STABLE if inside else ConsumerGroupState.EMPTY), state
         read = [part for client in inside for part in client.reading]
         wanted = {name for client in inside for name in bench.group.members[client.member_id].profile.topics}
         for client in inside:

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from eoslog.broker.rules.consumer.events import Beat, Settings, Timer
+from eoslog.broker.rules.consumer.events import ConsumerGroupSettings, ConsumerHeartbeat, Timer
 from eoslog.broker.rules.consumer.facts import CurrentFact, OldMetadataFact, apply
 from eoslog.broker.rules.consumer.offsets import check_commit, check_fetch
-from eoslog.broker.rules.consumer.state import Current, GroupState, MemberState
+from eoslog.broker.rules.consumer.state import ConsumerGroupState, CurrentAssignment, MemberState
 from eoslog.broker.rules.offsets import Committer
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.protocol.errors import KafkaError
@@ -27,7 +27,7 @@ def alone() -> tuple[ConsumerBench, Client]:
     bench = ConsumerBench()
     client = joined(bench)
     settle([client])
-    assert client.reading == bench.everything("a") and bench.group.state is GroupState.STABLE
+    assert client.reading == bench.everything("a") and bench.group.state is ConsumerGroupState.STABLE
     return bench, client
 
 
@@ -36,7 +36,7 @@ def test_the_first_member_gets_everything_at_once() -> None:
     answer = bench.beat(Client(bench, "m1").request())
     assert (answer.epoch, answer.heartbeat_interval_ms) == (2, 5_000)
     assert answer.assignment == frozenset(bench.everything("a"))
-    assert bench.group.state is GroupState.STABLE
+    assert bench.group.state is ConsumerGroupState.STABLE
 
 
 def test_a_partition_waits_until_it_is_given_back() -> None:
@@ -44,7 +44,7 @@ def test_a_partition_waits_until_it_is_given_back() -> None:
     second = joined(bench, "m2")
     assert second.told == frozenset(), "the first one still reads everything"
     assert bench.group.members["m2"].current.state is MemberState.UNRELEASED_PARTITIONS
-    assert bench.group.state is GroupState.RECONCILING
+    assert bench.group.state is ConsumerGroupState.RECONCILING
 
     first.beat()
     assert len(first.told) == 2 and first.epoch == 2, "asked to give back, still in its epoch"
@@ -63,45 +63,45 @@ def test_a_partition_waits_until_it_is_given_back() -> None:
     second.obey()
     assert first.reading | second.reading == bench.everything("a")
     assert first.reading.isdisjoint(second.reading)
-    assert bench.state() is GroupState.STABLE
+    assert bench.state() is ConsumerGroupState.STABLE
     bench.check()
 
 
 def test_the_states_of_a_group() -> None:
     bench = ConsumerBench()
-    assert bench.state() is GroupState.EMPTY
+    assert bench.state() is ConsumerGroupState.EMPTY
     first = joined(bench)
     bench.group.epoch += 1
-    assert bench.state() is GroupState.ASSIGNING
+    assert bench.state() is ConsumerGroupState.ASSIGNING
     bench.group.epoch -= 1
     settle([first])
-    assert bench.state() is GroupState.STABLE
+    assert bench.state() is ConsumerGroupState.STABLE
     second = joined(bench, "m2")
-    assert bench.state() is GroupState.RECONCILING
+    assert bench.state() is ConsumerGroupState.RECONCILING
     settle([first, second])
     first.leave()
     second.leave()
-    assert bench.state() is GroupState.EMPTY and bench.group.epoch == bench.group.target_epoch
+    assert bench.state() is ConsumerGroupState.EMPTY and bench.group.epoch == bench.group.target_epoch
 
 
 def test_epochs_fence() -> None:
     bench, first = alone()
     second = joined(bench, "m2")
     settle([first, second])
-    ahead = Beat("m1", first.epoch + 1)
+    ahead = ConsumerHeartbeat("m1", first.epoch + 1)
     assert bench.refused(ahead) is E.FENCED_MEMBER_EPOCH
-    assert bench.refused(Beat("m1", first.epoch - 1)) is E.FENCED_MEMBER_EPOCH, (
+    assert bench.refused(ConsumerHeartbeat("m1", first.epoch - 1)) is E.FENCED_MEMBER_EPOCH, (
         "it does not say what it reads"
     )
-    assert bench.refused(Beat("nobody", 1)) is E.UNKNOWN_MEMBER_ID
-    assert bench.refused(Beat("nobody", -1)) is E.UNKNOWN_MEMBER_ID
+    assert bench.refused(ConsumerHeartbeat("nobody", 1)) is E.UNKNOWN_MEMBER_ID
+    assert bench.refused(ConsumerHeartbeat("nobody", -1)) is E.UNKNOWN_MEMBER_ID
     told = bench.beat(replace(first.request(), epoch=first.epoch - 1, owned=frozenset(first.reading)))
     assert told.epoch == first.epoch, "the answer with the new epoch was lost; it may say the old one"
 
 
 def test_a_fenced_member_comes_back_under_its_id() -> None:
     bench, first = alone()
-    assert bench.refused(Beat("m1", 9)) is E.FENCED_MEMBER_EPOCH
+    assert bench.refused(ConsumerHeartbeat("m1", 9)) is E.FENCED_MEMBER_EPOCH
     first.epoch, first.reading, first.said = 0, set(), None
     settle([first])
     assert first.reading == bench.everything("a")
@@ -156,10 +156,10 @@ def test_static_members() -> None:
     assert again.beat() is E.NONE
     assert again.told == bench.everything("a") and bench.group.epoch == epoch, "no rebalance"
     assert set(bench.group.members) == {"m2"}
-    assert bench.refused(Beat("m1", 1, instance_id="i")) is E.FENCED_INSTANCE_ID
-    assert bench.refused(Beat("m1", 1)) is E.UNKNOWN_MEMBER_ID
-    assert bench.refused(Beat("m9", 1, instance_id="j")) is E.UNKNOWN_MEMBER_ID
-    assert bench.refused(Beat("m1", -1, instance_id="i")) is E.FENCED_INSTANCE_ID
+    assert bench.refused(ConsumerHeartbeat("m1", 1, instance_id="i")) is E.FENCED_INSTANCE_ID
+    assert bench.refused(ConsumerHeartbeat("m1", 1)) is E.UNKNOWN_MEMBER_ID
+    assert bench.refused(ConsumerHeartbeat("m9", 1, instance_id="j")) is E.UNKNOWN_MEMBER_ID
+    assert bench.refused(ConsumerHeartbeat("m1", -1, instance_id="i")) is E.FENCED_INSTANCE_ID
     bench.check()
 
 
@@ -193,7 +193,7 @@ def test_a_static_member_that_stays_away_is_out_with_its_session() -> None:
 
 
 def test_room_for_so_many() -> None:
-    bench = ConsumerBench(settings=Settings(max_size=2))
+    bench = ConsumerBench(settings=ConsumerGroupSettings(max_size=2))
     joined(bench, "m1", instance_id="i")
     joined(bench, "m2")
     assert Client(bench, "m3").beat() is E.GROUP_MAX_SIZE_REACHED
@@ -325,7 +325,7 @@ def commit(
 def test_who_may_commit() -> None:
     bench, _ = alone()
     epochs = {bench.part("a", 0): 3, bench.part("a", 1): 5}
-    apply(bench.group, CurrentFact("m1", Current(6, 5, MemberState.STABLE, epochs)))
+    apply(bench.group, CurrentFact("m1", CurrentAssignment(6, 5, MemberState.STABLE, epochs)))
     assert commit(bench, Committer("g", "m1", None, 6), 0, 1, 2) is E.NONE
     assert commit(bench, Committer("g", "m1", None, 7), 0) is E.STALE_MEMBER_EPOCH
     assert commit(bench, Committer("g", "m1", None, 5), 0, 1) is E.NONE, "it has had both since then"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eoslog.broker.rules.fetch_session import MOST_FOLLOWED, Place, Sessions
+from eoslog.broker.rules.fetch_session import MOST_FOLLOWED, FetchSessions, Place
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.plain_records import encode_records
@@ -20,8 +20,8 @@ from tests.broker.broker_clients import Wire, create
 SLOTS, EVICTION_MS = 2, 1000
 
 
-def sessions() -> Sessions:
-    return Sessions(SLOTS, EVICTION_MS, itertools.count(1).__next__)
+def sessions() -> FetchSessions:
+    return FetchSessions(SLOTS, EVICTION_MS, itertools.count(1).__next__)
 
 
 def request(
@@ -53,7 +53,7 @@ def answer(
 A, B, C = ("t", 0), ("t", 1), ("u", 0)
 
 
-def code(room: Sessions, *args: Any, by_id: bool = False, now: int = 0, **how: Any) -> ErrorCode:
+def code(room: FetchSessions, *args: Any, by_id: bool = False, now: int = 0, **how: Any) -> ErrorCode:
     with pytest.raises(KafkaError) as raised:
         room.wanted(request(*args, **how), by_id, now)
     return raised.value.code
@@ -110,7 +110,7 @@ def test_slots_and_eviction() -> None:
 
 
 def test_no_slots_no_sessions() -> None:
-    room = Sessions(0, EVICTION_MS, itertools.count(1).__next__)
+    room = FetchSessions(0, EVICTION_MS, itertools.count(1).__next__)
     assert room.wanted(request(A), False, 0).session is None
 
 
@@ -240,7 +240,7 @@ def many(name: str, count: int, session: int = 0, epoch: int = 0) -> FetchReques
 
 def test_sessions_do_not_follow_more_than_memory_can_bear() -> None:
     """What they follow need not be there: a client that means harm could name any number."""
-    room = Sessions(10, EVICTION_MS, itertools.count(1).__next__)
+    room = FetchSessions(10, EVICTION_MS, itertools.count(1).__next__)
     half = room.wanted(many("a", MOST_FOLLOWED // 2), False, 0).session
     assert half is not None
     assert room.wanted(many("b", MOST_FOLLOWED // 2 + 1), False, 0).session is None  # served without one

@@ -24,7 +24,7 @@ from eoslog.broker.rules.classic.events import (
     SyncAnswer,
 )
 from eoslog.broker.rules.classic.group import resume
-from eoslog.broker.rules.classic.state import Group, GroupState, Settings
+from eoslog.broker.rules.classic.state import ClassicGroup, ClassicGroupSettings, ClassicGroupState
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.protocol.plain_records import Record
 from tests.broker.rules.group_events import ClassicBench, beat, join, sync
@@ -53,11 +53,13 @@ CHANGES_NOTHING = {
 class GroupMachine(RuleBasedStateMachine):
     @initialize(delay=st.sampled_from([0, 500, 3_000]), size=st.sampled_from([3, 100]))
     def begin(self, delay: int, size: int) -> None:
-        self.bench = ClassicBench(Settings(group_initial_rebalance_delay_ms=delay, group_max_size=size))
+        self.bench = ClassicBench(
+            ClassicGroupSettings(group_initial_rebalance_delay_ms=delay, group_max_size=size)
+        )
         self.generation = 0
         self.assigners: dict[int, str] = {}
         self.names: list[str] = []
-        self.on_record: Group | None = None
+        self.on_record: ClassicGroup | None = None
 
     def apply(self, event: Event) -> int:
         """Apply an event and check what must hold of this one step."""
@@ -67,10 +69,10 @@ class GroupMachine(RuleBasedStateMachine):
         self.on_record = bench.persisted
         if isinstance(answer, JoinAnswer | SyncAnswer | HeartbeatAnswer) and answer.error in CHANGES_NOTHING:
             assert after == before, f"{event} was refused with {answer.error.name} and changed the group"
-        if after.state is GroupState.STABLE and before.state is not GroupState.STABLE:
+        if after.state is ClassicGroupState.STABLE and before.state is not ClassicGroupState.STABLE:
             assert isinstance(event, Sync) and event.member_id == before.leader
             assert bench.persisted == after, "stable, but not on record"
-        if after.state is GroupState.EMPTY and before.state is not GroupState.EMPTY:
+        if after.state is ClassicGroupState.EMPTY and before.state is not ClassicGroupState.EMPTY:
             assert bench.persisted == after
         if isinstance(event, Heartbeat) and isinstance(answer, HeartbeatAnswer) and answer.error is E.NONE:
             assert event.member_id in before.members and event.generation == before.generation
@@ -147,11 +149,11 @@ class GroupMachine(RuleBasedStateMachine):
             self.bench.advance(3_000)
         for member in list(self.bench.group.members.values()):
             group = self.bench.group
-            if group.state is GroupState.PREPARING and member.join_ticket is None:
+            if group.state is ClassicGroupState.PREPARING and member.join_ticket is None:
                 again = join(member.member_id, instance=member.instance_id, protocols=member.protocols)
                 self.apply(replace(again, rebalance_timeout_ms=member.rebalance_timeout_ms))
         group = self.bench.group
-        if group.state is GroupState.COMPLETING:
+        if group.state is ClassicGroupState.COMPLETING:
             for member in list(group.members.values()):
                 self.ask_for_assignment(member.member_id, old=False, lies=False)
 
@@ -182,7 +184,7 @@ class GroupMachine(RuleBasedStateMachine):
         """Only what is on record is left, and the connections with their parked requests are gone."""
         bench = self.bench
         bench.asked_at.clear()
-        bench.group = Group("g")
+        bench.group = ClassicGroup("g")
         if self.on_record is not None:
             key, value = encode_group(self.on_record, 1)
             record = decode(Record(0, 0, key, value, []))
@@ -213,9 +215,9 @@ class GroupMachine(RuleBasedStateMachine):
             assert group.leader in group.members
             common = group.candidates()
             assert common, "the members have no protocol in common"
-            if group.state in (GroupState.COMPLETING, GroupState.STABLE):
+            if group.state in (ClassicGroupState.COMPLETING, ClassicGroupState.STABLE):
                 assert group.protocol in common
-        elif group.state is not GroupState.PREPARING:
+        elif group.state is not ClassicGroupState.PREPARING:
             assert group.leader is None
         for ticket, answer in self.bench.answers.items():
             if isinstance(answer, JoinAnswer) and answer.members and not answer.skip_assignment:
@@ -236,14 +238,14 @@ class GroupMachine(RuleBasedStateMachine):
     @invariant()
     def states_and_members_agree(self) -> None:
         group = self.bench.group
-        if group.state in (GroupState.EMPTY, GroupState.DEAD):
+        if group.state in (ClassicGroupState.EMPTY, ClassicGroupState.DEAD):
             assert not group.members
-        elif group.state is not GroupState.PREPARING:
+        elif group.state is not ClassicGroupState.PREPARING:
             assert group.members
-        assert (group.join_deadline is not None) == (group.state is GroupState.PREPARING)
+        assert (group.join_deadline is not None) == (group.state is ClassicGroupState.PREPARING)
         for member in group.members.values():
-            assert member.join_ticket is None or group.state is GroupState.PREPARING
-            assert member.sync_ticket is None or group.state is GroupState.COMPLETING
+            assert member.join_ticket is None or group.state is ClassicGroupState.PREPARING
+            assert member.sync_ticket is None or group.state is ClassicGroupState.COMPLETING
             assert member.session_deadline is not None or member.parked, "nobody watches over this member"
 
     def teardown(self) -> None:
@@ -251,7 +253,7 @@ class GroupMachine(RuleBasedStateMachine):
         if hasattr(self, "bench"):
             self.bench.advance(20 * LONGEST_MS)
             assert not self.bench.asked_at
-            assert self.bench.group.state is GroupState.EMPTY
+            assert self.bench.group.state is ClassicGroupState.EMPTY
             assert not self.bench.group.pending
 
 

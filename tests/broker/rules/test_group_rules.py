@@ -8,39 +8,47 @@ import pytest
 
 from eoslog.broker.rules.classic.events import Event, HeartbeatAnswer, JoinAnswer, SyncAnswer, Tick
 from eoslog.broker.rules.classic.group import resume, step, touch
-from eoslog.broker.rules.classic.rebalance import Work
-from eoslog.broker.rules.classic.state import PREDECESSORS, Group, GroupState, IllegalTransition, Settings
+from eoslog.broker.rules.classic.rebalance import ClassicGroupStep
+from eoslog.broker.rules.classic.state import (
+    PREDECESSORS,
+    ClassicGroup,
+    ClassicGroupSettings,
+    ClassicGroupState,
+    IllegalGroupTransition,
+)
 from eoslog.protocol.errors import ErrorCode as E
 from tests.broker.rules.group_events import BOTH, ClassicBench, beat, join, leave, sync
 
-S = GroupState
+S = ClassicGroupState
 
 
 @pytest.mark.parametrize("before", S)
 @pytest.mark.parametrize("after", S)
-def test_only_the_table_s_transitions_are_possible(before: GroupState, after: GroupState) -> None:
+def test_only_the_table_s_transitions_are_possible(
+    before: ClassicGroupState, after: ClassicGroupState
+) -> None:
     legal = {
         (S.EMPTY, S.PREPARING), (S.PREPARING, S.EMPTY), (S.PREPARING, S.COMPLETING),
         (S.COMPLETING, S.PREPARING), (S.COMPLETING, S.STABLE), (S.STABLE, S.PREPARING),
     } | {(state, S.DEAD) for state in S}  # fmt: skip
-    work = Work(Group("g", state=before), 0, Settings())
+    work = ClassicGroupStep(ClassicGroup("g", state=before), 0, ClassicGroupSettings())
     if (before, after) in legal:
         work.transition(after)
         assert work.group.state is after
     else:
-        with pytest.raises(IllegalTransition, match="group g"):
+        with pytest.raises(IllegalGroupTransition, match="group g"):
             work.transition(after)
         assert work.group.state is before
     assert (before in PREDECESSORS[after]) == ((before, after) in legal)
 
 
-def in_state(state: GroupState) -> ClassicBench:
+def in_state(state: ClassicGroupState) -> ClassicBench:
     """A bench whose group of member "a" (leader) and "b" is in this state."""
     if state is S.EMPTY:
         return ClassicBench()
     bench = ClassicBench().stable("a", "b")
     if state is S.DEAD:
-        bench.group = Group("g", state=S.DEAD)
+        bench.group = ClassicGroup("g", state=S.DEAD)
     if state in (S.PREPARING, S.COMPLETING):
         bench.do(join("a"))
     if state is S.COMPLETING:
@@ -51,7 +59,7 @@ def in_state(state: GroupState) -> ClassicBench:
 
 
 BEAT, SYNC, JOIN = beat("b"), sync("b"), join("b")
-TABLE: list[tuple[GroupState, Event, E | None, GroupState]] = [
+TABLE: list[tuple[ClassicGroupState, Event, E | None, ClassicGroupState]] = [
     (S.EMPTY, BEAT, E.UNKNOWN_MEMBER_ID, S.EMPTY),
     (S.EMPTY, SYNC, E.UNKNOWN_MEMBER_ID, S.EMPTY),
     (S.EMPTY, JOIN, E.UNKNOWN_MEMBER_ID, S.EMPTY),
@@ -88,7 +96,7 @@ TABLE: list[tuple[GroupState, Event, E | None, GroupState]] = [
 
 @pytest.mark.parametrize(("state", "event", "error", "after"), TABLE)
 def test_each_state_answers_each_event_as_the_table_says(
-    state: GroupState, event: Event, error: E | None, after: GroupState
+    state: ClassicGroupState, event: Event, error: E | None, after: ClassicGroupState
 ) -> None:
     bench = in_state(state)
     before = bench.group
@@ -121,7 +129,7 @@ def test_joins_that_no_group_takes(change: dict[str, object], error: E) -> None:
 
 @pytest.mark.parametrize("event", [join(), sync("a"), beat("a")])
 def test_an_empty_group_id_is_invalid(event: Event) -> None:
-    bench = ClassicBench(group=Group(""))
+    bench = ClassicBench(group=ClassicGroup(""))
     answer = bench.answers[bench.do(event)]
     assert isinstance(answer, JoinAnswer | SyncAnswer | HeartbeatAnswer)
     assert answer.error is E.INVALID_GROUP_ID
@@ -310,7 +318,7 @@ def test_a_handed_out_id_lapses_and_holds_nobody_up_then() -> None:
 
 def test_a_new_member_whose_client_is_gone_is_dropped_after_its_own_time_out() -> None:
     bench = ClassicBench(
-        settings=Settings(new_member_join_timeout_ms=20_000, group_initial_rebalance_delay_ms=0)
+        settings=ClassicGroupSettings(new_member_join_timeout_ms=20_000, group_initial_rebalance_delay_ms=0)
     )
     bench.stable("a")
     gone = bench.do(join(new="b", rebalance_timeout_ms=300_000))
@@ -354,9 +362,9 @@ def test_a_leave_of_strangers_changes_nothing() -> None:
 
 
 def test_a_full_group_takes_no_more_but_keeps_its_members() -> None:
-    bench = ClassicBench(settings=Settings(group_max_size=2, group_initial_rebalance_delay_ms=0)).stable(
-        "a", "b"
-    )
+    bench = ClassicBench(
+        settings=ClassicGroupSettings(group_max_size=2, group_initial_rebalance_delay_ms=0)
+    ).stable("a", "b")
     assert bench.joined(join(new="c")).error is E.GROUP_MAX_SIZE_REACHED
     assert bench.group.state is S.STABLE
     bench.do(join("a"))

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from eoslog.broker.rules.classic.state import Group, GroupState
+from eoslog.broker.rules.classic.state import ClassicGroup, ClassicGroupState
 from eoslog.broker.rules.offsets import (
     NO_TOPIC_ID,
     NOTHING,
@@ -118,7 +118,7 @@ def test_an_offset_of_an_older_topic_of_the_same_name_is_not_shown(
 
 # Who may commit
 
-EMPTY, DEAD = Group("g", generation=4), Group("g", state=GroupState.DEAD)
+EMPTY, DEAD = ClassicGroup("g", generation=4), ClassicGroup("g", state=ClassicGroupState.DEAD)
 SIMPLE = Committer("g")
 ADMIN_WITH_ID = Committer("g", member_id="m")
 
@@ -140,7 +140,9 @@ def committer(member: str = "a", generation: int = 1, instance: str | None = Non
         (None, Committer(""), E.NONE, E.INVALID_GROUP_ID),
     ],
 )
-def test_groups_without_members(group: Group | None, who: Committer, plain: E, transactional: E) -> None:
+def test_groups_without_members(
+    group: ClassicGroup | None, who: Committer, plain: E, transactional: E
+) -> None:
     assert validate_commit(group, who, transactional=False) is plain
     assert validate_commit(group, who, transactional=True) is transactional
 
@@ -172,9 +174,10 @@ def test_a_static_member_s_older_process_is_fenced() -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "plain"), [(GroupState.PREPARING, E.NONE), (GroupState.COMPLETING, E.REBALANCE_IN_PROGRESS)]
+    ("state", "plain"),
+    [(ClassicGroupState.PREPARING, E.NONE), (ClassicGroupState.COMPLETING, E.REBALANCE_IN_PROGRESS)],
 )
-def test_commits_during_a_rebalance(state: GroupState, plain: E) -> None:
+def test_commits_during_a_rebalance(state: ClassicGroupState, plain: E) -> None:
     group = ClassicBench().stable("a").group
     group.state = state
     assert validate_commit(group, committer(), transactional=False) is plain

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eoslog.broker.rules.producer import Aborted, ProducerStates, Written
+from eoslog.broker.rules.producer import AbortedTransaction, ProducerStates, Written
 from eoslog.protocol.batch import BatchHeader
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
@@ -37,7 +37,7 @@ class Log:
 
     def mark(
         self, commit: bool, *, pid: int = 7, epoch: int = 0, coordinator_epoch: int = 0
-    ) -> Aborted | None:
+    ) -> AbortedTransaction | None:
         self.states.check_marker(pid, epoch, coordinator_epoch)
         self.end += 1
         return self.states.apply_marker(pid, epoch, coordinator_epoch, commit, self.end - 1, NOW)
@@ -223,7 +223,7 @@ def test_last_stable_offset(log: Log) -> None:
     log.write(header(0, pid=3, transactional=True))  # offset 4
     assert log.states.last_stable_offset(5) == 3
     assert log.states.last_stable_offset(2) == 2, "never above the high watermark"
-    assert log.mark(False, pid=2) == Aborted(2, 3, 5, 4), "producer 3 is still open at 4"
+    assert log.mark(False, pid=2) == AbortedTransaction(2, 3, 5, 4), "producer 3 is still open at 4"
     assert log.states.last_stable_offset(5) == 3, "the marker at 5 is not durable yet"
     assert log.states.last_stable_offset(6) == 4
     assert log.mark(True, pid=3) is None
@@ -233,7 +233,7 @@ def test_last_stable_offset(log: Log) -> None:
 
 def test_an_abort_without_another_open_transaction_is_stable_after_its_marker(log: Log) -> None:
     log.write(header(0, 2, transactional=True))
-    assert log.mark(False) == Aborted(7, 0, 2, 3)
+    assert log.mark(False) == AbortedTransaction(7, 0, 2, 3)
 
 
 def test_a_marker_without_records_leaves_no_aborted_entry(log: Log) -> None:

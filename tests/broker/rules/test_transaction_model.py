@@ -14,9 +14,16 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from eoslog.broker.coordinator.transactions import transaction_records
 from eoslog.broker.rules.transactions import transaction as rules
-from eoslog.broker.rules.transactions.decision import Decision
+from eoslog.broker.rules.transactions.decision import TransactionResult
 from eoslog.broker.rules.transactions.end import EndRequest, end_txn
-from eoslog.broker.rules.transactions.state import PREPARED, TV1, TV2, Metadata, State, complete
+from eoslog.broker.rules.transactions.state import (
+    PREPARED,
+    TV1,
+    TV2,
+    TransactionMetadata,
+    TransactionState,
+    complete,
+)
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.protocol.plain_records import Record
 from eoslog.protocol.producer_identity import ProducerIdentity
@@ -35,7 +42,7 @@ class Transactions(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.known: Metadata | None = None
+        self.known: TransactionMetadata | None = None
         self.now = 1000
         self.ids: Iterator[int] = iter(range(100, 10**9))
         # The model
@@ -55,7 +62,9 @@ class Transactions(RuleBasedStateMachine):
     @initialize(epoch=st.sampled_from([None, 0, LAST_EPOCH - 2, LAST_EPOCH - 1, LAST_EPOCH]))
     def begin(self, epoch: int | None) -> None:
         if epoch is not None:
-            self.known = Metadata("id", 50, 500, self.now, producer_epoch=epoch, previous_producer_id=50)
+            self.known = TransactionMetadata(
+                "id", 50, 500, self.now, producer_epoch=epoch, previous_producer_id=50
+            )
             self.touched = self.now
             self.hold((50, epoch))
 
@@ -70,13 +79,13 @@ class Transactions(RuleBasedStateMachine):
             return new_id, 0
         return self.holder[0], self.holder[1] + 1
 
-    def take(self, decision: Decision) -> None:
+    def take(self, decision: TransactionResult) -> None:
         if decision.following is not None:
             self.known = decision.following
             self.touched = self.now
             self.crash_before_or_after_writing(self.known)
 
-    def crash_before_or_after_writing(self, known: Metadata) -> None:
+    def crash_before_or_after_writing(self, known: TransactionMetadata) -> None:
         key, value = transaction_records.encode(known)
         assert transaction_records.decode(Record(0, 0, key, value, [])) is not None
 
@@ -94,7 +103,7 @@ class Transactions(RuleBasedStateMachine):
         """The newest (producer id, epoch) that a client knows of."""
         return self.holder if self.holder in self.tokens else self.before
 
-    def answer(self, decision: Decision) -> object:
+    def answer(self, decision: TransactionResult) -> object:
         return decision.answer if decision.error is E.NONE else decision.error
 
     # -- requests
@@ -105,7 +114,7 @@ class Transactions(RuleBasedStateMachine):
         new_id = next(self.ids)
         request = rules.InitRequest("id", 500, expected and ProducerIdentity(*expected))
         decision = rules.init_producer_id(
-            self.known, request, self.now, limits=rules.Limits(1000), new_producer_id=new_id
+            self.known, request, self.now, limits=rules.TransactionLimits(1000), new_producer_id=new_id
         )
         if self.holder is None:
             wanted: object = (new_id, 0)
@@ -144,7 +153,7 @@ class Transactions(RuleBasedStateMachine):
             "id", 800, expected and ProducerIdentity(*expected), two_phase, keep_prepared=True
         )
         decision = rules.init_producer_id(
-            before, request, self.now, limits=rules.Limits(1000), new_producer_id=new_id
+            before, request, self.now, limits=rules.TransactionLimits(1000), new_producer_id=new_id
         )
         if expected not in (None, self.holder):
             assert (decision.error, decision.following) == (E.PRODUCER_FENCED, None)
@@ -178,7 +187,7 @@ class Transactions(RuleBasedStateMachine):
             assert decision.following is None
         self.take(decision)
         if token == self.holder and self.ending is None:
-            assert rules.verify(self.known, *token, place) == Decision()
+            assert rules.verify(self.known, *token, place) == TransactionResult()
 
     @rule(data=st.data(), commit=st.booleans(), version=versions, mine=st.booleans())
     def end(self, data: st.DataObject, commit: bool, version: int, mine: bool) -> None:
@@ -207,7 +216,7 @@ class Transactions(RuleBasedStateMachine):
                 assert answer is E.CONCURRENT_TRANSACTIONS
         self.take(decision)
 
-    def markers_fence(self, decision: Decision) -> None:
+    def markers_fence(self, decision: TransactionResult) -> None:
         """They carry the producer id of the records, at a higher epoch than theirs."""
         assert decision.following is not None
         assert self.writer is not None
@@ -273,11 +282,13 @@ class Transactions(RuleBasedStateMachine):
             assert self.holder is None
             return
         known = self.known
-        assert (known.state is State.ONGOING) == (self.open is not None)
+        assert (known.state is TransactionState.ONGOING) == (self.open is not None)
         if self.open is not None:
             assert known.partitions == self.open
         if self.ending is not None:
-            assert known.state is (State.PREPARE_COMMIT if self.ending else State.PREPARE_ABORT)
+            assert known.state is (
+                TransactionState.PREPARE_COMMIT if self.ending else TransactionState.PREPARE_ABORT
+            )
             done = complete(known, self.now)
             assert (done.producer_id, done.producer_epoch) == self.holder
         else:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from eoslog.broker.rules.transactions import transaction as rules
-from eoslog.broker.rules.transactions.decision import Decision
+from eoslog.broker.rules.transactions.decision import TransactionResult
 from eoslog.broker.rules.transactions.end import EndRequest, end_txn
 from eoslog.broker.rules.transactions.state import (
     NO_TIMEOUT_MS,
@@ -15,9 +15,9 @@ from eoslog.broker.rules.transactions.state import (
     STATE_BY_TEXT,
     TV1,
     TV2,
-    IllegalTransition,
-    Metadata,
-    State,
+    IllegalTransactionState,
+    TransactionMetadata,
+    TransactionState,
     complete,
     follow,
     prepare,
@@ -26,17 +26,17 @@ from eoslog.broker.rules.transactions.state import (
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.protocol.producer_identity import ProducerIdentity
 
-S = State
+S = TransactionState
 NOW, LATER = 1_000_000, 1_000_500
 PID, NEW_PID, EPOCH = 40, 41, 7
 MAX_TIMEOUT = 900_000
 T0, T1 = ("t", 0), ("t", 1)
 
 
-def at(state: State, epoch: int = EPOCH, **changes: object) -> Metadata:
+def at(state: TransactionState, epoch: int = EPOCH, **changes: object) -> TransactionMetadata:
     """A transactional id in `state` at `epoch`, with what that state implies."""
     open_ = state in (S.ONGOING, S.PREPARE_COMMIT, S.PREPARE_ABORT)
-    known = Metadata(
+    known = TransactionMetadata(
         "id", PID, 60_000, NOW, producer_epoch=epoch, previous_producer_id=PID, state=state,
         partitions=frozenset({T0}) if open_ else frozenset(), start_ms=-1 if state is S.EMPTY else NOW,
     )  # fmt: skip
@@ -61,37 +61,39 @@ def test_predecessors_are_those_of_the_protocol() -> None:
     lines = [line.split(" <- ") for line in ALLOWED.strip().splitlines()]
     table = {STATE_BY_TEXT[s]: {STATE_BY_TEXT[p] for p in before.split(", ")} for s, before in lines}
     assert table == PREDECESSORS
-    assert set(table) == set(State)
+    assert set(table) == set(TransactionState)
 
 
-@pytest.mark.parametrize("before", State)
-@pytest.mark.parametrize("after", State)
-def test_follow_refuses_what_the_table_does_not_allow(before: State, after: State) -> None:
+@pytest.mark.parametrize("before", TransactionState)
+@pytest.mark.parametrize("after", TransactionState)
+def test_follow_refuses_what_the_table_does_not_allow(
+    before: TransactionState, after: TransactionState
+) -> None:
     if before in PREDECESSORS[after]:
         assert follow(at(before), after).state is after
     else:
-        with pytest.raises(IllegalTransition, match=f"{after.text} may not follow {before.text}"):
+        with pytest.raises(IllegalTransactionState, match=f"{after.text} may not follow {before.text}"):
             follow(at(before), after)
 
 
 def test_numbers_and_names_are_those_of_the_log() -> None:
     names = ["Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead",
              "PrepareEpochFence"]  # fmt: skip
-    assert [state.text for state in sorted(State)] == names
-    assert [int(state) for state in State] == list(range(8))
+    assert [state.text for state in sorted(TransactionState)] == names
+    assert [int(state) for state in TransactionState] == list(range(8))
 
 
 # InitProducerId
 
 
 def init(
-    known: Metadata | None, expected: tuple[int, int] | None = None, **more: int | bool | str
-) -> Decision:
+    known: TransactionMetadata | None, expected: tuple[int, int] | None = None, **more: int | bool | str
+) -> TransactionResult:
     """InitProducerId with a legal time-out, unless said otherwise."""
     fields = {"transactional_id": "id", "timeout_ms": 50_000, **more}
     request = rules.InitRequest(expected=expected, **fields)  # type: ignore[arg-type]
     return rules.init_producer_id(
-        known, request, LATER, limits=rules.Limits(MAX_TIMEOUT), new_producer_id=NEW_PID
+        known, request, LATER, limits=rules.TransactionLimits(MAX_TIMEOUT), new_producer_id=NEW_PID
     )
 
 
@@ -106,7 +108,7 @@ def test_an_unknown_id_gets_a_new_producer_at_epoch_0() -> None:
 
 @pytest.mark.parametrize("timeout", [0, -1, MAX_TIMEOUT + 1])
 def test_time_outs_out_of_range(timeout: int) -> None:
-    assert init(None, timeout_ms=timeout) == Decision(
+    assert init(None, timeout_ms=timeout) == TransactionResult(
         error=E.INVALID_TRANSACTION_TIMEOUT,
         reason=f"transaction time-out {timeout} ms is not within 1 to {MAX_TIMEOUT} ms",
     )
@@ -127,12 +129,12 @@ def test_an_empty_id_is_refused() -> None:
     assert init(None, transactional_id="").error is E.INVALID_REQUEST
 
 
-PERSISTED = [state for state in State if state < S.DEAD]
+PERSISTED = [state for state in TransactionState if state < S.DEAD]
 AT_REST = (S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT)
 
 
 @pytest.mark.parametrize("state", AT_REST)
-def test_a_new_user_bumps_the_epoch(state: State) -> None:
+def test_a_new_user_bumps_the_epoch(state: TransactionState) -> None:
     decision = init(at(state, last_epoch=3))
     assert decision.answer == (PID, EPOCH + 1)
     following = decision.following
@@ -142,7 +144,7 @@ def test_a_new_user_bumps_the_epoch(state: State) -> None:
 
 
 @pytest.mark.parametrize("state", [S.PREPARE_COMMIT, S.PREPARE_ABORT])
-def test_while_a_transaction_ends_all_wait(state: State) -> None:
+def test_while_a_transaction_ends_all_wait(state: TransactionState) -> None:
     decision = init(at(state))
     assert (decision.error, decision.following) == (E.CONCURRENT_TRANSACTIONS, None)
 
@@ -165,7 +167,7 @@ def test_while_a_transaction_ends_all_wait(state: State) -> None:
         (S.ONGOING, (PID, EPOCH), E.CONCURRENT_TRANSACTIONS),
     ],
 )  # fmt: skip
-def test_going_on_after_an_error(state: State, expected: tuple[int, int], answer: object) -> None:
+def test_going_on_after_an_error(state: TransactionState, expected: tuple[int, int], answer: object) -> None:
     """KIP-360: the producer says what it has."""
     decision = init(at(state, last_epoch=EPOCH - 1), expected)
     assert (decision.answer if decision.error is E.NONE else decision.error) == answer
@@ -238,12 +240,14 @@ def test_when_a_producer_id_is_wanted() -> None:
 # AddPartitionsToTxn
 
 
-def add(known: Metadata | None, pid: int = PID, epoch: int = EPOCH, *places: tuple[str, int]) -> Decision:
+def add(
+    known: TransactionMetadata | None, pid: int = PID, epoch: int = EPOCH, *places: tuple[str, int]
+) -> TransactionResult:
     return rules.add_partitions(known, pid, epoch, places or (T1,), LATER, TV1)
 
 
 @pytest.mark.parametrize("state", AT_REST)
-def test_the_first_partition_opens_a_transaction(state: State) -> None:
+def test_the_first_partition_opens_a_transaction(state: TransactionState) -> None:
     following = add(at(state)).following
     assert following is not None
     assert (following.state, following.partitions, following.start_ms) == (S.ONGOING, frozenset({T1}), LATER)
@@ -267,7 +271,7 @@ def test_a_further_partition_keeps_the_start() -> None:
 
 
 def test_known_partitions_change_nothing() -> None:
-    assert add(at(S.ONGOING), PID, EPOCH, T0) == Decision()
+    assert add(at(S.ONGOING), PID, EPOCH, T0) == TransactionResult()
 
 
 @pytest.mark.parametrize(
@@ -280,14 +284,14 @@ def test_known_partitions_change_nothing() -> None:
         (at(S.PREPARE_ABORT), PID, EPOCH, E.CONCURRENT_TRANSACTIONS),
     ],
 )
-def test_who_may_not_join(known: Metadata | None, pid: int, epoch: int, error: E) -> None:
+def test_who_may_not_join(known: TransactionMetadata | None, pid: int, epoch: int, error: E) -> None:
     for decision in (add(known, pid, epoch), rules.verify(known, pid, epoch, T0)):
         assert (decision.error, decision.following) == (error, None)
         assert decision.reason
 
 
 def test_verify() -> None:
-    assert rules.verify(at(S.ONGOING), PID, EPOCH, T0) == Decision()
+    assert rules.verify(at(S.ONGOING), PID, EPOCH, T0) == TransactionResult()
     for state in (S.ONGOING, *AT_REST):
         assert rules.verify(at(state), PID, EPOCH, T1).error is E.TRANSACTION_ABORTABLE
 
@@ -319,19 +323,21 @@ TV1_LINES = {
 }
 
 
-def end(known: Metadata | None, pid: int, epoch: int, commit: bool, version: int) -> Decision:
+def end(
+    known: TransactionMetadata | None, pid: int, epoch: int, commit: bool, version: int
+) -> TransactionResult:
     return end_txn(known, EndRequest(pid, epoch, commit, version), LATER, new_producer_id=NEW_PID)
 
 
 @pytest.mark.parametrize("commit", [False, True])
 @pytest.mark.parametrize("current", [False, True])
 @pytest.mark.parametrize("state", TV2_LINES)
-def test_tv2(state: State, current: bool, commit: bool) -> None:
+def test_tv2(state: TransactionState, current: bool, commit: bool) -> None:
     known = at(state, client_version=TV2)
     expected = TV2_LINES[state][commit][current]
     decision = end(known, PID, EPOCH if current else EPOCH - 1, commit, TV2)
     if expected is OK:
-        assert decision == Decision(answer=ProducerIdentity(PID, EPOCH))
+        assert decision == TransactionResult(answer=ProducerIdentity(PID, EPOCH))
     elif expected is BUMP:
         following = decision.following
         assert (decision.error, decision.answer) == (E.NONE, (PID, EPOCH + 1))
@@ -347,12 +353,12 @@ def test_tv2(state: State, current: bool, commit: bool) -> None:
 
 @pytest.mark.parametrize("commit", [False, True])
 @pytest.mark.parametrize("state", TV1_LINES)
-def test_tv1(state: State, commit: bool) -> None:
+def test_tv1(state: TransactionState, commit: bool) -> None:
     known = at(state)
     expected = TV1_LINES[state][commit]
     decision = end(known, PID, EPOCH, commit, TV1)
     if expected is OK:
-        assert decision == Decision(answer=ProducerIdentity(PID, EPOCH))
+        assert decision == TransactionResult(answer=ProducerIdentity(PID, EPOCH))
     elif expected is BUMP:
         following = decision.following
         assert (decision.error, decision.answer) == (E.NONE, (PID, EPOCH)), "no bump under TV1"
@@ -378,7 +384,7 @@ def test_tv1(state: State, commit: bool) -> None:
     ],
 )
 def test_others_may_not_end_it(
-    state: State, commit: bool, version: int, pid: int, epoch: int, error: E
+    state: TransactionState, commit: bool, version: int, pid: int, epoch: int, error: E
 ) -> None:
     decision = end(at(state), pid, epoch, commit, version)
     assert (decision.error, decision.following) == (error, None)
@@ -400,7 +406,7 @@ def test_the_end_that_uses_up_the_epochs(commit: bool) -> None:
     assert end(prepared, PID, 32766, not commit, TV2).error is INVALID
     done = complete(prepared, LATER)
     assert (done.producer_id, done.producer_epoch, done.previous_producer_id) == (NEW_PID, 0, PID)
-    assert end(done, PID, 32766, commit, TV2) == Decision(answer=ProducerIdentity(NEW_PID, 0)), (
+    assert end(done, PID, 32766, commit, TV2) == TransactionResult(answer=ProducerIdentity(NEW_PID, 0)), (
         "a retry with the old id"
     )
     assert end(done, PID, 32766, not commit, TV2).error is INVALID
@@ -466,8 +472,8 @@ def test_after_a_time_out() -> None:
     assert rules.verify(done, PID, EPOCH, T0).error is FENCED
 
 
-@pytest.mark.parametrize("state", [state for state in State if state is not S.ONGOING])
-def test_only_open_transactions_time_out(state: State) -> None:
+@pytest.mark.parametrize("state", [state for state in TransactionState if state is not S.ONGOING])
+def test_only_open_transactions_time_out(state: TransactionState) -> None:
     assert not rules.has_expired(at(state, timeout_ms=1, start_ms=0), NOW)
 
 

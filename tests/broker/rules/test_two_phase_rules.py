@@ -7,29 +7,29 @@ from dataclasses import replace
 import pytest
 
 from eoslog.broker.rules.transactions import transaction as rules
-from eoslog.broker.rules.transactions.decision import Decision
+from eoslog.broker.rules.transactions.decision import TransactionResult
 from eoslog.broker.rules.transactions.end import EndRequest, end_txn
 from eoslog.broker.rules.transactions.state import (
     NO_TIMEOUT_MS,
     TV1,
     TV2,
-    Metadata,
-    State,
+    TransactionMetadata,
+    TransactionState,
     complete,
     remembered_epoch,
 )
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.protocol.producer_identity import ProducerIdentity
 
-S = State
+S = TransactionState
 NOW, LATER = 1_000_000, 1_000_500
 PID, NEW_PID, NEWER_PID, EPOCH = 40, 41, 42, 7
 T0 = ("t", 0)
 WRITER = (PID, EPOCH)
 
 
-def at(state: State, epoch: int = EPOCH, **changes: object) -> Metadata:
-    known = Metadata(
+def at(state: TransactionState, epoch: int = EPOCH, **changes: object) -> TransactionMetadata:
+    known = TransactionMetadata(
         "id", PID, 60_000, NOW, producer_epoch=epoch, previous_producer_id=PID, state=state,
         partitions=frozenset({T0}) if state is S.ONGOING else frozenset(), start_ms=NOW, client_version=TV2,
     )  # fmt: skip
@@ -37,16 +37,17 @@ def at(state: State, epoch: int = EPOCH, **changes: object) -> Metadata:
 
 
 def keep(
-    known: Metadata | None, *, two_phase: bool = False, timeout_ms: int = 50_000,
-    expected: ProducerIdentity | None = None, limits: rules.Limits | None = None, new: int = NEW_PID,
-) -> Decision:  # fmt: skip
+    known: TransactionMetadata | None, *, two_phase: bool = False, timeout_ms: int = 50_000,
+    expected: ProducerIdentity | None = None, new: int = NEW_PID,
+    limits: rules.TransactionLimits | None = None,
+) -> TransactionResult:  # fmt: skip
     request = rules.InitRequest("id", timeout_ms, expected, two_phase, keep_prepared=True)
     return rules.init_producer_id(
-        known, request, LATER, limits=limits or rules.Limits(900_000), new_producer_id=new
+        known, request, LATER, limits=limits or rules.TransactionLimits(900_000), new_producer_id=new
     )
 
 
-def kept(known: Metadata, times: int = 1, **more: int) -> Metadata:
+def kept(known: TransactionMetadata, times: int = 1, **more: int) -> TransactionMetadata:
     for _ in range(times):
         following = keep(known, **more).following  # type: ignore[arg-type]
         assert following is not None
@@ -54,12 +55,14 @@ def kept(known: Metadata, times: int = 1, **more: int) -> Metadata:
     return known
 
 
-def end(known: Metadata, holder: tuple[int, int], commit: bool = True, version: int = TV2) -> Decision:
+def end(
+    known: TransactionMetadata, holder: tuple[int, int], commit: bool = True, version: int = TV2
+) -> TransactionResult:
     return end_txn(known, EndRequest(*holder, commit, version), LATER, new_producer_id=NEWER_PID)
 
 
 def test_switched_off() -> None:
-    off = rules.Limits(900_000, two_phase=False)
+    off = rules.TransactionLimits(900_000, two_phase=False)
     refused = keep(None, two_phase=True, limits=off)
     assert refused.error is E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     assert "transaction.two.phase.commit.enable" in refused.reason
@@ -73,7 +76,7 @@ def test_time_outs(timeout_ms: int) -> None:
 
 
 @pytest.mark.parametrize("state", [S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT])
-def test_where_nothing_is_open_it_is_a_new_user_as_ever(state: State) -> None:
+def test_where_nothing_is_open_it_is_a_new_user_as_ever(state: TransactionState) -> None:
     decision = keep(at(state))
     assert (decision.answer, decision.ongoing) == ((PID, EPOCH + 1), None)
     assert decision.following is not None
@@ -82,7 +85,7 @@ def test_where_nothing_is_open_it_is_a_new_user_as_ever(state: State) -> None:
 
 
 @pytest.mark.parametrize("state", [S.PREPARE_COMMIT, S.PREPARE_ABORT])
-def test_while_a_transaction_ends_all_wait(state: State) -> None:
+def test_while_a_transaction_ends_all_wait(state: TransactionState) -> None:
     assert keep(at(state)).error is E.CONCURRENT_TRANSACTIONS
 
 
@@ -123,7 +126,7 @@ def test_who_held_it_before_cannot_go_on(expected: tuple[int, int], keeps: bool)
     known = kept(at(S.ONGOING, last_epoch=EPOCH - 1))
     request = rules.InitRequest("id", 1000, ProducerIdentity(*expected), keep_prepared=keeps)
     decision = rules.init_producer_id(
-        known, request, LATER, limits=rules.Limits(1000), new_producer_id=NEW_PID
+        known, request, LATER, limits=rules.TransactionLimits(1000), new_producer_id=NEW_PID
     )
     assert (decision.error, decision.following) == (E.PRODUCER_FENCED, None)
 
@@ -187,7 +190,11 @@ def test_keeping_ends_the_retries_of_those_before() -> None:
     assert prepared is not None
     request = rules.InitRequest("id", 1000, ProducerIdentity(PID, EPOCH - 1))
     decision = rules.init_producer_id(
-        complete(prepared, LATER), request, LATER, limits=rules.Limits(1000), new_producer_id=NEW_PID
+        complete(prepared, LATER),
+        request,
+        LATER,
+        limits=rules.TransactionLimits(1000),
+        new_producer_id=NEW_PID,
     )
     assert decision.error is E.PRODUCER_FENCED
 
@@ -197,7 +204,7 @@ def test_a_new_user_who_keeps_nothing_aborts_it(times: int) -> None:
     known = kept(at(S.ONGOING), times)
     request = rules.InitRequest("id", 1000)
     decision = rules.init_producer_id(
-        known, request, LATER, limits=rules.Limits(1000), new_producer_id=NEW_PID
+        known, request, LATER, limits=rules.TransactionLimits(1000), new_producer_id=NEW_PID
     )
     assert decision.error is E.CONCURRENT_TRANSACTIONS
     aborting = decision.following
@@ -234,7 +241,7 @@ def test_used_up_epochs(writer_epoch: int, holder: tuple[int, int], after: tuple
         done,
         rules.InitRequest("id", 1000, holder),
         LATER,
-        limits=rules.Limits(1000),
+        limits=rules.TransactionLimits(1000),
         new_producer_id=99,
     )
     assert again.answer == after, "KIP-360: who missed the answer of the end"

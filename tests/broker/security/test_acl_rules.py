@@ -11,9 +11,9 @@ from eoslog.broker.rules.acls import (
     SUPPORTED,
     Acl,
     AclFilter,
+    AclOperation,
     Acls,
     Client,
-    Operation,
     Pattern,
     Permission,
     ResourceType,
@@ -21,11 +21,11 @@ from eoslog.broker.rules.acls import (
 
 TOPIC, GROUP = ResourceType.TOPIC, ResourceType.GROUP
 ALICE, BOB = Client("User:alice", "10.0.0.1"), Client("User:bob", "10.0.0.2")
-O = Operation  # noqa: E741
+O = AclOperation  # noqa: E741
 
 
 def rule(
-    operation: Operation,
+    operation: AclOperation,
     name: str = "t",
     *,
     deny: bool = False,
@@ -41,7 +41,7 @@ def rule(
 
 
 def may(
-    acls: Iterable[Acl], operation: Operation, name: str = "t", client: Client = ALICE, **more: bool
+    acls: Iterable[Acl], operation: AclOperation, name: str = "t", client: Client = ALICE, **more: bool
 ) -> bool:
     return Acls(acls, **more).allows(client, operation, TOPIC, name)
 
@@ -81,7 +81,7 @@ def test_deny_wins_whatever_its_pattern() -> None:
         (O.ALL, O.DESCRIBE_CONFIGS, True),
     ],
 )
-def test_what_an_operation_implies(given_: Operation, asked: Operation, expected: bool) -> None:
+def test_what_an_operation_implies(given_: AclOperation, asked: AclOperation, expected: bool) -> None:
     assert may([rule(given_)], asked) is expected
 
 
@@ -141,7 +141,7 @@ IMPLIED = {
 }
 
 
-def dumb(rules: list[Acl], client: Client, operation: Operation, name: str) -> bool:
+def dumb(rules: list[Acl], client: Client, operation: AclOperation, name: str) -> bool:
     """Every rule looked at by itself, as one reads it."""
 
     def about(acl: Acl) -> bool:
@@ -158,7 +158,7 @@ def dumb(rules: list[Acl], client: Client, operation: Operation, name: str) -> b
 
 @given(st.lists(RULES, max_size=12), st.sampled_from([ALICE, BOB]), st.sampled_from(SUPPORTED[TOPIC]), NAMES)
 def test_the_index_decides_as_a_look_at_every_rule(
-    rules: list[Acl], client: Client, operation: Operation, name: str
+    rules: list[Acl], client: Client, operation: AclOperation, name: str
 ) -> None:
     acls = Acls(rules)
     expected = dumb(rules, client, operation, name)

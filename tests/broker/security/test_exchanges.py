@@ -14,10 +14,10 @@ import pytest
 from eoslog.broker.config import BrokerConfig
 from eoslog.broker.security.listeners import listeners_of
 from eoslog.broker.security.mechanism import AuthenticationFailed
-from eoslog.broker.security.oauth import OauthExchange, Tokens
+from eoslog.broker.security.oauth import OauthExchange, TokenValidator
 from eoslog.broker.security.plain import PlainExchange
 from eoslog.broker.security.scram import ScramExchange, credential_of_password
-from eoslog.broker.security.tls import Tls
+from eoslog.broker.security.tls import ListenerTls
 from eoslog.broker.security.users import Passwords
 from tests.broker.security.securitykit import ALICE, Issuer, Pki
 
@@ -74,7 +74,7 @@ def test_plain_takes_no_empty_name_or_password() -> None:
 def test_tokens_have_the_issuer_and_an_end(tmp_path: Path, claims: dict[str, Any], fine: bool) -> None:
     issuer = Issuer(tmp_path / "jwks.json", "ES256")
     options = {"sasl.oauthbearer.jwks.endpoint.url": issuer.url, "sasl.oauthbearer.expected.issuer": "us"}
-    tokens = Tokens(BrokerConfig.from_options(options))
+    tokens = TokenValidator(BrokerConfig.from_options(options))
     token = issuer.token(**claims)
     if fine:
         assert asyncio.run(tokens.user_of(token))[0] == ALICE
@@ -85,7 +85,7 @@ def test_tokens_have_the_issuer_and_an_end(tmp_path: Path, claims: dict[str, Any
 
 def test_a_token_acts_for_nobody_else(tmp_path: Path) -> None:
     issuer = Issuer(tmp_path / "jwks.json", "ES256")
-    tokens = Tokens(BrokerConfig.from_options({"sasl.oauthbearer.jwks.endpoint.url": issuer.url}))
+    tokens = TokenValidator(BrokerConfig.from_options({"sasl.oauthbearer.jwks.endpoint.url": issuer.url}))
 
     def login(as_whom: str) -> str | None:
         message = f"n,a={as_whom},\x01auth=Bearer {issuer.token()}\x01\x01".encode()
@@ -104,5 +104,5 @@ def test_versions_of_tls(tmp_path: Path, protocols: str, lowest: str, highest: s
     options = {"listeners": "SSL://127.0.0.1:0", "ssl.keystore.location": str(Pki(tmp_path).broker)}
     config = BrokerConfig.from_options(options | ({"ssl.enabled.protocols": protocols} if protocols else {}))
     (listener,) = listeners_of(config)
-    context = Tls(listener, config).context
+    context = ListenerTls(listener, config).context
     assert (context.minimum_version.name, context.maximum_version.name) == (lowest, highest)

@@ -9,10 +9,10 @@ from unittest.mock import Mock
 import pytest
 
 from eoslog.broker.authorize import data, groups, transactions
-from eoslog.broker.authorize.asked import Asked, Refused
+from eoslog.broker.authorize.asked import AccessRequest, RequestRefused
 from eoslog.broker.authorize.audit import Audit
 from eoslog.broker.ports.ports import OsFileSystem
-from eoslog.broker.rules.acls import Acl, Client, Operation, Pattern, Permission, ResourceType
+from eoslog.broker.rules.acls import Acl, AclOperation, Client, Pattern, Permission, ResourceType
 from eoslog.broker.stored.authorizer import Authorizer
 from eoslog.broker.topics.topics import Topics
 from eoslog.protocol.apis import APIS, ApiKey
@@ -29,14 +29,14 @@ MAY_DESCRIBE = [
 def authorizer(tmp_path: Path) -> Authorizer:
     made = Authorizer(OsFileSystem(), str(tmp_path))
     made.add([
-        Acl(kind, name, Pattern.LITERAL, "User:alice", "*", Operation.DESCRIBE, Permission.ALLOW)
+        Acl(kind, name, Pattern.LITERAL, "User:alice", "*", AclOperation.DESCRIBE, Permission.ALLOW)
         for kind, name in MAY_DESCRIBE
     ])  # fmt: skip
     return made
 
 
 def told(authorizer: Authorizer, check: Any, request: dict[str, Any], answer: dict[str, Any]) -> Any:
-    mend = check(Asked(authorizer, cast(Audit, Mock()), ALICE, 0, 0, request, cast(Topics, None)))
+    mend = check(AccessRequest(authorizer, cast(Audit, Mock()), ALICE, 0, 0, request, cast(Topics, None)))
     return answer if mend is None else mend(answer)
 
 
@@ -85,11 +85,11 @@ def test_a_transactional_batch_needs_the_right_to_its_id(
     authorizer: Authorizer, transactional_id: str | None, transactional: bool, refused: bool
 ) -> None:
     authorizer.add([
-        Acl(ResourceType.TOPIC, "w", Pattern.LITERAL, "User:alice", "*", Operation.WRITE, Permission.ALLOW)
+        Acl(ResourceType.TOPIC, "w", Pattern.LITERAL, "User:alice", "*", AclOperation.WRITE, Permission.ALLOW)
     ])  # fmt: skip
     request = produce(transactional_id, transactional=transactional)
-    asked = Asked(authorizer, cast(Audit, Mock()), ALICE, 0, 9, request, cast(Topics, None))
-    assert isinstance(data.produce(asked), Refused) == refused
+    asked = AccessRequest(authorizer, cast(Audit, Mock()), ALICE, 0, 9, request, cast(Topics, None))
+    assert isinstance(data.produce(asked), RequestRefused) == refused
 
 
 @pytest.mark.parametrize(
@@ -100,12 +100,12 @@ def test_a_follower_needs_the_right_of_brokers(
     authorizer: Authorizer, version: int, field: dict[str, Any]
 ) -> None:
     authorizer.add([
-        Acl(ResourceType.TOPIC, "t", Pattern.LITERAL, "User:alice", "*", Operation.READ, Permission.ALLOW)
+        Acl(ResourceType.TOPIC, "t", Pattern.LITERAL, "User:alice", "*", AclOperation.READ, Permission.ALLOW)
     ])  # fmt: skip
     topics = Mock(name_of=lambda topic_id: "t")
     body = {"topics": [{"topic": "t", "topic_id": bytes(16), "partitions": [{"partition": 0}]}], **field}
     schema = APIS[ApiKey.FETCH].request
     request, _ = schema.read(version, b"".join(schema.write(version, body)))
-    found = data.fetch(Asked(authorizer, cast(Audit, Mock()), ALICE, 1, version, request, topics))
-    assert isinstance(found, Refused) and found.answer is not None
+    found = data.fetch(AccessRequest(authorizer, cast(Audit, Mock()), ALICE, 1, version, request, topics))
+    assert isinstance(found, RequestRefused) and found.answer is not None
     assert found.answer["responses"][0]["partitions"][0]["error_code"] == 29

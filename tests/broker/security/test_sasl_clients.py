@@ -434,12 +434,12 @@ def test_a_new_key_of_the_issuer_is_found(site: Site, tmp_path: Path) -> None:
     from eoslog.broker.config import BrokerConfig
     from eoslog.broker.config.security import SecurityOptions
     from eoslog.broker.security.mechanism import AuthenticationFailed
-    from eoslog.broker.security.oauth import Tokens
+    from eoslog.broker.security.oauth import TokenValidator
 
     issuer = Issuer(tmp_path / "jwks.json", "ES256")
 
     async def use() -> None:
-        tokens = Tokens(BrokerConfig(security=SecurityOptions(oauth_jwks_url=issuer.url)))
+        tokens = TokenValidator(BrokerConfig(security=SecurityOptions(oauth_jwks_url=issuer.url)))
         assert (await tokens.user_of(issuer.token("bob")))[0] == "bob"
         issuer.rotate("second")
         with pytest.raises(AuthenticationFailed):  # not looked for again so soon

@@ -14,8 +14,8 @@ from eoslog.broker.ports.ports import OsFileSystem
 from eoslog.broker.security import scram
 from eoslog.broker.security.credentials import Credentials
 from eoslog.broker.security.listeners import Listener
-from eoslog.broker.security.sasl import Sasl
-from eoslog.broker.security.session import Session
+from eoslog.broker.security.sasl import SaslMechanisms
+from eoslog.broker.security.session import ClientSession
 from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.scram import ClientExchange, salted_password
 
@@ -35,7 +35,7 @@ class Site:
             failed_authentication_delay_ms=0,
         )
         config = BrokerConfig(security=given)
-        self.sasl = Sasl([LISTENER], config, Credentials(OsFileSystem(), str(folder)))
+        self.sasl = SaslMechanisms([LISTENER], config, Credentials(OsFileSystem(), str(folder)))
         self.sums = 0
         real = salted_password
 
@@ -49,9 +49,9 @@ class Site:
         lines = "".join(f"{name}={password}\n" for name, password in users.items())
         write_whole(OsFileSystem(), str(self._users), lines.encode())
 
-    def begun(self, user: str) -> tuple[Session, ClientExchange, bytes]:
+    def begun(self, user: str) -> tuple[ClientSession, ClientExchange, bytes]:
         """A session that has been sent the first message; what was answered."""
-        session, client = Session(LISTENER), ClientExchange(MECHANISM, user, "", "nonce")
+        session, client = ClientSession(LISTENER), ClientExchange(MECHANISM, user, "", "nonce")
         self.sasl.choose(session, MECHANISM, raw=False)
         step, _ = asyncio.run(self.sasl.step(session, client.first(), "here"))
         return session, client, step.token
@@ -61,7 +61,7 @@ class Site:
         return self.begun(user)[2].decode().partition(",")[2]
 
     def lets_in(self, user: str, password: str) -> bool:
-        session, client = Session(LISTENER), ClientExchange(MECHANISM, user, password, "nonce")
+        session, client = ClientSession(LISTENER), ClientExchange(MECHANISM, user, password, "nonce")
         self.sasl.choose(session, MECHANISM, raw=False)
 
         async def exchange() -> None:

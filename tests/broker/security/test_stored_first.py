@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from eoslog.broker.ports.ports import OsFileSystem
-from eoslog.broker.rules.acls import Acl, Client, Operation, Pattern, Permission, ResourceType
+from eoslog.broker.rules.acls import Acl, AclOperation, Client, Pattern, Permission, ResourceType
 from eoslog.broker.security.credentials import Credentials
 from eoslog.broker.stored.authorizer import Authorizer
 from eoslog.broker.stored.config_store import ConfigStore
@@ -30,7 +30,7 @@ class Full(OsFileSystem):
 
 ALICE = ("alice", "SCRAM-SHA-256")
 READ = Acl(
-    ResourceType.TOPIC, "t", Pattern.LITERAL, "User:alice", "*", Operation.READ, Permission.ALLOW
+    ResourceType.TOPIC, "t", Pattern.LITERAL, "User:alice", "*", AclOperation.READ, Permission.ALLOW
 )  # fmt: skip
 
 Subject = tuple[Callable[[], object], Callable[[], object]]
@@ -40,7 +40,7 @@ Subject = tuple[Callable[[], object], Callable[[], object]]
 def acls(fs: Full, place: str) -> Subject:
     store = Authorizer(fs, place)
     client = Client("User:alice", "127.0.0.1")
-    return lambda: store.add([READ]), lambda: store.allows(client, Operation.READ, ResourceType.TOPIC, "t")
+    return lambda: store.add([READ]), lambda: store.allows(client, AclOperation.READ, ResourceType.TOPIC, "t")
 
 
 def credentials(fs: Full, place: str) -> Subject:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from eoslog.connector.checkpoint.crosscheck import (
-    Story,
+    StartFacts,
     check_given,
     check_plain_start,
     check_story,
@@ -33,14 +33,14 @@ PLACE = ("t", 0)
 
 def story(
     batch: int, decided: Batch | None = None, *, completed: int | None = None, at: Any = None, **more: Any
-) -> Story:
+) -> StartFacts:
     """Query q's sink s at a batch that ends at 10 x its number; `at`: the group's offset, and its note."""
     committed: Mapping[tuple[str, int], NotedOffset] = {} if at is None else {PLACE: NotedOffset(*at)}
     ended = None
     if decided is not None and decided.query_id == "q":
         ended = (f"d{decided.batch_id}", {PLACE: 10 * decided.batch_id})
     known: dict[str, Any] = {"sink": "s", "group": "g", "ended": ended, **more}
-    return Story(
+    return StartFacts(
         batch=Batch("q", batch, f"d{batch}"),
         ends={PLACE: 10 * batch},
         completed=completed,
@@ -50,7 +50,7 @@ def story(
     )
 
 
-def both(told: Story, first: tuple[int, Note], second: tuple[int, Note]) -> Story:
+def both(told: StartFacts, first: tuple[int, Note], second: tuple[int, Note]) -> StartFacts:
     """The story on two partitions, of which the group holds these."""
     other = ("t", 1)
     ends = {PLACE: told.ends[PLACE], other: told.ends[PLACE]}
@@ -84,7 +84,7 @@ def note(batch: int, query: str = "q", sink: str = "s") -> Note:
         pytest.param(story(5, Batch("q", 4), completed=4), id="decided without a digest"),
     ],
 )
-def test_what_fits_is_not_talked_about(fits: Story) -> None:
+def test_what_fits_is_not_talked_about(fits: StartFacts) -> None:
     assert check_story(fits) == []
 
 
@@ -119,7 +119,7 @@ def test_what_fits_is_not_talked_about(fits: Story) -> None:
         ),
     ],
 )
-def test_what_does_not_fit_is_said(odd: Story, says: str) -> None:
+def test_what_does_not_fit_is_said(odd: StartFacts, says: str) -> None:
     (said,) = check_story(odd)
     assert said.startswith("sink s: ")
     assert re.search(says, said), said
@@ -241,7 +241,7 @@ def test_what_does_not_fit_is_said(odd: Story, says: str) -> None:
         ),
     ],
 )
-def test_what_would_double_or_lose_rows_stops_the_query(wrong: Story, fault: type, says: str) -> None:
+def test_what_would_double_or_lose_rows_stops_the_query(wrong: StartFacts, fault: type, says: str) -> None:
     with pytest.raises(fault, match=says):
         check_story(wrong)
 
@@ -260,7 +260,7 @@ def test_what_would_double_or_lose_rows_stops_the_query(wrong: Story, fault: typ
         (story(0, at=(70, None)), "", 0),
     ],
 )
-def test_what_is_accepted_goes_on(odd: Story, words: str, warnings: int) -> None:
+def test_what_is_accepted_goes_on(odd: StartFacts, words: str, warnings: int) -> None:
     """As its user says; or as nothing else can be told: decisions expire with a query's long rest, those from
     before `since` are another sink's, offsets without a note are some consumer's."""
     said = check_story(odd)

@@ -16,7 +16,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from eoslog.connector.client.admin.offsets import commit_plain
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
-from eoslog.connector.client.wire.connection import Connection
+from eoslog.connector.client.wire.connection import BrokerConnection
 from eoslog.connector.commit.faults import DecisionGone, SinkChanged, StartsElsewhere, TakenOver
 from eoslog.connector.errors import DataLoss, OptionError, WrongCluster
 from eoslog.connector.offsets.group_notes import Note
@@ -144,13 +144,13 @@ def test_the_log_s_beginning_is_asked_for_once_a_run(kafka: Kafka, monkeypatch: 
     topic, stood = stood_on(kafka)
     made = reader(kafka, topic)
     asked: list[str] = []
-    real = Connection.send
+    real = BrokerConnection.send
 
-    def send(self: Connection, api: Any, *args: Any, **kwargs: Any) -> int:
+    def send(self: BrokerConnection, api: Any, *args: Any, **kwargs: Any) -> int:
         asked.append(api.name)
         return real(self, api, *args, **kwargs)
 
-    monkeypatch.setattr(Connection, "send", send)
+    monkeypatch.setattr(BrokerConnection, "send", send)
     costs = []
     for _ in range(3):
         before = len([name for name in asked if name != "API_VERSIONS"])
@@ -387,13 +387,13 @@ def test_the_sink_s_start_costs_a_constant_number_of_requests(
     with Cluster(ClientConfig(parse_addresses(bench.kafka.bootstrap))) as cluster:
         bench.plan(2, entries={f"cluster-id:{cluster.metadata([]).cluster_id}": {}})
     asked: Counter[str] = Counter()
-    real = Connection.send
+    real = BrokerConnection.send
 
-    def send(self: Connection, api: Any, *args: Any, **kwargs: Any) -> int:
+    def send(self: BrokerConnection, api: Any, *args: Any, **kwargs: Any) -> int:
         asked[api.name] += 1
         return real(self, api, *args, **kwargs)
 
-    monkeypatch.setattr(Connection, "send", send)
+    monkeypatch.setattr(BrokerConnection, "send", send)
     bench.begin(kafka__client__id="before")  # finds out how the last run's transaction ended, once
     costs = []
     for group in (True, False):

@@ -10,7 +10,7 @@ import pytest
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable, Planned, SourcesChanged
 from eoslog.connector.checkpoint.files import ArrowFiles, Files, LocalFiles, files_at
 from eoslog.connector.offsets.offsets import to_json
-from eoslog.connector.sink.start_of_run import View
+from eoslog.connector.sink.start_of_run import CheckpointView
 
 
 @pytest.fixture
@@ -109,16 +109,16 @@ def test_sources_that_change_under_a_living_checkpoint_are_refused(root: Path, n
     (root / "offsets" / "12").write_text("\n".join(["v2", "{}", *lines]))
     checkpoint = Checkpoint.at(str(root))
     with pytest.raises(SourcesChanged, match=r"batch 12 has .*the batch before had \['none_yet', 'orders'\]"):
-        View.of(checkpoint)
+        CheckpointView.of(checkpoint)
     (root / "offsets" / "11").unlink()  # Spark has removed it
-    assert View.of(checkpoint).planned.batch_id == 12
+    assert CheckpointView.of(checkpoint).planned.batch_id == 12
 
 
 def test_sources_that_come_in_another_order_are_the_same(root: Path) -> None:
     (root / "offsets" / "10").write_text(NAMED)
     (root / "offsets" / "11").write_text(NAMED)
     (root / "offsets" / "12").write_text('v2\n{}\nnone_yet:-\norders:{"t":{"0":6}}')
-    assert View.of(Checkpoint.at(str(root))).planned.names == ("none_yet", "orders")
+    assert CheckpointView.of(Checkpoint.at(str(root))).planned.names == ("none_yet", "orders")
 
 
 def test_the_first_batch_has_none_before_it(root: Path) -> None:

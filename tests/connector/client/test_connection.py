@@ -9,14 +9,16 @@ from collections.abc import Callable
 import pytest
 
 from eoslog.connector.client.wire.config import ClientConfig
-from eoslog.connector.client.wire.connection import Connection
+from eoslog.connector.client.wire.connection import BrokerConnection
 from eoslog.connector.errors import BrokerUnreachable, ConnectionLost, UnsupportedByBroker
 from eoslog.protocol.apis import APIS, ApiKey
 from tests.connector.client.fake_broker import Drop, FakeBroker, Silence
 
 
-def connect(port: int, timeout_ms: int = 2_000) -> Connection:
-    return Connection("127.0.0.1", port, ClientConfig((("127.0.0.1", port),), request_timeout_ms=timeout_ms))
+def connect(port: int, timeout_ms: int = 2_000) -> BrokerConnection:
+    return BrokerConnection(
+        "127.0.0.1", port, ClientConfig((("127.0.0.1", port),), request_timeout_ms=timeout_ms)
+    )
 
 
 def raw_server(serve: Callable[[socket.socket], None]) -> int:

@@ -19,7 +19,7 @@ from eoslog.connector.client.records.produce import Producer
 from eoslog.connector.client.wire import error_outcomes, retry
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import ClientConfig
-from eoslog.connector.commit.commands import Held
+from eoslog.connector.commit.commands import HeldBack
 from eoslog.connector.commit.names import Participant
 from eoslog.connector.errors import OffsetsGone, ProduceFailed, RetriesExhausted, UnknownTopic
 from eoslog.connector.run import markers
@@ -64,7 +64,9 @@ def describe_producers(cluster: Cluster) -> object:
 
 
 def write_markers(cluster: Cluster) -> None:
-    markers.write_markers(cluster, [Held(("t", 0), Participant("x", ProducerIdentity(7, 3)), 0)], commit=True)
+    markers.write_markers(
+        cluster, [HeldBack(("t", 0), Participant("x", ProducerIdentity(7, 3)), 0)], commit=True
+    )
 
 
 def flat(_: FakeBroker, code: int, body: Any) -> Any:

@@ -10,7 +10,7 @@ import pytest
 from eoslog.connector.client.records.fetch import fetch
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import ClientConfig
-from eoslog.connector.errors import OffsetsGone, RetriesExhausted, TopicMadeAnew
+from eoslog.connector.errors import OffsetsGone, RetriesExhausted, TopicRecreated
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.batch import CorruptBatch, iter_headers
 from eoslog.protocol.control import ABORT, control_batch
@@ -185,7 +185,7 @@ def test_no_record_of_another_topic_of_the_name_is_read(version: int) -> None:
     with FakeBroker({ApiKey.FETCH: fetched}, versions={ApiKey.FETCH: (4, version)}) as broker:
         broker.handlers[ApiKey.METADATA] = metadata
         with pytest.raises(
-            TopicMadeAnew, match="topic t was deleted and created again: its id is AAECAwQFBgcICQoLDA0ODw"
+            TopicRecreated, match="topic t was deleted and created again: its id is AAECAwQFBgcICQoLDA0ODw"
         ):
             values(broker, 0, 100, topic_id="A" * 22)
 

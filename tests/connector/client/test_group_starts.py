@@ -9,7 +9,7 @@ from eoslog.connector.client.wire.shared import close_shared
 from eoslog.connector.offsets.group_notes import Note
 from eoslog.connector.offsets.offsets import COMMITTED, Offsets
 from eoslog.connector.options.both import source_options
-from eoslog.connector.source.discover import Log
+from eoslog.connector.source.discover import SourceTopics
 from eoslog.protocol.apis import ApiKey
 from tests.connector.client.fake_broker import FakeBroker, Handler
 
@@ -43,7 +43,7 @@ def start(notes: list[str], pending_seconds: float = 0) -> Offsets:
         given |= {"startingOffsets": "committed", "kafka.group.id": "g"}
         options = source_options(given | {"kafka.default.api.timeout.ms": "50"}, stream=True)
         try:
-            return Log(options).resolve("startingOffsets", COMMITTED)
+            return SourceTopics(options).resolve("startingOffsets", COMMITTED)
         finally:
             close_shared(options.client)
 

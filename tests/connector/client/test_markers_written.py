@@ -7,7 +7,7 @@ import pytest
 from eoslog.connector.client.wire import retry
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import ClientConfig
-from eoslog.connector.commit.commands import Held
+from eoslog.connector.commit.commands import HeldBack
 from eoslog.connector.commit.names import Participant
 from eoslog.connector.run import markers
 from eoslog.protocol.apis import ApiKey
@@ -16,7 +16,7 @@ from eoslog.protocol.producer_identity import ProducerIdentity
 from tests.connector.client.fake_broker import FakeBroker
 
 MINE = Participant("mine", ProducerIdentity(7, 3))
-HELD = Held(("t", 1), MINE, 5)
+HELD = HeldBack(("t", 1), MINE, 5)
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ import pytest
 
 from eoslog.connector.client.wire.shared import close_shared
 from eoslog.connector.options.both import source_options
-from eoslog.connector.source.discover import Log
+from eoslog.connector.source.discover import SourceTopics
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import KafkaError
 from tests.connector.client.fake_broker import FakeBroker
@@ -27,7 +27,7 @@ def found(codes: list[int], pattern: str = "a-.*", internal: str = "") -> list[t
         given = {"kafka.bootstrap.servers": f"127.0.0.1:{broker.port}", "subscribePattern": pattern}
         options = source_options(given | {"kafka.retry.backoff.ms": "1"}, stream=True)
         try:
-            return Log(options).partitions()
+            return SourceTopics(options).partitions()
         finally:
             close_shared(options.client)
 
@@ -70,7 +70,7 @@ def test_a_partition_that_a_broker_has_not_heard_of_is_not_gone(stale: int) -> N
         given |= {"fetchOffset.retryIntervalMs": "1"}
         options = source_options(given, stream=True)
         try:
-            found = Log(options).latest({("a", 0): 5, ("a", 1): 5})
+            found = SourceTopics(options).latest({("a", 0): 5, ("a", 1): 5})
         finally:
             close_shared(options.client)
     assert found == {("a", 0): 9, ("a", 1): 9}

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from eoslog.connector.client.admin import transactions
-from eoslog.connector.client.admin.transactions import Kept
+from eoslog.connector.client.admin.transactions import AcquiredTransaction
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import ClientConfig
-from eoslog.connector.client.wire.connection import Connection
+from eoslog.connector.client.wire.connection import BrokerConnection
 from eoslog.connector.client.wire.pipelined import IN_FLIGHT
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit.names import Participant
@@ -38,16 +38,16 @@ def all_of(names: list[str]) -> dict[str, ProducerIdentity]:
 def test_requests_are_under_way_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """A constant number of round trips, however many transactions (up to IN_FLIGHT at a time)."""
     waiting: list[int] = []
-    real = Connection.receive
+    real = BrokerConnection.receive
 
-    def receive(self: Connection, timeout_ms: float | None = None) -> Any:
+    def receive(self: BrokerConnection, timeout_ms: float | None = None) -> Any:
         waiting.append(self.waiting)
         return real(self, timeout_ms)
 
     with FakeBroker({ApiKey.END_TXN: ended}) as broker:
         client = cluster(broker)
         client.coordinators("transaction", NAMES)
-        monkeypatch.setattr(Connection, "receive", receive)
+        monkeypatch.setattr(BrokerConnection, "receive", receive)
         found = transactions.end_txns(client, all_of(NAMES), True)
     assert found == {name: ProducerIdentity(number, 4) for number, name in enumerate(NAMES)}
     assert waiting == [*range(IN_FLIGHT, 0, -1), 5, 4, 3, 2, 1]
@@ -213,8 +213,8 @@ def test_an_open_transaction_is_taken_over() -> None:
     with FakeBroker({ApiKey.INIT_PRODUCER_ID: answer}) as broker:
         found = transactions.keep_prepared(cluster(broker), ["open", "at rest"], 60_000)
     assert found == {
-        "open": Kept(ProducerIdentity(7, 4), ProducerIdentity(7, 3)),
-        "at rest": Kept(ProducerIdentity(7, 4), None),
+        "open": AcquiredTransaction(ProducerIdentity(7, 4), ProducerIdentity(7, 3)),
+        "at rest": AcquiredTransaction(ProducerIdentity(7, 4), None),
     }
 
 

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from eoslog.connector.client.records.produce import Producer
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import ClientConfig
-from eoslog.connector.client.wire.connection import Connection
+from eoslog.connector.client.wire.connection import BrokerConnection
 from eoslog.connector.errors import (
     BrokerUnreachable,
     ConnectionLost,
     ProduceFailed,
-    TopicMadeAnew,
+    TopicRecreated,
     UnsupportedByBroker,
 )
 from eoslog.protocol.apis import ApiKey
@@ -258,14 +258,14 @@ def test_an_unreachable_broker_is_named_at_once() -> None:
 
 def test_no_more_are_in_flight_than_the_option_says(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of more than five a broker may have forgotten the first when it is sent again."""
-    before, send = list[int](), Connection.send
+    before, send = list[int](), BrokerConnection.send
 
-    def watched(self: Connection, api: ApiKey, *args: Any, **more: Any) -> Any:
+    def watched(self: BrokerConnection, api: ApiKey, *args: Any, **more: Any) -> Any:
         if api == ApiKey.PRODUCE:
             before.append(self.waiting)
         return send(self, api, *args, **more)
 
-    monkeypatch.setattr(Connection, "send", watched)
+    monkeypatch.setattr(BrokerConnection, "send", watched)
     log = FakeLog()
     with (
         FakeBroker({ApiKey.PRODUCE: log.produce}) as broker,
@@ -425,5 +425,5 @@ def test_half_of_a_batch_in_an_older_topic_of_the_name_is_an_error(
     producer._pin("t")
     assert producer.topic_ids == {"t": "two"}, "nothing was written yet: the new one gets all"
     producer.partitions.add(("t", 1))
-    with pytest.raises(TopicMadeAnew, match="its id was two and is three"):
+    with pytest.raises(TopicRecreated, match="its id was two and is three"):
         producer._pin("t")

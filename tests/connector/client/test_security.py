@@ -17,7 +17,7 @@ import trustme
 
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import ClientConfig
-from eoslog.connector.client.wire.connection import Connection
+from eoslog.connector.client.wire.connection import BrokerConnection
 from eoslog.connector.client.wire.security import MECHANISMS, PROTOCOLS
 from eoslog.connector.errors import AuthenticationRefused, BrokerUnreachable, OptionError
 from eoslog.connector.options.both import SourceOptions, source_options
@@ -302,7 +302,7 @@ def test_a_mechanism_that_is_not_offered() -> None:
 
 def test_a_session_is_renewed_before_it_ends(sasl_broker: EmbeddedBroker) -> None:
     found = login(sasl_broker, "SCRAM-SHA-512", sasl__username=ALICE, sasl__password=ALICE_SECRET)
-    with closing(Connection(sasl_broker.host, sasl_broker.port, found.client)) as connection:
+    with closing(BrokerConnection(sasl_broker.host, sasl_broker.port, found.client)) as connection:
         until = time.monotonic() + 4
         while time.monotonic() < until:
             connection.call(APIS[ApiKey.METADATA], {"topics": []}, max_version=9)

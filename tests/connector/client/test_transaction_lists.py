@@ -9,8 +9,8 @@ import pytest
 from eoslog.connector.client.admin.transaction_lists import (
     LOOKS,
     STATE_TOPIC,
-    Asked,
     Listing,
+    PendingListing,
     list_transactions,
 )
 from eoslog.connector.client.wire.cluster import Cluster
@@ -154,13 +154,15 @@ def test_a_list_that_was_asked_ahead_is_read_later(servers: list[FakeBroker]) ->
     two = Two(moves=0)
     servers += two.brokers.values()
     with two.client() as cluster:
-        assert Asked.ahead(cluster, "sink/", ["Ongoing"]) is None, "no connection is made for it"
+        assert PendingListing.ahead(cluster, "sink/", ["Ongoing"]) is None, "no connection is made for it"
         assert listed(cluster) == [HELD]
-        asked = Asked.ahead(cluster, "sink/", ["Ongoing"])
+        asked = PendingListing.ahead(cluster, "sink/", ["Ongoing"])
         assert asked is not None
         cluster.metadata([])  # what else is asked does not wait for it
         assert list_transactions(cluster, "sink/", ["Ongoing"], ahead=asked) == [HELD] and two.asked == 2
-        assert Asked.ahead(cluster, "sink/", ["Ongoing"]) is not None, "its connections are used again"
+        assert PendingListing.ahead(cluster, "sink/", ["Ongoing"]) is not None, (
+            "its connections are used again"
+        )
 
 
 def test_nothing_is_asked_ahead_of_some_brokers_only(servers: list[FakeBroker]) -> None:
@@ -169,9 +171,9 @@ def test_nothing_is_asked_ahead_of_some_brokers_only(servers: list[FakeBroker]) 
     with two.client() as cluster:
         listed(cluster)
         busy = cluster.take(("127.0.0.1", two.brokers[2].port))
-        assert Asked.ahead(cluster, "sink/", ["Ongoing"]) is None
+        assert PendingListing.ahead(cluster, "sink/", ["Ongoing"]) is None
         cluster.give_back(busy)
-        assert Asked.ahead(cluster, "sink/", ["Ongoing"]) is not None
+        assert PendingListing.ahead(cluster, "sink/", ["Ongoing"]) is not None
 
 
 def test_the_driver_lists_what_is_open_alone(servers: list[FakeBroker]) -> None:
@@ -195,7 +197,7 @@ def test_a_list_that_was_asked_ahead_and_is_not_wanted(servers: list[FakeBroker]
     servers += two.brokers.values()
     with two.client() as cluster:
         listed(cluster)
-        asked = Asked.ahead(cluster, "sink/", ["Ongoing"])
+        asked = PendingListing.ahead(cluster, "sink/", ["Ongoing"])
         assert asked is not None
         asked.drop()
         assert all(broker.closed for broker in asked.brokers), "its answers would be taken for others"
@@ -213,7 +215,7 @@ def test_a_broker_that_dies_with_a_list_asked_ahead(servers: list[FakeBroker], w
             two.brokers[2].handlers[ApiKey.LIST_TRANSACTIONS] = dropped
         else:
             two.brokers.pop(2).__exit__()
-        asked = Asked.ahead(cluster, "sink/", ["Ongoing"])
+        asked = PendingListing.ahead(cluster, "sink/", ["Ongoing"])
         two.brokers.pop(2, None)  # the cluster knows by now
         assert list_transactions(cluster, "sink/", ["Ongoing"], ahead=asked) == [HELD]
 
@@ -224,7 +226,7 @@ def test_a_coordinator_that_moves_while_a_list_is_under_way(servers: list[FakeBr
     with two.client() as cluster:
         listed(cluster)
         two.moves = 1
-        asked = Asked.ahead(cluster, "sink/", ["Ongoing"])
+        asked = PendingListing.ahead(cluster, "sink/", ["Ongoing"])
         assert list_transactions(cluster, "sink/", ["Ongoing"], ahead=asked) == [HELD]
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eoslog.connector.client.records.window import Outgoing, Unanswered, Verdict, pack
+from eoslog.connector.client.records.window import BatchVerdict, Outgoing, Unanswered, pack
 from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.sequence import MAX_SEQUENCE
 
@@ -36,10 +36,10 @@ def test_an_answer_to_a_later_batch_leaves_the_earlier_one_to_be_awaited() -> No
     window = Unanswered()
     begun(window)
     first, second = outgoing(window), outgoing(window)
-    assert window.judge(second, ErrorCode.NONE) is Verdict.DONE
+    assert window.judge(second, ErrorCode.NONE) is BatchVerdict.DONE
     assert len(window) == 1 and window.oldest(first)
-    assert window.judge(first, OUT_OF_ORDER) is Verdict.FAILED
-    assert window.judge(first, ErrorCode.NONE) is Verdict.DONE and not len(window)
+    assert window.judge(first, OUT_OF_ORDER) is BatchVerdict.FAILED
+    assert window.judge(first, ErrorCode.NONE) is BatchVerdict.DONE and not len(window)
 
 
 def test_out_of_order_behind_one_that_was_not_taken_is_sent_again() -> None:
@@ -47,14 +47,14 @@ def test_out_of_order_behind_one_that_was_not_taken_is_sent_again() -> None:
     window = Unanswered()
     begun(window)
     first, second = outgoing(window), outgoing(window)
-    assert window.judge(first, ErrorCode.NOT_LEADER_OR_FOLLOWER) is Verdict.AGAIN
-    assert window.judge(second, OUT_OF_ORDER) is Verdict.AGAIN
-    assert window.judge(first, OUT_OF_ORDER) is Verdict.FAILED, "nothing is before it: the log has a gap"
+    assert window.judge(first, ErrorCode.NOT_LEADER_OR_FOLLOWER) is BatchVerdict.AGAIN
+    assert window.judge(second, OUT_OF_ORDER) is BatchVerdict.AGAIN
+    assert window.judge(first, OUT_OF_ORDER) is BatchVerdict.FAILED, "nothing is before it: the log has a gap"
 
 
 def test_written_long_ago_is_written() -> None:
     window = Unanswered()
-    assert window.judge(outgoing(window), ErrorCode.DUPLICATE_SEQUENCE_NUMBER) is Verdict.DONE
+    assert window.judge(outgoing(window), ErrorCode.DUPLICATE_SEQUENCE_NUMBER) is BatchVerdict.DONE
 
 
 def test_only_the_first_batch_of_a_partition_leaves_alone() -> None:
@@ -78,4 +78,4 @@ def test_requests_hold_one_batch_a_partition_and_no_more_than_fits(made: list[tu
 @pytest.mark.parametrize("code", [ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.INVALID_PRODUCER_EPOCH])
 def test_what_will_never_be_taken_fails(code: int) -> None:
     window = Unanswered()
-    assert window.judge(outgoing(window), code) is Verdict.FAILED
+    assert window.judge(outgoing(window), code) is BatchVerdict.FAILED

@@ -140,7 +140,7 @@ class Bench:
                 return broker.write_markers(held, commit)
             case c.TransactionVersion():
                 return broker.tv
-            case c.Clock():
+            case c.ReadClock():
                 return broker.now_ms
             case c.End(commit, participants):
                 return {name: broker.end(name, identity, commit) for name, identity in participants}

@@ -10,7 +10,7 @@ import copy
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from eoslog.connector.commit.commands import Description, Held, NotOffered, Offsets, Refused, Sealed
+from eoslog.connector.commit.commands import Description, HeldBack, NotOffered, Offsets, Refused, Sealed
 from eoslog.connector.commit.decision import ANCHOR, METADATA_LIMIT, Stored
 from eoslog.connector.commit.names import Participant
 from eoslog.protocol.errors import ErrorCode
@@ -184,7 +184,7 @@ class ModelBroker:
         held = self.groups.get(group, {})
         return Stored(self.anchors, {p: stored for (topic, p), stored in held.items() if topic == ANCHOR})
 
-    def find_own(self, producer_id: int, *, wait: bool = True) -> tuple[Held, ...]:
+    def find_own(self, producer_id: int, *, wait: bool = True) -> tuple[HeldBack, ...]:
         """DescribeProducers of the groups' partitions, when all markers that are on their way are there."""
         if wait:
             self.settle_all()
@@ -192,12 +192,12 @@ class ModelBroker:
         for name, txn in self.transactions.items():
             where |= {group: (name, txn.wrote or txn.identity) for group in txn.offsets}
         return tuple(
-            Held((ANCHOR, self._place_of(group)), Participant(*who), 0)
+            HeldBack((ANCHOR, self._place_of(group)), Participant(*who), 0)
             for group, who in where.items()
             if who[1].producer_id == producer_id
         )
 
-    def write_markers(self, held: Iterable[Held], commit: bool) -> None:
+    def write_markers(self, held: Iterable[HeldBack], commit: bool) -> None:
         """By somebody with the right to: the broker believes them, and the judge looks whether it is true."""
         for (topic, number), (name, identity), _ in held:
             if topic != ANCHOR:  # of a participant: a story's own
@@ -251,7 +251,7 @@ class ModelBroker:
         assert name in self.mortal("")
         self._fence(self.transactions[name])
 
-    def find_held(self) -> tuple[Held, ...]:
+    def find_held(self) -> tuple[HeldBack, ...]:
         """DescribeProducers of all partitions, when every marker is written: none is held."""
         self.settle_all()
         return ()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from eoslog.connector.checkpoint.crosscheck import Story, check_story
+from eoslog.connector.checkpoint.crosscheck import StartFacts, check_story
 from eoslog.connector.commit import begin as begin_rules
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit import decide as decide_rules
@@ -230,7 +230,7 @@ class Programs:
         batch, decided = begun.batch, begun.decided
         new = not mine.completed and batch.batch_id == 0
         ours = decided if decided and decided.query_id == batch.query_id else None
-        story = Story(
+        story = StartFacts(
             sink=self.sink.id,
             batch=batch,
             ends={SOURCE: mine.first if new else mine.first + batch.batch_id + 1},
@@ -308,7 +308,7 @@ class Programs:
             return kept
         if isinstance(command, c.TransactionVersion):  # known without a request
             return broker.tv
-        if isinstance(command, c.Clock):
+        if isinstance(command, c.ReadClock):
             return broker.now_ms
         calls: dict[type, Callable[[Any], Any]] = {
             c.Acquire: lambda x: broker.go_on(x.name, x.current) if x.current else broker.init(x.name),

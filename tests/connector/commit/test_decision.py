@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from eoslog.connector.commit.decision import KEPT_QUERIES, Decision, decode, encode
 from eoslog.connector.commit.faults import DecisionDamaged, DecisionTooLarge
 from eoslog.connector.commit.messages import Batch
-from eoslog.connector.commit.names import Participant, Sink, Slot, parity
+from eoslog.connector.commit.names import Participant, ParticipantSlot, Sink, parity
 from eoslog.connector.commit.winner import Winner
 from eoslog.protocol.producer_identity import ProducerIdentity
 
@@ -31,7 +31,7 @@ def decision(winners: int, *, batch_id: int = 7, sequence: int = 3, workers: int
                 number,
                 Participant(
                     SINK.participant(
-                        Slot(run, parity(batch_id), f"{number % workers:016x}", number // workers)
+                        ParticipantSlot(run, parity(batch_id), f"{number % workers:016x}", number // workers)
                     ),
                     ProducerIdentity(1_000_000_100 + number, number % 30_000),
                 ),
@@ -129,7 +129,9 @@ def test_a_decision_of_before_is_read_as_it_was_written() -> None:
     run = ProducerIdentity(1000, 2)
 
     def winner(partition: int, number: int, identity: ProducerIdentity) -> Winner:
-        return Winner(partition, Participant(SINK.participant(Slot(run, 1, "a0", number)), identity))
+        return Winner(
+            partition, Participant(SINK.participant(ParticipantSlot(run, 1, "a0", number)), identity)
+        )
 
     winners = (winner(0, 1, ProducerIdentity(2001, 6)), winner(1, 0, ProducerIdentity(2000, 5)))
     assert found == Decision(9, Batch("q", 7, "d"), run, winners, (("out", 0), ("out", 1)))

@@ -118,7 +118,7 @@ def losers_asked_for_before_the_decision(patch: pytest.MonkeyPatch) -> None:
         return (yield from look(sink, *more))
 
     patch.setattr(decide, "fetch_stored", ask_first)
-    patch.setattr(decide, "AskOngoing", lambda prefix: c.Clock())
+    patch.setattr(decide, "AskOngoing", lambda prefix: c.ReadClock())
 
 
 def refused_commit_taken_for_done(patch: pytest.MonkeyPatch) -> None:

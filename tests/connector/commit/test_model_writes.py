@@ -8,7 +8,7 @@ import pytest
 
 from eoslog.connector.commit import begin, decide, decision, prepare, seal, token
 from eoslog.connector.commit import commands as c
-from eoslog.connector.commit.token import Tokens
+from eoslog.connector.commit.token import RememberedTokens
 from tests.connector.commit.model_history import Fault, Shape
 from tests.connector.commit.model_judge import explore
 from tests.connector.commit.model_shapes import LOSSES, STRIKES
@@ -63,12 +63,12 @@ def test_a_write_without_a_name_leaves_nothing_open(tv: int, keeps: bool | None)
 
 
 def not_remembered(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Tokens, "get", lambda self, token: None)
+    patch.setattr(RememberedTokens, "get", lambda self, token: None)
 
 
 def floor_not_looked_at(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(token, "KEPT_TOKENS", 1)
-    patch.setattr(Tokens, "forgot", lambda self, token: False)
+    patch.setattr(RememberedTokens, "forgot", lambda self, token: False)
 
 
 def contents_not_compared(patch: pytest.MonkeyPatch) -> None:

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eoslog.connector.commit.names import Sink, Slot, parity
+from eoslog.connector.commit.names import ParticipantSlot, Sink, parity
 from eoslog.protocol.producer_identity import ProducerIdentity
 
-SLOT = Slot(ProducerIdentity(17, 3), 1, "0123abc", 4)
+SLOT = ParticipantSlot(ProducerIdentity(17, 3), 1, "0123abc", 4)
 ids = st.text(st.sampled_from("ab-/%.0125F"), min_size=1, max_size=12)
 
 

@@ -99,7 +99,7 @@ def test_a_marker_that_is_sure_is_written_before_the_evidence_is_gone() -> None:
 def held_after_the_decision(bench: Bench, looks: list[bool]) -> Any:
     """A begin that rolls forward: whether one participant is held open, look for look; what was written."""
     reports = bench.whole_batch(0)
-    held = (c.Held(("out", 1), reports[1].participant, 0),)  # type: ignore[union-attr]
+    held = (c.HeldBack(("out", 1), reports[1].participant, 0),)  # type: ignore[union-attr]
     left, written = iter(looks), list[c.WriteMarkers]()
 
     def answer(command: c.Command[Any]) -> Any:
@@ -134,7 +134,7 @@ def test_a_marker_that_was_written_and_does_not_show_is_said() -> None:
 
 UNSTABLE = c.Refused(int(ErrorCode.UNSTABLE_OFFSET_COMMIT), "pending")
 STORED = Stored(1, {})
-HELD = (c.Held(("__consumer_offsets", 0), Participant("sink", ProducerIdentity(7, 4)), 0),)
+HELD = (c.HeldBack(("__consumer_offsets", 0), Participant("sink", ProducerIdentity(7, 4)), 0),)
 
 
 def told(state: str, epoch: int = 5) -> dict[str, c.Description]:
@@ -207,7 +207,7 @@ def test_only_pending_offsets_are_waited_for() -> None:
 
 
 def test_of_what_is_held_only_what_is_sure_is_written() -> None:
-    older = (c.Held(("__consumer_offsets", 1), Participant("sink", ProducerIdentity(7, 2)), 0),)
+    older = (c.HeldBack(("__consumer_offsets", 1), Participant("sink", ProducerIdentity(7, 2)), 0),)
     _, (written,) = looked(
         own.write_lost_markers(Sink("sink")),
         Describe=[told("CompleteCommit")],
@@ -234,7 +234,7 @@ def test_a_coordinator_that_never_writes_its_markers_is_not_asked_for_ever() -> 
     def answer(command: c.Command[Any]) -> Any:
         nonlocal looks
         if isinstance(command, c.FindHeld):
-            return (c.Held(("out", 1), participant, 0),)
+            return (c.HeldBack(("out", 1), participant, 0),)
         if isinstance(command, c.Describe) and command.names == (participant.name,):
             looks += 1
             assert looks < 100

@@ -10,7 +10,7 @@ from eoslog.connector.commit.decision import Decision, decode, encode
 from eoslog.connector.commit.faults import DecisionDamaged
 from eoslog.connector.commit.messages import Batch
 from eoslog.connector.commit.names import Sink
-from eoslog.connector.commit.token import KEPT_TOKENS, Content, Token, Tokens
+from eoslog.connector.commit.token import KEPT_TOKENS, Content, RememberedTokens, Token
 from eoslog.protocol.producer_identity import ProducerIdentity
 
 SINK = Sink("writes")
@@ -63,11 +63,11 @@ def test_what_was_written_is_known_or_said_to_be_forgotten(writes: list[tuple[in
     for number, content in writes:
         token = Token("job-", "" if number < 0 else str(number))
         truth[token.digits] = content
-        tokens = (last.tokens if last else Tokens()).after(token, content)
+        tokens = (last.tokens if last else RememberedTokens()).after(token, content)
         made = Decision(1, Batch("job-" + token.digits, 0), ProducerIdentity(1, 1), (), (), tokens=tokens)
         last = decode(SINK, encode(made, SINK, anchors=8))
         assert last == made and tokens.get(token) == content and not tokens.forgot(token)
-    known = last.tokens if last else Tokens()
+    known = last.tokens if last else RememberedTokens()
     assert len(known.kept) <= KEPT_TOKENS
     for digits, content in truth.items():
         token = Token("job-", digits)
@@ -80,7 +80,7 @@ def test_what_was_written_is_known_or_said_to_be_forgotten(writes: list[tuple[in
 def test_a_memory_that_makes_no_sense_is_refused(bad: str) -> None:
     made = Decision(1, Batch("job-1", 0), ProducerIdentity(1, 1), (), ())
     ((sequence, text),) = encode(
-        made._replace(tokens=Tokens().after(Token.of("job-1"), Content(1, 2))), SINK, 8
+        made._replace(tokens=RememberedTokens().after(Token.of("job-1"), Content(1, 2))), SINK, 8
     ).values()
     body = text.split(" ", 4)[4].replace("|1 1 2", bad)
     with pytest.raises(DecisionDamaged, match="makes no sense"):

@@ -293,7 +293,7 @@ def test_trap_11_lost_markers_are_written_or_said() -> None:
     with pytest.raises(Crash):
         bench.commit(reports, 0)
     participant = reports[1].participant  # type: ignore[union-attr]
-    held: list[c.Held] = [c.Held(("out", 1), participant, 0)]
+    held: list[c.HeldBack] = [c.HeldBack(("out", 1), participant, 0)]
     allowed = False
 
     def lost_marker(command: c.Command[Any]) -> Any:
@@ -324,7 +324,7 @@ def test_trap_11_late_markers_are_waited_for_while_their_coordinator_says_so() -
     with pytest.raises(Crash):
         bench.commit(reports, 0)
     participant = reports[1].participant  # type: ignore[union-attr]
-    held, preparing = [c.Held(("out", 1), participant, 0)], 2
+    held, preparing = [c.HeldBack(("out", 1), participant, 0)], 2
 
     def late(command: c.Command[Any]) -> Any:
         nonlocal preparing

@@ -358,7 +358,7 @@ def test_a_token_that_nobody_has_written_asks_for_nothing_more() -> None:
 
 
 def test_the_memory_takes_less_than_half_of_a_partition() -> None:
-    made = tokens.Tokens()
+    made = tokens.RememberedTokens()
     for number in range(20_000, 20_000 + KEPT_TOKENS):
         made = made.after(tokens.Token.of(f"job-{number}"), tokens.Content(1_000_000, 2**32 - 1))
     assert len(made.text()) < 1800

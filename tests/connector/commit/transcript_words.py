@@ -18,7 +18,7 @@ _ANSWERS_AT = 62
 
 def lines_of(sink: Sink, command: c.Command[Any], answer: Any) -> Iterator[str]:
     """What was asked, and the answer; nothing of what takes no request."""
-    if isinstance(command, (c.Clock, c.TransactionVersion)):
+    if isinstance(command, (c.ReadClock, c.TransactionVersion)):
         return
     first, *others = singles(command)
     yield _line(">", request(sink, first), _answer_of(sink, first, answer))
@@ -164,7 +164,7 @@ def _said(answer: Any) -> str:
     raise AssertionError(f"no words for {answer!r}")
 
 
-def _told_held(held: Iterable[c.Held]) -> str:
+def _told_held(held: Iterable[c.HeldBack]) -> str:
     return _told(
         f"{h.place[0]}-{h.place[1]} by {h.participant.name} as {h.participant.identity}" for h in held
     )

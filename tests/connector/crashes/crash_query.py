@@ -20,7 +20,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from eoslog.connector.client.wire.connection import Connection as KafkaConnection
+from eoslog.connector.client.wire.connection import BrokerConnection as KafkaConnection
 from eoslog.connector.client.wire.shared import shared_cluster
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit.messages import Report

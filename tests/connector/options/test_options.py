@@ -16,7 +16,7 @@ from eoslog.connector.options.both import (
     source_options,
 )
 from eoslog.connector.options.refusals import FIXED, FORBIDDEN, NO_EFFECT
-from eoslog.connector.options.table import ALIASES, TABLE, Kind, Use
+from eoslog.connector.options.table import ALIASES, TABLE, OptionType, Use
 
 BROKERS = {"kafka.bootstrap.servers": "one:9092,two:9093"}
 
@@ -232,8 +232,10 @@ def test_the_table_is_whole_and_says_something_of_each() -> None:
     assert not set(names) & set(others) and len(others) == len(set(others))
     for option in TABLE:
         assert option.meaning.endswith(".") and option.use
-        assert bool(option.choices) == (option.kind is Kind.CHOICE)
-        assert option.default is None or option.kind is not Kind.CHOICE or option.default in option.choices
+        assert bool(option.choices) == (option.kind is OptionType.CHOICE)
+        assert (
+            option.default is None or option.kind is not OptionType.CHOICE or option.default in option.choices
+        )
     for use in (Use.READ, Use.READ_STREAM, Use.WRITE, Use.WRITE_STREAM):
         assert set(parse(BROKERS, use)) == {o.name.lower() for o in TABLE if o.use & use}
 
@@ -286,7 +288,12 @@ def _applies(use: Use) -> set[str]:
 
 @pytest.mark.parametrize("use", [Use.READ, Use.READ_STREAM, Use.WRITE, Use.WRITE_STREAM])
 def test_what_does_nothing_here_is_said(use: Use, caplog: pytest.LogCaptureFixture) -> None:
-    values = {Kind.BOOL: "true", Kind.DURATION: "1s", Kind.OFFSETS: "latest", Kind.TIMES: '{"t":{"0":1}}'}
+    values = {
+        OptionType.BOOL: "true",
+        OptionType.DURATION: "1s",
+        OptionType.OFFSETS: "latest",
+        OptionType.TIMES: '{"t":{"0":1}}',
+    }
     refused = {"write.token"} if use is Use.WRITE_STREAM else set()
     if use is Use.READ_STREAM:
         refused = {name for name in _applies(Use.READ) if name.startswith("ending")}

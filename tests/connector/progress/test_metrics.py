@@ -21,7 +21,7 @@ from eoslog.connector.commit.commands import (
 )
 from eoslog.connector.commit.messages import Batch, Decided, Empty, Prepared, Report, Stamp
 from eoslog.connector.commit.names import Participant, Sink
-from eoslog.connector.progress import Behind, offsets_behind_latest
+from eoslog.connector.progress import SourceLag, offsets_behind_latest
 from eoslog.protocol.producer_identity import ProducerIdentity
 from tests.connector.stock_kafka import Kafka
 
@@ -56,8 +56,8 @@ def test_progress_of_a_real_query(spark: SparkSession, kafka: Kafka, tmp_path: P
     assert first["latestOffset"] == last["latestOffset"] == {source: {"0": 50, "1": 30}}
     assert last["endOffset"][source] == {"0": 50, "1": 30}
     assert not first.get("metrics"), "Spark has figures of Python sources now: give it ours"
-    assert offsets_behind_latest(reports[0]) == [Behind(15, 25, 20.0)]
-    assert offsets_behind_latest(query.lastProgress) == [Behind(0, 0, 0.0)]  # type: ignore[arg-type]
+    assert offsets_behind_latest(reports[0]) == [SourceLag(15, 25, 20.0)]
+    assert offsets_behind_latest(query.lastProgress) == [SourceLag(0, 0, 0.0)]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("text", [False, True])
@@ -74,7 +74,7 @@ def test_lag_of_sources_that_tell_and_of_those_that_do_not(text: bool) -> None:
         for end, latest in zip(ends, latests, strict=True)
     ]
     found = offsets_behind_latest({"sources": sources})
-    assert found == [Behind(0, 10, 5.0), None, None, None, None]
+    assert found == [SourceLag(0, 10, 5.0), None, None, None, None]
 
 
 def test_figures_of_a_batch(capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> None:

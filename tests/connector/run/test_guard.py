@@ -78,7 +78,7 @@ def daemon(monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.Popen[bytes]]
     """What stands for Spark's: while it lives, the driver does."""
     monkeypatch.setattr(guard, "is_sparks", lambda: True)
     with subprocess.Popen(["sleep", "300"]) as started:
-        told = processes.Process(started.pid, processes._started(started.pid))
+        told = processes.ProcessIdentity(started.pid, processes._started(started.pid))
         monkeypatch.setattr(processes, "parent_of", lambda pid: told)
         processes.driver_process.cache_clear()
         yield started

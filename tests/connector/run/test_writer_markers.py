@@ -52,9 +52,9 @@ def test_a_leader_that_was_away_gets_the_same_patience(monkeypatch: pytest.Monke
     """While a node is dead nobody writes markers on what it led: that time does not count."""
     monkeypatch.setattr(markers, "PATIENCE_MS", 200)
     mine = Participant("mine", ProducerIdentity(7, 0))
-    looks = iter([[c.Held(("t", 0), mine, 0)], []])
+    looks = iter([[c.HeldBack(("t", 0), mine, 0)], []])
 
-    def look(*_: object) -> list[c.Held]:
+    def look(*_: object) -> list[c.HeldBack]:
         time.sleep(0.3)
         return next(looks)
 

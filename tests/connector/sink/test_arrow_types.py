@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from eoslog.connector.sink.deadletters import Limits, RowValidator
+from eoslog.connector.sink.deadletters import RowValidator, TopicLimits
 from eoslog.connector.sink.routing import Router
 from eoslog.connector.sink.tally import Tally
 from eoslog.protocol.batch import iter_headers
@@ -76,7 +76,9 @@ def test_the_type_of_a_column_changes_no_record(types: tuple[Any, Any, Any]) -> 
     rows, plain = batch(*types), batch(*SMALL)
     assert written(rows) == written(plain) and len(written(plain)) == len(plain)
     assert checksum(rows) == checksum(plain)
-    split = [RowValidator(None, lambda _: Limits(PARTITIONS, 150, True)).split(one) for one in (rows, plain)]
+    split = [
+        RowValidator(None, lambda _: TopicLimits(PARTITIONS, 150, True)).split(one) for one in (rows, plain)
+    ]
     assert split[0].good.num_rows == split[1].good.num_rows < len(rows)
     dead = [one.dead for one in split]
     assert dead[0] is not None and dead[1] is not None

@@ -6,7 +6,13 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eoslog.connector.sink.deadletters import HEADER_OVERHEAD, RECORD_OVERHEAD, SOURCE, Limits, RowValidator
+from eoslog.connector.sink.deadletters import (
+    HEADER_OVERHEAD,
+    RECORD_OVERHEAD,
+    SOURCE,
+    RowValidator,
+    TopicLimits,
+)
 from eoslog.protocol.batch import HEADER_SIZE
 
 ITEM = pa.struct([("key", pa.string()), ("value", pa.binary())])
@@ -15,8 +21,8 @@ SCHEMA = pa.schema({
     "partition": pa.int32(),
 })  # fmt: skip
 TOPICS = {
-    "small": Limits(2, HEADER_SIZE + RECORD_OVERHEAD + 20, False),
-    "compacted": Limits(3, 10_000, True),
+    "small": TopicLimits(2, HEADER_SIZE + RECORD_OVERHEAD + 20, False),
+    "compacted": TopicLimits(3, 10_000, True),
 }
 Row = dict[str, Any]
 

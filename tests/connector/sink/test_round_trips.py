@@ -19,7 +19,7 @@ from eoslog.connector.client.admin import transactions
 from eoslog.connector.client.records.produce import Producer
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
-from eoslog.connector.client.wire.connection import Connection
+from eoslog.connector.client.wire.connection import BrokerConnection
 from eoslog.connector.client.wire.shared import shared_cluster
 from eoslog.connector.commit.begin import begin
 from eoslog.connector.commit.decide import SourceOffsets, commit
@@ -68,19 +68,19 @@ class Wire:
 
     @contextmanager
     def tapped(self, patch: pytest.MonkeyPatch) -> Iterator[None]:
-        send, receive = Connection.send, Connection.receive
+        send, receive = BrokerConnection.send, BrokerConnection.receive
 
-        def counted_send(connection: Connection, api: Any, *rest: Any, **more: Any) -> Any:
+        def counted_send(connection: BrokerConnection, api: Any, *rest: Any, **more: Any) -> Any:
             self.sent(api)
             return send(connection, api, *rest, **more)
 
-        def counted_receive(connection: Connection, *rest: Any, **more: Any) -> Any:
+        def counted_receive(connection: BrokerConnection, *rest: Any, **more: Any) -> Any:
             self.received()
             return receive(connection, *rest, **more)
 
         with patch.context() as tap:
-            tap.setattr(Connection, "send", counted_send)
-            tap.setattr(Connection, "receive", counted_receive)
+            tap.setattr(BrokerConnection, "send", counted_send)
+            tap.setattr(BrokerConnection, "receive", counted_receive)
             yield
 
 

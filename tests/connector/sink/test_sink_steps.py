@@ -21,7 +21,7 @@ from eoslog.connector.offsets.group_notes import Note, read_note
 from eoslog.connector.options.both import SinkOptions, sink_options
 from eoslog.connector.run import memory
 from eoslog.connector.sink import committer, start_of_run
-from eoslog.connector.sink.start_of_run import View
+from eoslog.connector.sink.start_of_run import CheckpointView
 from tests.connector.commit.model_bench import Bench, Crash, finishes
 
 
@@ -142,7 +142,7 @@ def test_the_batch_of_another_query_is_not_looked_for_in_this_ones_checkpoint(qu
     """It would be another batch under the same number, and its offsets those of nobody."""
     query.plan(0)
     query.plan(1)
-    view = View.of(Checkpoint.at(str(query.options.checkpoint_location)))
+    view = CheckpointView.of(Checkpoint.at(str(query.options.checkpoint_location)))
     assert start_of_run._ended(view, Batch("q", 0)) is not None
     assert start_of_run._ended(view, Batch("another", 0)) is None
 

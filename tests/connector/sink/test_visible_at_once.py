@@ -20,13 +20,13 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer, IsolationLevel, TopicPartition
 
-from eoslog.broker.coordinator.transactions.transaction_markers import Curtain
+from eoslog.broker.coordinator.transactions.transaction_markers import ReadBarrier
 from eoslog.connector.client.admin import transactions
-from eoslog.connector.client.admin.transactions import Kept
+from eoslog.connector.client.admin.transactions import AcquiredTransaction
 from eoslog.connector.client.records.produce import Producer
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
-from eoslog.connector.client.wire.connection import Connection
+from eoslog.connector.client.wire.connection import BrokerConnection
 from eoslog.connector.errors import BrokerUnreachable, ConnectionLost
 from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.protocol.batch import iter_headers
@@ -59,7 +59,7 @@ class Sink:
                 producer.flush()
         self.batches += 1
         kept = transactions.keep_prepared(self.cluster, names, 60_000)
-        return {name: one.holder for name, one in kept.items() if isinstance(one, Kept)}
+        return {name: one.holder for name, one in kept.items() if isinstance(one, AcquiredTransaction)}
 
     def finish(self, held: dict[str, ProducerIdentity]) -> None:
         """Commit all of them."""
@@ -104,14 +104,16 @@ class Watcher:
         while not self._over.is_set() and self.failed is None:
             try:
                 with suppress(BrokerUnreachable, ConnectionLost):
-                    connection = Connection(self.host, self.port, ClientConfig(((self.host, self.port),)))
+                    connection = BrokerConnection(
+                        self.host, self.port, ClientConfig(((self.host, self.port),))
+                    )
                     while not self._over.is_set():
                         self._look(connection)
             except BaseException as error:  # it is raised in the test's thread
                 self.failed = error
             time.sleep(0.001)
 
-    def _look(self, connection: Connection) -> None:
+    def _look(self, connection: BrokerConnection) -> None:
         partitions = [
             {"partition": index, "fetch_offset": offset, "partition_max_bytes": 1 << 20}
             for index, offset in enumerate(self.offsets)
@@ -161,7 +163,7 @@ def test_no_fetch_sees_a_part_of_a_batch() -> None:
 
 
 def test_without_the_rule_a_fetch_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Curtain, "draw", lambda self, partition: None)
+    monkeypatch.setattr(ReadBarrier, "draw", lambda self, partition: None)
     with site(in_thread=True) as (broker, sink, watcher):
         for partition in range(1, TASKS, 2):  # some disks are slower than others
             broker.faults.delay_fsync(0.02, path=f"{sink.topic}-{partition}/")

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from eoslog.connector.errors import DataLoss, OffsetsGone, OptionError, TopicMadeAnew, UnknownTopic
+from eoslog.connector.errors import DataLoss, OffsetsGone, OptionError, TopicRecreated, UnknownTopic
 from eoslog.connector.offsets.plan import Range
 from eoslog.connector.options.both import SourceOptions, source_options
 from eoslog.connector.source import read_range, reader
@@ -73,7 +73,7 @@ def test_after_what_was_deleted_the_rest_is_read(monkeypatch: pytest.MonkeyPatch
     assert [asked[:2] for asked in log.asked] == [(0, 10), (7, 10)]
 
 
-@pytest.mark.parametrize("loss", [GONE, TopicMadeAnew("another topic")])
+@pytest.mark.parametrize("loss", [GONE, TopicRecreated("another topic")])
 def test_a_loss_stops_the_task_unless_it_may_be(monkeypatch: pytest.MonkeyPatch, loss: Exception) -> None:
     Log(monkeypatch, 0, [records(0), loss])
     with pytest.raises(DataLoss, match="failOnDataLoss"):

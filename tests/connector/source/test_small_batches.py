@@ -68,7 +68,7 @@ ALL = sorted(b"%d-%d" % (number, at) for number in range(3) for at in range(5 * 
 def test_the_rows_are_those_that_tasks_read(kafka: Kafka, topic: str) -> None:
     made = small(kafka, topic, includeHeaders="true")
     parts, rows = batch(made)
-    assert isinstance(parts[0], plan.Together) and values(rows) == ALL
+    assert isinstance(parts[0], plan.TaskRanges) and values(rows) == ALL
     tasks, none = batch(small(kafka, topic, includeHeaders="true", small__batch__max__offsets="0"))
     assert none is None and len(tasks) == 2
     assert read(made, tasks).equals(rows) and read(made, parts).equals(rows)

@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from eoslog.broker.log.segment import epochs
-from eoslog.connector.client.wire.connection import Connection
+from eoslog.connector.client.wire.connection import BrokerConnection
 from eoslog.connector.errors import DataLoss
 from eoslog.connector.offsets.offsets import epochs_from_json
 from eoslog.connector.source.reader import StreamReader
@@ -202,13 +202,13 @@ def test_restarts_of_the_broker_are_no_loss_and_make_no_batch(site: Site) -> Non
 
 def test_it_is_asked_once_after_a_change_of_epochs(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[str] = []
-    send = Connection.send
+    send = BrokerConnection.send
 
-    def noted(self: Connection, api: ApiKey, *more: Any, **named: Any) -> int:
+    def noted(self: BrokerConnection, api: ApiKey, *more: Any, **named: Any) -> int:
         sent.append(APIS[api].name)
         return send(self, api, *more, **named)
 
-    monkeypatch.setattr(Connection, "send", noted)
+    monkeypatch.setattr(BrokerConnection, "send", noted)
     site.put("a", 30)
     made = reader(site.kafka, TOPIC, startingOffsets="earliest")
     end = made.latestOffset(made.initialOffset(), NO_LIMIT)

@@ -12,8 +12,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from eoslog.connector.client.admin import transactions
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
-from eoslog.connector.client.wire.connection import Connection
-from eoslog.connector.commit.names import Sink, Slot
+from eoslog.connector.client.wire.connection import BrokerConnection
+from eoslog.connector.commit.names import ParticipantSlot, Sink
 from eoslog.connector.source import standstill
 from eoslog.connector.source.reader import StreamReader
 from eoslog.protocol.apis import APIS, ApiKey
@@ -68,13 +68,13 @@ def test_it_is_told_once_and_costs_nothing_before(
     kafka.put(topic, [b"before"] * 3)
     hold(kafka, topic, name)
     sent: list[str] = []
-    send = Connection.send
+    send = BrokerConnection.send
 
-    def noted(self: Connection, api: ApiKey, *more: Any, **named: Any) -> int:
+    def noted(self: BrokerConnection, api: ApiKey, *more: Any, **named: Any) -> int:
         sent.append(APIS[api].name)
         return send(self, api, *more, **named)
 
-    monkeypatch.setattr(Connection, "send", noted)
+    monkeypatch.setattr(BrokerConnection, "send", noted)
     caplog.set_level(logging.WARNING, "eoslog")
     assert trigger(made, topic) == {topic: {"0": 3, "1": 0}}
     sent.clear()
@@ -121,11 +121,13 @@ def test_a_sealed_one_is_named_with_its_sink(
     kafka: Kafka, topic: str, clock: list[float], caplog: pytest.LogCaptureFixture
 ) -> None:
     sink = Sink(f"a/{topic}")
-    name = sink.participant(Slot(ProducerIdentity(7, 0), 1, "w", 3))
+    name = sink.participant(ParticipantSlot(ProducerIdentity(7, 0), 1, "w", 3))
     assert sink_of(name) == sink.id and sink_of(sink.coordinator) is None
     hold(kafka, topic, name)
     with Cluster(ClientConfig(parse_addresses(kafka.bootstrap))) as cluster:
-        assert isinstance(transactions.keep_prepared(cluster, [name], 60_000)[name], transactions.Kept)
+        assert isinstance(
+            transactions.keep_prepared(cluster, [name], 60_000)[name], transactions.AcquiredTransaction
+        )
     made = reader(kafka, topic)
     for _ in range(2):
         trigger(made, topic)

@@ -10,8 +10,8 @@ from eoslog.broker.coordinator.groups.groups import GroupCoordinator
 from eoslog.broker.coordinator.groups.offsets_shell import NewOffset
 from eoslog.broker.log.segment.flush import GroupFlush
 from eoslog.broker.rules.classic.events import Join, JoinAnswer, Sync, SyncAnswer
-from eoslog.broker.rules.classic.state import GroupState
-from eoslog.broker.rules.consumer.events import Beat, BeatAnswer
+from eoslog.broker.rules.classic.state import ClassicGroupState
+from eoslog.broker.rules.consumer.events import ConsumerHeartbeat, ConsumerHeartbeatAnswer
 from eoslog.broker.rules.offsets import Committer
 from eoslog.broker.topics.topics import Topics
 from eoslog.protocol.errors import ErrorCode as E
@@ -83,13 +83,15 @@ class Life:
         assert topic is not None
         return topic.topic_id
 
-    async def beat(self, member: str, epoch: int, owned: set[int] | None = None, **more: Any) -> BeatAnswer:
+    async def beat(
+        self, member: str, epoch: int, owned: set[int] | None = None, **more: Any
+    ) -> ConsumerHeartbeatAnswer:
         parts = None if owned is None else frozenset((self.topic_id(), index) for index in owned)
-        event = Beat(member, epoch, owned=parts, **more)
-        answer: BeatAnswer = await self.durable(self.groups.consumer_heartbeat("g", event))
+        event = ConsumerHeartbeat(member, epoch, owned=parts, **more)
+        answer: ConsumerHeartbeatAnswer = await self.durable(self.groups.consumer_heartbeat("g", event))
         return answer
 
-    async def join(self, member: str, **more: Any) -> BeatAnswer:
+    async def join(self, member: str, **more: Any) -> ConsumerHeartbeatAnswer:
         wanted = {"rebalance_timeout_ms": 60_000, "topics": frozenset({"t"}), **more}
         return await self.beat(member, 0, set(), **wanted)
 
@@ -118,7 +120,12 @@ class Life:
         if classic is not None and (classic.members or classic.generation):
             assignments = {m.member_id: m.assignment for m in classic.members.values()}
             # Whether members have been asked to join again is not kept: they hear of it by themselves.
-            members = (classic.generation, classic.protocol, assignments, classic.state is GroupState.EMPTY)
+            members = (
+                classic.generation,
+                classic.protocol,
+                assignments,
+                classic.state is ClassicGroupState.EMPTY,
+            )
         offsets = [(group, place, c.offset) for group, place, c in self.groups.committed_offsets()]
         return consumer, members, offsets
 

@@ -15,7 +15,7 @@ from eoslog.broker.coordinator.groups.group_records import (
     encode_offset,
     encode_offset_tombstone,
 )
-from eoslog.broker.rules.classic.state import Group, GroupState, Member
+from eoslog.broker.rules.classic.state import ClassicGroup, ClassicGroupMember, ClassicGroupState
 from eoslog.broker.rules.offsets import NO_TOPIC_ID, Committed
 from eoslog.protocol.plain_records import Record
 from eoslog.protocol.schema import ProtocolError
@@ -24,8 +24,8 @@ TOPIC_ID = bytes(range(16))
 VALUE = Committed(77, 3, "më", 1_700_000_000_000, 9, TOPIC_ID)
 OFFSET_KEY = b"\0\1" + b"\0\1g" + b"\0\5topic" + b"\0\0\0\2"
 GROUP_KEY = b"\0\2" + b"\0\1g"
-MEMBER = Member("m-1", "i", "c", "/h", 6000, 60000, (("range", b"sub"), ("x", b"y")), b"assigned")
-GROUP = Group("g", GroupState.STABLE, 4, "consumer", "range", "m-1", {"m-1": MEMBER})
+MEMBER = ClassicGroupMember("m-1", "i", "c", "/h", 6000, 60000, (("range", b"sub"), ("x", b"y")), b"assigned")
+GROUP = ClassicGroup("g", ClassicGroupState.STABLE, 4, "consumer", "range", "m-1", {"m-1": MEMBER})
 
 
 def record(key: bytes | None, value: bytes | None) -> Record:
@@ -71,21 +71,23 @@ def test_a_group() -> None:
     decoded = decode(record(key, value))
     assert isinstance(decoded, GroupRecord) and decoded.group is not None
     group = decoded.group
-    assert (group.state, group.generation, group.protocol_type) == (GroupState.STABLE, 4, "consumer")
+    assert (group.state, group.generation, group.protocol_type) == (ClassicGroupState.STABLE, 4, "consumer")
     assert (group.protocol, group.leader) == ("range", "m-1")
     only_chosen = (("range", b"sub"),)
     assert group.members == {
-        "m-1": Member("m-1", "i", "c", "/h", 6000, 60000, only_chosen, b"assigned"),
+        "m-1": ClassicGroupMember("m-1", "i", "c", "/h", 6000, 60000, only_chosen, b"assigned"),
     }
 
 
 def test_an_empty_group() -> None:
-    key, value = encode_group(Group("g", generation=5, protocol_type="consumer"), 1)
+    key, value = encode_group(ClassicGroup("g", generation=5, protocol_type="consumer"), 1)
     null = b"\xff\xff"
     assert value == (
         b"\0\3" + b"\0\x08consumer" + struct.pack(">i", 5) + null + null + struct.pack(">qi", 1, 0)
     )
-    assert decode(record(key, value)) == GroupRecord("g", Group("g", generation=5, protocol_type="consumer"))
+    assert decode(record(key, value)) == GroupRecord(
+        "g", ClassicGroup("g", generation=5, protocol_type="consumer")
+    )
 
 
 def test_a_group_of_before_rebalance_time_outs() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from eoslog.broker.coordinator.groups import group_members
 from eoslog.broker.rules.classic.events import JoinAnswer
-from eoslog.broker.rules.classic.state import GroupState
+from eoslog.broker.rules.classic.state import ClassicGroupState
 from eoslog.broker.rules.offsets import Committer
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.protocol.errors import KafkaError
@@ -30,7 +30,7 @@ async def stable(shell: Shell, *members: str, session: int = 10_000) -> None:
     assert [(await synced).assignment for synced in syncs] == [member.encode() for member in members]
 
 
-async def until_state(shell: Shell, state: GroupState) -> None:
+async def until_state(shell: Shell, state: ClassicGroupState) -> None:
     for _ in range(500):
         group = shell.groups.describe("g")
         if group is not None and group.state is state:
@@ -54,7 +54,7 @@ async def test_members_meet_commit_and_leave(data: Path) -> None:
     assert refused.value.code is E.UNKNOWN_MEMBER_ID, "somebody from outside moved a live group"
     left = await shell.groups.leave("g", leave("a", "b"))
     assert [error for _, _, error in left.members] == [E.NONE, E.NONE]
-    await until_state(shell, GroupState.EMPTY)
+    await until_state(shell, ClassicGroupState.EMPTY)
     assert await shell.offset("g") == 3
 
 
@@ -64,7 +64,7 @@ async def test_members_outlive_a_crash(data: Path) -> None:
     await stable(first, "a", "b")
     shell = first.crashed()
     group = shell.groups.describe("g")
-    assert group is not None and group.state is GroupState.STABLE
+    assert group is not None and group.state is ClassicGroupState.STABLE
     assert (await shell.groups.heartbeat("g", beat("a"))).error is E.NONE
     assert (await shell.groups.heartbeat("g", beat("b"))).error is E.NONE
     assert (await shell.groups.sync("g", sync("b"))).assignment == b"b"
@@ -76,11 +76,11 @@ async def test_members_that_do_not_outlive_a_crash_with_the_broker_are_found_out
     first = Shell(data)
     await stable(first, "a", "b", session=300)
     shell = first.crashed()
-    await until_state(shell, GroupState.STABLE)
-    await until_state(shell, GroupState.EMPTY)
+    await until_state(shell, ClassicGroupState.STABLE)
+    await until_state(shell, ClassicGroupState.EMPTY)
     again = shell.crashed()
     group = again.groups.describe("g")
-    assert group is not None and (group.state, group.generation) == (GroupState.EMPTY, 2)
+    assert group is not None and (group.state, group.generation) == (ClassicGroupState.EMPTY, 2)
 
 
 @on_loop
@@ -121,7 +121,7 @@ async def test_an_assignment_that_cannot_be_written_is_refused_and_not_kept(data
     event = sync("a", joined.generation, assignments={"a": b"x"})
     assert (await shell.groups.sync("g", event)).error is E.NOT_COORDINATOR
     group = shell.groups.describe("g")
-    assert group is not None and group.state is GroupState.COMPLETING
+    assert group is not None and group.state is ClassicGroupState.COMPLETING
     partition.append = append  # type: ignore[method-assign]
     assert (await shell.groups.sync("g", event)).assignment == b"x"
 
@@ -143,7 +143,7 @@ async def test_a_timer_whose_record_cannot_be_written_tries_again(data: Path) ->
         await asyncio.sleep(0.4)
         assert failures
         partition.append = append  # type: ignore[method-assign]
-        await until_state(shell, GroupState.EMPTY)
+        await until_state(shell, ClassicGroupState.EMPTY)
     finally:
         group_members.RETRY_S = pause
 

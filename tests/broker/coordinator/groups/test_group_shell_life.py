@@ -13,7 +13,7 @@ import pytest
 
 from eoslog.broker.coordinator.groups.offsets_shell import NewOffset
 from eoslog.broker.rules.classic.events import Join, JoinAnswer, Leave
-from eoslog.broker.rules.consumer.events import Beat
+from eoslog.broker.rules.consumer.events import ConsumerHeartbeat
 from eoslog.broker.rules.offsets import Committer
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.protocol.errors import KafkaError
@@ -43,8 +43,8 @@ def on_loop(test: Callable[[Life], Coroutine[Any, Any, None]]) -> Callable[[], N
     return on_its_loop
 
 
-def joining(member: str) -> Beat:
-    return Beat(
+def joining(member: str) -> ConsumerHeartbeat:
+    return ConsumerHeartbeat(
         member, 0, rebalance_timeout_ms=60_000, topics=frozenset({"t"}), owned=frozenset(), client_id="c"
     )
 
@@ -62,7 +62,7 @@ async def test_an_answer_waits_until_its_records_are_durable(life: Life) -> None
     pending = await waits(life.groups.consumer_heartbeat("g", joining("m1")))
     life.sync()
     assert (await pending).epoch == 2
-    same = Beat("m1", 2, client_id="c")
+    same = ConsumerHeartbeat("m1", 2, client_id="c")
     assert (await life.groups.consumer_heartbeat("g", same)).epoch == 2, "nothing was written or waited for"
     gone = await waits(life.groups.leave("g", Leave((("m1", None),))))
     life.sync()
@@ -85,7 +85,7 @@ async def test_what_cannot_be_written_does_not_hold(life: Life) -> None:
     partition.stay_offline("the disk has failed")
     for attempt in (
         lambda: life.groups.consumer_heartbeat("g", joining("m2")),
-        lambda: life.groups.consumer_heartbeat("g", Beat("m1", -1)),
+        lambda: life.groups.consumer_heartbeat("g", ConsumerHeartbeat("m1", -1)),
         lambda: life.groups.delete("g"),
         lambda: life.groups.delete_offsets("g", []),
     ):

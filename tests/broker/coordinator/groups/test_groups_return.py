@@ -13,7 +13,7 @@ import pytest
 from eoslog.broker.log.upkeep.upkeep import Upkeep
 from eoslog.broker.ports.ports import OsFile
 from eoslog.broker.rules.classic.events import Join
-from eoslog.broker.rules.consumer.events import Beat
+from eoslog.broker.rules.consumer.events import ConsumerHeartbeat
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from tests.broker.coordinator.groups.group_shell import Shell, on_loop
 
@@ -45,8 +45,10 @@ def joining(client: str) -> Join:
     return Join("", None, client, "h", "consumer", protocols, 60_000, 60_000, client, False)
 
 
-def beating(member: str, epoch: int) -> Beat:
-    return Beat(member, epoch, rebalance_timeout_ms=60_000, topics=frozenset(("t",)), owned=frozenset())
+def beating(member: str, epoch: int) -> ConsumerHeartbeat:
+    return ConsumerHeartbeat(
+        member, epoch, rebalance_timeout_ms=60_000, topics=frozenset(("t",)), owned=frozenset()
+    )
 
 
 @on_loop

@@ -11,14 +11,14 @@ import pytest
 
 from eoslog.broker.coordinator.transactions import transaction_changes
 from eoslog.broker.coordinator.transactions.transaction_journal import TransactionJournal
-from eoslog.broker.coordinator.transactions.transaction_markers import Curtain
+from eoslog.broker.coordinator.transactions.transaction_markers import ReadBarrier
 from eoslog.broker.coordinator.transactions.transactions import Producer
 from eoslog.broker.core.broker import Broker
 from eoslog.broker.handlers import end_txn
 from eoslog.broker.log.partition.partition import Partition
 from eoslog.broker.requests.context import RequestContext
 from eoslog.broker.rules.transactions.end import decided_with
-from eoslog.broker.rules.transactions.state import COMPLETE, TV2, Metadata, State
+from eoslog.broker.rules.transactions.state import COMPLETE, TV2, TransactionMetadata, TransactionState
 from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.protocol.errors import KafkaError
@@ -127,7 +127,7 @@ def test_readers_see_all_or_nothing(life: Callable[[Test], None], test: Test) ->
 def test_without_a_curtain_they_see_a_part(
     life: Callable[[Test], None], monkeypatch: pytest.MonkeyPatch, test: Test
 ) -> None:
-    monkeypatch.setattr(Curtain, "draw", lambda self, partition: None)
+    monkeypatch.setattr(ReadBarrier, "draw", lambda self, partition: None)
     with pytest.raises(AssertionError, match="a part of it can be seen"):
         life(test)
 
@@ -208,7 +208,7 @@ def test_each_is_answered_as_by_a_request_of_its_own(life: Callable[[Test], None
             found[how] = (
                 [(await ask(machine, one))[0] for one in named] if alone else await ask(machine, *named)
             )
-            assert [known.state for known in machine.transactions.list()].count(State.ONGOING) == 1
+            assert [known.state for known in machine.transactions.list()].count(TransactionState.ONGOING) == 1
 
         return test
 
@@ -250,7 +250,7 @@ def test_a_record_that_cannot_be_written_decides_nothing(life: Callable[[Test], 
         answers = await end(machine, clients)
         assert [answer.code for answer in answers] == [E.COORDINATOR_NOT_AVAILABLE] * 2
         machine.fs.capacity = None
-        assert {known.state for known in machine.transactions.list()} == {State.ONGOING}
+        assert {known.state for known in machine.transactions.list()} == {TransactionState.ONGOING}
         assert not any(isinstance(answer, KafkaError) for answer in await end(machine, clients))
 
     life(test)
@@ -264,7 +264,7 @@ def test_who_is_decided_and_could_not_be_recorded_is_ended_later(
     async def test(machine: Machine) -> None:
         clients, real = await writers(machine, "x", "y"), TransactionJournal.append
 
-        def full(self: TransactionJournal, metadata: Metadata) -> Any:
+        def full(self: TransactionJournal, metadata: TransactionMetadata) -> Any:
             if metadata.transactional_id == "y" or metadata.state in COMPLETE:
                 raise KafkaError(E.COORDINATOR_NOT_AVAILABLE, "no room")
             return real(self, metadata)
@@ -275,23 +275,25 @@ def test_who_is_decided_and_could_not_be_recorded_is_ended_later(
             await machine.transactions.tick()
         assert [answer.code for answer in answers] == [E.CONCURRENT_TRANSACTIONS, E.COORDINATOR_NOT_AVAILABLE]
         found = {known.transactional_id: known.state for known in machine.transactions.list()}
-        assert found == {"x": State.PREPARE_COMMIT, "y": State.ONGOING}
+        assert found == {"x": TransactionState.PREPARE_COMMIT, "y": TransactionState.ONGOING}
         await machine.transactions.tick()
         assert seen(machine, (A, B)) == {True}
-        assert {known.state for known in machine.transactions.list()} == {State.COMPLETE_COMMIT}
+        assert {known.state for known in machine.transactions.list()} == {TransactionState.COMPLETE_COMMIT}
 
     life(test)
 
 
 @pytest.mark.parametrize("commit", [True, False])
 def test_what_was_decided_with_another_and_has_not_gone_on_ends_alike(commit: bool) -> None:
-    prepared = State.PREPARE_COMMIT if commit else State.PREPARE_ABORT
-    first = Metadata("x", 1, 1000, 0, 1, state=prepared, client_version=TV2, together=(("y", 2, 7),))
-    still = Metadata("y", 2, 1000, 0, 7, state=State.ONGOING, partitions=frozenset({A}))
+    prepared = TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT
+    first = TransactionMetadata(
+        "x", 1, 1000, 0, 1, state=prepared, client_version=TV2, together=(("y", 2, 7),)
+    )
+    still = TransactionMetadata("y", 2, 1000, 0, 7, state=TransactionState.ONGOING, partitions=frozenset({A}))
     following = decided_with(first, still, ProducerIdentity(2, 7), 5, new_producer_id=-1)
     assert following is not None
     assert (following.state, following.producer_epoch, following.partitions) == (prepared, 8, frozenset({A}))
-    gone_on = [None, replace(still, producer_epoch=8), replace(still, state=State.COMPLETE_ABORT)]
+    gone_on = [None, replace(still, producer_epoch=8), replace(still, state=TransactionState.COMPLETE_ABORT)]
     assert [decided_with(first, one, ProducerIdentity(2, 7), 5, new_producer_id=-1) for one in gone_on] == [
         None
     ] * 3
@@ -336,7 +338,7 @@ async def _recovered(fs: PowerCut, seed: int) -> tuple[bool, ...]:
     await machine.transactions.complete()
     visible = tuple(seen(machine, (place,)) == {True} for place in PLACES)
     states = {known.state for known in machine.transactions.list()}
-    assert states.isdisjoint({State.PREPARE_COMMIT, State.PREPARE_ABORT})
+    assert states.isdisjoint({TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT})
     machine.close()
     return visible
 

@@ -13,7 +13,7 @@ from eoslog.broker.config import BrokerConfig
 from eoslog.broker.coordinator.transactions.transaction_journal import TransactionJournal
 from eoslog.broker.log.segment.flush import GroupFlush
 from eoslog.broker.ports.ports import OsFileSystem, SystemClock
-from eoslog.broker.rules.transactions.state import Metadata
+from eoslog.broker.rules.transactions.state import TransactionMetadata
 from eoslog.broker.topics.topics import Topics
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.testing import EmbeddedBroker
@@ -35,7 +35,7 @@ def wear(directory: Path) -> None:
     journal = TransactionJournal(topics, clock)
     for name in NAMES:
         pid = next(PIDS)
-        journal.append(Metadata(name, pid, 60_000, clock.now_ms(), producer_epoch=BEFORE))
+        journal.append(TransactionMetadata(name, pid, 60_000, clock.now_ms(), producer_epoch=BEFORE))
     topics.close()
 
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from eoslog.broker.coordinator.transactions.producer_ids import BLOCK, FILE, ProducerIds
-from eoslog.broker.coordinator.transactions.transaction_entry import Description
+from eoslog.broker.coordinator.transactions.transaction_entry import DescribedTransaction
 from eoslog.broker.coordinator.transactions.transaction_journal import (
     DamagedTransactionLog,
     TransactionJournal,
@@ -19,7 +19,7 @@ from eoslog.broker.log.partition.partition import Partition
 from eoslog.broker.log.segment.answers import Appended
 from eoslog.broker.log.segment.files import BadFile
 from eoslog.broker.log.upkeep.upkeep import Upkeep
-from eoslog.broker.rules.transactions.state import Metadata, State
+from eoslog.broker.rules.transactions.state import TransactionMetadata, TransactionState
 from eoslog.broker.topics.topics import Topics
 from eoslog.protocol.control import read_control
 from eoslog.protocol.errors import ErrorCode as E
@@ -76,7 +76,7 @@ class Life:
     def state(self, name: str = "x") -> str:
         return self.known(name).state.text
 
-    def known(self, name: str = "x") -> Description:
+    def known(self, name: str = "x") -> DescribedTransaction:
         found = self.machine.transactions.describe(name)
         assert found is not None
         return found
@@ -699,7 +699,7 @@ OLD_VALUE: TransactionLogValueDraft = {
     "producer_id": 5000,
     "producer_epoch": 3,
     "transaction_timeout_ms": 1000,
-    "transaction_status": int(State.ONGOING),
+    "transaction_status": int(TransactionState.ONGOING),
     "transaction_partitions": [{"topic": "a", "partition_ids": [0]}],
     "transaction_last_update_timestamp_ms": 7,
     "transaction_start_timestamp_ms": 6,
@@ -710,7 +710,7 @@ def test_records_of_older_brokers_are_understood(disk: Directory) -> None:
     old = coordinator_records.encode(TRANSACTION_VALUE, 0, OLD_VALUE)
 
     async def test(life: Life) -> None:
-        assert life.known() == Description("x", State.ONGOING, 5000, 3, 1000, 6, [A])
+        assert life.known() == DescribedTransaction("x", TransactionState.ONGOING, 5000, 3, 1000, 6, [A])
         new = await life.machine.transactions.init_producer_id(None, 0)
         assert new == (5001, 0), "ids in use are skipped"
 
@@ -850,7 +850,7 @@ def test_each_id_has_its_partition_of_the_log() -> None:
     journal = TransactionJournal(cast(Topics, Logs()), FakeClock())
     names = ["a", "q-0.1-0-3-17", "polygenelubricants"]
     for name in names:
-        journal.append(Metadata(name, 1, 1, 1, producer_epoch=0))
+        journal.append(TransactionMetadata(name, 1, 1, 1, producer_epoch=0))
     assert written == [97 % 50, 2034552461 % 50, 0]
 
 

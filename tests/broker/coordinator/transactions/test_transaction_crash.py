@@ -20,10 +20,16 @@ import pytest
 from eoslog.broker.config import FlushMode
 from eoslog.broker.coordinator.transactions import transaction_records
 from eoslog.broker.coordinator.transactions.transaction_changes import Changes
-from eoslog.broker.coordinator.transactions.transaction_entry import Entry
-from eoslog.broker.coordinator.transactions.transaction_markers import Curtain
+from eoslog.broker.coordinator.transactions.transaction_entry import TransactionEntry
+from eoslog.broker.coordinator.transactions.transaction_markers import ReadBarrier
 from eoslog.broker.log.partition.partition import Partition
-from eoslog.broker.rules.transactions.state import COMPLETE, PREPARED, Metadata, State, complete
+from eoslog.broker.rules.transactions.state import (
+    COMPLETE,
+    PREPARED,
+    TransactionMetadata,
+    TransactionState,
+    complete,
+)
 from eoslog.protocol.control import COMMIT, read_control
 from eoslog.protocol.plain_records import iter_records
 from tests.broker.coordinator.transactions.transaction_machine import (
@@ -100,7 +106,7 @@ class Found:
                     self.outcome[number, place] = None
                     self.opened_by[number, place] = pid
 
-    def decisions(self) -> Iterator[Metadata]:
+    def decisions(self) -> Iterator[TransactionMetadata]:
         """The records of `__transaction_state`, in order."""
         for partition in self.machine.topics.internal("__transaction_state"):
             for header, data in partition.scan():
@@ -113,15 +119,17 @@ class Found:
     def check_order(self) -> None:
         """No marker without a decision, no completion without all markers."""
         decided: set[tuple[int, int, bool]] = set()
-        prepared: dict[str, Metadata] = {}
+        prepared: dict[str, TransactionMetadata] = {}
         needed: dict[tuple[Place, int, int, bool], int] = Counter()
         for known in self.decisions():
             if known.state in PREPARED:
                 prepared[known.transactional_id] = known
-                decided.add((known.producer_id, known.producer_epoch, known.state is State.PREPARE_COMMIT))
+                decided.add(
+                    (known.producer_id, known.producer_epoch, known.state is TransactionState.PREPARE_COMMIT)
+                )
             elif known.state in COMPLETE:
                 last = prepared.pop(known.transactional_id)
-                commit = last.state is State.PREPARE_COMMIT
+                commit = last.state is TransactionState.PREPARE_COMMIT
                 for place in last.partitions:
                     needed[place, last.producer_id, last.producer_epoch, commit] += 1
         for place, pid, epoch, commit in self.markers:
@@ -149,7 +157,7 @@ async def judge(machine: Machine, clients: list[Client]) -> None:
             outcome = outcomes.pop() if outcomes else False
             if outcome is None:
                 assert description is not None
-                assert state is State.ONGOING, f"{number} is open for ever"
+                assert state is TransactionState.ONGOING, f"{number} is open for ever"
                 for place in kinds:
                     assert place in description.partitions
                     assert found.opened_by[number, place] == description.producer_id
@@ -159,7 +167,7 @@ async def judge(machine: Machine, clients: list[Client]) -> None:
                 committed_offset = number if transaction.offsets else committed_offset
             if transaction.answered:
                 assert outcome is transaction.asked, f"{number}: told {transaction.asked}, is {outcome}"
-        await check_offset(machine, client, committed_offset, pending=state is State.ONGOING)
+        await check_offset(machine, client, committed_offset, pending=state is TransactionState.ONGOING)
 
 
 async def check_offset(machine: Machine, client: Client, expected: int, pending: bool) -> None:
@@ -270,7 +278,7 @@ def test_kill_9_at_every_write_without_fsync(disk: Directory) -> None:
 
 
 class MarksBeforeDecisionIsDurable(Changes):
-    async def _record(self, entry: Entry, following: Metadata) -> None:
+    async def _record(self, entry: TransactionEntry, following: TransactionMetadata) -> None:
         if following.state in PREPARED:
             self._journal.append(following)
             self._entries.take_over(entry, following)
@@ -279,8 +287,8 @@ class MarksBeforeDecisionIsDurable(Changes):
 
 
 class JoinsWithoutWaiting(Changes):
-    async def _record(self, entry: Entry, following: Metadata) -> None:
-        if following.state is State.ONGOING:
+    async def _record(self, entry: TransactionEntry, following: TransactionMetadata) -> None:
+        if following.state is TransactionState.ONGOING:
             self._journal.append(following)
             self._entries.take_over(entry, following)
         else:
@@ -288,18 +296,18 @@ class JoinsWithoutWaiting(Changes):
 
 
 class CompletesBeforeMarkers(Changes):
-    async def _mark(self, entry: Entry, curtain: Curtain) -> None:
+    async def _mark(self, entry: TransactionEntry, curtain: ReadBarrier) -> None:
         assert entry.metadata is not None
         self._journal.append(complete(entry.metadata, self._clock.now_ms()))
         await super()._mark(entry, curtain)
 
-    def _complete(self, entry: Entry) -> None:
+    def _complete(self, entry: TransactionEntry) -> None:
         assert entry.metadata is not None
         self._entries.take_over(entry, complete(entry.metadata, self._clock.now_ms()))
 
 
 class DoesNotWaitForMarkers(Changes):
-    async def _mark(self, entry: Entry, curtain: Curtain) -> None:
+    async def _mark(self, entry: TransactionEntry, curtain: ReadBarrier) -> None:
         assert entry.metadata is not None
         late = self._markers.write(entry.metadata, set(entry.unmarked), curtain)
         asyncio.ensure_future(late)  # noqa: RUF006
@@ -307,12 +315,12 @@ class DoesNotWaitForMarkers(Changes):
 
 
 class LeavesDecisionsUnfinished(Changes):
-    async def finish_all(self, entries: Iterable[Entry]) -> None:
+    async def finish_all(self, entries: Iterable[TransactionEntry]) -> None:
         pass
 
 
 class CompletesWithoutMarkersAtStart(Changes):
-    async def finish_all(self, entries: Iterable[Entry]) -> None:
+    async def finish_all(self, entries: Iterable[TransactionEntry]) -> None:
         for entry in entries:
             if entry.metadata is not None and entry.metadata.state in PREPARED:
                 completed = complete(entry.metadata, self._clock.now_ms())

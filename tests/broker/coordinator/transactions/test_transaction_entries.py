@@ -4,22 +4,28 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from eoslog.broker.coordinator.transactions.transaction_entries import Entries
-from eoslog.broker.coordinator.transactions.transaction_entry import Entry
-from eoslog.broker.rules.transactions.state import TV2, Metadata, State, complete, prepare
+from eoslog.broker.coordinator.transactions.transaction_entries import TransactionEntries
+from eoslog.broker.coordinator.transactions.transaction_entry import TransactionEntry
+from eoslog.broker.rules.transactions.state import (
+    TV2,
+    TransactionMetadata,
+    TransactionState,
+    complete,
+    prepare,
+)
 
 A, B = ("a", 0), ("b", 0)
-EMPTY = Metadata("x", 7, 1000, 1, producer_epoch=32766)
-OPEN = replace(EMPTY, state=State.ONGOING, partitions=frozenset({A}), start_ms=1)
+EMPTY = TransactionMetadata("x", 7, 1000, 1, producer_epoch=32766)
+OPEN = replace(EMPTY, state=TransactionState.ONGOING, partitions=frozenset({A}), start_ms=1)
 
 
-def active(entries: Entries) -> list[str]:
+def active(entries: TransactionEntries) -> list[str]:
     return [entry.id for entry in entries.active()]
 
 
 def test_a_life() -> None:
     """From rest to open, prepared, complete under a new producer id, and forgotten."""
-    entries, entry = Entries(), Entry("x")
+    entries, entry = TransactionEntries(), TransactionEntry("x")
     entries.add(entry)
     assert (entries.get("x"), len(entries), active(entries)) == (entry, 1, [])
     entries.take_over(entry, EMPTY)
@@ -28,7 +34,7 @@ def test_a_life() -> None:
     assert (active(entries), entries.owner_of(7, A)) == (["x"], "x")
     assert entries.owner_of(7, B) is None, "a partition that is not in it"
     assert entries.owner_of(8, A) is None
-    prepared = prepare(OPEN, State.PREPARE_COMMIT, TV2, 2, 9)
+    prepared = prepare(OPEN, TransactionState.PREPARE_COMMIT, TV2, 2, 9)
     entries.take_over(entry, prepared)
     assert (active(entries), entries.owner_of(7, A)) == (["x"], "x")
     done = complete(prepared, 3)
@@ -40,13 +46,13 @@ def test_a_life() -> None:
 
 
 def test_a_kept_transaction_belongs_to_its_writer() -> None:
-    entries, entry = Entries(), Entry("x")
+    entries, entry = TransactionEntries(), TransactionEntry("x")
     entries.take_over(entry, replace(OPEN, next_producer_id=9, next_producer_epoch=0))
     assert (entries.owner_of(7, A), entries.owner_of(9, A)) == ("x", None)
 
 
 def test_who_was_made_anew_is_not_forgotten_with_the_old_one() -> None:
-    entries, old, new = Entries(), Entry("x"), Entry("x")
+    entries, old, new = TransactionEntries(), TransactionEntry("x"), TransactionEntry("x")
     entries.take_over(old, EMPTY)
     entries.add(new)
     entries.forget(old)

@@ -14,8 +14,8 @@ from eoslog.broker.rules.transactions.state import (
     NEVER_PERSISTED,
     TV1,
     TV2,
-    Metadata,
-    State,
+    TransactionMetadata,
+    TransactionState,
     remembered_epoch,
 )
 from eoslog.protocol.plain_records import Record
@@ -23,7 +23,7 @@ from eoslog.protocol.schema import ProtocolError
 
 
 def test_an_empty_id() -> None:
-    known = Metadata("ab", 7, 60_000, 1234, producer_epoch=3, previous_producer_id=7)
+    known = TransactionMetadata("ab", 7, 60_000, 1234, producer_epoch=3, previous_producer_id=7)
     key, value = encode(known)
     assert key == pack(">hh2s", 0, 2, b"ab")
     tagged = b"\x01" + b"\x00\x08" + pack(">q", 7)  # one tagged field: 0, 8 bytes, the previous producer id
@@ -31,9 +31,10 @@ def test_an_empty_id() -> None:
 
 
 def test_a_decision_under_tv2_with_a_new_producer_id() -> None:
-    known = Metadata(
+    known = TransactionMetadata(
         "x", 7, 60_000, 1234, producer_epoch=32767, previous_producer_id=7, next_producer_id=9,
-        state=State.PREPARE_COMMIT, partitions=frozenset({("b", 1), ("a", 2), ("b", 0)}), start_ms=1200,
+        state=TransactionState.PREPARE_COMMIT,
+        partitions=frozenset({("b", 1), ("a", 2), ("b", 0)}), start_ms=1200,
         client_version=TV2,
     )  # fmt: skip
     topics = b"\x03" + b"\x02a\x02" + pack(">i", 2) + b"\x00" + b"\x02b\x03" + pack(">ii", 0, 1) + b"\x00"
@@ -44,9 +45,10 @@ def test_a_decision_under_tv2_with_a_new_producer_id() -> None:
 
 def test_a_kept_transaction() -> None:
     """KIP-939: the holder is in the tagged fields 1 and 3, the writer where an older broker looks for it."""
-    known = Metadata(
+    known = TransactionMetadata(
         "x", 7, 2**31 - 1, 1234, producer_epoch=4, previous_producer_id=7, next_producer_id=7,
-        next_producer_epoch=6, state=State.ONGOING, partitions=frozenset({("a", 2)}), start_ms=1200,
+        next_producer_epoch=6, state=TransactionState.ONGOING,
+        partitions=frozenset({("a", 2)}), start_ms=1200,
         client_version=TV2,
     )  # fmt: skip
     topics = b"\x02" + b"\x02a\x02" + pack(">i", 2) + b"\x00"
@@ -64,14 +66,16 @@ def test_an_expired_id() -> None:
 
 
 def test_a_tv1_client_leaves_no_version() -> None:
-    known = Metadata("x", 7, 1, 2, producer_epoch=0, state=State.COMPLETE_ABORT, start_ms=2)
+    known = TransactionMetadata(
+        "x", 7, 1, 2, producer_epoch=0, state=TransactionState.COMPLETE_ABORT, start_ms=2
+    )
     assert known.client_version == TV1
     assert encode(known)[1] == pack(">hqhib", 1, 7, 0, 1, 5) + b"\x01" + pack(">qq", 2, 2) + b"\x00"
 
 
 int64 = st.integers(0, 2**63 - 1)
 metadata = st.builds(
-    Metadata,
+    TransactionMetadata,
     st.text(min_size=1, max_size=20).filter(lambda text: text.isprintable()),
     int64,
     st.integers(1, 2**31 - 1),
@@ -80,7 +84,9 @@ metadata = st.builds(
     previous_producer_id=st.integers(-1, 2**63 - 1),
     next_producer_id=st.integers(-1, 2**63 - 1),
     next_producer_epoch=st.integers(-1, 2**15 - 1),
-    state=st.sampled_from([state for state in State if state not in NEVER_PERSISTED | {State.EMPTY}]),
+    state=st.sampled_from(
+        [state for state in TransactionState if state not in NEVER_PERSISTED | {TransactionState.EMPTY}]
+    ),
     partitions=st.frozensets(st.tuples(st.sampled_from(["a", "b", "long.name"]), st.integers(0, 9))),
     start_ms=st.integers(-1, 2**63 - 1),
     client_version=st.sampled_from([TV1, TV2]),
@@ -88,7 +94,7 @@ metadata = st.builds(
 
 
 @given(metadata)
-def test_there_and_back(known: Metadata) -> None:
+def test_there_and_back(known: TransactionMetadata) -> None:
     key, value = encode(known)
     expected = replace(known, last_epoch=remembered_epoch(known.state, known.holder[1], known.client_version))
     assert decode(Record(0, 0, key, value, [])) == (known.transactional_id, expected)
@@ -96,9 +102,9 @@ def test_there_and_back(known: Metadata) -> None:
 
 
 @pytest.mark.parametrize("state", sorted(NEVER_PERSISTED))
-def test_passing_states_are_never_written(state: State) -> None:
+def test_passing_states_are_never_written(state: TransactionState) -> None:
     with pytest.raises(ValueError, match="never persisted"):
-        encode(Metadata("x", 1, 1, 1, producer_epoch=0, state=state))
+        encode(TransactionMetadata("x", 1, 1, 1, producer_epoch=0, state=state))
 
 
 def test_a_record_without_a_key() -> None:
