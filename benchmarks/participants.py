@@ -27,7 +27,7 @@ from benchmarks.peer_kafka import ApacheKafka
 from benchmarks.starts import make
 from eoslog.commands.admin_groups import list_groups
 from eoslog.connector.client.admin import transactions
-from eoslog.connector.client.admin.listing import LATEST, list_offsets
+from eoslog.connector.client.admin.list_offsets import LATEST, list_offsets
 from eoslog.connector.client.records.produce import Producer
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
@@ -35,9 +35,9 @@ from eoslog.connector.commit.begin import begin
 from eoslog.connector.commit.commands import Command, End
 from eoslog.connector.commit.decide import commit
 from eoslog.connector.commit.finish import await_readable
-from eoslog.connector.commit.messages import Batch, Begun, Prepared, Run
-from eoslog.connector.commit.names import Participant, Sink
 from eoslog.connector.commit.prepare import judge, participant_name
+from eoslog.connector.commit.task_reports import Batch, Begun, Prepared, Run
+from eoslog.connector.commit.transactional_ids import Participant, Sink
 from eoslog.connector.run.runner import Runner
 from eoslog.protocol.records import encode_batches
 from eoslog.testing import EmbeddedBroker

@@ -29,7 +29,7 @@ from eoslog.version import __version__
 
 if TYPE_CHECKING:
     from eoslog.broker.console.server import Console
-    from eoslog.broker.metrics.metrics_page import MetricsServer
+    from eoslog.broker.metrics.metrics_server import MetricsServer
     from eoslog.broker.security.tls import ListenerTls
 
 log = logging.getLogger(__name__)
@@ -177,10 +177,10 @@ def _open_pages(node: Node) -> MetricsServer | None:
     address = node.config.operations.metrics_listen
     if not address:
         return None
-    from eoslog.broker.metrics.metrics_look import look
+    from eoslog.broker.metrics.metrics_snapshot import look
 
     try:
-        from eoslog.broker.metrics.metrics_page import MetricsServer
+        from eoslog.broker.metrics.metrics_server import MetricsServer
     except ModuleNotFoundError as error:
         raise StartError(f"metrics.listen needs {error.name}: pip install 'eoslog[metrics]'") from error
     metrics = node.server.metrics

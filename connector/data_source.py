@@ -13,7 +13,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from eoslog.connector.spark.plainly import plainly
+from eoslog.connector.spark.plain_errors import plainly
 
 
 class EoslogDataSource(DataSource):
@@ -28,7 +28,7 @@ class EoslogDataSource(DataSource):
     def schema(self) -> StructType:
         """The columns of a read; headers among them with includeHeaders. Spark asks at load(): the earliest
         moment at which a wrong option of a source can be said. Raises OptionError."""
-        from eoslog.connector.options.of_source import check_source_options
+        from eoslog.connector.options.source_options import check_source_options
         from eoslog.connector.spark.columns import source_schema
 
         check_source_options(self.options)
@@ -37,7 +37,7 @@ class EoslogDataSource(DataSource):
     @plainly
     def reader(self, schema: StructType) -> DataSourceReader:
         """A batch read. Raises OptionError, SchemaError."""
-        from eoslog.connector.options.both import source_options
+        from eoslog.connector.options.source_and_sink import source_options
         from eoslog.connector.source.reader import BatchReader
         from eoslog.connector.spark.columns import check_source_schema
 
@@ -48,7 +48,7 @@ class EoslogDataSource(DataSource):
     @plainly
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """A streaming read. Raises OptionError, SchemaError."""
-        from eoslog.connector.options.both import source_options
+        from eoslog.connector.options.source_and_sink import source_options
         from eoslog.connector.source.reader import StreamReader
         from eoslog.connector.spark.calls import outlive_interrupts
         from eoslog.connector.spark.columns import check_source_schema
@@ -61,7 +61,7 @@ class EoslogDataSource(DataSource):
     @plainly
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """A batch write. Raises OptionError, SchemaError."""
-        from eoslog.connector.options.both import sink_options
+        from eoslog.connector.options.source_and_sink import sink_options
         from eoslog.connector.sink.batch_writer import BatchWriter
 
         return BatchWriter(sink_options(self.options, stream=False), schema, overwrite)
@@ -73,7 +73,7 @@ class EoslogDataSource(DataSource):
         As with Spark's Kafka sink, the whole result is then added to the log at each micro-batch. Raises
         OptionError, SchemaError.
         """
-        from eoslog.connector.options.both import sink_options
+        from eoslog.connector.options.source_and_sink import sink_options
         from eoslog.connector.sink.stream_writer import StreamWriter
 
         return StreamWriter(sink_options(self.options, stream=True), schema)

@@ -16,15 +16,15 @@ from typing import Any
 
 from eoslog.broker import handlers
 from eoslog.broker.config import option_sections
-from eoslog.broker.config.base import INT32_MAX, INT64_MAX, ConfigRule, ConfigType, rule_of, text_of
+from eoslog.broker.config.config_def import INT32_MAX, INT64_MAX, ConfigRule, ConfigType, rule_of, text_of
 from eoslog.broker.config.group_table import GROUP_CONFIGS
 from eoslog.broker.config.topic_table import TOPIC_CONFIGS
 from eoslog.broker.config.topics import SCALED
 from eoslog.connector.client.wire.error_outcomes import DEPARTURES
 from eoslog.connector.errors import ADVICE
 from eoslog.connector.options import table as connector_table
-from eoslog.connector.options.differences import DIFFERENCES, OURS_ALONE, Difference
-from eoslog.connector.options.refusals import FIXED, FORBIDDEN, NO_EFFECT
+from eoslog.connector.options.ignored_and_refused import FIXED, FORBIDDEN, NO_EFFECT
+from eoslog.connector.options.spark_differences import DIFFERENCES, OURS_ALONE, Difference
 from eoslog.protocol.apis import APIS, Api, ApiKey
 from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.fields import Versions

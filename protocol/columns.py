@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from eoslog.protocol import equal, varints
+from eoslog.protocol import equal_lengths, varints
 from eoslog.protocol.varints import Ints, Raw
 
 ARROW_32 = 2**31 - 1  # bytes that fit into an Arrow array with 32-bit offsets
@@ -54,14 +54,14 @@ class BinaryColumn:
         """Bytes of each row, its length's varint included."""
         return self.prefix[1] + np.maximum(self.lengths, 0)
 
-    def as_table(self) -> equal.Column | None:
+    def as_table(self) -> equal_lengths.Column | None:
         """The column as a table if all rows are equally long, or all null."""
         if self.data is None or self.data.null_count == len(self.data):
-            return equal.column_of(None, self.lengths)
+            return equal_lengths.column_of(None, self.lengths)
         if self.data.null_count:
             return None
         offsets, data = offsets_of(self.data), np.frombuffer(self.data.buffers()[2] or b"", np.uint8)
-        return equal.column_of(data[offsets[0] : offsets[-1]], self.lengths)
+        return equal_lengths.column_of(data[offsets[0] : offsets[-1]], self.lengths)
 
     @property
     def large(self) -> bool:

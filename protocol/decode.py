@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from eoslog.protocol import batch, chains, columns, compression, varints
+from eoslog.protocol import batch, columns, compression, length_chains, varints
 from eoslog.protocol.batch import BatchHeader, Buffer, CorruptBatch
 from eoslog.protocol.varints import Bytes, Ints, Raw
 
@@ -200,8 +200,8 @@ class _Batches:
 def _decode(sections: _Sections, want_headers: bool) -> DecodedRecords:
     data, batches = sections.data, _Batches(sections)
     try:
-        records = chains.elements(data, sections.begins, sections.ends, batches.counts)
-    except chains.BrokenChain as error:
+        records = length_chains.elements(data, sections.begins, sections.ends, batches.counts)
+    except length_chains.BrokenChain as error:
         raise _corrupt(batches.headers[error.index], "its records do not fill it") from error
     # After the length: attributes (no bit in use), time delta, offset delta, key, value, number of headers.
     times, at = varints.read(data, records.at + 1, varints.LONG_BYTES)
@@ -290,8 +290,8 @@ def _header_items(
     if not len(rows):
         return pa.array([], HEADERS.value_type)
     try:
-        found = chains.elements(data, begins, ends, 2 * counts)  # key, value, key, value ...
-    except chains.BrokenChain as error:
+        found = length_chains.elements(data, begins, ends, 2 * counts)  # key, value, key, value ...
+    except length_chains.BrokenChain as error:
         raise batches.corrupt(int(rows[error.index]), "headers that do not fill their record") from error
     keys, values = (_Span(found.at[i::2], found.stops[i::2], found.lengths[i::2]) for i in (0, 1))
     wrong = (keys.lengths < 0) | (values.lengths < -1)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from eoslog.protocol import batch, columns, compression, equal, sequence, varints
+from eoslog.protocol import batch, columns, compression, equal_lengths, sequence, varints
 from eoslog.protocol.varints import Ints, Raw
 
 Buffer = batch.Buffer
@@ -136,7 +136,10 @@ def _as_table(rows: columns.Rows, starts: Ints, ends: Ints) -> list[Buffer] | No
     key, value = rows.key.as_table(), rows.value.as_table()
     if key is None or value is None:
         return None
-    return [equal.section(key, value, *bounds) for bounds in zip(starts.tolist(), ends.tolist(), strict=True)]
+    return [
+        equal_lengths.section(key, value, *bounds)
+        for bounds in zip(starts.tolist(), ends.tolist(), strict=True)
+    ]
 
 
 def _joined(rows: columns.Rows, starts: Ints, ends: Ints, apart: bool) -> list[Buffer]:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from eoslog.protocol import columns
-from eoslog.protocol.equal import Table
+from eoslog.protocol.equal_lengths import Table
 from eoslog.protocol.varints import Bytes, Ints
 
 Words = npt.NDArray[np.uint32]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from eoslog.commands.session import client_config
 from eoslog.connector.client.admin import transactions
-from eoslog.connector.client.admin.offsets import commit_plain
+from eoslog.connector.client.admin.group_offsets import commit_plain
 from eoslog.connector.client.wire.cluster import Cluster
-from eoslog.connector.commit.names import ParticipantSlot, Sink
+from eoslog.connector.commit.transactional_ids import ParticipantSlot, Sink
+from eoslog.protocol.names_by_sink import ANCHOR
 from eoslog.protocol.producer_identity import ProducerIdentity
-from eoslog.protocol.sink_names import ANCHOR
 
 WAIT_S = 90.0
 TIMEOUT_MS = 800_000

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from eoslog.broker.authorize.asked import AccessRequest, Mend, RequestRefused
-from eoslog.broker.authorize.cuts import (
+from eoslog.broker.authorize.access_request import AccessRequest, Mend, RequestRefused
+from eoslog.broker.authorize.filtering import (
     GROUP_DENIED,
     TOPIC_DENIED,
     cut,

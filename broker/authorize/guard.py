@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from eoslog.broker.authorize.asked import AccessRequest, Mend, RequestRefused
-from eoslog.broker.authorize.audit import Audit
+from eoslog.broker.authorize.access_request import AccessRequest, Mend, RequestRefused
+from eoslog.broker.authorize.refusal_log import Audit
 from eoslog.broker.authorize.table import TABLE
 from eoslog.broker.requests.context import CloseConnection, Settled
 from eoslog.broker.rules.acls import Client

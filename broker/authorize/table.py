@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eoslog.broker.authorize import data, groups, topics, transactions
-from eoslog.broker.authorize.asked import AccessRequest, Check, RequestRefused
-from eoslog.broker.authorize.cuts import everybody, needs
+from eoslog.broker.authorize import groups, record_access, topics, transactions
+from eoslog.broker.authorize.access_request import AccessRequest, Check, RequestRefused
+from eoslog.broker.authorize.filtering import everybody, needs
 from eoslog.broker.rules.acls import AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode
@@ -39,9 +39,9 @@ def _log_dirs_hidden(
 
 
 TABLE: dict[int, Check] = {
-    ApiKey.PRODUCE: data.produce,
-    ApiKey.FETCH: data.fetch,
-    ApiKey.LIST_OFFSETS: data.list_offsets,
+    ApiKey.PRODUCE: record_access.produce,
+    ApiKey.FETCH: record_access.fetch,
+    ApiKey.LIST_OFFSETS: record_access.list_offsets,
     ApiKey.METADATA: topics.metadata,
     ApiKey.OFFSET_COMMIT: groups.offset_commit,
     ApiKey.OFFSET_FETCH: groups.offset_fetch,
@@ -56,9 +56,9 @@ TABLE: dict[int, Check] = {
     ApiKey.API_VERSIONS: everybody,
     ApiKey.CREATE_TOPICS: topics.create_topics,
     ApiKey.DELETE_TOPICS: topics.delete_topics,
-    ApiKey.DELETE_RECORDS: data.delete_records,
+    ApiKey.DELETE_RECORDS: record_access.delete_records,
     ApiKey.INIT_PRODUCER_ID: transactions.init_producer_id,
-    ApiKey.OFFSET_FOR_LEADER_EPOCH: data.offset_for_leader_epoch,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: record_access.offset_for_leader_epoch,
     ApiKey.ADD_PARTITIONS_TO_TXN: transactions.add_partitions_to_txn,
     ApiKey.ADD_OFFSETS_TO_TXN: transactions.add_offsets_to_txn,
     ApiKey.END_TXN: transactions.end_txn,
@@ -85,7 +85,7 @@ TABLE: dict[int, Check] = {
     ApiKey.DESCRIBE_QUORUM: needs(_O.DESCRIBE, _CLUSTER),
     ApiKey.UPDATE_FEATURES: needs(_O.ALTER, _CLUSTER),
     ApiKey.DESCRIBE_CLUSTER: topics.describe_cluster,
-    ApiKey.DESCRIBE_PRODUCERS: data.describe_producers,
+    ApiKey.DESCRIBE_PRODUCERS: record_access.describe_producers,
     ApiKey.DESCRIBE_TRANSACTIONS: transactions.describe_transactions,
     ApiKey.LIST_TRANSACTIONS: transactions.list_transactions,
     ApiKey.CONSUMER_GROUP_HEARTBEAT: groups.consumer_heartbeat,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from eoslog.broker.authorize.asked import AccessRequest, Check, Mend
-from eoslog.broker.authorize.cuts import CODES, NO_ID, TOPIC_DENIED, appended, cut, split, told
+from eoslog.broker.authorize.access_request import AccessRequest, Check, Mend
+from eoslog.broker.authorize.filtering import CODES, NO_ID, TOPIC_DENIED, appended, cut, split, told
 from eoslog.broker.rules.acls import CLUSTER_NAME, AclOperation, ResourceType
 from eoslog.protocol.errors import ErrorCode
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eoslog.broker.authorize.asked import AccessRequest, Mend, RequestRefused
-from eoslog.broker.authorize.cuts import (
+from eoslog.broker.authorize.access_request import AccessRequest, Mend, RequestRefused
+from eoslog.broker.authorize.filtering import (
     CLUSTER_DENIED,
     GROUP_DENIED,
     TOPIC_DENIED,

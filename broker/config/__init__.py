@@ -11,7 +11,7 @@ from dataclasses import Field, dataclass, field, fields, replace
 from functools import cache
 from typing import Any, get_type_hints
 
-from eoslog.broker.config.base import ConfigError, rule_of
+from eoslog.broker.config.config_def import ConfigError, rule_of
 from eoslog.broker.config.groups import GroupOptions
 from eoslog.broker.config.network import NetworkOptions
 from eoslog.broker.config.operations import OperationsOptions

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from eoslog.broker.config.base import INT32_MAX, ConfigError, ConfigRule, ConfigType
+from eoslog.broker.config.config_def import INT32_MAX, ConfigError, ConfigRule, ConfigType
 
 if TYPE_CHECKING:
     from eoslog.broker.config import BrokerConfig

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from eoslog.broker.config.base import INT32_MAX, option
+from eoslog.broker.config.config_def import INT32_MAX, option
 
 ASSIGNORS = ("uniform", "range")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from eoslog.broker.config.base import option
+from eoslog.broker.config.config_def import option
 
 LEVELS = ("debug", "info", "warning", "error")
 FORMATS = ("text", "json")

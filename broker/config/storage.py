@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from eoslog.broker.config.base import INT32_MAX, option
+from eoslog.broker.config.config_def import INT32_MAX, option
 
 FlushMode = Literal["fsync", "os"]
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from eoslog.broker.config.base import INT32_MAX, INT64_MAX, ConfigRule, ConfigType
+from eoslog.broker.config.config_def import INT32_MAX, INT64_MAX, ConfigRule, ConfigType
 
 TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
 POLICIES = ("compact", "delete")

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from eoslog.broker.config.base import INT32_MAX, INT64_MAX, ConfigError, option, text_of
+from eoslog.broker.config.config_def import INT32_MAX, INT64_MAX, ConfigError, option, text_of
 from eoslog.broker.config.topic_table import HOUR, TOPIC_CONFIGS, TopicConfig
 
 NO_REPLICAS = "without effect here, as there are no other replicas"

@@ -11,9 +11,9 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from eoslog.broker.console.inside import BrokerAccess, Caller
+from eoslog.broker.console.broker_access import BrokerAccess, Caller
 from eoslog.broker.console.transactions import describe, producers_of, refusal
-from eoslog.broker.rules.transactions.state import PREPARED, TransactionState
+from eoslog.broker.rules.transactions.transaction_state import PREPARED, TransactionState
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.typed.apis import INIT_PRODUCER_ID, WRITE_TXN_MARKERS
 

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from eoslog.broker.console.inside import BrokerAccess, Caller
+from eoslog.broker.console.broker_access import BrokerAccess, Caller
 from eoslog.broker.console.offsets import END, Place, offsets
 from eoslog.broker.console.paging import MOST, MOST_LOOKED_AT, NAME, PageQuery, arranged, chosen, matching
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.internal_topics.coordinator_records import assigned_partitions
-from eoslog.protocol.sink_names import made, sinks_of_groups
+from eoslog.protocol.names_by_sink import made, sinks_of_groups
 from eoslog.protocol.typed.apis import CONSUMER_GROUP_DESCRIBE, DESCRIBE_GROUPS, LIST_GROUPS, OFFSET_FETCH
 
 if TYPE_CHECKING:

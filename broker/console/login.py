@@ -17,7 +17,7 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 
-from eoslog.broker.console.inside import BrokerAccess, Caller
+from eoslog.broker.console.broker_access import BrokerAccess, Caller
 from eoslog.broker.security.listeners import Listener
 from eoslog.broker.security.sasl import SaslMechanisms
 from eoslog.broker.security.session import AuthenticationState, ClientSession

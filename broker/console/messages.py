@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from eoslog.broker.console.inside import BrokerAccess, Caller
-from eoslog.broker.console.outcomes import ABORTED, MARKERS, Outcomes
-from eoslog.broker.console.shown import Form, shown
-from eoslog.broker.log.segment.answers import ReadResult
+from eoslog.broker.console.batch_outcomes import ABORTED, MARKERS, Outcomes
+from eoslog.broker.console.broker_access import BrokerAccess, Caller
+from eoslog.broker.console.readable_bytes import Form, shown
+from eoslog.broker.log.segment.results import ReadResult
 from eoslog.broker.rules.acls import AclOperation, ResourceType
 from eoslog.protocol.batch import BatchHeader, CorruptBatch, iter_headers
 from eoslog.protocol.control import read_control

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from eoslog.broker.console.inside import BrokerAccess, Caller
+from eoslog.broker.console.broker_access import BrokerAccess, Caller
 from eoslog.protocol.typed.apis import LIST_OFFSETS
 
 if TYPE_CHECKING:

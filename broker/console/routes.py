@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from eoslog.broker.console import aborts, groups, messages, topics, transactions
-from eoslog.broker.console.inside import BrokerAccess, Caller
+from eoslog.broker.console.broker_access import BrokerAccess, Caller
 from eoslog.broker.console.offsets import offsets
 from eoslog.broker.console.paging import MOST, PageQuery
 from eoslog.broker.console.rates import History
-from eoslog.broker.console.shown import FORMS
+from eoslog.broker.console.readable_bytes import FORMS
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.version import __version__
 

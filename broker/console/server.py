@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from eoslog.broker.console import doors, watch
+from eoslog.broker.console import connection_limits, request_origin
 from eoslog.broker.console.aborts import TransactionChanged
-from eoslog.broker.console.inside import BrokerAccess, BrokerBusy, Caller
+from eoslog.broker.console.broker_access import BrokerAccess, BrokerBusy, Caller
 from eoslog.broker.console.login import ConsoleLogin, NotAuthenticated, TooManyTries
 from eoslog.broker.console.rates import EVERY, History, sample
 from eoslog.broker.console.routes import CHANGES, LOOKS, BadRequest, ReadOnly, Show, Site
@@ -124,10 +124,13 @@ class Console:
         )
         await runner.setup()
         assert runner.server is not None
-        pages.watch = watch.ConnectionWatch(runner.server, self._loop.time)
+        pages.watch = connection_limits.ConnectionWatch(runner.server, self._loop.time)
         tls: dict[str, Any] = {}
         if self._place.tls is not None:
-            tls = {"ssl": self._place.tls.context, "ssl_handshake_timeout": watch.HANDSHAKE_SECONDS}
+            tls = {
+                "ssl": self._place.tls.context,
+                "ssl_handshake_timeout": connection_limits.HANDSHAKE_SECONDS,
+            }
         server = await self._loop.create_server(pages.watch.accept, sock=self._place.bound, **tls)
         tasks = [
             self._loop.create_task(_every(EVERY, partial(self._sample, site))),
@@ -162,7 +165,7 @@ async def _every(seconds: float, action: Callable[[], Awaitable[None]]) -> None:
 class ConsolePages:
     """Handles HTTP requests by the routes."""
 
-    watch: watch.ConnectionWatch
+    watch: connection_limits.ConnectionWatch
 
     def __init__(self, site: Site, login: ConsoleLogin, place: ConsoleAddress) -> None:
         self._site, self._login, self._place = site, login, place
@@ -177,10 +180,10 @@ class ConsolePages:
         """Bounds the total time: waiting for a place, carrying out, sending."""
         self.watch.serves(request.protocol)
         try:
-            async with asyncio.timeout(watch.REQUEST_SECONDS):
+            async with asyncio.timeout(connection_limits.REQUEST_SECONDS):
                 async with self._room:
                     response = await handler(request)
-                for name, value in doors.HEADERS.items():
+                for name, value in request_origin.HEADERS.items():
                     response.headers[name] = value
                 await response.prepare(request)
                 await response.write_eof()
@@ -197,7 +200,7 @@ class ConsolePages:
         """Turns every error into an answer that says what is wrong; our own faults are logged."""
         try:
             names, strict = self._place.names, self._place.strict
-            if not doors.may_answer_to(request.headers.get("Host", ""), names, strict=strict):
+            if not request_origin.may_answer_to(request.headers.get("Host", ""), names, strict=strict):
                 return _error(421, "this console does not go by that name (Host)")
             return await handler(request)
         except NotAuthenticated as unknown:
@@ -233,7 +236,7 @@ class ConsolePages:
         return await self._shown(show, caller, request.query)
 
     async def _post(self, request: web.Request) -> web.StreamResponse:
-        why_not = doors.foreign(request.headers, request.scheme)
+        why_not = request_origin.foreign(request.headers, request.scheme)
         if why_not is not None:
             return _error(403, why_not)
         change, caller = CHANGES.get(request.path), await self._caller(request)

@@ -10,16 +10,16 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from eoslog.broker.config import BrokerConfig
-from eoslog.broker.coordinator.groups.groups import GroupCoordinator
+from eoslog.broker.coordinator.groups.group_coordinator import GroupCoordinator
+from eoslog.broker.coordinator.transactions.transaction_coordinator import TransactionCoordinator
 from eoslog.broker.coordinator.transactions.transaction_journal import DamagedTransactionLog
-from eoslog.broker.coordinator.transactions.transactions import TransactionCoordinator
 from eoslog.broker.core.dynamic_options import DynamicOptions
 from eoslog.broker.fairness import garbage
 from eoslog.broker.fairness.memory import Memory
 from eoslog.broker.fairness.turns import Turns
-from eoslog.broker.log.segment.flush import GroupFlush
+from eoslog.broker.log.segment.group_flush import GroupFlush
 from eoslog.broker.log.upkeep.backup import BACKUP_INTERVAL_MS, Backups
-from eoslog.broker.log.upkeep.cleaner import Cleaner
+from eoslog.broker.log.upkeep.log_cleaner import Cleaner
 from eoslog.broker.log.upkeep.scrub import SCRUB_INTERVAL_MS, Scrubber
 from eoslog.broker.log.upkeep.upkeep import (
     BUSY,

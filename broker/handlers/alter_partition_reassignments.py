@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from eoslog.broker.requests.context import RequestContext
-from eoslog.broker.topics.placement import check_replicas
+from eoslog.broker.topics.replica_placement import check_replicas
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 

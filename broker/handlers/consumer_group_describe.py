@@ -15,7 +15,12 @@ from typing import TYPE_CHECKING
 
 from eoslog.broker.coordinator.groups.consumer_records import write_parts
 from eoslog.broker.requests.context import RequestContext
-from eoslog.broker.rules.consumer.state import ConsumerGroup, ConsumerGroupMember, ConsumerGroupState, Part
+from eoslog.broker.rules.consumer.consumer_group_state import (
+    ConsumerGroup,
+    ConsumerGroupMember,
+    ConsumerGroupState,
+    Part,
+)
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 

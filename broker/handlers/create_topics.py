@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from eoslog.broker.requests.context import RequestContext
 from eoslog.broker.resources.topics import topic_entries
-from eoslog.broker.topics.placement import DEFAULT, REPLICATION_FACTOR, check_factor, check_replicas
+from eoslog.broker.topics.replica_placement import DEFAULT, REPLICATION_FACTOR, check_factor, check_replicas
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 

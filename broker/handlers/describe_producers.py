@@ -15,7 +15,7 @@ from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from eoslog.broker.rules.producer import ProducerState
+    from eoslog.broker.rules.producer_state import ProducerState
     from eoslog.protocol.typed.describe_producers import (
         DescribeProducersRequest,
         DescribeProducersResponseActiveProducerDraft,

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from eoslog.broker.coordinator.transactions.transactions import Producer
+from eoslog.broker.coordinator.transactions.transaction_coordinator import Producer
 from eoslog.broker.requests.context import RequestContext
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.error_versions import for_version

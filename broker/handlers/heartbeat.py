@@ -11,7 +11,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from eoslog.broker.requests.context import RequestContext, Settled
-from eoslog.broker.rules.classic.events import Heartbeat, HeartbeatAnswer
+from eoslog.broker.rules.classic.classic_group_events import Heartbeat, HeartbeatAnswer
 from eoslog.protocol.apis import ApiKey
 
 if TYPE_CHECKING:

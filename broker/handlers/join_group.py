@@ -17,7 +17,7 @@ import uuid
 from typing import TYPE_CHECKING
 
 from eoslog.broker.requests.context import RequestContext, Settled
-from eoslog.broker.rules.classic.events import Join, JoinAnswer
+from eoslog.broker.rules.classic.classic_group_events import Join, JoinAnswer
 from eoslog.protocol.apis import ApiKey
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from eoslog.broker.requests.context import RequestContext, Settled
-from eoslog.broker.rules.classic.events import Leave, LeaveAnswer
+from eoslog.broker.rules.classic.classic_group_events import Leave, LeaveAnswer
 from eoslog.protocol.apis import ApiKey
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from eoslog.broker.requests.context import RequestContext
-from eoslog.broker.rules.consumer.regex import check_regex, matching
-from eoslog.broker.rules.transactions.state import STATE_BY_TEXT, TransactionMetadata
+from eoslog.broker.rules.consumer.subscription_regex import check_regex, matching
+from eoslog.broker.rules.transactions.transaction_state import STATE_BY_TEXT, TransactionMetadata
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import KafkaError
 

@@ -13,7 +13,7 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from eoslog.broker.requests.context import RequestContext, Settled
-from eoslog.broker.rules.offsets import Place
+from eoslog.broker.rules.committed_offsets import Place
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 

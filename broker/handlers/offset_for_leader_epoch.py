@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from eoslog.broker.handlers.list_offsets import check_leader_epoch
-from eoslog.broker.log.segment.epochs import UNDEFINED
+from eoslog.broker.log.segment.leader_epochs import UNDEFINED
 from eoslog.broker.requests.context import RequestContext
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError

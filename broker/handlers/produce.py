@@ -19,7 +19,7 @@ from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from eoslog.broker.log.segment.checks import RejectedRecords
+from eoslog.broker.log.segment.batch_checks import RejectedRecords
 from eoslog.broker.requests.context import CloseConnection, RequestContext, Settled
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.batch import BatchHeader, CorruptBatch, read_header

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
-from eoslog.broker.coordinator.groups.offsets_shell import Results, TransactionalCommit
+from eoslog.broker.coordinator.groups.group_offsets import Results, TransactionalCommit
 from eoslog.broker.handlers.offset_commit import Named, committer
 from eoslog.broker.requests.context import RequestContext
 from eoslog.protocol.apis import ApiKey

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from eoslog.broker.config.base import ConfigRule, ConfigType
+from eoslog.broker.config.config_def import ConfigRule, ConfigType
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from eoslog.broker.config import option_table
-from eoslog.broker.config.base import ConfigRule, rule_of, text_of
+from eoslog.broker.config.config_def import ConfigRule, rule_of, text_of
 from eoslog.broker.core.dynamic_options import EVERY_BROKER
 from eoslog.broker.resources.base import ConfigEntry, ConfigResourceType, ConfigSource, Resource, Synonym
 from eoslog.protocol.errors import ErrorCode, KafkaError

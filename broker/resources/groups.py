@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from eoslog.broker.config import ConfigError
-from eoslog.broker.config.base import ConfigRule
+from eoslog.broker.config.config_def import ConfigRule
 from eoslog.broker.config.group_table import GROUP_CONFIGS, group_values
 from eoslog.broker.resources.base import ConfigEntry, ConfigResourceType, ConfigSource, Resource, Synonym
 from eoslog.broker.resources.brokers import synonyms_of

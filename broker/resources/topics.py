@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from eoslog.broker.config.base import ConfigRule
+from eoslog.broker.config.config_def import ConfigRule
 from eoslog.broker.config.topic_table import TOPIC_CONFIGS
 from eoslog.broker.resources.base import ConfigEntry, ConfigResourceType, ConfigSource, Resource, Synonym
 from eoslog.broker.resources.brokers import synonyms_of

@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any
 
 from eoslog.broker.config import BrokerConfig
-from eoslog.broker.config.base import ConfigError
+from eoslog.broker.config.config_def import ConfigError
 from eoslog.broker.config.security import SecurityOptions
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")

@@ -14,7 +14,7 @@ import time
 from typing import Any
 
 from eoslog.broker.config import BrokerConfig
-from eoslog.broker.config.base import ConfigError
+from eoslog.broker.config.config_def import ConfigError
 from eoslog.broker.security.mechanism import AuthenticationFailed, SaslStep
 
 ALGORITHMS = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512"]

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from eoslog.broker.config import BrokerConfig
-from eoslog.broker.config.base import ConfigError
+from eoslog.broker.config.config_def import ConfigError
 
 if TYPE_CHECKING:
     from eoslog.broker.security.listeners import Listener

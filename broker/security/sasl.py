@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from eoslog.broker.config import BrokerConfig
-from eoslog.broker.config.base import ConfigError
+from eoslog.broker.config.config_def import ConfigError
 from eoslog.broker.security.credentials import Credentials
 from eoslog.broker.security.listeners import Listener
 from eoslog.broker.security.mechanism import AuthenticationFailed, Exchange, SaslStep

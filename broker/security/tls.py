@@ -13,7 +13,7 @@ import ssl
 import tempfile
 
 from eoslog.broker.config import BrokerConfig
-from eoslog.broker.config.base import ConfigError
+from eoslog.broker.config.config_def import ConfigError
 from eoslog.broker.security.listeners import Listener
 from eoslog.broker.security.principals import parse_rules
 

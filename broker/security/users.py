@@ -16,7 +16,7 @@ import os
 from collections.abc import Mapping
 
 from eoslog.broker.config import BrokerConfig
-from eoslog.broker.config.base import ConfigError
+from eoslog.broker.config.config_def import ConfigError
 from eoslog.broker.security.listeners import PREFIX, Listener
 from eoslog.protocol import jaas
 

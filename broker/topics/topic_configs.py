@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from eoslog.broker.config import BrokerConfig
-from eoslog.broker.log.segment import decoder
-from eoslog.broker.log.segment.settings import LogSettings
+from eoslog.broker.log.segment import lazy_decoder
+from eoslog.broker.log.segment.log_settings import LogSettings
 from eoslog.broker.topics.known_topics import KnownTopics
-from eoslog.broker.topics.partition_maker import storage_error
+from eoslog.broker.topics.partition_creation import storage_error
 from eoslog.broker.topics.topic import Topic, is_internal
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
@@ -73,5 +73,5 @@ class TopicConfigs:
 
 def load_decoder_for(name: str, settings: LogSettings) -> None:
     """Load the record decoder if the records that clients write to this topic are checked."""
-    if settings.compacted and not is_internal(name) and not decoder.is_loaded():
-        decoder.load_beside()
+    if settings.compacted and not is_internal(name) and not lazy_decoder.is_loaded():
+        lazy_decoder.load_beside()

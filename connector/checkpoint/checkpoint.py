@@ -25,7 +25,7 @@ from eoslog.connector.offsets.offsets import (
     epochs_from_json,
     taken_from_json,
 )
-from eoslog.connector.spark.drivers_folder import as_spark_takes
+from eoslog.connector.spark.driver_folder import as_spark_takes
 
 _NOTES = "eoslog"
 

@@ -23,12 +23,12 @@ from eoslog.connector.commit.commands import (
 from eoslog.connector.commit.decision import ANCHOR, Decision, Stored, decode
 from eoslog.connector.commit.faults import CheckpointMismatch, CheckpointOlder, CommitFault, ParticipantsLost
 from eoslog.connector.commit.finish import clear, fenced, finish
-from eoslog.connector.commit.messages import Batch, Begun, Run
-from eoslog.connector.commit.names import Sink
-from eoslog.connector.commit.own import fetch_stored, write_lost_markers
-from eoslog.connector.commit.prove import prove
+from eoslog.connector.commit.marker_proof import prove
 from eoslog.connector.commit.replay import OnLost, to_replay
 from eoslog.connector.commit.seal import TwoPhase, check_offered
+from eoslog.connector.commit.sink_transaction import fetch_stored, write_lost_markers
+from eoslog.connector.commit.task_reports import Batch, Begun, Run
+from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.protocol.producer_identity import ProducerIdentity
 
 LAST_EPOCH = 32_766

@@ -12,8 +12,8 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from eoslog.connector.commit.decision import Stored
 from eoslog.connector.commit.faults import CommitFault
-from eoslog.connector.commit.messages import TopicPartition
-from eoslog.connector.commit.names import Participant
+from eoslog.connector.commit.task_reports import TopicPartition
+from eoslog.connector.commit.transactional_ids import Participant
 from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.producer_identity import ProducerIdentity
 

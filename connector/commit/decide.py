@@ -34,8 +34,11 @@ from eoslog.connector.commit.faults import (
     TokenReused,
 )
 from eoslog.connector.commit.finish import check_owner, clear, fenced, finish, is_open, try_abort
-from eoslog.connector.commit.gone import why_gone, why_refused
-from eoslog.connector.commit.messages import (
+from eoslog.connector.commit.lost_transaction import why_gone, why_refused
+from eoslog.connector.commit.replay import check_replay
+from eoslog.connector.commit.seal import TwoPhase, seal
+from eoslog.connector.commit.sink_transaction import ask_stored, fetch_stored
+from eoslog.connector.commit.task_reports import (
     Batch,
     Decided,
     Empty,
@@ -44,12 +47,9 @@ from eoslog.connector.commit.messages import (
     Stamp,
     TopicPartition,
 )
-from eoslog.connector.commit.names import Participant, Sink, parity
-from eoslog.connector.commit.own import ask_stored, fetch_stored
-from eoslog.connector.commit.replay import check_replay
-from eoslog.connector.commit.seal import TwoPhase, seal
-from eoslog.connector.commit.token import Content, RememberedTokens, Token
+from eoslog.connector.commit.transactional_ids import Participant, Sink, parity
 from eoslog.connector.commit.winner import Winner
+from eoslog.connector.commit.write_token import Content, RememberedTokens, Token
 from eoslog.protocol.producer_identity import ProducerIdentity
 
 SAFETY_MS = 10_000

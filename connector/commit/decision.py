@@ -12,17 +12,17 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from eoslog.connector.commit.faults import DecisionDamaged, DecisionTooLarge
-from eoslog.connector.commit.messages import Batch, TopicPartition
-from eoslog.connector.commit.names import Participant, ParticipantSlot, Sink, parity
-from eoslog.connector.commit.token import PASSED, Content, RememberedTokens, Token
+from eoslog.connector.commit.task_reports import Batch, TopicPartition
+from eoslog.connector.commit.transactional_ids import Participant, ParticipantSlot, Sink, parity
 from eoslog.connector.commit.winner import Winner
+from eoslog.connector.commit.write_token import PASSED, Content, RememberedTokens, Token
+from eoslog.protocol.names_by_sink import ANCHOR as ANCHOR
 from eoslog.protocol.producer_identity import ProducerIdentity
-from eoslog.protocol.sink_names import ANCHOR as ANCHOR
 
 KEPT_QUERIES = 16
 """A decision keeps the last batch of this many other queries of its sink, some 60 characters each."""
 CHECKSUMS = 2**32
-"""Checksums of tasks are below it. A batch's checksum is their sum modulo it (connector/sink/tally.py)."""
+"""Checksums of tasks are below it; a batch's is their sum modulo it (connector/sink/row_checksum.py)."""
 METADATA_LIMIT = 4096
 """How many UTF-16 units the metadata of a partition may have (default of offset.metadata.max.bytes)."""
 

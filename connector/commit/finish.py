@@ -21,8 +21,8 @@ from eoslog.connector.commit.commands import (
 )
 from eoslog.connector.commit.decision import Decision
 from eoslog.connector.commit.faults import CommitFault, ParticipantsLost, SinkFenced, Unfinished
-from eoslog.connector.commit.names import Participant, ParticipantSlot, Sink
 from eoslog.connector.commit.seal import end_sealed
+from eoslog.connector.commit.transactional_ids import Participant, ParticipantSlot, Sink
 from eoslog.connector.commit.winner import Winner
 from eoslog.protocol.producer_identity import ProducerIdentity
 

@@ -14,9 +14,9 @@ from eoslog.connector.commit.commands import (
     ask,
 )
 from eoslog.connector.commit.faults import CommitFault
-from eoslog.connector.commit.messages import Begun, Stamp
-from eoslog.connector.commit.names import Participant, ParticipantSlot, Sink, parity
-from eoslog.connector.commit.own import TV2
+from eoslog.connector.commit.sink_transaction import TV2
+from eoslog.connector.commit.task_reports import Begun, Stamp
+from eoslog.connector.commit.transactional_ids import Participant, ParticipantSlot, Sink, parity
 
 
 class Task(Enum):

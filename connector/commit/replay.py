@@ -12,7 +12,7 @@ from enum import Enum
 
 from eoslog.connector.commit.decision import Decision
 from eoslog.connector.commit.faults import ParticipantsLost, ReplayDiffers, Unfinished
-from eoslog.connector.commit.messages import Batch
+from eoslog.connector.commit.task_reports import Batch
 
 
 class OnLost(Enum):

@@ -23,7 +23,7 @@ from eoslog.connector.commit.commands import (
 )
 from eoslog.connector.commit.decision import Decision
 from eoslog.connector.commit.faults import CommitFault
-from eoslog.connector.commit.names import Participant, Sink
+from eoslog.connector.commit.transactional_ids import Participant, Sink
 from eoslog.connector.commit.winner import Winner
 from eoslog.protocol.producer_identity import ProducerIdentity
 

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from eoslog.connector.commit.names import Participant
+from eoslog.connector.commit.transactional_ids import Participant
 from eoslog.protocol.producer_identity import ProducerIdentity
 
 

@@ -150,7 +150,7 @@ def losses(
 ) -> Losses:
     """Compare a query's position with the log's ends and, if given, its beginnings. `ids`: the topics' ids
     then and now."""
-    anew = made_anew(*ids)
+    anew = recreated(*ids)
     gone = tuple(sorted(tp for tp in start if tp not in latest and tp[0] not in anew))
     back = {tp: (start[tp], latest[tp]) for tp in sorted(start) if tp in latest and latest[tp] < start[tp]}
     begins = {tp: (start[tp], first, latest[tp]) for tp, first in (earliest or {}).items() if tp in latest}
@@ -158,7 +158,7 @@ def losses(
     return Losses(gone, {tp: found for tp, found in back.items() if tp[0] not in anew}, anew, early)
 
 
-def made_anew(then: Mapping[str, str], now: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+def recreated(then: Mapping[str, str], now: Mapping[str, str]) -> dict[str, tuple[str, str]]:
     """Topics whose ids then and now are known and differ, with both ids."""
     return {t: (then[t], now[t]) for t in sorted(then) if t in now and then[t] != now[t]}
 

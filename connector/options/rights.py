@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from eoslog.connector.commit.decision import ANCHOR
-from eoslog.connector.commit.names import Sink
 from eoslog.connector.commit.seal import TwoPhase
-from eoslog.connector.commit.token import WRITER, sinks_of_tokens
+from eoslog.connector.commit.transactional_ids import Sink
+from eoslog.connector.commit.write_token import WRITER, sinks_of_tokens
 from eoslog.connector.errors import OptionError
 from eoslog.connector.offsets import offsets
-from eoslog.connector.options.both import Guarantee, SinkOptions, SourceOptions
+from eoslog.connector.options.source_and_sink import Guarantee, SinkOptions, SourceOptions
 
 TOPIC, GROUP, ID = "Topic", "Group", "TransactionalId"
 READ, WRITE, DESCRIBE = "Read", "Write", "Describe"

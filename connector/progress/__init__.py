@@ -25,8 +25,8 @@ from eoslog.connector.commit.commands import (
     StageOffsets,
 )
 from eoslog.connector.commit.commands import Describe as DescribeTransactions
-from eoslog.connector.commit.messages import Decided, Prepared, Report
-from eoslog.connector.commit.names import Sink
+from eoslog.connector.commit.task_reports import Decided, Prepared, Report
+from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.offsets import offsets
 
 T = TypeVar("T")

@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from eoslog.connector.client.wire.by_topic import by_topic
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import Address
 from eoslog.connector.client.wire.connection import BrokerConnection
-from eoslog.connector.client.wire.grouping import by_topic
 from eoslog.connector.client.wire.retry import Backoff, check, retrying
 from eoslog.connector.commit.commands import HeldBack
-from eoslog.connector.commit.names import Participant
+from eoslog.connector.commit.transactional_ids import Participant
 from eoslog.connector.errors import UnknownTopic, UnsupportedByBroker
 from eoslog.protocol import errors
 from eoslog.protocol.apis import APIS, ApiKey

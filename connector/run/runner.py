@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from eoslog.connector.client.admin import offsets as group_offsets
+from eoslog.connector.client.admin import group_offsets as group_offsets
 from eoslog.connector.client.admin import transactions
 from eoslog.connector.client.admin.transaction_lists import PendingListing
 from eoslog.connector.client.wire.cluster import Cluster
@@ -46,7 +46,7 @@ from eoslog.connector.commit.commands import (
 )
 from eoslog.connector.commit.decision import ANCHOR, Stored
 from eoslog.connector.commit.finish import ONGOING
-from eoslog.connector.commit.own import LOOKS
+from eoslog.connector.commit.sink_transaction import LOOKS
 from eoslog.connector.errors import (
     BrokerUnreachable,
     ConnectionLost,

@@ -10,27 +10,27 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from eoslog.connector.checkpoint.accepted import to_accept
+from eoslog.connector.checkpoint.accepted_differences import to_accept
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
-from eoslog.connector.client.admin import offsets as group_offsets
-from eoslog.connector.client.wire.shared import shared_cluster
+from eoslog.connector.client.admin import group_offsets as group_offsets
+from eoslog.connector.client.wire.shared_clusters import shared_cluster
+from eoslog.connector.commit.abandon import run_of
 from eoslog.connector.commit.begin import begin
 from eoslog.connector.commit.decide import SourceOffsets, commit
 from eoslog.connector.commit.decision import Decision
-from eoslog.connector.commit.ending import run_of
 from eoslog.connector.commit.finish import await_readable
-from eoslog.connector.commit.leave import fence
-from eoslog.connector.commit.messages import Batch, Begun, Report, Run
-from eoslog.connector.commit.names import Sink
-from eoslog.connector.commit.prove import prove_last
-from eoslog.connector.commit.write import note_finished
+from eoslog.connector.commit.leave_sink import fence
+from eoslog.connector.commit.marker_proof import prove_last
+from eoslog.connector.commit.task_reports import Batch, Begun, Report, Run
+from eoslog.connector.commit.token_write import note_finished
+from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.errors import OptionError
 from eoslog.connector.offsets.group_notes import Note
-from eoslog.connector.options.both import Guarantee, SinkOptions
+from eoslog.connector.options.source_and_sink import Guarantee, SinkOptions
 from eoslog.connector.progress import tell, timed
-from eoslog.connector.run import guard, memory
+from eoslog.connector.run import abandoned_run, run_memory
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner, commit_known
-from eoslog.connector.sink import tokens
+from eoslog.connector.sink import token_begin
 from eoslog.connector.sink.start_of_run import CheckpointView, StartOfRun, leave_for_none
 
 log = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ def begin_stream(options: SinkOptions, runner: Runner | None = None) -> Begun | 
     assert view is not None  # otherwise an error was raised
     sink = Sink(options.transactional_id or view.batch.query_id)
     key = _memory_key(options, sink, view.batch)
-    last_run = memory.take(*key)
+    last_run = run_memory.take(*key)
     runner = runner or runner_for(options)
     acquainted = last_run is not None and runner.acquainted
     start = StartOfRun(options, view, sink, runner)
@@ -78,9 +78,9 @@ def begin_stream(options: SinkOptions, runner: Runner | None = None) -> Begun | 
         runner.run(prove_last(sink, begun.identity))
     if begun.anew:  # at the start of a run, and when the brokers have lost what this driver remembers
         start.after(begun)
-    memory.keep(run, *key)
+    run_memory.keep(run, *key)
     if last_run is None or last_run.incarnation != run.incarnation:
-        guard.watch(sink, run.incarnation, key, partial(runner_for, options))
+        abandoned_run.watch(sink, run.incarnation, key, partial(runner_for, options))
     return begun
 
 
@@ -92,11 +92,11 @@ def _begin_plainly(options: SinkOptions, view: CheckpointView, runner: Runner) -
         return
     sink = Sink(options.transactional_id)
     key = (*_memory_key(options, sink, view.batch), options.guarantee.value)
-    run = memory.take(*key)
+    run = run_memory.take(*key)
     if run is None or view.batch.batch_id != run.batch.batch_id + 1:
         identity = runner.run(fence(sink))
         run = Run(identity, identity, view.batch)
-    memory.keep(replace(run, batch=view.batch), *key)
+    run_memory.keep(replace(run, batch=view.batch), *key)
 
 
 def begin_batch(options: SinkOptions, runner: Runner | None = None) -> Begun | None:
@@ -110,23 +110,23 @@ def begin_batch(options: SinkOptions, runner: Runner | None = None) -> Begun | N
             runner.run(fence(Sink(options.transactional_id)))
         return None
     if options.write_token is not None:
-        started = tokens.begin_token(options, options.write_token, runner)
+        started = token_begin.begin_token(options, options.write_token, runner)
     else:
         batch = Batch(str(uuid.uuid4()), 0)
         sink = Sink(options.transactional_id or batch.query_id)
         rules = begin(sink, batch, two_phase=options.two_phase, on_lost=options.on_lost)
-        started = tokens.StartedWrite(*runner.run(rules))
+        started = token_begin.StartedWrite(*runner.run(rules))
     _watch(options, started)
     return started.begun
 
 
-def _watch(options: SinkOptions, started: tokens.StartedWrite) -> None:
+def _watch(options: SinkOptions, started: token_begin.StartedWrite) -> None:
     begun, run, key, goes_on = started
     sink, runners = Sink(begun.sink_id), partial(runner_for, options)
     if key is None:
-        guard.watch_once(sink, run, _write_key(options, run), runners)
+        abandoned_run.watch_once(sink, run, _write_key(options, run), runners)
     elif not goes_on:
-        guard.watch(sink, run.incarnation, key, runners)
+        abandoned_run.watch(sink, run.incarnation, key, runners)
 
 
 def commit_stream(
@@ -196,25 +196,25 @@ def abort_batch(
     view = _read_checkpoint(options)
     assert view is not None  # otherwise an error was raised
     sink = Sink(options.transactional_id or view.batch.query_id)
-    run = run_of(reports) or memory.look(*_memory_key(options, sink, view.batch))
+    run = run_of(reports) or run_memory.look(*_memory_key(options, sink, view.batch))
     if run is None or run.batch[:2] != (view.batch.query_id, batch_id):
         log.info("batch %d of sink %s is over: it was not begun", batch_id, sink.id)
         return
-    guard.end(sink, run, lambda: runner or runner_for(options), going_on=not all(reports))
+    abandoned_run.end(sink, run, lambda: runner or runner_for(options), going_on=not all(reports))
 
 
 def abort_write(options: SinkOptions, begun: Begun | None, reports: Sequence[Report | None]) -> None:
     """End open transactions of a failed batch write, also of killed tasks: no later begin would."""
     run = run_of(reports, begun)
     if begun is not None and run is not None:
-        guard.end(Sink(begun.sink_id), run, partial(runner_for, options), going_on=not all(reports))
+        abandoned_run.end(Sink(begun.sink_id), run, partial(runner_for, options), going_on=not all(reports))
         _unwatch(options, run)
 
 
 def _unwatch(options: SinkOptions, run: Run | None) -> None:
     """Forget the run of a batch write that has ended, which ends its guard."""
     if run is not None:
-        memory.take(*_write_key(options, run))
+        run_memory.take(*_write_key(options, run))
 
 
 def _write_key(options: SinkOptions, run: Run) -> tuple[str, ...]:

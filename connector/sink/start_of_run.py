@@ -9,7 +9,9 @@ import time
 from typing import NamedTuple, Self
 
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable, Planned
-from eoslog.connector.checkpoint.crosscheck import (
+from eoslog.connector.checkpoint.cluster_check import check_group_cluster, check_sink_cluster
+from eoslog.connector.checkpoint.noted_sink import NotedSink
+from eoslog.connector.checkpoint.start_checks import (
     Completed,
     StartFacts,
     check_completed,
@@ -18,18 +20,16 @@ from eoslog.connector.checkpoint.crosscheck import (
     check_story,
     check_taken_over,
 )
-from eoslog.connector.checkpoint.noted_sink import NotedSink
-from eoslog.connector.checkpoint.which_cluster import check_group_cluster, check_sink_cluster
-from eoslog.connector.client.admin import offsets as group_offsets
+from eoslog.connector.client.admin import group_offsets as group_offsets
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.retry import retrying
-from eoslog.connector.client.wire.shared import shared_cluster
-from eoslog.connector.commit.leave import decided_by, fence, leave
-from eoslog.connector.commit.messages import Batch, Begun
-from eoslog.connector.commit.names import Sink
+from eoslog.connector.client.wire.shared_clusters import shared_cluster
+from eoslog.connector.commit.leave_sink import decided_by, fence, leave
+from eoslog.connector.commit.task_reports import Batch, Begun
+from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.offsets.group_notes import NotedOffset, read_note
 from eoslog.connector.offsets.offsets import Offsets
-from eoslog.connector.options.both import SinkOptions
+from eoslog.connector.options.source_and_sink import SinkOptions
 from eoslog.connector.run.runner import Runner
 
 log = logging.getLogger(__name__)

@@ -12,14 +12,14 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from eoslog.connector.commit.messages import Begun
-from eoslog.connector.options.both import SinkOptions
+from eoslog.connector.commit.task_reports import Begun
+from eoslog.connector.options.source_and_sink import SinkOptions
 from eoslog.connector.sink import committer
-from eoslog.connector.sink.begins import BeginsWhenPickled
+from eoslog.connector.sink.begin_on_driver import BeginsWhenPickled
 from eoslog.connector.sink.task_message import Attempt, check_forms, reports_of
 from eoslog.connector.spark.calls import called
 from eoslog.connector.spark.columns import check_sink_schema
-from eoslog.connector.spark.plainly import plainly
+from eoslog.connector.spark.plain_errors import plainly
 
 if TYPE_CHECKING:
     import pyarrow as pa

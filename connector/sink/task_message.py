@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from pyspark.sql.datasource import WriterCommitMessage
 
-from eoslog.connector.commit.messages import Report
-from eoslog.connector.spark.form import check_form
+from eoslog.connector.commit.task_reports import Report
+from eoslog.connector.spark.pickled_form import check_form
 
 
 @dataclass

@@ -18,19 +18,19 @@ from eoslog.connector.client.admin.configs import topic_configs
 from eoslog.connector.client.records.produce import Producer
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.retry import retrying
-from eoslog.connector.client.wire.shared import shared_cluster
-from eoslog.connector.commit.messages import Begun, Decided, Empty, Prepared, Report, Stamp
-from eoslog.connector.commit.names import Participant
+from eoslog.connector.client.wire.shared_clusters import shared_cluster
 from eoslog.connector.commit.prepare import Task, judge, participant_name, withdraw_if_late
 from eoslog.connector.commit.replay import OnLost
-from eoslog.connector.options.both import SinkOptions
+from eoslog.connector.commit.task_reports import Begun, Decided, Empty, Prepared, Report, Stamp
+from eoslog.connector.commit.transactional_ids import Participant
+from eoslog.connector.options.source_and_sink import SinkOptions
 from eoslog.connector.run.runner import Runner
 from eoslog.connector.sink.deadletters import LIMITING, RowValidator, TopicLimits
 from eoslog.connector.sink.routing import Router
-from eoslog.connector.sink.tally import Tally
+from eoslog.connector.sink.row_checksum import Tally
 from eoslog.connector.sink.task_message import Attempt, TaskMessage
 from eoslog.connector.spark.calls import called
-from eoslog.connector.spark.form import FORM
+from eoslog.connector.spark.pickled_form import FORM
 from eoslog.connector.spark.sockets import acknowledging
 from eoslog.protocol.producer_identity import ProducerIdentity
 

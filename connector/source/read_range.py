@@ -4,13 +4,13 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from eoslog.connector.client.admin.listing import list_offsets
+from eoslog.connector.client.admin.list_offsets import list_offsets
 from eoslog.connector.client.records.fetch import fetch
-from eoslog.connector.client.wire.shared import shared_cluster
+from eoslog.connector.client.wire.shared_clusters import shared_cluster
 from eoslog.connector.errors import OffsetsGone, TopicRecreated, UnknownTopic, report_loss
 from eoslog.connector.offsets import plan
 from eoslog.connector.offsets.offsets import EARLIEST
-from eoslog.connector.options.both import SourceOptions
+from eoslog.connector.options.source_and_sink import SourceOptions
 from eoslog.connector.source import rows
 from eoslog.connector.spark.calls import called
 

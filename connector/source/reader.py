@@ -20,8 +20,8 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from eoslog.connector.checkpoint.which_cluster import check_cluster
-from eoslog.connector.client.wire.shared import close_shared
+from eoslog.connector.checkpoint.cluster_check import check_cluster
+from eoslog.connector.client.wire.shared_clusters import close_shared
 from eoslog.connector.errors import OptionError, report_loss
 from eoslog.connector.offsets import offsets, plan
 from eoslog.connector.offsets.offsets import (
@@ -35,13 +35,13 @@ from eoslog.connector.offsets.offsets import (
     TopicIds,
     TopicPartition,
 )
-from eoslog.connector.options.both import SourceOptions
-from eoslog.connector.source.discover import SourceTopics
-from eoslog.connector.source.hand_over import hand_over, take_back
+from eoslog.connector.options.source_and_sink import SourceOptions
+from eoslog.connector.source.held_back import Standstill
+from eoslog.connector.source.rows_in_plan import hand_over, take_back
 from eoslog.connector.source.small_batches import SmallBatches
-from eoslog.connector.source.standstill import Standstill
+from eoslog.connector.source.source_topics import SourceTopics
 from eoslog.connector.spark.calls import called
-from eoslog.connector.spark.plainly import pieces_plainly, plainly
+from eoslog.connector.spark.plain_errors import pieces_plainly, plainly
 from eoslog.connector.spark.sockets import acknowledging
 
 if TYPE_CHECKING:
@@ -201,7 +201,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._compared:
             return {}
         self._compared = True
-        anew = plan.made_anew(stood.ids, until.ids)
+        anew = plan.recreated(stood.ids, until.ids)
         return self._log.beginnings(tp for tp in stood.offsets if tp in until.offsets and tp[0] not in anew)
 
     def _parted(self, stood: SourcePosition, until: SourcePosition) -> dict[TopicPartition, plan.Divergence]:
@@ -209,7 +209,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         looked up only if its leader epoch differs from the position's, and once for each epoch: within an
         epoch a leader only appends.
         """
-        anew, ends, now = plan.made_anew(stood.ids, until.ids), until.offsets, until.epochs
+        anew, ends, now = plan.recreated(stood.ids, until.ids), until.offsets, until.epochs
         asked = {
             tp: epoch
             for tp, epoch in stood.epochs.items()
@@ -278,7 +278,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         then = (
             stood.ids if None in (stood.cluster, planned.cluster) or stood.cluster == planned.cluster else {}
         )
-        anew = plan.made_anew(then, ids)
+        anew = plan.recreated(then, ids)
         back = {tp: (begin[tp], at) for tp, at in until.items() if begin.get(tp, at) > at}
         moved = (
             {tp for tp, (at, _) in back.items() if self._initial.get(tp) == at} if self._moved() else set()
@@ -324,7 +324,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _begin(self, start: tuple[Offsets, TopicIds], end: tuple[Offsets, TopicIds]) -> Offsets:
         """Where a batch begins. New partitions, including those of topics that were created again, begin at
         offset 0, unless the log has already lost it."""
-        known = plan.without(start[0], plan.made_anew(start[1], end[1]))
+        known = plan.without(start[0], plan.recreated(start[1], end[1]))
         keys = {tp: (tp, end[1].get(tp[0])) for tp in end[0] if tp not in known}
         unknown = [tp for tp, key in keys.items() if key not in self._begins]
         if unknown:

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from eoslog.connector.client.wire.shared import close_shared, shared_cluster
+from eoslog.connector.client.wire.shared_clusters import close_shared, shared_cluster
 from eoslog.connector.errors import SchemaError
 from eoslog.connector.offsets import plan
-from eoslog.connector.options.both import SourceOptions
-from eoslog.connector.source.hand_over import is_offered
+from eoslog.connector.options.source_and_sink import SourceOptions
+from eoslog.connector.source.rows_in_plan import is_offered
 
 if TYPE_CHECKING:
     import pyarrow as pa

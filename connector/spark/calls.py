@@ -3,7 +3,7 @@
 import signal
 import threading
 
-from eoslog.connector.spark.longlived import freeze_imports, is_sparks
+from eoslog.connector.spark.gc_freeze import freeze_imports, is_sparks
 from eoslog.connector.spark.sockets import acknowledge
 
 

@@ -10,7 +10,7 @@ import logging
 import sys
 import time
 
-from eoslog.connector.spark.longlived import is_sparks
+from eoslog.connector.spark.gc_freeze import is_sparks
 
 REPEAT_SECONDS = 3600
 """A process does not repeat the same line within this time: many of them come with each batch."""

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from eoslog.connector.spark.longlived import DAEMON
+from eoslog.connector.spark.gc_freeze import DAEMON
 
 
 class ProcessIdentity(NamedTuple):

@@ -13,7 +13,7 @@ import socket
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, TypeVar
 
-from eoslog.connector.spark.longlived import is_sparks
+from eoslog.connector.spark.gc_freeze import is_sparks
 
 T = TypeVar("T")
 

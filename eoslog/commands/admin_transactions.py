@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from eoslog.commands.admin import again
 from eoslog.connector.client.admin import transactions
-from eoslog.connector.client.admin.holders import Holder
 from eoslog.connector.client.admin.producers import ActiveProducer
 from eoslog.connector.client.admin.producers import producers as producers
+from eoslog.connector.client.admin.readers_held_back import Holder
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.retry import check
 from eoslog.protocol.typed.apis import WRITE_TXN_MARKERS

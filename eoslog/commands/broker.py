@@ -74,9 +74,9 @@ def command(
     """
     gc.disable()  # imported modules leave no garbage
     from eoslog.broker.config import ConfigError
-    from eoslog.broker.config.sources import gather
+    from eoslog.broker.config.option_sources import gather
     from eoslog.broker.main import StartError, run
-    from eoslog.broker.ports import logs
+    from eoslog.broker.ports import log_output
 
     gc.enable()
     try:
@@ -91,8 +91,8 @@ def command(
 
             show_config(config, gathered)
             return
-        logs.begin(config.operations.logging_level, config.operations.logging_format)
-        logs.ignored(gathered.warnings)
+        log_output.begin(config.operations.logging_level, config.operations.logging_format)
+        log_output.ignored(gathered.warnings)
         run(config, on_ready=click.echo)
     except (StartError, ConfigError) as error:
         for line in str(error).splitlines():

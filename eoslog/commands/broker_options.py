@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from eoslog.broker.config import BrokerConfig, option_sections
-from eoslog.broker.config.base import text_of
-from eoslog.broker.config.sources import GatheredOptions, meaning, shown
+from eoslog.broker.config.config_def import text_of
+from eoslog.broker.config.option_sources import GatheredOptions, meaning, shown
 
 
 def sections() -> dict[str, list[Field[Any]]]:

@@ -12,7 +12,7 @@ import click
 
 from eoslog.commands.output import show_json
 from eoslog.commands.session import CommandSession, cluster_command, partitions_of
-from eoslog.connector.client.admin.listing import EARLIEST, LATEST, list_offsets
+from eoslog.connector.client.admin.list_offsets import EARLIEST, LATEST, list_offsets
 from eoslog.connector.client.records.fetch import fetch
 from eoslog.protocol.records import DecodedRecords
 

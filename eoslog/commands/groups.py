@@ -10,8 +10,8 @@ from eoslog.commands import admin
 from eoslog.commands import admin_groups as calls
 from eoslog.commands.reset import OffsetReset, Target, plan
 from eoslog.commands.session import CommandSession, cluster_command, partitions_of
-from eoslog.connector.client.admin.listing import LATEST, list_offsets
-from eoslog.connector.client.admin.offsets import commit_plain, fetch_committed
+from eoslog.connector.client.admin.group_offsets import commit_plain, fetch_committed
+from eoslog.connector.client.admin.list_offsets import LATEST, list_offsets
 from eoslog.protocol.errors import KafkaError
 
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from eoslog.commands.admin import TopicPartition
-from eoslog.connector.client.admin import holders
-from eoslog.connector.client.admin.listing import LATEST, list_offsets
-from eoslog.connector.client.admin.offsets import fetch_committed
+from eoslog.connector.client.admin import readers_held_back
+from eoslog.connector.client.admin.group_offsets import fetch_committed
+from eoslog.connector.client.admin.list_offsets import LATEST, list_offsets
 from eoslog.connector.client.admin.producers import producers
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.commit.decision import ANCHOR, Decision, decode
-from eoslog.connector.commit.names import Sink
+from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.errors import EoslogError
 from eoslog.protocol.errors import KafkaError
 
@@ -30,7 +30,7 @@ class HeldPartition:
     where: TopicPartition
     stable: int
     end: int
-    holder: holders.Holder | None
+    holder: readers_held_back.Holder | None
     decision: Decision | None
 
     @property
@@ -66,7 +66,7 @@ class HeldPartition:
             "producer_id": holder and holder.producer.producer_id,
             "epoch": holder and holder.producer.epoch,
             "state": found and found.state,
-            "open_since": holders.clock(found.start_ms) if found and found.start_ms >= 0 else None,
+            "open_since": readers_held_back.clock(found.start_ms) if found and found.start_ms >= 0 else None,
             "timeout_ms": None if found is None or sealed else found.timeout_ms,
             "sealed": sealed,
             "sink": holder and holder.sink,
@@ -89,7 +89,9 @@ def find(cluster: Cluster, places: Sequence[TopicPartition]) -> list[HeldPartiti
     behind = [where for where in places if stable[where] < ends[where]]
     if not behind:
         return []
-    known = _still_there(cluster, holders.holders(cluster, holders.oldest(producers(cluster, behind))))
+    known = _still_there(
+        cluster, readers_held_back.holders(cluster, readers_held_back.oldest(producers(cluster, behind)))
+    )
     by_place = {holder.producer.where: holder for holder in known}
     decisions = {sink: _last_decision(cluster, sink) for sink in {h.sink for h in known if h.sink}}
     return [
@@ -100,7 +102,9 @@ def find(cluster: Cluster, places: Sequence[TopicPartition]) -> list[HeldPartiti
     ]
 
 
-def _still_there(cluster: Cluster, known: Sequence[holders.Holder]) -> list[holders.Holder]:
+def _still_there(
+    cluster: Cluster, known: Sequence[readers_held_back.Holder]
+) -> list[readers_held_back.Holder]:
     """Without those that ended between the requests to the partition and to the coordinator: these seem to
     hang.
     """

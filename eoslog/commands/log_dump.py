@@ -6,9 +6,9 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from eoslog.broker.log.segment import files, snapshot
+from eoslog.broker.log.segment import files, producer_snapshot
 from eoslog.broker.log.segment.scan import headers
-from eoslog.broker.rules.producer import Written
+from eoslog.broker.rules.producer_state import Written
 from eoslog.commands.log_files import (
     ReadOnlyFile,
     base_offset,
@@ -122,7 +122,7 @@ def _transaction_index(path: str) -> Iterator[Entry]:
 
 def _snapshot(path: str) -> Iterator[Entry]:
     base_offset(path)
-    for state in snapshot.decode(whole(path)):
+    for state in producer_snapshot.decode(whole(path)):
         yield {
             "producerId": state.producer_id,
             "producerEpoch": state.epoch,

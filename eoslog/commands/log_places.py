@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 
-from eoslog.broker.log.opening import registry
+from eoslog.broker.log.opening import topic_registry
 from eoslog.broker.log.opening.data_dir import META
 from eoslog.broker.log.segment import files
 from eoslog.commands.log_files import READ_ONLY, whole
@@ -64,10 +64,10 @@ class DataDirectory:
             self.findings.append(LogFinding(path, 0, text, fix))
             return None
 
-    def _topics(self) -> dict[str, registry.TopicEntry]:
-        path = self.file(registry.FILE)
+    def _topics(self) -> dict[str, topic_registry.TopicEntry]:
+        path = self.file(topic_registry.FILE)
         try:
-            return {entry.name: entry for entry in registry.decode(whole(path), path).topics}
+            return {entry.name: entry for entry in topic_registry.decode(whole(path), path).topics}
         except FileNotFoundError:
             return {}
         except files.BadFile as error:

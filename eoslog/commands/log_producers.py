@@ -11,8 +11,8 @@ import os
 from collections import deque
 
 from eoslog.broker.log.recovery.replay import replay
-from eoslog.broker.log.segment import files, snapshot
-from eoslog.broker.rules.producer import ProducerState, ProducerStates
+from eoslog.broker.log.segment import files, producer_snapshot
+from eoslog.broker.rules.producer_state import ProducerState, ProducerStates
 from eoslog.commands.log_files import whole
 from eoslog.commands.log_report import Fix, Report
 from eoslog.commands.log_transactions import Marker, TransactionIndexCheck, Wrong
@@ -114,10 +114,10 @@ class ProducersOfLog:
         """The states in a snapshot; None if it is not valid, or was removed in the meantime."""
         path = self._path(offset)
         try:
-            states = snapshot.decode(whole(path))
+            states = producer_snapshot.decode(whole(path))
         except FileNotFoundError:
             return None
-        except snapshot.BadSnapshot as error:
+        except producer_snapshot.BadSnapshot as error:
             self._report.add(path, 0, str(error), Fix())
             return None
         self._read_from = offset

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from eoslog.broker.log.segment import files
 from eoslog.broker.log.segment.index import TXN_ENTRY
-from eoslog.broker.rules.producer import AbortedTransaction
+from eoslog.broker.rules.producer_state import AbortedTransaction
 from eoslog.commands.log_files import whole, with_suffix
 from eoslog.commands.log_report import Fix, LogFinding
 

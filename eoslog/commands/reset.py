@@ -9,7 +9,7 @@ from datetime import datetime
 import click
 
 from eoslog.commands.admin import TopicPartition
-from eoslog.connector.client.admin.listing import EARLIEST, LATEST, list_offsets
+from eoslog.connector.client.admin.list_offsets import EARLIEST, LATEST, list_offsets
 from eoslog.connector.client.wire.cluster import Cluster
 
 

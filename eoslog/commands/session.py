@@ -16,7 +16,7 @@ from eoslog.commands.output import Row, show, show_json
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import BOOTSTRAP_OPTION, ClientConfig, parse_addresses
 from eoslog.connector.errors import EoslogError, OptionError
-from eoslog.connector.options.both import parse
+from eoslog.connector.options.source_and_sink import parse
 from eoslog.connector.options.table import Use
 from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.schema import ProtocolError
@@ -112,7 +112,7 @@ def client_config(addresses: str | None, file: str | None, timeout: float) -> Cl
 
 def _properties(path: str) -> dict[str, str]:
     from eoslog.broker.config import ConfigError
-    from eoslog.broker.config.sources import read_properties
+    from eoslog.broker.config.option_sources import read_properties
 
     try:
         return read_properties(path)

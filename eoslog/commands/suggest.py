@@ -13,8 +13,8 @@ from eoslog.commands.output import show, show_json
 from eoslog.commands.session import DEFAULT_ADDRESS, pairs
 from eoslog.connector.client.wire.config import BOOTSTRAP_OPTION
 from eoslog.connector.errors import OptionError
-from eoslog.connector.options.both import sink_options, source_options
 from eoslog.connector.options.rights import Needed, Right, needed
+from eoslog.connector.options.source_and_sink import sink_options, source_options
 
 _COLUMNS = ["resource", "pattern", "name", "operations", "why"]
 

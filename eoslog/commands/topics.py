@@ -10,7 +10,7 @@ import click
 
 from eoslog.commands import admin
 from eoslog.commands.session import CommandSession, cluster_command, pairs
-from eoslog.connector.client.admin.listing import EARLIEST, LATEST, list_offsets
+from eoslog.connector.client.admin.list_offsets import EARLIEST, LATEST, list_offsets
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.typed.apis import (
     CREATE_PARTITIONS,

@@ -11,9 +11,9 @@ from eoslog.commands import admin_transactions as calls
 from eoslog.commands import holders as held
 from eoslog.commands.session import CommandSession, cluster_command, partitions_of
 from eoslog.connector.client.admin import transactions
-from eoslog.connector.client.admin.holders import NEVER_MS
 from eoslog.connector.client.admin.producers import ActiveProducer
-from eoslog.protocol.sink_names import sink_of
+from eoslog.connector.client.admin.readers_held_back import NEVER_MS
+from eoslog.protocol.names_by_sink import sink_of
 
 _MINUTE_MS = 60_000
 _PRODUCER = ["topic", "partition", "producer_id", "epoch", "coordinator_epoch", "last_sequence"]

@@ -17,7 +17,7 @@ from typing import Any
 
 from eoslog.broker.config import BrokerConfig, ConfigError
 from eoslog.broker.main import Node, StartError
-from eoslog.broker.ports import logs
+from eoslog.broker.ports import log_output
 from eoslog.testing.switchboard import Switchboard
 
 
@@ -35,7 +35,7 @@ async def _run(channel: socket.socket) -> None:
     reader, writer = await asyncio.open_connection(sock=channel)
     order = json.loads(await reader.readline())
     config = BrokerConfig.from_options(order["options"])
-    logs.begin(config.operations.logging_level, config.operations.logging_format)
+    log_output.begin(config.operations.logging_level, config.operations.logging_format)
     board = Switchboard(config.storage.log_dirs)
     for command in order["commands"]:
         board.carry_out(command)

@@ -12,13 +12,13 @@ from eoslog.commands.output import show_json
 from eoslog.commands.session import CommandSession, cluster_command
 from eoslog.connector.errors import EoslogError
 from eoslog.protocol.errors import KafkaError
+from eoslog.top.cluster_snapshot import ClusterSnapshot, look
+from eoslog.top.display_options import COLUMNS, DEFAULT, DisplayOptions
 from eoslog.top.figures import figures
 from eoslog.top.folds import sinks_folded, sinks_unfolded
 from eoslog.top.keys import END, ESCAPE
-from eoslog.top.look import ClusterSnapshot, look
 from eoslog.top.rows import Figures
 from eoslog.top.text import Table, summary, tables
-from eoslog.top.wish import COLUMNS, DEFAULT, DisplayOptions
 
 _SORT_KEYS = {
     "r": "records", "b": "bytes", "s": "size", "h": "held", "n": "name", "l": "lag", "a": "age", "t": "state",

@@ -9,10 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from eoslog.protocol.sink_names import made, sinks_of_groups, sinks_of_ids
-from eoslog.top.look import ClusterSnapshot, PartitionView, TopicPartition
+from eoslog.protocol.names_by_sink import made, sinks_of_groups, sinks_of_ids
+from eoslog.top.cluster_snapshot import ClusterSnapshot, PartitionView, TopicPartition
+from eoslog.top.display_options import (
+    AGE_SORTS,
+    DEFAULT,
+    GROUP_SORTS,
+    SINK_SORTS,
+    TOPIC_SORTS,
+    DisplayOptions,
+)
 from eoslog.top.rows import Age, Figures, Lag, Row
-from eoslog.top.wish import AGE_SORTS, DEFAULT, GROUP_SORTS, SINK_SORTS, TOPIC_SORTS, DisplayOptions
 
 
 def figures(look: ClusterSnapshot, before: ClusterSnapshot | None, wish: DisplayOptions = DEFAULT) -> Figures:

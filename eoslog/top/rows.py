@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from eoslog.protocol.sink_names import SinkRemains
+from eoslog.protocol.names_by_sink import SinkRemains
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from rich.console import Group
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from eoslog.top.display_options import DEFAULT, DisplayOptions
 from eoslog.top.folds import fitted, sinks_folded, sinks_unfolded
 from eoslog.top.rows import Figures
 from eoslog.top.text import SINKS, Table, summary, tables
-from eoslog.top.wish import DEFAULT, DisplayOptions
 
 KEYS = "q quit / filter f unfold i internal   by: rbsh topics l lag a age t state n name"
 MARK = "*"

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eoslog.connector.client.admin import transactions
-from eoslog.connector.client.admin.listing import LATEST, list_offsets
+from eoslog.connector.client.admin.list_offsets import LATEST, list_offsets
 from eoslog.connector.client.records.produce import Producer
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import ClientConfig, parse_addresses

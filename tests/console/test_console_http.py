@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 from confluent_kafka import KafkaException, Producer
 
-from eoslog.broker.console import doors, messages, watch
+from eoslog.broker.console import connection_limits, messages, request_origin
 from tests.console.console_site import (
     HANGING,
     HANGING_ID,
@@ -329,7 +329,7 @@ def test_it_answers_to_its_own(site: Site, host: str) -> None:
 )
 def test_every_answer_ties_the_browser_down(site: Site, path: str) -> None:
     answer = site.get(path)
-    for name, value in doors.HEADERS.items():
+    for name, value in request_origin.HEADERS.items():
         assert answer.headers[name] == value, (path, name)
     assert "unsafe" not in answer.headers["Content-Security-Policy"]
 
@@ -350,12 +350,12 @@ def test_connections_that_hang_hurt_nobody(site: Site) -> None:
     place = urlsplit(site.address)
     held = []
     try:
-        for number in range(watch.MOST_CONNECTIONS + 8):
+        for number in range(connection_limits.MOST_CONNECTIONS + 8):
             held.append(socket.create_connection((place.hostname, place.port or 0), PATIENCE))
             with contextlib.suppress(ConnectionError):  # one too many may be closed already
                 held[-1].sendall(b"GET / HTTP/1.1\r\nHost: loc"[: number % 20])
         write(Producer(site.client()), "orders", "still served", partition=1)
-        assert all(map(is_closed, held[watch.MOST_CONNECTIONS :])), "those beyond are closed"
+        assert all(map(is_closed, held[connection_limits.MOST_CONNECTIONS :])), "those beyond are closed"
     finally:
         for one in held:
             one.close()

@@ -11,8 +11,8 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 from confluent_kafka import Producer
 
-from eoslog.broker.console import groups, messages, paging, topics, transactions, watch
-from eoslog.broker.console.inside import SHARE
+from eoslog.broker.console import connection_limits, groups, messages, paging, topics, transactions
+from eoslog.broker.console.broker_access import SHARE
 from eoslog.broker.console.routes import CHANGES, LOOKS
 from eoslog.broker.console.server import MOST_AT_ONCE
 from eoslog.commands.broker import FLAGS, command
@@ -68,15 +68,15 @@ def test_every_picture_is_there(text: str) -> None:
 def test_the_figures_are_those_of_the_code(text: str) -> None:
     plain = " ".join(text.split())
     for said in (
-        f"{watch.MOST_CONNECTIONS} connections", f"{MOST_AT_ONCE} requests at a time",
+        f"{connection_limits.MOST_CONNECTIONS} connections", f"{MOST_AT_ONCE} requests at a time",
         f"{messages.MOST_RECORDS} records and {messages.MOST_SHOWN >> 10} KiB a page",
-        f"{watch.REQUEST_SECONDS:.0f} seconds for a request",
+        f"{connection_limits.REQUEST_SECONDS:.0f} seconds for a request",
         f"more than {messages._MOST_UNPACKED >> 20} MiB", f"At most {paging.MOST} rows are drawn",
         f"looks at {paging.MOST_LOOKED_AT:,} names",
     ):  # fmt: skip
         assert said in plain, said
     assert "a tenth of that loop's time" in plain and SHARE == 0.1
-    assert watch.SILENT_SECONDS == watch.REQUEST_SECONDS
+    assert connection_limits.SILENT_SECONDS == connection_limits.REQUEST_SECONDS
     script = files("eoslog.broker.console") / "static" / "console.js"
     assert f"MOST_ROWS = {paging.MOST};" in script.read_text()
 

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eoslog.broker.console import doors, inside, watch
-from eoslog.broker.console.inside import Pace
-from eoslog.broker.console.outcomes import ABORTED, COMMITTED, NONE, OPEN, Outcomes
+from eoslog.broker.console import broker_access, connection_limits, request_origin
+from eoslog.broker.console.batch_outcomes import ABORTED, COMMITTED, NONE, OPEN, Outcomes
+from eoslog.broker.console.broker_access import Pace
 from eoslog.broker.console.paging import PageQuery, arranged, chosen, matching, page
 from eoslog.broker.console.rates import KEPT, History, Sample
-from eoslog.broker.console.shown import shown
+from eoslog.broker.console.readable_bytes import shown
 from eoslog.protocol.batch import BatchHeader, read_header
 from eoslog.protocol.control import ABORT, COMMIT, control_batch
 from eoslog.protocol.plain_records import encode_records
@@ -59,7 +59,7 @@ class Line(asyncio.Transport):
         self.aborted = True
 
 
-def connected(looks: watch.ConnectionWatch) -> tuple[asyncio.Protocol, Line]:
+def connected(looks: connection_limits.ConnectionWatch) -> tuple[asyncio.Protocol, Line]:
     """A connection that stands: the server's own protocol of it, and its line."""
     line, accepted = Line(), looks.accept()
     accepted.connection_made(line)
@@ -67,9 +67,9 @@ def connected(looks: watch.ConnectionWatch) -> tuple[asyncio.Protocol, Line]:
 
 
 def test_one_connection_too_many_is_refused() -> None:
-    looks = watch.ConnectionWatch(asyncio.Protocol, Clock())
-    made = [looks.accept() for _ in range(watch.MOST_CONNECTIONS)]
-    assert connected(looks)[1].aborted and len(looks) == watch.MOST_CONNECTIONS
+    looks = connection_limits.ConnectionWatch(asyncio.Protocol, Clock())
+    made = [looks.accept() for _ in range(connection_limits.MOST_CONNECTIONS)]
+    assert connected(looks)[1].aborted and len(looks) == connection_limits.MOST_CONNECTIONS
     made[0].connection_made(Line())
     assert connected(looks)[1].aborted, "those that stand count as well"
     made[0].connection_lost(None)
@@ -78,9 +78,9 @@ def test_one_connection_too_many_is_refused() -> None:
 
 def test_a_connection_that_says_nothing_is_cut() -> None:
     clock = Clock()
-    looks = watch.ConnectionWatch(asyncio.Protocol, clock)
+    looks = connection_limits.ConnectionWatch(asyncio.Protocol, clock)
     (_, silent), (served, other) = connected(looks), connected(looks)
-    clock.now += watch.SILENT_SECONDS - 1
+    clock.now += connection_limits.SILENT_SECONDS - 1
     looks.waits(served)  # it got an answer just now
     looks.cut()
     assert not silent.aborted
@@ -91,25 +91,25 @@ def test_a_connection_that_says_nothing_is_cut() -> None:
 
 def test_a_connection_that_does_not_take_its_answer_is_cut() -> None:
     clock = Clock()
-    looks = watch.ConnectionWatch(asyncio.Protocol, clock)
+    looks = connection_limits.ConnectionWatch(asyncio.Protocol, clock)
     protocol, line = connected(looks)
     looks.serves(protocol)
-    clock.now += watch.SILENT_SECONDS + 1
+    clock.now += connection_limits.SILENT_SECONDS + 1
     looks.cut()
     assert not line.aborted, "its request is still served"
-    clock.now += watch.REQUEST_SECONDS
+    clock.now += connection_limits.REQUEST_SECONDS
     looks.cut()
     assert line.aborted
 
 
 def test_handshakes_that_come_to_nothing_are_forgotten() -> None:
     clock = Clock()
-    looks = watch.ConnectionWatch(asyncio.Protocol, clock)
+    looks = connection_limits.ConnectionWatch(asyncio.Protocol, clock)
     looks.accept()
-    clock.now += watch.HANDSHAKE_SECONDS
+    clock.now += connection_limits.HANDSHAKE_SECONDS
     looks.cut()
     assert len(looks) == 1
-    clock.now += watch.HANDSHAKE_SECONDS
+    clock.now += connection_limits.HANDSHAKE_SECONDS
     looks.cut()
     assert len(looks) == 0
 
@@ -134,7 +134,7 @@ def test_the_servers_protocol_gets_everything() -> None:
         def connection_lost(self, error: Exception | None) -> None:
             heard.append(error)
 
-    looks = watch.ConnectionWatch(Inner, Clock())
+    looks = connection_limits.ConnectionWatch(Inner, Clock())
     accepted, failure = looks.accept(), OSError()
     accepted.connection_made(Line())
     accepted.data_received(b"GET")
@@ -290,12 +290,12 @@ def test_rates_between_samples() -> None:
     ("evil.example@127.0.0.1", True, True),
 ])  # fmt: skip
 def test_names(header: str, strict: bool, fine: bool) -> None:
-    assert doors.may_answer_to(header, {"broker.example"}, strict=strict) is fine
+    assert request_origin.may_answer_to(header, {"broker.example"}, strict=strict) is fine
 
 
 def test_what_was_begun_is_not_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     """The console stops waiting after a while; what it asked for goes on to its end on the broker's loop."""
-    monkeypatch.setattr(inside, "PATIENCE", 0.01)
+    monkeypatch.setattr(broker_access, "PATIENCE", 0.01)
     done: list[str] = []
 
     async def change(go_on: asyncio.Event) -> None:
@@ -304,8 +304,8 @@ def test_what_was_begun_is_not_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def scenario() -> None:
         go_on, loop = asyncio.Event(), asyncio.get_running_loop()
-        asker = inside.BrokerAccess(SimpleNamespace(authorizer=None), loop)  # type: ignore[arg-type]
-        with pytest.raises(inside.BrokerBusy):
+        asker = broker_access.BrokerAccess(SimpleNamespace(authorizer=None), loop)  # type: ignore[arg-type]
+        with pytest.raises(broker_access.BrokerBusy):
             await asker.run(change(go_on))
         go_on.set()
         while not done:

@@ -19,8 +19,8 @@ from typing import Any, Self
 
 from eoslog.broker.config import BrokerConfig
 from eoslog.broker.core import broker as broker_room
-from eoslog.broker.log.segment import flush as flush_room
-from eoslog.broker.log.segment import many
+from eoslog.broker.log.segment import group_flush as flush_room
+from eoslog.broker.log.segment import parallel_sync
 from eoslog.broker.main import Node
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.frames import decode_response, encode_request
@@ -215,7 +215,7 @@ def run(seed: int, main: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
 
 _STAND_INS = (
     (flush_room, "ThreadPoolExecutor", Executor),
-    (many, "ThreadPoolExecutor", Inline),
+    (parallel_sync, "ThreadPoolExecutor", Inline),
     (broker_room, "SystemClock", LoopClock),
 )
 

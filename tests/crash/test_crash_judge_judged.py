@@ -11,9 +11,9 @@ import pytest
 from eoslog.broker.coordinator.transactions.transaction_journal import TransactionJournal
 from eoslog.broker.coordinator.transactions.transaction_markers import MarkerWriter, ReadBarrier
 from eoslog.broker.log.partition.partition import Partition
-from eoslog.broker.log.recovery import reading_back, recovery
-from eoslog.broker.rules.producer import ProducerStates
-from eoslog.broker.rules.transactions.state import PREPARED, TransactionState
+from eoslog.broker.log.recovery import partition_reopening, recovery
+from eoslog.broker.rules.producer_state import ProducerStates
+from eoslog.broker.rules.transactions.transaction_state import PREPARED, TransactionState
 from eoslog.protocol.errors import KafkaError
 from tests.crash.crash_lives import Refused, follow, live, new_clients
 from tests.crash.crash_machine import Disk, FakeFile, FakeFileSystem, Outcome
@@ -107,7 +107,7 @@ def _window(patch: Patch, kept: int) -> None:
                 del state.batches[0]
         return states
 
-    patch.setattr(reading_back, "load_producers", broken)
+    patch.setattr(partition_reopening, "load_producers", broken)
 
 
 def only_the_last_batch_is_known_after_a_restart(patch: Patch) -> None:
@@ -146,7 +146,7 @@ def no_recovery_scan(patch: Patch) -> None:
         segments[-1].trust()
         return True
 
-    patch.setattr(reading_back, "open_segments", broken)
+    patch.setattr(partition_reopening, "open_segments", broken)
     patch.setattr(recovery, "_trusted", trusted)
 
 
@@ -155,8 +155,8 @@ def readers_see_what_is_undecided(patch: Patch) -> None:
 
 
 def fenced_epochs_may_write(patch: Patch) -> None:
-    from eoslog.broker.coordinator.transactions.transactions import TransactionCoordinator
-    from eoslog.broker.rules import producer
+    from eoslog.broker.coordinator.transactions.transaction_coordinator import TransactionCoordinator
+    from eoslog.broker.rules import producer_state
 
     verify = TransactionCoordinator.verify_partition
 
@@ -166,7 +166,7 @@ def fenced_epochs_may_write(patch: Patch) -> None:
         except KafkaError:
             return None
 
-    patch.setattr(producer, "_check_epoch", lambda state, epoch: None)
+    patch.setattr(producer_state, "_check_epoch", lambda state, epoch: None)
     patch.setattr(TransactionCoordinator, "verify_partition", broken)
 
 

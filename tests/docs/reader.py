@@ -22,7 +22,7 @@ from typing import Any, Self
 
 from eoslog.broker.config import option_table
 from eoslog.broker.config.topic_table import TOPIC_CONFIGS
-from eoslog.connector.options.refusals import FIXED, NO_EFFECT
+from eoslog.connector.options.ignored_and_refused import FIXED, NO_EFFECT
 from eoslog.connector.options.table import ALIASES, TABLE
 from eoslog.testing import EmbeddedBroker
 from tests.docs.blocks import ROOT, Block

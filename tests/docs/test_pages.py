@@ -11,8 +11,8 @@ import pytest
 
 from eoslog.broker import handlers
 from eoslog.broker.config import option_table
-from eoslog.connector.options.differences import DIFFERENCES, OURS_ALONE
-from eoslog.connector.options.refusals import FIXED, FORBIDDEN, NO_EFFECT
+from eoslog.connector.options.ignored_and_refused import FIXED, FORBIDDEN, NO_EFFECT
+from eoslog.connector.options.spark_differences import DIFFERENCES, OURS_ALONE
 from eoslog.connector.options.table import ALIASES, TABLE
 from eoslog.protocol.apis import APIS
 

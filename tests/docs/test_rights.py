@@ -19,7 +19,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from eoslog.broker.rules.acls import AclOperation, Pattern, Permission, ResourceType
-from eoslog.connector.options.both import sink_options, source_options
+from eoslog.connector.options.source_and_sink import sink_options, source_options
 from eoslog.connector.sink import committer
 from eoslog.connector.sink.task_message import Attempt
 from eoslog.connector.sink.task_writer import write_rows

@@ -22,11 +22,11 @@ from confluent_kafka.admin import NewTopic
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from eoslog.cli import main
-from eoslog.connector.commit.messages import Report
+from eoslog.connector.commit.task_reports import Report
 from eoslog.connector.errors import OptionError
 from eoslog.connector.options import rights as rules
-from eoslog.connector.options.both import sink_options, source_options
-from eoslog.connector.options.of_sink import SinkOptions
+from eoslog.connector.options.sink_options import SinkOptions
+from eoslog.connector.options.source_and_sink import sink_options, source_options
 from eoslog.connector.sink import committer
 from eoslog.connector.sink.task_message import Attempt
 from eoslog.connector.sink.task_writer import write_rows

@@ -81,7 +81,7 @@ PASSED_ON = {
     "ConnectionLost": "tried again; RetriesExhausted says what to do",
     "BrokerUnreachable": "of one address; the one for all of them says what to do",
     "OffsetsGone": "becomes DataLoss, which says what to do",
-    "TopicMadeAnew": "becomes DataLoss, which says what to do",
+    "TopicRecreated": "becomes DataLoss, which says what to do",
     "CorruptBatch": "passed on by fetch.py, which says what to do",
     "CheckpointUnreadable": "says it itself, whatever the reason",
     "ParticipantsLost": "the advice is in the text that it begins with",

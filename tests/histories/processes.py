@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from eoslog.connector.client.wire import shared
-from eoslog.connector.run import memory, runner
+from eoslog.connector.client.wire import shared_clusters
+from eoslog.connector.run import run_memory, runner
 from eoslog.connector.sink import task_writer
 from tests.histories.sim_connection import Killed, Network, Process
 
 _FRESH: tuple[tuple[Any, str, Callable[[], Any]], ...] = (
     (runner, "_said", set),
-    (shared, "_clusters", dict),
+    (shared_clusters, "_clusters", dict),
     (task_writer, "_slots", lambda: task_writer._Slots(-1, "", {})),
 )
 """Modules' memories, and what they are in a process that has just begun."""
@@ -64,7 +64,7 @@ class Worker(Process):
         if self.app.dead or self.dead:
             raise Killed
         before = {key: getattr(*key) for key in self._kept}
-        token, process = memory.driver_token, Network.process
+        token, process = run_memory.driver_token, Network.process
         self._enter()
         try:
             yield
@@ -72,12 +72,12 @@ class Worker(Process):
             self._kept = {key: getattr(*key) for key in self._kept}
             for (module, name), value in before.items():
                 setattr(module, name, value)
-            memory.driver_token, Network.process = token, process
+            run_memory.driver_token, Network.process = token, process
 
     def _enter(self) -> None:
         for (module, name), value in self._kept.items():
             setattr(module, name, value)
-        memory.driver_token = lambda: self.app.token
+        run_memory.driver_token = lambda: self.app.token
         Network.process = self
 
 
@@ -142,11 +142,11 @@ class Application:
 @contextmanager
 def machine(folder: Path) -> Iterator[None]:
     """A machine's temporary files, where drivers keep their memory."""
-    kept = tempfile.tempdir, memory._sweep, memory._swept
+    kept = tempfile.tempdir, run_memory._sweep, run_memory._swept
     folder.mkdir(parents=True, exist_ok=True)
-    tempfile.tempdir, memory._swept = str(folder), 1e18
+    tempfile.tempdir, run_memory._swept = str(folder), 1e18
     try:
         yield
     finally:
-        tempfile.tempdir, memory._sweep, memory._swept = kept
+        tempfile.tempdir, run_memory._sweep, run_memory._swept = kept
         shutil.rmtree(folder, ignore_errors=True)

@@ -16,9 +16,9 @@ from pyspark.sql.datasource import InputPartition, WriterCommitMessage
 from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
-from eoslog.connector.commit.messages import Begun
+from eoslog.connector.commit.task_reports import Begun
 from eoslog.connector.data_source import EoslogDataSource
-from eoslog.connector.options.both import sink_options, source_options
+from eoslog.connector.options.source_and_sink import sink_options, source_options
 from eoslog.connector.sink.batch_writer import BatchWriter
 from eoslog.connector.sink.stream_writer import StreamWriter
 from eoslog.connector.source.reader import StoredOffset, StreamReader

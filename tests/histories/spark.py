@@ -544,19 +544,19 @@ class _Dying:
 
 
 def _swap_out() -> tuple[Any, ...]:
-    from eoslog.connector.run import memory
+    from eoslog.connector.run import run_memory
     from tests.histories.processes import _FRESH
     from tests.histories.sim_connection import Network
 
     modules = {(module, name): getattr(module, name) for module, name, _ in _FRESH}
-    return modules, memory.driver_token, Network.process, TaskContext.now
+    return modules, run_memory.driver_token, Network.process, TaskContext.now
 
 
 def _swap_in(kept: tuple[Any, ...]) -> None:
-    from eoslog.connector.run import memory
+    from eoslog.connector.run import run_memory
     from tests.histories.sim_connection import Network
 
-    modules, memory.driver_token, Network.process, TaskContext.now = kept
+    modules, run_memory.driver_token, Network.process, TaskContext.now = kept
     for (module, name), value in modules.items():
         setattr(module, name, value)
 

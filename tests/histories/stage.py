@@ -9,9 +9,9 @@ from functools import cache
 from types import ModuleType
 
 from eoslog.connector.client.wire import cluster as client_cluster
-from eoslog.connector.options import both
-from eoslog.connector.options.both import SinkOptions, SourceOptions, sink_options, source_options
-from eoslog.connector.run import guard
+from eoslog.connector.options import source_and_sink
+from eoslog.connector.options.source_and_sink import SinkOptions, SourceOptions, sink_options, source_options
+from eoslog.connector.run import abandoned_run
 from eoslog.connector.sink import batch_writer, stream_writer
 from tests.histories.sim_cluster import SimCluster
 from tests.histories.sim_connection import Network, Process, SimConnection
@@ -80,8 +80,8 @@ _STANDS_IN: tuple[tuple[ModuleType, str, object], ...] = (
     (client_cluster, "Connection", SimConnection),
     (stream_writer, "TaskContext", TaskContext),
     (batch_writer, "TaskContext", TaskContext),
-    (both, "sink_options", _sink_options),
-    (both, "source_options", _source_options),
-    (guard, "detached", _detached),
+    (source_and_sink, "sink_options", _sink_options),
+    (source_and_sink, "source_options", _source_options),
+    (abandoned_run, "detached", _detached),
 )
 """Module, name, and what stands in for it."""

@@ -15,16 +15,16 @@ from random import Random
 from typing import Any
 from unittest.mock import patch
 
-from eoslog.connector.checkpoint import crosscheck
+from eoslog.connector.checkpoint import start_checks
 from eoslog.connector.commit import begin, decide, finish
 from eoslog.connector.commit.commands import Rules
 from eoslog.connector.offsets import plan
-from eoslog.connector.options import of_sink
-from eoslog.connector.options.both import SinkOptions
-from eoslog.connector.run import guard
+from eoslog.connector.options import sink_options
+from eoslog.connector.options.source_and_sink import SinkOptions
+from eoslog.connector.run import abandoned_run
 from eoslog.connector.sink import committer, start_of_run, task_writer
 from eoslog.connector.sink.start_of_run import StartOfRun
-from eoslog.connector.source import discover, reader
+from eoslog.connector.source import reader, source_topics
 from tests.histories import spark, stage
 from tests.histories.draw import history
 from tests.histories.run_histories import kinds, play
@@ -135,18 +135,18 @@ def _only_grown() -> list[Change]:
 
 ROWS: dict[str, Callable[[], list[Change]]] = {
     "StartsElsewhere": lambda: [
-        (crosscheck, "_begins_elsewhere", _empty),
-        (crosscheck, "_from_the_group", _empty),
-        (crosscheck, "_check_taken", _nothing),
+        (start_checks, "_begins_elsewhere", _empty),
+        (start_checks, "_from_the_group", _empty),
+        (start_checks, "_check_taken", _nothing),
     ],
     "StartsElsewhere, another sink's group": lambda: [
-        (crosscheck, "_from_the_group", _empty),
-        (crosscheck, "_check_taken", _nothing),
+        (start_checks, "_from_the_group", _empty),
+        (start_checks, "_check_taken", _nothing),
     ],
-    "StartsElsewhere, a source alone": lambda: [(crosscheck, "_check_taken", _nothing)],
+    "StartsElsewhere, a source alone": lambda: [(start_checks, "_check_taken", _nothing)],
     "StartsElsewhere, at_least_once": lambda: [(start_of_run, "check_plain_start", _nothing)],
     "TakenOver": lambda: [
-        (crosscheck, "check_taken_over", _nothing),
+        (start_checks, "check_taken_over", _nothing),
         (start_of_run, "check_taken_over", _nothing),
     ],
     "TakenOver, under other names": lambda: [(StartOfRun, "_look_for_a_successor", _by_todays_names)],
@@ -159,29 +159,29 @@ ROWS: dict[str, Callable[[], list[Change]]] = {
     "a blind checkpoint": _blind,
     "TokenReused": lambda: [(decide, "_check_content", _nothing)],
     "DecisionGone, completed batches": lambda: [
-        (crosscheck, "check_completed", _nothing),
+        (start_checks, "check_completed", _nothing),
         (start_of_run, "check_completed", _nothing),
     ],
-    "DecisionGone, the group's notes": lambda: [(crosscheck, "_check_notes", _nothing)],
+    "DecisionGone, the group's notes": lambda: [(start_checks, "_check_notes", _nothing)],
     "CheckpointOlder": lambda: [
         (begin, "check_checkpoint", _nothing),
-        (crosscheck, "_check_decided", _nothing),
-        (crosscheck, "_check_notes", _nothing),
+        (start_checks, "_check_decided", _nothing),
+        (start_checks, "_check_notes", _nothing),
     ],
     "leader epochs": lambda: [
         (reader.StreamReader, "_parted", lambda *_: {}),
-        (discover.SourceTopics, "_not_parted", lambda self, group, within, *_: within),
+        (source_topics.SourceTopics, "_not_parted", lambda self, group, within, *_: within),
     ],
     "leader epochs of shorter logs": _only_grown,
     "a checkpoint's line by hand": lambda: [
-        (discover.SourceTopics, "_as_stored", lambda self, option, wanted: self._within(option, wanted)),
+        (source_topics.SourceTopics, "_as_stored", lambda self, option, wanted: self._within(option, wanted)),
     ],
-    "topics created again": lambda: [(plan, "made_anew", lambda then, now: {})],
+    "topics created again": lambda: [(plan, "recreated", lambda then, now: {})],
     "a first batch that is replayed": _pinned_again,
     "anonymous writes are not sealed": lambda: [
-        (of_sink, "of_write", lambda policy, *, named: policy),
+        (sink_options, "of_write", lambda policy, *, named: policy),
     ],
-    "an orderly end": lambda: [(guard, "end", _nothing)],
+    "an orderly end": lambda: [(abandoned_run, "end", _nothing)],
     "attempts that come too late": lambda: [(task_writer, "withdraw_if_late", _no_rules)],
 }
 """A repair, and what makes the connector as it was without it."""

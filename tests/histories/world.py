@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from eoslog.connector.commit.token import Token
+from eoslog.connector.commit.write_token import Token
 from eoslog.connector.errors import EoslogError
 from eoslog.protocol.errors import KafkaError
 from tests.histories import judge

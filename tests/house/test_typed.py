@@ -28,7 +28,7 @@ _BY_FIELD = {
     "told",
     "topics",
     "needs",
-}  # functions of broker/authorize/cuts.py that take fields' names
+}  # functions of broker/authorize/filtering.py that take fields' names
 
 
 def test_the_types_are_made_of_the_schemas() -> None:
@@ -63,7 +63,7 @@ def test_a_handler_takes_and_answers_its_own_api(module: Any) -> None:
 @pytest.mark.parametrize("key", TABLE, ids=lambda key: ApiKey(key).name)
 def test_a_check_judges_its_own_api(key: ApiKey) -> None:
     hints, name = TABLE[key].__annotations__, APIS[key].name
-    (judged,) = re.findall(r"^Asked\[(\w+)\]$", hints["asked"])
+    (judged,) = re.findall(r"^AccessRequest\[(\w+)\]$", hints["asked"])
     assert judged in (f"{name}Request", "Any")
     assert set(re.findall(r"\w+Draft\b", hints["return"] or "")) <= {f"{name}ResponseDraft"}
 

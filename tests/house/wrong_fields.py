@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eoslog.broker.authorize.asked import AccessRequest, Mend, RequestRefused
+from eoslog.broker.authorize.access_request import AccessRequest, Mend, RequestRefused
 from eoslog.broker.requests.context import RequestContext, Settled
 from eoslog.connector.client.wire.connection import BrokerConnection
 from eoslog.protocol.internal_topics import coordinator_records

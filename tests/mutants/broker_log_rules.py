@@ -80,7 +80,7 @@ MUTANTS: list[Mutant] = [
         Break("the new start is not noted", "            self.checkpoints.starts.put(self.topic, self.index, offset)\n", "", TRIMMING),
     ),
     *mutants_of(
-        "broker/log/segment/flush.py",
+        "broker/log/segment/group_flush.py",
         CRASH,
         Break("an error of a sync is dropped", "        error = failure\n", "        pass\n"),
         Break("a job after a failed one is run", "        for job in jobs:\n            job()\n    except Exception as failure", "        for job in reversed(jobs):\n            job()\n    except Exception as failure"),
@@ -152,7 +152,7 @@ MUTANTS: list[Mutant] = [
         Break("zero is a rate", "        if not rate:\n            return", "        if False:\n            return"),
     ),
     *mutants_of(
-        "broker/log/partition/readings.py",
+        "broker/log/partition/partition_reads.py",
         DAMAGE,
         Break("the active segment must end where it was to", "None if segment is self._log.segments.active else", "None if False else"),
         Break("damage is a storage error", "ErrorCode.CORRUPT_MESSAGE if damaged else", "ErrorCode.KAFKA_STORAGE_ERROR if damaged else"),
@@ -165,7 +165,7 @@ MUTANTS: list[Mutant] = [
         Break("files go before the start is noted", "        self._log.begin_at(start)\n        gone = self._log.segments.drop_first(count)\n", "        gone = self._log.segments.drop_first(count)\n"),
     ),
     *mutants_of(
-        "broker/log/partition/compacting.py",
+        "broker/log/partition/partition_compaction.py",
         COMPACTION,
         Break("gaps that nobody announced", "        if not self._log.has_gaps:\n            self.cleaned", "        if False:\n            self.cleaned"),
         Break("undecided records are compacted", "        stable = self._producers.last_stable_offset\n", "        stable = self._log.end\n"),
@@ -173,7 +173,7 @@ MUTANTS: list[Mutant] = [
         Break("segments that are not there any more", " or not self._log.segments.holds(old)", ""),
     ),
     *mutants_of(
-        "broker/log/compaction/cleaning.py",
+        "broker/log/compaction/cleaning_run.py",
         COMPACTION,
         Break("a compacted log is not synced", "        new.file.sync()\n", ""),
         Break("nor its transaction index", "        new.transactions.sync()\n", ""),
@@ -189,7 +189,7 @@ MUTANTS: list[Mutant] = [
         Break("old segments stay beside the new one", "    if fs.exists(log + files.SWAP):\n        take_out", "    if False:\n        take_out"),
     ),
     *mutants_of(
-        "broker/log/segment/snapshot.py",
+        "broker/log/segment/producer_snapshot.py",
         (f"{HERE}test_log_recovery.py", f"{HERE}test_log_formats.py", f"{HERE}test_log_five_batches.py"),
         Break("a torn snapshot is believed", "crc != crc32c([data[_CRC_FROM:]])", "False"),
         Break("only the last batch is kept", "for batch in (state.batches or", "for batch in (state.batches[-1:] or"),

@@ -27,7 +27,7 @@ GROUPS_RETURN = (f"{B}coordinator/groups/test_groups_return.py",)
 MUTANTS: list[Mutant] = [
     # A partition that comes back
     *mutants_of(
-        "broker/log/recovery/reading_back.py",
+        "broker/log/recovery/partition_reopening.py",
         RETURN,
         Break(
             "what no sync made safe is read back",
@@ -92,7 +92,7 @@ MUTANTS: list[Mutant] = [
         ),
     ),
     *mutants_of(
-        "broker/coordinator/groups/groups.py",
+        "broker/coordinator/groups/group_coordinator.py",
         GROUPS_RETURN,
         Break("offsets that were refused are told", "        self._offsets.unload(partition)\n", ""),
         Break("who waits in a group waits on", "        self._members.unload(partition)\n", ""),
@@ -119,7 +119,7 @@ MUTANTS: list[Mutant] = [
         ),
     ),
     *mutants_of(
-        "broker/coordinator/transactions/transactions.py",
+        "broker/coordinator/transactions/transaction_coordinator.py",
         COORDINATOR,
         Break(
             "a stranger's epoch is taken",
@@ -463,7 +463,7 @@ MUTANTS: list[Mutant] = [
     ),
     # Who may do what
     *mutants_of(
-        "broker/authorize/data.py",
+        "broker/authorize/record_access.py",
         RIGHTS,
         Break(
             "transactional batches need no right to their id",

@@ -11,7 +11,7 @@ READ = (f"{HERE}test_visible.py", f"{HERE}test_fetch.py", f"{HERE}test_real_brok
 
 MUTANTS: list[Mutant] = [
     *mutants_of(
-        "connector/client/records/window.py",
+        "connector/client/records/send_window.py",
         WINDOW,
         Break("sequences do not wrap", "add(base, count)", "base + count"),
         Break("every batch has the first sequence", "self._next[where] = add(base, count)", "pass"),
@@ -261,7 +261,7 @@ MUTANTS: list[Mutant] = [
         Break("version 1 is version 2", "TV2 = 2", "TV2 = 1"),
     ),
     *mutants_of(
-        "connector/client/admin/offsets.py",
+        "connector/client/admin/group_offsets.py",
         (
             f"{HERE}test_transactions.py",
             f"{HERE}test_real_broker.py",
@@ -369,7 +369,7 @@ MUTANTS: list[Mutant] = [
         Break("where it goes on is not said", "            behind=behind,\n", ""),
     ),
     *mutants_of(
-        "connector/client/records/visible.py",
+        "connector/client/records/read_committed.py",
         READ,
         Break(
             "aborted rows are shown",

@@ -300,7 +300,7 @@ MUTANTS: list[Mutant] = [
         ),
     ),
     *mutants_of(
-        "connector/commit/own.py",
+        "connector/commit/sink_transaction.py",
         ALL,
         Break("one look", "LOOKS = 6", "LOOKS = 1"),
         Break("version 1 is version 2", "TV2 = 2", "TV2 = 1"),
@@ -377,7 +377,7 @@ MUTANTS: list[Mutant] = [
         ),
     ),
     *mutants_of(
-        "connector/commit/prove.py",
+        "connector/commit/marker_proof.py",
         ALL,
         Break(
             "held once is lost",
@@ -485,7 +485,7 @@ MUTANTS: list[Mutant] = [
         Break("a difference is not said", "    if wrong:\n        told", "    if False:\n        told"),
     ),
     *mutants_of(
-        "connector/commit/gone.py",
+        "connector/commit/lost_transaction.py",
         (f"{HERE}test_seal_traps.py",),
         Break("an abort is always a time-out", "if open_ms >= state.timeout_ms:", "if True:"),
         Break("no abort is a time-out", "if open_ms >= state.timeout_ms:", "if False:"),
@@ -721,7 +721,7 @@ MUTANTS: list[Mutant] = [
         ),
     ),
     *mutants_of(
-        "connector/commit/ending.py",
+        "connector/commit/abandon.py",
         ALL,
         Break(
             "an end is not marked",
@@ -777,7 +777,7 @@ MUTANTS: list[Mutant] = [
         ),
     ),
     *mutants_of(
-        "connector/commit/names.py",
+        "connector/commit/transactional_ids.py",
         (f"{HERE}test_names.py", *STORIES),
         Break("a slash in the sink's id", '.replace("/", "%2F")', ""),
         Break("a per cent sign in the sink's id", '.replace("%", "%25")', ""),

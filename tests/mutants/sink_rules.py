@@ -48,7 +48,7 @@ MUTANTS: list[Mutant] = [
         ),
         Break(
             "nobody watches a batch write",
-            "        guard.watch_once(sink, run, _write_key(options, run), runners)\n",
+            "        abandoned_run.watch_once(sink, run, _write_key(options, run), runners)\n",
             "        pass\n",
             GUARD,
         ),
@@ -85,13 +85,13 @@ MUTANTS: list[Mutant] = [
         Break(
             "remembered before the start is compared",
             "    if runner.disturbed() or not acquainted:\n        runner.run(prove_last(sink, begun.identity))\n",
-            "    if run is not None:\n        memory.keep(run, *key)\n    if runner.disturbed() or not acquainted:\n        runner.run(prove_last(sink, begun.identity))\n",
+            "    if run is not None:\n        run_memory.keep(run, *key)\n    if runner.disturbed() or not acquainted:\n        runner.run(prove_last(sink, begun.identity))\n",
         ),
-        Break("nothing is remembered", "    memory.keep(run, *key)\n", "    pass\n"),
+        Break("nothing is remembered", "    run_memory.keep(run, *key)\n", "    pass\n"),
         Break(
             "a memory is left by a begin that fails",
-            "last_run = memory.take(*key)",
-            "last_run = memory.take(*key)\n    if last_run is not None:\n        memory.keep(last_run, *key)",
+            "last_run = run_memory.take(*key)",
+            "last_run = run_memory.take(*key)\n    if last_run is not None:\n        memory.keep(last_run, *key)",
         ),
         Break(
             "at least once commits no offsets",
@@ -177,7 +177,7 @@ MUTANTS: list[Mutant] = [
         ),
     ),
     *mutants_of(
-        "connector/commit/write.py",
+        "connector/commit/token_write.py",
         STEPS,
         Break(
             "a token that is finished is not known",
@@ -254,7 +254,7 @@ MUTANTS: list[Mutant] = [
         Break("a note has to have a group", 'found.get("group")', 'found["group"]'),
     ),
     *mutants_of(
-        "connector/checkpoint/which_cluster.py",
+        "connector/checkpoint/cluster_check.py",
         CROSSCHECK,
         Break("cluster.moved.to is not asked for", "if moved_to == now:", "if True:"),
         Break("cluster.moved.to does not count", "if moved_to == now:", "if False:"),
@@ -273,7 +273,7 @@ MUTANTS: list[Mutant] = [
         Break("offsets of somebody else are not told", "if sinks and strange:", "if False:"),
     ),
     *mutants_of(
-        "connector/run/guard.py",
+        "connector/run/abandoned_run.py",
         GUARD,
         Break(
             "abort does not look again",
@@ -298,7 +298,7 @@ MUTANTS: list[Mutant] = [
         ),
     ),
     *mutants_of(
-        "connector/checkpoint/crosscheck.py",
+        "connector/checkpoint/start_checks.py",
         CROSSCHECK,
         Break(
             "a successor is not seen",
@@ -523,13 +523,13 @@ MUTANTS: list[Mutant] = [
         Break("clusters are not told", "{cluster for cluster in found if cluster is not None}", "set()"),
     ),
     *mutants_of(
-        "connector/sink/begins.py",
+        "connector/sink/begin_on_driver.py",
         (f"{HERE}sink/test_begins.py",),
         Break("errors stand behind those of pickling", "                let_through(error)\n", ""),
         Break("under another name", '"__qualname__": kind.__qualname__', '"__qualname__": "Error"'),
     ),
     *mutants_of(
-        "connector/spark/plainly.py",
+        "connector/spark/plain_errors.py",
         (f"{HERE}spark/test_plainly.py", f"{HERE}spark/test_spark_log_lines.py"),
         Break("the way through eoslog is shown", "raise error.with_traceback(None) from None", "raise"),
         Break("it is never shown", "if os.environ.get(KEPT):", "if False:"),
@@ -554,7 +554,7 @@ MUTANTS: list[Mutant] = [
         ),
     ),
     *mutants_of(
-        "connector/spark/drivers_stderr.py",
+        "connector/spark/driver_stderr.py",
         (f"{HERE}spark/test_spark_log_lines.py",),
         Break("opened anew", "    found = _the_same(pid)\n", "    found = None\n"),
     ),
@@ -566,7 +566,7 @@ MUTANTS: list[Mutant] = [
         Break("clients' settings are advised", 'and not option.name.startswith("kafka.")', ""),
     ),
     *mutants_of(
-        "connector/run/memory.py",
+        "connector/run/run_memory.py",
         (f"{HERE}run/test_writer_memory.py", *STEPS),
         Break("remembered twice", "        path.unlink()\n", ""),
         Break(

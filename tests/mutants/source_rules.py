@@ -131,7 +131,7 @@ MUTANTS: list[Mutant] = [
         Break("new partitions are looked for each time", "self._begins.update(", "{}.update("),
         Break(
             "topics created again are read on",
-            "known = plan.without(start[0], plan.made_anew(start[1], end[1]))",
+            "known = plan.without(start[0], plan.recreated(start[1], end[1]))",
             "known = start[0]",
         ),
         Break("a target before the beginning", "max(at, self._initial.get(tp, at))", "at"),
@@ -243,7 +243,7 @@ MUTANTS: list[Mutant] = [
         Break("what was too heavy is never tried again", "        self._weight *= _FADES\n", ""),
     ),
     *mutants_of(
-        "connector/source/hand_over.py",
+        "connector/source/rows_in_plan.py",
         SMALL,
         Break(
             "a reader stays what it was for a moment",
@@ -319,7 +319,7 @@ MUTANTS: list[Mutant] = [
         ),
     ),
     *mutants_of(
-        "connector/source/discover.py",
+        "connector/source/source_topics.py",
         (
             f"{HERE}client/test_pattern_topics.py",
             f"{HERE}client/test_group_starts.py",
@@ -336,7 +336,7 @@ MUTANTS: list[Mutant] = [
             "check_cluster(stored.cluster, self.cluster_id,",
             "check_cluster(None, None,",
         ),
-        Break("a line of a topic created again", "anew = plan.made_anew(stored.ids, self.ids)", "anew = {}"),
+        Break("a line of a topic created again", "anew = plan.recreated(stored.ids, self.ids)", "anew = {}"),
         Break(
             "a topic created again begins where the line stood",
             "self.ends([tp for tp in wanted if tp[0] in anew], EARLIEST)",
@@ -465,7 +465,7 @@ MUTANTS: list[Mutant] = [
         Break("headers are left out", '("key", "value", "headers")]', '("key", "value", "no headers")]'),
     ),
     *mutants_of(
-        "connector/sink/tally.py",
+        "connector/sink/row_checksum.py",
         TALLY,
         Break("rows are not counted", "self.rows += len(rows)", "pass"),
         Break("order counts", "(self.checksum + int(", "(self.checksum * 31 + int("),

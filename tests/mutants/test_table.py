@@ -33,6 +33,6 @@ def test_the_tests_that_are_named_are_there() -> None:
 
 @pytest.mark.parametrize("old", ["nowhere in it", "import"])
 def test_an_entry_that_does_not_fit_is_an_error(old: str) -> None:
-    broken = Mutant("connector/client/records/window.py", "odd", old, "", (), False)
+    broken = Mutant("connector/client/records/send_window.py", "odd", old, "", (), False)
     with pytest.raises(ValueError, match="correct the entry"):
         broken.broken(ROOT)

@@ -66,10 +66,10 @@ def read(spark: SparkSession, plan: dict[str, Any]) -> DataFrame:
 
 def witness() -> type:
     """format("witness"): the sink of "eoslog", which notes what each of its processes has."""
-    from eoslog.connector.client.wire.shared import shared_cluster
+    from eoslog.connector.client.wire.shared_clusters import shared_cluster
     from eoslog.connector.data_source import EoslogDataSource
-    from eoslog.connector.options.both import sink_options
-    from eoslog.connector.run import memory
+    from eoslog.connector.options.source_and_sink import sink_options
+    from eoslog.connector.run import run_memory
     from eoslog.connector.sink import task_writer
     from eoslog.connector.sink.stream_writer import StreamWriter
 
@@ -88,18 +88,18 @@ def witness() -> type:
                 file.write(json.dumps(known | what) + "\n")
 
         def _begin(self) -> Any:
-            take = memory.take
+            take = run_memory.take
 
             def taken(*key: str) -> Any:
                 run = take(*key)
                 self.note(at="begin", remembered=run is not None)
                 return run
 
-            memory.take = taken
+            run_memory.take = taken
             try:
                 return super()._begin()
             finally:
-                memory.take = take
+                run_memory.take = take
 
         def write(self, iterator: Any) -> Any:
             self.note(at="task")

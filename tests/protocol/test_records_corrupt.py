@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eoslog.protocol import chains
+from eoslog.protocol import length_chains
 from eoslog.protocol.batch import CorruptBatch, iter_headers, read_header
 from eoslog.protocol.records import decode_batches
 from tests.protocol import oracle
@@ -61,7 +61,7 @@ def test_flipped_bytes_of_records(batches: list[Batch], least: int, data: st.Dat
         at = data.draw(st.integers(61, min(len(victim) - 1, 161)))
         victim[at] = data.draw(st.integers(0, 255) | st.sampled_from([0x7F, 0x80, 0xFF]))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(chains, "LOCKSTEP_LEAST", least)
+        patch.setattr(length_chains, "LOCKSTEP_LEAST", least)
         judge(b"".join(with_right_crc(bytes(batch)) for batch in encoded))
 
 

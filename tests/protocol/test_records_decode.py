@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eoslog.protocol import batch, chains, control, decode
+from eoslog.protocol import batch, control, decode, length_chains
 from eoslog.protocol.records import decode_batches
 from tests.protocol import oracle
 from tests.protocol.batches import read_back, records, rows_of
@@ -29,7 +29,7 @@ def test_few_batches(batches: list[Batch]) -> None:
 def test_many_batches(batches: list[Batch], least: int) -> None:
     many = batches * 3
     with pytest.MonkeyPatch.context() as patch:  # so that lockstep and single walks share the work
-        patch.setattr(chains, "LOCKSTEP_LEAST", least)
+        patch.setattr(length_chains, "LOCKSTEP_LEAST", least)
         assert rows_of(decode_batches(encoded(batches) * 3, headers=True)) == read_back(many)
 
 

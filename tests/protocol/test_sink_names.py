@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eoslog.connector.commit.decision import ANCHOR
-from eoslog.connector.commit.names import ParticipantSlot, Sink
+from eoslog.connector.commit.transactional_ids import ParticipantSlot, Sink
+from eoslog.protocol.names_by_sink import SinkRemains, made, sink_of, sinks_of_groups, sinks_of_ids
 from eoslog.protocol.producer_identity import ProducerIdentity
-from eoslog.protocol.sink_names import SinkRemains, made, sink_of, sinks_of_groups, sinks_of_ids
 
 SLOT = ParticipantSlot(ProducerIdentity(17, 3), 1, "0123abc", 4)
 ids = st.text(st.sampled_from("ab-/%.0125F"), min_size=1, max_size=12)

@@ -10,8 +10,8 @@ from rich.console import Console
 from eoslog.commands.session import client_config
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.testing import EmbeddedBroker
+from eoslog.top.cluster_snapshot import look
 from eoslog.top.figures import figures
-from eoslog.top.look import look
 from eoslog.top.view import picture
 from tests.svg import PICTURES, save
 from tests.top.busy import TOPICS, Busy

@@ -30,8 +30,8 @@ from eoslog.commands.session import client_config
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.testing import EmbeddedBroker
-from eoslog.top import look as look_module
-from eoslog.top.look import look
+from eoslog.top import cluster_snapshot as look_module
+from eoslog.top.cluster_snapshot import look
 from tests.top.busy import OPEN, RECORDS, TOPICS, Busy
 from tests.top.picture import LARGEST, SVG, draw
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from eoslog.top.cluster_snapshot import BrokerView, ClusterSnapshot, GroupView, Open, PartitionView
 from eoslog.top.command import Shown, as_text
+from eoslog.top.display_options import DisplayOptions
 from eoslog.top.figures import figures
-from eoslog.top.look import BrokerView, ClusterSnapshot, GroupView, Open, PartitionView
 from eoslog.top.text import age, count, size, tables
 from eoslog.top.view import KEYS, picture, share
-from eoslog.top.wish import DisplayOptions
 
 PARTITIONS = {
     ("a", 0): PartitionView(1, 0, 100, 100, 1000),

@@ -7,12 +7,12 @@ import dataclasses
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eoslog.top.cluster_snapshot import ClusterSnapshot, GroupView, Open, PartitionView
 from eoslog.top.command import as_text
+from eoslog.top.display_options import DisplayOptions
 from eoslog.top.figures import figures
 from eoslog.top.folds import Fold, fit, fitted
-from eoslog.top.look import ClusterSnapshot, GroupView, Open, PartitionView
 from eoslog.top.rows import Figures
-from eoslog.top.wish import DisplayOptions
 from tests.top.test_top_figures import NOW_MS, PARTITIONS, seen
 
 OFFSETS = "__consumer_offsets"

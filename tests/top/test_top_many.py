@@ -17,10 +17,10 @@ from eoslog.cli import main
 from eoslog.commands.session import client_config
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.testing import EmbeddedBroker
+from eoslog.top.cluster_snapshot import ClusterSnapshot, look
+from eoslog.top.display_options import DisplayOptions
 from eoslog.top.figures import figures
-from eoslog.top.look import ClusterSnapshot, look
 from eoslog.top.view import picture
-from eoslog.top.wish import DisplayOptions
 from tests.many import GROUPS, IDS_OF_A_SINK, OTHER_IDS, READERS, SINKS, WAIT_S, fill, reader, sink
 
 RECORDS, WIDTH, LINES = 600, 80, 24

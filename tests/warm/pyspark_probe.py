@@ -12,7 +12,7 @@ def main(infile: IO[bytes], outfile: IO[bytes]) -> None:
     """One JSON line."""
     import numpy as np
 
-    from eoslog.connector.spark import longlived, processes
+    from eoslog.connector.spark import gc_freeze, processes
 
     umask = os.umask(0)
     os.umask(umask)
@@ -27,7 +27,7 @@ def main(infile: IO[bytes], outfile: IO[bytes]) -> None:
         "umask": umask,
         "threads": len(os.listdir("/proc/self/task")),
         "main": spec.name if spec else None,
-        "is_sparks": longlived.is_sparks(),
+        "is_sparks": gc_freeze.is_sparks(),
         "pandas": "pandas" in sys.modules,
         "numbers": [float(np.random.rand()), random.random()],
         "interrupts": signal.getsignal(signal.SIGINT) == signal.default_int_handler,

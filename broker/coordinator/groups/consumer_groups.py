@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 from eoslog.broker.config.groups import ASSIGNORS
 from eoslog.broker.coordinator.groups import consumer_records
+from eoslog.broker.coordinator.groups.classic_groups import RETRY_S, GroupMembers
 from eoslog.broker.coordinator.groups.cluster_view import ClusterView, VisibleTopics
-from eoslog.broker.coordinator.groups.deadlines import GroupDeadlines
+from eoslog.broker.coordinator.groups.group_deadlines import GroupDeadlines
 from eoslog.broker.coordinator.groups.group_journal import GroupJournal, WhenDurable
-from eoslog.broker.coordinator.groups.group_members import RETRY_S, GroupMembers
 from eoslog.broker.coordinator.groups.group_records import KeyValue, encode_group_tombstone
-from eoslog.broker.rules.classic.events import ANSWER_TO, Answer, Leave, LeaveAnswer, Request
-from eoslog.broker.rules.classic.state import ClassicGroupState as ClassicState
-from eoslog.broker.rules.consumer import group as consumer_group
-from eoslog.broker.rules.consumer.events import (
+from eoslog.broker.rules.classic.classic_group_events import ANSWER_TO, Answer, Leave, LeaveAnswer, Request
+from eoslog.broker.rules.classic.classic_group_state import ClassicGroupState as ClassicState
+from eoslog.broker.rules.consumer import consumer_group as consumer_group
+from eoslog.broker.rules.consumer.consumer_group_events import (
     ConsumerGroupResult,
     ConsumerGroupSettings,
     ConsumerHeartbeat,
@@ -31,8 +31,7 @@ from eoslog.broker.rules.consumer.events import (
     Now,
     Timer,
 )
-from eoslog.broker.rules.consumer.facts import Fact, apply, ends_group, makes_group
-from eoslog.broker.rules.consumer.state import (
+from eoslog.broker.rules.consumer.consumer_group_state import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
     STATIC_LEAVE_EPOCH,
@@ -40,7 +39,8 @@ from eoslog.broker.rules.consumer.state import (
     ConsumerGroupMember,
     MemberState,
 )
-from eoslog.broker.rules.consumer.work import assignor_of, end_of
+from eoslog.broker.rules.consumer.consumer_group_step import assignor_of, end_of
+from eoslog.broker.rules.consumer.group_facts import Fact, apply, ends_group, makes_group
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:

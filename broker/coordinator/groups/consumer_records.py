@@ -10,7 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
-from eoslog.broker.rules.consumer.facts import (
+from eoslog.broker.rules.consumer.consumer_group_state import (
+    CurrentAssignment,
+    MemberProfile,
+    MemberState,
+    Part,
+    Resolved,
+)
+from eoslog.broker.rules.consumer.group_facts import (
     CurrentFact,
     EpochFact,
     Fact,
@@ -20,7 +27,6 @@ from eoslog.broker.rules.consumer.facts import (
     TargetEpochFact,
     TargetFact,
 )
-from eoslog.broker.rules.consumer.state import CurrentAssignment, MemberProfile, MemberState, Part, Resolved
 from eoslog.protocol.internal_topics import coordinator_records
 from eoslog.protocol.messages import consumer_group_metadata as messages
 from eoslog.protocol.plain_records import Record

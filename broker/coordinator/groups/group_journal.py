@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from eoslog.broker.coordinator.groups import consumer_records
 from eoslog.broker.coordinator.groups.group_records import GroupRecord, KeyValue, OffsetRecord, decode
-from eoslog.broker.rules.consumer.facts import Fact
-from eoslog.broker.rules.partition_of import partition_of
+from eoslog.broker.rules.consumer.group_facts import Fact
+from eoslog.broker.rules.coordinator_partition import partition_of
 from eoslog.protocol import batch, control
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.internal_topics import coordinator_records

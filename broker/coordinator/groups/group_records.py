@@ -9,8 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from eoslog.broker.rules.classic.state import ClassicGroup, ClassicGroupMember, ClassicGroupState
-from eoslog.broker.rules.offsets import Committed, Place
+from eoslog.broker.rules.classic.classic_group_state import (
+    ClassicGroup,
+    ClassicGroupMember,
+    ClassicGroupState,
+)
+from eoslog.broker.rules.committed_offsets import Committed, Place
 from eoslog.protocol.internal_topics import coordinator_records
 from eoslog.protocol.messages.group_metadata import (
     GROUP_METADATA_KEY,

@@ -23,15 +23,15 @@ from eoslog.broker.coordinator.transactions.transaction_entries import Transacti
 from eoslog.broker.coordinator.transactions.transaction_entry import PendingPartitions, TransactionEntry
 from eoslog.broker.coordinator.transactions.transaction_journal import TransactionJournal
 from eoslog.broker.coordinator.transactions.transaction_markers import MarkerWriter, ReadBarrier
-from eoslog.broker.rules.transactions.decision import TransactionResult
-from eoslog.broker.rules.transactions.state import (
+from eoslog.broker.rules.transactions.transaction import add_partitions
+from eoslog.broker.rules.transactions.transaction_result import TransactionResult
+from eoslog.broker.rules.transactions.transaction_state import (
     PREPARED,
     TV2,
     TransactionMetadata,
     TransactionState,
     complete,
 )
-from eoslog.broker.rules.transactions.transaction import add_partitions
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.producer_identity import NOBODY, ProducerIdentity
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from eoslog.broker.coordinator.transactions.transaction_entry import TransactionEntry
-from eoslog.broker.rules.transactions.state import AT_REST, TransactionMetadata
+from eoslog.broker.rules.transactions.transaction_state import AT_REST, TransactionMetadata
 
 
 class TransactionEntries:

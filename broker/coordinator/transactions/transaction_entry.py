@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Any
 
-from eoslog.broker.rules.transactions.state import PREPARED, TransactionMetadata, TransactionState
+from eoslog.broker.rules.transactions.transaction_state import PREPARED, TransactionMetadata, TransactionState
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.producer_identity import ProducerIdentity
 

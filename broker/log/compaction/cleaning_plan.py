@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from eoslog.broker.log.compaction.compaction import CleaningFacts
+from eoslog.broker.log.compaction.compaction_rules import CleaningFacts
 from eoslog.broker.log.segment.segment import Segment
-from eoslog.broker.rules.producer import AbortedTransaction
+from eoslog.broker.rules.producer_state import AbortedTransaction
 
 
 class SealedSegment(NamedTuple):

@@ -15,7 +15,7 @@ import os
 import uuid
 from collections.abc import Mapping
 
-from eoslog.broker.log.segment import epochs, files
+from eoslog.broker.log.segment import files, leader_epochs
 from eoslog.broker.log.segment.checkpoint import Checkpoints, OffsetCheckpoint
 from eoslog.broker.ports.ports import FileSystem
 
@@ -50,7 +50,7 @@ class DataDir:
             self.cluster_id = self._load_meta(node_id)
             self.recovery_points = self._load_points()
             self.checkpoints = self._load_checkpoints()
-            self.leader_epoch = epochs.next_epoch(fs, self.file(files.LIFE_EPOCH), now_ms)
+            self.leader_epoch = leader_epochs.next_epoch(fs, self.file(files.LIFE_EPOCH), now_ms)
             self.clean = self._take_clean_mark()
         except BaseException:
             self._lock.close()

@@ -7,18 +7,18 @@ import os
 from collections.abc import Sequence
 
 from eoslog.broker.log.partition.partition import Partition
-from eoslog.broker.log.recovery.reading_back import read_back
+from eoslog.broker.log.recovery.partition_reopening import read_back
 from eoslog.broker.log.recovery.recovery import DamagedLog, KnownLog, RecoveryFinding
 from eoslog.broker.log.segment import files
-from eoslog.broker.log.segment.answers import PartitionPlace
 from eoslog.broker.log.segment.checkpoint import Checkpoints
-from eoslog.broker.log.segment.flush import GroupFlush
-from eoslog.broker.log.segment.many import each
+from eoslog.broker.log.segment.group_flush import GroupFlush
+from eoslog.broker.log.segment.log_settings import LogSettings
+from eoslog.broker.log.segment.parallel_sync import each
+from eoslog.broker.log.segment.results import PartitionPlace
 from eoslog.broker.log.segment.scan import DamagedBatch
 from eoslog.broker.log.segment.segment import Segment
-from eoslog.broker.log.segment.settings import LogSettings
 from eoslog.broker.ports.ports import FileSystem
-from eoslog.broker.rules.producer import ProducerStates
+from eoslog.broker.rules.producer_state import ProducerStates
 
 _LOG = logging.getLogger(__name__)
 

@@ -8,9 +8,9 @@ from random import randint
 
 from eoslog.broker.log.partition.durability import Durability
 from eoslog.broker.log.partition.log import Log
-from eoslog.broker.log.partition.producers import PartitionProducers
-from eoslog.broker.log.segment import epochs, files, snapshot
-from eoslog.broker.log.segment.flush import sync_and_close
+from eoslog.broker.log.partition.partition_producers import PartitionProducers
+from eoslog.broker.log.segment import files, leader_epochs, producer_snapshot
+from eoslog.broker.log.segment.group_flush import sync_and_close
 from eoslog.broker.log.segment.scan import DamagedBatch
 from eoslog.broker.log.segment.segment import LostFile, Segment
 from eoslog.broker.log.segment.segment_files import SegmentFiles
@@ -54,7 +54,7 @@ class ActiveSegment:
                 segment = self.roll()
             if not self.wrote:
                 path = os.path.join(log.directory, files.LEADER_EPOCHS)
-                epochs.begun(log.fs, path, log.leader_epoch, base, log.start)
+                leader_epochs.begun(log.fs, path, log.leader_epoch, base, log.start)
                 self.wrote = True
             stored = header._replace(base_offset=base)
             segment.append([stored_start(header, base, log.leader_epoch), view[STORED_START:]], stored)
@@ -76,7 +76,7 @@ class ActiveSegment:
         saved = old.save_indexes()
         self._durability.seal([old.file.sync, *(sync_and_close(file) for file in saved)])
         self._durability.sync_here([old.transactions.sync])
-        snapshot.save(log.fs, log.directory, end, self._producers.states.all())
+        producer_snapshot.save(log.fs, log.directory, end, self._producers.states.all())
         try:
             new = Segment.create(log.fs, log.directory, end, log.settings.index_interval_bytes)
             log.fs.sync_dir(log.directory)

@@ -13,9 +13,9 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
+from eoslog.broker.log.partition.append_waiters import AppendWaiters
 from eoslog.broker.log.partition.log import Log
-from eoslog.broker.log.partition.watch import AppendWaiters
-from eoslog.broker.log.segment.flush import GroupFlush, Job
+from eoslog.broker.log.segment.group_flush import GroupFlush, Job
 from eoslog.broker.log.segment.segment import Segment
 
 _LOG = logging.getLogger(__name__)

@@ -6,11 +6,11 @@ from __future__ import annotations
 import os
 
 from eoslog.broker.log.segment import files
-from eoslog.broker.log.segment.answers import PartitionPlace
 from eoslog.broker.log.segment.checkpoint import Checkpoints
+from eoslog.broker.log.segment.log_settings import LogSettings
+from eoslog.broker.log.segment.results import PartitionPlace
 from eoslog.broker.log.segment.segment import Segment
 from eoslog.broker.log.segment.segments import Segments
-from eoslog.broker.log.segment.settings import LogSettings
 from eoslog.broker.ports.ports import FileSystem
 from eoslog.protocol.errors import ErrorCode, KafkaError
 

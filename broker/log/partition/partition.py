@@ -15,26 +15,26 @@ from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 from eoslog.broker.log.partition.active_segment import ActiveSegment
-from eoslog.broker.log.partition.compacting import Compacting
-from eoslog.broker.log.partition.discarded import DiscardedSegments
+from eoslog.broker.log.partition.append_waiters import AppendWaiters
+from eoslog.broker.log.partition.discarded_files import DiscardedSegments
 from eoslog.broker.log.partition.durability import Durability
 from eoslog.broker.log.partition.log import Log
-from eoslog.broker.log.partition.producers import PartitionProducers
-from eoslog.broker.log.partition.progress import SavedProgress
-from eoslog.broker.log.partition.readings import PartitionReads
+from eoslog.broker.log.partition.partition_compaction import Compacting
+from eoslog.broker.log.partition.partition_producers import PartitionProducers
+from eoslog.broker.log.partition.partition_reads import PartitionReads
+from eoslog.broker.log.partition.saved_progress import SavedProgress
 from eoslog.broker.log.partition.trimming import Trimming
-from eoslog.broker.log.partition.watch import AppendWaiters
-from eoslog.broker.log.recovery.reading_back import Durable, ReadBack, prepare, read_back
+from eoslog.broker.log.recovery.partition_reopening import Durable, ReadBack, prepare, read_back
 from eoslog.broker.log.recovery.recovery import KnownLog
-from eoslog.broker.log.segment.answers import Appended, PartitionPlace, ReadResult, Unchecked
+from eoslog.broker.log.segment.batch_checks import check_batch
 from eoslog.broker.log.segment.checkpoint import Checkpoints
-from eoslog.broker.log.segment.checks import check_batch
-from eoslog.broker.log.segment.flush import GroupFlush
+from eoslog.broker.log.segment.group_flush import GroupFlush
+from eoslog.broker.log.segment.log_settings import LogSettings
+from eoslog.broker.log.segment.results import Appended, PartitionPlace, ReadResult, Unchecked
 from eoslog.broker.log.segment.segment import Segment
 from eoslog.broker.log.segment.segments import Segments
-from eoslog.broker.log.segment.settings import LogSettings
 from eoslog.broker.ports.ports import Buffer, FileSystem
-from eoslog.broker.rules.producer import ProducerState, ProducerStates
+from eoslog.broker.rules.producer_state import ProducerState, ProducerStates
 from eoslog.protocol.batch import BatchHeader, read_header, with_append_time
 from eoslog.protocol.control import ABORT, COMMIT, control_batch, read_control
 from eoslog.protocol.errors import KafkaError

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from eoslog.broker.log.segment.settings import LogSettings
+from eoslog.broker.log.segment.log_settings import LogSettings
 
 
 class SegmentSpan(NamedTuple):

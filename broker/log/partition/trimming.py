@@ -10,10 +10,10 @@ from __future__ import annotations
 import logging
 
 from eoslog.broker.log.partition.active_segment import ActiveSegment
-from eoslog.broker.log.partition.discarded import DiscardedSegments
+from eoslog.broker.log.partition.discarded_files import DiscardedSegments
 from eoslog.broker.log.partition.durability import Durability
 from eoslog.broker.log.partition.log import Log
-from eoslog.broker.log.partition.producers import PartitionProducers
+from eoslog.broker.log.partition.partition_producers import PartitionProducers
 from eoslog.broker.log.partition.retention import SegmentSpan, expendable
 from eoslog.broker.log.segment import files
 from eoslog.broker.log.segment.segment import Segment

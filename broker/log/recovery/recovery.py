@@ -19,14 +19,14 @@ from itertools import pairwise
 
 from eoslog.broker.log.recovery.leftovers import finish
 from eoslog.broker.log.recovery.replay import replay
-from eoslog.broker.log.segment import files, snapshot
+from eoslog.broker.log.segment import files, producer_snapshot
 from eoslog.broker.log.segment.index import BadIndex
+from eoslog.broker.log.segment.log_settings import LogSettings
 from eoslog.broker.log.segment.scan import DamagedBatch, batches, headers
 from eoslog.broker.log.segment.segment import Segment
 from eoslog.broker.log.segment.segment_files import SegmentFiles
-from eoslog.broker.log.segment.settings import LogSettings
 from eoslog.broker.ports.ports import File, FileSystem
-from eoslog.broker.rules.producer import AbortedTransaction, ProducerStates
+from eoslog.broker.rules.producer_state import AbortedTransaction, ProducerStates
 from eoslog.protocol.batch import (
     HEADER_SIZE,
     BatchHeader,
@@ -341,8 +341,8 @@ def _from_snapshot(fs: FileSystem, directory: str, end: int) -> tuple[ProducerSt
         path = os.path.join(directory, files.offset_name(offset, files.SNAPSHOT))
         if offset <= end:
             try:
-                states.load(snapshot.decode(files.read_whole(fs, path)))
-            except snapshot.BadSnapshot as error:
+                states.load(producer_snapshot.decode(files.read_whole(fs, path)))
+            except producer_snapshot.BadSnapshot as error:
                 _LOG.warning("%s: %s; it is removed and an older one is used", path, error)
             else:
                 found = offset

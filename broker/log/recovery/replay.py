@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eoslog.broker.rules.producer import AbortedTransaction, ProducerStates
+from eoslog.broker.rules.producer_state import AbortedTransaction, ProducerStates
 from eoslog.protocol.batch import BatchHeader, Buffer
 from eoslog.protocol.control import ABORT, COMMIT, read_control
 

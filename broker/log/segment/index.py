@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from operator import lt
 
 from eoslog.broker.ports.ports import File, FileSystem
-from eoslog.broker.rules.producer import AbortedTransaction
+from eoslog.broker.rules.producer_state import AbortedTransaction
 
 INT32_MAX = 2**31 - 1
 OFFSET_ENTRY = struct.Struct(">ii")

@@ -11,7 +11,7 @@ from eoslog.broker.log.segment.index import INT32_MAX, TIME_ENTRY, BadIndex, Tra
 from eoslog.broker.log.segment.scan import BODIES_CHUNK, DamagedBatch, batches, headers
 from eoslog.broker.log.segment.segment_files import SegmentFiles
 from eoslog.broker.log.segment.segment_indexes import SegmentIndexes
-from eoslog.broker.log.segment.warm import WARM
+from eoslog.broker.log.segment.warm_segments import WARM
 from eoslog.broker.ports.ports import Buffer, File, FileSystem
 from eoslog.protocol.batch import HEADER_SIZE, BatchHeader
 

@@ -15,7 +15,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from eoslog.broker.log.segment.answers import Unchecked
+from eoslog.broker.log.segment.results import Unchecked
 from eoslog.broker.log.segment.scan import BODIES_CHUNK, DamagedBatch, batches, check_follows
 
 if TYPE_CHECKING:

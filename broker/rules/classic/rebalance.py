@@ -8,8 +8,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from eoslog.broker.rules.classic.events import Answer, ClassicGroupResult, JoinAnswer, SyncAnswer
-from eoslog.broker.rules.classic.state import (
+from eoslog.broker.rules.classic.classic_group_events import (
+    Answer,
+    ClassicGroupResult,
+    JoinAnswer,
+    SyncAnswer,
+)
+from eoslog.broker.rules.classic.classic_group_state import (
     PREDECESSORS,
     ClassicGroup,
     ClassicGroupMember,

@@ -14,8 +14,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from eoslog.broker.rules.transactions.decision import TransactionResult, check_producer, fenced, refuse
-from eoslog.broker.rules.transactions.state import (
+from eoslog.broker.rules.transactions.transaction_result import (
+    TransactionResult,
+    check_producer,
+    fenced,
+    refuse,
+)
+from eoslog.broker.rules.transactions.transaction_state import (
     AT_REST,
     MAX_EPOCH,
     NO_EPOCH,

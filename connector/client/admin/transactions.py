@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from eoslog.connector.client.admin.offsets import Epochs, rows_of
+from eoslog.connector.client.admin.group_offsets import Epochs, rows_of
 from eoslog.connector.client.admin.transaction_lists import Listing as Listing
 from eoslog.connector.client.admin.transaction_lists import list_transactions as list_transactions
+from eoslog.connector.client.wire.by_topic import by_topic
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.connection import BrokerConnection
-from eoslog.connector.client.wire.grouping import by_topic
 from eoslog.connector.client.wire.pipelined import at_coordinators, by_connection
 from eoslog.connector.client.wire.retry import check, passes, retrying
 from eoslog.connector.errors import EoslogError, RefusedByBroker

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from eoslog.connector.client.records.gaps import Gaps
-from eoslog.connector.client.records.visible import Located, Visible, visible
+from eoslog.connector.client.records.read_committed import Located, Visible, visible
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import Address
 from eoslog.connector.client.wire.connection import BrokerConnection
@@ -84,7 +84,7 @@ def fetch(
     With `topic_id` no record of another topic with the same name is read. `max_bytes` (None: as configured)
     limits each answer; a single larger batch is returned all the same. Compressed batches are unpacked
     together, up to `max_payload` bytes at a time, but at least one. Raises OffsetsGone if the log no longer
-    has `start`, never reached `end`, or lacks offsets that were not compacted away; TopicMadeAnew,
+    has `start`, never reached `end`, or lacks offsets that were not compacted away; TopicRecreated,
     CorruptBatch, KafkaError, and RetriesExhausted after poll_timeout_ms without progress.
     """
     config = cluster.config
@@ -325,7 +325,7 @@ class _Reader:
         self._backoff.pause(error)
 
     def _check_id(self) -> None:
-        """Raises TopicMadeAnew if another topic has the name now."""
+        """Raises TopicRecreated if another topic has the name now."""
         self.cluster.forget_topic(self.topic)
         now = self.cluster.topic(self.topic).topic_id
         if now is not None and now != self.topic_id:

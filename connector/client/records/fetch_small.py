@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from eoslog.connector.client.records.fetch import clip
 from eoslog.connector.client.records.gaps import Gaps
-from eoslog.connector.client.records.visible import visible
+from eoslog.connector.client.records.read_committed import visible
+from eoslog.connector.client.wire.by_topic import by_topic
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import Address
 from eoslog.connector.client.wire.connection import BrokerConnection
-from eoslog.connector.client.wire.grouping import by_topic
 from eoslog.connector.errors import EoslogError
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.batch import CorruptBatch

@@ -17,11 +17,17 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from eoslog.connector.client.admin import transactions
-from eoslog.connector.client.records.window import MAX_UNANSWERED, BatchVerdict, Outgoing, Unanswered, pack
+from eoslog.connector.client.records.send_window import (
+    MAX_UNANSWERED,
+    BatchVerdict,
+    Outgoing,
+    Unanswered,
+    pack,
+)
+from eoslog.connector.client.wire.by_topic import by_topic
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import Address
 from eoslog.connector.client.wire.connection import BrokerConnection
-from eoslog.connector.client.wire.grouping import by_topic
 from eoslog.connector.client.wire.retry import Backoff, passes
 from eoslog.connector.errors import (
     ADVICE,
@@ -202,7 +208,7 @@ class Producer:
     def _pin(self, topic: str) -> None:
         """Note the topic's id at its first use. Only then may asking for the topic create it.
 
-        Raises TopicMadeAnew if rows of this producer are gone with an older topic of that name.
+        Raises TopicRecreated if rows of this producer are gone with an older topic of that name.
         """
         now = self.cluster.topic(topic, create=topic not in self.topic_ids).topic_id
         pinned = self.topic_ids.setdefault(topic, now)

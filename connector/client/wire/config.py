@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
-from eoslog.connector.client.wire.security import Security
+from eoslog.connector.client.wire.security_settings import Security
 from eoslog.connector.errors import OptionError
 
 Address = tuple[str, int]

@@ -18,7 +18,7 @@ import urllib.request
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
-from eoslog.connector.client.wire.security import SaslSettings
+from eoslog.connector.client.wire.security_settings import SaslSettings
 from eoslog.connector.errors import AuthenticationRefused
 from eoslog.protocol.apis import Api
 from eoslog.protocol.errors import info

@@ -11,7 +11,7 @@ import tempfile
 from functools import lru_cache
 from typing import Any
 
-from eoslog.connector.client.wire.security import TlsSettings
+from eoslog.connector.client.wire.security_settings import TlsSettings
 from eoslog.connector.errors import AuthenticationRefused, OptionError
 
 

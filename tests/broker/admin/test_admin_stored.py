@@ -10,7 +10,7 @@ from eoslog.broker.config import BrokerConfig, ConfigError
 from eoslog.broker.config.topics import TopicOptions
 from eoslog.broker.core.dynamic_options import DynamicOptions
 from eoslog.broker.log.segment.files import BadFile
-from eoslog.broker.log.segment.flush import GroupFlush
+from eoslog.broker.log.segment.group_flush import GroupFlush
 from eoslog.broker.stored.config_store import ConfigStore
 from eoslog.broker.topics.topics import Topics
 from eoslog.protocol.errors import ErrorCode, KafkaError

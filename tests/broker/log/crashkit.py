@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from eoslog.broker.config import BrokerConfig
-from eoslog.broker.log.segment.flush import GroupFlush
+from eoslog.broker.log.segment.group_flush import GroupFlush
 from eoslog.broker.topics.topics import Topics
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from tests.broker.log.fakefs import FakeClock, FakeFileSystem, Outcome, PowerLoss

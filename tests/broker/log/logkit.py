@@ -6,14 +6,14 @@ from dataclasses import replace
 from typing import Any
 
 from eoslog.broker.config import FlushMode
-from eoslog.broker.log.compaction.cleaning import CleaningRun
+from eoslog.broker.log.compaction.cleaning_run import CleaningRun
 from eoslog.broker.log.opening.opening import create_directory, open_partition
 from eoslog.broker.log.partition.partition import Partition
 from eoslog.broker.log.recovery.recovery import KnownLog, RecoveryFinding
-from eoslog.broker.log.segment.answers import PartitionPlace
 from eoslog.broker.log.segment.checkpoint import Checkpoints, OffsetCheckpoint
-from eoslog.broker.log.segment.flush import GroupFlush
-from eoslog.broker.log.segment.settings import LogSettings
+from eoslog.broker.log.segment.group_flush import GroupFlush
+from eoslog.broker.log.segment.log_settings import LogSettings
+from eoslog.broker.log.segment.results import PartitionPlace
 from eoslog.protocol.batch import build_batch, iter_headers
 from eoslog.protocol.plain_records import encode_records
 from tests.broker.log.fakefs import FakeFileSystem, Inode

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from eoslog.broker.log.segment.checks import MOST_UNPACKED
-from eoslog.broker.log.segment.settings import LogSettings
+from eoslog.broker.log.segment.batch_checks import MOST_UNPACKED
+from eoslog.broker.log.segment.log_settings import LogSettings
 from eoslog.protocol.batch import HEADER_SIZE, build_batch, iter_headers, read_header
 from eoslog.protocol.control import control_batch
 from eoslog.protocol.errors import ErrorCode, KafkaError

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from eoslog.broker.config import BrokerConfig
-from eoslog.broker.log.segment.flush import GroupFlush
+from eoslog.broker.log.segment.group_flush import GroupFlush
 from eoslog.broker.log.upkeep import backup
 from eoslog.broker.log.upkeep.backup import Backups
 from eoslog.broker.ports.ports import OsFileSystem

@@ -5,12 +5,12 @@ The file system of the crash tests keeps the order of a directory's changes; a r
 
 from __future__ import annotations
 
-from eoslog.broker.log.compaction.cleaning import CleaningRun
 from eoslog.broker.log.compaction.cleaning_plan import CleaningPlan
+from eoslog.broker.log.compaction.cleaning_run import CleaningRun
 from eoslog.broker.log.partition.partition import Partition
 from eoslog.broker.log.recovery import leftovers
 from eoslog.broker.log.segment.index import TransactionIndex
-from eoslog.broker.log.segment.settings import LogSettings
+from eoslog.broker.log.segment.log_settings import LogSettings
 from tests.broker.log.fakefs import Directory, Inode
 from tests.broker.log.logkit import DIRECTORY, NOW, Disk, batch, clean, sequenced
 

@@ -9,7 +9,7 @@ import pytest
 from eoslog.broker.config import BrokerConfig, ConfigError, option_sections, option_table
 from eoslog.broker.config.topic_table import TOPIC_CONFIGS
 from eoslog.broker.config.topics import TopicOptions
-from eoslog.broker.log.segment.settings import LogSettings
+from eoslog.broker.log.segment.log_settings import LogSettings
 
 
 def test_defaults_are_kafka_s_where_kafka_has_them() -> None:

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import example, given, settings
 
 from eoslog.broker.log.partition.partition import Partition
-from eoslog.broker.log.segment.settings import LogSettings
+from eoslog.broker.log.segment.log_settings import LogSettings
 from eoslog.protocol.errors import KafkaError
 from tests.broker.log.fakefs import Outcome
 from tests.broker.log.logkit import NOW, Disk, batch, sequenced, stored

@@ -14,7 +14,7 @@ import pytest
 from eoslog.broker.config import BrokerConfig
 from eoslog.broker.config.storage import StorageOptions
 from eoslog.broker.log.partition.partition import Partition
-from eoslog.broker.log.segment.settings import LogSettings
+from eoslog.broker.log.segment.log_settings import LogSettings
 from eoslog.broker.log.upkeep.scrub import Pause, Scrubber, ScrubStopped
 from eoslog.protocol.batch import iter_headers
 from eoslog.protocol.errors import ErrorCode, KafkaError

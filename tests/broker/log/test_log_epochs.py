@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eoslog.broker.log.segment import files
-from eoslog.broker.log.segment.epochs import TICK_MS, begun, next_epoch, rest_ms
-from eoslog.broker.log.segment.settings import LogSettings
+from eoslog.broker.log.segment.leader_epochs import TICK_MS, begun, next_epoch, rest_ms
+from eoslog.broker.log.segment.log_settings import LogSettings
 from tests.broker.log.fakefs import FakeFileSystem
 from tests.broker.log.logkit import Disk, batch
 

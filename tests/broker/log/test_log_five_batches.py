@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from eoslog.broker.log.partition.partition import Partition
-from eoslog.broker.log.segment.settings import LogSettings
+from eoslog.broker.log.segment.log_settings import LogSettings
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from tests.broker.log.fakefs import Outcome
 from tests.broker.log.logkit import DIRECTORY, NOW, Disk, clean, sequenced

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from eoslog.broker.log.segment import flush as flush_room
-from eoslog.broker.log.segment.flush import GroupFlush, Job
-from eoslog.broker.log.segment.settings import LogSettings
+from eoslog.broker.log.segment import group_flush as flush_room
+from eoslog.broker.log.segment.group_flush import GroupFlush, Job
+from eoslog.broker.log.segment.log_settings import LogSettings
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from tests.broker.log.fakefs import Inode
 from tests.broker.log.logkit import DIRECTORY, NOW, Disk, batch

@@ -6,9 +6,9 @@ import struct
 
 import pytest
 
-from eoslog.broker.log.segment import files, snapshot
-from eoslog.broker.log.segment.settings import LogSettings
-from eoslog.broker.rules.producer import ProducerState, Written
+from eoslog.broker.log.segment import files, producer_snapshot
+from eoslog.broker.log.segment.log_settings import LogSettings
+from eoslog.broker.rules.producer_state import ProducerState, Written
 from eoslog.protocol.batch import crc32c, iter_headers
 from tests.broker.log.logkit import DIRECTORY, NOW, TOPIC_ID, Disk, batch, sequenced
 
@@ -71,7 +71,7 @@ def test_there_is_no_transaction_index_without_an_abort() -> None:
 def test_snapshot_bytes() -> None:
     state = ProducerState(7, 3, 2, NOW, 40)
     state.batches.append(Written(2**31 - 1, 1, 10, 12))
-    data = snapshot.encode([state])
+    data = producer_snapshot.encode([state])
     body = struct.pack(">i", 1) + struct.pack(">qhiqiqiq", 7, 3, 1, 12, 2, NOW, 2, 40)
     assert data == struct.pack(">hI", 1, crc32c([body])) + body
 
@@ -81,17 +81,17 @@ def test_a_snapshot_keeps_all_batches_the_last_one_last() -> None:
     for first in range(2**31 - 9, 2**31 + 6, 3):
         states[1].batches.append(Written(first % 2**31, (first + 2) % 2**31, first, first + 2))
     states[2].batches.append(Written(0, 0, 5, 5).ended())
-    data = snapshot.encode(states)
-    assert snapshot.decode(data) == states
+    data = producer_snapshot.encode(states)
+    assert producer_snapshot.decode(data) == states
     last_of_two = [entry for entry in struct.iter_unpack(">qhiqiqiq", data[10:]) if entry[0] == 2][-1]
     assert last_of_two[2:5] == (5, 2**31 + 5, 2), "what Kafka takes for the producer's last batch"
 
 
 @pytest.mark.parametrize("cut", [0, 5, 9, 30])
 def test_a_torn_snapshot_is_refused(cut: int) -> None:
-    data = snapshot.encode([ProducerState(1, 0)])
-    with pytest.raises(snapshot.BadSnapshot):
-        snapshot.decode(data[:cut])
+    data = producer_snapshot.encode([ProducerState(1, 0)])
+    with pytest.raises(producer_snapshot.BadSnapshot):
+        producer_snapshot.decode(data[:cut])
 
 
 def test_snapshots_lie_at_segment_starts_and_at_the_end_of_a_log_closed_in_order() -> None:

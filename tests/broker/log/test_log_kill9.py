@@ -14,7 +14,7 @@ import pytest
 
 from eoslog.broker.config import BrokerConfig
 from eoslog.broker.config.topics import TopicOptions
-from eoslog.broker.log.segment.flush import GroupFlush
+from eoslog.broker.log.segment.group_flush import GroupFlush
 from eoslog.broker.ports.ports import OsFileSystem, SystemClock
 from eoslog.broker.topics.topics import Topics
 from tests.broker.log.logkit import sequenced
@@ -23,7 +23,7 @@ CONFIG = BrokerConfig(topics=TopicOptions(segment_bytes=20000))
 CHILD = """
 import asyncio, sys
 from tests.broker.log.logkit import sequenced
-from eoslog.broker.log.segment.flush import GroupFlush
+from eoslog.broker.log.segment.group_flush import GroupFlush
 from eoslog.broker.ports.ports import OsFileSystem, SystemClock
 from eoslog.broker.topics.topics import Topics
 from tests.broker.log.test_log_kill9 import CONFIG

@@ -10,7 +10,7 @@ import pytest
 
 from eoslog.broker.log.partition.partition import Partition
 from eoslog.broker.log.recovery import recovery
-from eoslog.broker.log.segment.settings import LogSettings
+from eoslog.broker.log.segment.log_settings import LogSettings
 from eoslog.broker.log.upkeep.upkeep import Upkeep
 from tests.broker.log.fakefs import FakeClock, Outcome
 from tests.broker.log.logkit import DIRECTORY, NOW, Disk, batch, sequenced, stored

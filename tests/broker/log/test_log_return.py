@@ -10,8 +10,8 @@ from collections.abc import Callable
 import pytest
 
 from eoslog.broker.log.partition.partition import Partition
-from eoslog.broker.log.recovery.reading_back import PROBE_BYTES
-from eoslog.broker.log.segment.settings import LogSettings
+from eoslog.broker.log.recovery.partition_reopening import PROBE_BYTES
+from eoslog.broker.log.segment.log_settings import LogSettings
 from eoslog.broker.log.upkeep.upkeep import Upkeep
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from tests.broker.log.fakefs import FakeClock, FakeFile, Outcome

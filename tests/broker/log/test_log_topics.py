@@ -10,7 +10,7 @@ import pytest
 
 from eoslog.broker.config import BrokerConfig
 from eoslog.broker.log.opening.data_dir import DataDirError
-from eoslog.broker.log.segment.flush import GroupFlush
+from eoslog.broker.log.segment.group_flush import GroupFlush
 from eoslog.broker.topics.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Topics
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from tests.broker.log.crashkit import DATA, code, every_crash, opened

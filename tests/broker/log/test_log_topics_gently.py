@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 
-from eoslog.broker.topics import partition_maker
+from eoslog.broker.topics import partition_creation
 from eoslog.broker.topics.topics import Topics
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from tests.broker.log.crashkit import DATA, code, opened
@@ -20,7 +20,7 @@ MANY = 3 * STEP
 
 @pytest.fixture(autouse=True)
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(partition_maker, "STEP", STEP)
+    monkeypatch.setattr(partition_creation, "STEP", STEP)
 
 
 @pytest.fixture

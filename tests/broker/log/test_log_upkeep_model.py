@@ -11,7 +11,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from eoslog.broker.log.segment.settings import LogSettings
+from eoslog.broker.log.segment.log_settings import LogSettings
 from tests.broker.log.fakefs import Outcome
 from tests.broker.log.upkept_partition import HOUR, UpkeptPartition, survive
 

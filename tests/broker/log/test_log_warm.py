@@ -11,11 +11,11 @@ from eoslog.broker.log.opening.opening import create_directory, open_partition
 from eoslog.broker.log.partition.partition import Partition
 from eoslog.broker.log.recovery.recovery import KnownLog
 from eoslog.broker.log.segment import segment
-from eoslog.broker.log.segment.answers import PartitionPlace
 from eoslog.broker.log.segment.checkpoint import Checkpoints, OffsetCheckpoint
-from eoslog.broker.log.segment.flush import GroupFlush
-from eoslog.broker.log.segment.settings import LogSettings
-from eoslog.broker.log.segment.warm import WARM, WarmSegments
+from eoslog.broker.log.segment.group_flush import GroupFlush
+from eoslog.broker.log.segment.log_settings import LogSettings
+from eoslog.broker.log.segment.results import PartitionPlace
+from eoslog.broker.log.segment.warm_segments import WARM, WarmSegments
 from eoslog.broker.ports.ports import OsFileSystem
 from tests.broker.log.logkit import NOW, Disk, batch
 

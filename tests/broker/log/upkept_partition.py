@@ -12,9 +12,9 @@ from random import Random
 
 import pytest
 
-from eoslog.broker.log.compaction.compaction import ENTRY_BYTES
+from eoslog.broker.log.compaction.compaction_rules import ENTRY_BYTES
 from eoslog.broker.log.partition.partition import Partition
-from eoslog.broker.log.segment.settings import LogSettings
+from eoslog.broker.log.segment.log_settings import LogSettings
 from eoslog.protocol.batch import HEADER_SIZE, build_batch, iter_headers
 from eoslog.protocol.control import ABORT, COMMIT, read_control
 from eoslog.protocol.errors import KafkaError

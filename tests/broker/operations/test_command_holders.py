@@ -13,13 +13,13 @@ import pytest
 
 from eoslog.commands.session import client_config
 from eoslog.connector.client.admin import transactions
-from eoslog.connector.client.admin.holders import Holder
 from eoslog.connector.client.admin.producers import ActiveProducer
+from eoslog.connector.client.admin.readers_held_back import Holder
 from eoslog.connector.client.admin.transactions import TransactionDescription
 from eoslog.connector.client.wire.cluster import Cluster
-from eoslog.connector.commit.messages import Report
-from eoslog.connector.options.both import sink_options
-from eoslog.connector.options.of_sink import SinkOptions
+from eoslog.connector.commit.task_reports import Report
+from eoslog.connector.options.sink_options import SinkOptions
+from eoslog.connector.options.source_and_sink import sink_options
 from eoslog.connector.sink import committer
 from eoslog.connector.sink.task_message import Attempt
 from eoslog.connector.sink.task_writer import write_rows

@@ -6,8 +6,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from eoslog.broker.config import ConfigError, option_table
-from eoslog.broker.config.foreign import COPIES, TABLE, foreign
-from eoslog.broker.config.sources import ALIASES, HIDDEN, gather, read_properties, shown
+from eoslog.broker.config.ignored_options import COPIES, TABLE, foreign
+from eoslog.broker.config.option_sources import ALIASES, HIDDEN, gather, read_properties, shown
 from eoslog.broker.config.topics import SCALED
 from eoslog.cli import COMMANDS, main
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, Producer
 
-from eoslog.broker.ports.logs import LINES, LONGEST, TEXT, WINDOW_S, BoundedLines, JsonLines, TextLines
+from eoslog.broker.ports.log_output import LINES, LONGEST, TEXT, WINDOW_S, BoundedLines, JsonLines, TextLines
 from eoslog.testing import EmbeddedBroker
 from tests.broker.operations.run_command import ok
 

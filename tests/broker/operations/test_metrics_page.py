@@ -16,10 +16,10 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from prometheus_client.parser import text_string_to_metric_families
 
-from eoslog.broker.metrics import metrics_page
+from eoslog.broker.metrics import metrics_server
 from eoslog.broker.metrics.metrics import Metrics
-from eoslog.broker.metrics.metrics_look import MetricsSnapshot
-from eoslog.broker.metrics.metrics_page import FAMILIES
+from eoslog.broker.metrics.metrics_server import FAMILIES
+from eoslog.broker.metrics.metrics_snapshot import MetricsSnapshot
 from eoslog.testing import BrokerFailed, EmbeddedBroker
 from tests.broker.operations.run_command import ok
 from tests.kit.waiting import until
@@ -169,7 +169,9 @@ def test_an_address_that_cannot_be_used(measured: Measured) -> None:
 
 def test_a_broker_without_them_does_not_wait_for_their_library() -> None:
     code = "import sys, eoslog.cli, eoslog.commands.broker, eoslog.broker.main, eoslog.broker.handlers; "
-    code += "from eoslog.broker.config.sources import gather; gather(None, ['node.id=1'], {}).config(); "
+    code += (
+        "from eoslog.broker.config.option_sources import gather; gather(None, ['node.id=1'], {}).config(); "
+    )
     done = subprocess.run(
         [sys.executable, "-c", code + "print(*sys.modules)"], capture_output=True, text=True, check=True
     )
@@ -178,7 +180,7 @@ def test_a_broker_without_them_does_not_wait_for_their_library() -> None:
 
 
 def test_a_loop_that_is_stuck_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metrics_page, "PATIENCE", 0.2)
+    monkeypatch.setattr(metrics_server, "PATIENCE", 0.2)
 
     def ask(port: int) -> list[int]:
         codes = []
@@ -189,7 +191,7 @@ def test_a_loop_that_is_stuck_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         return codes
 
     async def stuck() -> list[int]:
-        pages = metrics_page.MetricsServer(
+        pages = metrics_server.MetricsServer(
             "127.0.0.1:0", Metrics(), lambda: 0, lambda: MetricsSnapshot(0.0, [])
         )
         asked = asyncio.get_running_loop().run_in_executor(None, ask, pages.port)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from eoslog.broker.metrics.metrics_page import COUNTER, FAMILIES
+from eoslog.broker.metrics.metrics_server import COUNTER, FAMILIES
 from eoslog.cli import main
 from eoslog.testing import EmbeddedBroker
 

@@ -10,9 +10,9 @@ from typing import Any
 from click.testing import CliRunner, Result
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from eoslog.broker.log.segment import files, snapshot
+from eoslog.broker.log.segment import files, producer_snapshot
 from eoslog.broker.log.segment.index import TXN_ENTRY
-from eoslog.broker.rules.producer import ProducerState
+from eoslog.broker.rules.producer_state import ProducerState
 from eoslog.cli import main
 from eoslog.protocol.batch import BatchHeader, iter_headers
 from eoslog.testing import EmbeddedBroker
@@ -268,9 +268,9 @@ def torn_snapshot(place: Path) -> None:
 
 def snapshot_of(place: Path, number: int, change: Callable[[list[ProducerState]], object]) -> None:
     path = segments(place, suffix=".snapshot")[number]
-    states = snapshot.decode(path.read_bytes())
+    states = producer_snapshot.decode(path.read_bytes())
     change(states)
-    path.write_bytes(snapshot.encode(states))
+    path.write_bytes(producer_snapshot.encode(states))
 
 
 def wrong_epoch(place: Path) -> None:

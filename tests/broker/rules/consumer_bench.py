@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from eoslog.broker.coordinator.groups import consumer_records
-from eoslog.broker.rules.consumer import group as consumer_group
-from eoslog.broker.rules.consumer.events import (
+from eoslog.broker.rules.consumer import consumer_group as consumer_group
+from eoslog.broker.rules.consumer.consumer_group_events import (
     ConsumerGroupResult,
     ConsumerGroupSettings,
     ConsumerHeartbeat,
@@ -17,15 +17,15 @@ from eoslog.broker.rules.consumer.events import (
     Now,
     Timer,
 )
-from eoslog.broker.rules.consumer.facts import apply, ends_group
-from eoslog.broker.rules.consumer.regex import matching
-from eoslog.broker.rules.consumer.state import (
+from eoslog.broker.rules.consumer.consumer_group_state import (
     ConsumerGroup,
     ConsumerGroupState,
     MemberState,
     Part,
     TopicImage,
 )
+from eoslog.broker.rules.consumer.group_facts import apply, ends_group
+from eoslog.broker.rules.consumer.subscription_regex import matching
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.plain_records import Record
 

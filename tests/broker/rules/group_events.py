@@ -5,8 +5,8 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass, field, replace
 
-from eoslog.broker.rules.classic import group as classic_group
-from eoslog.broker.rules.classic.events import (
+from eoslog.broker.rules.classic import classic_group as classic_group
+from eoslog.broker.rules.classic.classic_group_events import (
     Answer,
     Event,
     Heartbeat,
@@ -19,7 +19,11 @@ from eoslog.broker.rules.classic.events import (
     SyncAnswer,
     Tick,
 )
-from eoslog.broker.rules.classic.state import ClassicGroup, ClassicGroupSettings, ClassicGroupState
+from eoslog.broker.rules.classic.classic_group_state import (
+    ClassicGroup,
+    ClassicGroupSettings,
+    ClassicGroupState,
+)
 
 RANGE = (("range", b"r"),)
 BOTH = (("range", b"r"), ("roundrobin", b"o"))

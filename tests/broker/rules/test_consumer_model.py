@@ -11,8 +11,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from eoslog.broker.rules.consumer.events import ConsumerGroupSettings, ConsumerHeartbeat
-from eoslog.broker.rules.consumer.state import ConsumerGroupState
+from eoslog.broker.rules.consumer.consumer_group_events import ConsumerGroupSettings, ConsumerHeartbeat
+from eoslog.broker.rules.consumer.consumer_group_state import ConsumerGroupState
 from eoslog.protocol.errors import ErrorCode as E
 from tests.broker.rules.consumer_bench import Client, ConsumerBench, settle
 

@@ -6,11 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from eoslog.broker.rules.consumer.events import ConsumerGroupSettings, ConsumerHeartbeat, Timer
-from eoslog.broker.rules.consumer.facts import CurrentFact, OldMetadataFact, apply
-from eoslog.broker.rules.consumer.offsets import check_commit, check_fetch
-from eoslog.broker.rules.consumer.state import ConsumerGroupState, CurrentAssignment, MemberState
-from eoslog.broker.rules.offsets import Committer
+from eoslog.broker.rules.committed_offsets import Committer
+from eoslog.broker.rules.consumer.consumer_group_events import ConsumerGroupSettings, ConsumerHeartbeat, Timer
+from eoslog.broker.rules.consumer.consumer_group_state import (
+    ConsumerGroupState,
+    CurrentAssignment,
+    MemberState,
+)
+from eoslog.broker.rules.consumer.group_facts import CurrentFact, OldMetadataFact, apply
+from eoslog.broker.rules.consumer.member_offsets import check_commit, check_fetch
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.protocol.errors import KafkaError
 from tests.broker.rules.consumer_bench import Client, ConsumerBench, Topics, settle

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from eoslog.broker.coordinator.groups.group_records import GroupRecord, decode, encode_group
-from eoslog.broker.rules.classic.events import (
+from eoslog.broker.rules.classic.classic_group import resume
+from eoslog.broker.rules.classic.classic_group_events import (
     Event,
     Heartbeat,
     HeartbeatAnswer,
@@ -23,8 +24,11 @@ from eoslog.broker.rules.classic.events import (
     Sync,
     SyncAnswer,
 )
-from eoslog.broker.rules.classic.group import resume
-from eoslog.broker.rules.classic.state import ClassicGroup, ClassicGroupSettings, ClassicGroupState
+from eoslog.broker.rules.classic.classic_group_state import (
+    ClassicGroup,
+    ClassicGroupSettings,
+    ClassicGroupState,
+)
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.protocol.plain_records import Record
 from tests.broker.rules.group_events import ClassicBench, beat, join, sync

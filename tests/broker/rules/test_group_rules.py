@@ -6,16 +6,22 @@ from dataclasses import replace
 
 import pytest
 
-from eoslog.broker.rules.classic.events import Event, HeartbeatAnswer, JoinAnswer, SyncAnswer, Tick
-from eoslog.broker.rules.classic.group import resume, step, touch
-from eoslog.broker.rules.classic.rebalance import ClassicGroupStep
-from eoslog.broker.rules.classic.state import (
+from eoslog.broker.rules.classic.classic_group import resume, step, touch
+from eoslog.broker.rules.classic.classic_group_events import (
+    Event,
+    HeartbeatAnswer,
+    JoinAnswer,
+    SyncAnswer,
+    Tick,
+)
+from eoslog.broker.rules.classic.classic_group_state import (
     PREDECESSORS,
     ClassicGroup,
     ClassicGroupSettings,
     ClassicGroupState,
     IllegalGroupTransition,
 )
+from eoslog.broker.rules.classic.rebalance import ClassicGroupStep
 from eoslog.protocol.errors import ErrorCode as E
 from tests.broker.rules.group_events import BOTH, ClassicBench, beat, join, leave, sync
 

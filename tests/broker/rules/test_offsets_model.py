@@ -18,7 +18,7 @@ from eoslog.broker.coordinator.groups.group_records import (
     encode_offset,
     encode_offset_tombstone,
 )
-from eoslog.broker.rules.offsets import Committed, OffsetStore, Place, fetch
+from eoslog.broker.rules.committed_offsets import Committed, OffsetStore, Place, fetch
 from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.plain_records import Record
 

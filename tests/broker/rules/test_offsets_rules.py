@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from eoslog.broker.rules.classic.state import ClassicGroup, ClassicGroupState
-from eoslog.broker.rules.offsets import (
+from eoslog.broker.rules.classic.classic_group_state import ClassicGroup, ClassicGroupState
+from eoslog.broker.rules.committed_offsets import (
     NO_TOPIC_ID,
     NOTHING,
     Committed,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eoslog.broker.rules.producer import AbortedTransaction, ProducerStates, Written
+from eoslog.broker.rules.producer_state import AbortedTransaction, ProducerStates, Written
 from eoslog.protocol.batch import BatchHeader
 from eoslog.protocol.errors import ErrorCode, KafkaError
 

@@ -8,8 +8,8 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from eoslog.broker.log.segment import snapshot
-from eoslog.broker.rules.producer import ProducerStates
+from eoslog.broker.log.segment import producer_snapshot
+from eoslog.broker.rules.producer_state import ProducerStates
 from eoslog.protocol.batch import BatchHeader
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
@@ -180,9 +180,9 @@ class ProducerRules(RuleBasedStateMachine):
     def restart(self) -> None:
         """A snapshot holds all that is known. What was decided before it is durable."""
         self.durable = self.model.end
-        data = snapshot.encode(self.states.all())
+        data = producer_snapshot.encode(self.states.all())
         self.states = ProducerStates()
-        self.states.load(snapshot.decode(data))
+        self.states.load(producer_snapshot.decode(data))
 
     @rule(
         pid=PIDS,

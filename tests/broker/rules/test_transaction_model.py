@@ -14,9 +14,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from eoslog.broker.coordinator.transactions import transaction_records
 from eoslog.broker.rules.transactions import transaction as rules
-from eoslog.broker.rules.transactions.decision import TransactionResult
-from eoslog.broker.rules.transactions.end import EndRequest, end_txn
-from eoslog.broker.rules.transactions.state import (
+from eoslog.broker.rules.transactions.end_txn import EndRequest, end_txn
+from eoslog.broker.rules.transactions.transaction_result import TransactionResult
+from eoslog.broker.rules.transactions.transaction_state import (
     PREPARED,
     TV1,
     TV2,

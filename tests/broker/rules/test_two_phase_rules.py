@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from eoslog.broker.rules.transactions import transaction as rules
-from eoslog.broker.rules.transactions.decision import TransactionResult
-from eoslog.broker.rules.transactions.end import EndRequest, end_txn
-from eoslog.broker.rules.transactions.state import (
+from eoslog.broker.rules.transactions.end_txn import EndRequest, end_txn
+from eoslog.broker.rules.transactions.transaction_result import TransactionResult
+from eoslog.broker.rules.transactions.transaction_state import (
     NO_TIMEOUT_MS,
     TV1,
     TV2,

@@ -10,8 +10,8 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AclOperation
 
-from eoslog.broker.authorize.audit import MOST_TOLD, WINDOW_S
 from eoslog.broker.authorize.guard import Guard
+from eoslog.broker.authorize.refusal_log import MOST_TOLD, WINDOW_S
 from eoslog.broker.authorize.table import TABLE
 from eoslog.broker.network.served import served
 from eoslog.broker.requests.context import CloseConnection

@@ -8,9 +8,9 @@ from unittest.mock import Mock
 
 import pytest
 
-from eoslog.broker.authorize import data, groups, transactions
-from eoslog.broker.authorize.asked import AccessRequest, RequestRefused
-from eoslog.broker.authorize.audit import Audit
+from eoslog.broker.authorize import groups, record_access, transactions
+from eoslog.broker.authorize.access_request import AccessRequest, RequestRefused
+from eoslog.broker.authorize.refusal_log import Audit
 from eoslog.broker.ports.ports import OsFileSystem
 from eoslog.broker.rules.acls import Acl, AclOperation, Client, Pattern, Permission, ResourceType
 from eoslog.broker.stored.authorizer import Authorizer
@@ -89,7 +89,7 @@ def test_a_transactional_batch_needs_the_right_to_its_id(
     ])  # fmt: skip
     request = produce(transactional_id, transactional=transactional)
     asked = AccessRequest(authorizer, cast(Audit, Mock()), ALICE, 0, 9, request, cast(Topics, None))
-    assert isinstance(data.produce(asked), RequestRefused) == refused
+    assert isinstance(record_access.produce(asked), RequestRefused) == refused
 
 
 @pytest.mark.parametrize(
@@ -106,6 +106,8 @@ def test_a_follower_needs_the_right_of_brokers(
     body = {"topics": [{"topic": "t", "topic_id": bytes(16), "partitions": [{"partition": 0}]}], **field}
     schema = APIS[ApiKey.FETCH].request
     request, _ = schema.read(version, b"".join(schema.write(version, body)))
-    found = data.fetch(AccessRequest(authorizer, cast(Audit, Mock()), ALICE, 1, version, request, topics))
+    found = record_access.fetch(
+        AccessRequest(authorizer, cast(Audit, Mock()), ALICE, 1, version, request, topics)
+    )
     assert isinstance(found, RequestRefused) and found.answer is not None
     assert found.answer["responses"][0]["partitions"][0]["error_code"] == 29

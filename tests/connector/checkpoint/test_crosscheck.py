@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from eoslog.connector.checkpoint.crosscheck import (
+from eoslog.connector.checkpoint.cluster_check import check_cluster, check_group_cluster, check_sink_cluster
+from eoslog.connector.checkpoint.start_checks import (
     StartFacts,
     check_given,
     check_plain_start,
     check_story,
     check_taken_over,
 )
-from eoslog.connector.checkpoint.which_cluster import check_cluster, check_group_cluster, check_sink_cluster
 from eoslog.connector.commit.faults import (
     CheckpointMismatch,
     CheckpointOlder,
@@ -22,7 +22,7 @@ from eoslog.connector.commit.faults import (
     StartsElsewhere,
     TakenOver,
 )
-from eoslog.connector.commit.messages import Batch
+from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.errors import WrongCluster
 from eoslog.connector.offsets.group_notes import Note, NotedOffset, check_notes, read_note
 from eoslog.connector.offsets.offsets import TakenFrom, cluster_from_json, position_from_json, to_json

@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import NewPartitions
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from eoslog.connector.client.admin.offsets import commit_plain
+from eoslog.connector.client.admin.group_offsets import commit_plain
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
 from eoslog.connector.client.wire.connection import BrokerConnection
@@ -21,8 +21,8 @@ from eoslog.connector.commit.faults import DecisionGone, SinkChanged, StartsElse
 from eoslog.connector.errors import DataLoss, OptionError, WrongCluster
 from eoslog.connector.offsets.group_notes import Note
 from eoslog.connector.offsets.offsets import TakenFrom, cluster_from_json, taken_from_json, to_json
-from eoslog.connector.options.both import sink_options
-from eoslog.connector.run import memory
+from eoslog.connector.options.source_and_sink import sink_options
+from eoslog.connector.run import run_memory
 from eoslog.connector.sink import committer
 from tests.connector.brokers import start_broker
 from tests.connector.crashes.crash_query import GROUP, ROWS, SOURCE, Crash, Query, run
@@ -216,7 +216,7 @@ class Bench:
         given = self.options | {name.replace("__", "."): text for name, text in options.items()}
         made = sink_options({**given, "checkpointLocation": str(self.query.checkpoint)}, stream=True)
         who = json.loads((self.query.checkpoint / "metadata").read_text())["id"]
-        memory.take(repr(made.client.bootstrap), str(made.transactional_id), who)
+        run_memory.take(repr(made.client.bootstrap), str(made.transactional_id), who)
         self.caplog.clear()
         with self.caplog.at_level(logging.WARNING):
             committer.begin_stream(made)

@@ -12,7 +12,7 @@ from eoslog.connector.client.wire import retry
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
 from eoslog.connector.client.wire.retry import Backoff, retrying
-from eoslog.connector.client.wire.shared import close_shared, shared_cluster
+from eoslog.connector.client.wire.shared_clusters import close_shared, shared_cluster
 from eoslog.connector.errors import (
     BrokerUnreachable,
     ConnectionLost,

@@ -12,15 +12,15 @@ import pytest
 from kio.schema.errors import ErrorCode as KioErrorCode
 
 from eoslog.connector.client.admin import transactions
-from eoslog.connector.client.admin.listing import LATEST, list_offsets
-from eoslog.connector.client.admin.offsets import commit_plain, fetch_committed
+from eoslog.connector.client.admin.group_offsets import commit_plain, fetch_committed
+from eoslog.connector.client.admin.list_offsets import LATEST, list_offsets
 from eoslog.connector.client.records.fetch import fetch
 from eoslog.connector.client.records.produce import Producer
 from eoslog.connector.client.wire import error_outcomes, retry
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import ClientConfig
 from eoslog.connector.commit.commands import HeldBack
-from eoslog.connector.commit.names import Participant
+from eoslog.connector.commit.transactional_ids import Participant
 from eoslog.connector.errors import OffsetsGone, ProduceFailed, RetriesExhausted, UnknownTopic
 from eoslog.connector.run import markers
 from eoslog.connector.sink import task_writer

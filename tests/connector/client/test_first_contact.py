@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from eoslog.connector.errors import BrokerUnreachable
-from eoslog.connector.options.both import source_options
+from eoslog.connector.options.source_and_sink import source_options
 from eoslog.connector.source.reader import BatchReader, StreamReader
 
 

@@ -8,7 +8,7 @@ from eoslog.connector.client.wire import retry
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import ClientConfig
 from eoslog.connector.commit.commands import HeldBack
-from eoslog.connector.commit.names import Participant
+from eoslog.connector.commit.transactional_ids import Participant
 from eoslog.connector.run import markers
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import KafkaError

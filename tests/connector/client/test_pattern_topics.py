@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from eoslog.connector.client.wire.shared import close_shared
-from eoslog.connector.options.both import source_options
-from eoslog.connector.source.discover import SourceTopics
+from eoslog.connector.client.wire.shared_clusters import close_shared
+from eoslog.connector.options.source_and_sink import source_options
+from eoslog.connector.source.source_topics import SourceTopics
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import KafkaError
 from tests.connector.client.fake_broker import FakeBroker

@@ -11,7 +11,7 @@ from eoslog.connector.client.wire.config import ClientConfig
 from eoslog.connector.client.wire.connection import BrokerConnection
 from eoslog.connector.client.wire.pipelined import IN_FLIGHT
 from eoslog.connector.commit import commands as c
-from eoslog.connector.commit.names import Participant
+from eoslog.connector.commit.transactional_ids import Participant
 from eoslog.connector.errors import RetriesExhausted, UnsupportedByBroker
 from eoslog.connector.run.runner import Runner
 from eoslog.protocol.apis import ApiKey

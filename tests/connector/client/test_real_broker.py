@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from eoslog.connector.client.admin import transactions
-from eoslog.connector.client.admin.listing import EARLIEST, LATEST, list_offsets
-from eoslog.connector.client.admin.offsets import commit_plain, fetch_committed
+from eoslog.connector.client.admin.group_offsets import commit_plain, fetch_committed
+from eoslog.connector.client.admin.list_offsets import EARLIEST, LATEST, list_offsets
 from eoslog.connector.client.records.fetch import fetch
 from eoslog.connector.client.records.produce import Producer
 from eoslog.connector.client.wire.cluster import Cluster

@@ -18,9 +18,9 @@ import trustme
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import ClientConfig
 from eoslog.connector.client.wire.connection import BrokerConnection
-from eoslog.connector.client.wire.security import MECHANISMS, PROTOCOLS
+from eoslog.connector.client.wire.security_settings import MECHANISMS, PROTOCOLS
 from eoslog.connector.errors import AuthenticationRefused, BrokerUnreachable, OptionError
-from eoslog.connector.options.both import SourceOptions, source_options
+from eoslog.connector.options.source_and_sink import SourceOptions, source_options
 from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.testing import EmbeddedBroker
 from tests.broker.security.securitykit import ALICE, ALICE_SECRET, Issuer, plain_jaas

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from eoslog.connector.client.admin import transactions
-from eoslog.connector.client.admin.listing import EARLIEST, LATEST, list_offsets
-from eoslog.connector.client.admin.offsets import StillPending, commit_plain, fetch_committed
+from eoslog.connector.client.admin.group_offsets import StillPending, commit_plain, fetch_committed
+from eoslog.connector.client.admin.list_offsets import EARLIEST, LATEST, list_offsets
 from eoslog.connector.client.admin.transactions import Listing
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import ClientConfig

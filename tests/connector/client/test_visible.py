@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eoslog.connector.client.records.visible import visible
+from eoslog.connector.client.records.read_committed import visible
 from eoslog.protocol.batch import CorruptBatch, build_batch
 from eoslog.protocol.control import ABORT, COMMIT, control_batch
 from tests.protocol.stamp import stamp

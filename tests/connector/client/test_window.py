@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eoslog.connector.client.records.window import BatchVerdict, Outgoing, Unanswered, pack
+from eoslog.connector.client.records.send_window import BatchVerdict, Outgoing, Unanswered, pack
 from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.sequence import MAX_SEQUENCE
 

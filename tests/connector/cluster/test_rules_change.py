@@ -16,8 +16,8 @@ from eoslog.connector.commit import commands as c
 from eoslog.connector.commit.begin import begin
 from eoslog.connector.commit.decide import commit
 from eoslog.connector.commit.faults import BatchRefused, CommitFault
-from eoslog.connector.commit.messages import Batch, Report, Run
-from eoslog.connector.commit.names import Sink
+from eoslog.connector.commit.task_reports import Batch, Report, Run
+from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.run.runner import Runner
 from tests.connector.sink.test_round_trips import prepare
 from tests.connector.stock_kafka import Kafka

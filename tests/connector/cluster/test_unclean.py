@@ -11,7 +11,7 @@ from confluent_kafka.admin import NewTopic
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from benchmarks.peer_cluster import ThreeNodes
-from eoslog.connector.client.admin import offsets as group_offsets
+from eoslog.connector.client.admin import group_offsets as group_offsets
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
 from eoslog.connector.errors import DataLoss

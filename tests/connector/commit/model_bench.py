@@ -4,14 +4,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeGuard, TypeVar
 
 from eoslog.connector.commit import commands as c
+from eoslog.connector.commit.abandon import Aborted, end_run, run_of
 from eoslog.connector.commit.begin import begin
 from eoslog.connector.commit.decide import SourceOffsets, commit
-from eoslog.connector.commit.ending import Aborted, end_run, run_of
-from eoslog.connector.commit.messages import Batch, Begun, Decided, Empty, Prepared, Report, Run
-from eoslog.connector.commit.names import Participant, Sink
 from eoslog.connector.commit.prepare import Task, judge, participant_name
 from eoslog.connector.commit.replay import OnLost
 from eoslog.connector.commit.seal import TwoPhase
+from eoslog.connector.commit.task_reports import Batch, Begun, Decided, Empty, Prepared, Report, Run
+from eoslog.connector.commit.transactional_ids import Participant, Sink
 from tests.connector.commit.model_broker import ModelBroker
 
 T = TypeVar("T")

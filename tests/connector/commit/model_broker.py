@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from eoslog.connector.commit.commands import Description, HeldBack, NotOffered, Offsets, Refused, Sealed
 from eoslog.connector.commit.decision import ANCHOR, METADATA_LIMIT, Stored
-from eoslog.connector.commit.names import Participant
+from eoslog.connector.commit.transactional_ids import Participant
 from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.producer_identity import ProducerIdentity
 

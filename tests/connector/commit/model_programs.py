@@ -9,18 +9,18 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from eoslog.connector.checkpoint.crosscheck import StartFacts, check_story
+from eoslog.connector.checkpoint.start_checks import StartFacts, check_story
 from eoslog.connector.commit import begin as begin_rules
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit import decide as decide_rules
-from eoslog.connector.commit.ending import Aborted, Ended, clear_again, end_run
+from eoslog.connector.commit.abandon import Aborted, Ended, clear_again, end_run
 from eoslog.connector.commit.faults import CheckpointOlder, CommitFault, DecisionGone, StartsElsewhere
-from eoslog.connector.commit.messages import Batch, Begun, Decided, Empty, Prepared, Report, Run
-from eoslog.connector.commit.names import Participant, Sink
+from eoslog.connector.commit.marker_proof import prove_last
 from eoslog.connector.commit.prepare import Task, judge, participant_name, withdraw_if_late
-from eoslog.connector.commit.prove import prove_last
 from eoslog.connector.commit.replay import OnLost
 from eoslog.connector.commit.seal import TwoPhase
+from eoslog.connector.commit.task_reports import Batch, Begun, Decided, Empty, Prepared, Report, Run
+from eoslog.connector.commit.transactional_ids import Participant, Sink
 from eoslog.connector.offsets.group_notes import Note, NotedOffset, read_note
 from tests.connector.commit.model_broker import ModelBroker
 from tests.connector.commit.model_history import DISTURBING, Choices, Fault, Shape

@@ -10,7 +10,7 @@ from typing import Any
 
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit.faults import CommitFault, MarkersMissing, ParticipantsLost
-from eoslog.connector.commit.messages import Report
+from eoslog.connector.commit.task_reports import Report
 from tests.connector.commit.model_coverage import state_of
 from tests.connector.commit.model_history import Choices, Fault, Shape
 from tests.connector.commit.model_programs import (

@@ -8,12 +8,12 @@ from zlib import crc32
 
 from eoslog.connector.commit import begin as begin_rules
 from eoslog.connector.commit import decide as decide_rules
-from eoslog.connector.commit import seal, write
-from eoslog.connector.commit.ending import Ended, end_run, run_of
+from eoslog.connector.commit import seal, token_write
+from eoslog.connector.commit.abandon import Ended, end_run, run_of
 from eoslog.connector.commit.faults import CommitFault, TokenForgotten, TokenReused
-from eoslog.connector.commit.messages import Batch, Begun, Decided, Prepared, Report
-from eoslog.connector.commit.names import Sink
 from eoslog.connector.commit.replay import OnLost
+from eoslog.connector.commit.task_reports import Batch, Begun, Decided, Prepared, Report
+from eoslog.connector.commit.transactional_ids import Sink
 from tests.connector.commit.model_history import Choices, Fault, Shape
 from tests.connector.commit.model_programs import Ledger, Process, Spawn, Steps, TaskFailed
 from tests.connector.commit.model_spark import Simulation
@@ -58,7 +58,7 @@ class Writes(Simulation):
                 )
                 done = yield from self._client("commit", rules)
             if done is not None:
-                yield from self._client("note", write.note_finished(self.sink, done))
+                yield from self._client("note", token_write.note_finished(self.sink, done))
         except (CommitFault, TaskFailed):
             if begun is not None:
                 yield from self._abort_write(process, begun, reports)
@@ -66,7 +66,7 @@ class Writes(Simulation):
 
     def _begin_write(self, process: Process, token: str) -> Steps[Begun]:
         planner = str(self.choices.pick(2)) if self.shape.spread else "0"  # each remembers for itself
-        rules = write.begin_write(
+        rules = token_write.begin_write(
             self.sink,
             token,
             last_run=process.memory.pop(planner, None),

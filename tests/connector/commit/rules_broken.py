@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from eoslog.connector.commit import begin, decide, finish, own, prepare, replay, seal
+from eoslog.connector.commit import begin, decide, finish, prepare, replay, seal, sink_transaction
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit.decision import Decision, Stored
 from tests.connector.commit import model_bench, model_programs
@@ -185,20 +185,24 @@ def another_ones_transaction_is_as_begun(patch: pytest.MonkeyPatch) -> None:
 
 
 def any_state_of_the_producer_id_is_proof(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(own, "is_ended", lambda state, held, *more: held.producer_id == state.identity.producer_id)
+    patch.setattr(
+        sink_transaction,
+        "is_ended",
+        lambda state, held, *more: held.producer_id == state.identity.producer_id,
+    )
 
 
 def who_owns_the_sink_does_not_matter(patch: pytest.MonkeyPatch) -> None:
-    is_ended = own.is_ended
+    is_ended = sink_transaction.is_ended
 
     def lax(state: Any, held: Any, mine: Any, version: int) -> bool:
         return is_ended(state, held, held, version)
 
-    patch.setattr(own, "is_ended", lax)
+    patch.setattr(sink_transaction, "is_ended", lax)
 
 
 def every_marker_is_a_commit(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(own, "WriteMarkers", lambda held, commit: c.WriteMarkers(held, True))
+    patch.setattr(sink_transaction, "WriteMarkers", lambda held, commit: c.WriteMarkers(held, True))
 
 
 def partitions_asked_before_the_coordinator(patch: pytest.MonkeyPatch) -> None:
@@ -207,10 +211,12 @@ def partitions_asked_before_the_coordinator(patch: pytest.MonkeyPatch) -> None:
         states = yield c.Describe((sink.coordinator,))
         if held and states[sink.coordinator].state == "CompleteCommit":
             yield c.WriteMarkers(held, True)
-        return own._Left()
+        return sink_transaction._Left()
 
-    patch.setattr(own, "_close", close)
-    patch.setattr(own, "_COMPLETE", {"CompleteCommit": True, "CompleteAbort": False, "PrepareCommit": True})
+    patch.setattr(sink_transaction, "_close", close)
+    patch.setattr(
+        sink_transaction, "_COMPLETE", {"CompleteCommit": True, "CompleteAbort": False, "PrepareCommit": True}
+    )
 
 
 def acquired_without_a_look(patch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from eoslog.connector.commit.decision import KEPT_QUERIES, Decision, decode, encode
 from eoslog.connector.commit.faults import DecisionDamaged, DecisionTooLarge
-from eoslog.connector.commit.messages import Batch
-from eoslog.connector.commit.names import Participant, ParticipantSlot, Sink, parity
+from eoslog.connector.commit.task_reports import Batch
+from eoslog.connector.commit.transactional_ids import Participant, ParticipantSlot, Sink, parity
 from eoslog.connector.commit.winner import Winner
 from eoslog.protocol.producer_identity import ProducerIdentity
 
@@ -185,7 +185,7 @@ def test_a_winner_of_another_run_or_batch_cannot_be_decided() -> None:
 def test_reports_pickle() -> None:
     import pickle
 
-    from eoslog.connector.commit.messages import Prepared, Stamp
+    from eoslog.connector.commit.task_reports import Prepared, Stamp
 
     stamp = Stamp("s", ProducerIdentity(1, 0), ProducerIdentity(1, 1), 3, 50, Batch("q", 1, "d"))
     report = Prepared(stamp, 0, Participant("s/1.0/1/w.0", ProducerIdentity(5, 5)), 10, (("t", 0),))

@@ -10,9 +10,9 @@ import pytest
 
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit import prepare
-from eoslog.connector.commit.ending import Aborted
+from eoslog.connector.commit.abandon import Aborted
 from eoslog.connector.commit.faults import CommitFault
-from eoslog.connector.commit.messages import Begun, Prepared
+from eoslog.connector.commit.task_reports import Begun, Prepared
 from tests.connector.commit.model_bench import Bench, decides
 
 

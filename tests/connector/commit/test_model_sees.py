@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from eoslog.connector.checkpoint import crosscheck
-from eoslog.connector.commit import begin, decide, decision, ending, finish, own, prepare, seal
+from eoslog.connector.checkpoint import start_checks
+from eoslog.connector.commit import abandon, begin, decide, decision, finish, prepare, seal, sink_transaction
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit.faults import BatchRefused
-from eoslog.connector.commit.names import Participant
+from eoslog.connector.commit.transactional_ids import Participant
 from eoslog.protocol.errors import ErrorCode
 from tests.connector.commit import model_bench, model_programs
 from tests.connector.commit.model_history import Fault, Shape
@@ -73,9 +73,9 @@ def skipped_by_number_alone(patch: pytest.MonkeyPatch) -> None:
 
 
 def abort_without_asking(patch: pytest.MonkeyPatch) -> None:
-    def end_run(sink: Any, run: Any) -> c.Rules[ending.Ended]:
+    def end_run(sink: Any, run: Any) -> c.Rules[abandon.Ended]:
         yield from finish.clear_run(sink, run.incarnation, ())
-        return ending.Ended(ending.Aborted.CLEARED)
+        return abandon.Ended(abandon.Aborted.CLEARED)
 
     patch.setattr(model_programs, "end_run", end_run)
     patch.setattr(model_bench, "end_run", end_run)
@@ -111,7 +111,7 @@ def decision_asked_before_the_state(patch: pytest.MonkeyPatch) -> None:
 
 
 def losers_asked_for_before_the_decision(patch: pytest.MonkeyPatch) -> None:
-    look = own.fetch_stored
+    look = sink_transaction.fetch_stored
 
     def ask_first(sink: Any, *more: Any) -> c.Rules[Any]:
         yield c.AskOngoing(sink.prefix)
@@ -172,7 +172,7 @@ def lost_markers_not_looked_for(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_lost_marker_is_always_a_commit(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(own, "WriteMarkers", lambda held, commit: c.WriteMarkers(held, True))
+    patch.setattr(sink_transaction, "WriteMarkers", lambda held, commit: c.WriteMarkers(held, True))
 
 
 def ends_not_marked(patch: pytest.MonkeyPatch) -> None:
@@ -182,7 +182,7 @@ def ends_not_marked(patch: pytest.MonkeyPatch) -> None:
         answer = yield command
         return answer
 
-    patch.setattr(ending, "ask", ask)
+    patch.setattr(abandon, "ask", ask)
 
 
 def dying_tasks_not_waited_for(patch: pytest.MonkeyPatch) -> None:
@@ -194,12 +194,12 @@ def hand_overs_not_compared(patch: pytest.MonkeyPatch) -> None:
 
 
 def successors_not_looked_for(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(crosscheck, "check_taken_over", lambda *told: None)
+    patch.setattr(start_checks, "check_taken_over", lambda *told: None)
     patch.setattr(begin, "_keep", nothing)  # a process that remembers nothing acquires the sink
 
 
 def lost_decisions_not_missed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(crosscheck, "check_completed", lambda *told: None)
+    patch.setattr(start_checks, "check_completed", lambda *told: None)
 
 
 def reopened_winners_not_looked_at(patch: pytest.MonkeyPatch) -> None:

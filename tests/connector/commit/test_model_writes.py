@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from eoslog.connector.commit import begin, decide, decision, prepare, seal, token
+from eoslog.connector.commit import begin, decide, decision, prepare, seal, write_token
 from eoslog.connector.commit import commands as c
-from eoslog.connector.commit.token import RememberedTokens
+from eoslog.connector.commit.write_token import RememberedTokens
 from tests.connector.commit.model_history import Fault, Shape
 from tests.connector.commit.model_judge import explore
 from tests.connector.commit.model_shapes import LOSSES, STRIKES
@@ -51,7 +51,7 @@ def test_the_checkpoint_is_made_anew(tv: int) -> None:
 
 
 def test_a_token_that_is_forgotten_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(token, "KEPT_TOKENS", 1)
+    monkeypatch.setattr(write_token, "KEPT_TOKENS", 1)
     assert ends(Shape(batches=3, kinds=ANEW), Writes) == {"whole", "refused"}
 
 
@@ -67,7 +67,7 @@ def not_remembered(patch: pytest.MonkeyPatch) -> None:
 
 
 def floor_not_looked_at(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(token, "KEPT_TOKENS", 1)
+    patch.setattr(write_token, "KEPT_TOKENS", 1)
     patch.setattr(RememberedTokens, "forgot", lambda self, token: False)
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eoslog.connector.commit.names import ParticipantSlot, Sink, parity
+from eoslog.connector.commit.transactional_ids import ParticipantSlot, Sink, parity
 from eoslog.protocol.producer_identity import ProducerIdentity
 
 SLOT = ParticipantSlot(ProducerIdentity(17, 3), 1, "0123abc", 4)

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from eoslog.connector.commit import commands as c
+from eoslog.connector.commit.abandon import Aborted, end_run
 from eoslog.connector.commit.decide import SourceOffsets
 from eoslog.connector.commit.decision import ANCHOR
-from eoslog.connector.commit.ending import Aborted, end_run
 from eoslog.connector.commit.faults import BatchRefused, MarkersMissing, OutcomeUnknown
-from eoslog.connector.commit.own import LOOKS, is_ended
-from eoslog.connector.commit.prove import prove_last
+from eoslog.connector.commit.marker_proof import prove_last
+from eoslog.connector.commit.sink_transaction import LOOKS, is_ended
 from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.producer_identity import ProducerIdentity
 from tests.connector.commit.model_bench import Bench, Crash, decides, finishes

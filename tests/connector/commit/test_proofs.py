@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from eoslog.connector.commit import commands as c
-from eoslog.connector.commit import own
+from eoslog.connector.commit import sink_transaction
 from eoslog.connector.commit.decide import SourceOffsets, count
 from eoslog.connector.commit.decision import Stored, decode
 from eoslog.connector.commit.faults import (
@@ -19,11 +19,11 @@ from eoslog.connector.commit.faults import (
     Unfinished,
 )
 from eoslog.connector.commit.finish import is_aborted
-from eoslog.connector.commit.messages import Decided, Empty, Prepared, Report
-from eoslog.connector.commit.names import Participant, Sink
-from eoslog.connector.commit.prove import prove_last
+from eoslog.connector.commit.marker_proof import prove_last
 from eoslog.connector.commit.replay import OnLost
 from eoslog.connector.commit.seal import TwoPhase
+from eoslog.connector.commit.task_reports import Decided, Empty, Prepared, Report
+from eoslog.connector.commit.transactional_ids import Participant, Sink
 from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.producer_identity import ProducerIdentity
 from tests.connector.commit.model_bench import Bench, Crash, decides, finishes
@@ -160,7 +160,7 @@ def looked(rules: c.Rules[Any], **answers: list[Any]) -> tuple[Any, list[c.Write
 
 def test_markers_that_are_under_way_are_waited_for() -> None:
     found = looked(
-        own.ask_stored(Sink("sink"), None),
+        sink_transaction.ask_stored(Sink("sink"), None),
         FetchStored=[UNSTABLE, UNSTABLE, UNSTABLE, STORED],
         Describe=[told("PrepareCommit")],
         FindOwn=[HELD],
@@ -172,7 +172,7 @@ def test_a_lost_marker_that_is_not_sure_is_named_and_not_written() -> None:
     """The coordinator speaks of a later transaction."""
     with pytest.raises(MarkersMissing, match="does not say how exactly this transaction ended"):
         looked(
-            own.ask_stored(Sink("sink"), None),
+            sink_transaction.ask_stored(Sink("sink"), None),
             FetchStored=[UNSTABLE],
             Describe=[told("CompleteCommit", 9)],
             FindOwn=[HELD],
@@ -182,7 +182,7 @@ def test_a_lost_marker_that_is_not_sure_is_named_and_not_written() -> None:
 def test_what_can_be_read_by_now_is_read() -> None:
     """Something else is held open, perhaps on the partition of another group."""
     found = looked(
-        own.ask_stored(Sink("sink"), None),
+        sink_transaction.ask_stored(Sink("sink"), None),
         FetchStored=[UNSTABLE, STORED],
         Describe=[told("CompleteCommit", 9)],
         FindOwn=[HELD],
@@ -194,7 +194,7 @@ def test_what_can_be_read_by_now_is_read() -> None:
 def test_a_start_waits_for_the_markers_that_are_on_their_way(prepared: str, complete: bool) -> None:
     """Only when they are written, as the coordinator says, one that does not show is lost."""
     _, (written,) = looked(
-        own.write_lost_markers(Sink("sink")),
+        sink_transaction.write_lost_markers(Sink("sink")),
         Describe=[told(prepared), told(prepared.replace("Prepare", "Complete"))],
         FindOwn=[HELD, HELD, ()],
     )
@@ -203,13 +203,16 @@ def test_a_start_waits_for_the_markers_that_are_on_their_way(prepared: str, comp
 
 def test_only_pending_offsets_are_waited_for() -> None:
     refused = c.Refused(int(ErrorCode.GROUP_AUTHORIZATION_FAILED), "not allowed")
-    assert looked(own.ask_stored(Sink("sink"), None), FetchStored=[refused, STORED]) == (refused, [])
+    assert looked(sink_transaction.ask_stored(Sink("sink"), None), FetchStored=[refused, STORED]) == (
+        refused,
+        [],
+    )
 
 
 def test_of_what_is_held_only_what_is_sure_is_written() -> None:
     older = (c.HeldBack(("__consumer_offsets", 1), Participant("sink", ProducerIdentity(7, 2)), 0),)
     _, (written,) = looked(
-        own.write_lost_markers(Sink("sink")),
+        sink_transaction.write_lost_markers(Sink("sink")),
         Describe=[told("CompleteCommit")],
         FindOwn=[(*HELD, *older), older],
         FetchStored=[STORED],

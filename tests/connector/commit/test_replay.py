@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from eoslog.connector.commit import commands as c
+from eoslog.connector.commit.abandon import Aborted
 from eoslog.connector.commit.decide import SourceOffsets
 from eoslog.connector.commit.decision import Decision, decode, encode
-from eoslog.connector.commit.ending import Aborted
 from eoslog.connector.commit.faults import (
     CheckpointMismatch,
     CommitFault,
@@ -18,8 +18,8 @@ from eoslog.connector.commit.faults import (
     SinkFenced,
     Unfinished,
 )
-from eoslog.connector.commit.messages import Begun, Decided, Empty, Prepared, Report
 from eoslog.connector.commit.replay import OnLost
+from eoslog.connector.commit.task_reports import Begun, Decided, Empty, Prepared, Report
 from tests.connector.commit.model_bench import Bench, Crash, decides, finishes
 
 BOTH = pytest.mark.parametrize("tv", [1, 2])

@@ -11,8 +11,8 @@ from eoslog.connector.commit import begin, decide, finish
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit.decision import Decision
 from eoslog.connector.commit.faults import ParticipantsLost
-from eoslog.connector.commit.messages import Batch
 from eoslog.connector.commit.replay import OnLost
+from eoslog.connector.commit.task_reports import Batch
 from tests.connector.commit.model_bench import Bench
 from tests.connector.commit.model_history import Fault, Shape
 from tests.connector.commit.replay_histories import explore_losses

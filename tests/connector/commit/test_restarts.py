@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from eoslog.connector.commit import commands as c
+from eoslog.connector.commit.abandon import Aborted
 from eoslog.connector.commit.begin import begin
-from eoslog.connector.commit.ending import Aborted
 from eoslog.connector.commit.faults import (
     BatchRefused,
     CommitFault,
@@ -14,9 +14,9 @@ from eoslog.connector.commit.faults import (
     ParticipantsLost,
     SinkFenced,
 )
-from eoslog.connector.commit.leave import fence
-from eoslog.connector.commit.messages import Batch, Begun, Decided
+from eoslog.connector.commit.leave_sink import fence
 from eoslog.connector.commit.prepare import Task, judge
+from eoslog.connector.commit.task_reports import Batch, Begun, Decided
 from eoslog.protocol.producer_identity import ProducerIdentity
 from tests.connector.commit.model_bench import Bench, Crash, finishes
 

@@ -6,9 +6,9 @@ from typing import Any, TypeGuard
 import pytest
 
 from eoslog.connector.commit import commands as c
+from eoslog.connector.commit.abandon import Aborted
 from eoslog.connector.commit.decide import SourceOffsets
 from eoslog.connector.commit.decision import decode
-from eoslog.connector.commit.ending import Aborted
 from eoslog.connector.commit.faults import (
     BatchRefused,
     CommitFault,
@@ -17,8 +17,8 @@ from eoslog.connector.commit.faults import (
     SinkFenced,
     Unfinished,
 )
-from eoslog.connector.commit.messages import Prepared
 from eoslog.connector.commit.seal import TwoPhase
+from eoslog.connector.commit.task_reports import Prepared
 from eoslog.protocol.errors import ErrorCode
 from tests.connector.commit.model_bench import Bench, Crash, decides, finishes
 from tests.connector.commit.model_broker import TIMEOUT_MS

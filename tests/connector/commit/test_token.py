@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from eoslog.connector.commit.decision import Decision, decode, encode
 from eoslog.connector.commit.faults import DecisionDamaged
-from eoslog.connector.commit.messages import Batch
-from eoslog.connector.commit.names import Sink
-from eoslog.connector.commit.token import KEPT_TOKENS, Content, RememberedTokens, Token
+from eoslog.connector.commit.task_reports import Batch
+from eoslog.connector.commit.transactional_ids import Sink
+from eoslog.connector.commit.write_token import KEPT_TOKENS, Content, RememberedTokens, Token
 from eoslog.protocol.producer_identity import ProducerIdentity
 
 SINK = Sink("writes")

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from eoslog.connector.commit import commands as c
+from eoslog.connector.commit.abandon import Aborted
 from eoslog.connector.commit.decide import SourceOffsets
 from eoslog.connector.commit.decision import Stored
-from eoslog.connector.commit.ending import Aborted
 from eoslog.connector.commit.faults import (
     BatchRefused,
     CheckpointMismatch,
@@ -21,8 +21,8 @@ from eoslog.connector.commit.faults import (
     SinkFenced,
     Unfinished,
 )
-from eoslog.connector.commit.messages import Batch, Decided
 from eoslog.connector.commit.prepare import judge
+from eoslog.connector.commit.task_reports import Batch, Decided
 from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.producer_identity import ProducerIdentity
 from tests.connector.commit.model_bench import Bench, Crash, decides, finishes

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from eoslog.connector.commit import commands as c
-from eoslog.connector.commit import token as tokens
+from eoslog.connector.commit import write_token as tokens
 from eoslog.connector.commit.begin import begin
 from eoslog.connector.commit.commands import Description
 from eoslog.connector.commit.decide import commit
@@ -18,10 +18,10 @@ from eoslog.connector.commit.faults import (
     TokenForgotten,
     TokenReused,
 )
-from eoslog.connector.commit.messages import Batch, Begun, Decided, Prepared, Report, Run
-from eoslog.connector.commit.names import Sink
-from eoslog.connector.commit.token import KEPT_TOKENS
-from eoslog.connector.commit.write import begin_before, begin_write, note_finished
+from eoslog.connector.commit.task_reports import Batch, Begun, Decided, Prepared, Report, Run
+from eoslog.connector.commit.token_write import begin_before, begin_write, note_finished
+from eoslog.connector.commit.transactional_ids import Sink
+from eoslog.connector.commit.write_token import KEPT_TOKENS
 from eoslog.protocol.producer_identity import ProducerIdentity
 from tests.connector.commit.model_bench import Bench, Crash, decides, finishes
 

@@ -28,14 +28,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from eoslog.connector.commit import commands as c
+from eoslog.connector.commit.abandon import end_run, run_of
 from eoslog.connector.commit.decide import SourceOffsets, commit
-from eoslog.connector.commit.ending import end_run, run_of
 from eoslog.connector.commit.faults import CommitFault
 from eoslog.connector.commit.finish import await_readable
-from eoslog.connector.commit.leave import leave
-from eoslog.connector.commit.messages import Batch, Begun, Prepared, Report
+from eoslog.connector.commit.leave_sink import leave
 from eoslog.connector.commit.prepare import withdraw_if_late
 from eoslog.connector.commit.replay import OnLost
+from eoslog.connector.commit.task_reports import Batch, Begun, Prepared, Report
 from tests.connector.commit import transcript_words as words
 from tests.connector.commit.model_bench import Bench, Crash
 from tests.connector.commit.model_broker import ModelBroker

@@ -9,8 +9,8 @@ from typing import Any
 
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit.decision import ANCHOR, Decision, Stored, decode
-from eoslog.connector.commit.messages import Decided, Empty, Prepared, Report
-from eoslog.connector.commit.names import Sink
+from eoslog.connector.commit.task_reports import Decided, Empty, Prepared, Report
+from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.protocol.producer_identity import ProducerIdentity
 
 _ANSWERS_AT = 62

@@ -21,10 +21,10 @@ from typing import Any
 import pyarrow as pa
 
 from eoslog.connector.client.wire.connection import BrokerConnection as KafkaConnection
-from eoslog.connector.client.wire.shared import shared_cluster
+from eoslog.connector.client.wire.shared_clusters import shared_cluster
 from eoslog.connector.commit import commands as c
-from eoslog.connector.commit.messages import Report
-from eoslog.connector.options.both import SinkOptions, sink_options
+from eoslog.connector.commit.task_reports import Report
+from eoslog.connector.options.source_and_sink import SinkOptions, sink_options
 from eoslog.connector.run.runner import Runner
 from eoslog.connector.sink import committer
 from eoslog.connector.sink.task_message import Attempt

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from eoslog.connector.client.admin import offsets, transactions
+from eoslog.connector.client.admin import group_offsets, transactions
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
 from tests.connector.brokers import Broker, offers_two_phase_commit, start_broker
@@ -206,7 +206,9 @@ def test_source_offsets_are_those_of_the_decided_batches(broker: Broker, tmp_pat
     for at, ends in (("before the decision", ROWS), ("decided, no winner finished", 2 * ROWS)):
         assert run(bench.query, Crash(at)) == "killed"
         with bench.cluster() as cluster:
-            found = offsets.fetch_committed(cluster, GROUP, [(SOURCE, 0), (SOURCE, 1)], require_stable=False)
+            found = group_offsets.fetch_committed(
+                cluster, GROUP, [(SOURCE, 0), (SOURCE, 1)], require_stable=False
+            )
         assert [offset for offset, _ in found.values()] == [ends, ends]
     bench.finish()
 

@@ -7,7 +7,8 @@ import pytest
 
 from eoslog.connector.client.wire.config import ClientConfig
 from eoslog.connector.errors import OptionError
-from eoslog.connector.options.both import (
+from eoslog.connector.options.ignored_and_refused import FIXED, FORBIDDEN, NO_EFFECT
+from eoslog.connector.options.source_and_sink import (
     Guarantee,
     SinkOptions,
     SourceOptions,
@@ -15,7 +16,6 @@ from eoslog.connector.options.both import (
     sink_options,
     source_options,
 )
-from eoslog.connector.options.refusals import FIXED, FORBIDDEN, NO_EFFECT
 from eoslog.connector.options.table import ALIASES, TABLE, OptionType, Use
 
 BROKERS = {"kafka.bootstrap.servers": "one:9092,two:9093"}

@@ -5,8 +5,8 @@ import re
 import pytest
 
 from eoslog.connector.errors import OptionError
-from eoslog.connector.options.both import sink_options, source_options
-from eoslog.connector.options.refusals import FIXED, FORBIDDEN
+from eoslog.connector.options.ignored_and_refused import FIXED, FORBIDDEN
+from eoslog.connector.options.source_and_sink import sink_options, source_options
 
 BROKERS = {"kafka.bootstrap.servers": "one:9092"}
 

@@ -30,9 +30,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 from eoslog.connector import progress
 from eoslog.connector.client.admin import transactions
 from eoslog.connector.client.wire.cluster import Cluster
-from eoslog.connector.client.wire.shared import shared_cluster
+from eoslog.connector.client.wire.shared_clusters import shared_cluster
 from eoslog.connector.commit import commands as c
-from eoslog.connector.options.both import sink_options, source_options
+from eoslog.connector.options.source_and_sink import sink_options, source_options
 from eoslog.connector.run.runner import Runner
 from eoslog.connector.sink import committer
 from eoslog.connector.sink.task_message import Attempt

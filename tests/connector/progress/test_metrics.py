@@ -19,8 +19,8 @@ from eoslog.connector.commit.commands import (
     Seal,
     StageOffsets,
 )
-from eoslog.connector.commit.messages import Batch, Decided, Empty, Prepared, Report, Stamp
-from eoslog.connector.commit.names import Participant, Sink
+from eoslog.connector.commit.task_reports import Batch, Decided, Empty, Prepared, Report, Stamp
+from eoslog.connector.commit.transactional_ids import Participant, Sink
 from eoslog.connector.progress import SourceLag, offsets_behind_latest
 from eoslog.protocol.producer_identity import ProducerIdentity
 from tests.connector.stock_kafka import Kafka

@@ -14,12 +14,12 @@ import pyarrow as pa
 import pytest
 
 from eoslog.connector.client.admin import transactions
-from eoslog.connector.client.wire.shared import shared_cluster
-from eoslog.connector.commit.ending import run_of
-from eoslog.connector.commit.messages import Begun, Prepared
-from eoslog.connector.commit.names import Sink
-from eoslog.connector.options.both import SinkOptions, sink_options
-from eoslog.connector.run import guard, memory
+from eoslog.connector.client.wire.shared_clusters import shared_cluster
+from eoslog.connector.commit.abandon import run_of
+from eoslog.connector.commit.task_reports import Begun, Prepared
+from eoslog.connector.commit.transactional_ids import Sink
+from eoslog.connector.options.source_and_sink import SinkOptions, sink_options
+from eoslog.connector.run import abandoned_run, run_memory
 from eoslog.connector.run.runner import Runner
 from eoslog.connector.sink import committer
 from eoslog.connector.sink.task_message import Attempt
@@ -76,7 +76,7 @@ def batch(kafka: Kafka) -> Batch:
 @pytest.fixture
 def daemon(monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.Popen[bytes]]:
     """What stands for Spark's: while it lives, the driver does."""
-    monkeypatch.setattr(guard, "is_sparks", lambda: True)
+    monkeypatch.setattr(abandoned_run, "is_sparks", lambda: True)
     with subprocess.Popen(["sleep", "300"]) as started:
         told = processes.ProcessIdentity(started.pid, processes._started(started.pid))
         monkeypatch.setattr(processes, "parent_of", lambda pid: told)
@@ -89,13 +89,13 @@ def daemon(monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.Popen[bytes]]
 @pytest.fixture
 def watchers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     """How many processes that were left behind since live."""
-    cut_loose = guard._cut_loose
+    cut_loose = abandoned_run._cut_loose
 
     def noted() -> None:
         (tmp_path / str(os.getpid())).touch()
         cut_loose()
 
-    monkeypatch.setattr(guard, "_cut_loose", noted)
+    monkeypatch.setattr(abandoned_run, "_cut_loose", noted)
     return lambda: sum(lives(int(path.name)) for path in tmp_path.glob("[0-9]*"))
 
 
@@ -119,10 +119,10 @@ def lives(pid: int) -> bool:
 
 
 def test_what_a_dead_driver_has_open_is_ended(batch: Batch, daemon: subprocess.Popen[bytes]) -> None:
-    memory.keep(batch.run, *batch.key)
-    guard.watch(batch.sink, batch.run.incarnation, batch.key, batch.runner)
+    run_memory.keep(batch.run, *batch.key)
+    abandoned_run.watch(batch.sink, batch.run.incarnation, batch.key, batch.runner)
     batch.task(0)
-    time.sleep(3 * guard.WATCH_SECONDS)
+    time.sleep(3 * abandoned_run.WATCH_SECONDS)
     assert batch.open(), "the driver lives"
     daemon.kill()
     daemon.wait()
@@ -137,9 +137,9 @@ def test_what_a_dead_driver_has_open_is_ended(batch: Batch, daemon: subprocess.P
 def test_a_newer_drivers_transactions_are_left_alone(
     batch: Batch, kafka: Kafka, daemon: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    memory.keep(batch.run, *batch.key)
-    guard.watch(batch.sink, batch.run.incarnation, batch.key, batch.runner)
-    monkeypatch.setattr(guard, "is_sparks", lambda: False)  # it lives elsewhere, and goes on
+    run_memory.keep(batch.run, *batch.key)
+    abandoned_run.watch(batch.sink, batch.run.incarnation, batch.key, batch.runner)
+    monkeypatch.setattr(abandoned_run, "is_sparks", lambda: False)  # it lives elsewhere, and goes on
     newer = Batch(kafka, batch.sink.id)
     report = newer.task(0)
     daemon.kill()
@@ -157,7 +157,7 @@ def test_abort_does_not_wait_for_dying_tasks_and_looks_again(
     began = time.monotonic()
     committer.abort_write(batch.options, batch.begun, [None])
     assert time.monotonic() - began < 1 and batch.open() == []
-    for number, pause in enumerate((0.0, guard.TASK_KILL_SECONDS)):
+    for number, pause in enumerate((0.0, abandoned_run.TASK_KILL_SECONDS)):
         time.sleep(pause)
         name = killed(batch, number)
         assert batch.open() == [name], "a task that is killed before it looks"
@@ -193,7 +193,7 @@ def test_a_batch_write_is_watched_until_its_end(
     else:
         committer.abort_write(batch.options, batch.begun, [report])
     key = committer._write_key(batch.options, batch.run)
-    assert memory.look(*key) is None and not batch.open()
+    assert run_memory.look(*key) is None and not batch.open()
 
 
 @pytest.mark.usefixtures("daemon")
@@ -213,7 +213,7 @@ def test_the_tokens_of_a_stem_are_watched_by_one(
         batch = Batch(kafka, topic, **{"write.token": f"job-{number}"})
         committer.commit_batch(batch.options, [batch.task(0)])
         assert becomes(1, watchers)
-        time.sleep(2 * guard.WATCH_SECONDS)
+        time.sleep(2 * abandoned_run.WATCH_SECONDS)
         assert watchers() == 1
     assert [row[3] for row in kafka.rows(topic)] == [b"row"] * 3
     batch = Batch(kafka, topic, **{"write.token": "job-3"})

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pytest
 
-from eoslog.connector.client.admin import offsets as group_offsets
+from eoslog.connector.client.admin import group_offsets as group_offsets
 from eoslog.connector.client.admin import transactions
 from eoslog.connector.client.records.fetch import fetch
 from eoslog.connector.client.records.produce import Producer
@@ -17,10 +17,10 @@ from eoslog.connector.client.wire.cluster import Cluster, CoordinatorKind
 from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
 from eoslog.connector.commit.commands import FetchStored, Refused
 from eoslog.connector.commit.decision import ANCHOR, Stored
-from eoslog.connector.commit.names import Participant
+from eoslog.connector.commit.transactional_ids import Participant
 from eoslog.connector.errors import OffsetsGone
 from eoslog.connector.offsets.plan import Range
-from eoslog.connector.options.both import source_options
+from eoslog.connector.options.source_and_sink import source_options
 from eoslog.connector.run import markers
 from eoslog.connector.run.runner import Runner
 from eoslog.connector.source import read_range

@@ -5,7 +5,7 @@ import time
 import pyarrow as pa
 import pytest
 
-from eoslog.connector.client.admin import offsets as group_offsets
+from eoslog.connector.client.admin import group_offsets as group_offsets
 from eoslog.connector.client.admin import transactions
 from eoslog.connector.client.records.produce import Producer
 from eoslog.connector.client.wire.cluster import Cluster
@@ -13,8 +13,8 @@ from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit.decision import ANCHOR
 from eoslog.connector.commit.faults import MarkersMissing
-from eoslog.connector.commit.names import Participant, Sink
-from eoslog.connector.commit.own import TV2, fetch_stored
+from eoslog.connector.commit.sink_transaction import TV2, fetch_stored
+from eoslog.connector.commit.transactional_ids import Participant, Sink
 from eoslog.connector.run import markers
 from eoslog.connector.run.runner import Runner
 from eoslog.protocol.errors import ErrorCode, KafkaError

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from eoslog.connector.commit.messages import Batch, Run
-from eoslog.connector.run import memory
-from eoslog.connector.spark.form import FORM
+from eoslog.connector.commit.task_reports import Batch, Run
+from eoslog.connector.run import run_memory
+from eoslog.connector.spark.pickled_form import FORM
 from eoslog.protocol.producer_identity import ProducerIdentity
 
 RUN = Run(ProducerIdentity(7, 0), ProducerIdentity(7, 3), Batch("query", 4, "digest"))
@@ -24,42 +24,42 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_what_is_kept_is_taken_once() -> None:
-    memory.keep(RUN, "cluster", "sink", "query")
-    assert memory.take("cluster", "sink", "other query") is None
-    assert memory.take("cluster", "sink", "query") == RUN
-    assert memory.take("cluster", "sink", "query") is None
+    run_memory.keep(RUN, "cluster", "sink", "query")
+    assert run_memory.take("cluster", "sink", "other query") is None
+    assert run_memory.take("cluster", "sink", "query") == RUN
+    assert run_memory.take("cluster", "sink", "query") is None
 
 
 def test_names_that_run_together_are_kept_apart() -> None:
-    memory.keep(RUN, "cluster", "sink-1", "0")
-    assert memory.take("cluster", "sink-", "10") is None
+    run_memory.keep(RUN, "cluster", "sink-1", "0")
+    assert run_memory.take("cluster", "sink-", "10") is None
 
 
 def test_another_driver_remembers_nothing_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    memory.keep(RUN, "key")
+    run_memory.keep(RUN, "key")
     monkeypatch.setenv("PYTHON_WORKER_FACTORY_SECRET", "another driver's")
-    assert memory.take("key") is None
+    assert run_memory.take("key") is None
 
 
 def test_a_damaged_memory_is_no_memory(folder: Path) -> None:
-    memory.keep(RUN, "key")
+    run_memory.keep(RUN, "key")
     (kept,) = folder.glob("*/*.run")
     kept.write_text("{")
-    assert memory.take("key") is None
+    assert run_memory.take("key") is None
 
 
 def test_a_folder_open_to_others_is_not_used(folder: Path) -> None:
-    memory.keep(RUN, "key")
+    run_memory.keep(RUN, "key")
     (own,) = folder.iterdir()
     own.chmod(0o777)
-    assert memory.take("key") is None
+    assert run_memory.take("key") is None
 
 
 def test_files_of_drivers_that_ended_are_looked_for_once_an_hour(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory, "_swept", -math.inf)
-    memory.keep(RUN, "key")
+    monkeypatch.setattr(run_memory, "_swept", -math.inf)
+    run_memory.keep(RUN, "key")
     (own,) = folder.iterdir()
     old, week_ago = own / "old.run", time.time() - 8 * 24 * 3600
     young = own / "of_another_driver.run"
@@ -70,23 +70,23 @@ def test_files_of_drivers_that_ended_are_looked_for_once_an_hour(
         os.utime(old, (week_ago, week_ago))
 
     leave()
-    memory.keep(RUN, "key")
+    run_memory.keep(RUN, "key")
     assert old.exists()
-    monkeypatch.setattr(memory, "_swept", time.monotonic() - 3601)
-    memory.keep(RUN, "key")
+    monkeypatch.setattr(run_memory, "_swept", time.monotonic() - 3601)
+    run_memory.keep(RUN, "key")
     assert not old.exists() and young.exists()
-    assert memory.take("key") == RUN
+    assert run_memory.take("key") == RUN
 
 
 @pytest.mark.parametrize("form", [None, 1, FORM + 1])
 def test_what_another_version_has_kept_is_forgotten(folder: Path, form: int | None) -> None:
     """The sink is acquired anew then, as after the first start."""
-    memory.keep(RUN, "key")
+    run_memory.keep(RUN, "key")
     (kept,) = folder.glob("*/*.run")
     told = json.loads(kept.read_text())
     kept.write_text(
         json.dumps(told | {"form": form} if form else {k: v for k, v in told.items() if k != "form"})
     )
-    assert memory.take("key") is None
-    memory.keep(RUN, "key")
-    assert memory.take("key") == RUN
+    assert run_memory.take("key") is None
+    run_memory.keep(RUN, "key")
+    assert run_memory.take("key") == RUN

@@ -11,7 +11,7 @@ import pytest
 
 from eoslog.connector.sink.deadletters import RowValidator, TopicLimits
 from eoslog.connector.sink.routing import Router
-from eoslog.connector.sink.tally import Tally
+from eoslog.connector.sink.row_checksum import Tally
 from eoslog.protocol.batch import iter_headers
 from eoslog.protocol.records import decode_batches
 from tests.protocol.stamp import stamp

@@ -10,10 +10,10 @@ from pyspark.serializers import CloudPickleSerializer
 
 from eoslog.connector import errors
 from eoslog.connector.commit import faults
-from eoslog.connector.commit.messages import Begun
+from eoslog.connector.commit.task_reports import Begun
 from eoslog.connector.errors import EoslogError, RefusedByBroker, WrongCluster
-from eoslog.connector.options.both import sink_options
-from eoslog.connector.sink.begins import BeginsWhenPickled, let_through
+from eoslog.connector.options.source_and_sink import sink_options
+from eoslog.connector.sink.begin_on_driver import BeginsWhenPickled, let_through
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 OPTIONS = sink_options({"kafka.bootstrap.servers": "nowhere:1", "topic": "t"}, stream=True)
@@ -54,7 +54,7 @@ def test_every_error_of_ours_comes_through_as_it_is(kind: type[Exception], capsy
 
 
 def test_without_that_it_would_stand_behind_the_pickling(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("eoslog.connector.sink.begins.let_through", lambda error: None)
+    monkeypatch.setattr("eoslog.connector.sink.begin_on_driver.let_through", lambda error: None)
     with pytest.raises(pickle.PicklingError, match="Could not serialize object: WrongCluster: why"):
         dumps(Fails(WrongCluster("why")))
 

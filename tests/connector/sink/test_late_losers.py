@@ -10,13 +10,13 @@ import pyarrow as pa
 import pytest
 
 from eoslog.connector.client.admin import transactions
-from eoslog.connector.client.admin.listing import LATEST, list_offsets
+from eoslog.connector.client.admin.list_offsets import LATEST, list_offsets
 from eoslog.connector.client.wire.cluster import Cluster
-from eoslog.connector.client.wire.shared import shared_cluster
+from eoslog.connector.client.wire.shared_clusters import shared_cluster
 from eoslog.connector.commit.commands import FENCED
-from eoslog.connector.commit.messages import Begun, Prepared, Report
+from eoslog.connector.commit.task_reports import Begun, Prepared, Report
 from eoslog.connector.errors import ProduceFailed
-from eoslog.connector.options.both import SinkOptions, sink_options
+from eoslog.connector.options.source_and_sink import SinkOptions, sink_options
 from eoslog.connector.sink import committer
 from eoslog.connector.sink.task_message import Attempt
 from eoslog.connector.sink.task_writer import write_rows

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from eoslog.connector.commit.messages import Batch, Stamp
 from eoslog.connector.commit.prepare import participant_name
+from eoslog.connector.commit.task_reports import Batch, Stamp
 from eoslog.connector.sink import task_writer
 from eoslog.protocol.producer_identity import ProducerIdentity
 from tests.connector.commit.model_bench import Bench

@@ -6,10 +6,10 @@ Apache Kafka answers EndTxn when the commit is certain and writes the markers af
 import json
 from pathlib import Path
 
-from eoslog.connector.client.admin.listing import list_offsets
-from eoslog.connector.client.wire.shared import shared_cluster
-from eoslog.connector.commit.messages import Report
-from eoslog.connector.options.both import SinkOptions, sink_options
+from eoslog.connector.client.admin.list_offsets import list_offsets
+from eoslog.connector.client.wire.shared_clusters import shared_cluster
+from eoslog.connector.commit.task_reports import Report
+from eoslog.connector.options.source_and_sink import SinkOptions, sink_options
 from eoslog.connector.sink import committer
 from tests.connector.sink.test_round_trips import prepare
 from tests.connector.stock_kafka import Kafka

@@ -14,21 +14,21 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from eoslog.connector.client.admin import offsets as group_offsets
+from eoslog.connector.client.admin import group_offsets as group_offsets
 from eoslog.connector.client.admin import transactions
 from eoslog.connector.client.records.produce import Producer
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
 from eoslog.connector.client.wire.connection import BrokerConnection
-from eoslog.connector.client.wire.shared import shared_cluster
+from eoslog.connector.client.wire.shared_clusters import shared_cluster
 from eoslog.connector.commit.begin import begin
 from eoslog.connector.commit.decide import SourceOffsets, commit
 from eoslog.connector.commit.decision import ANCHOR
-from eoslog.connector.commit.messages import Batch, Begun, Prepared, Report, Run
-from eoslog.connector.commit.names import Participant, Sink
 from eoslog.connector.commit.prepare import judge, participant_name
 from eoslog.connector.commit.seal import TwoPhase
-from eoslog.connector.options.both import sink_options
+from eoslog.connector.commit.task_reports import Batch, Begun, Prepared, Report, Run
+from eoslog.connector.commit.transactional_ids import Participant, Sink
+from eoslog.connector.options.source_and_sink import sink_options
 from eoslog.connector.progress import step_of
 from eoslog.connector.run.runner import Runner
 from eoslog.connector.sink import task_writer

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
-from eoslog.connector.client.admin import offsets as group_offsets
+from eoslog.connector.client.admin import group_offsets as group_offsets
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit.faults import CheckpointMismatch, CommitFault, DecisionGone
-from eoslog.connector.commit.messages import Batch, Begun, Decided, Report
+from eoslog.connector.commit.task_reports import Batch, Begun, Decided, Report
 from eoslog.connector.errors import OptionError
 from eoslog.connector.offsets.group_notes import Note, read_note
-from eoslog.connector.options.both import SinkOptions, sink_options
-from eoslog.connector.run import memory
+from eoslog.connector.options.source_and_sink import SinkOptions, sink_options
+from eoslog.connector.run import run_memory
 from eoslog.connector.sink import committer, start_of_run
 from eoslog.connector.sink.start_of_run import CheckpointView
 from tests.connector.commit.model_bench import Bench, Crash, finishes
@@ -130,12 +130,12 @@ def test_a_start_that_was_stopped_is_stopped_again(query: Query) -> None:
     query.batch(0)
     query.plan(0, end=7)  # another checkpoint in its place
     query.plan(1)
-    memory.take(repr(query.options.client.bootstrap), "sink", "q")
+    run_memory.take(repr(query.options.client.bootstrap), "sink", "q")
     for planned in (1, 1, 2):
         query.plan(planned)
         with pytest.raises(CheckpointMismatch, match="with other source offsets"):
             query.begin()
-        assert memory.look(repr(query.options.client.bootstrap), "sink", "q") is None
+        assert run_memory.look(repr(query.options.client.bootstrap), "sink", "q") is None
 
 
 def test_the_batch_of_another_query_is_not_looked_for_in_this_ones_checkpoint(query: Query) -> None:
@@ -176,7 +176,7 @@ def test_who_may_have_missed_the_loss_of_a_broker_asks_the_partitions(
     query.plan(1)
     query.runner.acquainted, query.runner.lost_broker = acquainted, lost_broker
     if not remembers:
-        memory.take(repr(query.options.client.bootstrap), "sink", "q")
+        run_memory.take(repr(query.options.client.bootstrap), "sink", "q")
     query.begin()
     assert bool(query.sent(c.FindHeld)) is asks
 
@@ -327,7 +327,7 @@ def test_a_group_that_was_moved_is_compared_with_the_batch_that_was_decided(
     query.commit(query.bench.prepare_all(query.begin()), 0)
     query.complete(0)
     query.plan(1)
-    memory.take(repr(query.options.client.bootstrap), "sink", "q")
+    run_memory.take(repr(query.options.client.bootstrap), "sink", "q")
     wanted: list[Any] = []
 
     def holds(cluster: Any, group: str, places: Any, **_: Any) -> dict[tuple[str, int], tuple[int, str]]:

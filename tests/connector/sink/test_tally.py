@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eoslog.connector.sink.tally import Tally
+from eoslog.connector.sink.row_checksum import Tally
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 ROW: dict[str, Any] = {

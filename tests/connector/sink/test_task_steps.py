@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 
 from eoslog.connector.client.admin import transactions
-from eoslog.connector.client.wire.shared import shared_cluster
-from eoslog.connector.commit.messages import Batch, Begun, Decided, Empty, Prepared, Report, Stamp
+from eoslog.connector.client.wire.shared_clusters import shared_cluster
+from eoslog.connector.commit.task_reports import Batch, Begun, Decided, Empty, Prepared, Report, Stamp
 from eoslog.connector.errors import UnknownTopic
-from eoslog.connector.options.both import SinkOptions, sink_options
+from eoslog.connector.options.source_and_sink import SinkOptions, sink_options
 from eoslog.connector.sink import committer, task_writer
-from eoslog.connector.sink.tally import Tally
+from eoslog.connector.sink.row_checksum import Tally
 from eoslog.connector.sink.task_message import Attempt
 from eoslog.connector.sink.task_writer import write_rows
 from eoslog.protocol.producer_identity import ProducerIdentity

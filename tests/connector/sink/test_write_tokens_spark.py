@@ -10,8 +10,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from eoslog.connector.client.admin import transactions
-from eoslog.connector.client.wire.shared import shared_cluster
-from eoslog.connector.options.both import sink_options
+from eoslog.connector.client.wire.shared_clusters import shared_cluster
+from eoslog.connector.options.source_and_sink import sink_options
 from tests.connector.stock_kafka import Kafka
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]

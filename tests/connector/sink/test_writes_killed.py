@@ -14,12 +14,12 @@ import pyarrow as pa
 import pytest
 
 from eoslog.connector.client.admin import transactions
-from eoslog.connector.client.admin.listing import LATEST, list_offsets
+from eoslog.connector.client.admin.list_offsets import LATEST, list_offsets
 from eoslog.connector.client.wire.cluster import Cluster
-from eoslog.connector.client.wire.shared import shared_cluster
+from eoslog.connector.client.wire.shared_clusters import shared_cluster
 from eoslog.connector.commit import commands as c
 from eoslog.connector.errors import OptionError
-from eoslog.connector.options.both import sink_options
+from eoslog.connector.options.source_and_sink import sink_options
 from eoslog.connector.run.runner import Runner
 from eoslog.connector.sink import committer
 from eoslog.connector.sink.task_message import Attempt

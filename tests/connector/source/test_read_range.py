@@ -10,7 +10,7 @@ import pytest
 
 from eoslog.connector.errors import DataLoss, OffsetsGone, OptionError, TopicRecreated, UnknownTopic
 from eoslog.connector.offsets.plan import Range
-from eoslog.connector.options.both import SourceOptions, source_options
+from eoslog.connector.options.source_and_sink import SourceOptions, source_options
 from eoslog.connector.source import read_range, reader
 from eoslog.protocol.records import DecodedRecords
 

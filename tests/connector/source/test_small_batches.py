@@ -17,9 +17,9 @@ from pyspark.sql.streaming import python_streaming_source_runner as runner
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from eoslog.connector.client.records import fetch_small
-from eoslog.connector.client.wire import shared as client_shared
+from eoslog.connector.client.wire import shared_clusters as client_shared
 from eoslog.connector.offsets import plan
-from eoslog.connector.source import hand_over
+from eoslog.connector.source import rows_in_plan
 from eoslog.connector.source.reader import StreamReader
 from tests.connector.source.test_source_stream import reader
 from tests.connector.stock_kafka import Kafka
@@ -119,18 +119,18 @@ def test_else_tasks_read(kafka: Kafka, topic: str, options: dict[str, str]) -> N
 
 def test_another_pyspark_reads_by_tasks(kafka: Kafka, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(datasource_internal, "_SimpleStreamReaderWrapper")
-    hand_over._simple.cache_clear()
+    rows_in_plan._simple.cache_clear()
     try:
         start = (made := small(kafka, topic)).initialOffset()
         parts = made.partitions(start, made.latestOffset(start, NO_LIMIT))
         assert [type(part) for part in parts] == [plan.Range] * 2
     finally:
-        hand_over._simple.cache_clear()
+        rows_in_plan._simple.cache_clear()
 
 
 def test_this_pyspark_asks_for_rows_as_we_expect() -> None:
     """What goes when PySpark moves the name or the call: small batches are slower then, and right."""
-    assert hand_over.is_offered()
+    assert rows_in_plan.is_offered()
     source = runner.partitions_func.__code__.co_names
     assert {"_SimpleStreamReaderWrapper", "getCache", "partitions"} <= set(source)
 

@@ -8,15 +8,15 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from eoslog.connector.client.admin import offsets as group_offsets
+from eoslog.connector.client.admin import group_offsets as group_offsets
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
 from eoslog.connector.commit.begin import begin
 from eoslog.connector.commit.decide import SourceOffsets, commit
-from eoslog.connector.commit.messages import Batch
-from eoslog.connector.commit.names import Sink
+from eoslog.connector.commit.task_reports import Batch
+from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.errors import DataLoss, UnknownTopic
-from eoslog.connector.options.both import source_options
+from eoslog.connector.options.source_and_sink import source_options
 from eoslog.connector.run.runner import Runner, commit_known
 from eoslog.connector.source.reader import StreamReader
 from eoslog.protocol.errors import ErrorCode, KafkaError

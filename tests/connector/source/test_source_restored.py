@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from eoslog.broker.log.segment import epochs
+from eoslog.broker.log.segment import leader_epochs
 from eoslog.connector.client.wire.connection import BrokerConnection
 from eoslog.connector.errors import DataLoss
 from eoslog.connector.offsets.offsets import epochs_from_json
@@ -228,7 +228,7 @@ def test_it_is_asked_once_after_a_change_of_epochs(site: Site, monkeypatch: pyte
 
 def test_a_group_that_stands_in_the_other_log(site: Site) -> None:
     """startingOffsets=committed: the epoch is beside the group's offset, as Java's consumer has it."""
-    from eoslog.connector.client.admin import offsets as group_offsets
+    from eoslog.connector.client.admin import group_offsets as group_offsets
     from eoslog.connector.client.wire.cluster import Cluster
     from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
 
@@ -267,8 +267,8 @@ def test_lives_of_an_instant_have_epochs_of_their_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Copy, life, copy put back, life, all within the time of an epoch if none waited for its end."""
-    monkeypatch.setattr(epochs, "TICK_MS", 8_000)
-    monkeypatch.setattr(epochs, "_WAIT_MS", 16_000)
+    monkeypatch.setattr(leader_epochs, "TICK_MS", 8_000)
+    monkeypatch.setattr(leader_epochs, "_WAIT_MS", 16_000)
     site = Site(tmp_path, in_thread=True)
     site.put("first", 10)
     site.backup()

@@ -13,12 +13,12 @@ from eoslog.connector.client.admin import transactions
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
 from eoslog.connector.client.wire.connection import BrokerConnection
-from eoslog.connector.commit.names import ParticipantSlot, Sink
-from eoslog.connector.source import standstill
+from eoslog.connector.commit.transactional_ids import ParticipantSlot, Sink
+from eoslog.connector.source import held_back
 from eoslog.connector.source.reader import StreamReader
 from eoslog.protocol.apis import APIS, ApiKey
+from eoslog.protocol.names_by_sink import sink_of
 from eoslog.protocol.producer_identity import ProducerIdentity
-from eoslog.protocol.sink_names import sink_of
 from tests.connector.brokers import ON_KAFKA
 from tests.connector.source.test_source_stream import reader
 from tests.connector.stock_kafka import Kafka, bare
@@ -38,7 +38,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
     told = SimpleNamespace(
         monotonic=lambda: now[0], time=time.time, strftime=time.strftime, gmtime=time.gmtime
     )
-    monkeypatch.setattr(standstill, "time", told)
+    monkeypatch.setattr(held_back, "time", told)
     yield now
 
 
@@ -111,7 +111,7 @@ def test_a_run_of_what_is_there_tells_it_as_well(
     hold(kafka, topic, f"holder-{topic}")
     reader(kafka, topic).prepareForTriggerAvailableNow()
     assert not caplog.records, "it is young"
-    monkeypatch.setattr(standstill, "STANDSTILL_SECONDS", -60)
+    monkeypatch.setattr(held_back, "STANDSTILL_SECONDS", -60)
     reader(kafka, topic).prepareForTriggerAvailableNow()
     assert f"transactional id holder-{topic}" in caplog.text
 

@@ -13,7 +13,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.streaming.query import StreamingQuery
 
 from eoslog.connector.errors import DataLoss, OptionError
-from eoslog.connector.options.both import source_options
+from eoslog.connector.options.source_and_sink import source_options
 from eoslog.connector.source.reader import StreamReader
 from tests.connector.stock_kafka import Kafka, bare
 

@@ -8,7 +8,7 @@ from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 
 from eoslog.connector.errors import OptionError
-from eoslog.connector.options.both import source_options
+from eoslog.connector.options.source_and_sink import source_options
 from eoslog.connector.source import reader
 from eoslog.connector.source.reader import BatchReader, StreamReader
 from tests.connector.stock_kafka import Kafka, bare

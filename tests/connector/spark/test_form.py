@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from eoslog.connector.commit.messages import Begun
-from eoslog.connector.sink import begins
+from eoslog.connector.commit.task_reports import Begun
+from eoslog.connector.sink import begin_on_driver
 from eoslog.connector.sink.task_message import TaskMessage, check_forms
-from eoslog.connector.spark.form import FORM
 from eoslog.connector.spark.libraries import EnvironmentUnfit
+from eoslog.connector.spark.pickled_form import FORM
 
 
-class Writer(begins.BeginsWhenPickled):
+class Writer(begin_on_driver.BeginsWhenPickled):
     """One that needs no broker."""
 
     def _begin(self) -> Begun | None:
@@ -23,7 +23,7 @@ class Writer(begins.BeginsWhenPickled):
 def sent(monkeypatch: pytest.MonkeyPatch, form: int) -> bytes:
     """A writer as a driver of this form pickles it."""
     with monkeypatch.context() as older:
-        older.setattr(begins, "FORM", form)
+        older.setattr(begin_on_driver, "FORM", form)
         options: Any = None
         return pickle.dumps(Writer(options))
 

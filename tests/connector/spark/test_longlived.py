@@ -15,15 +15,15 @@ from types import ModuleType
 
 import pytest
 
-from eoslog.connector.sink import begins, stream_writer, task_writer
+from eoslog.connector.sink import begin_on_driver, stream_writer, task_writer
 from eoslog.connector.source import read_range
-from eoslog.connector.spark import longlived
+from eoslog.connector.spark import gc_freeze
 
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(longlived, "_seen", (-1, 0))
-    monkeypatch.setattr(longlived, "is_sparks", lambda: True)
+    monkeypatch.setattr(gc_freeze, "_seen", (-1, 0))
+    monkeypatch.setattr(gc_freeze, "is_sparks", lambda: True)
     gc.unfreeze()
     yield
     gc.unfreeze()
@@ -39,7 +39,7 @@ class Ring:
 def is_collected_after_settling() -> bool:
     ring = Ring()
     gone = weakref.ref(ring)
-    longlived.freeze_imports()
+    gc_freeze.freeze_imports()
     del ring
     gc.collect()
     return gone() is None
@@ -62,13 +62,13 @@ def test_what_is_there_is_set_aside_once(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_forked_process_counts_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(3):
-        longlived.freeze_imports()
+        gc_freeze.freeze_imports()
     monkeypatch.setattr(os, "getpid", lambda: -2)
     assert not is_collected_after_settling()
 
 
 def test_rows_of_a_task_are_collected_as_ever() -> None:
-    longlived.freeze_imports()
+    gc_freeze.freeze_imports()
     made = Ring()
     gone = weakref.ref(made)
     del made
@@ -83,7 +83,7 @@ def test_nothing_grows_batch_after_batch() -> None:
         ring = Ring()
         left.append(weakref.ref(ring))
         del ring
-        longlived.freeze_imports()
+        gc_freeze.freeze_imports()
         frozen.append(gc.get_freeze_count())
         gc.collect()
     # less, where somebody lets go of what was set aside
@@ -108,7 +108,7 @@ def test_only_processes_that_spark_starts_for_itself(
     monkeypatch: pytest.MonkeyPatch, started_as: str | None, settles: bool
 ) -> None:
     monkeypatch.undo()
-    monkeypatch.setattr(longlived, "_seen", (-1, 0))
+    monkeypatch.setattr(gc_freeze, "_seen", (-1, 0))
     main = ModuleType("__main__")
     main.__spec__ = ModuleSpec(started_as, None) if started_as else None
     monkeypatch.setitem(sys.modules, "__main__", main)
@@ -138,7 +138,7 @@ print(json.dumps([gc.get_freeze_count(), int(os.read(read, 20))]))
         read_range.read_range,
         task_writer.write_rows,
         stream_writer.StreamWriter.commit,
-        begins.BeginsWhenPickled.__getstate__,
+        begin_on_driver.BeginsWhenPickled.__getstate__,
     ],
     ids=lambda function: function.__qualname__,
 )

@@ -8,7 +8,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from eoslog.connector.data_source import EoslogDataSource
 from eoslog.connector.errors import OptionError, WrongCluster
-from eoslog.connector.spark.plainly import KEPT, pieces_plainly, plainly
+from eoslog.connector.spark.plain_errors import KEPT, pieces_plainly, plainly
 
 
 def deep(error: Exception, depth: int = 5) -> None:

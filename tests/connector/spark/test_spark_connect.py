@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 import pytest
 
-from eoslog.connector.spark import drivers_folder
+from eoslog.connector.spark import driver_folder
 from tests.connector.stock_kafka import Kafka
 
 _APP = Path(__file__).with_name("connect_app.py")
@@ -46,14 +46,14 @@ def test_relative_paths_are_taken_from_the_jvms_folder(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     with subprocess.Popen(["sleep", "60"], cwd=tmp_path) as stands_for_the_jvm:
-        monkeypatch.setattr(drivers_folder, "is_sparks", lambda: True)
-        monkeypatch.setattr(drivers_folder, "driver_process", lambda: stands_for_the_jvm)
-        assert drivers_folder.as_spark_takes("./checkpoint") == f"{tmp_path}/./checkpoint"
+        monkeypatch.setattr(driver_folder, "is_sparks", lambda: True)
+        monkeypatch.setattr(driver_folder, "driver_process", lambda: stands_for_the_jvm)
+        assert driver_folder.as_spark_takes("./checkpoint") == f"{tmp_path}/./checkpoint"
         for whole in ("/root/checkpoint", "file:/root/checkpoint", "s3://bucket/checkpoint"):
-            assert drivers_folder.as_spark_takes(whole) == whole
+            assert driver_folder.as_spark_takes(whole) == whole
         stands_for_the_jvm.kill()
-    assert drivers_folder.as_spark_takes("checkpoint") == "checkpoint"
+    assert driver_folder.as_spark_takes("checkpoint") == "checkpoint"
 
 
 def test_other_processes_take_them_as_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert drivers_folder.as_spark_takes("checkpoint") == "checkpoint"
+    assert driver_folder.as_spark_takes("checkpoint") == "checkpoint"

@@ -19,7 +19,7 @@ import eoslog.connector
 from eoslog.connector.data_source import EoslogDataSource
 from eoslog.connector.errors import EoslogError
 from eoslog.connector.spark import logs
-from eoslog.connector.spark.drivers_stderr import stderr_of
+from eoslog.connector.spark.driver_stderr import stderr_of
 
 CONNECTOR = Path(eoslog.connector.__file__).parent
 DOCS = Path(__file__).parents[3] / "docs"

@@ -15,8 +15,12 @@ from eoslog.broker.coordinator.groups.group_records import (
     encode_offset,
     encode_offset_tombstone,
 )
-from eoslog.broker.rules.classic.state import ClassicGroup, ClassicGroupMember, ClassicGroupState
-from eoslog.broker.rules.offsets import NO_TOPIC_ID, Committed
+from eoslog.broker.rules.classic.classic_group_state import (
+    ClassicGroup,
+    ClassicGroupMember,
+    ClassicGroupState,
+)
+from eoslog.broker.rules.committed_offsets import NO_TOPIC_ID, Committed
 from eoslog.protocol.plain_records import Record
 from eoslog.protocol.schema import ProtocolError
 

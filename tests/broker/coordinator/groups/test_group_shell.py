@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from eoslog.broker.coordinator.groups import group_members
-from eoslog.broker.rules.classic.events import JoinAnswer
-from eoslog.broker.rules.classic.state import ClassicGroupState
-from eoslog.broker.rules.offsets import Committer
+from eoslog.broker.coordinator.groups import classic_groups
+from eoslog.broker.rules.classic.classic_group_events import JoinAnswer
+from eoslog.broker.rules.classic.classic_group_state import ClassicGroupState
+from eoslog.broker.rules.committed_offsets import Committer
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.protocol.errors import KafkaError
 from tests.broker.coordinator.groups.group_shell import Shell, on_loop
@@ -137,7 +137,7 @@ async def test_a_timer_whose_record_cannot_be_written_tries_again(data: Path) ->
         failures.append(1)
         raise KafkaError(E.KAFKA_STORAGE_ERROR, "says the test")
 
-    pause, group_members.RETRY_S = group_members.RETRY_S, 0.05
+    pause, classic_groups.RETRY_S = classic_groups.RETRY_S, 0.05
     try:
         partition.append = fail  # type: ignore[method-assign,assignment]
         await asyncio.sleep(0.4)
@@ -145,7 +145,7 @@ async def test_a_timer_whose_record_cannot_be_written_tries_again(data: Path) ->
         partition.append = append  # type: ignore[method-assign]
         await until_state(shell, ClassicGroupState.EMPTY)
     finally:
-        group_members.RETRY_S = pause
+        classic_groups.RETRY_S = pause
 
 
 @on_loop

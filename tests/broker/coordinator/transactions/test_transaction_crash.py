@@ -23,7 +23,7 @@ from eoslog.broker.coordinator.transactions.transaction_changes import Changes
 from eoslog.broker.coordinator.transactions.transaction_entry import TransactionEntry
 from eoslog.broker.coordinator.transactions.transaction_markers import ReadBarrier
 from eoslog.broker.log.partition.partition import Partition
-from eoslog.broker.rules.transactions.state import (
+from eoslog.broker.rules.transactions.transaction_state import (
     COMPLETE,
     PREPARED,
     TransactionMetadata,

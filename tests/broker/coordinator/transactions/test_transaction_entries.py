@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from eoslog.broker.coordinator.transactions.transaction_entries import TransactionEntries
 from eoslog.broker.coordinator.transactions.transaction_entry import TransactionEntry
-from eoslog.broker.rules.transactions.state import (
+from eoslog.broker.rules.transactions.transaction_state import (
     TV2,
     TransactionMetadata,
     TransactionState,

@@ -1,0 +1,83 @@
+"""A request to authorize, and the possible results of a check."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+
+from eoslog.broker.authorize.refusal_log import Audit
+from eoslog.broker.rules.acls import CLUSTER_NAME, SUPPORTED, AclOperation, Client, ResourceType
+from eoslog.broker.stored.authorizer import Authorizer
+
+if TYPE_CHECKING:
+    from eoslog.broker.topics.topics import Topics
+
+Request = TypeVar("Request")
+Answer = TypeVar("Answer")
+
+Mend: TypeAlias = Callable[[Answer], Answer]
+"""Adds to an answer what was removed from its request."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestRefused(Generic[Answer]):
+    """The whole request is refused with this answer; None where the API has no answer for that."""
+
+    answer: Answer | None
+
+
+class AccessRequest(Generic[Request]):
+    """A request to authorize, and its client."""
+
+    __slots__ = ("_audit", "_authorizer", "client", "key", "request", "topics", "version")
+
+    def __init__(
+        self,
+        authorizer: Authorizer,
+        audit: Audit,
+        client: Client,
+        key: int,
+        version: int,
+        request: Request,
+        topics: Topics,
+    ) -> None:
+        """Checks remove from `request` what is not allowed."""
+        self._authorizer, self._audit = authorizer, audit
+        self.client = client
+        self.key, self.version, self.request = key, version, request
+        self.topics = topics
+
+    def may(self, operation: AclOperation, resource: ResourceType, name: str, *, told: bool = True) -> bool:
+        """Whether the client may do this. `told`: log a refusal, since the client asked for this."""
+        allowed = self._authorizer.allows(self.client, operation, resource, name)
+        if not allowed and told:
+            self._audit.denied(self.client, self.key, operation, resource, name)
+        return allowed
+
+    def may_topic(self, operation: AclOperation, name: str) -> bool:
+        """Whether the client may do this to a topic."""
+        return self.may(operation, ResourceType.TOPIC, name)
+
+    def may_cluster(self, operation: AclOperation, *, told: bool = True) -> bool:
+        """Whether the client may do this to the cluster."""
+        return self.may(operation, ResourceType.CLUSTER, CLUSTER_NAME, told=told)
+
+    def may_some(self, operation: AclOperation, resource: ResourceType) -> bool:
+        """Whether the client may do this to at least one possible resource of this type."""
+        return self._authorizer.allows_some(self.client, operation, resource)
+
+    def operations(self, resource: ResourceType, name: str) -> int:
+        """All operations that the client may do to a resource, as bits by their numbers."""
+        return sum(1 << o for o in SUPPORTED[resource] if self.may(o, resource, name, told=False))
+
+    def topic_name(self, topic: Mapping[str, object], field: str = "name") -> str | None:
+        """The name of a topic that the request has by name or id; None for an unknown id."""
+        name, topic_id = topic.get(field), topic.get("topic_id")
+        if name and isinstance(name, str):
+            return name
+        found = self.topics.by_id(topic_id) if isinstance(topic_id, bytes) else None
+        return None if found is None else found.name
+
+
+Check = Callable[[AccessRequest[Any]], RequestRefused[Any] | Mend[Any] | None]

@@ -1,0 +1,144 @@
+"""Removes what is not allowed from a request's lists, and adds it to the answer's lists with an error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+from eoslog.broker.authorize.access_request import AccessRequest, Check, Mend, RequestRefused
+from eoslog.broker.rules.acls import CLUSTER_NAME, AclOperation, ResourceType
+from eoslog.protocol.error_places import error_answer, error_of_parts
+from eoslog.protocol.errors import ErrorCode
+from eoslog.protocol.schema import Message
+
+CODES = {
+    ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    ResourceType.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    ResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
+"""The error code by type of resource where access is denied."""
+
+TOPIC_DENIED = CODES[ResourceType.TOPIC]
+GROUP_DENIED = CODES[ResourceType.GROUP]
+CLUSTER_DENIED = CODES[ResourceType.CLUSTER]
+TRANSACTION_DENIED = CODES[ResourceType.TRANSACTIONAL_ID]
+
+NO_ID = bytes(16)
+
+Item = TypeVar("Item")
+
+
+def split(items: Iterable[Item], allowed: Callable[[Item], bool]) -> tuple[list[Item], list[Item]]:
+    """The items that are allowed, and those that are not."""
+    kept: list[Item] = []
+    denied: list[Item] = []
+    for item in items:
+        (kept if allowed(item) else denied).append(item)
+    return kept, denied
+
+
+def cut(
+    asked: AccessRequest[Any],
+    field: str,
+    allowed: Callable[[Any], bool],
+    code: ErrorCode | Callable[[Any], ErrorCode],
+    message: str | None = None,
+) -> Mend[Any] | None:
+    """Remove the items of `field` that are not allowed; the answer has `code`, or its result, for each."""
+    kept, denied = split(asked.request[field] or (), allowed)
+    if not denied:
+        return None
+    asked.request[field] = kept
+    return appended(told(asked, field, denied, code, message))
+
+
+def told(
+    asked: AccessRequest[Any],
+    field: str,
+    items: Iterable[Any],
+    code: ErrorCode | Callable[[Any], ErrorCode],
+    message: str | None = None,
+) -> Any:
+    """The lists of the answer that have an error for each of these items of `field`."""
+    lists: Message = {}
+    for item in items:
+        its_code = code(item) if callable(code) else code
+        parts = error_of_parts(asked.key, asked.version, {field: [item]}, its_code, message)
+        for name, entries in parts.items():
+            lists.setdefault(name, []).extend(entries)
+    return lists
+
+
+def appended(lists: Message) -> Mend[Any]:
+    """Adds entries to lists of the answer."""
+
+    def mend(answer: Message) -> Message:
+        longer = {name: [*answer.get(name, ()), *more] for name, more in lists.items() if more}
+        return answer | longer
+
+    return mend
+
+
+def refusal(asked: AccessRequest[Any], code: ErrorCode) -> RequestRefused[Any]:
+    """An answer that refuses everything in the request; empty where the request is."""
+    return RequestRefused(error_answer(asked.key, asked.version, asked.request, code) or {})
+
+
+def topics(operation: AclOperation, name: str = "name", field: str = "topics") -> Check:
+    """A check for APIs that name topics with partitions: each topic is checked by itself."""
+
+    def check(asked: AccessRequest[Any]) -> Mend[Any] | None:
+        def allowed(topic: Mapping[str, object]) -> bool:
+            found = asked.topic_name(topic, name)
+            return found is None or asked.may_topic(operation, found)
+
+        return cut(asked, field, allowed, TOPIC_DENIED)
+
+    return check
+
+
+def needs(
+    operation: AclOperation,
+    resource: ResourceType,
+    name: str | None = None,
+    refuse: Callable[[AccessRequest[Any], ErrorCode], RequestRefused[Any]] = refusal,
+) -> Check:
+    """A check for APIs about one resource, named in the field `name`; without `name`, the cluster."""
+
+    def check(asked: AccessRequest[Any]) -> RequestRefused[Any] | None:
+        which = CLUSTER_NAME if name is None else asked.request[name]
+        if asked.may(operation, resource, which):
+            return None
+        return refuse(asked, CODES[resource])
+
+    return check
+
+
+def everybody(asked: AccessRequest[Any]) -> None:
+    """A check for APIs that are open to all."""
+
+
+def in_turn(*checks: Check) -> Check:
+    """All of these checks in order; the first that refuses the whole request ends it."""
+
+    def check(asked: AccessRequest[Any]) -> RequestRefused[Any] | Mend[Any] | None:
+        mends: list[Mend[Any]] = []
+        for one in checks:
+            verdict = one(asked)
+            if isinstance(verdict, RequestRefused):
+                return verdict
+            if verdict is not None:
+                mends.append(verdict)
+        return _chained(mends) if mends else None
+
+    return check
+
+
+def _chained(mends: list[Mend[Any]]) -> Mend[Any]:
+    def mend(answer: Message) -> Message:
+        for one in mends:
+            answer = one(answer)
+        return answer
+
+    return mend

@@ -1,0 +1,226 @@
+"""The pages `/metrics` (Prometheus's text format) and `/healthz`, served by a thread of their own.
+
+Imported only where metrics.listen is set. For a request the event loop takes one snapshot of the broker; the
+thread makes the text. `FAMILIES` is the one table of what is shown; docs/operating.md repeats it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import TimeoutError as LoopTooSlow
+from socketserver import ThreadingMixIn
+from threading import Thread
+from typing import TYPE_CHECKING, Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+
+from prometheus_client import CollectorRegistry, ProcessCollector, make_wsgi_app
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+
+from eoslog.broker.metrics.metrics import BOUNDS, Histogram, Metrics
+from eoslog.protocol.apis import APIS, ApiKey
+from eoslog.protocol.errors import info
+
+if TYPE_CHECKING:
+    from eoslog.broker.metrics.metrics_snapshot import MetricsSnapshot
+
+PATIENCE = 10.0
+"""Seconds that the event loop has for a snapshot. A broker that needs longer is not healthy."""
+
+COUNTER, GAUGE, HISTOGRAM = "counter", "gauge", "histogram"
+_PARTITION = ("topic", "partition")
+_LAG = ("group", "topic", "partition")
+
+Row = tuple[str, str, tuple[str, ...], str]
+FAMILIES: tuple[Row, ...] = (
+    # name, kind, labels, meaning
+    ("eoslog_uptime_seconds", GAUGE, (), "time since the start"),
+    ("eoslog_request_seconds", HISTOGRAM, ("api",), "time from a request's begin to its answer"),
+    ("eoslog_request_errors", COUNTER, ("api", "error"), "error codes in answers, one a partition or group"),
+    ("eoslog_received_bytes", COUNTER, (), "bytes received from clients"),
+    ("eoslog_sent_bytes", COUNTER, (), "bytes sent to clients"),
+    ("eoslog_connections", GAUGE, (), "open connections"),
+    ("eoslog_connections_opened", COUNTER, (), "connections accepted since the start"),
+    ("eoslog_connections_refused", COUNTER, (), "connections closed because of something they did"),
+    ("eoslog_sync_seconds", HISTOGRAM, (), "time that syncing a partition's files to the disk took"),
+    ("eoslog_sync_failures", COUNTER, (), "syncs that failed; each takes a partition offline"),
+    ("eoslog_partitions_offline", GAUGE, (), "partitions that a disk error or damage has taken offline"),
+    ("eoslog_segments_damaged", GAUGE, (), "segments in which damage was found; readers get an error there"),
+    ("eoslog_scrub_bytes_left", GAUGE, (), "bytes that the search for damage has still to read"),
+    ("eoslog_log_start_offset", GAUGE, _PARTITION, "first offset that is still there"),
+    ("eoslog_log_end_offset", GAUGE, _PARTITION, "offset of the next record"),
+    ("eoslog_log_size_bytes", GAUGE, _PARTITION, "bytes of the segments"),
+    ("eoslog_log_unsynced_records", GAUGE, _PARTITION, "offsets written and not yet shown to readers"),
+    ("eoslog_last_stable_offset_lag", GAUGE, _PARTITION,
+     "offsets that open transactions hold back from readers of committed data"),
+    ("eoslog_transactional_ids", GAUGE, ("state",), "transactional ids by the state of their transaction"),
+    ("eoslog_open_transactions", GAUGE, (), "transactions that are open or being ended"),
+    ("eoslog_oldest_transaction_seconds", GAUGE, (), "age of the oldest open transaction, 0 without one"),
+    ("eoslog_groups", GAUGE, ("state",), "groups by state"),
+    ("eoslog_group_committed_offset", GAUGE, _LAG, "offset that a group has committed"),
+    ("eoslog_group_lag", GAUGE, _LAG, "offsets between that and the high watermark"),
+)  # fmt: skip
+
+
+class MetricsServer:
+    """An HTTP server with the two pages. Make and close it on the event loop whose broker it shows."""
+
+    def __init__(
+        self,
+        address: str,
+        metrics: Metrics,
+        connections: Callable[[], int],
+        look: Callable[[], MetricsSnapshot],
+    ) -> None:
+        """`address` is HOST:PORT; `look` is called on the loop. Raises OSError, ValueError: the address."""
+        host, _, port = address.rpartition(":")
+        self._loop = asyncio.get_running_loop()
+        self._metrics, self._connections, self._take = metrics, connections, look
+        registry = CollectorRegistry()
+        registry.register(self)
+        ProcessCollector(registry=registry)
+        self._metrics_app = make_wsgi_app(registry)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        kind = type("Server", (_Server,), {"address_family": family})
+        self._server: WSGIServer = make_server(host.strip("[]"), int(port), self._app, kind, _Quiet)
+        self.port: int = self._server.server_address[1]
+        self._thread = Thread(target=self._server.serve_forever, args=(0.1,), name="metrics", daemon=True)
+        self._thread.start()
+
+    async def close(self) -> None:
+        """End the server."""
+        await self._loop.run_in_executor(None, self._server.shutdown)
+        self._server.server_close()
+
+    # In the server's threads
+
+    def look(self) -> MetricsSnapshot:
+        """A snapshot of the broker. Raises LoopTooSlow."""
+
+        async def take() -> MetricsSnapshot:
+            return self._take()
+
+        return asyncio.run_coroutine_threadsafe(take(), self._loop).result(PATIENCE)
+
+    def collect(self) -> Iterator[Metric]:
+        """All families of the table; called by prometheus_client for each scrape."""
+        samples = _samples(self._metrics, self._connections(), self.look())
+        for name, kind, labels, meaning in FAMILIES:
+            yield _family(name, kind, labels, meaning, samples[name])
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing: registering must not look at a broker that is still starting."""
+        return ()
+
+    def _app(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        path = environ["PATH_INFO"]
+        if path == "/healthz":
+            status, text = self._health()
+        elif path == "/metrics":
+            try:
+                page: Iterable[bytes] = self._metrics_app(environ, start_response)
+                return page
+            except LoopTooSlow:
+                status, text = "503 Service Unavailable", _TOO_SLOW
+        else:
+            status, text = "404 Not Found", "there are /metrics and /healthz\n"
+        start_response(status, [("Content-Type", "text/plain; charset=utf-8")])
+        return [text.encode()]
+
+    def _health(self) -> tuple[str, str]:
+        try:
+            found = self.look()
+        except LoopTooSlow:
+            return "503 Service Unavailable", _TOO_SLOW
+        if found.healthy:
+            return "200 OK", "ok\n"
+        lines = [f"partition {p.topic}-{p.partition} is offline\n" for p in found.partitions if p.offline]
+        lines += [f"the coordinator of {name} is not available\n" for name in found.unavailable]
+        return "503 Service Unavailable", "".join(lines)
+
+
+_TOO_SLOW = f"the broker did not answer within {PATIENCE:.0f} s\n"
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+
+
+class _Quiet(WSGIRequestHandler):
+    timeout = 10  # seconds that a client may take to send its request
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Log nothing: scrapes are routine."""
+
+
+Samples = list[tuple[tuple[str, ...], Any]]
+
+
+def _samples(metrics: Metrics, connections: int, look: MetricsSnapshot) -> dict[str, Samples]:
+    """(label values, value) by name of the family."""
+
+    def partitions(value: Callable[[Any], int]) -> Samples:
+        return [((p.topic, str(p.partition)), value(p)) for p in look.partitions]
+
+    def lags(value: Callable[[Any], int]) -> Samples:
+        return [((entry.group, entry.topic, str(entry.partition)), value(entry)) for entry in look.lags]
+
+    def api(key: int) -> str:
+        return APIS[ApiKey(key)].name
+
+    return {
+        "eoslog_uptime_seconds": [((), look.uptime)],
+        "eoslog_request_seconds": [((api(key),), found) for key, found in list(metrics.latency.items())],
+        "eoslog_request_errors": [
+            ((api(key), info(code).name), count) for (key, code), count in list(metrics.errors.items())
+        ],
+        "eoslog_received_bytes": [((), metrics.bytes_in)],
+        "eoslog_sent_bytes": [((), metrics.bytes_out)],
+        "eoslog_connections": [((), connections)],
+        "eoslog_connections_opened": [((), metrics.connections_opened)],
+        "eoslog_connections_refused": [((), metrics.connections_refused)],
+        "eoslog_sync_seconds": [((), metrics.syncs)],
+        "eoslog_sync_failures": [((), metrics.failed_syncs)],
+        "eoslog_partitions_offline": [((), sum(p.offline for p in look.partitions))],
+        "eoslog_segments_damaged": [((), sum(p.damaged for p in look.partitions))],
+        "eoslog_scrub_bytes_left": [((), sum(p.unchecked for p in look.partitions))],
+        "eoslog_log_start_offset": partitions(lambda p: p.start),
+        "eoslog_log_end_offset": partitions(lambda p: p.end),
+        "eoslog_log_size_bytes": partitions(lambda p: p.size),
+        "eoslog_log_unsynced_records": partitions(lambda p: p.end - p.high_watermark),
+        "eoslog_last_stable_offset_lag": partitions(lambda p: p.high_watermark - p.last_stable_offset),
+        "eoslog_transactional_ids": [((state,), count) for state, count in look.transactions.items()],
+        "eoslog_open_transactions": [((), look.open_transactions)],
+        "eoslog_oldest_transaction_seconds": [((), look.oldest_transaction)],
+        "eoslog_groups": [((state,), count) for state, count in look.groups.items()],
+        "eoslog_group_committed_offset": lags(lambda entry: entry.committed),
+        "eoslog_group_lag": lags(lambda entry: entry.lag),
+    }
+
+
+def _family(name: str, kind: str, labels: tuple[str, ...], meaning: str, samples: Samples) -> Metric:
+    if kind == HISTOGRAM:
+        family = HistogramMetricFamily(name, meaning, labels=labels)
+        for values, histogram in samples:
+            family.add_metric(values, _buckets(histogram), histogram.total)
+        return family
+    plain: CounterMetricFamily | GaugeMetricFamily
+    plain = (CounterMetricFamily if kind == COUNTER else GaugeMetricFamily)(name, meaning, labels=labels)
+    for values, number in samples:
+        plain.add_metric(values, number)
+    return plain
+
+
+def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
+    """Prometheus counts upwards: each bucket holds those below it too."""
+    counts, sum_so_far, found = list(histogram.counts), 0, []
+    for bound, count in zip([*map(str, BOUNDS), "+Inf"], counts, strict=True):
+        sum_so_far += count
+        found.append((bound, float(sum_so_far)))
+    return found

@@ -1,0 +1,201 @@
+"""Committed offsets of consumer groups: what is committed, what is pending in open transactions.
+
+`OffsetStore` holds the offsets of one `__consumer_offsets` partition. It changes only by replaying that
+partition's log in order: offset records (plain, transactional, tombstones) and transaction markers. So the
+state after a restart is the same as before it.
+
+A transactional offset is pending under its producer id until a marker comes. Commit makes it the committed
+offset, unless a newer record (a higher offset in the log) has already set one. Abort drops it.
+
+Sources: KIP-98 and KIP-447 (pending offsets, UNSTABLE_OFFSET_COMMIT); OffsetCommitKey, OffsetCommitValue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from eoslog.broker.rules.classic.classic_group_state import ClassicGroup, ClassicGroupState
+from eoslog.broker.rules.classic.joining import validate_member
+from eoslog.protocol.errors import ErrorCode
+
+NO_TOPIC_ID = bytes(16)
+"""Topic id of records written before topics had ids."""
+
+Place = tuple[str, int]
+"""(topic, partition)"""
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """One committed (or pending) offset. `record_offset` is where its record is in the log."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp: int
+    record_offset: int
+    topic_id: bytes = NO_TOPIC_ID
+    expire_timestamp: int = -1
+    """When it expires (ms since the epoch) if the client gave a retention time, else -1."""
+
+
+class OffsetStore:
+    """Offsets of all groups of one `__consumer_offsets` partition; changes by replay only."""
+
+    def __init__(self) -> None:
+        self._committed: dict[str, dict[Place, Committed]] = {}
+        self._pending: dict[int, dict[tuple[str, Place], Committed]] = {}
+        self._open: dict[str, dict[Place, set[int]]] = {}
+
+    # Replay
+
+    def replay_commit(self, group: str, place: Place, value: Committed, producer_id: int | None) -> None:
+        """Apply an offset record. With a `producer_id` the offset is pending; None: a plain commit."""
+        if producer_id is None:
+            self._committed.setdefault(group, {})[place] = value
+            return
+        self._pending.setdefault(producer_id, {})[group, place] = value
+        self._open.setdefault(group, {}).setdefault(place, set()).add(producer_id)
+
+    def replay_tombstone(self, group: str, place: Place) -> None:
+        """Apply a tombstone: delete the offset, and what is pending for the same partition."""
+        committed = self._committed.get(group, {})
+        committed.pop(place, None)
+        if not committed:
+            self._committed.pop(group, None)
+        for producer_id in self._open.get(group, {}).get(place, set()).copy():
+            self._drop_pending(producer_id, group, place)
+
+    def replay_marker(self, producer_id: int, commit: bool) -> None:
+        """Apply a transaction marker: commit or drop everything that is pending under `producer_id`."""
+        for (group, place), value in list(self._pending.get(producer_id, {}).items()):
+            self._drop_pending(producer_id, group, place)
+            if not commit:
+                continue
+            offsets = self._committed.setdefault(group, {})
+            standing = offsets.get(place)
+            if standing is None or value.record_offset > standing.record_offset:
+                offsets[place] = value
+
+    def _drop_pending(self, producer_id: int, group: str, place: Place) -> None:
+        pending = self._pending[producer_id]
+        del pending[group, place]
+        if not pending:
+            del self._pending[producer_id]
+        places = self._open[group]
+        places[place].discard(producer_id)
+        if not places[place]:
+            del places[place]
+        if not places:
+            del self._open[group]
+
+    # Questions
+
+    def get(self, group: str, place: Place) -> Committed | None:
+        """Return the committed offset, never a pending one."""
+        return self._committed.get(group, {}).get(place)
+
+    def unstable(self, group: str, place: Place) -> bool:
+        """Tell whether an open transaction holds an offset for `place`."""
+        return place in self._open.get(group, {})
+
+    def places(self, group: str) -> list[Place]:
+        """Return every place with a committed or a pending offset of `group`, sorted."""
+        return sorted({*self._committed.get(group, {}), *self._open.get(group, {})})
+
+    def groups(self) -> set[str]:
+        """Return the ids of the groups that have committed or pending offsets."""
+        return {*self._committed, *self._open}
+
+    def all_committed(self) -> Iterator[tuple[str, Place, Committed]]:
+        """Yield every committed offset as (group, place, offset); the store must not change meanwhile."""
+        for group, offsets in self._committed.items():
+            for place, committed in offsets.items():
+                yield group, place, committed
+
+    def committed_of(self, group: str) -> Mapping[Place, Committed]:
+        """Return the committed offsets of a group."""
+        return self._committed.get(group, {})
+
+    def holds(self, group: str) -> bool:
+        """Tell whether `group` has any committed or pending offset."""
+        return group in self._committed or group in self._open
+
+    def of_topic(self, topic: str) -> set[tuple[str, Place]]:
+        """Return (group, place) of every committed or pending offset of this topic."""
+        both = (self._committed, self._open)
+        return {(group, p) for kind in both for group, held in kind.items() for p in held if p[0] == topic}
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """The answer of OffsetFetch for one partition; offset -1 where nothing is committed."""
+
+    offset: int = -1
+    leader_epoch: int = -1
+    metadata: str = ""
+    error: ErrorCode = ErrorCode.NONE
+
+
+NOTHING = Fetched()
+"""The answer for a partition for which nothing is committed."""
+
+
+def fetch(
+    store: OffsetStore, group: str, place: Place, topic_id: bytes | None, require_stable: bool
+) -> Fetched:
+    """The answer for one partition. `topic_id` is the topic's current id, None if it does not exist.
+
+    An offset that was committed to an older topic of the same name does not count.
+    """
+    if require_stable and store.unstable(group, place):
+        return Fetched(error=ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    value = store.get(group, place)
+    if value is None:
+        return NOTHING
+    if topic_id is not None and value.topic_id not in (topic_id, NO_TOPIC_ID):
+        return NOTHING
+    return Fetched(value.offset, value.leader_epoch, value.metadata)
+
+
+@dataclass(frozen=True, slots=True)
+class Committer:
+    """Who commits: a group and, where it has members, the member and its generation."""
+
+    group_id: str
+    member_id: str = ""
+    instance_id: str | None = None
+    generation: int = -1
+
+
+def validate_commit(group: ClassicGroup | None, who: Committer, *, transactional: bool) -> ErrorCode:
+    """Whether `who` may commit to `group`, as an error code. `group` is None if it never had members.
+
+    Generation -1 without a member id is right for groups without members ("simple" groups). In a transaction
+    it is right for every group, because clients before KIP-447 send nothing else.
+    """
+    if transactional and not who.group_id:
+        return ErrorCode.INVALID_GROUP_ID
+    if group is None:
+        group = ClassicGroup(who.group_id)
+    if group.state is ClassicGroupState.DEAD:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if who.generation < 0 and group.state is ClassicGroupState.EMPTY:
+        return ErrorCode.NONE
+    if who.generation < 0 and not who.member_id and who.instance_id is None:
+        return ErrorCode.NONE if transactional else ErrorCode.UNKNOWN_MEMBER_ID
+    error = validate_member(group, who.member_id, who.instance_id)
+    if error is ErrorCode.NONE and who.generation != group.generation:
+        return ErrorCode.ILLEGAL_GENERATION
+    if error is ErrorCode.NONE and not transactional and group.state is ClassicGroupState.COMPLETING:
+        # It has received the join answer of this generation, so it knows what to do next.
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    return error
+
+
+def metadata_fits(metadata: str | None, limit: int) -> bool:
+    """Tell whether offset metadata is within `limit`, counted in UTF-16 units as Kafka does."""
+    if metadata is None or 2 * len(metadata) <= limit:
+        return True
+    return len(metadata.encode("utf-16-le", "surrogatepass")) // 2 <= limit

@@ -1,0 +1,354 @@
+"""Compares a query's checkpoint, the sink's decision and the group when the query starts.
+
+Pure rules: they take what was read, and return warnings or raise an error that stops the query before a row
+is written. plan.py (`losses`) compares offsets with the log, because that is done for every micro-batch.
+`docs/troubleshooting.md` says what to do about each error.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple, NoReturn
+
+from eoslog.connector.checkpoint.accepted_differences import to_accept
+from eoslog.connector.commit.faults import (
+    CheckpointMismatch,
+    CheckpointOlder,
+    DecisionGone,
+    SinkChanged,
+    StartsElsewhere,
+    TakenOver,
+)
+from eoslog.connector.commit.task_reports import Batch
+from eoslog.connector.offsets.group_notes import NotedOffset
+from eoslog.connector.offsets.offsets import Offsets, TakenFrom, TopicPartition
+
+
+def check_given(old: str, new: str, decided: Batch | None, batch: Batch, accepted: Collection[str]) -> None:
+    """Check a change of transactional.id from `old` to `new`: `old` must not have decided a batch that Spark
+    has not noted as done.
+
+    `decided`: the last batch of the query that `old` has decided. Raises SinkChanged unless that is accepted.
+    """
+    if decided is None or decided.batch_id < batch.batch_id:
+        return
+    if (word := f"sink-changed:{old}:{decided.batch_id}") in accepted:
+        return
+    raise SinkChanged(
+        f"{decided} was decided by the sink {old}, Spark has not noted it as done and would write {batch} "
+        f"again, and transactional.id is {new} now. Start the query once with transactional.id={old}: it "
+        "finishes the batch; then change the name. If this is a copy of that query's checkpoint, and what "
+        f"it has written is to be written here as well, set {to_accept(word, accepted)}"
+    )
+
+
+def check_taken_over(
+    sink: str,
+    batch: Batch,
+    group: str | None,
+    committed: Mapping[TopicPartition, NotedOffset],
+    stands: Offsets,
+    accepted: Collection[str],
+    *,
+    is_left: bool = False,
+) -> None:
+    """Check that no other query has taken over this one's sink: this one must not continue then.
+
+    `stands`: this query's offsets. `committed`: if the sink has committed other offsets for another query,
+    that query has taken over. `is_left`: this query has another sink now, so it would not stop the other
+    query; then the other query has taken over even if it has only begun, at this query's offsets. Raises
+    TakenOver unless that is accepted.
+    """
+    moved = {
+        tp: (found.offset, found.note)
+        for tp, found in committed.items()
+        if found.note and found.note.sink == sink and found.note.query != batch.query_id
+    }
+    moved = {tp: found for tp, found in moved.items() if is_left or found[0] != stands.get(tp)}
+    if not moved:
+        return
+    said = _listed((tp, f"{at}, this query stands at {stands.get(tp)}") for tp, (at, _) in moved.items())
+    by = next(note.query for _, note in moved.values())
+    if (word := f"taken-over:{by}") in accepted:
+        return
+    raise TakenOver(
+        f"sink {sink}: query {by} has taken the place of query {batch.query_id}: group {group} is where that "
+        f"query has written to ({said}). {batch} would write rows again. Nothing was written. Stop this "
+        "query for good; or, to go back from the other one to this, start this one with a new checkpoint, "
+        f"kafka.group.id={group} and transactional.id={sink} in source and sink, and "
+        "startingOffsets=committed. If these are two queries, and this one is to write those rows as "
+        "well, give each a transactional.id and a kafka.group.id of its own, and "
+        f"set {to_accept(word, accepted)}"
+    )
+
+
+class StartFacts(NamedTuple):
+    """The contents of checkpoint, decision and group when a run of the sink begins.
+
+    `batch`: the batch to write; `ends`: its end offsets in the sources. `completed`: the newest batch in
+    Spark's commit log. `decided`: the sink's last decided batch, of this or another query. `ended`: the
+    digest and end offsets in the checkpoint of the decided batch, if it is this query's and still kept.
+    `committed`: the group's offsets, for the partitions of `ends` and `ended` (empty without `group`).
+    `taken`: the sinks and groups whose offsets the source has begun with. `since`: the first batch that was
+    given to this sink, None if the checkpoint does not say. `rested`: whether the last completed batch is so
+    old that the cluster may have forgotten its decision. `accepted`: the words of start.accepted.
+    """
+
+    sink: str
+    batch: Batch
+    ends: Offsets
+    completed: int | None
+    decided: Batch | None
+    ended: tuple[str, Offsets] | None
+    group: str | None
+    committed: Mapping[TopicPartition, NotedOffset]
+    taken: Collection[TakenFrom] = ()
+    since: int | None = None
+    rested: bool = False
+    accepted: Collection[str] = ()
+
+    @property
+    def ours(self) -> int | None:
+        """The last batch of this query that the sink has decided."""
+        known = self.decided is not None and self.decided.query_id == self.batch.query_id
+        return self.decided.batch_id if known and self.decided else None
+
+    @property
+    def last(self) -> int:
+        """`ours` as a number; -1: none."""
+        return -1 if self.ours is None else self.ours
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the checkpoint is new: no batch is completed in it, and the sink has decided none of it."""
+        return self.completed is None and self.batch.batch_id == 0 and self.ours is None
+
+
+def check_story(story: StartFacts) -> list[str]:
+    """Compare everything. Returns warnings about differences that may be intended.
+
+    Raises DecisionGone, CheckpointOlder, CheckpointMismatch, StartsElsewhere, TakenOver.
+    """
+    _check_notes(story)
+    _check_decided(story)
+    if story.is_new:
+        return _new_checkpoint(story)
+    stands = story.ended[1] if story.ended else {}
+    check_taken_over(story.sink, story.batch, story.group, story.committed, stands, story.accepted)
+    ours = None if story.ours is None or story.decided is None else story.decided
+    check_completed(story.sink, Completed(story.completed, story.since, story.rested), ours, story.accepted)
+    return [*_missing_decisions(story), *_moved_group(story)]
+
+
+def _check_notes(story: StartFacts) -> None:
+    """Compare with the notes at the group's offsets: a batch that is noted there is decided."""
+    notes = [found.note for found in story.committed.values() if found.note and found.note.decided]
+    claims = [note for note in notes if note.query == story.batch.query_id]
+    newest = max(claims, key=lambda note: note.batch, default=None)
+    if newest is None or newest.batch < story.batch.batch_id or newest.batch <= story.last:
+        return
+    said = (
+        f"group {story.group} holds the source offsets that the sink {newest.sink} committed with batch "
+        f"{newest.batch} of query {newest.query}"
+    )
+    if newest.batch > story.batch.batch_id:
+        raise CheckpointOlder(
+            f"sink {story.sink}: {said}, and the checkpoint is at batch {story.batch.batch_id}. "
+            f"{CheckpointOlder.advice}"
+        )
+    raise DecisionGone(
+        f"sink {story.sink}: {said}, so its rows are written; but the sink {story.sink} knows no such "
+        f"decision, and would write them again. {DecisionGone.advice}"
+    )
+
+
+def _check_decided(story: StartFacts) -> None:
+    """Check that the last decided batch has the same source offsets in the checkpoint."""
+    decided = story.decided
+    if decided is None or story.ours is None or story.ended is None:
+        return
+    digest, _ = story.ended
+    if decided.digest and digest != decided.digest:
+        raise CheckpointMismatch(
+            f"sink {story.sink}: the sink has decided {decided} with other source offsets than the "
+            f"checkpoint has for it, and the checkpoint is now at batch {story.batch.batch_id}. "
+            f"{CheckpointMismatch.advice}"
+        )
+
+
+def _new_checkpoint(story: StartFacts) -> list[str]:
+    """Check where a query with a new checkpoint begins. To begin at the group's offsets is exact if this sink
+    has committed them (a hand-over): no other driver owns the sink any more, so none can change them."""
+    _check_taken(story)
+    stands = {tp: found.offset for tp, found in story.committed.items()}
+    if stands and all(story.ends.get(tp) == at for tp, at in stands.items()):
+        return _from_the_group(story)
+    if any(found.note for found in story.committed.values()):
+        said = _listed(
+            (tp, f"{at}, this query's first batch ends at {story.ends.get(tp)}") for tp, at in stands.items()
+        )
+        return _begins_elsewhere(
+            story,
+            f"group {story.group} holds source offsets of an earlier query ({said}): rows may be written "
+            "again, or left out",
+        )
+    if story.decided is not None:
+        return _begins_elsewhere(
+            story, f"the sink has written {story.decided}: what that query has read may be written again"
+        )
+    return []
+
+
+_WORD_NEW = "new-checkpoint"
+
+
+def _begins_elsewhere(story: StartFacts, what: str) -> list[str]:
+    if _WORD_NEW in story.accepted:
+        return [
+            f"sink {story.sink}: the checkpoint is new, and {what}. start.accepted={_WORD_NEW}: continuing. "
+            "See troubleshooting.md#the-checkpoint-is-new"
+        ]
+    raise StartsElsewhere(
+        f"sink {story.sink}: the checkpoint is new, and {what}. Nothing was written. "
+        f"{StartsElsewhere.advice} If this query is to begin elsewhere, and rows may be there twice, set "
+        f"{to_accept(_WORD_NEW, story.accepted)}, or give it a transactional.id and kafka.group.id of its own"
+    )
+
+
+def check_plain_start(story: StartFacts) -> None:
+    """Check the same for at_least_once, which may repeat rows but leaves none out: the query must not begin
+    at offsets that another sink has committed, neither the group's present ones nor those that the source has
+    read and the group has moved on from. Raises StartsElsewhere."""
+    if not story.is_new:
+        return
+    _check_taken(story)
+    away = {tp: at - story.ends.get(tp, 0) for tp, (at, _) in story.committed.items()}
+    if not any(away.values()) or max(away.values()) > 0:
+        _from_the_group(story)
+
+
+def _check_taken(story: StartFacts) -> None:
+    """Check that the source has begun at offsets of this sink, or at offsets that no sink has committed. The
+    sink may have another group or none: the source has read the offsets (startingOffsets=committed)."""
+    left = _of_others(story, {one.sink for one in story.taken})
+    groups = ", ".join(sorted({one.group for one in story.taken if one.sink in left}))
+    if left:
+        _refuse_offsets(
+            story,
+            left,
+            f"this query begins at offsets of group {groups} that the sink {', '.join(left)} has committed",
+        )
+
+
+def _from_the_group(story: StartFacts) -> list[str]:
+    """Check a query that begins at the group's offsets: they must be this sink's, or committed by no sink."""
+    left = _of_others(story, {found.note.sink for found in story.committed.values() if found.note})
+    if left:
+        _refuse_offsets(story, left, _moved_by(story, left))
+    return []
+
+
+def _of_others(story: StartFacts, sinks: Collection[str]) -> list[str]:
+    return sorted(s for s in {*sinks} - {story.sink} if f"offsets-of:{s}" not in story.accepted)
+
+
+def _refuse_offsets(story: StartFacts, left: list[str], what: str) -> NoReturn:
+    raise StartsElsewhere(
+        f"sink {story.sink}: the checkpoint is new, and {what}. What another query has "
+        "read would be left out here. Nothing was written. If this query takes that one's place, give it "
+        f"transactional.id={left[0]}, in source and sink: it then stops the old one first. Otherwise begin "
+        "with another new checkpoint, with startingOffsets and with a kafka.group.id of its own. If the "
+        f"other one has ended and the name is to change, set "
+        f"{to_accept(f'offsets-of:{left[0]}', story.accepted)}"
+    )
+
+
+def _moved_by(story: StartFacts, sinks: Collection[str]) -> str:
+    """Which sinks have committed the group's offsets, and which differ from the first batch's end."""
+    group, named = story.group, ", ".join(sinks)
+    away = {tp: f.offset for tp, f in story.committed.items() if f.offset != story.ends.get(tp)}
+    if not away:
+        return f"this query begins at offsets of group {group} that the sink {named} has committed"
+    said = _listed((tp, f"{at}, not at {story.ends.get(tp)}") for tp, at in away.items())
+    return f"the sink {named} has committed to its group {group} since it was planned ({said})"
+
+
+class Completed(NamedTuple):
+    """The checkpoint's batches that a sink got. `newest`: the newest completed one. `since`: the first that
+    the sink got; None: the checkpoint does not say. `rested`: whether the newest is so old that the cluster
+    may have forgotten its decision."""
+
+    newest: int | None
+    since: int | None
+    rested: bool
+
+
+def check_completed(
+    sink: str, completed: Completed, decided: Batch | None, accepted: Collection[str]
+) -> None:
+    """Check that this sink has decided the batches that it got and that are completed.
+
+    `decided`: the query's last batch that it has decided. Raises DecisionGone unless that is accepted.
+    """
+    newest, since, rested = completed
+    if newest is None or since is None or since > newest:
+        return
+    known, expired = decided is not None and decided.batch_id >= newest, decided is None and rested
+    if known or expired:
+        return
+    if (word := f"decisions-gone:{newest}") in accepted:
+        return
+    found, begins = "none of this query", "what it was at first"
+    if decided is not None:
+        found = f"batch {decided.batch_id} as its last one"
+        begins = f"the last line of offsets/{decided.batch_id} in this checkpoint"
+    raise DecisionGone(
+        f"sink {sink}: the checkpoint has completed batch {newest}, and the sink knows "
+        f"{found}: the cluster has lost decisions, and the rows of these batches with them. Were the brokers "
+        "restored from an older copy? Nothing was written. Restore the checkpoint that belongs to that "
+        "copy; or start with a new one at the copy's offsets: startingOffsets=committed (with kafka.group.id "
+        "and transactional.id in source and sink), if kafka.group.id was given to these batches, else "
+        f"startingOffsets={begins} and {to_accept(_WORD_NEW, accepted)}. If nothing is missing, as another "
+        "connector wrote these batches or the group was idle for longer than offsets.retention.minutes, set "
+        f"{to_accept(word, accepted)}"
+    )
+
+
+def _missing_decisions(story: StartFacts) -> list[str]:
+    """Warn of batches that are completed in the checkpoint but that the sink has not decided, if the
+    checkpoint does not say which sink got them."""
+    if story.since is not None or story.completed is None or story.last >= story.completed:
+        return []
+    last = "no batch of this query" if story.ours is None else f"batch {story.ours} last"
+    other = f" (its last decision is {story.decided})" if story.decided and story.ours is None else ""
+    return [
+        f"sink {story.sink}: the checkpoint has completed batch {story.completed}, but the sink has decided "
+        f"{last}{other}. That is right where another connector, transactional.id or processing.guarantee "
+        "wrote the batches between. If not, the cluster has lost decisions, and rows with them, or the sink "
+        f"writes to another cluster; and if the last run was killed right after it decided batch "
+        f"{story.batch.batch_id}, its rows are written twice. "
+        "See troubleshooting.md#the-sink-has-decided-no-batch-of-this-query"
+    ]
+
+
+def _moved_group(story: StartFacts) -> list[str]:
+    """Warn if the group's offsets are not those at which the last decided batch ended."""
+    if story.ended is None:
+        return []
+    _, ended = story.ended
+    moved = {tp: (at, story.committed[tp]) for tp, at in ended.items() if tp in story.committed}
+    moved = {tp: (at, found) for tp, (at, found) in moved.items() if found.offset != at}
+    if not moved:
+        return []
+    who = {found.note.sink for _, found in moved.values() if found.note} - {story.sink}
+    by = f"the sink {', '.join(sorted(who))}" if who else "somebody else (by hand, or a consumer)"
+    said = _listed((tp, f"{found.offset}, not at {at}") for tp, (at, found) in moved.items())
+    return [
+        f"sink {story.sink}: the offsets of group {story.group} were changed by {by}: {said}, where batch "
+        f"{story.ours} ended. The checkpoint takes precedence: the query continues where it was, and its "
+        "next batch commits its own offsets again. Give each query a kafka.group.id of its own; to move a "
+        "query, start it with a new checkpoint and startingOffsets. "
+        "See troubleshooting.md#the-offsets-of-the-group-were-changed"
+    ]
+
+
+def _listed(places: Iterable[tuple[TopicPartition, str]]) -> str:
+    return "; ".join(f"{topic}-{partition} at {text}" for (topic, partition), text in sorted(places))

@@ -1,0 +1,87 @@
+"""Checks on the partitions that transactions are closed: the coordinator's CompleteCommit is not enough.
+
+A node that is killed right after EndTxn's answer may come back with a coordinator that says CompleteCommit
+although markers were lost. Those partitions then keep the transaction open for ever, and readers of committed
+data wait there. So after a recovery, and whenever a broker was lost, the partitions are asked
+(DescribeProducers, KIP-664).
+"""
+
+from eoslog.connector.commit.commands import (
+    Describe,
+    FindHeld,
+    HeldBack,
+    Refused,
+    Rules,
+    Unknown,
+    WriteMarkers,
+    ask,
+    demand,
+)
+from eoslog.connector.commit.decision import Decision, decode
+from eoslog.connector.commit.faults import MarkersMissing
+from eoslog.connector.commit.sink_transaction import fetch_stored, write_lost_markers
+from eoslog.connector.commit.transactional_ids import Sink
+from eoslog.protocol.producer_identity import ProducerIdentity
+
+LOOKS = 10
+"""How often a coordinator that has yet to write markers is asked. FindHeld waits in between."""
+
+
+def prove(decision: Decision) -> Rules[None]:
+    """Ensure that every winner is closed on every partition it may have written; write missing markers.
+
+    Call it when all winners are committed. Raises MarkersMissing.
+    """
+    if not decision.participants:
+        return
+    question = FindHeld(decision.written, decision.participants)
+    what = f"{decision.batch} is committed, but it cannot be seen whether all of its partitions are readable"
+    held = yield from demand(question, what, MarkersMissing)
+    if held:
+        held = yield from _look_again(question, held, what)
+    if not held:
+        return
+    answer = yield from ask(WriteMarkers(held))
+    if not isinstance(answer, (Refused, Unknown)):
+        held = yield from demand(question, what, MarkersMissing)
+    if held:
+        raise MarkersMissing(_text(decision, held, answer))
+
+
+def prove_last(sink: Sink, own: ProducerIdentity | None) -> Rules[None]:
+    """Do the same for the sink's last decision, whose winners are committed, and for the sink's own
+    transaction that holds it. `own`: the identity under which this driver owns the sink. Raises
+    MarkersMissing."""
+    yield from write_lost_markers(sink, own)
+    stored = yield from fetch_stored(sink, own, MarkersMissing)
+    last = decode(sink, stored.chunks)
+    if last is not None:
+        yield from prove(last)
+
+
+def _look_again(question: FindHeld, held: tuple[HeldBack, ...], what: str) -> Rules[tuple[HeldBack, ...]]:
+    """The transactions that are still held open when the coordinators say that all markers are written.
+
+    If a coordinator's node has died, its successor has yet to write markers and says PrepareCommit until
+    then. The coordinators are asked before the partitions, so that their answers apply to what is seen there.
+    """
+    for _ in range(LOOKS):
+        names = tuple(sorted({h.participant.name for h in held}))
+        states = yield from demand(Describe(names), what, MarkersMissing)
+        held = yield from demand(question, what, MarkersMissing)
+        if not held or not any(state and state.state == "PrepareCommit" for state in states.values()):
+            break
+    return held
+
+
+def _text(decision: Decision, held: tuple[HeldBack, ...], answer: object) -> str:
+    places = "; ".join(
+        f"{h.place[0]}-{h.place[1]} by {h.participant.name} ({h.participant.identity})" for h in held
+    )
+    why = f" ({answer})" if isinstance(answer, (Refused, Unknown)) else ""
+    return (
+        f"{decision.batch} is committed, but a broker has lost commit markers: transactions are held open on "
+        f"{places}. Readers of committed data are blocked there. Writing the markers needs the right "
+        f"ClusterAction and did not succeed{why}. Restart with that right, or have the cluster's operator "
+        "write COMMIT markers (WriteTxnMarkers); aborting these transactions would lose rows"
+    )

@@ -1,0 +1,117 @@
+"""The messages between the driver and its tasks: picklable values without behaviour.
+
+Spark builds a new writer for every batch and commits in another process, so everything that commit needs,
+above all the identity that begin got, comes back in the tasks' reports.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from eoslog.connector.commit.transactional_ids import Participant
+from eoslog.protocol.producer_identity import ProducerIdentity
+
+TopicPartition = tuple[str, int]
+
+
+class Batch(NamedTuple):
+    """A micro-batch: the query's id, Spark's batch id, and a digest of its source offsets.
+
+    The digest ("" if unknown) distinguishes a replay, which has the same offsets, from another batch with the
+    same id, which comes from a checkpoint restored from a backup.
+    """
+
+    query_id: str
+    batch_id: int
+    digest: str = ""
+
+    def __str__(self) -> str:
+        return f"batch {self.batch_id} of query {self.query_id}"
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a driver process remembers from one batch to the next.
+
+    `incarnation` is the identity at acquisition and goes into names; `identity` is the current one:
+    EndTxn version 5 raises the epoch with every decision (KIP-890). `batch` is the last one begun.
+    """
+
+    incarnation: ProducerIdentity
+    identity: ProducerIdentity
+    batch: Batch
+
+
+@dataclass(frozen=True)
+class Begun:
+    """The result of begin, for the tasks.
+
+    `batch`: the batch that was begun. `decided`: the last decided batch of its query, or of the sink if none
+    is known of the query. `sequence`: the number of the sink's last decision (0: none). `anchors`: the number
+    of partitions that can hold a decision. `dropped`: at_most_once has attempted this batch before. `lost`:
+    Spark partitions of the decided batch whose rows the broker has aborted; they are written again. `anew`:
+    the sink was acquired for this batch, not kept from the last one. (The identity does not show that:
+    brokers that were restored from an older copy assign the same one again.)
+    """
+
+    sink_id: str
+    incarnation: ProducerIdentity
+    identity: ProducerIdentity
+    sequence: int
+    anchors: int
+    batch: Batch
+    decided: Batch | None
+    dropped: bool = False
+    lost: tuple[int, ...] = ()
+    anew: bool = True
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """What begin gave to a task. It is the same in all reports of a batch. `lost`: as in Begun."""
+
+    sink_id: str
+    incarnation: ProducerIdentity
+    identity: ProducerIdentity
+    sequence: int
+    anchors: int
+    batch: Batch
+    lost: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A task has written its rows in a transaction that is still open. Brokers have acknowledged every row.
+
+    `checksum`: of the rows that Spark gave the task, in any order; None: not asked for. `topic_ids`: the
+    names and ids of the topics, as far as the brokers report ids. `bytes`: as sent, compressed.
+    """
+
+    stamp: Stamp
+    partition: int
+    participant: Participant
+    rows: int
+    written: tuple[TopicPartition, ...]
+    checksum: int | None = None
+    topic_ids: tuple[tuple[str, str], ...] = ()
+    bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Empty:
+    """A task had no rows to write and opened nothing."""
+
+    stamp: Stamp
+    partition: int
+
+
+@dataclass(frozen=True)
+class Decided:
+    """A task found its batch decided in an earlier run: it only counted its rows and added up a checksum."""
+
+    stamp: Stamp
+    partition: int
+    rows: int = 0
+    checksum: int | None = None
+
+
+Report = Prepared | Empty | Decided

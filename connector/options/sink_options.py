@@ -1,0 +1,125 @@
+"""Options of a write: the target, and what is promised about rows. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from eoslog.connector.client.records.send_window import MAX_UNANSWERED
+from eoslog.connector.client.wire.config import ClientConfig
+from eoslog.connector.commit.replay import OnLost
+from eoslog.connector.commit.seal import TwoPhase, of_write
+from eoslog.connector.errors import OptionError
+from eoslog.connector.options.parsing import parse
+from eoslog.connector.options.table import CODEC_NAMES, Use
+
+
+class Guarantee(Enum):
+    """What the sink promises about rows when something fails (`processing.guarantee`)."""
+
+    EXACTLY_ONCE = "exactly_once"
+    AT_LEAST_ONCE = "at_least_once"
+    AT_MOST_ONCE = "at_most_once"
+
+
+@dataclass(frozen=True)
+class SinkOptions:
+    """The options of a writer. `codec`: the compression's number in a batch's attributes. Sizes in bytes."""
+
+    client: ClientConfig
+    topic: str | None
+    transactional_id: str | None
+    write_token: str | None
+    deadletter_topic: str | None
+    guarantee: Guarantee
+    group_id: str | None
+    transaction_timeout_ms: int
+    two_phase: TwoPhase
+    on_lost: OnLost
+    codec: int
+    max_batch_bytes: int
+    checkpoint_location: str | None
+    progress_log: bool
+    accepted: frozenset[str]
+
+
+def sink_options(raw: Mapping[str, str], *, stream: bool) -> SinkOptions:
+    """The options of a write. Raises OptionError."""
+    values = parse(raw, Use.WRITE_STREAM if stream else Use.WRITE)
+    _check_in_flight(values)
+    return SinkOptions(
+        client=ClientConfig.from_options(values),
+        topic=values["topic"],
+        transactional_id=values["transactional.id"],
+        write_token=_token(values),
+        deadletter_topic=_deadletter_topic(values),
+        guarantee=Guarantee(values["processing.guarantee"]),
+        group_id=values["kafka.group.id"],
+        transaction_timeout_ms=values["kafka.transaction.timeout.ms"],
+        two_phase=_two_phase(values, stream),
+        on_lost=_on_lost(values, stream),
+        codec=CODEC_NAMES.index(values["kafka.compression.type"]),
+        max_batch_bytes=values["kafka.batch.size"],
+        checkpoint_location=values["checkpointlocation"],
+        progress_log=_progress_log(values),
+        accepted=frozenset(word.strip() for word in (values.get("start.accepted") or "").split(",")),
+    )
+
+
+def _deadletter_topic(values: Mapping[str, Any]) -> str | None:
+    topic: str | None = values["deadletter.topic"]
+    if topic is not None and topic == values["topic"]:
+        raise OptionError("deadletter.topic must be another topic than topic: choose one")
+    return topic
+
+
+def _token(values: Mapping[str, Any]) -> str | None:
+    token: str | None = values.get("write.token")
+    if token is not None and values["processing.guarantee"] != "exactly_once":
+        raise OptionError("write.token needs processing.guarantee=exactly_once: leave one of them out")
+    if token == "":
+        raise OptionError("write.token is empty: give the write a name, or leave the option out")
+    return token
+
+
+def _two_phase(values: Mapping[str, Any], stream: bool) -> TwoPhase:
+    policy = TwoPhase(values["two.phase.commit"])
+    named = stream or not (values["transactional.id"] is None and values["write.token"] is None)
+    if policy is TwoPhase.REQUIRE and values["processing.guarantee"] == "at_least_once":
+        raise OptionError(
+            "two.phase.commit=require: processing.guarantee=at_least_once has no transactions; leave one out"
+        )
+    if policy is TwoPhase.REQUIRE and not named:
+        raise OptionError(
+            "two.phase.commit=require: a batch write without a name keeps no transaction from timing out, as "
+            "nobody could start it again to end it; give transactional.id or write.token"
+        )
+    return of_write(policy, named=named)
+
+
+def _progress_log(values: Mapping[str, Any]) -> bool:
+    wanted: bool = values.get("progress.log", False)
+    if wanted and values["processing.guarantee"] == "at_least_once":
+        raise OptionError(
+            "progress.log reports commits, and processing.guarantee=at_least_once has none: leave one "
+            "of them out"
+        )
+    return wanted
+
+
+def _on_lost(values: Mapping[str, Any], stream: bool) -> OnLost:
+    policy = OnLost(values["on.lost.transaction"])
+    if policy is OnLost.REPLAY and values["processing.guarantee"] != "exactly_once":
+        raise OptionError("on.lost.transaction=replay needs processing.guarantee=exactly_once: set it")
+    if policy is OnLost.REPLAY and not stream and values["write.token"] is None:
+        raise OptionError("on.lost.transaction=replay needs write.token: give one")
+    return policy
+
+
+def _check_in_flight(values: Mapping[str, Any]) -> None:
+    name = "kafka.max.in.flight.requests.per.connection"
+    if values[name] > MAX_UNANSWERED:
+        raise OptionError(
+            f"option {name} cannot be {values[name]}: brokers remember the last {MAX_UNANSWERED} batches of "
+            f"a producer, so rows could be doubled or change places; give {MAX_UNANSWERED} at most"
+        )

@@ -1,0 +1,127 @@
+"""What a driver remembers of a sink from one micro-batch to the next, for all of its processes.
+
+Spark keeps a pool of planner processes: with two queries in an application, the batches of one query begin in
+different processes. They share a JVM, so the memory is a small file that belongs to that JVM. To lose it
+costs one InitProducerId; to believe another driver's file would break exactly-once. So the JVM is identified
+by more than its pid, and the file has a token that only planners of the same driver know. guard.py, which
+ends a run, is another process and does not need the token: it acts under the identity in the file.
+"""
+
+import contextlib
+import hashlib
+import json
+import logging
+import math
+import os
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from eoslog.connector.commit.task_reports import Batch, Run
+from eoslog.connector.spark.pickled_form import FORM
+from eoslog.connector.spark.processes import driver_process
+from eoslog.protocol.producer_identity import ProducerIdentity
+
+log = logging.getLogger(__name__)
+
+_SEE = "See troubleshooting.md#micro-batches-cannot-be-remembered"
+
+_FORGET_SECONDS = 7 * 24 * 3600
+"""Files are removed after this long without a batch; their drivers have usually ended."""
+_SWEEP_SECONDS = 3600
+"""How often a process looks for such files: with thousands of them it takes longer than the rest of begin."""
+_swept = -math.inf
+
+
+def driver_token() -> str:
+    """A token of the driver that this planner process belongs to. All planners of a driver that do the same
+    work have the same token."""
+    secret = os.environ.get("PYTHON_WORKER_FACTORY_SECRET", "")
+    return _hash(*map(str, driver_process()), secret)[:16]
+
+
+def look(*key: str) -> Run | None:
+    """The run kept under the key by any process of the driver, for a process that ends the run."""
+    path = _path(key)
+    try:
+        return _run(json.loads(path.read_text())) if path is not None and path.exists() else None
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        log.warning(f"the memory of the last micro-batch cannot be read: %s. {_SEE}", error)
+        return None
+
+
+def take(*key: str) -> Run | None:
+    """The run kept under the key, which is forgotten: so a begin that fails leaves no memory behind."""
+    path = _path(key)
+    if path is None or not path.exists():
+        return None
+    try:
+        kept = json.loads(path.read_text())
+        path.unlink()
+        return _run(kept) if kept["token"] == driver_token() else None
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        log.warning(
+            f"the memory of the last micro-batch cannot be read, the sink is acquired again: %s. {_SEE}",
+            error,
+        )
+        return None
+
+
+def keep(run: Run, *key: str) -> None:
+    """Keep the run under the key for the driver's next begin."""
+    path = _path(key)
+    if path is None:
+        return
+    kept = {"form": FORM, "token": driver_token(), "incarnation": run.incarnation, "identity": run.identity}
+    text = json.dumps(kept | {"batch": [run.batch.query_id, run.batch.batch_id, run.batch.digest]})
+    try:
+        draft = path.with_suffix(f".{os.getpid()}")
+        draft.write_text(text)
+        draft.rename(path)
+    except OSError as error:
+        log.warning(
+            f"the micro-batch cannot be remembered, the next one acquires the sink again: %s. {_SEE}", error
+        )
+
+
+def _run(kept: dict[str, Any]) -> Run:
+    if kept["form"] != FORM:
+        raise ValueError(f"it has form {kept['form']}, and this version of eoslog reads form {FORM}")
+    return Run(
+        ProducerIdentity(*kept["incarnation"]), ProducerIdentity(*kept["identity"]), Batch(*kept["batch"])
+    )
+
+
+def _hash(*words: str) -> str:
+    return hashlib.sha256("\0".join(words).encode()).hexdigest()
+
+
+def _path(key: tuple[str, ...]) -> Path | None:
+    """The file of the key and the driver, in a folder that only the user can open. None: there is no such
+    folder."""
+    global _swept
+    folder = Path(tempfile.gettempdir()) / f"eoslog-{os.getuid()}"
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        status = folder.lstat()
+        if status.st_uid != os.getuid() or status.st_mode & 0o077:
+            log.warning(f"%s is open to others: micro-batches are not remembered there. {_SEE}", folder)
+            return None
+        if time.monotonic() >= _swept + _SWEEP_SECONDS:
+            _sweep(folder)
+            _swept = time.monotonic()
+    except OSError as error:
+        log.warning(f"micro-batches cannot be remembered in %s: %s. {_SEE}", folder, error)
+        return None
+    driver = driver_process()
+    return folder / f"{_hash(str(driver.pid), driver.started, *key)}.run"
+
+
+def _sweep(folder: Path) -> None:
+    limit = time.time() - _FORGET_SECONDS
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            with contextlib.suppress(FileNotFoundError):  # another driver has removed it
+                if entry.stat().st_mtime < limit:
+                    os.unlink(entry)

@@ -1,0 +1,42 @@
+"""Begins a batch write with a token, on the driver: finds its sink and the run that it continues."""
+
+from typing import NamedTuple
+
+from eoslog.connector.commit.task_reports import Begun, Run
+from eoslog.connector.commit.token_write import begin_before, begin_write
+from eoslog.connector.commit.transactional_ids import Sink
+from eoslog.connector.commit.write_token import WRITER, Token, id_before
+from eoslog.connector.options.source_and_sink import SinkOptions
+from eoslog.connector.run import run_memory
+from eoslog.connector.run.runner import Runner
+
+
+class StartedWrite(NamedTuple):
+    """A batch write that has begun. `key`: its run is kept under it (memory.py) for the next write of its
+    stem; None: it is not kept. `goes_on`: it is in the same run as the write before it."""
+
+    begun: Begun
+    run: Run
+    key: tuple[str, ...] | None = None
+    goes_on: bool = False
+
+
+def begin_token(options: SinkOptions, text: str, runner: Runner) -> StartedWrite:
+    """Make the sink ready for the tasks of a write with this token. Raises CommitFault."""
+    token, name = Token.of(text), options.transactional_id or WRITER
+    two_phase, on_lost = options.two_phase, options.on_lost
+    topics = frozenset(
+        topic for topic in (options.topic, options.deadletter_topic) if topic and options.topic
+    )
+    old = Sink(id_before(name, text))
+    before = runner.run(begin_before(old, text, topics, two_phase=two_phase, on_lost=on_lost))
+    if before is not None:
+        return StartedWrite(before, Run(before.incarnation, before.identity, before.batch))
+    sink = Sink(token.sink_id(name, options.topic))
+    key = (repr(options.client.bootstrap), sink.id, "write")
+    last_run = run_memory.take(*key)
+    begun, run = runner.run(begin_write(sink, text, last_run=last_run, two_phase=two_phase, on_lost=on_lost))
+    if not token.digits:  # no other token uses this sink
+        return StartedWrite(begun, run)
+    run_memory.keep(run, *key)
+    return StartedWrite(begun, run, key, last_run is not None and last_run.incarnation == run.incarnation)
