@@ -121,7 +121,7 @@ def test_a_log_that_the_broker_has_not_given_is_missed(tmp_path: Path) -> None:
 
     broker = threading.Thread(target=answer)
     broker.start()
-    with pytest.raises(NoBackup, match=r"has not given t-0/0+\.log"), source(str(data)):
+    with pytest.raises(NoBackup, match=r"left out t-0/0+\.log"), source(str(data)):
         pass
     broker.join()
     topics.close()
