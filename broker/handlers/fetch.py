@@ -18,9 +18,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from eoslog.broker.handlers.list_offsets import check_leader_epoch
 from eoslog.broker.requests.context import RequestContext, Settled
 from eoslog.broker.rules.fetch_session import FetchRound, Place, asked
+from eoslog.broker.rules.leader_epoch import check_leader_epoch
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.error_versions import for_version
 from eoslog.protocol.errors import ErrorCode, KafkaError
@@ -150,7 +150,7 @@ class _Fetch:
         """A partition's part of the answer, and how many bytes of records are in it."""
         part = self._parts[place]
         partition = self._partition(place)
-        check_leader_epoch(partition, part["current_leader_epoch"])
+        check_leader_epoch(partition.leader_epoch, part["current_leader_epoch"])
         room = max(0, min(part["partition_max_bytes"], self._room - self._found))
         offset, short = part["fetch_offset"], self._memory.answers_short
         one = self._found == 0 and not short

@@ -12,6 +12,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from eoslog.broker.requests.context import RequestContext
+from eoslog.broker.rules.leader_epoch import check_leader_epoch
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
@@ -67,7 +68,7 @@ def _answer(
         partition = context.broker.topics.partition(topic, index)
         if partition is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic}-{index}")
-        check_leader_epoch(partition, wanted["current_leader_epoch"])
+        check_leader_epoch(partition.leader_epoch, wanted["current_leader_epoch"])
         timestamp, offset = _offset(partition, wanted["timestamp"], committed, context.header.api_version)
         epoch = _epoch(partition, wanted["timestamp"], offset)
     except KafkaError as error:
@@ -79,15 +80,6 @@ def _answer(
         "offset": offset,
         "leader_epoch": epoch if known else -1,
     }
-
-
-def check_leader_epoch(partition: Partition, epoch: int) -> None:
-    """Compare the epoch that a client knows (-1: none) with that of this run. Raises KafkaError (KIP-320)."""
-    now = partition.leader_epoch
-    if epoch > now:
-        raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH, f"leader epoch {epoch} is newer than {now}")
-    if 0 <= epoch < now:
-        raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH, f"leader epoch {epoch} is over, it is {now} now")
 
 
 def _epoch(partition: Partition, asked: int, offset: int) -> int:

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eoslog.broker.handlers.list_offsets import check_leader_epoch
 from eoslog.broker.log.segment.leader_epochs import UNDEFINED
 from eoslog.broker.requests.context import RequestContext
+from eoslog.broker.rules.leader_epoch import check_leader_epoch
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
@@ -70,5 +70,5 @@ def _end(
     partition = context.broker.topics.partition(topic, index)
     if partition is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic}-{index}")
-    check_leader_epoch(partition, wanted["current_leader_epoch"])
+    check_leader_epoch(partition.leader_epoch, wanted["current_leader_epoch"])
     return partition.epoch_end(wanted["leader_epoch"])
