@@ -1,4 +1,4 @@
-"""Fencing by leader epoch (KIP-320): clients with older or newer metadata than the broker are refused. Pure."""
+"""Fencing by leader epoch (KIP-320): a client with older or newer metadata than ours is refused. Pure."""
 
 from __future__ import annotations
 
