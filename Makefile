@@ -55,7 +55,7 @@ lint: $(READY) docs  ## ruff, mypy (strict; tests and examples too), the import 
 model: $(READY)  ## explore the commit protocol's model more deeply than the suite does: DEPTH=2 faults a history, MINUTES=10, SEED=1
 	$(BIN)/python -m tests.connector.commit.run_model --depth $(or $(DEPTH),2) --minutes $(or $(MINUTES),10) --seed $(or $(SEED),1)
 
-mutants: $(READY)  ## break rules one by one, in copies, and list the breaks that no test notices (ONLY="window.py decide.py" JOBS=2)
+mutants: $(READY)  ## break rules one by one, in copies, and list the breaks that no test notices (ONLY="send_window.py decide.py" JOBS=2)
 	$(BIN)/python -m tests.mutants.run --jobs $(or $(JOBS),2) $(ONLY)
 
 map: $(READY)  ## rooms, arrows and circles of the sources, longest class, lines (MAP_ARGS="--circles --api FETCH --json")

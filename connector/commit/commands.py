@@ -100,7 +100,7 @@ class FetchStored(Command[Stored]):
 
     By number, because an answer for "all partitions" leaves out partitions that have only a pending offset: a
     first decision on its way would look like no decision. If offsets stay pending for long, the answer is
-    Refused(UNSTABLE_OFFSET_COMMIT), so that the rules can find out why (own.py).
+    Refused(UNSTABLE_OFFSET_COMMIT), so that the rules can find out why (sink_transaction.py).
     """
 
     group: str

@@ -145,7 +145,7 @@ def commit(
     """Make the batch visible, all of it, once. May be called again: a decided batch is only finished.
 
     Returns the sink's last decision, with all of its transactions committed. None: there is no decision, or
-    another driver has made a later one. `token`: of a batch write (write.py).
+    another driver has made a later one. `token`: of a batch write (token_write.py).
 
     Never acquires the sink: it acts under the identity that begin got, so a driver that has been replaced
     cannot decide. Raises CommitFault or a subclass: after Unfinished and ParticipantsLost the batch is

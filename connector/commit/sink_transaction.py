@@ -2,10 +2,10 @@
 
 The driver writes its decision in a transaction of the sink's own id, on partitions of the anchor topic. A
 node that is killed right after EndTxn's answer may come back with a coordinator that says CompleteCommit
-although a marker there was lost (prove.py does the same for participants). Then the group's offsets stay
-pending for ever, and no start could read the last decision. So if they do not become stable, the coordinator
-is asked first, then the partitions. The marker that matches the coordinator's state is written if the
-transaction that is held open is certain to be the one that this state describes:
+although a marker there was lost (marker_proof.py does the same for participants). Then the group's offsets
+stay pending for ever, and no start could read the last decision. So if they do not become stable, the
+coordinator is asked first, then the partitions. The marker that matches the coordinator's state is written if
+the transaction that is held open is certain to be the one that this state describes:
 
 - transaction.version 2: every end raises the epoch by one, so each epoch has at most one transaction. So
   "Complete at (id, epoch + 1)" says how the transaction of (id, epoch) ended, even if others were opened

@@ -1,8 +1,8 @@
 """Batch writes with a token: each is written once; other rows under the same token are an error.
 
 A write that runs again finds its token in the last decision of its sink, or among the tokens that this
-decision remembers (token.py). Then its rows are not written but counted, and compared with those of the first
-run.
+decision remembers (write_token.py). Then its rows are not written but counted, and compared with those of the
+first run.
 
 A finished write is noted beside the decision: brokers forget idle transactional ids, and a forgotten
 transaction must not be taken for a lost one. So the note is written last, after every winner is committed.

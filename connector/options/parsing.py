@@ -1,7 +1,7 @@
 """From Spark's strings to values by name: which options exist, and which are refused.
 
-The table is in table.py, how a value's text is read in values.py. Names are case-insensitive, as everywhere
-in Spark.
+The table is in table.py, how a value's text is read in option_values.py. Names are case-insensitive, as
+everywhere in Spark.
 """
 
 import difflib

@@ -1,7 +1,7 @@
 """Options of the data source: from Spark's strings to two typed, frozen objects.
 
 All mistakes are reported here, on the driver, before anything is read or written. The options of a read are
-in of_source.py, those of a write in of_sink.py, what both share is in parsing.py.
+in source_options.py, those of a write in sink_options.py, what both share is in parsing.py.
 """
 
 from eoslog.connector.options.parsing import parse

@@ -2,7 +2,7 @@
 
 parsing.py and the documentation's table are both made from it. Names and defaults are those of Spark's Kafka
 connector, except `kafka.isolation.level`, which is read_committed here. Options that have no effect here, or
-are refused, are in refusals.py.
+are refused, are in ignored_and_refused.py.
 """
 
 from dataclasses import dataclass

@@ -10,7 +10,7 @@ them, hold none of its sockets, and are independent of Spark:
   batches is gone (a Python daemon of Spark's, which dies with its JVM and with its SparkSession), and then
   ends the transactions that the last batch has left open.
 
-They do what the next begin would do, and nothing that could harm a newer driver (commit/ending.py). If the
+They do what the next begin would do, and nothing that could harm a newer driver (commit/abandon.py). If the
 whole machine or container dies, they die too: then the time-out and the next start end those transactions.
 """
 

@@ -1,4 +1,4 @@
-"""The start of a sink's run: reads what crosscheck.py compares, and logs its warnings.
+"""The start of a sink's run: reads what start_checks.py compares, and logs its warnings.
 
 It runs once in a run, around the first begin, and its number of round trips does not depend on the number of
 partitions (Metadata before begin; after it OffsetFetch, and finding the group's coordinator).

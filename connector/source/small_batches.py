@@ -1,4 +1,4 @@
-"""Reads small micro-batches in the stream's own process; hand_over.py gives them to Spark.
+"""Reads small micro-batches in the stream's own process; rows_in_plan.py gives them to Spark.
 
 For a few rows a task costs more than reading them: it has to start, and needs a Python process. The rows are
 the same that tasks would read. Who reads a batch depends only on its offsets and bytes, and may change when

@@ -26,7 +26,7 @@ INTERNAL = {
     "ProtocolError": "becomes ConnectionLost",
     "KafkaError": "made by clients of the protocol alone",
     "_Again": "caught by the producer",
-    "StillPending": "caught by the runner: own.py finds out why, and says what to do",
+    "StillPending": "caught by the runner: sink_transaction.py finds out why, and says what to do",
 }
 OTHERS = ("RefusedByBroker", "CorruptBatch", "EnvironmentUnfit")
 """Errors that users meet and that do not derive from EoslogError."""

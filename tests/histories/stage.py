@@ -77,7 +77,7 @@ def _detached(work: Callable[[], None]) -> None:
 
 
 _STANDS_IN: tuple[tuple[ModuleType, str, object], ...] = (
-    (client_cluster, "Connection", SimConnection),
+    (client_cluster, "BrokerConnection", SimConnection),
     (stream_writer, "TaskContext", TaskContext),
     (batch_writer, "TaskContext", TaskContext),
     (source_and_sink, "sink_options", _sink_options),

@@ -112,7 +112,7 @@ def test_a_range_that_begins_after_its_end_is_refused(monkeypatch: pytest.Monkey
         def resolve(self, option: str, where: Any) -> Any:
             return found[option]
 
-    monkeypatch.setattr(reader, "Log", Turned)
+    monkeypatch.setattr(reader, "SourceTopics", Turned)
     given = source_options({"kafka.bootstrap.servers": "nowhere:1", "subscribe": "t"}, stream=False)
     with pytest.raises(OptionError, match="lies after endingOffsets: t-0 from 5 to 3; correct"):
         reader.BatchReader(given).partitions()

@@ -119,11 +119,11 @@ def test_a_program_of_the_user_s_keeps_its_collector() -> None:
     """In a process of its own, as it is; and in a fork of it."""
     program = """
 import gc, json, os
-from eoslog.connector.spark import longlived
-longlived.freeze_imports()
+from eoslog.connector.spark import gc_freeze
+gc_freeze.freeze_imports()
 read, write = os.pipe()
 if os.fork() == 0:
-    longlived.freeze_imports()
+    gc_freeze.freeze_imports()
     os.write(write, b"%d" % gc.get_freeze_count())
     os._exit(0)
 print(json.dumps([gc.get_freeze_count(), int(os.read(read, 20))]))

@@ -734,7 +734,7 @@ def test_expired_ids_and_records_of_other_kinds(disk: Directory, caplog: pytest.
         (coordinator_records.encode(TRANSACTION_VALUE, 0, OLD_VALUE)[:-1], "offset 0"),
         (
             coordinator_records.encode(TRANSACTION_VALUE, 0, {**OLD_VALUE, "transaction_status": 9}),
-            "9 is not a valid State",
+            "9 is not a valid TransactionState",
         ),
         (
             coordinator_records.encode(TRANSACTION_VALUE, 0, {**OLD_VALUE, "transaction_status": 7}),
