@@ -1,10 +1,10 @@
 """Record batches -> Arrow columns, for all records of all batches at once.
 
 First the batches are opened one by one: CRC, decompression, limits. Then the positions of all records are
-found (`chains`), and each number of the records' layout is read with one vectorised call. Keys and values are
-not cut out in Python: the whole payload is viewed as one Arrow column whose offsets are the starts and ends
-of keys and values, and Arrow takes the elements needed, which copies them. The result shares no memory with
-the input.
+found (`length_chains`), and each number of the records' layout is read with one vectorised call. Keys and
+values are not cut out in Python: the whole payload is viewed as one Arrow column whose offsets are the starts
+and ends of keys and values, and Arrow takes the elements needed, which copies them. The result shares no
+memory with the input.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """What the broker counts while it runs: plain numbers, on the event loop's thread, cheap for each request.
 
-Nothing here knows Prometheus: `metrics_page` makes a page of these numbers, and of the state of the broker's
-parts, when it is asked for one.
+Nothing here knows Prometheus: `metrics_server` makes a page of these numbers, and of the state of the
+broker's parts, when it is asked for one.
 """
 
 from __future__ import annotations

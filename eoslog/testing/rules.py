@@ -71,7 +71,7 @@ class Armed:
 
 @dataclass
 class RequestFaults:
-    """The `Faults` of a broker under test (see `eoslog.broker.network.faults`). Event loop's thread only."""
+    """The `FaultDecider` of a broker under test. For the event loop's thread only."""
 
     armed: dict[int, Armed] = field(default_factory=dict)
     _deaf: WeakSet[object] = field(default_factory=WeakSet)  # clients whose requests are ignored from now on

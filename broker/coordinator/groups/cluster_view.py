@@ -1,4 +1,4 @@
-"""The topics of the broker as the rules of consumer groups see them (`rules.consumer_state.Cluster`)."""
+"""The topics of the broker as the rules of consumer groups see them (`MetadataImage`)."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ class ClusterView:
 
     @property
     def version(self) -> int:
-        """See `Cluster.version`."""
+        """See `MetadataImage.version`."""
         return self._topics.version
 
     def topic(self, name: str) -> TopicImage | None:
-        """See `Cluster.topic`."""
+        """See `MetadataImage.topic`."""
         return _info(self._topics.get(name))
 
     def matching(self, regex: str) -> frozenset[str]:
-        """See `Cluster.matching`."""
+        """See `MetadataImage.matching`."""
         if self._matched_at != self.version:
             self._matches.clear()
             self._matched_at = self.version
@@ -66,7 +66,7 @@ class _Seen:
         return self._whole.version + self._sight.version
 
     def matching(self, regex: str) -> frozenset[str]:
-        """See `Cluster.matching`; without the topics that the client may not describe, as in Kafka."""
+        """See `MetadataImage.matching`; without the topics that the client may not describe, as in Kafka."""
         return frozenset(filter(self._sight.sees, self._whole.matching(regex)))
 
 

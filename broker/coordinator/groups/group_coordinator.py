@@ -1,9 +1,9 @@
 """The group coordinator: groups of both protocols and committed offsets, kept in `__consumer_offsets`.
 
-The rules are pure (`rules.classic`, `rules.consumer`, `rules.offsets`). The modules of this folder connect
-them to the log, the clock and the event loop: `group_journal` writes and reads the log, `group_members` runs
-classic groups, `consumer_groups` those of KIP-848, `offsets_shell` commits and fetches offsets,
-`group_cleanup` deletes expired groups and offsets.
+The rules are pure (`rules.classic`, `rules.consumer`, `rules.committed_offsets`). The modules of this folder
+connect them to the log, the clock and the event loop: `group_journal` writes and reads the log,
+`classic_groups` runs classic groups, `consumer_groups` those of KIP-848, `group_offsets` commits and fetches
+offsets, `offset_expiration` deletes expired groups and offsets.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ affect the others. So readers see all transactions that end together at one mome
 
 A change is completed even if its client stops waiting. A failed change leaves one of these: nothing has
 happened; the decision is recorded, and the rest is tried again; or the id is refused until the next start
-(see `Entry.lose`).
+(see `TransactionEntry.lose`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The plan of one compaction run: made on the event loop, executed in a thread (`cleaning`)."""
+"""The plan of one compaction run: made on the event loop, executed in a thread (`cleaning_run`)."""
 
 from __future__ import annotations
 

@@ -3,9 +3,9 @@
     append -> checks -> producer rules -> one write -> state -> (group flush) -> high watermark
 
 Each of its parts is a class: `log` (shared by all), `durability`, `producers`, `active_segment` (writing),
-`readings`, `progress` (for the next start), `trimming` (deleted records, retention), `discarded` (unused
-files), `compacting`. This module has the path of a batch, and what needs all parts: coming back online, and
-closing.
+`partition_reads`, `progress` (for the next start), `trimming` (deleted records, retention), `discarded`
+(unused files), `compacting`. This module has the path of a batch, and what needs all parts: coming back
+online, and closing.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """See `Producers.last_stable_offset`."""
+        """See `PartitionProducers.last_stable_offset`."""
         return self._producers.last_stable_offset
 
     @property
@@ -157,7 +157,7 @@ class Partition:
 
         `coordinator`: the batch is the broker's own: control batches are allowed, sequences are not checked.
         `from_zero`: a producer that is unknown here must begin with sequence 0 (transactions of KIP-890).
-        Raises KafkaError with nothing changed: see `checks` and `rules.producer` for the codes, and
+        Raises KafkaError with nothing changed: see `checks` and `rules.producer_state` for the codes, and
         KAFKA_STORAGE_ERROR if the disk fails. The batch is durable once `wait_durable` returns.
         """
         self._log.check_online()
@@ -254,59 +254,59 @@ class Partition:
         return self._producers.states.expire(now_ms, self._log.settings.producer_id_expiration_ms)
 
     def hold_back(self, holder: object) -> None:
-        """See `Producers.hold_back`."""
+        """See `PartitionProducers.hold_back`."""
         self._producers.hold_back(holder)
 
     def let_go(self, holder: object) -> None:
-        """See `Producers.let_go`."""
+        """See `PartitionProducers.let_go`."""
         self._producers.let_go(holder)
 
     # -- reading -------------------------------------------------------------------------------
 
     def read(self, offset: int, max_bytes: int, *, committed: bool, min_one: bool = True) -> ReadResult:
-        """See `Readings.read`."""
+        """See `PartitionReads.read`."""
         return self._readings.read(offset, max_bytes, committed=committed, min_one=min_one)
 
     def read_with_outcomes(self, offset: int, max_bytes: int, *, committed: bool) -> ReadResult:
-        """See `Readings.read_with_outcomes`."""
+        """See `PartitionReads.read_with_outcomes`."""
         return self._readings.read_with_outcomes(offset, max_bytes, committed=committed)
 
     def offset_for(self, timestamp: int, *, committed: bool) -> tuple[int, int] | None:
-        """See `Readings.offset_for`."""
+        """See `PartitionReads.offset_for`."""
         return self._readings.offset_for(timestamp, committed=committed)
 
     def max_timestamp(self) -> tuple[int, int] | None:
-        """See `Readings.max_timestamp`."""
+        """See `PartitionReads.max_timestamp`."""
         return self._readings.max_timestamp()
 
     def epoch_at(self, offset: int) -> int:
-        """See `Readings.epoch_at`."""
+        """See `PartitionReads.epoch_at`."""
         return self._readings.epoch_at(offset)
 
     def epoch_end(self, epoch: int) -> tuple[int, int]:
-        """See `Readings.epoch_end`."""
+        """See `PartitionReads.epoch_end`."""
         return self._readings.epoch_end(epoch)
 
     def scan(self, start: int = 0) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """See `Readings.scan`."""
+        """See `PartitionReads.scan`."""
         return self._readings.scan(start)
 
     @property
     def segments(self) -> list[Segment]:
-        """See `Readings.segments`."""
+        """See `PartitionReads.segments`."""
         return self._readings.segments
 
     def unchecked_segments(self) -> list[tuple[Segment, Unchecked]]:
-        """See `Readings.unchecked_segments`."""
+        """See `PartitionReads.unchecked_segments`."""
         return self._readings.unchecked_segments()
 
     def has(self, segment: Segment) -> bool:
-        """See `Readings.has`."""
+        """See `PartitionReads.has`."""
         return self._readings.has(segment)
 
     @property
     def damaged_segments(self) -> int:
-        """See `Readings.damaged_segments`."""
+        """See `PartitionReads.damaged_segments`."""
         return self._readings.damaged_segments
 
     # -- upkeep --------------------------------------------------------------------------------
@@ -320,7 +320,7 @@ class Partition:
         return self._trimming.retain(now_ms)
 
     def remove_files(self, now_ms: int) -> None:
-        """See `Discarded.remove`."""
+        """See `DiscardedSegments.remove`."""
         self._discarded.remove(now_ms)
 
     # -- coming back online --------------------------------------------------------------------
@@ -368,7 +368,7 @@ class Partition:
     # -- closing -------------------------------------------------------------------------------
 
     def save(self) -> None:
-        """See `Progress.save`."""
+        """See `SavedProgress.save`."""
         self.progress.save()
 
     def close(self) -> None:

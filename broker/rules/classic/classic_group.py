@@ -1,7 +1,7 @@
 """The classic group's state machine: one pure function from (group, event, time) to what follows.
 
     Empty -> PreparingRebalance -> CompletingRebalance -> Stable, with rebalances back to
-    PreparingRebalance; the table is `classic_state.PREDECESSORS`.
+    PreparingRebalance; the table is `classic_group_state.PREDECESSORS`.
 
 The caller first writes what the outcome says, then replaces the group by the outcome's, then sends the
 answers. Refused events change nothing.

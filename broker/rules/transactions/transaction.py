@@ -4,7 +4,7 @@ Pure. Each function takes what is known of the id, the request and the time, and
 `TransactionResult`: what to persist, what to do after that is durable, and what to answer. A refused request
 changes nothing. Whether an earlier change of the same id is still being written is the caller's to
 know: it answers CONCURRENT_TRANSACTIONS without asking here. How transactions end is in
-`transaction_end`; states and their order are in `transaction_state`.
+`end_txn`; states and their order are in `transaction_state`.
 
 Sources: KIP-98 (transactions), KIP-360 (recovery by epoch bump), KIP-890 (TV2), KIP-939 (two-phase commit).
 """

@@ -244,7 +244,7 @@ class Programs:
         check_story(story)
 
     def _prove(self, begun: Begun) -> Steps[None]:
-        """As sink.py does when a broker was lost."""
+        """As committer.py does when a broker was lost."""
         if self.disturbed:
             self.disturbed = False
             yield from self._client("prove", prove_last(self.sink, begun.identity))

@@ -20,7 +20,7 @@ from tests.connector.commit.model_spark import Simulation
 
 
 def end_of(sink: Sink, reports: Sequence[Report | None], begun: Begun) -> Steps[Ended]:
-    """What abort does, as sink.py has it."""
+    """What abort does, as committer.py has it."""
     run = run_of(reports, begun)
     assert run is not None
     return (yield from end_run(sink, run))
