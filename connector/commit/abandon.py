@@ -113,5 +113,5 @@ def clear_again(sink: Sink, run: Run, ended: Ended) -> Rules[Ended]:
     """Abort transactions that tasks have opened since `ended`: they may run on for a while. It must be known
     how the run ended: not LEFT."""
     aborted, left = yield from clear_run(sink, run.incarnation, ended.decided)
-    told = tuple(f"{name}: {why}" for name, why in left.items())
-    return ended._replace(aborted=(*ended.aborted, *aborted), left=told)
+    remaining = tuple(f"{name}: {why}" for name, why in left.items())
+    return ended._replace(aborted=(*ended.aborted, *aborted), left=remaining)

@@ -130,8 +130,8 @@ def _contents(reports: Sequence[Report]) -> tuple[tuple[int, ...], tuple[int, ..
         return (), ()
     rows = tuple(0 if isinstance(report, Empty) else report.rows for report in in_order)
     checksums = [0 if isinstance(report, Empty) else report.checksum for report in in_order]
-    told = tuple(checksum for checksum in checksums if checksum is not None)
-    return rows, told if len(told) == len(checksums) else ()
+    known = tuple(checksum for checksum in checksums if checksum is not None)
+    return rows, known if len(known) == len(checksums) else ()
 
 
 def commit(

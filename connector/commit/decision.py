@@ -194,7 +194,7 @@ def _to_json(decision: Decision, sink: Sink) -> dict[str, Any]:
         "run": decision.incarnation,
         "won": workers,
         "wrote": _by_topic(decision.written),
-        **{name: told for name, told in more.items() if told},
+        **{name: value for name, value in more.items() if value},
     }
 
 
@@ -225,8 +225,8 @@ def _from_json(sink: Sink, sequence: int, text: str) -> Decision:
             f"decision {sequence} in consumer group {sink.group} makes no sense: {error}. "
             f"{DecisionDamaged.advice}"
         ) from error
-    told = (rows, checksums, earlier, tokens)
-    return Decision(sequence, batch, incarnation, tuple(sorted(winners)), written, *told)
+    details = (rows, checksums, earlier, tokens)
+    return Decision(sequence, batch, incarnation, tuple(sorted(winners)), written, *details)
 
 
 def _held(identity: ProducerIdentity, holder: ProducerIdentity | None) -> tuple[int, ...]:

@@ -128,12 +128,12 @@ def is_aborted(state: Description | None, participant: Participant) -> bool:
 def _lost_text(
     decision: Decision, lost: list[Winner], states: Mapping[str, Description | None], proven: bool
 ) -> str:
-    def told(winner: Winner) -> str:
+    def described(winner: Winner) -> str:
         name, identity = winner.participant
         state, rows = states[name], decision.rows_of(winner.partition)
-        told_rows = "" if rows is None else f"{rows} rows of "
-        told_state = f"{state.state} at {state.identity}" if state else "unknown to the broker"
-        return f"{told_rows}partition {winner.partition}: {name} ({identity}): {told_state}"
+        rows_text = "" if rows is None else f"{rows} rows of "
+        state_text = f"{state.state} at {state.identity}" if state else "unknown to the broker"
+        return f"{rows_text}partition {winner.partition}: {name} ({identity}): {state_text}"
 
     counts = [decision.rows_of(w.partition) for w in lost]
     rows = f"{sum(c or 0 for c in counts)} rows" if None not in counts else "the rows"
@@ -144,7 +144,7 @@ def _lost_text(
     return (
         f"{decision.batch} is decided, but {rows} of its partitions {[w.partition for w in lost]} are lost: "
         "their transactions timed out or were aborted before they could be committed "
-        f"({'; '.join(map(told, lost))}). The other rows of the batch are visible, none is doubled. "
+        f"({'; '.join(map(described, lost))}). The other rows of the batch are visible, none is doubled. "
         f"{replay if proven and decision.rows else 'Publish'} "
         "the missing rows yourself, then start behind this batch with a new checkpoint and transactional.id. "
         "And raise kafka.transaction.timeout.ms"

@@ -64,11 +64,11 @@ def check_replay(last: Decision, replay: Decision, lost: Sequence[int]) -> None:
         both = enumerate(zip(replay.checksums, last.checksums, strict=True))
         wrong = [f"partition {number} has other rows" for number, (now, then) in both if now != then]
     if wrong:
-        told = "; ".join(wrong[:10]) + (f"; and {len(wrong) - 10} more" if len(wrong) > 10 else "")
+        differences = "; ".join(wrong[:10]) + (f"; and {len(wrong) - 10} more" if len(wrong) > 10 else "")
         raise ReplayDiffers(
             f"{last.batch} is decided, the rows of its partitions {list(lost)} are lost, and they cannot be "
-            f"written again (on.lost.transaction=replay), because the batch does not replay equally: {told}. "
-            "Nothing was written. If settings of the query or of Spark have changed since, start it again "
-            "with the old ones. Otherwise publish the missing rows yourself, then start behind this batch "
-            "with a new checkpoint and transactional.id"
+            "written again (on.lost.transaction=replay), because the batch does not replay equally: "
+            f"{differences}. Nothing was written. If settings of the query or of Spark have changed since, "
+            "start it again with the old ones. Otherwise publish the missing rows yourself, then start "
+            "behind this batch with a new checkpoint and transactional.id"
         )

@@ -108,15 +108,15 @@ class RememberedTokens(NamedTuple):
         """The short form that a decision stores; "" if there are no tokens."""
         if not self.kept:
             return ""
-        told = [f"{digits} {rows} {checksum or 0:x}" for digits, (rows, checksum) in self.kept]
-        return "|".join(["" if self.floor is None else str(self.floor), *told])
+        entries = [f"{digits} {rows} {checksum or 0:x}" for digits, (rows, checksum) in self.kept]
+        return "|".join(["" if self.floor is None else str(self.floor), *entries])
 
     @classmethod
     def read(cls, text: str) -> "RememberedTokens":
         """The tokens that `text` describes. Raises ValueError if it is malformed."""
         if not text:
             return cls()
-        floor, *told = text.split("|")
-        cut = [one.split(" ") for one in told]
+        floor, *entries = text.split("|")
+        cut = [one.split(" ") for one in entries]
         kept = tuple((digits, Content(int(rows), int(checksum, 16))) for digits, rows, checksum in cut)
         return cls(kept, int(floor) if floor else None)

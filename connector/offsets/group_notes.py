@@ -21,8 +21,8 @@ class Note(NamedTuple):
 
     def text(self) -> str:
         """The note as metadata of a committed offset; "" if it would be too long."""
-        told = {name: value for name, value in self._asdict().items() if value is not True}
-        said = json.dumps({"eoslog": 1, **told}, separators=(",", ":"))
+        fields = {name: value for name, value in self._asdict().items() if value is not True}
+        said = json.dumps({"eoslog": 1, **fields}, separators=(",", ":"))
         return said if len(said) <= _NOTE_LIMIT else ""
 
 
@@ -30,8 +30,8 @@ def read_note(metadata: str) -> Note | None:
     """The note in an offset's metadata; None if no sink committed the offset."""
     try:
         found = json.loads(metadata)
-        told = str(found["sink"]), str(found["query"]), int(found["batch"])
-        return Note(*told, decided=bool(found.get("decided", True))) if found["eoslog"] else None
+        fields = str(found["sink"]), str(found["query"]), int(found["batch"])
+        return Note(*fields, decided=bool(found.get("decided", True))) if found["eoslog"] else None
     except (ValueError, KeyError, TypeError):  # other clients store their own texts there
         return None
 

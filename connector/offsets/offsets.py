@@ -189,10 +189,10 @@ def parse_bound(option: str, text: str) -> Bound | SourcePosition:
     if option == "startingOffsets":
         text = _SOURCE_NAME.sub("", text)
     nested = _load(option, text, example)
-    told = _entries(nested) if option == "startingOffsets" else {}
-    plain = {topic: parts for topic, parts in nested.items() if topic not in told} if told else nested
+    entries = _entries(nested) if option == "startingOffsets" else {}
+    plain = {topic: parts for topic, parts in nested.items() if topic not in entries} if entries else nested
     found = _parse_nested(option, text, plain, example, kind, EARLIEST)
-    return _as_stored(option, found, told, example) if told else found
+    return _as_stored(option, found, entries, example) if entries else found
 
 
 def _entries(nested: Any) -> dict[str, Any]:
@@ -203,11 +203,13 @@ def _entries(nested: Any) -> dict[str, Any]:
     return {key: parts for key, parts in nested.items() if key.partition(":")[0] in entries}
 
 
-def _as_stored(option: str, found: Offsets, told: dict[str, Any], example: str) -> SourcePosition:
+def _as_stored(option: str, found: Offsets, entries: dict[str, Any], example: str) -> SourcePosition:
     try:
-        said = SourcePosition(found, ids_from_json(told), cluster_from_json(told), epochs_from_json(told))
+        said = SourcePosition(
+            found, ids_from_json(entries), cluster_from_json(entries), epochs_from_json(entries)
+        )
     except ValueError as error:
-        raise OptionError(f"{option}: {', '.join(told)} cannot be read: {error}; {example}") from error
+        raise OptionError(f"{option}: {', '.join(entries)} cannot be read: {error}; {example}") from error
     return said._replace(epochs={tp: n for tp, n in said.epochs.items() if found.get(tp, EARLIEST) >= 0})
 
 

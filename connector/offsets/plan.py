@@ -106,26 +106,26 @@ class Losses:
     """Differences between a query's position and the present log.
 
     `gone`: partitions that are no longer there. `back`: partitions that end before the query's
-    position, as (position, end), because the topic was created again or truncated. `anew`: topics that have
-    another id now, as (then, now), whatever their ends. `early`: partitions that begin after the query's
+    position, as (position, end), because the topic was created again or truncated. `recreated`: topics that
+    have another id now, as (then, now), whatever their ends. `early`: partitions that begin after the query's
     position, as (position, beginning, end), because records were deleted. `parted`: partitions whose log
     differs below the query's position, by their leader epochs.
     """
 
     gone: tuple[TopicPartition, ...]
     back: dict[TopicPartition, tuple[int, int]]
-    anew: dict[str, tuple[str, str]] = field(default_factory=dict)
+    recreated: dict[str, tuple[str, str]] = field(default_factory=dict)
     early: dict[TopicPartition, tuple[int, int, int]] = field(default_factory=dict)
     parted: dict[TopicPartition, Divergence] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
-        return bool(self.gone or self.back or self.anew or self.early or self.parted)
+        return bool(self.gone or self.back or self.recreated or self.early or self.parted)
 
     def __str__(self) -> str:
         said = [
             f"topic {topic} was deleted and created again: the query's offsets are of the one with the id "
             f"{old}, and now its id is {new}"
-            for topic, (old, new) in self.anew.items()
+            for topic, (old, new) in self.recreated.items()
         ]
         said += [f"{topic}-{p} does not exist any more" for topic, p in self.gone]
         said += [
@@ -150,12 +150,12 @@ def losses(
 ) -> Losses:
     """Compare a query's position with the log's ends and, if given, its beginnings. `ids`: the topics' ids
     then and now."""
-    anew = recreated(*ids)
-    gone = tuple(sorted(tp for tp in start if tp not in latest and tp[0] not in anew))
+    changed = recreated(*ids)
+    gone = tuple(sorted(tp for tp in start if tp not in latest and tp[0] not in changed))
     back = {tp: (start[tp], latest[tp]) for tp in sorted(start) if tp in latest and latest[tp] < start[tp]}
     begins = {tp: (start[tp], first, latest[tp]) for tp, first in (earliest or {}).items() if tp in latest}
-    early = {tp: found for tp, found in begins.items() if found[0] < found[1] and tp[0] not in anew}
-    return Losses(gone, {tp: found for tp, found in back.items() if tp[0] not in anew}, anew, early)
+    early = {tp: found for tp, found in begins.items() if found[0] < found[1] and tp[0] not in changed}
+    return Losses(gone, {tp: found for tp, found in back.items() if tp[0] not in changed}, changed, early)
 
 
 def recreated(then: Mapping[str, str], now: Mapping[str, str]) -> dict[str, tuple[str, str]]:

@@ -112,7 +112,9 @@ _STEPS: dict[type[Command[Any]], str] = {
 }
 
 
-def tell(sink: Sink, reports: Sequence[Report | None], spent: Mapping[str, float], *, loud: bool) -> None:
+def log_progress(
+    sink: Sink, reports: Sequence[Report | None], spent: Mapping[str, float], *, loud: bool
+) -> None:
     """Write a line about a committed micro-batch to the log at INFO and, if `loud`, also to standard error.
 
     Spark copies the standard error of its Python processes to its own. Their logging cannot be configured

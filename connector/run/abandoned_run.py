@@ -53,17 +53,17 @@ Runners = Callable[[], Runner]
 """Makes a runner in the process that calls it."""
 
 
-def end(sink: Sink, run: Run, runners: Runners, *, going_on: bool) -> None:
-    """End the transactions that the run has left open, and log it. `going_on`: tasks may still be dying; in
+def end(sink: Sink, run: Run, runners: Runners, *, continues: bool) -> None:
+    """End the transactions that the run has left open, and log it. `continues`: tasks may still be dying; in
     a Spark process, a background process waits for them."""
     ended = runners().run(end_run(sink, run))
-    if not going_on:
-        _tell(sink, run, ended)
+    if not continues:
+        _log_outcome(sink, run, ended)
     elif is_sparks():
-        _tell(sink, run, ended)
+        _log_outcome(sink, run, ended)
         detached(lambda: _look_late(sink, run, ended, runners()))
     else:
-        _tell(sink, run, _look_again(sink, run, ended, runners(), TASK_KILL_SECONDS))
+        _log_outcome(sink, run, _look_again(sink, run, ended, runners(), TASK_KILL_SECONDS))
 
 
 def _look_late(sink: Sink, run: Run, before: Ended, runner: Runner) -> None:
@@ -71,9 +71,9 @@ def _look_late(sink: Sink, run: Run, before: Ended, runner: Runner) -> None:
     when most tasks are gone, and at the end."""
     signal.alarm(_PATIENCE_SECONDS)
     ended = _look_again(sink, run, before, runner, TASK_KILL_SECONDS)
-    _tell_more(sink, run, before, ended)
+    _log_more(sink, run, before, ended)
     late = _look_again(sink, run, ended, runner, LATE_SECONDS - TASK_KILL_SECONDS, LATE_LOOK_SECONDS)
-    _tell_more(sink, run, ended, late)
+    _log_more(sink, run, ended, late)
 
 
 def _look_again(
@@ -89,7 +89,7 @@ def _look_again(
     return ended
 
 
-def _tell(sink: Sink, run: Run, ended: Ended) -> None:
+def _log_outcome(sink: Sink, run: Run, ended: Ended) -> None:
     log.info(
         "%s of sink %s is over: %s (%s)",
         run.batch,
@@ -109,9 +109,9 @@ def _tell(sink: Sink, run: Run, ended: Ended) -> None:
         )
 
 
-def _tell_more(sink: Sink, run: Run, before: Ended, ended: Ended) -> None:
+def _log_more(sink: Sink, run: Run, before: Ended, ended: Ended) -> None:
     if (ended.aborted, ended.left) != (before.aborted, before.left):
-        _tell(sink, run, ended)
+        _log_outcome(sink, run, ended)
 
 
 def watch(sink: Sink, incarnation: ProducerIdentity, key: tuple[str, ...], runners: Runners) -> None:
@@ -152,7 +152,7 @@ def _guard(
     if runner.run(rests(sink, run)):
         return
     ended = runner.run(end_run(sink, run))
-    _tell(sink, run, ended)
+    _log_outcome(sink, run, ended)
     _look_late(sink, run, ended, runner)
 
 
@@ -181,10 +181,10 @@ def _cut_loose() -> None:
         signal.signal(ending, signal.SIG_IGN)
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     nothing = os.open(os.devnull, os.O_RDWR)
-    told = stderr_of(processes.driver_process().pid)
-    if told is None:
-        told = nothing
-    for number, source in ((0, nothing), (1, nothing), (2, told)):
+    error_output = stderr_of(processes.driver_process().pid)
+    if error_output is None:
+        error_output = nothing
+    for number, source in ((0, nothing), (1, nothing), (2, error_output)):
         os.dup2(source, number)
     for number in map(int, os.listdir("/dev/fd")):
         if number > 2:

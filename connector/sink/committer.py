@@ -27,7 +27,7 @@ from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.errors import OptionError
 from eoslog.connector.offsets.group_notes import Note
 from eoslog.connector.options.source_and_sink import Guarantee, SinkOptions
-from eoslog.connector.progress import tell, timed
+from eoslog.connector.progress import log_progress, timed
 from eoslog.connector.run import abandoned_run, run_memory
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner, commit_known
 from eoslog.connector.sink import token_begin
@@ -60,8 +60,8 @@ def begin_stream(options: SinkOptions, runner: Runner | None = None) -> Begun | 
     runner = runner or runner_for(options)
     acquainted = last_run is not None and runner.acquainted
     start = StartOfRun(options, view, sink, runner)
-    goes_on = last_run is not None and view.batch.batch_id == last_run.batch.batch_id + 1
-    if not goes_on:
+    continues = last_run is not None and view.batch.batch_id == last_run.batch.batch_id + 1
+    if not continues:
         start.before()
     begun, run = runner.run(
         begin(
@@ -121,11 +121,11 @@ def begin_batch(options: SinkOptions, runner: Runner | None = None) -> Begun | N
 
 
 def _watch(options: SinkOptions, started: token_begin.StartedWrite) -> None:
-    begun, run, key, goes_on = started
+    begun, run, key, continues = started
     sink, runners = Sink(begun.sink_id), partial(runner_for, options)
     if key is None:
         abandoned_run.watch_once(sink, run, _write_key(options, run), runners)
-    elif not goes_on:
+    elif not continues:
         abandoned_run.watch(sink, run.incarnation, key, runners)
 
 
@@ -149,7 +149,7 @@ def commit_stream(
     last = runner.run(timed(commit(sink, reports, batch_id, source, options.two_phase), spent, sink))
     _prove_if_disturbed(runner, sink, reports)
     _await_readable(runner, sink, last, spent)
-    tell(sink, reports, spent, loud=options.progress_log)
+    log_progress(sink, reports, spent, loud=options.progress_log)
 
 
 def commit_batch(
@@ -200,14 +200,14 @@ def abort_batch(
     if run is None or run.batch[:2] != (view.batch.query_id, batch_id):
         log.info("batch %d of sink %s is over: it was not begun", batch_id, sink.id)
         return
-    abandoned_run.end(sink, run, lambda: runner or runner_for(options), going_on=not all(reports))
+    abandoned_run.end(sink, run, lambda: runner or runner_for(options), continues=not all(reports))
 
 
 def abort_write(options: SinkOptions, begun: Begun | None, reports: Sequence[Report | None]) -> None:
     """End open transactions of a failed batch write, also of killed tasks: no later begin would."""
     run = run_of(reports, begun)
     if begun is not None and run is not None:
-        abandoned_run.end(Sink(begun.sink_id), run, partial(runner_for, options), going_on=not all(reports))
+        abandoned_run.end(Sink(begun.sink_id), run, partial(runner_for, options), continues=not all(reports))
         _unwatch(options, run)
 
 

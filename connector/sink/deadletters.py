@@ -74,7 +74,7 @@ class RowValidator:
         limits = [self._limits_of(name) for name in names]
         # A row may have several reasons. The strongest overwrites the others, so it is reported.
         for number, one in enumerate(limits):
-            self._judge(rows, sizes, one, place == number, reason)
+            self._check(rows, sizes, one, place == number, reason)
         reason[place < 0] = 0
         bad = reason >= 0
         if not bad.any():
@@ -95,7 +95,7 @@ class RowValidator:
         places = pc.fill_null(coded.indices, -1).to_numpy(zero_copy_only=False)
         return coded.dictionary.to_pylist(), places.astype(np.int64)
 
-    def _judge(
+    def _check(
         self,
         rows: pa.RecordBatch,
         sizes: Ints,
@@ -182,12 +182,12 @@ def _details(
 
 def _sources(rows: pa.RecordBatch) -> dict[str, pa.Array]:
     """Headers that say where the rows came from, if they have the column SOURCE."""
-    told = column_of(rows, SOURCE)
-    if told is None or not pa.types.is_struct(told.type):
+    source = column_of(rows, SOURCE)
+    if source is None or not pa.types.is_struct(source.type):
         return {}
-    names = [told.type.field(number).name for number in range(told.type.num_fields)]
+    names = [source.type.field(number).name for number in range(source.type.num_fields)]
     known = [name for name in ("topic", "partition", "offset") if name in names]
-    return {f"{SOURCE}.{name}": pc.cast(pc.struct_field(told, name), pa.string()) for name in known}
+    return {f"{SOURCE}.{name}": pc.cast(pc.struct_field(source, name), pa.string()) for name in known}
 
 
 def _headers(old: pa.Array | None, more: Mapping[str, pa.Array], count: int) -> pa.Array:

@@ -82,9 +82,9 @@ class StartOfRun:
         if given is not None and given.sink not in (None, sink.id) and not moved:
             self._leave(str(given.sink), given.since)
         self._upgraded = given is None
-        anew = given is None or given.sink != sink.id or moved
-        if given is None or anew or given.group != self._options.group_id:
-            since = view.batch.batch_id if given is None or anew else given.since
+        is_new = given is None or given.sink != sink.id or moved
+        if given is None or is_new or given.group != self._options.group_id:
+            since = view.batch.batch_id if given is None or is_new else given.since
             NotedSink(sink.id, now, since, self._options.group_id).write(view.checkpoint)
 
     def _look_for_a_successor(self, given: NotedSink | None) -> None:

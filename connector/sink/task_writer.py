@@ -89,8 +89,8 @@ def _prepare(
         log.info("task of partition %d: %s", attempt.partition, late)
     written = tuple(sorted(producer.partitions))
     ids = tuple(sorted((topic, number) for topic, number in producer.topic_ids.items() if number))
-    told = (tally.rows, written, tally.checksum, ids, producer.bytes)
-    return Prepared(stamp, attempt.partition, participant, *told)
+    results = (tally.rows, written, tally.checksum, ids, producer.bytes)
+    return Prepared(stamp, attempt.partition, participant, *results)
 
 
 def _give_up(cluster: Cluster, name: str, identity: ProducerIdentity, error: BaseException) -> None:

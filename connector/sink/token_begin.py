@@ -13,12 +13,12 @@ from eoslog.connector.run.runner import Runner
 
 class StartedWrite(NamedTuple):
     """A batch write that has begun. `key`: its run is kept under it (memory.py) for the next write of its
-    stem; None: it is not kept. `goes_on`: it is in the same run as the write before it."""
+    stem; None: it is not kept. `continues`: it is in the same run as the write before it."""
 
     begun: Begun
     run: Run
     key: tuple[str, ...] | None = None
-    goes_on: bool = False
+    continues: bool = False
 
 
 def begin_token(options: SinkOptions, text: str, runner: Runner) -> StartedWrite:

@@ -55,7 +55,7 @@ class Standstill:
             held = {tp: mark for tp, mark in marks.items() if mark > ends[tp]}
             fresh = [tp for tp in sorted(held) if (tp, ends[tp]) not in self._said]
             if fresh:
-                self._tell(cluster, fresh, ends, held)
+                self._report(cluster, fresh, ends, held)
         except (EoslogError, KafkaError) as error:
             if isinstance(error, KafkaError):  # it would be refused again
                 self._said |= {(tp, ends[tp]) for tp in ends}
@@ -67,7 +67,7 @@ class Standstill:
                 error,
             )
 
-    def _tell(
+    def _report(
         self,
         cluster: Cluster,
         places: Sequence[TopicPartition],

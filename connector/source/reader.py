@@ -142,28 +142,28 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         beginning again and get a later one, so records that arrived in between would be lost silently. So
         such a query's first batch is empty: its end stores where the query began.
         """
-        stood = offsets.position_from_json(start)
+        position = offsets.position_from_json(start)
         if self._began is not None and not self._compared:
             self._log.check_absent()  # a new query cannot have lost a topic: a name must be wrong
         first, self._pin = self._pin, False
-        if first and stood.offsets == self._initial:
-            return offsets.to_json(*stood)
-        stood = self._on_this_cluster(stood, self._log.met_cluster())
-        until = self._end(stood.offsets)
-        stood = self._on_this_cluster(stood, until.cluster)
+        if first and position.offsets == self._initial:
+            return offsets.to_json(*position)
+        position = self._on_this_cluster(position, self._log.met_cluster())
+        until = self._end(position.offsets)
+        position = self._on_this_cluster(position, until.cluster)
         end, ids = until.offsets, until.ids
         self._latest = end
-        lost = plan.losses(stood.offsets, end, (stood.ids, ids), self._beginnings(stood, until))
-        lost = replace(lost, parted=self._parted(stood, until))
+        lost = plan.losses(position.offsets, end, (position.ids, ids), self._beginnings(position, until))
+        lost = replace(lost, parted=self._parted(position, until))
         if lost:
             report_loss(self.options.fail_on_data_loss, str(lost))
-        self._say_absent(stood.offsets)
+        self._say_absent(position.offsets)
         until = _back_to(lost.parted, until)
         end = until.offsets
-        begin = self._begin((stood.offsets, stood.ids), (end, ids))
+        begin = self._begin((position.offsets, position.ids), (end, ids))
         if (
             not isinstance(limit, ReadAllAvailable)
-            and not (lost.anew or lost.parted)
+            and not (lost.recreated or lost.parted)
             and self._too_few(begin, end)
         ):
             return offsets.to_json(*offsets.position_from_json(start))
@@ -171,7 +171,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if isinstance(limit, ReadMaxRows):
             until = until._replace(offsets=plan.share(begin, end, limit.max_rows))
         self._small.begin(_tasks(self.options, begin, until.offsets, ids))
-        return offsets.to_json(*_moved_only(until, stood, lost.parted))
+        return offsets.to_json(*_moved_only(until, position, lost.parted))
 
     def _now(self, ends: Offsets) -> SourcePosition:
         """The position at ends that were just looked up."""
@@ -186,37 +186,41 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return self._now(ends)
         return self._target._replace(offsets=self._reachable(self._target.offsets))
 
-    def _on_this_cluster(self, stood: SourcePosition, now: str | None) -> SourcePosition:
+    def _on_this_cluster(self, position: SourcePosition, now: str | None) -> SourcePosition:
         """The position on the cluster that answers.
 
         If the query has moved there, topic ids and epochs are left out: they belong to the old cluster.
 
         Raises WrongCluster.
         """
-        moved = check_cluster(stood.cluster, now, self.options.moved_to)
-        return SourcePosition(stood.offsets, {}, now, {}) if moved else stood
+        moved = check_cluster(position.cluster, now, self.options.moved_to)
+        return SourcePosition(position.offsets, {}, now, {}) if moved else position
 
-    def _beginnings(self, stood: SourcePosition, until: SourcePosition) -> Offsets:
+    def _beginnings(self, position: SourcePosition, until: SourcePosition) -> Offsets:
         """Where the log begins now in the partitions that the query has been reading; read once in a run."""
         if self._compared:
             return {}
         self._compared = True
-        anew = plan.recreated(stood.ids, until.ids)
-        return self._log.beginnings(tp for tp in stood.offsets if tp in until.offsets and tp[0] not in anew)
+        recreated = plan.recreated(position.ids, until.ids)
+        return self._log.beginnings(
+            tp for tp in position.offsets if tp in until.offsets and tp[0] not in recreated
+        )
 
-    def _parted(self, stood: SourcePosition, until: SourcePosition) -> dict[TopicPartition, plan.Divergence]:
+    def _parted(
+        self, position: SourcePosition, until: SourcePosition
+    ) -> dict[TopicPartition, plan.Divergence]:
         """Partitions whose log below the query's position is no longer the one that was read. A partition is
         looked up only if its leader epoch differs from the position's, and once for each epoch: within an
         epoch a leader only appends.
         """
-        anew, ends, now = plan.recreated(stood.ids, until.ids), until.offsets, until.epochs
-        asked = {
+        recreated, ends, now = plan.recreated(position.ids, until.ids), until.offsets, until.epochs
+        changed = {
             tp: epoch
-            for tp, epoch in stood.epochs.items()
-            if tp[0] not in anew and now.get(tp, epoch) not in (epoch, self._same.get(tp)) and tp in ends
+            for tp, epoch in position.epochs.items()
+            if tp[0] not in recreated and now.get(tp, epoch) not in (epoch, self._same.get(tp)) and tp in ends
         }
-        found = self._log.parted(stood.offsets, asked)
-        self._same |= {tp: now[tp] for tp in asked if tp not in found}
+        found = self._log.parted(position.offsets, changed)
+        self._same |= {tp: now[tp] for tp in changed if tp not in found}
         return found
 
     def _say_absent(self, position: Offsets) -> None:
@@ -270,21 +274,23 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The tasks of a batch. Partitions that `start` lacks are new and read from their beginning. A small
         batch is read at once, in this process."""
         take_back(self)
-        stood, planned = offsets.position_from_json(start), offsets.position_from_json(end)
+        position, planned = offsets.position_from_json(start), offsets.position_from_json(end)
         self._pin = False  # a replayed first batch has already stored where the query began
-        if not self._compared and stood.offsets != planned.offsets:
-            planned = self._compare_replay(stood, planned)
-        begin, until, ids = stood.offsets, planned.offsets, planned.ids
+        if not self._compared and position.offsets != planned.offsets:
+            planned = self._compare_replay(position, planned)
+        begin, until, ids = position.offsets, planned.offsets, planned.ids
         then = (
-            stood.ids if None in (stood.cluster, planned.cluster) or stood.cluster == planned.cluster else {}
+            position.ids
+            if None in (position.cluster, planned.cluster) or position.cluster == planned.cluster
+            else {}
         )
-        anew = plan.recreated(then, ids)
+        recreated = plan.recreated(then, ids)
         back = {tp: (begin[tp], at) for tp, at in until.items() if begin.get(tp, at) > at}
         moved = (
             {tp for tp, (at, _) in back.items() if self._initial.get(tp) == at} if self._moved() else set()
         )
         lost = plan.Losses(
-            (), {tp: at for tp, at in back.items() if tp not in moved and tp[0] not in anew}, anew
+            (), {tp: at for tp, at in back.items() if tp not in moved and tp[0] not in recreated}, recreated
         )
         if lost:
             report_loss(self.options.fail_on_data_loss, str(lost))
@@ -338,20 +344,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 def _back_to(parted: Mapping[TopicPartition, plan.Divergence], until: SourcePosition) -> SourcePosition:
     """The end, but no further than the log is still the one that was read."""
-    told = {tp: found for tp, found in parted.items() if found.offset >= 0}
-    ends = {**until.offsets, **{tp: found.offset for tp, found in told.items()}}
-    return until._replace(offsets=ends, epochs={**until.epochs, **{tp: f.now for tp, f in told.items()}})
+    known = {tp: found for tp, found in parted.items() if found.offset >= 0}
+    ends = {**until.offsets, **{tp: found.offset for tp, found in known.items()}}
+    return until._replace(offsets=ends, epochs={**until.epochs, **{tp: f.now for tp, f in known.items()}})
 
 
 def _moved_only(
-    until: SourcePosition, stood: SourcePosition, parted: Container[TopicPartition]
+    until: SourcePosition, position: SourcePosition, parted: Container[TopicPartition]
 ) -> SourcePosition:
     """The end with the old epochs for partitions that have not moved, and with the old `taken` if none has
     moved: Spark takes a changed text for new data. Partitions whose log differs always get new epochs."""
-    same = {tp for tp, at in until.offsets.items() if stood.offsets.get(tp) == at and tp not in parted}
+    same = {tp for tp, at in until.offsets.items() if position.offsets.get(tp) == at and tp not in parted}
     epochs = {tp: epoch for tp, epoch in until.epochs.items() if tp not in same}
-    kept = {tp: e for tp, e in stood.epochs.items() if tp in same}
-    taken = stood.taken if until.offsets == stood.offsets else frozenset[TakenFrom]()
+    kept = {tp: e for tp, e in position.epochs.items() if tp in same}
+    taken = position.taken if until.offsets == position.offsets else frozenset[TakenFrom]()
     return until._replace(epochs={**epochs, **kept}, taken=taken)
 
 

@@ -165,10 +165,10 @@ class SourceTopics:
         stored = self.options.stored if option == "startingOffsets" else None
         if stored is None or check_cluster(stored.cluster, self.cluster_id, self.options.moved_to):
             return self._within(option, wanted)
-        anew = plan.recreated(stored.ids, self.ids)
-        if anew:
-            report_loss(self.options.fail_on_data_loss, f"{option}: {plan.Losses((), {}, anew)}")
-        begins = self.ends([tp for tp in wanted if tp[0] in anew], EARLIEST)
+        recreated = plan.recreated(stored.ids, self.ids)
+        if recreated:
+            report_loss(self.options.fail_on_data_loss, f"{option}: {plan.Losses((), {}, recreated)}")
+        begins = self.ends([tp for tp in wanted if tp[0] in recreated], EARLIEST)
         same = {tp: at for tp, at in wanted.items() if tp not in begins}
         epochs = {tp: epoch for tp, epoch in stored.epochs.items() if tp in same}
         return {**begins, **self._not_parted(option, self._within(option, same), same, epochs)}
@@ -216,14 +216,14 @@ class SourceTopics:
             )
         new = [tp for tp in partitions if tp not in at]
         within = self._within(f"startingOffsets (group {group})", at)
-        told = {tp: stored[tp].leader_epoch for tp in at if stored[tp].leader_epoch >= 0}
+        epochs = {tp: stored[tp].leader_epoch for tp in at if stored[tp].leader_epoch >= 0}
         whose = f"startingOffsets=committed: the offsets of group {group}"
-        return {**self.ends(new, EARLIEST), **self._not_parted(whose, within, at, told)}
+        return {**self.ends(new, EARLIEST), **self._not_parted(whose, within, at, epochs)}
 
-    def _not_parted(self, whose: str, within: Offsets, at: Offsets, told: Epochs) -> Offsets:
+    def _not_parted(self, whose: str, within: Offsets, at: Offsets, epochs: Epochs) -> Offsets:
         """The offsets, if the log is still the one that they were read from. Otherwise reports the loss; if
         data may be lost, returns where the common log ends."""
-        asked = {tp: epoch for tp, epoch in told.items() if self.epochs.get(tp, epoch) != epoch}
+        asked = {tp: epoch for tp, epoch in epochs.items() if self.epochs.get(tp, epoch) != epoch}
         parted = self.parted(at, {tp: epoch for tp, epoch in asked.items() if within[tp] == at[tp]})
         if parted:
             lost = plan.Losses((), {}, parted=parted)

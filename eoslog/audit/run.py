@@ -76,7 +76,7 @@ def audit(source: AuditedCluster, target: AuditedCluster, job: Job, watch: Audit
         watch.advance(rows.count if isinstance(rows, OneKey) else len(rows))
     if pairs is not None:
         watch.begin("checking the order", pairs.count)
-        _judge_order(pairs, job, findings, watch)
+        _check_order(pairs, job, findings, watch)
     return findings
 
 
@@ -147,7 +147,7 @@ def _by_line(directory: Path, lines: int, expected: int, limit: int) -> Spill:
     return Spill(directory, PAIR, "line", high=max(lines - 1, 0), expected=expected, limit=limit)
 
 
-def _judge_order(pairs: Spill, job: Job, findings: Findings, watch: AuditListener) -> None:
+def _check_order(pairs: Spill, job: Job, findings: Findings, watch: AuditListener) -> None:
     running = RunningOrder(findings.bases, len(job.settled))
     for rows in pairs.ranges():
         if isinstance(rows, OneKey):

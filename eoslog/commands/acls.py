@@ -129,7 +129,9 @@ def add(
     for acl, refusal in zip(acls, refusals, strict=True):
         if refusal is not None:
             session.fail(f"{_sentence(acl)}: {refusal}")
-    _tell(session, [acl for acl, refusal in zip(acls, refusals, strict=True) if refusal is None], "added")
+    _print_acls(
+        session, [acl for acl, refusal in zip(acls, refusals, strict=True) if refusal is None], "added"
+    )
 
 
 @command.command()
@@ -146,10 +148,10 @@ def remove(session: CommandSession, deny: bool, **rule: Any) -> None:
         session.fail(refusal)
     if not gone and not refused:
         session.fail("no rule matches: nothing was removed")
-    _tell(session, gone, "removed")
+    _print_acls(session, gone, "removed")
 
 
-def _tell(session: CommandSession, acls: Sequence[Acl], what: str) -> None:
+def _print_acls(session: CommandSession, acls: Sequence[Acl], what: str) -> None:
     if session.as_json:
         session.show_json([_row(acl) for acl in acls])
         return

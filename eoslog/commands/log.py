@@ -87,7 +87,7 @@ def verify(paths: tuple[str, ...], fix: bool, as_json: bool) -> None:
                 repair(report)
     except (DataDirError, OSError) as error:
         raise click.ClickException(str(error)) from error
-    _tell(report, as_json)
+    _print_report(report, as_json)
     if report.remaining:
         raise click.exceptions.Exit(1)
 
@@ -107,7 +107,7 @@ def _progress(paths: Iterable[str], report: Report, *, shown: bool) -> Iterator[
         yield
 
 
-def _tell(report: Report, as_json: bool) -> None:
+def _print_report(report: Report, as_json: bool) -> None:
     from eoslog.commands.log_repair import repair_note
 
     if as_json:

@@ -135,7 +135,9 @@ def create(
         for name in names
     ]
     body: CreateTopicsRequestDraft = {"topics": wanted, "timeout_ms": _WAIT_MS}
-    answer = admin.ask_controller(session.cluster, CREATE_TOPICS, body, lambda told: _first(told["topics"]))
+    answer = admin.ask_controller(
+        session.cluster, CREATE_TOPICS, body, lambda response: _first(response["topics"])
+    )
     there = ErrorCode.TOPIC_ALREADY_EXISTS if if_not_exists else ErrorCode.NONE
     _report(session, answer["topics"], "made", passed_over=there)
 
@@ -168,7 +170,7 @@ def alter(session: CommandSession, name: str, partitions: int) -> None:
         "timeout_ms": _WAIT_MS,
     }
     answer = admin.ask_controller(
-        session.cluster, CREATE_PARTITIONS, body, lambda told: _first(told["results"])
+        session.cluster, CREATE_PARTITIONS, body, lambda response: _first(response["results"])
     )
     _report(session, answer["results"], f"given {partitions} partitions")
 

@@ -330,12 +330,14 @@ MUTANTS: list[Mutant] = [
         (f"{HERE}test_transaction_lists.py", f"{HERE}test_transactions.py"),
         Break(
             "a broker that has joined",
-            "if any(set(one.nodes.values()) != asked for one in told):",
+            "if any(set(one.nodes.values()) != asked for one in metadata):",
             "if False:",
         ),
-        Break("a coordinator that has moved", "all(_leaders(one) == first for one in told)", "True"),
+        Break("a coordinator that has moved", "all(_leaders(one) == first for one in metadata)", "True"),
         Break("who may not be told is believed", "bool(first) and all(", "all("),
-        Break("who has moved before the list", "for told in (before, after)", "for told in (before,)"),
+        Break(
+            "who has moved before the list", "for metadata in (before, after)", "for metadata in (before,)"
+        ),
         Break(
             "a broker that has gone",
             "cluster.known_addresses() if known else []",

@@ -482,7 +482,11 @@ MUTANTS: list[Mutant] = [
         Break(
             "no checksum is another one", "and replay.checksums and last.checksums:", "and replay.checksums:"
         ),
-        Break("a difference is not said", "    if wrong:\n        told", "    if False:\n        told"),
+        Break(
+            "a difference is not said",
+            "    if wrong:\n        differences",
+            "    if False:\n        differences",
+        ),
     ),
     *mutants_of(
         "connector/commit/lost_transaction.py",
@@ -548,7 +552,7 @@ MUTANTS: list[Mutant] = [
             "    if len(in_order) < len(reports):\n        return (), ()\n",
             "",
         ),
-        Break("some checksums are all", "told if len(told) == len(checksums) else ()", "told"),
+        Break("some checksums are all", "known if len(known) == len(checksums) else ()", "known"),
         Break(
             "other queries are forgotten",
             "last.earlier_than(stamp.batch.query_id) if last is not None else ()",

@@ -65,12 +65,12 @@ MUTANTS: list[Mutant] = [
         "connector/source/reader.py",
         READER,
         Break("it is not said whose offsets they are", "._replace(taken=self._log.taken)", ""),
-        Break("whose they are is new data", "stood.taken if until.offsets == stood.offsets else ", ""),
-        Break("whose they are is said for ever", "if until.offsets == stood.offsets else", "if True else"),
+        Break("whose they are is new data", "position.taken if until.offsets == position.offsets else ", ""),
+        Break("whose they are is said for ever", "if until.offsets == position.offsets else", "if True else"),
         Break("a range that is turned is empty", "        if turned:\n", "        if False:\n"),
         Break(
             "where it began is not stored",
-            "        if first and stood.offsets == self._initial:\n            return offsets.to_json(*stood)\n",
+            "        if first and position.offsets == self._initial:\n            return offsets.to_json(*position)\n",
             "",
         ),
         Break(
@@ -80,7 +80,7 @@ MUTANTS: list[Mutant] = [
         ),
         Break(
             "the log's cluster is not compared",
-            "        stood = self._on_this_cluster(stood, self._log.met_cluster())\n",
+            "        position = self._on_this_cluster(position, self._log.met_cluster())\n",
             "",
         ),
         Break(
@@ -102,7 +102,7 @@ MUTANTS: list[Mutant] = [
         ),
         Break(
             "a replay is not compared",
-            "if not self._compared and stood.offsets != planned.offsets:",
+            "if not self._compared and position.offsets != planned.offsets:",
             "if False:",
         ),
         Break(
@@ -198,12 +198,12 @@ MUTANTS: list[Mutant] = [
         ),
         Break(
             "what is gone is no loss",
-            "gone = tuple(sorted(tp for tp in start if tp not in latest and tp[0] not in anew))",
+            "gone = tuple(sorted(tp for tp in start if tp not in latest and tp[0] not in changed))",
             "gone = ()",
         ),
         Break("what was cut is no loss", "if tp in latest and latest[tp] < start[tp]}", "if False}"),
         Break("a quiet log is cut", "latest[tp] < start[tp]}", "latest[tp] <= start[tp]}"),
-        Break("what was deleted is no loss", "if found[0] < found[1] and tp[0] not in anew}", "if False}"),
+        Break("what was deleted is no loss", "if found[0] < found[1] and tp[0] not in changed}", "if False}"),
         Break(
             "what begins where it stands is deleted",
             "if found[0] < found[1] and",
@@ -211,10 +211,14 @@ MUTANTS: list[Mutant] = [
         ),
         Break("created again is the same", "if t in now and then[t] != now[t]}", "if False}"),
         Break("gone is created again", "if t in now and then[t] != now[t]}", "if then[t] != now.get(t, '')}"),
-        Break("losses are none", "self.anew or self.early or self.parted)", "self.anew or self.parted)"),
+        Break(
+            "losses are none",
+            "self.recreated or self.early or self.parted)",
+            "self.recreated or self.parted)",
+        ),
         Break(
             "topics created again are no loss",
-            "self.anew or self.early or self.parted)",
+            "self.recreated or self.early or self.parted)",
             "self.early or self.parted)",
         ),
         Break("offsets of topics created again are kept", "if tp[0] not in topics}", "if True}"),
@@ -271,10 +275,10 @@ MUTANTS: list[Mutant] = [
         ),
         Break(
             "an end may be a line",
-            'told = _entries(nested) if option == "startingOffsets" else {}',
-            "told = _entries(nested)",
+            'entries = _entries(nested) if option == "startingOffsets" else {}',
+            "entries = _entries(nested)",
         ),
-        Break("entries are topics", "    told = _entries(nested) if", "    told = {} if"),
+        Break("entries are topics", "    entries = _entries(nested) if", "    entries = {} if"),
         Break("epochs of earliest", "if found.get(tp, EARLIEST) >= 0}", "if True}"),
         Break(
             "entries that cannot be read",
@@ -336,10 +340,14 @@ MUTANTS: list[Mutant] = [
             "check_cluster(stored.cluster, self.cluster_id,",
             "check_cluster(None, None,",
         ),
-        Break("a line of a topic created again", "anew = plan.recreated(stored.ids, self.ids)", "anew = {}"),
+        Break(
+            "a line of a topic created again",
+            "recreated = plan.recreated(stored.ids, self.ids)",
+            "recreated = {}",
+        ),
         Break(
             "a topic created again begins where the line stood",
-            "self.ends([tp for tp in wanted if tp[0] in anew], EARLIEST)",
+            "self.ends([tp for tp in wanted if tp[0] in recreated], EARLIEST)",
             "{}",
         ),
         Break(

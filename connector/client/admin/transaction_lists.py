@@ -96,7 +96,9 @@ class PendingListing:
             self.drop()
         found = {row.transactional_id: row for b, _, answer, _ in answers for row in _rows(b, answer)}
         listed = {name: row for name, row in found.items() if name.startswith(self._prefix)}
-        return listed, [read_metadata(told) for _, before, _, after in answers for told in (before, after)]
+        return listed, [
+            read_metadata(metadata) for _, before, _, after in answers for metadata in (before, after)
+        ]
 
     def drop(self) -> None:
         """Give the connections back; one that still waits for an answer is closed."""
@@ -136,9 +138,9 @@ def list_transactions(
         found: dict[str, Listing] = {}
         for _ in range(LOOKS):
             asked = ask()
-            listed, told = asked.answers()
+            listed, metadata = asked.answers()
             found |= listed
-            if _is_all(asked.brokers, told):
+            if _is_all(asked.brokers, metadata):
                 break
         return found
 
@@ -153,12 +155,12 @@ def list_transactions(
     return [found[name] for name in sorted(found)]
 
 
-def _is_all(brokers: Sequence[BrokerConnection], told: Sequence[ClusterMetadata]) -> bool:
+def _is_all(brokers: Sequence[BrokerConnection], metadata: Sequence[ClusterMetadata]) -> bool:
     """Whether all brokers were asked and no coordinator has moved meanwhile."""
-    asked, first = {(broker.host, broker.port) for broker in brokers}, _leaders(told[0])
-    if any(set(one.nodes.values()) != asked for one in told):
+    asked, first = {(broker.host, broker.port) for broker in brokers}, _leaders(metadata[0])
+    if any(set(one.nodes.values()) != asked for one in metadata):
         return False
-    return len(brokers) == 1 or (bool(first) and all(_leaders(one) == first for one in told))
+    return len(brokers) == 1 or (bool(first) and all(_leaders(one) == first for one in metadata))
 
 
 def _rows(broker: BrokerConnection, answer: ListTransactionsResponse) -> list[Listing]:

@@ -331,10 +331,10 @@ class Cluster:
         version = connection.pick(ApiKey.FIND_COORDINATOR)
         for body in _coordinator_requests(kind, keys, version):
             answer = connection.call(FIND_COORDINATOR, body, version=version)
-            told: dict[str, FindCoordinatorResponse | FindCoordinatorResponseCoordinator] = (
+            answers: dict[str, FindCoordinatorResponse | FindCoordinatorResponseCoordinator] = (
                 {one["key"]: one for one in answer["coordinators"]} if version >= 4 else {body["key"]: answer}
             )
-            for key, found in told.items():
+            for key, found in answers.items():
                 if found["error_code"]:
                     what = f"no coordinator of {kind} {key!r}"
                     raise RefusedByBroker(found["error_code"], found["error_message"] or what)

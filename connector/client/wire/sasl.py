@@ -59,14 +59,14 @@ def authenticate(ask: Ask, sasl: SaslSettings) -> int:
         )
 
     def exchange(token: bytes) -> SaslAuthenticateResponse:
-        told = ask(SASL_AUTHENTICATE, {"auth_bytes": token})
-        if told["error_code"]:
-            name = info(told["error_code"]).name
+        response = ask(SASL_AUTHENTICATE, {"auth_bytes": token})
+        if response["error_code"]:
+            name = info(response["error_code"]).name
             raise AuthenticationRefused(
                 f"{sasl.mechanism} as {sasl.user or sasl.client_id or 'the token'}: {name}: "
-                f"{told['error_message'] or 'no reason given'}; check the credentials"
+                f"{response['error_message'] or 'no reason given'}; check the credentials"
             )
-        return told
+        return response
 
     if sasl.mechanism in HASHES:
         last = _scram(exchange, sasl)
@@ -82,8 +82,8 @@ def _scram(
 ) -> SaslAuthenticateResponse:
     client = ClientExchange(sasl.mechanism, sasl.user, sasl.password, secrets.token_urlsafe(24))
     try:
-        told = exchange(client.first())
-        last = exchange(client.final(bytes(told["auth_bytes"])))
+        response = exchange(client.first())
+        last = exchange(client.final(bytes(response["auth_bytes"])))
         client.check(bytes(last["auth_bytes"]))
     except ScramError as error:
         raise AuthenticationRefused(
@@ -97,14 +97,14 @@ def _bearer(
 ) -> SaslAuthenticateResponse:
     """RFC 7628. A refusal comes first as a message; the error comes after that is acknowledged."""
     extensions = "".join(f"{name}={value}\x01" for name, value in sasl.extensions)
-    told = exchange(f"n,,\x01auth=Bearer {token_for(sasl)}\x01{extensions}\x01".encode())
-    if told["auth_bytes"]:
+    response = exchange(f"n,,\x01auth=Bearer {token_for(sasl)}\x01{extensions}\x01".encode())
+    if response["auth_bytes"]:
         exchange(b"\x01")
-        said = bytes(told["auth_bytes"]).decode("utf-8", "replace")
+        said = bytes(response["auth_bytes"]).decode("utf-8", "replace")
         raise AuthenticationRefused(
             f"OAUTHBEARER: the broker refused the token: {said}; check its audience, scope and issuer"
         )
-    return told
+    return response
 
 
 class _Token(NamedTuple):

@@ -80,7 +80,7 @@ def test_lag_of_sources_that_tell_and_of_those_that_do_not(text: bool) -> None:
 def test_figures_of_a_batch(capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> None:
     reports: list[Report | None] = [prepared(0, 100, 5_000), prepared(1, 20, 700), Empty(STAMP, 2)]
     with caplog.at_level("INFO", "eoslog.progress"):
-        progress.tell(SINK, reports, {"seal": 1.26, "finish": 2.0}, loud=True)
+        progress.log_progress(SINK, reports, {"seal": 1.26, "finish": 2.0}, loud=True)
     line = capsys.readouterr().err
     assert line.startswith(progress.HEAD) and line.count("\n") == 1
     assert json.loads(line.removeprefix(progress.HEAD)) == {
@@ -99,7 +99,7 @@ def test_figures_of_a_batch(capsys: pytest.CaptureFixture[str], caplog: pytest.L
 
 def test_silent_unless_told_and_replays_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     reports: list[Report | None] = [Decided(STAMP, 0, 10), Decided(STAMP, 1, 10)]
-    progress.tell(SINK, reports, {}, loud=False)
+    progress.log_progress(SINK, reports, {}, loud=False)
     assert capsys.readouterr().err == ""
     assert progress.figures(SINK, reports, {}) | {"ms": 0} == {
         "query": "q", "batch": 12, "sink": "orders/eu", "rows": 0, "bytes": 0, "participants": 0,
