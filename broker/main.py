@@ -123,10 +123,10 @@ class Node:
     def ready_line(self) -> str:
         """The line that a process which starts the broker waits for."""
         first, config = self.listeners[0], self.config
-        told = f"data {config.storage.log_dirs}, flush {config.storage.flush}"
+        settings = f"data {config.storage.log_dirs}, flush {config.storage.flush}"
         if len(self.listeners) > 1 or first.protocol != "PLAINTEXT":
-            told += f", listeners {', '.join(map(str, self.listeners))}"
-        return f"eoslog broker ready at {first.place} ({told})"
+            settings += f", listeners {', '.join(map(str, self.listeners))}"
+        return f"eoslog broker ready at {first.place} ({settings})"
 
     @property
     def port(self) -> int:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Request = TypeVar("Request")
 Answer = TypeVar("Answer")
 
-Mend: TypeAlias = Callable[[Answer], Answer]
+Restore: TypeAlias = Callable[[Answer], Answer]
 """Adds to an answer what was removed from its request."""
 
 
@@ -48,10 +48,10 @@ class AccessRequest(Generic[Request]):
         self.key, self.version, self.request = key, version, request
         self.topics = topics
 
-    def may(self, operation: AclOperation, resource: ResourceType, name: str, *, told: bool = True) -> bool:
-        """Whether the client may do this. `told`: log a refusal, since the client asked for this."""
+    def may(self, operation: AclOperation, resource: ResourceType, name: str, *, log: bool = True) -> bool:
+        """Whether the client may do this. `log`: log a refusal, since the client asked for this."""
         allowed = self._authorizer.allows(self.client, operation, resource, name)
-        if not allowed and told:
+        if not allowed and log:
             self._audit.denied(self.client, self.key, operation, resource, name)
         return allowed
 
@@ -59,9 +59,9 @@ class AccessRequest(Generic[Request]):
         """Whether the client may do this to a topic."""
         return self.may(operation, ResourceType.TOPIC, name)
 
-    def may_cluster(self, operation: AclOperation, *, told: bool = True) -> bool:
+    def may_cluster(self, operation: AclOperation, *, log: bool = True) -> bool:
         """Whether the client may do this to the cluster."""
-        return self.may(operation, ResourceType.CLUSTER, CLUSTER_NAME, told=told)
+        return self.may(operation, ResourceType.CLUSTER, CLUSTER_NAME, log=log)
 
     def may_some(self, operation: AclOperation, resource: ResourceType) -> bool:
         """Whether the client may do this to at least one possible resource of this type."""
@@ -69,7 +69,7 @@ class AccessRequest(Generic[Request]):
 
     def operations(self, resource: ResourceType, name: str) -> int:
         """All operations that the client may do to a resource, as bits by their numbers."""
-        return sum(1 << o for o in SUPPORTED[resource] if self.may(o, resource, name, told=False))
+        return sum(1 << o for o in SUPPORTED[resource] if self.may(o, resource, name, log=False))
 
     def topic_name(self, topic: Mapping[str, object], field: str = "name") -> str | None:
         """The name of a topic that the request has by name or id; None for an unknown id."""
@@ -80,4 +80,4 @@ class AccessRequest(Generic[Request]):
         return None if found is None else found.name
 
 
-Check = Callable[[AccessRequest[Any]], RequestRefused[Any] | Mend[Any] | None]
+Check = Callable[[AccessRequest[Any]], RequestRefused[Any] | Restore[Any] | None]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
-from eoslog.broker.authorize.access_request import AccessRequest, Check, Mend, RequestRefused
+from eoslog.broker.authorize.access_request import AccessRequest, Check, RequestRefused, Restore
 from eoslog.broker.rules.acls import CLUSTER_NAME, AclOperation, ResourceType
 from eoslog.protocol.error_places import error_answer, error_of_parts
 from eoslog.protocol.errors import ErrorCode
@@ -38,22 +38,22 @@ def split(items: Iterable[Item], allowed: Callable[[Item], bool]) -> tuple[list[
     return kept, denied
 
 
-def cut(
+def remove_denied(
     asked: AccessRequest[Any],
     field: str,
     allowed: Callable[[Any], bool],
     code: ErrorCode | Callable[[Any], ErrorCode],
     message: str | None = None,
-) -> Mend[Any] | None:
+) -> Restore[Any] | None:
     """Remove the items of `field` that are not allowed; the answer has `code`, or its result, for each."""
     kept, denied = split(asked.request[field] or (), allowed)
     if not denied:
         return None
     asked.request[field] = kept
-    return appended(told(asked, field, denied, code, message))
+    return appended(denied_entries(asked, field, denied, code, message))
 
 
-def told(
+def denied_entries(
     asked: AccessRequest[Any],
     field: str,
     items: Iterable[Any],
@@ -70,14 +70,14 @@ def told(
     return lists
 
 
-def appended(lists: Message) -> Mend[Any]:
+def appended(lists: Message) -> Restore[Any]:
     """Adds entries to lists of the answer."""
 
-    def mend(answer: Message) -> Message:
+    def restore(answer: Message) -> Message:
         longer = {name: [*answer.get(name, ()), *more] for name, more in lists.items() if more}
         return answer | longer
 
-    return mend
+    return restore
 
 
 def refusal(asked: AccessRequest[Any], code: ErrorCode) -> RequestRefused[Any]:
@@ -88,12 +88,12 @@ def refusal(asked: AccessRequest[Any], code: ErrorCode) -> RequestRefused[Any]:
 def topics(operation: AclOperation, name: str = "name", field: str = "topics") -> Check:
     """A check for APIs that name topics with partitions: each topic is checked by itself."""
 
-    def check(asked: AccessRequest[Any]) -> Mend[Any] | None:
+    def check(asked: AccessRequest[Any]) -> Restore[Any] | None:
         def allowed(topic: Mapping[str, object]) -> bool:
             found = asked.topic_name(topic, name)
             return found is None or asked.may_topic(operation, found)
 
-        return cut(asked, field, allowed, TOPIC_DENIED)
+        return remove_denied(asked, field, allowed, TOPIC_DENIED)
 
     return check
 
@@ -122,23 +122,23 @@ def everybody(asked: AccessRequest[Any]) -> None:
 def in_turn(*checks: Check) -> Check:
     """All of these checks in order; the first that refuses the whole request ends it."""
 
-    def check(asked: AccessRequest[Any]) -> RequestRefused[Any] | Mend[Any] | None:
-        mends: list[Mend[Any]] = []
+    def check(asked: AccessRequest[Any]) -> RequestRefused[Any] | Restore[Any] | None:
+        restores: list[Restore[Any]] = []
         for one in checks:
-            verdict = one(asked)
-            if isinstance(verdict, RequestRefused):
-                return verdict
-            if verdict is not None:
-                mends.append(verdict)
-        return _chained(mends) if mends else None
+            checked = one(asked)
+            if isinstance(checked, RequestRefused):
+                return checked
+            if checked is not None:
+                restores.append(checked)
+        return _chained(restores) if restores else None
 
     return check
 
 
-def _chained(mends: list[Mend[Any]]) -> Mend[Any]:
-    def mend(answer: Message) -> Message:
-        for one in mends:
+def _chained(restores: list[Restore[Any]]) -> Restore[Any]:
+    def restore(answer: Message) -> Message:
+        for one in restores:
             answer = one(answer)
         return answer
 
-    return mend
+    return restore

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from eoslog.broker.authorize.access_request import AccessRequest, Mend, RequestRefused
+from eoslog.broker.authorize.access_request import AccessRequest, RequestRefused, Restore
 from eoslog.broker.authorize.filtering import (
     GROUP_DENIED,
     TOPIC_DENIED,
-    cut,
+    denied_entries,
     in_turn,
     needs,
     refusal,
+    remove_denied,
     split,
-    told,
     topics,
 )
 from eoslog.broker.rules.acls import AclOperation, ResourceType
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 _GROUP = ResourceType.GROUP
 
-_Told = TypeVar("_Told", "OffsetFetchResponseTopicDraft", "OffsetFetchResponseGroupTopicDraft")
+_Topic = TypeVar("_Topic", "OffsetFetchResponseTopicDraft", "OffsetFetchResponseGroupTopicDraft")
 _Group: TypeAlias = "DescribeGroupsResponseGroupDraft | ConsumerGroupDescribeResponseGroupDraft"
 
 member = needs(AclOperation.READ, _GROUP, "group_id")
@@ -66,17 +66,17 @@ offset_commit = in_turn(needs(AclOperation.READ, _GROUP, "group_id"), read_topic
 
 def _deleted(
     asked: AccessRequest[OffsetDeleteRequest],
-) -> RequestRefused[OffsetDeleteResponseDraft] | Mend[OffsetDeleteResponseDraft] | None:
+) -> RequestRefused[OffsetDeleteResponseDraft] | Restore[OffsetDeleteResponseDraft] | None:
     """As `read_topics`; where the whole request is refused (a group with members) no topic is named."""
-    verdict = read_topics(asked)
-    if verdict is None or isinstance(verdict, RequestRefused):
-        return verdict
+    checked = read_topics(asked)
+    if checked is None or isinstance(checked, RequestRefused):
+        return checked
 
-    def mend(answer: OffsetDeleteResponseDraft) -> OffsetDeleteResponseDraft:
-        told: OffsetDeleteResponseDraft = answer if answer.get("error_code") else verdict(answer)
-        return told
+    def restore(answer: OffsetDeleteResponseDraft) -> OffsetDeleteResponseDraft:
+        restored: OffsetDeleteResponseDraft = answer if answer.get("error_code") else checked(answer)
+        return restored
 
-    return mend
+    return restore
 
 
 offset_delete = in_turn(needs(AclOperation.DELETE, _GROUP, "group_id"), _deleted)
@@ -92,7 +92,7 @@ _seen_topics = topics(AclOperation.DESCRIBE)
 
 def offset_fetch(
     asked: AccessRequest[OffsetFetchRequest],
-) -> RequestRefused[OffsetFetchResponseDraft] | Mend[OffsetFetchResponseDraft] | None:
+) -> RequestRefused[OffsetFetchResponseDraft] | Restore[OffsetFetchResponseDraft] | None:
     """Needs DESCRIBE on the group and each topic; a fetch of all topics omits what may not be described."""
     if asked.version >= _BATCHED:
         return _fetch_groups(asked)
@@ -100,44 +100,44 @@ def offset_fetch(
     if not asked.may(AclOperation.DESCRIBE, _GROUP, request["group_id"]):
         return refusal(asked, GROUP_DENIED)
     if request["topics"] is None:
-        return lambda answer: answer | {"topics": _seen(asked, answer["topics"])}
+        return lambda answer: answer | {"topics": _visible(asked, answer["topics"])}
     return _seen_topics(asked)
 
 
-def _seen(asked: AccessRequest[OffsetFetchRequest], told: Iterable[_Told]) -> list[_Told]:
+def _visible(asked: AccessRequest[OffsetFetchRequest], topics_found: Iterable[_Topic]) -> list[_Topic]:
     return [
         topic
-        for topic in told
-        if asked.may(AclOperation.DESCRIBE, ResourceType.TOPIC, asked.topic_name(topic) or "", told=False)
+        for topic in topics_found
+        if asked.may(AclOperation.DESCRIBE, ResourceType.TOPIC, asked.topic_name(topic) or "", log=False)
     ]
 
 
-def _fetch_groups(asked: AccessRequest[OffsetFetchRequest]) -> Mend[OffsetFetchResponseDraft]:
+def _fetch_groups(asked: AccessRequest[OffsetFetchRequest]) -> Restore[OffsetFetchResponseDraft]:
     kept, denied = split(
         asked.request["groups"], lambda group: asked.may(AclOperation.DESCRIBE, _GROUP, group["group_id"])
     )
     asked.request["groups"] = kept
-    whole = [group["topics"] is None for group in kept]
-    cuts = [_cut_group(asked, group) for group in kept]
+    all_topics = [group["topics"] is None for group in kept]
+    removed = [_remove_denied_topics(asked, group) for group in kept]
     refused: list[OffsetFetchResponseGroupDraft] = (
-        told(asked, "groups", denied, GROUP_DENIED)["groups"] if denied else []
+        denied_entries(asked, "groups", denied, GROUP_DENIED)["groups"] if denied else []
     )
 
-    def mend(answer: OffsetFetchResponseDraft) -> OffsetFetchResponseDraft:
+    def restore(answer: OffsetFetchResponseDraft) -> OffsetFetchResponseDraft:
         groups: list[OffsetFetchResponseGroupDraft] = []
-        for group, everything, refused_topics in zip(answer["groups"], whole, cuts, strict=True):
-            seen = _seen(asked, group["topics"]) if everything else [*group["topics"], *refused_topics]
-            groups.append(group | {"topics": seen if not group.get("error_code") else group["topics"]})
+        for group, everything, refused_topics in zip(answer["groups"], all_topics, removed, strict=True):
+            visible = _visible(asked, group["topics"]) if everything else [*group["topics"], *refused_topics]
+            groups.append(group | {"topics": visible if not group.get("error_code") else group["topics"]})
         return answer | {"groups": [*groups, *refused]}
 
-    return mend
+    return restore
 
 
 def _no_offset(index: int) -> OffsetFetchResponseGroupTopicPartitionDraft:
     return {"partition_index": index, "committed_offset": -1, "error_code": TOPIC_DENIED}
 
 
-def _cut_group(
+def _remove_denied_topics(
     asked: AccessRequest[OffsetFetchRequest], group: OffsetFetchRequestGroup
 ) -> list[OffsetFetchResponseGroupTopicDraft]:
     """Remove a group's topics that may not be described; returns their entries for the answer."""
@@ -162,41 +162,41 @@ def _cut_group(
 # Describing, listing, deleting
 
 
-def describe_groups(asked: AccessRequest[DescribeGroupsRequest]) -> Mend[DescribeGroupsResponseDraft]:
+def describe_groups(asked: AccessRequest[DescribeGroupsRequest]) -> Restore[DescribeGroupsResponseDraft]:
     """Needs DESCRIBE on each group; adds the authorized operations where the request asks for them."""
-    cutting = cut(
+    restore_denied = remove_denied(
         asked, "groups", lambda group: asked.may(AclOperation.DESCRIBE, _GROUP, group), GROUP_DENIED
     )
     ask = asked.request["include_authorized_operations"]
 
-    def mend(answer: DescribeGroupsResponseDraft) -> DescribeGroupsResponseDraft:
+    def restore(answer: DescribeGroupsResponseDraft) -> DescribeGroupsResponseDraft:
         if ask:
-            _tell_operations(asked, answer["groups"])
-        return cutting(answer) if cutting else answer
+            _add_operations(asked, answer["groups"])
+        return restore_denied(answer) if restore_denied else answer
 
-    return mend
+    return restore
 
 
 def describe_consumer_groups(
     asked: AccessRequest[ConsumerGroupDescribeRequest],
-) -> Mend[ConsumerGroupDescribeResponseDraft]:
+) -> Restore[ConsumerGroupDescribeResponseDraft]:
     """The same for groups of KIP-848; one with a topic that may not be described is not told at all."""
-    cutting = cut(
+    restore_denied = remove_denied(
         asked, "group_ids", lambda group: asked.may(AclOperation.DESCRIBE, _GROUP, group), GROUP_DENIED
     )
     ask = asked.request["include_authorized_operations"]
 
-    def mend(answer: ConsumerGroupDescribeResponseDraft) -> ConsumerGroupDescribeResponseDraft:
+    def restore(answer: ConsumerGroupDescribeResponseDraft) -> ConsumerGroupDescribeResponseDraft:
         groups = [_hidden(asked, group) for group in answer["groups"]]
         if ask:
-            _tell_operations(asked, groups)
+            _add_operations(asked, groups)
         answer = answer | {"groups": groups}
-        return cutting(answer) if cutting else answer
+        return restore_denied(answer) if restore_denied else answer
 
-    return mend
+    return restore
 
 
-def _tell_operations(asked: AccessRequest[Any], groups: Iterable[_Group]) -> None:
+def _add_operations(asked: AccessRequest[Any], groups: Iterable[_Group]) -> None:
     for group in groups:
         if not group.get("error_code"):
             group["authorized_operations"] = asked.operations(_GROUP, group["group_id"])
@@ -208,10 +208,10 @@ def _hidden(
     names = {
         part["topic_name"]
         for one in group.get("members", ())
-        for held in (one["assignment"], one["target_assignment"])
-        for part in held["topic_partitions"]
+        for assignment in (one["assignment"], one["target_assignment"])
+        for part in assignment["topic_partitions"]
     }
-    if all(asked.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name, told=False) for name in names):
+    if all(asked.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name, log=False) for name in names):
         return group
     return {
         "group_id": group["group_id"],
@@ -220,25 +220,25 @@ def _hidden(
     }
 
 
-def list_groups(asked: AccessRequest[ListGroupsRequest]) -> Mend[ListGroupsResponseDraft] | None:
+def list_groups(asked: AccessRequest[ListGroupsRequest]) -> Restore[ListGroupsResponseDraft] | None:
     """With DESCRIBE on the cluster all groups are listed, else those that the client may describe."""
-    if asked.may_cluster(AclOperation.DESCRIBE, told=False):
+    if asked.may_cluster(AclOperation.DESCRIBE, log=False):
         return None
 
-    def mend(answer: ListGroupsResponseDraft) -> ListGroupsResponseDraft:
+    def restore(answer: ListGroupsResponseDraft) -> ListGroupsResponseDraft:
         groups = [
             group
             for group in answer["groups"]
-            if asked.may(AclOperation.DESCRIBE, _GROUP, group["group_id"], told=False)
+            if asked.may(AclOperation.DESCRIBE, _GROUP, group["group_id"], log=False)
         ]
         return answer | {"groups": groups}
 
-    return mend
+    return restore
 
 
-def delete_groups(asked: AccessRequest[DeleteGroupsRequest]) -> Mend[DeleteGroupsResponseDraft] | None:
+def delete_groups(asked: AccessRequest[DeleteGroupsRequest]) -> Restore[DeleteGroupsResponseDraft] | None:
     """Needs DELETE on each group."""
-    return cut(
+    return remove_denied(
         asked, "groups_names", lambda group: asked.may(AclOperation.DELETE, _GROUP, group), GROUP_DENIED
     )
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from eoslog.broker.authorize.access_request import AccessRequest, Mend, RequestRefused
+from eoslog.broker.authorize.access_request import AccessRequest, RequestRefused, Restore
 from eoslog.broker.authorize.refusal_log import Audit
 from eoslog.broker.authorize.table import TABLE
 from eoslog.broker.requests.context import CloseConnection, Settled
@@ -37,13 +37,13 @@ class Guard:
             if check is None:
                 raise CloseConnection(f"API key {header.api_key} has no access rule, so nobody may use it")
             asked = self.asked(context, request)
-            verdict = check(asked)
-            if isinstance(verdict, RequestRefused):
-                if verdict.answer is None:
+            checked = check(asked)
+            if isinstance(checked, RequestRefused):
+                if checked.answer is None:
                     raise CloseConnection(f"{context.principal} may not use API key {header.api_key}")
-                return verdict.answer
+                return checked.answer
             result = handler(context, request)
-            return result if verdict is None else _mended(result, verdict)
+            return result if checked is None else _restored(result, checked)
 
         return guarded
 
@@ -57,19 +57,19 @@ class Guard:
         )
 
 
-def _mended(result: Message | Awaitable[Message | None] | None, mend: Mend[Any]) -> Any:
+def _restored(result: Message | Awaitable[Message | None] | None, restore: Restore[Any]) -> Any:
     """What a handler returned, with the refusals added to its answer, now or later."""
     if isinstance(result, Settled):
-        return Settled(_later(result, mend))
+        return Settled(_later(result, restore))
     if isinstance(result, Awaitable):
-        return _later(result, mend)
-    return _unanswered() if result is None else mend(result)
+        return _later(result, restore)
+    return _unanswered() if result is None else restore(result)
 
 
-def _later(result: Awaitable[Message | None], mend: Mend[Any]) -> Coroutine[Any, Any, Message | None]:
+def _later(result: Awaitable[Message | None], restore: Restore[Any]) -> Coroutine[Any, Any, Message | None]:
     async def answer() -> Message | None:
         message = await result
-        return _unanswered() if message is None else mend(message)
+        return _unanswered() if message is None else restore(message)
 
     return answer()
 

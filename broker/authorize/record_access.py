@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eoslog.broker.authorize.access_request import AccessRequest, Mend, RequestRefused
+from eoslog.broker.authorize.access_request import AccessRequest, RequestRefused, Restore
 from eoslog.broker.authorize.filtering import TOPIC_DENIED, TRANSACTION_DENIED, in_turn, refusal, topics
 from eoslog.broker.rules.acls import AclOperation, ResourceType
 from eoslog.protocol.batch import CorruptBatch, read_header
@@ -53,7 +53,7 @@ _fetched = topics(AclOperation.READ, name="topic")
 
 def fetch(
     asked: AccessRequest[FetchRequest],
-) -> RequestRefused[FetchResponseDraft] | Mend[FetchResponseDraft] | None:
+) -> RequestRefused[FetchResponseDraft] | Restore[FetchResponseDraft] | None:
     """Consumers need READ on each topic. A client that claims to be a follower needs CLUSTER_ACTION."""
     request = asked.request
     if max(request["replica_id"], request["replica_state"]["replica_id"]) < 0:
@@ -70,9 +70,9 @@ _epochs = topics(AclOperation.DESCRIBE, name="topic")
 
 def offset_for_leader_epoch(
     asked: AccessRequest[OffsetForLeaderEpochRequest],
-) -> RequestRefused[OffsetForLeaderEpochResponseDraft] | Mend[OffsetForLeaderEpochResponseDraft] | None:
+) -> RequestRefused[OffsetForLeaderEpochResponseDraft] | Restore[OffsetForLeaderEpochResponseDraft] | None:
     """Needs DESCRIBE on each topic; with CLUSTER_ACTION all topics are allowed."""
-    if asked.may_cluster(AclOperation.CLUSTER_ACTION, told=False):
+    if asked.may_cluster(AclOperation.CLUSTER_ACTION, log=False):
         return None
     return _epochs(asked)
 

@@ -10,7 +10,7 @@ from eoslog.broker.rules.acls import AclOperation, Client, ResourceType
 
 _LOG = logging.getLogger("eoslog.broker.authorizer")
 
-MOST_TOLD = 20
+MOST_LOGGED = 20
 """Refusals of one principal that get a line each, in `WINDOW_S`. Further ones are only counted."""
 WINDOW_S = 1.0
 
@@ -19,17 +19,17 @@ class Audit:
     """Logs what was refused to which principal; on the event loop."""
 
     def __init__(self) -> None:
-        self._told: Counter[str] = Counter()  # by principal, in this window
+        self._logged: Counter[str] = Counter()  # by principal, in this window
         self._more: Counter[tuple[str, str, int]] = Counter()  # by principal, host and API key
 
     def denied(
         self, client: Client, key: int, operation: AclOperation, resource: ResourceType, name: str
     ) -> None:
         """Log that a client may not do what it asked for with the API `key`."""
-        if not self._told:
+        if not self._logged:
             asyncio.get_running_loop().call_later(WINDOW_S, self._end_window)
-        self._told[client.principal] += 1
-        if self._told[client.principal] > MOST_TOLD:
+        self._logged[client.principal] += 1
+        if self._logged[client.principal] > MOST_LOGGED:
             self._more[client.principal, client.host, key] += 1
             return
         _LOG.info(
@@ -39,8 +39,8 @@ class Audit:
         )  # fmt: skip
 
     def _end_window(self) -> None:
-        self._told.clear()
-        for (principal, host, key), count in self._more.most_common(MOST_TOLD):
+        self._logged.clear()
+        for (principal, host, key), count in self._more.most_common(MOST_LOGGED):
             _LOG.info(
                 "Principal = %s is Denied %d times more from host = %s for request = %d",
                 principal, count, host, key,

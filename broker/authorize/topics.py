@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from eoslog.broker.authorize.access_request import AccessRequest, Check, Mend
-from eoslog.broker.authorize.filtering import CODES, NO_ID, TOPIC_DENIED, appended, cut, split, told
+from eoslog.broker.authorize.access_request import AccessRequest, Check, Restore
+from eoslog.broker.authorize.filtering import (
+    CODES,
+    NO_ID,
+    TOPIC_DENIED,
+    appended,
+    denied_entries,
+    remove_denied,
+    split,
+)
 from eoslog.broker.rules.acls import CLUSTER_NAME, AclOperation, ResourceType
 from eoslog.protocol.errors import ErrorCode
 
@@ -48,7 +56,7 @@ if TYPE_CHECKING:
 _TOPIC, _CLUSTER = ResourceType.TOPIC, ResourceType.CLUSTER
 
 
-def metadata(asked: AccessRequest[MetadataRequest]) -> Mend[MetadataResponseDraft]:
+def metadata(asked: AccessRequest[MetadataRequest]) -> Restore[MetadataResponseDraft]:
     """Topics that may not be described are refused if the request names them, else omitted."""
     request = asked.request
     wanted = request["topics"]
@@ -59,23 +67,23 @@ def metadata(asked: AccessRequest[MetadataRequest]) -> Mend[MetadataResponseDraf
     ask_topics = bool(request["include_topic_authorized_operations"])
     ask_cluster = bool(request["include_cluster_authorized_operations"])
     nothing_left = not everything and not request["topics"] and asked.version == 0
-    refused = told(asked, "topics", denied, TOPIC_DENIED)
+    refused = denied_entries(asked, "topics", denied, TOPIC_DENIED)
 
-    def mend(answer: MetadataResponseDraft) -> MetadataResponseDraft:
+    def restore(answer: MetadataResponseDraft) -> MetadataResponseDraft:
         topics = [] if nothing_left else answer["topics"]
         if everything:
             topics = [
-                t for t in topics if asked.may(AclOperation.DESCRIBE, _TOPIC, t["name"] or "", told=False)
+                t for t in topics if asked.may(AclOperation.DESCRIBE, _TOPIC, t["name"] or "", log=False)
             ]
         if ask_topics:
             for topic in topics:
-                _tell_operations(asked, topic)
-        mended: MetadataResponseDraft = appended(refused)(answer | {"topics": topics})
+                _add_operations(asked, topic)
+        restored: MetadataResponseDraft = appended(refused)(answer | {"topics": topics})
         if ask_cluster:
-            mended["cluster_authorized_operations"] = cluster_operations(asked)
-        return mended
+            restored["cluster_authorized_operations"] = cluster_operations(asked)
+        return restored
 
-    return mend
+    return restore
 
 
 def _may_see(asked: AccessRequest[MetadataRequest], topic: MetadataRequestTopic) -> bool:
@@ -90,10 +98,10 @@ def _may_see(asked: AccessRequest[MetadataRequest], topic: MetadataRequestTopic)
 
 
 def _may_create(asked: AccessRequest[Any], name: str) -> bool:
-    return asked.may_cluster(AclOperation.CREATE, told=False) or asked.may_topic(AclOperation.CREATE, name)
+    return asked.may_cluster(AclOperation.CREATE, log=False) or asked.may_topic(AclOperation.CREATE, name)
 
 
-def _tell_operations(
+def _add_operations(
     asked: AccessRequest[Any], topic: MetadataResponseTopicDraft | DescribeTopicPartitionsResponseTopicDraft
 ) -> None:
     name = topic.get("name")
@@ -110,22 +118,22 @@ def cluster_operations(asked: AccessRequest[Any]) -> int:
 
 def describe_cluster(
     asked: AccessRequest[DescribeClusterRequest],
-) -> Mend[DescribeClusterResponseDraft] | None:
+) -> Restore[DescribeClusterResponseDraft] | None:
     """Open to all, except for the authorized operations."""
     if not asked.request["include_cluster_authorized_operations"]:
         return None
 
-    def mend(answer: DescribeClusterResponseDraft) -> DescribeClusterResponseDraft:
+    def restore(answer: DescribeClusterResponseDraft) -> DescribeClusterResponseDraft:
         if answer.get("error_code"):
             return answer
         return answer | {"cluster_authorized_operations": cluster_operations(asked)}
 
-    return mend
+    return restore
 
 
 def describe_topic_partitions(
     asked: AccessRequest[DescribeTopicPartitionsRequest],
-) -> Mend[DescribeTopicPartitionsResponseDraft]:
+) -> Restore[DescribeTopicPartitionsResponseDraft]:
     """As Metadata: named topics are refused, of all topics those that may not be seen are left out.
 
     A request for all topics gets the visible names filled in, so that the answer's limit counts only these.
@@ -138,37 +146,37 @@ def describe_topic_partitions(
             named, lambda topic: asked.may_topic(AclOperation.DESCRIBE, topic["name"])
         )
     else:
-        names = (n for n in asked.topics.names() if asked.may(AclOperation.DESCRIBE, _TOPIC, n, told=False))
+        names = (n for n in asked.topics.names() if asked.may(AclOperation.DESCRIBE, _TOPIC, n, log=False))
         request["topics"] = [{"name": name} for name in names]
     nothing_left = not request["topics"]
-    refused = told(asked, "topics", denied, TOPIC_DENIED)
+    refused = denied_entries(asked, "topics", denied, TOPIC_DENIED)
 
-    def mend(answer: DescribeTopicPartitionsResponseDraft) -> DescribeTopicPartitionsResponseDraft:
+    def restore(answer: DescribeTopicPartitionsResponseDraft) -> DescribeTopicPartitionsResponseDraft:
         topics = [] if nothing_left else answer["topics"]
         for topic in topics:
-            _tell_operations(asked, topic)
+            _add_operations(asked, topic)
         cursor = None if nothing_left else answer.get("next_cursor")
-        mended: DescribeTopicPartitionsResponseDraft = answer | {"topics": topics, "next_cursor": cursor}
-        told: DescribeTopicPartitionsResponseDraft = appended(refused)(mended)
-        return told
+        restored: DescribeTopicPartitionsResponseDraft = answer | {"topics": topics, "next_cursor": cursor}
+        complete: DescribeTopicPartitionsResponseDraft = appended(refused)(restored)
+        return complete
 
-    return mend
+    return restore
 
 
-def create_topics(asked: AccessRequest[CreateTopicsRequest]) -> Mend[CreateTopicsResponseDraft] | None:
+def create_topics(asked: AccessRequest[CreateTopicsRequest]) -> Restore[CreateTopicsResponseDraft] | None:
     """Needs CREATE on the cluster or the topic; the answer has configs if the client may describe them."""
 
     def allowed(topic: CreateTopicsRequestTopic) -> bool:
         return _may_create(asked, topic["name"])
 
-    cutting = cut(asked, "topics", allowed, TOPIC_DENIED, "Authorization failed.")
+    restore_denied = remove_denied(asked, "topics", allowed, TOPIC_DENIED, "Authorization failed.")
 
-    def mend(answer: CreateTopicsResponseDraft) -> CreateTopicsResponseDraft:
+    def restore(answer: CreateTopicsResponseDraft) -> CreateTopicsResponseDraft:
         shown = [_without_configs(asked, topic) for topic in answer["topics"]]
         answer = answer | {"topics": shown}
-        return cutting(answer) if cutting else answer
+        return restore_denied(answer) if restore_denied else answer
 
-    return mend
+    return restore
 
 
 _CONFIGS_SINCE = 5
@@ -179,7 +187,7 @@ def _without_configs(
 ) -> CreateTopicsResponseTopicDraft:
     if asked.version < _CONFIGS_SINCE or topic.get("error_code"):
         return topic
-    if asked.may(AclOperation.DESCRIBE_CONFIGS, _TOPIC, topic["name"], told=False):
+    if asked.may(AclOperation.DESCRIBE_CONFIGS, _TOPIC, topic["name"], log=False):
         return topic
     return topic | {
         "topic_config_error_code": TOPIC_DENIED,
@@ -189,10 +197,10 @@ def _without_configs(
     }
 
 
-def delete_topics(asked: AccessRequest[DeleteTopicsRequest]) -> Mend[DeleteTopicsResponseDraft] | None:
+def delete_topics(asked: AccessRequest[DeleteTopicsRequest]) -> Restore[DeleteTopicsResponseDraft] | None:
     """Needs DELETE. The id of a topic that may not be described is answered like an unknown id."""
     if asked.version < 6:
-        return cut(
+        return remove_denied(
             asked, "topic_names", lambda name: asked.may_topic(AclOperation.DELETE, name), TOPIC_DENIED
         )
 
@@ -204,7 +212,7 @@ def delete_topics(asked: AccessRequest[DeleteTopicsRequest]) -> Mend[DeleteTopic
         if topic["name"] is not None:
             return {"name": topic["name"], "topic_id": NO_ID, "error_code": TOPIC_DENIED}
         name = asked.topic_name(topic)
-        if name is not None and asked.may(AclOperation.DESCRIBE, _TOPIC, name, told=False):
+        if name is not None and asked.may(AclOperation.DESCRIBE, _TOPIC, name, log=False):
             return {"name": name, "topic_id": topic["topic_id"], "error_code": TOPIC_DENIED}
         return {"name": None, "topic_id": topic["topic_id"], "error_code": ErrorCode.UNKNOWN_TOPIC_ID}
 
@@ -214,13 +222,13 @@ def delete_topics(asked: AccessRequest[DeleteTopicsRequest]) -> Mend[DeleteTopic
 
 def create_partitions(
     asked: AccessRequest[CreatePartitionsRequest],
-) -> Mend[CreatePartitionsResponseDraft] | None:
+) -> Restore[CreatePartitionsResponseDraft] | None:
     """Needs ALTER on the topic."""
 
     def allowed(topic: CreatePartitionsRequestTopic) -> bool:
         return asked.may_topic(AclOperation.ALTER, topic["name"])
 
-    return cut(asked, "topics", allowed, TOPIC_DENIED)
+    return remove_denied(asked, "topics", allowed, TOPIC_DENIED)
 
 
 # Resource types of the config APIs -> the type whose ACLs apply; all others: the cluster's.
@@ -238,8 +246,8 @@ def configs(operation: AclOperation) -> Check:
         kind = _CONFIG_OF.get(resource["resource_type"], _CLUSTER)
         return kind, CLUSTER_NAME if kind is _CLUSTER else resource["resource_name"]
 
-    def check(asked: AccessRequest[Any]) -> Mend[Any] | None:
-        return cut(
+    def check(asked: AccessRequest[Any]) -> Restore[Any] | None:
+        return remove_denied(
             asked,
             "resources",
             lambda resource: asked.may(operation, *where(resource)),

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eoslog.broker.authorize.access_request import AccessRequest, Mend, RequestRefused
+from eoslog.broker.authorize.access_request import AccessRequest, RequestRefused, Restore
 from eoslog.broker.authorize.filtering import (
     CLUSTER_DENIED,
     GROUP_DENIED,
     TOPIC_DENIED,
     TRANSACTION_DENIED,
-    cut,
+    denied_entries,
     in_turn,
     needs,
     refusal,
-    told,
+    remove_denied,
 )
 from eoslog.broker.authorize.groups import read_topics
 from eoslog.broker.rules.acls import AclOperation, ResourceType
@@ -42,11 +42,11 @@ _ID = ResourceType.TRANSACTIONAL_ID
 _writes = needs(AclOperation.WRITE, _ID, "transactional_id")
 
 
-def _together(asked: AccessRequest[EndTxnRequest]) -> Mend[EndTxnResponseDraft] | None:
+def _together(asked: AccessRequest[EndTxnRequest]) -> Restore[EndTxnResponseDraft] | None:
     def allowed(named: EndTxnRequestTogether) -> bool:
         return asked.may(AclOperation.WRITE, _ID, named["transactional_id"])
 
-    return cut(asked, "together", allowed, TRANSACTION_DENIED)
+    return remove_denied(asked, "together", allowed, TRANSACTION_DENIED)
 
 
 end_txn = in_turn(_writes, _together)
@@ -66,7 +66,7 @@ def init_producer_id(
     """Needs WRITE on the transactional id; without an id, IDEMPOTENT_WRITE or WRITE on some topic."""
     name = asked.request["transactional_id"]
     if name is None:
-        if asked.may_cluster(AclOperation.IDEMPOTENT_WRITE, told=False) or asked.may_some(
+        if asked.may_cluster(AclOperation.IDEMPOTENT_WRITE, log=False) or asked.may_some(
             AclOperation.WRITE, ResourceType.TOPIC
         ):
             return None
@@ -100,64 +100,66 @@ def add_partitions_to_txn(
     def code(topic: AddPartitionsToTxnRequestV3AndBelowTopic) -> ErrorCode:
         return TOPIC_DENIED if topic["name"] in denied else ErrorCode.OPERATION_NOT_ATTEMPTED
 
-    return RequestRefused(told(asked, "v3_and_below_topics", topics, code))
+    return RequestRefused(denied_entries(asked, "v3_and_below_topics", topics, code))
 
 
 def write_txn_markers(
     asked: AccessRequest[WriteTxnMarkersRequest],
 ) -> RequestRefused[WriteTxnMarkersResponseDraft] | None:
     """Needs ALTER or CLUSTER_ACTION on the cluster."""
-    if asked.may_cluster(AclOperation.ALTER, told=False) or asked.may_cluster(AclOperation.CLUSTER_ACTION):
+    if asked.may_cluster(AclOperation.ALTER, log=False) or asked.may_cluster(AclOperation.CLUSTER_ACTION):
         return None
     return refusal(asked, CLUSTER_DENIED)
 
 
 def describe_transactions(
     asked: AccessRequest[DescribeTransactionsRequest],
-) -> Mend[DescribeTransactionsResponseDraft]:
+) -> Restore[DescribeTransactionsResponseDraft]:
     """Needs DESCRIBE on each id; topics that may not be described are omitted."""
-    cutting = cut(
+    restore_denied = remove_denied(
         asked,
         "transactional_ids",
         lambda name: asked.may(AclOperation.DESCRIBE, _ID, name),
         TRANSACTION_DENIED,
     )
 
-    def mend(answer: DescribeTransactionsResponseDraft) -> DescribeTransactionsResponseDraft:
+    def restore(answer: DescribeTransactionsResponseDraft) -> DescribeTransactionsResponseDraft:
         states = [
             state
             | {
                 "topics": [
                     topic
                     for topic in state.get("topics", ())
-                    if asked.may(AclOperation.DESCRIBE, ResourceType.TOPIC, topic["topic"], told=False)
+                    if asked.may(AclOperation.DESCRIBE, ResourceType.TOPIC, topic["topic"], log=False)
                 ]
             }
             for state in answer["transaction_states"]
         ]
         answer = answer | {"transaction_states": states}
-        return cutting(answer) if cutting else answer
+        return restore_denied(answer) if restore_denied else answer
 
-    return mend
+    return restore
 
 
-def list_transactions(asked: AccessRequest[ListTransactionsRequest]) -> Mend[ListTransactionsResponseDraft]:
+def list_transactions(
+    asked: AccessRequest[ListTransactionsRequest],
+) -> Restore[ListTransactionsResponseDraft]:
     """Lists the ids that the client may describe."""
 
-    def mend(answer: ListTransactionsResponseDraft) -> ListTransactionsResponseDraft:
+    def restore(answer: ListTransactionsResponseDraft) -> ListTransactionsResponseDraft:
         states = [
             state
             for state in answer["transaction_states"]
-            if asked.may(AclOperation.DESCRIBE, _ID, state["transactional_id"], told=False)
+            if asked.may(AclOperation.DESCRIBE, _ID, state["transactional_id"], log=False)
         ]
         return answer | {"transaction_states": states}
 
-    return mend
+    return restore
 
 
 def find_coordinator(
     asked: AccessRequest[FindCoordinatorRequest],
-) -> RequestRefused[FindCoordinatorResponseDraft] | Mend[FindCoordinatorResponseDraft] | None:
+) -> RequestRefused[FindCoordinatorResponseDraft] | Restore[FindCoordinatorResponseDraft] | None:
     """Needs DESCRIBE on the group or the transactional id."""
     kinds = {0: (ResourceType.GROUP, GROUP_DENIED), 1: (_ID, TRANSACTION_DENIED)}
     found = kinds.get(asked.request["key_type"])
@@ -167,4 +169,6 @@ def find_coordinator(
     if asked.version < _BATCHED:
         allowed = asked.may(AclOperation.DESCRIBE, resource, asked.request["key"])
         return None if allowed else refusal(asked, code)
-    return cut(asked, "coordinator_keys", lambda key: asked.may(AclOperation.DESCRIBE, resource, key), code)
+    return remove_denied(
+        asked, "coordinator_keys", lambda key: asked.may(AclOperation.DESCRIBE, resource, key), code
+    )

@@ -40,7 +40,7 @@ class TopicConfig:
     """Why it is accepted and stored but has no effect here; "" if it has its effect."""
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """The meaning, and a note if it has no effect."""
         return f"{self.meaning}; without effect here: {self.no_effect}" if self.no_effect else self.meaning
 

@@ -33,7 +33,7 @@ def _default_of(name: str) -> Any:
     return option(
         line.default,
         line.synonym,
-        f"{name} of topics that do not set it: {line.told}",
+        f"{name} of topics that do not set it: {line.description}",
         low=rule.low,
         high=rule.high,
         choices=rule.choices,

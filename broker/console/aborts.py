@@ -49,11 +49,11 @@ class SeenTransaction(NamedTuple):
 async def abort_id(inside: BrokerAccess, caller: Caller, seen: SeenTransaction) -> Row:
     """Abort a transactional id's open transaction, and fence its producer. Raises Changed, KafkaError."""
     name = seen.transactional_id
-    told = await _told(inside, caller, seen)
-    why_not = refusal(told)
+    described = await _described(inside, caller, seen)
+    why_not = refusal(described)
     if why_not is not None:
         raise TransactionChanged(f"{name}: {why_not}")
-    timeout_ms = min(told["transaction_timeout_ms"], _LONGEST_TIMEOUT_MS)
+    timeout_ms = min(described["transaction_timeout_ms"], _LONGEST_TIMEOUT_MS)
     body: InitProducerIdRequestDraft = {
         "transactional_id": name,
         "transaction_timeout_ms": timeout_ms,
@@ -65,16 +65,18 @@ async def abort_id(inside: BrokerAccess, caller: Caller, seen: SeenTransaction) 
         answer = await inside.ask(caller, INIT_PRODUCER_ID, 4, body, first=same)
         if answer["error_code"] not in _AGAIN:
             _check(answer["error_code"], f"transactional id {name}")
-        told = await _ended(inside, caller, seen)
-        if told["transaction_state"] != TransactionState.ONGOING.text:
+        described = await _ended(inside, caller, seen)
+        if described["transaction_state"] != TransactionState.ONGOING.text:
             break
-    if told["transaction_state"] != TransactionState.COMPLETE_ABORT.text:
-        raise TransactionChanged(f"{name}: it is not aborted but {told['transaction_state']}; look again")
+    if described["transaction_state"] != TransactionState.COMPLETE_ABORT.text:
+        raise TransactionChanged(
+            f"{name}: it is not aborted but {described['transaction_state']}; look again"
+        )
     log.warning("%s, at the console from %s, aborted the transaction of %s", caller.name, caller.host, name)
-    return {"transactional_id": name, "state": told["transaction_state"]}
+    return {"transactional_id": name, "state": described["transaction_state"]}
 
 
-async def _told(
+async def _described(
     inside: BrokerAccess, caller: Caller, seen: SeenTransaction
 ) -> DescribeTransactionsResponseTransactionState:
     found = await describe(inside, caller, [seen.transactional_id])
@@ -101,11 +103,11 @@ async def _ended(
 ) -> DescribeTransactionsResponseTransactionState:
     """Wait for a while until the decided end is complete; returns the coordinator's description then."""
     for _ in range(_TRIES):
-        told = await _told(inside, caller, seen)
-        if told["transaction_state"] not in _UNDER_WAY:
+        described = await _described(inside, caller, seen)
+        if described["transaction_state"] not in _UNDER_WAY:
             break
         await asyncio.sleep(_PAUSE)
-    return told
+    return described
 
 
 async def abort_place(

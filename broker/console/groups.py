@@ -52,7 +52,7 @@ async def groups(inside: BrokerAccess, caller: Caller, want: PageQuery) -> Row:
     new = [_name(one) for one in listed if _name(one) not in committed]
     committed |= await _committed(inside, caller, new)
     rows = arranged(await _rows(inside, caller, listed, committed), want)
-    told: Row = {
+    page: Row = {
         "groups": rows,
         "total": len(known),
         "matching": len(wanted),
@@ -61,8 +61,8 @@ async def groups(inside: BrokerAccess, caller: Caller, want: PageQuery) -> Row:
     }
     if want.fold:
         lines = [{"sink": one.sink, "groups": one.groups} for one in made({}, sinks, {})]
-        told |= {"sinks": lines[:MOST], "total_sinks": len(lines)}
-    return told
+        page |= {"sinks": lines[:MOST], "total_sinks": len(lines)}
+    return page
 
 
 def _name(listed: ListGroupsResponseGroup) -> str:
@@ -196,15 +196,15 @@ def _described(name: str, state: str, kind: str, assignor: str, members: list[Ro
 
 
 def _member(
-    told: ConsumerGroupDescribeResponseMember | DescribeGroupsResponseMember,
+    described: ConsumerGroupDescribeResponseMember | DescribeGroupsResponseMember,
     instance: str | None,
     partitions: list[Place],
 ) -> Row:
     return {
-        "member": told["member_id"],
+        "member": described["member_id"],
         "instance": instance,
-        "client": told["client_id"],
-        "host": told["client_host"],
+        "client": described["client_id"],
+        "host": described["client_host"],
         "partitions": partitions,
     }
 

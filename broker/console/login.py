@@ -180,7 +180,7 @@ class _OneMessage:
     def first(self) -> bytes:
         return self._message
 
-    def final(self, told: bytes) -> bytes:
+    def final(self, server_message: bytes) -> bytes:
         return b"\x01"
 
 

@@ -62,7 +62,7 @@ class LogExcerpt(NamedTuple):
 class Page:
     """A page that is being built."""
 
-    wish: MessageQuery
+    query: MessageQuery
     next: int
     rows: list[Row] = field(default_factory=list)
     bytes: int = 0
@@ -70,27 +70,27 @@ class Page:
     @property
     def full(self) -> bool:
         """Whether it takes no further record."""
-        return len(self.rows) >= self.wish.limit or (self.bytes >= MOST_SHOWN and bool(self.rows))
+        return len(self.rows) >= self.query.limit or (self.bytes >= MOST_SHOWN and bool(self.rows))
 
 
-async def messages(inside: BrokerAccess, caller: Caller, wish: MessageQuery) -> Row:
+async def messages(inside: BrokerAccess, caller: Caller, query: MessageQuery) -> Row:
     """A page of records, the partition's offsets, and the offset of the next page. Raises KafkaError."""
-    first = await inside.look(lambda: _look(inside, caller, wish, wish.offset))
+    first = await inside.look(lambda: _look(inside, caller, query, query.offset))
     result = first.result
-    end = result.last_stable_offset if wish.committed else result.high_watermark
-    begin = max(result.log_start_offset, wish.offset if wish.offset >= 0 else end - wish.limit)
-    page = Page(wish, begin)
+    end = result.last_stable_offset if query.committed else result.high_watermark
+    begin = max(result.log_start_offset, query.offset if query.offset >= 0 else end - query.limit)
+    page = Page(query, begin)
     for number in range(_LOOKS):
         before, look = page.next, first
-        if number or wish.offset < 0:
-            look = await inside.look(lambda: _look(inside, caller, wish, page.next))
+        if number or query.offset < 0:
+            look = await inside.look(lambda: _look(inside, caller, query, page.next))
         await _fill(page, look)
         if page.full or page.next == before or page.next >= end:
             break
     return {
-        "topic": wish.topic,
-        "partition": wish.partition,
-        "isolation": "read_committed" if wish.committed else "read_uncommitted",
+        "topic": query.topic,
+        "partition": query.partition,
+        "isolation": "read_committed" if query.committed else "read_uncommitted",
         "start": result.log_start_offset,
         "stable": result.last_stable_offset,
         "high_watermark": result.high_watermark,
@@ -101,17 +101,17 @@ async def messages(inside: BrokerAccess, caller: Caller, wish: MessageQuery) -> 
     }
 
 
-def _look(inside: BrokerAccess, caller: Caller, wish: MessageQuery, offset: int) -> LogExcerpt:
+def _look(inside: BrokerAccess, caller: Caller, query: MessageQuery, offset: int) -> LogExcerpt:
     """On the broker's loop, in one turn, so that batches and transactions fit together."""
-    if not inside.allows(caller, AclOperation.READ, ResourceType.TOPIC, wish.topic):
-        raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"topic {wish.topic}")
-    partition = inside.broker.topics.partition(wish.topic, wish.partition)
+    if not inside.allows(caller, AclOperation.READ, ResourceType.TOPIC, query.topic):
+        raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"topic {query.topic}")
+    partition = inside.broker.topics.partition(query.topic, query.partition)
     if partition is None:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{wish.topic}-{wish.partition}")
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{query.topic}-{query.partition}")
     if offset < 0:  # its offsets only
-        return LogExcerpt(partition.read(partition.log_end_offset, 0, committed=wish.committed), b"", {})
+        return LogExcerpt(partition.read(partition.log_end_offset, 0, committed=query.committed), b"", {})
     offset = min(max(offset, partition.log_start_offset), partition.log_end_offset)
-    result = partition.read_with_outcomes(offset, _READ, committed=wish.committed)
+    result = partition.read_with_outcomes(offset, _READ, committed=query.committed)
     return LogExcerpt(result, bytes(result.records), dict(partition.open_transactions()))
 
 
@@ -122,7 +122,7 @@ async def _fill(page: Page, look: LogExcerpt) -> None:
             _marker(page, look.records, position, header, outcomes)
         elif header.last_offset >= page.next:
             state = outcomes.of(header)
-            if page.wish.committed and state == ABORTED:
+            if page.query.committed and state == ABORTED:
                 page.next = header.next_offset
             else:
                 await _batch(page, look.records, position, header, state)
@@ -142,7 +142,7 @@ def _marker(page: Page, data: bytes, position: int, header: BatchHeader, outcome
     if header.base_offset < page.next:
         return
     page.next = header.next_offset
-    if not page.wish.committed:
+    if not page.query.committed:
         row = _head(header, header.base_offset, header.base_timestamp, "control")
         note = MARKERS.get(marker.type, f"control record of type {marker.type}")
         page.rows.append(row | {"note": f"{note}, coordinator epoch {marker.coordinator_epoch}"})
@@ -179,20 +179,20 @@ def _too_large(page: Page, header: BatchHeader, state: str, why: str) -> None:
 
 
 def _add(page: Page, header: BatchHeader, record: Record, state: str) -> None:
-    wish = page.wish
+    query = page.query
     headers = [
-        {"key": name[:200], "value": shown(value, wish.form, wish.most)}
+        {"key": name[:200], "value": shown(value, query.form, query.most)}
         for name, value in record.headers[:_MOST_HEADERS]
     ]
     row = _head(header, record.offset, record.timestamp, state)
     page.rows.append(row | {
-        "key": shown(record.key, wish.form, wish.most),
-        "value": shown(record.value, wish.form, wish.most),
+        "key": shown(record.key, query.form, query.most),
+        "value": shown(record.value, query.form, query.most),
         "headers": headers,
         "more_headers": max(0, len(record.headers) - _MOST_HEADERS),
     })  # fmt: skip
     sizes = [record.key, record.value, *(value for _, value in record.headers[:_MOST_HEADERS])]
-    page.bytes += sum(min(len(data), wish.most) for data in sizes if data is not None)
+    page.bytes += sum(min(len(data), query.most) for data in sizes if data is not None)
     page.next = record.offset + 1
 
 

@@ -72,11 +72,11 @@ async def _messages(site: Site, caller: Caller, given: Parameters) -> dict[str, 
         if place not in found:
             raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE, f"{topic}-{partition} has no record so late")
         offset = found[place]
-    wish = messages.MessageQuery(
+    query = messages.MessageQuery(
         topic, partition, offset, _number(given, "limit", 50, low=1, high=messages.MOST_RECORDS), committed,
         _one_of(given, "as", FORMS), _number(given, "bytes", 1024, low=1, high=messages.MOST_OF_ONE),
     )  # fmt: skip
-    return await messages.messages(site.inside, caller, wish)
+    return await messages.messages(site.inside, caller, query)
 
 
 async def _groups(site: Site, caller: Caller, given: Parameters) -> dict[str, Any]:

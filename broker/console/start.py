@@ -93,13 +93,13 @@ def _check_exposure(host: str, listener: Listener, config: BrokerConfig) -> None
     if wrong is None:
         return
     options = config.operations
-    told = f"the console at {options.console_listen} {wrong} (by the rules of listener {listener.name})"
+    problem = f"the console at {options.console_listen} {wrong} (by the rules of listener {listener.name})"
     if not options.console_insecure:
         raise ConfigError(
-            f"{told}: bind it to 127.0.0.1, name a listener with SASL_SSL in console.listener, or say"
+            f"{problem}: bind it to 127.0.0.1, name a listener with SASL_SSL in console.listener, or say"
             " console.insecure=true if something before it takes care of that"
         )
-    log.warning("%s: whoever reaches it may use it (console.insecure)", told)
+    log.warning("%s: whoever reaches it may use it (console.insecure)", problem)
 
 
 def _bound(host: str, port: int) -> socket.socket:

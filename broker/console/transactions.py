@@ -51,7 +51,7 @@ async def transactions(
         want = replace(want, sort=NAME, down=False)
     listed, more = chosen(wanted, _name, want)
     names = await _in_order(inside, caller, listed, want)
-    told: Row = {
+    page: Row = {
         "transactions": await _rows(inside, caller, names, sinks, writable),
         "total": sum(everything or one["transaction_state"] in OPEN for one in known),
         "matching": len(wanted),
@@ -61,8 +61,8 @@ async def transactions(
     if want.fold:
         mine = [one for one in found if _name(one) in sinks]
         lines = await _lines(inside, caller, mine, sinks, want, everything)
-        told |= {"sinks": lines[:MOST], "total_sinks": len(lines)}
-    return told
+        page |= {"sinks": lines[:MOST], "total_sinks": len(lines)}
+    return page
 
 
 def _is_wanted(sink: str | None, want: PageQuery) -> bool:
@@ -142,14 +142,14 @@ async def _ages(
     ages: dict[str, float | None] = {}
     for first in range(0, len(names), MOST):
         now_ms = inside.broker.clock.now_ms()
-        for told in await describe(inside, caller, names[first : first + MOST]):
-            ages[told["transactional_id"]] = _age(told, now_ms)
+        for described in await describe(inside, caller, names[first : first + MOST]):
+            ages[described["transactional_id"]] = _age(described, now_ms)
     return ages
 
 
-def _age(told: DescribeTransactionsResponseTransactionState, now_ms: int) -> int | None:
-    started = told["transaction_start_time_ms"]
-    return max(0, now_ms - started) if told["transaction_state"] in OPEN and started >= 0 else None
+def _age(described: DescribeTransactionsResponseTransactionState, now_ms: int) -> int | None:
+    started = described["transaction_start_time_ms"]
+    return max(0, now_ms - started) if described["transaction_state"] in OPEN and started >= 0 else None
 
 
 _ID = ResourceType.TRANSACTIONAL_ID
@@ -167,15 +167,15 @@ async def describe(
     return [one for one in answer["transaction_states"] if not one["error_code"]]
 
 
-def refusal(told: DescribeTransactionsResponseTransactionState) -> str | None:
+def refusal(described: DescribeTransactionsResponseTransactionState) -> str | None:
     """Why no caller can abort a transaction from here; None if it is possible."""
-    state = told["transaction_state"]
+    state = described["transaction_state"]
     if state in (one.text for one in PREPARED):
         return "it is decided and being ended"
     if state != TransactionState.ONGOING.text:
         return f"nothing is open ({state})"
-    if told["transaction_timeout_ms"] == NEVER_MS:
-        sink = sink_of(told["transactional_id"])
+    if described["transaction_timeout_ms"] == NEVER_MS:
+        sink = sink_of(described["transactional_id"])
         whose = "" if sink is None else f" of the sink {sink}"
         return (
             f"it is sealed for a two-phase commit{whose} and never times out: ask the one who decides (start "
@@ -184,22 +184,24 @@ def refusal(told: DescribeTransactionsResponseTransactionState) -> str | None:
     return None
 
 
-def _row(told: DescribeTransactionsResponseTransactionState, now_ms: int, writable: bool, mine: bool) -> Row:
-    is_open, why_not = told["transaction_state"] in OPEN, refusal(told)
+def _row(
+    described: DescribeTransactionsResponseTransactionState, now_ms: int, writable: bool, mine: bool
+) -> Row:
+    is_open, why_not = described["transaction_state"] in OPEN, refusal(described)
     if why_not is None and not writable:
         why_not = "the console is read-only (console.writable)"
     elif why_not is None and not mine:
         why_not = "you may not use this transactional id"
-    places = [f"{topic['topic']}-{index}" for topic in told["topics"] for index in topic["partitions"]]
+    places = [f"{topic['topic']}-{index}" for topic in described["topics"] for index in topic["partitions"]]
     return {
-        "transactional_id": told["transactional_id"],
-        "state": told["transaction_state"],
+        "transactional_id": described["transactional_id"],
+        "state": described["transaction_state"],
         "open": is_open,
-        "producer_id": told["producer_id"],
-        "epoch": told["producer_epoch"],
-        "timeout_ms": told["transaction_timeout_ms"],
-        "started_ms": told["transaction_start_time_ms"],
-        "age_ms": _age(told, now_ms),
+        "producer_id": described["producer_id"],
+        "epoch": described["producer_epoch"],
+        "timeout_ms": described["transaction_timeout_ms"],
+        "started_ms": described["transaction_start_time_ms"],
+        "age_ms": _age(described, now_ms),
         "partitions": places[:_MOST_PARTITIONS],
         "total_partitions": len(places),
         "abortable": why_not is None,

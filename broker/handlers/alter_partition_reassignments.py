@@ -40,14 +40,14 @@ def handle(
         "responses": [
             {
                 "name": topic["name"],
-                "partitions": [_judged(context, topic["name"], one) for one in topic["partitions"]],
+                "partitions": [_checked(context, topic["name"], one) for one in topic["partitions"]],
             }
             for topic in request["topics"]
         ],
     }
 
 
-def _judged(
+def _checked(
     context: RequestContext, topic: str, wanted: AlterPartitionReassignmentsRequestPartition
 ) -> AlterPartitionReassignmentsResponsePartitionDraft:
     index, replicas = wanted["partition_index"], wanted["replicas"]

@@ -35,13 +35,13 @@ def handle(context: RequestContext, request: AlterReplicaLogDirsRequest) -> Alte
         known = os.path.abspath(directory["path"]) == here
         for topic in directory["topics"]:
             found.setdefault(topic["name"], []).extend(
-                {"partition_index": index, "error_code": _judged(context, known, topic["name"], index)}
+                {"partition_index": index, "error_code": _checked(context, known, topic["name"], index)}
                 for index in topic["partitions"]
             )
     return {"results": [{"topic_name": name, "partitions": parts} for name, parts in found.items()]}
 
 
-def _judged(context: RequestContext, known: bool, topic: str, index: int) -> ErrorCode:
+def _checked(context: RequestContext, known: bool, topic: str, index: int) -> ErrorCode:
     if not known:
         return ErrorCode.LOG_DIR_NOT_FOUND
     partition = context.broker.topics.partition(topic, index)

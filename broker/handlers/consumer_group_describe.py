@@ -100,8 +100,8 @@ def _assignment(
 ) -> ConsumerGroupDescribeResponseAssignmentDraft:
     """Deleted topics have no name and are left out, as in Kafka."""
     topics: list[ConsumerGroupDescribeResponseTopicPartitionDraft] = []
-    for told in write_parts(parts):
-        topic = context.broker.topics.by_id(told["topic_id"])
+    for part in write_parts(parts):
+        topic = context.broker.topics.by_id(part["topic_id"])
         if topic is not None:
-            topics.append({**told, "topic_name": topic.name})
+            topics.append({**part, "topic_name": topic.name})
     return {"topic_partitions": topics}

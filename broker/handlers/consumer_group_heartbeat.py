@@ -55,16 +55,16 @@ def handle(
     context: RequestContext, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponseDraft | Settled[ConsumerGroupHeartbeatResponseDraft]:
     """Pass the heartbeat to the group."""
-    groups, sight = context.broker.groups, _sight(context)
+    groups, visible_topics = context.broker.groups, _visible_topics(context)
     try:
         _check(request, context.header.api_version, groups.consumers.assignors)
-        pending = groups.consumer_heartbeat(request["group_id"], _beat(context, request), sight)
+        pending = groups.consumer_heartbeat(request["group_id"], _beat(context, request), visible_topics)
     except KafkaError as error:
         return _refusal(error)
     return Settled(_answer(pending))
 
 
-def _sight(context: RequestContext) -> VisibleTopics | None:
+def _visible_topics(context: RequestContext) -> VisibleTopics | None:
     """Which topics the member may describe. Refusals are not logged: the member did not ask by name."""
     authorizer = context.broker.authorizer
     if authorizer is None:

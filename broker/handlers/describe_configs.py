@@ -48,13 +48,13 @@ def _describe(
     answer: DescribeConfigsResponseResultDraft = {"resource_type": kind, "resource_name": name}
     try:
         entries = resource_of(context.broker, kind).entries(name)
-        configs = [_told(entry, request) for entry in entries if not keys or entry.name in keys]
+        configs = [_described(entry, request) for entry in entries if not keys or entry.name in keys]
         return answer | {"error_code": ErrorCode.NONE, "error_message": None, "configs": configs}
     except KafkaError as error:
         return answer | {"error_code": error.code, "error_message": error.message, "configs": []}
 
 
-def _told(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfigsResponseConfigDraft:
+def _described(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfigsResponseConfigDraft:
     hidden = entry.sensitive
     synonyms: list[DescribeConfigsResponseSynonymDraft] = [
         {"name": one.name, "value": None if hidden else one.value, "source": one.source}

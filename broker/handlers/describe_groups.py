@@ -43,10 +43,10 @@ def _describe(context: RequestContext, group_id: str, version: int) -> DescribeG
     try:
         group = context.broker.groups.describe(group_id)
     except KafkaError as error:
-        told: DescribeGroupsResponseGroupDraft = (
+        message: DescribeGroupsResponseGroupDraft = (
             {"error_message": str(error)} if version >= _MESSAGES_SINCE else {}
         )
-        return {"group_id": group_id, "error_code": error.code, **told}
+        return {"group_id": group_id, "error_code": error.code, **message}
     return _group(group_id, group, version)
 
 

@@ -194,7 +194,7 @@ class _Fetch:
         """The response, with what was read so far."""
         session = self._wanted.session
         by_topic: dict[str | bytes, list[FetchResponsePartitionDraft]] = {}
-        for (topic, _), answer in self._wanted.told(self._answers).items():
+        for (topic, _), answer in self._wanted.needed(self._answers).items():
             by_topic.setdefault(topic, []).append(answer)
         responses: list[FetchResponseResponseDraft] = [
             {"topic_id": topic, "partitions": answers}

@@ -54,7 +54,7 @@ def handle(
     topics = [(topic["topic_id"] if by_id else topic["name"], topic) for topic in request["topics"]]
     named = Named(context, KEY, topics, retention_ms=request["retention_time_ms"])
     if not named.offsets:
-        return {"topics": named.told({})}
+        return {"topics": named.answered({})}
     who = committer(request, request["generation_id_or_member_epoch"])
     try:
         pending = context.broker.groups.commit_offsets(who, named.offsets, context.header.api_version)
@@ -127,17 +127,17 @@ class Named:
     async def settled(self, pending: Awaitable[Results]) -> list[OffsetCommitResponseTopicDraft]:
         """The answer's topics when the commit is durable or refused."""
         try:
-            return self.told(await pending)
+            return self.answered(await pending)
         except KafkaError as error:
             return self.refused(error.code)
 
-    def told(self, results: Results) -> list[OffsetCommitResponseTopicDraft]:
+    def answered(self, results: Results) -> list[OffsetCommitResponseTopicDraft]:
         """The answer's topics with each partition's result."""
         return [self._topic(key, asked, results) for key, asked in self._asked]
 
     def refused(self, error: ErrorCode) -> list[OffsetCommitResponseTopicDraft]:
         """The answer's topics, all that exists refused with what this version knows for `error`."""
-        return self.told({new.place: self._known_as(error) for new in self.offsets})
+        return self.answered({new.place: self._known_as(error) for new in self.offsets})
 
     def _topic(
         self, key: _Key, asked: TxnOffsetCommitRequestTopic, results: Results

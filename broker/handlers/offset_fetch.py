@@ -134,12 +134,12 @@ class _Group:
         ]
 
     def _of_named(self, found: Found) -> list[OffsetFetchResponseGroupTopicDraft]:
-        told: dict[Any, Fetched] = dict(found)
+        by_place: dict[Any, Fetched] = dict(found)
         topics: list[OffsetFetchResponseGroupTopicDraft] = []
         for asked in self._asked["topics"] or ():
             name, _ = self._resolve(asked)
             unknown = Fetched(error=ErrorCode.UNKNOWN_TOPIC_ID)
-            partitions = [_partition(i, told.get((name, i), unknown)) for i in asked["partition_indexes"]]
+            partitions = [_partition(i, by_place.get((name, i), unknown)) for i in asked["partition_indexes"]]
             topics.append({"name": name or "", "topic_id": asked["topic_id"], "partitions": partitions})
         return topics
 

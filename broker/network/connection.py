@@ -278,10 +278,10 @@ class Connection(asyncio.BufferedProtocol):
         raise error
 
     def _fault(self, header: RequestHeader, error: BaseException) -> Message | None:
-        told = fault(header, self.peer, error)
-        if told is None:
+        error_answer = fault(header, self.peer, error)
+        if error_answer is None:
             self.close()
-        return told
+        return error_answer
 
     def _fill(self, slot: Slot, message: Message | None) -> None:
         """Encode the answer of a request, if answers still reach the client."""

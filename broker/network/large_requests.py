@@ -35,10 +35,10 @@ _SHORT, _LONG = 0.001, 0.004  # seconds
 
 
 class _Parts(NamedTuple):
-    """The fields that list independent things: in the request (`asked`) and in its answer (`told`)."""
+    """The fields that list independent things: in the request (`asked`) and in its answer (`answered`)."""
 
     asked: str
-    told: str
+    answered: str
     same: Callable[[Any], Hashable] | None = None
     """The key by which duplicates are found and answered once. Set where an answer is so much longer than its
     question that asking for one thing a thousand times would be an attack."""
@@ -104,7 +104,7 @@ async def serve(handler: Handler, context: RequestContext, request: Message) -> 
     parts = _PARTS[context.header.api_key]
     everything = _apart(parts, request[parts.asked])
     answer: Message = {}
-    told: list[Message] = []
+    results: list[Message] = []
     start, size = 0, _FIRST
     while start < len(everything):
         await context.broker.turns.next()
@@ -115,9 +115,9 @@ async def serve(handler: Handler, context: RequestContext, request: Message) -> 
         more = await settled(result)
         if more is None or more.get("error_code"):  # the whole request is refused
             return more
-        told += more[parts.told]
+        results += more[parts.answered]
         answer = answer or more
-    return answer | {parts.told: _together(parts, told)}
+    return answer | {parts.answered: _together(parts, results)}
 
 
 async def read_and_serve(
@@ -149,12 +149,12 @@ def _apart(parts: _Parts, asked: list[Any]) -> list[Any]:
     return list(places.values())
 
 
-def _together(parts: _Parts, told: list[Message]) -> list[Message]:
+def _together(parts: _Parts, results: list[Message]) -> list[Message]:
     """The reverse of `_apart` for the results: each thing once, with its whole list."""
     if not parts.inner:
-        return told
+        return results
     found: dict[Any, Message] = {}
-    for one in told:
+    for one in results:
         found.setdefault(one[parts.name], one | {parts.inner: []})[parts.inner].extend(one[parts.inner])
     return list(found.values())
 

@@ -70,4 +70,4 @@ def topic_entries(broker: Broker, configs: Mapping[str, str]) -> Iterator[Config
         synonyms = synonyms_of(broker, line.synonym) if line.synonym else ()
         if name in configs:
             synonyms = (Synonym(name, value, ConfigSource.TOPIC), *synonyms)
-        yield ConfigEntry(name, value, synonyms, line.rule.kind, meaning=line.told)
+        yield ConfigEntry(name, value, synonyms, line.rule.kind, meaning=line.description)

@@ -52,13 +52,13 @@ class Followed:
 
     def news(self, answer: FetchResponsePartitionDraft) -> bool:
         """Whether `answer` is new to the client and must be sent. Remembers it as sent."""
-        told = answer["high_watermark"], answer.get("log_start_offset", -1)
+        current = answer["high_watermark"], answer.get("log_start_offset", -1)
         known = self.high_watermark, self.log_start_offset
-        self.high_watermark, self.log_start_offset = told
+        self.high_watermark, self.log_start_offset = current
         if answer.get("error_code", 0):
             self.high_watermark = -1  # sent again once the error is over
             return True
-        return bool(answer["records"]) or told != known
+        return bool(answer["records"]) or current != known
 
 
 @dataclass(slots=True)
@@ -84,7 +84,7 @@ class FetchSession:
             for index in topic["partitions"]:
                 self.partitions.pop((key, index), None)
 
-    def tell(
+    def needed(
         self, answers: dict[Place, FetchResponsePartitionDraft], *, all_of_them: bool
     ) -> dict[Place, FetchResponsePartitionDraft]:
         """The answers that the client needs. A partition that gave records comes last next time."""
@@ -108,13 +108,13 @@ class FetchRound:
     session: FetchSession | None = None
     incremental: bool = False
 
-    def told(
+    def needed(
         self, answers: dict[Place, FetchResponsePartitionDraft]
     ) -> dict[Place, FetchResponsePartitionDraft]:
         """The answers that the client needs."""
         if self.session is None:
             return answers
-        return self.session.tell(answers, all_of_them=not self.incremental)
+        return self.session.needed(answers, all_of_them=not self.incremental)
 
 
 class FetchSessions:

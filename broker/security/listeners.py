@@ -83,12 +83,14 @@ def listeners_of(config: BrokerConfig) -> list[Listener]:
     for name, (host, port) in endpoints.items():
         if name not in protocols:
             raise ConfigError(f"listener.security.protocol.map: says no protocol for listener {name}")
-        told = advertised.get(name)
-        if told is not None and (told[0] in ANY_ADDRESS or told[1] == 0):
+        advertised_address = advertised.get(name)
+        if advertised_address is not None and (
+            advertised_address[0] in ANY_ADDRESS or advertised_address[1] == 0
+        ):
             raise ConfigError(
                 f"advertised.listeners: {name} must name a host and port that clients can reach"
             )
-        made.append(Listener(name, protocols[name], host, port, told, _own(config, name)))
+        made.append(Listener(name, protocols[name], host, port, advertised_address, _own(config, name)))
     return made
 
 

@@ -57,7 +57,7 @@ class ScramExchange:
         self._mechanism = mechanism
         self._credential = credential
         self._known: Credential | None = None
-        self._user = self._nonce = self._gs2 = self._bare = self._told = ""
+        self._user = self._nonce = self._gs2 = self._bare = self._server_first = ""
 
     async def step(self, token: bytes) -> SaslStep:
         """See `Exchange.step`."""
@@ -65,7 +65,7 @@ class ScramExchange:
             text = token.decode()
         except UnicodeDecodeError:
             raise AuthenticationFailed("the SCRAM message is not UTF-8") from None
-        return self._final(text) if self._told else self._first(text)
+        return self._final(text) if self._server_first else self._first(text)
 
     def _first(self, text: str) -> SaslStep:
         head = _GS2.match(text)
@@ -83,8 +83,8 @@ class ScramExchange:
         self._nonce = found[3] + secrets.token_urlsafe(24)
         self._known = self._credential(self._user)
         salt, iterations = self._salt()
-        self._told = f"r={self._nonce},s={base64.b64encode(salt).decode()},i={iterations}"
-        return SaslStep(self._told.encode())
+        self._server_first = f"r={self._nonce},s={base64.b64encode(salt).decode()},i={iterations}"
+        return SaslStep(self._server_first.encode())
 
     def _salt(self) -> tuple[bytes, int]:
         if self._known is not None:
@@ -101,7 +101,7 @@ class ScramExchange:
             raise AuthenticationFailed("the final SCRAM message is not understood") from None
         if bound != self._gs2.encode() or not hmac.compare_digest(found[2], self._nonce):
             raise AuthenticationFailed("the final SCRAM message does not belong to the first")
-        signed = auth_message(self._bare, self._told, text[: found.start(4) - 3])
+        signed = auth_message(self._bare, self._server_first, text[: found.start(4) - 3])
         known = self._known
         if known is None or not proof_holds(self._mechanism, known, signed, proof):
             raise AuthenticationFailed(f"invalid credentials with SASL mechanism {self._mechanism}")

@@ -79,11 +79,11 @@ def a_marker_is_forgotten(patch: Patch) -> None:
     write = MarkerWriter.write
 
     async def broken(
-        self: MarkerWriter, metadata: Any, missing: set[tuple[str, int]], curtain: ReadBarrier
+        self: MarkerWriter, metadata: Any, missing: set[tuple[str, int]], barrier: ReadBarrier
     ) -> None:
         if len(missing) > 1:
             missing.discard(max(missing))
-        await write(self, metadata, missing, curtain)
+        await write(self, metadata, missing, barrier)
 
     patch.setattr(MarkerWriter, "write", broken)
 

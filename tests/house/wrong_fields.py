@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eoslog.broker.authorize.access_request import AccessRequest, Mend, RequestRefused
+from eoslog.broker.authorize.access_request import AccessRequest, RequestRefused, Restore
 from eoslog.broker.requests.context import RequestContext, Settled
 from eoslog.connector.client.wire.connection import BrokerConnection
 from eoslog.protocol.internal_topics import coordinator_records
@@ -46,7 +46,7 @@ def settled(context: RequestContext, request: MetadataRequest) -> Settled[Metada
 
 def authorize(
     asked: AccessRequest[MetadataRequest],
-) -> RequestRefused[MetadataResponseDraft] | Mend[MetadataResponseDraft]:
+) -> RequestRefused[MetadataResponseDraft] | Restore[MetadataResponseDraft]:
     """An authorizer."""
     if asked.request["topic"]:  # wrong: a field's name
         return RequestRefused({"error_cod": 1})  # wrong: a field's name

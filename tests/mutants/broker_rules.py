@@ -310,7 +310,7 @@ MUTANTS: list[Mutant] = [
         (f"{B}network/test_server_connection.py",),
         Break(
             "a fault that cannot be told leaves the client waiting",
-            "        if told is None:\n",
+            "        if error_answer is None:\n",
             "        if False:\n",
         ),
         Break(
@@ -491,17 +491,17 @@ MUTANTS: list[Mutant] = [
         RIGHTS,
         Break(
             "groups are listed to everybody",
-            '        groups = [\n            group\n            for group in answer["groups"]\n            if asked.may(AclOperation.DESCRIBE, _GROUP, group["group_id"], told=False)',
+            '        groups = [\n            group\n            for group in answer["groups"]\n            if asked.may(AclOperation.DESCRIBE, _GROUP, group["group_id"], log=False)',
             '        groups = [\n            group\n            for group in answer["groups"]\n            if True',
         ),
         Break(
             "a group tells topics that may not be seen",
-            "    if all(asked.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name, told=False) for name in names):",
+            "    if all(asked.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name, log=False) for name in names):",
             "    if True:",
         ),
         Break(
             "all offsets are told",
-            '        if asked.may(AclOperation.DESCRIBE, ResourceType.TOPIC, asked.topic_name(topic) or "", told=False)',
+            '        if asked.may(AclOperation.DESCRIBE, ResourceType.TOPIC, asked.topic_name(topic) or "", log=False)',
             "        if True",
         ),
     ),
@@ -511,17 +511,17 @@ MUTANTS: list[Mutant] = [
         Break("two-phase commit needs no right", 'not asked.request["enable2_pc"] or asked', "True or asked"),
         Break(
             "a transaction tells topics that may not be seen",
-            'if asked.may(AclOperation.DESCRIBE, ResourceType.TOPIC, topic["topic"], told=False)',
+            'if asked.may(AclOperation.DESCRIBE, ResourceType.TOPIC, topic["topic"], log=False)',
             "if True",
         ),
         Break(
             "ids are listed to everybody",
-            'if asked.may(AclOperation.DESCRIBE, _ID, state["transactional_id"], told=False)',
+            'if asked.may(AclOperation.DESCRIBE, _ID, state["transactional_id"], log=False)',
             "if True",
         ),
         Break(
             "markers need no right",
-            "    if asked.may_cluster(AclOperation.ALTER, told=False) or asked.may_cluster(AclOperation.CLUSTER_ACTION):",
+            "    if asked.may_cluster(AclOperation.ALTER, log=False) or asked.may_cluster(AclOperation.CLUSTER_ACTION):",
             "    if True:",
         ),
         Break(

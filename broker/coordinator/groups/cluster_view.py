@@ -48,26 +48,26 @@ class ClusterView:
             self._matches[regex] = matching(regex, self._topics.names())
         return self._matches[regex]
 
-    def seen_by(self, sight: VisibleTopics | None) -> MetadataImage:
+    def seen_by(self, visible_topics: VisibleTopics | None) -> MetadataImage:
         """The topics, with the matches of regular expressions limited to what a client may describe."""
-        return self if sight is None else _Seen(self, sight)
+        return self if visible_topics is None else _Seen(self, visible_topics)
 
 
 class _Seen:
     """The topics as one client sees them. Only regular expressions are limited: names are checked before."""
 
-    def __init__(self, whole: ClusterView, sight: VisibleTopics) -> None:
-        self._whole, self._sight = whole, sight
-        self.topic = whole.topic
+    def __init__(self, cluster: ClusterView, visible_topics: VisibleTopics) -> None:
+        self._cluster, self._visible_topics = cluster, visible_topics
+        self.topic = cluster.topic
 
     @property
     def version(self) -> int:
         """A number that grows with each change of the topics or the ACLs."""
-        return self._whole.version + self._sight.version
+        return self._cluster.version + self._visible_topics.version
 
     def matching(self, regex: str) -> frozenset[str]:
         """See `MetadataImage.matching`; without the topics that the client may not describe, as in Kafka."""
-        return frozenset(filter(self._sight.sees, self._whole.matching(regex)))
+        return frozenset(filter(self._visible_topics.sees, self._cluster.matching(regex)))
 
 
 def _info(topic: Topic | None) -> TopicImage | None:

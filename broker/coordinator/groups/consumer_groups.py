@@ -56,7 +56,7 @@ def _within(own: str | None, default: int, low: int, high: int) -> int:
     return default if own is None else max(low, min(int(own), high))
 
 
-def told(answer: Answer) -> asyncio.Future[Any]:
+def answered(answer: Answer) -> asyncio.Future[Any]:
     """A future that already has its answer."""
     future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     future.set_result(answer)
@@ -137,18 +137,18 @@ class ConsumerGroups:
     # Requests
 
     def heartbeat(
-        self, group_id: str, beat: ConsumerHeartbeat, sight: VisibleTopics | None = None
+        self, group_id: str, beat: ConsumerHeartbeat, visible_topics: VisibleTopics | None = None
     ) -> Awaitable[ConsumerHeartbeatAnswer]:
         """Apply a heartbeat; the first one joins, the last one leaves. A KafkaError changes nothing.
 
-        `sight`: what the client may see, where there are ACLs. If the group's regular expressions are due to
-        be resolved again, that is done with these rights.
+        `visible_topics`: what the client may see, where there are ACLs. If the group's regular expressions
+        are due to be resolved again, that is done with these rights.
         """
         partition = self._journal.partition(group_id)  # Before reading the clock: this may create the topic.
         leaves = beat.epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH)
         group, first = self._begin(group_id, joins=beat.epoch == JOIN_EPOCH)
         rule = consumer_group.leave if leaves else consumer_group.heartbeat
-        cluster = self._cluster.seen_by(sight)
+        cluster = self._cluster.seen_by(visible_topics)
         outcome, answer = rule(group, beat, cluster, self._now(), self.settings(group_id))
         self._commit(partition, group_id, outcome, first)
         return WhenDurable(self._journal, partition, answer)
@@ -176,7 +176,7 @@ class ConsumerGroups:
         if isinstance(event, Leave):
             return self._remove(group_id, event)
         refusal = consumer_group.refusal(self._groups[group_id], event)
-        return told(ANSWER_TO[type(event)](error=refusal.code))
+        return answered(ANSWER_TO[type(event)](error=refusal.code))
 
     def _remove(self, group_id: str, event: Leave) -> asyncio.Future[LeaveAnswer]:
         try:
@@ -185,7 +185,7 @@ class ConsumerGroups:
             outcome, answer = consumer_group.remove(group, event, self._cluster, self._now(), settings)
             self._commit(partition, group_id, outcome)
         except KafkaError as error:
-            return told(LeaveAnswer(error.code))
+            return answered(LeaveAnswer(error.code))
         return asyncio.ensure_future(self._when_durable(WhenDurable(self._journal, partition, answer)))
 
     async def _when_durable(self, answer: Awaitable[LeaveAnswer]) -> LeaveAnswer:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from eoslog.broker.coordinator.groups.classic_groups import GroupMembers, settings_of
 from eoslog.broker.coordinator.groups.cluster_view import ClusterView, VisibleTopics
-from eoslog.broker.coordinator.groups.consumer_groups import ConsumerGroups, told
+from eoslog.broker.coordinator.groups.consumer_groups import ConsumerGroups, answered
 from eoslog.broker.coordinator.groups.group_journal import TOPIC, GroupJournal, replay
 from eoslog.broker.coordinator.groups.group_offsets import (
     LATEST_COMMIT,
@@ -145,7 +145,7 @@ class GroupCoordinator:
             try:
                 self.consumers.make_room(group_id)
             except KafkaError as error:
-                return told(JoinAnswer(error.code))
+                return answered(JoinAnswer(error.code))
         return self._submit(group_id, event)
 
     def sync(self, group_id: str, event: Sync) -> asyncio.Future[SyncAnswer]:
@@ -166,14 +166,14 @@ class GroupCoordinator:
         return self._members.submit(group_id, event)
 
     def consumer_heartbeat(
-        self, group_id: str, beat: ConsumerHeartbeat, sight: VisibleTopics | None = None
+        self, group_id: str, beat: ConsumerHeartbeat, visible_topics: VisibleTopics | None = None
     ) -> Awaitable[ConsumerHeartbeatAnswer]:
         """Apply a heartbeat of KIP-848. The awaitable returns its answer once that is durable.
 
-        `sight`: which topics the client may see, where there are ACLs. Raises KafkaError; nothing changes
-        then.
+        `visible_topics`: which topics the client may see, where there are ACLs. Raises KafkaError; nothing
+        changes then.
         """
-        return self.consumers.heartbeat(group_id, beat, sight)
+        return self.consumers.heartbeat(group_id, beat, visible_topics)
 
     # Offsets
 

@@ -131,11 +131,11 @@ class Changes:
 
     async def _finish(self, entries: Sequence[TransactionEntry]) -> Failures:
         """From PrepareX to CompleteX. Failures are CONCURRENT_TRANSACTIONS: they are to be tried again."""
-        curtain = ReadBarrier()
+        barrier = ReadBarrier()
         try:
-            failures = await _failures({entry: self._mark(entry, curtain) for entry in entries})
+            failures = await _failures({entry: self._mark(entry, barrier) for entry in entries})
         finally:
-            curtain.lift()
+            barrier.lift()
         for entry in entries:
             if entry not in failures:
                 try:
@@ -144,11 +144,11 @@ class Changes:
                     failures[entry] = error
         return failures
 
-    async def _mark(self, entry: TransactionEntry, curtain: ReadBarrier) -> None:
+    async def _mark(self, entry: TransactionEntry, barrier: ReadBarrier) -> None:
         prepared = entry.metadata
         assert prepared is not None
         try:
-            await self._markers.write(prepared, entry.unmarked, curtain)
+            await self._markers.write(prepared, entry.unmarked, barrier)
         except KafkaError as error:
             raise _unfinished(prepared, error) from error
 

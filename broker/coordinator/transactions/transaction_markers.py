@@ -60,7 +60,7 @@ class MarkerWriter:
         self._on_marker = on_marker
 
     async def write(
-        self, metadata: TransactionMetadata, missing: set[tuple[str, int]], curtain: ReadBarrier
+        self, metadata: TransactionMetadata, missing: set[tuple[str, int]], barrier: ReadBarrier
     ) -> None:
         """Write a prepared transaction's markers on all partitions in `missing`; remove those that are done.
 
@@ -69,7 +69,7 @@ class MarkerWriter:
         """
         places = sorted(missing)
         for place in places:
-            curtain.draw(self._topics.partition(*place))
+            barrier.draw(self._topics.partition(*place))
         results = await asyncio.gather(*(self._mark(metadata, *place) for place in places))
         failed = [error for error in results if error is not None]
         missing.difference_update(

@@ -42,7 +42,7 @@ class Compacting:
         known = self._log.checkpoints.cleaned.get(self._log.topic, self._log.index)
         return max(known if known <= self._log.end else 0, self._log.start)
 
-    def dirt(self, now_ms: int) -> DirtyRatio | None:
+    def dirty_ratio(self, now_ms: int) -> DirtyRatio | None:
         """How much this log needs compaction, None if it does not. Raises DamagedBatch, OSError."""
         if not self._log.settings.compacted or not self._log.usable:
             return None
@@ -52,8 +52,12 @@ class Compacting:
         if not size:
             return None
         whole = size + sum(s.size for s in self._below(end) if s.next_offset <= start)
-        dirt = DirtyRatio(size / whole, self._overdue(dirty, now_ms))
-        return dirt if dirt.ratio > self._log.settings.min_cleanable_dirty_ratio or dirt.overdue else None
+        dirty_ratio = DirtyRatio(size / whole, self._overdue(dirty, now_ms))
+        return (
+            dirty_ratio
+            if dirty_ratio.ratio > self._log.settings.min_cleanable_dirty_ratio or dirty_ratio.overdue
+            else None
+        )
 
     def _overdue(self, dirty: list[Segment], now_ms: int) -> bool:
         since = now_ms - self._log.settings.max_compaction_lag_ms

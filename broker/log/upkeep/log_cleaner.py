@@ -59,13 +59,13 @@ class Cleaner:
             if partition in done:
                 continue
             try:
-                dirt = partition.compacting.dirt(self._clock.now_ms())
+                dirty_ratio = partition.compacting.dirty_ratio(self._clock.now_ms())
             except (DamagedBatch, OSError) as error:
                 done.add(partition)
                 self._log_once(partition, error)
             else:
-                if dirt is not None:
-                    found.append((dirt, partition))
+                if dirty_ratio is not None:
+                    found.append((dirty_ratio, partition))
         return max(found, key=lambda entry: entry[0])[1] if found else None
 
     def _log_once(self, partition: Partition, error: Exception) -> None:

@@ -106,9 +106,9 @@ class ClassicGroupStep:
 
     def _refuse_parked(self, member: ClassicGroupMember, error: ErrorCode) -> None:
         # An unknown member must start over without an id: it may never have received its new one.
-        told = "" if error is ErrorCode.UNKNOWN_MEMBER_ID else member.member_id
+        known_id = "" if error is ErrorCode.UNKNOWN_MEMBER_ID else member.member_id
         if member.join_ticket is not None:
-            self.answer(member.join_ticket, JoinAnswer(error, told))
+            self.answer(member.join_ticket, JoinAnswer(error, known_id))
         if member.sync_ticket is not None:
             self.answer(member.sync_ticket, SyncAnswer(error))
 

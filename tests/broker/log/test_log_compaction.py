@@ -267,28 +267,28 @@ def test_the_map_of_keys_takes_the_memory_it_is_given() -> None:
 def test_when_a_log_needs_compaction() -> None:
     hour = 3_600_000
     disk, partition = started(keyed((b"a", b"1")), keyed((b"a", b"2")), min_cleanable_dirty_ratio=0.5)
-    dirt = partition.compacting.dirt(NOW)
-    assert dirt is not None
-    assert (dirt.ratio, dirt.overdue) == (1.0, False)
+    dirty_ratio = partition.compacting.dirty_ratio(NOW)
+    assert dirty_ratio is not None
+    assert (dirty_ratio.ratio, dirty_ratio.overdue) == (1.0, False)
     clean(disk, partition)
-    assert partition.compacting.dirt(NOW) is None
+    assert partition.compacting.dirty_ratio(NOW) is None
     disk.append(partition, keyed((b"a", b"3")))
     roll(disk, partition)
     disk.settings = LogSettings(compacted=True, min_cleanable_dirty_ratio=0.9)
     partition.reconfigure(disk.settings)
-    assert partition.compacting.dirt(NOW + hour) is None
+    assert partition.compacting.dirty_ratio(NOW + hour) is None
     disk.with_settings(max_compaction_lag_ms=hour)
     partition.reconfigure(disk.settings)
-    assert partition.compacting.dirt(NOW + hour) is None
-    dirt = partition.compacting.dirt(NOW + hour + 1)
-    assert dirt is not None
-    assert dirt.overdue
+    assert partition.compacting.dirty_ratio(NOW + hour) is None
+    dirty_ratio = partition.compacting.dirty_ratio(NOW + hour + 1)
+    assert dirty_ratio is not None
+    assert dirty_ratio.overdue
     disk.with_settings(min_cleanable_dirty_ratio=0.1, min_compaction_lag_ms=2 * hour)
     partition.reconfigure(disk.settings)
-    assert partition.compacting.dirt(NOW + 2 * hour - 1) is None
-    assert partition.compacting.dirt(NOW + 2 * hour) is not None
+    assert partition.compacting.dirty_ratio(NOW + 2 * hour - 1) is None
+    assert partition.compacting.dirty_ratio(NOW + 2 * hour) is not None
     partition.reconfigure(LogSettings())
-    assert partition.compacting.dirt(NOW + 9 * hour) is None
+    assert partition.compacting.dirty_ratio(NOW + 9 * hour) is None
 
 
 def test_what_is_kept_of_a_log_that_lost_its_cleaner_offset() -> None:

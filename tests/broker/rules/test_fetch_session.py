@@ -124,25 +124,25 @@ def test_forgetting_all_ends_the_session() -> None:
 def test_only_news_are_told_and_an_error_until_it_is_over() -> None:
     room = sessions()
     first = room.wanted(request(A, B), False, 0)
-    assert set(first.told({A: answer(), B: answer()})) == {A, B}, "a whole fetch is answered whole"
+    assert set(first.needed({A: answer(), B: answer()})) == {A, B}, "a whole fetch is answered whole"
 
-    def told(epoch: int, **answers: FetchResponsePartitionDraft) -> set[Place]:
+    def needed(epoch: int, **answers: FetchResponsePartitionDraft) -> set[Place]:
         wanted = room.wanted(request(session=1, epoch=epoch), False, 0)
-        return set(wanted.told({A: answers.get("a", answer()), B: answers.get("b", answer())}))
+        return set(wanted.needed({A: answers.get("a", answer()), B: answers.get("b", answer())}))
 
-    assert told(1) == set()
-    assert told(2, a=answer(5)) == {A}
-    assert told(3, a=answer(5), b=answer(start=1)) == {B}
-    assert told(4, a=answer(5, error=3), b=answer(start=1)) == {A}
-    assert told(5, a=answer(5, error=3), b=answer(start=1)) == {A}
-    assert told(6, a=answer(5), b=answer(start=1)) == {A}, "the error is over"
-    assert told(7, a=answer(5), b=answer(start=1)) == set()
-    assert told(8, a=answer(5, records=b"r"), b=answer(start=1)) == {A}
+    assert needed(1) == set()
+    assert needed(2, a=answer(5)) == {A}
+    assert needed(3, a=answer(5), b=answer(start=1)) == {B}
+    assert needed(4, a=answer(5, error=3), b=answer(start=1)) == {A}
+    assert needed(5, a=answer(5, error=3), b=answer(start=1)) == {A}
+    assert needed(6, a=answer(5), b=answer(start=1)) == {A}, "the error is over"
+    assert needed(7, a=answer(5), b=answer(start=1)) == set()
+    assert needed(8, a=answer(5, records=b"r"), b=answer(start=1)) == {A}
 
 
 def test_who_gave_records_is_read_last_next_time() -> None:
     room = sessions()
-    room.wanted(request(A, B, C), False, 0).told({A: answer(1, b"r"), B: answer(), C: answer()})
+    room.wanted(request(A, B, C), False, 0).needed({A: answer(1, b"r"), B: answer(), C: answer()})
     assert [place for place, _ in room.wanted(request(session=1, epoch=1), False, 0).parts] == [B, C, A]
 
 
@@ -164,7 +164,7 @@ def test_the_client_of_a_session_knows_what_a_whole_fetch_would_tell(script: lis
     followed: dict[Place, FetchResponsePartitionDraft] = {A: {}}
     first = room.wanted(request(A), False, 0)
     assert first.session is not None
-    followed.update(first.told({A: answer()}))
+    followed.update(first.needed({A: answer()}))
     epoch = 1
     for what, *args in script:
         if what == "log":
@@ -182,7 +182,7 @@ def test_the_client_of_a_session_knows_what_a_whole_fetch_would_tell(script: lis
             followed = {place: known for place, known in followed.items() if place not in forgotten}
             assert {place for place, _ in wanted.parts} == set(followed)
             now = {place: answer(logs[place][0], start=logs[place][1]) for place in followed}
-            followed |= wanted.told(dict(now))
+            followed |= wanted.needed(dict(now))
             assert followed == now
 
 
@@ -260,9 +260,9 @@ def test_a_fetch_of_very_many_partitions_is_answered_without_a_session() -> None
         begun = wire.call(ApiKey.FETCH, 12, max_wait_ms=0, **many("t", 1))
         number = begun["session_id"]
         assert number
-        told = wire.call(ApiKey.FETCH, 12, max_wait_ms=0, **many("t", 20_000, number, 1))
-        assert told["session_id"] == 0
-        codes = [part["error_code"] for part in told["responses"][0]["partitions"]]
+        needed = wire.call(ApiKey.FETCH, 12, max_wait_ms=0, **many("t", 20_000, number, 1))
+        assert needed["session_id"] == 0
+        codes = [part["error_code"] for part in needed["responses"][0]["partitions"]]
         assert codes == [0] + [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 19_999
         gone = wire.call(ApiKey.FETCH, 12, max_wait_ms=0, **many("t", 1, number, 2))
         assert gone["error_code"] == ErrorCode.FETCH_SESSION_ID_NOT_FOUND

@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AclOperation
 
 from eoslog.broker.authorize.guard import Guard
-from eoslog.broker.authorize.refusal_log import MOST_TOLD, WINDOW_S
+from eoslog.broker.authorize.refusal_log import MOST_LOGGED, WINDOW_S
 from eoslog.broker.authorize.table import TABLE
 from eoslog.broker.network.served import served
 from eoslog.broker.requests.context import CloseConnection
@@ -126,9 +126,9 @@ def test_a_request_of_many_refusals_makes_few_lines_and_none_that_clients_wrote(
             fetched(wire, "x\n2026-11-24 00:00:00,000 INFO eoslog.broker.main: forged")
         lines = site.broker.output().splitlines()
     denied = [line for line in lines if "INFO eoslog.broker.authorizer: Principal" in line]
-    assert len(denied) == 2 * (MOST_TOLD + 1) + 1
-    assert f"is Denied {5000 - MOST_TOLD} times more" in denied[MOST_TOLD]
-    assert f"is Denied {5000 - MOST_TOLD} times more" in denied[-2], "a request that is served in steps"
+    assert len(denied) == 2 * (MOST_LOGGED + 1) + 1
+    assert f"is Denied {5000 - MOST_LOGGED} times more" in denied[MOST_LOGGED]
+    assert f"is Denied {5000 - MOST_LOGGED} times more" in denied[-2], "a request that is served in steps"
     assert r"LITERAL:x\n2026" in denied[-1] and "forged" in denied[-1]
     assert not any(line.startswith("2026-11-24 00:00:00,000") for line in lines)
 
