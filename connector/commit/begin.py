@@ -38,12 +38,12 @@ complete, a new producer id."""
 
 class Owned(NamedTuple):
     """The sink is ours. `incarnation`: its identity at acquisition. `identity`: the current one. `stored`:
-    what its group has. `anew`: it was acquired just now."""
+    what its group has. `acquired_now`: not kept from the last batch."""
 
     incarnation: ProducerIdentity
     identity: ProducerIdentity
     stored: Stored
-    anew: bool
+    acquired_now: bool
 
 
 def begin(
@@ -100,7 +100,7 @@ def make_ready(
         lost = yield from _roll_forward(sink, last, batch, on_lost)
     check_checkpoint(sink, last, batch)
     spared = last.participants if last else ()
-    kept = yield from clear(sink, spared, owner=owned.identity, asked=not owned.anew)
+    kept = yield from clear(sink, spared, owner=owned.identity, asked=not owned.acquired_now)
     if last is not None and kept:
         yield from finish(last.only(kept))
     dropped = False
@@ -116,7 +116,7 @@ def make_ready(
         decided=(last.last_of(batch.query_id) or last.batch) if last else None,
         dropped=dropped,
         lost=lost,
-        anew=owned.anew,
+        acquired_now=owned.acquired_now,
     )
 
 

@@ -48,9 +48,9 @@ class Begun:
     `batch`: the batch that was begun. `decided`: the last decided batch of its query, or of the sink if none
     is known of the query. `sequence`: the number of the sink's last decision (0: none). `anchors`: the number
     of partitions that can hold a decision. `dropped`: at_most_once has attempted this batch before. `lost`:
-    Spark partitions of the decided batch whose rows the broker has aborted; they are written again. `anew`:
-    the sink was acquired for this batch, not kept from the last one. (The identity does not show that:
-    brokers that were restored from an older copy assign the same one again.)
+    Spark partitions of the decided batch whose rows the broker has aborted; they are written again.
+    `acquired_now`: the sink was acquired for this batch, not kept from the last one. (The identity does not
+    show that: brokers that were restored from an older copy assign the same one again.)
     """
 
     sink_id: str
@@ -62,7 +62,7 @@ class Begun:
     decided: Batch | None
     dropped: bool = False
     lost: tuple[int, ...] = ()
-    anew: bool = True
+    acquired_now: bool = True
 
 
 @dataclass(frozen=True)

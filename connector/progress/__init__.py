@@ -61,10 +61,10 @@ def _behind(end: Any, latest: Any) -> SourceLag | None:
     return SourceLag(min(gaps), max(gaps), sum(gaps) / len(gaps)) if gaps else None
 
 
-def _offsets(told: Any) -> offsets.Offsets:
+def _offsets(reported: Any) -> offsets.Offsets:
     """Parse the offsets of a progress: JSON, or already a dictionary."""
     try:
-        nested = json.loads(told) if isinstance(told, str) else told
+        nested = json.loads(reported) if isinstance(reported, str) else reported
     except ValueError:
         return {}
     if not isinstance(nested, dict) or not all(isinstance(parts, dict) for parts in nested.values()):
@@ -120,10 +120,10 @@ def log_progress(
     Spark copies the standard error of its Python processes to its own. Their logging cannot be configured
     from outside, and by default they do not log INFO.
     """
-    told = json.dumps(figures(sink, reports, spent))
-    log.info("%s", told)
+    line = json.dumps(figures(sink, reports, spent))
+    log.info("%s", line)
     if loud:
-        print(f"{HEAD}{told}", file=sys.stderr, flush=True)
+        print(f"{HEAD}{line}", file=sys.stderr, flush=True)
 
 
 def figures(sink: Sink, reports: Sequence[Report | None], spent: Mapping[str, float]) -> dict[str, Any]:

@@ -76,7 +76,7 @@ def begin_stream(options: SinkOptions, runner: Runner | None = None) -> Begun | 
     )
     if runner.disturbed() or not acquainted:
         runner.run(prove_last(sink, begun.identity))
-    if begun.anew:  # at the start of a run, and when the brokers have lost what this driver remembers
+    if begun.acquired_now:  # at the start of a run, and when the brokers have lost what this driver remembers
         start.after(begun)
     run_memory.keep(run, *key)
     if last_run is None or last_run.incarnation != run.incarnation:

@@ -47,12 +47,12 @@ MUTANTS: list[Mutant] = [
         Break("clear does not ask whose the sink is", "owner=owned.identity,", "owner=None,"),
         Break(
             "left-overs stay",
-            "kept = yield from clear(sink, spared, owner=owned.identity, asked=not owned.anew)",
+            "kept = yield from clear(sink, spared, owner=owned.identity, asked=not owned.acquired_now)",
             "kept = ()",
         ),
         Break(
             "what was asked before the sink was acquired is believed",
-            "owner=owned.identity, asked=not owned.anew)",
+            "owner=owned.identity, asked=not owned.acquired_now)",
             "owner=owned.identity, asked=True)",
         ),
         Break("decisions are numbered from 1 again", "sequence=last.sequence if last else 0", "sequence=0"),

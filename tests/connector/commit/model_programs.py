@@ -213,7 +213,7 @@ class Programs:
         yield from self._prove(begun)
         if self.calm:
             assert not self.broker.ongoing(self.sink.prefix), "begin leaves readers held back"
-        if begun.anew and (Fault.HANDOVER in self.used or Fault.RESTORE in self.shape.kinds):
+        if begun.acquired_now and (Fault.HANDOVER in self.used or Fault.RESTORE in self.shape.kinds):
             yield from self._compare(mine, begun)
         process.reports = {}
         process.memory[planner] = process.run = run

@@ -180,11 +180,13 @@ def test_a_start_is_compared_unless_a_run_goes_on_with_its_next_batch(tv: int) -
     copy lack the decision that Spark has noted."""
     bench = Bench(tv)
     bench.whole_batch(0)
-    assert not bench.begin(1, run=bench.remembered, completed=0).anew
+    assert not bench.begin(1, run=bench.remembered, completed=0).acquired_now
     bench = Bench(tv)
     bench.whole_batch(0)
-    assert bench.begin(0, run=bench.remembered).anew
-    assert bench.begin(1, run=bench.remembered, completed=0).anew, "under this run nothing was decided"
+    assert bench.begin(0, run=bench.remembered).acquired_now
+    assert bench.begin(1, run=bench.remembered, completed=0).acquired_now, (
+        "under this run nothing was decided"
+    )
 
 
 @BOTH
