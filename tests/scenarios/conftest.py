@@ -37,8 +37,13 @@ SETTINGS = {
     "group.consumer.min.heartbeat.interval.ms": "200",
     "group.consumer.heartbeat.interval.ms": "200",
     "auto.create.topics.enable": "true",
+    "log.retention.ms": "-1",
 }
-"""The same for both brokers, so that time-outs come soon."""
+"""The same for both brokers, so that time-outs come soon.
+
+And no retention: scenarios write records of 2020. The first look at retention, half a minute after the start,
+would delete them in the middle of a scenario.
+"""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
