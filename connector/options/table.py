@@ -109,6 +109,11 @@ TABLE: tuple[Option, ...] = (
            "maxRecordsPerPartition or kafka.client.rack."),
     Option("small.batch.max.bytes", OptionType.BYTES, 1_048_576, Use.READ_STREAM,
            "The same limit in bytes: of what is fetched for it, and of its unpacked records."),
+    Option("timestamp.upper.bound.force.push.down", OptionType.BOOL, False, Use.READ,
+           "With spark.sql.python.filterPushdown.enabled: also read no further than to the first record that "
+           "is too late for a filter on timestamp. true says that timestamps rise with offsets in every "
+           "partition: where they do not, rows are missing. Without it this is done for topics with "
+           "message.timestamp.type=LogAppendTime only."),
     Option("includeHeaders", OptionType.BOOL, False, Use.SOURCE,
            "Adds the column headers."),
     Option("failOnDataLoss", OptionType.BOOL, True, Use.SOURCE,

@@ -18,10 +18,62 @@ PLAN = (
     f"{HERE}source/test_source_anew.py",
     f"{HERE}source/test_source_stream.py",
 )
+PUSHED = (f"{HERE}source/test_pushed_filters.py",)
+PUSHED_READ = (f"{HERE}source/test_pushdown_broker.py",)
 ROUTING = (f"{HERE}sink/test_writer_routing.py",)
 TALLY = (f"{HERE}sink/test_tally.py",)
 
 MUTANTS: list[Mutant] = [
+    *mutants_of(
+        "connector/source/pushed_ranges.py",
+        PUSHED,
+        Break(
+            "that there is no such time is believed alone",
+            "older = {tp: end[tp] for tp, at in times.items() if 0 <= at < since}",
+            "older = {tp: end[tp] for tp in none}",
+        ),
+        Break("brokers' clocks are never apart", "until + CLOCKS_APART_MS", "until"),
+        Break(
+            "a producer's time is taken for a broker's",
+            "    return found.get(place) == _LOG_APPEND_TIME\n",
+            "    return True\n",
+        ),
+        Break(
+            "producers' times are taken for rising",
+            "if source.options.times_rise:",
+            "if True:",
+        ),
+        Break("a word for an end is sent as a time", "since is not None and since > 0", "since is not None"),
+        Break("an end before the range is taken", "max(at, begins.get(tp, at))", "begins.get(tp, at)"),
+        Break("nothing is asked about all", "nothing = pushed", "nothing = False and pushed"),
+    ),
+    *mutants_of(
+        "connector/source/pushed_filters.py",
+        PUSHED,
+        Break("a time is rounded down", "-(-at // 1000)", "at // 1000"),
+        Break(
+            "null is false, and not null true",
+            "return None if inner is None else not inner",
+            "return not inner",
+        ),
+        Break(
+            "a list with null finds nothing else", "else None if None in one.value else False", "else False"
+        ),
+        Break("a list is all between its ends", ", known[-1] - known[0] + 1 == len(known)", ", True"),
+        Break("times are exact", "span in (Span(), NOTHING)", "True"),
+        Break(
+            "equal is less",
+            "LessThanOrEqual: lambda at: Span(None, at + 1)",
+            "LessThanOrEqual: lambda at: Span(None, at)",
+        ),
+    ),
+    *mutants_of(
+        "connector/source/reader.py",
+        PUSHED_READ,
+        Break(
+            "filters are noted, and all is read", "if self.pushed != Pushed():", "if self.pushed == Pushed():"
+        ),
+    ),
     *mutants_of(
         "connector/source/read_range.py",
         READER,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from eoslog.connector.client.wire.by_topic import by_topic
@@ -21,15 +21,19 @@ TopicPartition = tuple[str, int]
 LATEST = -1
 EARLIEST = -2
 
-_MAX = 7
+_NEWEST = -3
+
+_MAX = 7  # the first with _NEWEST
 _MIN = 2  # the first with an isolation level
 
 
 class ListedOffset(NamedTuple):
-    """An offset and its leader epoch: for the end, the leader's own; -1: none."""
+    """An offset and its leader epoch: for the end, the leader's own; -1: none. `timestamp`: the record's, if
+    a time was asked for."""
 
     offset: int
     leader_epoch: int
+    timestamp: int = -1
 
 
 def list_offsets(
@@ -40,6 +44,13 @@ def list_offsets(
     read_committed readers stop, else the high watermark. Raises KafkaError, UnknownTopic, RetriesExhausted.
     """
     return {tp: found.offset for tp, found in list_places(cluster, wanted, committed=committed).items()}
+
+
+def newest(cluster: Cluster, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    """The largest timestamp in each partition, in its aborted and open transactions, too; -1: not known.
+    Raises as list_offsets, and UnsupportedByBroker before Kafka 3.0."""
+    found = list_places(cluster, dict.fromkeys(partitions, _NEWEST), committed=False)
+    return {tp: at.timestamp for tp, at in found.items() if at.offset >= 0}
 
 
 def list_places(
@@ -90,12 +101,13 @@ def _ask(
         "topics": [{"name": topic, "partitions": parts} for topic, parts in by_topic(rows)],
     }
     connection = cluster.leader(*next(iter(wanted)))
-    version = connection.pick(ApiKey.LIST_OFFSETS, max_version=_MAX, min_version=_MIN)
+    least = _MAX if _NEWEST in wanted.values() else _MIN
+    version = connection.pick(ApiKey.LIST_OFFSETS, max_version=_MAX, min_version=least)
     answer = connection.call(LIST_OFFSETS, body, version=version)
     found = {}
     for topic in answer["topics"]:
         for part in topic["partitions"]:
             where = (topic["name"], part["partition_index"])
             check(part["error_code"], f"ListOffsets of {where[0]}-{where[1]}")
-            found[where] = ListedOffset(part["offset"], part["leader_epoch"])
+            found[where] = ListedOffset(part["offset"], part["leader_epoch"], part["timestamp"])
     return found
