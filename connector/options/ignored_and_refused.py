@@ -7,7 +7,6 @@ refused if it begins with `kafka.`.
 
 FIXED: dict[str, tuple[str, ...]] = {
     "kafka.acks": ("all", "-1"),
-    "kafka.enable.idempotence": ("true",),
     "kafka.enable.auto.commit": ("false",),
     "kafka.check.crcs": ("true",),
     "kafka.partitioner.ignore.keys": ("false",),

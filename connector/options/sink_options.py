@@ -32,6 +32,7 @@ class SinkOptions:
     write_token: str | None
     deadletter_topic: str | None
     guarantee: Guarantee
+    idempotent: bool
     group_id: str | None
     transaction_timeout_ms: int
     two_phase: TwoPhase
@@ -47,6 +48,7 @@ def sink_options(raw: Mapping[str, str], *, stream: bool) -> SinkOptions:
     """The options of a write. Raises OptionError."""
     values = parse(raw, Use.WRITE_STREAM if stream else Use.WRITE)
     _check_in_flight(values)
+    _check_idempotence(values)
     return SinkOptions(
         client=ClientConfig.from_options(values),
         topic=values["topic"],
@@ -54,6 +56,7 @@ def sink_options(raw: Mapping[str, str], *, stream: bool) -> SinkOptions:
         write_token=_token(values),
         deadletter_topic=_deadletter_topic(values),
         guarantee=Guarantee(values["processing.guarantee"]),
+        idempotent=values["kafka.enable.idempotence"],
         group_id=values["kafka.group.id"],
         transaction_timeout_ms=values["kafka.transaction.timeout.ms"],
         two_phase=_two_phase(values, stream),
@@ -64,6 +67,23 @@ def sink_options(raw: Mapping[str, str], *, stream: bool) -> SinkOptions:
         progress_log=_progress_log(values),
         accepted=frozenset(word.strip() for word in (values.get("start.accepted") or "").split(",")),
     )
+
+
+def _check_idempotence(values: Mapping[str, Any]) -> None:
+    if values["kafka.enable.idempotence"]:
+        return
+    guarantee = values["processing.guarantee"]
+    if guarantee != "at_least_once":
+        raise OptionError(
+            f"kafka.enable.idempotence=false: processing.guarantee={guarantee} needs transactions, and they "
+            "need producer ids. Without them a retried task's rows can be there twice: give "
+            "processing.guarantee=at_least_once, or leave kafka.enable.idempotence out"
+        )
+    if values["transactional.id"] is not None:
+        raise OptionError(
+            "kafka.enable.idempotence=false: transactional.id stops an earlier query of that name by its "
+            "producer id; leave one of them out"
+        )
 
 
 def _deadletter_topic(values: Mapping[str, Any]) -> str | None:

@@ -172,6 +172,10 @@ TABLE: tuple[Option, ...] = (
            "Compression of record batches.", CODEC_NAMES),
     Option("kafka.max.in.flight.requests.per.connection", OptionType.COUNT, 5, Use.SINK,
            "Unanswered Produce requests to a broker, at most 5: brokers remember no more batches."),
+    Option("kafka.enable.idempotence", OptionType.BOOL, True, Use.SINK,
+           "false: no producer id is asked for, for brokers that give none. Needs "
+           "processing.guarantee=at_least_once. Batches that are sent again after a broken connection may be "
+           "in the log twice, and behind later ones."),
     Option("kafka.batch.size", OptionType.BYTES, 900_000, Use.SINK,
            "Record batches are cut at this size; keep it below the topic's max.message.bytes."),
     Option("kafka.client.id", OptionType.TEXT, "eoslog", Use.ALL,

@@ -103,12 +103,14 @@ def _give_up(cluster: Cluster, name: str, identity: ProducerIdentity, error: Bas
 
 def _write_plainly(options: SinkOptions, attempt: Attempt, rows: Iterator[pa.RecordBatch]) -> None:
     """at_least_once: write the rows until every one is acknowledged. Retries within this attempt make no
-    duplicates."""
+    duplicates, unless kafka.enable.idempotence=false."""
     cluster = shared_cluster(options.client)
     first = next((batch for batch in rows if len(batch)), None)
     if first is None:
         return
-    identity = transactions.init_producer_id(cluster, None, options.transaction_timeout_ms)
+    identity = None
+    if options.idempotent:
+        identity = transactions.init_producer_id(cluster, None, options.transaction_timeout_ms)
     with Producer(cluster, identity=identity) as producer:
         send = _sender(options, cluster, producer, attempt.partition)
         send(first)

@@ -119,7 +119,7 @@ def _column(one: Filter) -> str:
     """The column that a filter is about; "" if it is none of the source's."""
     while isinstance(one, Not):
         one = one.child
-    path = getattr(one, "attribute", ())
+    path: tuple[str, ...] = getattr(one, "attribute", ())
     return path[0] if len(path) == 1 else ""
 
 

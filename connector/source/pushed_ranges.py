@@ -91,20 +91,14 @@ def _is_by_broker(source: SourceTopics, place: TopicPartition, first: int, behin
         source.cluster, *place, first, behind, committed=False, topic_id=source.ids.get(place[0]), max_bytes=1
     )
     types = (int(one.timestamp_type[0].as_py()) for one in records)
-    return (
-        _unless_refused([place], lambda: {place: next(types, _LOG_APPEND_TIME)}).get(place)
-        == _LOG_APPEND_TIME
-    )
+    found = _unless_refused([place], lambda: {place: next(types, _LOG_APPEND_TIME)})
+    return found.get(place) == _LOG_APPEND_TIME
 
 
 def _at(source: SourceTopics, places: list[TopicPartition], time_ms: int) -> Offsets:
     """The first record from a time on, also in transactions that are open or aborted; -1: none."""
     wanted = dict.fromkeys(places, min(time_ms, _LAST))
-    return (
-        _unless_refused(places, lambda: list_offsets(source.cluster, wanted, committed=False))
-        if places
-        else {}
-    )
+    return _unless_refused(places, lambda: list_offsets(source.cluster, wanted, committed=False))
 
 
 def _unless_refused(places: list[TopicPartition], ask: Callable[[], dict[K, V]]) -> dict[K, V]:

@@ -19,6 +19,7 @@ TASK = (
     f"{HERE}sink/test_lost_rows.py",
     f"{HERE}sink/test_deadletters.py",
 )
+PLAINLY = (f"{HERE}sink/test_without_idempotence.py",)
 GUARD = (f"{HERE}run/test_guard.py",)
 CROSSCHECK = (f"{HERE}checkpoint/test_crosscheck.py", f"{HERE}checkpoint/test_crosscheck_broker.py")
 MARKERS = (
@@ -605,6 +606,7 @@ MUTANTS: list[Mutant] = [
     *mutants_of(
         "connector/sink/task_writer.py",
         TASK,
+        Break("a producer id is always asked for", "    if options.idempotent:\n", "    if True:\n", PLAINLY),
         Break(
             "no checksum where a replay compares", "checksum=options.on_lost is OnLost.REPLAY or", "checksum="
         ),

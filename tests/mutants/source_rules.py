@@ -35,8 +35,8 @@ MUTANTS: list[Mutant] = [
         Break("brokers' clocks are never apart", "until + CLOCKS_APART_MS", "until"),
         Break(
             "a producer's time is taken for a broker's",
-            "    return found.get(place) == _LOG_APPEND_TIME\n",
-            "    return True\n",
+            "return found.get(place) == _LOG_APPEND_TIME",
+            "return True",
         ),
         Break(
             "producers' times are taken for rising",

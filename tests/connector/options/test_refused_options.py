@@ -51,7 +51,6 @@ REFUSED: dict[str, tuple[str, str]] = {
 
 OTHERWISE = {
     "kafka.acks": ("0", "all"),
-    "kafka.enable.idempotence": ("false", "true"),
     "kafka.enable.auto.commit": ("true", "false"),
     "kafka.check.crcs": ("false", "true"),
     "kafka.partitioner.ignore.keys": ("true", "false"),
@@ -103,3 +102,29 @@ def test_an_unknown_name_of_a_client_setting_is_refused(name: str) -> None:
     said = said_to({name: "secret-of-somebody"}, "write")
     assert re.match(f"unknown option {re.escape(name)}: (did you mean|the documentation)", said)
     assert "secret-of-somebody" not in said
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({}, "processing.guarantee=exactly_once needs transactions.*give processing.guarantee=at_least_once"),
+        ({"processing.guarantee": "at_most_once"}, "processing.guarantee=at_most_once needs transactions"),
+        ({"mode": "at_least_once", "transactional.id": "copy"}, "transactional.id.*leave one of them out"),
+        ({"mode": "at_least_once", "write.token": "x"}, "write.token"),
+        ({"mode": "at_least_once", "two.phase.commit": "require"}, "two.phase.commit=require"),
+    ],
+)
+def test_without_idempotence_nothing_is_promised_that_needs_it(
+    given: dict[str, str], says: str, stream: bool
+) -> None:
+    options = {**BROKERS, "topic": "t", "kafka.enable.idempotence": "False", **given}
+    with pytest.raises(OptionError, match=says):
+        sink_options(options, stream=stream)
+
+
+def test_at_least_once_does_without_idempotence() -> None:
+    plain = {**BROKERS, "topic": "t", "mode": "at_least_once"}
+    assert sink_options(plain, stream=True).idempotent
+    assert not sink_options({**plain, "kafka.enable.idempotence": "false"}, stream=True).idempotent
+    source_options({**BROKERS, "subscribe": "t", "kafka.enable.idempotence": "false"}, stream=True)

@@ -70,7 +70,7 @@ def _on(column: str, values: st.SearchStrategy[Any]) -> st.SearchStrategy[Drawn]
         st.builds(lambda some: _in(column, some), st.lists(st.none() | values, min_size=1, max_size=4)),
         st.builds(lambda null: _null(column, null), st.booleans()),
     )
-    texts = st.sampled_from([ds.StringStartsWith, ds.StringEndsWith, ds.StringContains])
+    texts = st.sampled_from(list(TEXTS))
     if column == "topic":
         plain = plain | st.builds(_text, texts, values.map(lambda text: text[:3]))
     return st.builds(lambda one, turned: _not(one) if turned else one, plain, st.booleans())
@@ -112,9 +112,15 @@ def _null(column: str, null: bool) -> Drawn:
     return Drawn(kind((column,)), lambda row: (row[at] is None) == null)
 
 
+TEXTS: dict[type, Callable[[str, str], bool]] = {
+    ds.StringStartsWith: lambda text, piece: text.startswith(piece),
+    ds.StringEndsWith: lambda text, piece: text.endswith(piece),
+    ds.StringContains: lambda text, piece: piece in text,
+}
+
+
 def _text(kind: type, text: str) -> Drawn:
-    how = {ds.StringStartsWith: str.startswith, ds.StringEndsWith: str.endswith}.get(kind, operator.contains)
-    return Drawn(kind(("topic",), text), lambda row: bool(how(row.topic, text)))
+    return Drawn(kind(("topic",), text), lambda row: TEXTS[kind](row.topic, text))
 
 
 def _not(one: Drawn) -> Drawn:

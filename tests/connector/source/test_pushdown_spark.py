@@ -167,7 +167,9 @@ def test_a_stream_gets_no_filter(spark: SparkSession, own: Kafka, topics: Topics
         query = out.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
         assert query.awaitTermination(60)
         assert spark.table("pushed").count() == 5
-        ends = json.loads(query.lastProgress["sources"][0]["endOffset"])
+        progress = query.lastProgress
+        assert progress is not None
+        ends = json.loads(progress["sources"][0]["endOffset"])
         assert ends[topics.plain] == {"0": 200, "1": 200, "2": 50}
         assert sum(p["numInputRows"] for p in query.recentProgress) == 450
 
