@@ -23,9 +23,6 @@ _LOGIN_CLASS = (
     "it names a Java class, which cannot run here; "
     "give kafka.sasl.oauthbearer.token.callback as module:function instead"
 )
-_PEM = (
-    "stores are PEM here, and PEM has no store password: convert the store, see kafka.ssl.keystore.location"
-)
 _KERBEROS = "Kerberos is not supported: use kafka.sasl.mechanism SCRAM-SHA-512, PLAIN or OAUTHBEARER"
 
 FORBIDDEN: dict[str, str] = {
@@ -48,8 +45,6 @@ FORBIDDEN: dict[str, str] = {
     "kafka.ssl.engine.factory.class": _JAVA_CLASS,
     "kafka.ssl.cipher.suites": "TLS is the Python interpreter's, and its suites have other names; "
     "limit them at the brokers, or give kafka.ssl.enabled.protocols",
-    "kafka.ssl.truststore.password": _PEM,
-    "kafka.ssl.keystore.password": _PEM,
     "kafka.sasl.client.callback.handler.class": _JAVA_CLASS,
     "kafka.sasl.login.class": _LOGIN_CLASS,
     "kafka.sasl.kerberos.service.name": _KERBEROS,

@@ -36,7 +36,7 @@ OURS_ALONE = (
 """Options that Spark's connector does not have."""
 
 _LATER_JSON = "A topic or partition named twice is an error, not the last of the two."
-_PEM = Difference("", "PEM only; Java's clients also read JKS and PKCS12.")
+_SEEN = "Without it eoslog sees from the file whether it is PEM, JKS or PKCS12."
 _ALWAYS_CHECKED = "Must be valid even if another option takes precedence."
 
 DIFFERENCES: dict[str, Difference] = {
@@ -86,8 +86,9 @@ DIFFERENCES: dict[str, Difference] = {
     "kafka.send.buffer.bytes": Difference("131072", "-1 lets the system choose, which adapts."),
     "kafka.receive.buffer.bytes": Difference("65536 (producer 32768)", "-1 lets the system choose."),
     "kafka.sasl.mechanism": Difference("GSSAPI", "Kerberos (GSSAPI) is not supported."),
-    "kafka.ssl.truststore.location": _PEM,
-    "kafka.ssl.truststore.type": Difference("JKS", _PEM.text),
-    "kafka.ssl.keystore.location": _PEM,
-    "kafka.ssl.keystore.type": Difference("JKS", _PEM.text),
+    "kafka.ssl.truststore.type": Difference("JKS", _SEEN),
+    "kafka.ssl.keystore.location": Difference(
+        "", "A store with several keys is refused; Java's clients choose one."
+    ),
+    "kafka.ssl.keystore.type": Difference("JKS", _SEEN),
 }

@@ -17,6 +17,7 @@ from tests.docs.errors_of import HOLE, error_classes, is_said, messages, quoted,
 PAGE = (Path(__file__).parents[2] / "docs" / "troubleshooting.md").read_text()
 INTERNAL = {
     "OSError": "becomes CheckpointUnreadable",
+    "JksError": "becomes OptionError",
     "RuntimeError": "a mistake in the connector itself, or a call outside of Spark",
     "ValueError": "the same, or caught where it is raised",
     "AssertionError": "the same",

@@ -7,6 +7,7 @@ WINDOW = (f"{HERE}test_window.py", f"{HERE}test_produce.py")
 PRODUCE = (f"{HERE}test_window.py", f"{HERE}test_produce.py", f"{HERE}test_real_broker.py")
 TRANSACTIONS = (f"{HERE}test_transactions.py", f"{HERE}test_pipelined.py", f"{HERE}test_real_broker.py")
 RETRY = (f"{HERE}test_transactions.py", f"{HERE}test_cluster.py", f"{HERE}test_error_pairs.py", *PRODUCE)
+STORES = (f"{HERE}test_stores.py",)
 READ = (f"{HERE}test_visible.py", f"{HERE}test_fetch.py", f"{HERE}test_real_broker.py")
 
 MUTANTS: list[Mutant] = [
@@ -33,6 +34,41 @@ MUTANTS: list[Mutant] = [
         Break("two batches of a partition in a request", "batch.where in taken or ", ""),
         Break("requests of any size", "or size + batch.size > max_bytes", ""),
         Break("the size of a request is not summed up", "size += batch.size", "pass"),
+    ),
+    *mutants_of(
+        "connector/client/wire/jks.py",
+        STORES,
+        Break("a wrong password opens a store", "if not hmac.compare_digest(expected, digest):", "if False:"),
+    ),
+    *mutants_of(
+        "connector/client/wire/stores.py",
+        STORES,
+        Break("one of several keys is used", "if len(aliases) != 1:", "if not aliases:"),
+        Break("other keys of PKCS12 are not seen", '*["another"] * (keys - 1)', ""),
+        Break(
+            "an expired certificate is used",
+            "if (end := _ends(key.chain[0])) < datetime.now(UTC):",
+            "if not (end := _ends(key.chain[0])):",
+        ),
+        Break("an expired trust store is used", "if max(ends) < now:", "if False:"),
+        Break(
+            "a file is taken for what the option does not say", 'or (wanted == "PEM") != (found == "PEM")', ""
+        ),
+        Break(
+            "the password of a PEM store is ignored",
+            'if found == "PEM" and store.password is not None:',
+            "if False:",
+        ),
+    ),
+    *mutants_of(
+        "connector/client/wire/tls.py",
+        STORES,
+        Break("a key lies on the disk", 'if sys.platform == "linux":', 'if sys.platform == "none":'),
+    ),
+    *mutants_of(
+        "connector/client/wire/connection.py",
+        STORES,
+        Break("stores are read after the connection is made", "            self._check_tls()\n", ""),
     ),
     *mutants_of(
         "connector/client/wire/error_outcomes.py",

@@ -68,6 +68,7 @@ class BrokerConnection:
         self._renew_at = math.inf  # when to authenticate again, on the monotonic clock
         deadline = time.monotonic() + (timeout_ms or config.request_timeout_ms) / 1000
         try:
+            self._check_tls()
             first = min(_left(deadline), config.connect_timeout_ms / 1000)
             self._socket = socket.create_connection((host, port), timeout=first)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -183,6 +184,13 @@ class BrokerConnection:
             if size > 0:
                 peer.setsockopt(socket.SOL_SOCKET, option, size)
 
+    def _check_tls(self) -> None:
+        """Read keys and certificates before anything is sent. Raises OptionError."""
+        if self.config.security.tls is not None:
+            from eoslog.connector.client.wire.tls import context  # slow to import, and rarely used
+
+            context(self.config.security.tls)
+
     def _secure(self, deadline: float) -> None:
         """Start TLS, if configured. Raises OSError, or AuthenticationRefused if a retry would not help."""
         tls = self.config.security.tls
@@ -190,7 +198,7 @@ class BrokerConnection:
             return
         plain = self._open_socket()
         plain.settimeout(_left(deadline))
-        from eoslog.connector.client.wire.tls import secured  # slow to import, and rarely used
+        from eoslog.connector.client.wire.tls import secured  # as above
 
         self._socket = secured(plain, self.host, self.port, tls)
 

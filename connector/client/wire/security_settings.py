@@ -22,15 +22,21 @@ _MODULES = {
     "OAuthBearerLoginModule": ("OAUTHBEARER",),
 }
 TLS_VERSIONS = ("TLSv1.2", "TLSv1.3")
+STORE_TYPES = ("PEM", "JKS", "PKCS12")
 
 
 @dataclass(frozen=True)
 class TlsSettings:
-    """How a broker's certificate is checked, and the client's own certificate. PEM, as files or as text."""
+    """How a broker's certificate is checked, and the client's own certificate: files of PEM, JKS or PKCS12 (a
+    type that is None is seen from the file), or PEM as text."""
 
     ca_file: str | None = None
+    ca_type: str | None = None
+    ca_password: str | None = field(default=None, repr=False)
     ca_text: str | None = None
     certificate_file: str | None = None
+    certificate_type: str | None = None
+    certificate_password: str | None = field(default=None, repr=False)
     certificate_text: str | None = None
     key_file: str | None = None
     key_text: str | None = field(default=None, repr=False)
@@ -79,12 +85,7 @@ class Security:
 
 def _tls(options: Mapping[str, Any]) -> TlsSettings:
     for store in ("truststore", "keystore"):
-        kind = options.get(f"kafka.ssl.{store}.type")
-        if kind and kind.upper() != "PEM":
-            raise OptionError(
-                f"option kafka.ssl.{store}.type cannot be {kind!r}: only PEM can be read here; convert it: "
-                "openssl pkcs12 -in STORE.p12 -out STORE.pem"
-            )
+        _check_store(options, f"kafka.ssl.{store}")
     versions = tuple(
         v.strip() for v in (options.get("kafka.ssl.enabled.protocols") or "TLSv1.2,TLSv1.3").split(",")
     )
@@ -93,8 +94,12 @@ def _tls(options: Mapping[str, Any]) -> TlsSettings:
     certificate = options.get("kafka.ssl.keystore.location") or options.get("kafka.ssl.certificate.location")
     tls = TlsSettings(
         ca_file=options.get("kafka.ssl.truststore.location") or options.get("kafka.ssl.ca.location"),
+        ca_type=options.get("kafka.ssl.truststore.type"),
+        ca_password=options.get("kafka.ssl.truststore.password"),
         ca_text=options.get("kafka.ssl.truststore.certificates"),
         certificate_file=certificate,
+        certificate_type=options.get("kafka.ssl.keystore.type"),
+        certificate_password=options.get("kafka.ssl.keystore.password"),
         certificate_text=options.get("kafka.ssl.keystore.certificate.chain"),
         key_file=options.get("kafka.ssl.key.location"),
         key_text=options.get("kafka.ssl.keystore.key"),
@@ -107,6 +112,19 @@ def _tls(options: Mapping[str, Any]) -> TlsSettings:
             "options kafka.ssl.keystore.certificate.chain and kafka.ssl.keystore.key go together: give both"
         )
     return tls
+
+
+def _check_store(options: Mapping[str, Any], store: str) -> None:
+    kind, password = options.get(f"{store}.type"), options.get(f"{store}.password")
+    if kind and kind.upper() not in STORE_TYPES:
+        raise OptionError(
+            f"option {store}.type cannot be {kind!r}: choose one of {', '.join(STORE_TYPES)}; keytool "
+            "-importkeystore -deststoretype PKCS12 converts other stores"
+        )
+    if password and not options.get(f"{store}.location"):
+        raise OptionError(
+            f"option {store}.password has no effect without {store}.location: give both, or neither"
+        )
 
 
 def _sasl(options: Mapping[str, Any]) -> SaslSettings:

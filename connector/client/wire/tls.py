@@ -5,13 +5,18 @@ Imported only if TLS is configured: Python's ssl is slow to import.
 
 from __future__ import annotations
 
+import os
 import socket
 import ssl
+import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
 from eoslog.connector.client.wire.security_settings import TlsSettings
+from eoslog.connector.client.wire.stores import StoreFile, is_pem, own_pem, trusted_pem
 from eoslog.connector.errors import AuthenticationRefused, OptionError
 
 
@@ -37,30 +42,68 @@ def context(tls: TlsSettings) -> ssl.SSLContext:
     made.check_hostname = tls.check_name
     versions = [ssl.TLSVersion[name.replace(".", "_")] for name in tls.versions]
     made.minimum_version, made.maximum_version = min(versions), max(versions)
-    if tls.ca_file is None and tls.ca_text is None:
-        made.load_default_certs()
-    else:
-        _load(
-            "kafka.ssl.truststore.location or .certificates",
-            lambda: made.load_verify_locations(cafile=tls.ca_file, cadata=tls.ca_text),
-        )
-    if tls.certificate_file is not None:
-        certificate, key = tls.certificate_file, tls.key_file
-        _load(
-            "kafka.ssl.keystore.location",
-            lambda: made.load_cert_chain(certificate, key, lambda: tls.key_password or ""),
-        )
-    elif tls.certificate_text is not None:
-        _load("kafka.ssl.keystore.certificate.chain or .key", lambda: _load_texts(made, tls))
+    _load_trusted(made, tls)
+    _load_own(made, tls)
     return made
 
 
-def _load_texts(made: ssl.SSLContext, tls: TlsSettings) -> None:
-    """Load a certificate given as text. The ssl module reads only files: use a private, short-lived one."""
-    with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:  # made with mode 0600
-        file.write(f"{tls.key_text}\n{tls.certificate_text}\n")
-        file.flush()
-        made.load_cert_chain(file.name, None, lambda: tls.key_password or "")
+def _load_trusted(made: ssl.SSLContext, tls: TlsSettings) -> None:
+    """Load what the client trusts: as in Java, each certificate of the store by itself."""
+    if tls.ca_file is None and tls.ca_text is None:
+        made.load_default_certs()
+        return
+    made.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    file, text = tls.ca_file, tls.ca_text
+    if file is not None:
+        store = StoreFile("kafka.ssl.truststore", file, tls.ca_type, tls.ca_password)
+        if not is_pem(store):
+            file, text = None, trusted_pem(store) + (text or "")
+    _load(
+        "kafka.ssl.truststore.location or .certificates",
+        lambda: made.load_verify_locations(cafile=file, cadata=text),
+    )
+
+
+def _load_own(made: ssl.SSLContext, tls: TlsSettings) -> None:
+    """Load the client's own key and certificates, if there are any."""
+    if tls.certificate_file is not None:
+        certificate, key = tls.certificate_file, tls.key_file
+        store = StoreFile("kafka.ssl.keystore", certificate, tls.certificate_type, tls.certificate_password)
+        if is_pem(store):
+            _load(
+                "kafka.ssl.keystore.location",
+                lambda: made.load_cert_chain(certificate, key, lambda: tls.key_password or ""),
+            )
+        else:
+            pem = own_pem(store, tls.key_password)
+            _load("kafka.ssl.keystore.location", lambda: _load_text(made, pem, ""))
+    elif tls.certificate_text is not None:
+        pem = f"{tls.key_text}\n{tls.certificate_text}\n"
+        _load(
+            "kafka.ssl.keystore.certificate.chain or .key",
+            lambda: _load_text(made, pem, tls.key_password or ""),
+        )
+
+
+def _load_text(made: ssl.SSLContext, pem: str, password: str) -> None:
+    with _private_file(pem) as path:
+        made.load_cert_chain(path, None, lambda: password)
+
+
+@contextmanager
+def _private_file(text: str) -> Iterator[str]:
+    """A file, as the ssl module reads nothing else: on Linux in memory alone, elsewhere with mode 0600, and
+    removed at once."""
+    if sys.platform == "linux":
+        with os.fdopen(os.memfd_create("eoslog"), "w") as file:
+            file.write(text)
+            file.flush()
+            yield f"/proc/self/fd/{file.fileno()}"
+    else:
+        with tempfile.NamedTemporaryFile("w", suffix=".pem") as named:
+            named.write(text)
+            named.flush()
+            yield named.name
 
 
 def _load(option: str, action: Any) -> None:

@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 
 from eoslog.testing import EmbeddedBroker
 from tests.broker.security.securitykit import ALICE, Pki, plain_jaas
+from tests.connector.client.storekit import KEY_WORD, WORD, Stores
 
 pytestmark = pytest.mark.spark
 
@@ -76,6 +77,33 @@ def test_a_copy_over_sasl_ssl(
     said += logged
     assert kept and PASSWORD.encode() not in b"".join(kept)
     assert "numbers" in said and PASSWORD not in said
+
+
+def test_a_copy_with_stores_of_java(
+    spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """The driver and the tasks read them."""
+    stores = Stores(tmp_path)
+    config = {
+        "listeners": "SSL://127.0.0.1:0", "ssl.keystore.location": stores.pem("broker"),
+        "ssl.truststore.location": str(stores.ca), "ssl.client.auth": "required",
+    }  # fmt: skip
+    capture = request.config.pluginmanager.getplugin("capturemanager")
+    capture.read_global_capture()
+    with EmbeddedBroker(config=config) as broker:
+        given = {
+            "kafka.bootstrap.servers": broker.bootstrap, "kafka.security.protocol": "SSL",
+            "kafka.ssl.truststore.location": stores.trust["PKCS12"], "kafka.ssl.truststore.password": WORD,
+            "kafka.ssl.keystore.location": stores.keys["JKS"], "kafka.ssl.keystore.password": WORD,
+            "kafka.ssl.key.password": KEY_WORD,
+        }  # fmt: skip
+        numbers = spark.range(20).selectExpr("cast(id as string) as value")
+        numbers.write.format("eoslog").options(**given).option("topic", "numbers").mode("append").save()
+        rows = spark.read.format("eoslog").options(**given).option("subscribe", "numbers").load()
+        assert sorted(int(bytes(row.value)) for row in rows.collect()) == list(range(20))
+        rows.explain(extended=True)
+    said = "".join(capture.read_global_capture())
+    assert WORD not in said and KEY_WORD not in said
 
 
 def test_a_wrong_password_stops_the_query_and_is_not_shown(

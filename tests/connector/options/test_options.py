@@ -196,7 +196,7 @@ BAD_SINK: list[tuple[dict[str, str], str]] = [
     ({"kafka.max.in.flight.requests.per.connection": "6"}, "remember the last 5 batches.*give 5 at most"),
     ({"kafka.partitioner.ignore.keys": "true"}, "always false"),
     ({"kafka.max.block.ms": "5", "kafka.default.api.timeout.ms": "6"}, "mean the same option"),
-    ({"kafka.ssl.truststore.password": "x"}, "PEM has no store password"),
+    ({"kafka.ssl.truststore.password": "x"}, "no effect with kafka.security.protocol=plaintext"),
     ({"kafka.sasl.kerberos.service.name": "kafka"}, "use kafka.sasl.mechanism SCRAM-SHA-512"),
     ({"kafka.linger": "5"}, "did you mean kafka.linger.ms"),
 ]

@@ -28,8 +28,6 @@ REFUSED: dict[str, tuple[str, str]] = {
     "kafka.config.providers": ("cannot be looked up by Java classes", "give them as options"),
     "kafka.ssl.engine.factory.class": ("a Java class, which cannot run here", "leave it out"),
     "kafka.ssl.cipher.suites": ("its suites have other names", "give kafka.ssl.enabled.protocols"),
-    "kafka.ssl.truststore.password": ("PEM has no store password", "convert the store"),
-    "kafka.ssl.keystore.password": ("PEM has no store password", "convert the store"),
     "kafka.sasl.client.callback.handler.class": ("a Java class, which cannot run here", "leave it out"),
     "kafka.sasl.login.class": (
         "a Java class",

@@ -39,10 +39,11 @@ from eoslog.connector.sink.task_message import Attempt
 from eoslog.connector.sink.task_writer import write_rows
 from eoslog.testing import EmbeddedBroker
 from tests.broker.security.securitykit import ADMIN, ALICE, SECRET, STANDARD, Issuer, Pki, plain_jaas
+from tests.connector.client.storekit import KEY_WORD, WORD, Stores
 
 ALICES, WRONG, KEYS = "secret-of-alice-5512", "secret-of-nobody-5513", "secret-of-a-key-5514"
 APPS, TOKEN = "secret-of-an-app-5515", "token-of-an-app-5516"
-SECRETS = (ALICES, WRONG, KEYS, APPS, TOKEN, SECRET)
+SECRETS = (ALICES, WRONG, KEYS, APPS, TOKEN, SECRET, WORD, KEY_WORD)
 PATIENCE_SECONDS = 240
 TRIES = 10
 Given = dict[str, str]
@@ -96,6 +97,11 @@ def given(guarded: EmbeddedBroker) -> Given:
 @pytest.fixture(scope="module")
 def pki(tmp_path_factory: pytest.TempPathFactory) -> Pki:
     return Pki(tmp_path_factory.mktemp("pki"))
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory: pytest.TempPathFactory) -> Stores:
+    return Stores(tmp_path_factory.mktemp("stores"))
 
 
 def no_token() -> str:
@@ -245,6 +251,53 @@ def test_a_failure_tells_no_secret(
         fail(given, pki)
     said = "".join(traceback.format_exception(raised.value)) + repr(raised.value) + caplog.text
     assert re.search(FAILURES[fail], said), said
+    assert_no_secret_in(said.encode())
+
+
+def store_that_does_not_open(given: Given, stores: Stores) -> None:
+    write(
+        given | {"kafka.ssl.keystore.password": WRONG, "kafka.ssl.keystore.location": stores.keys["PKCS12"]}
+    )
+
+
+def key_that_does_not_open(given: Given, stores: Stores) -> None:
+    keys = {"kafka.ssl.keystore.location": stores.keys["JKS"], "kafka.ssl.keystore.password": WORD}
+    write(given | keys | {"kafka.ssl.key.password": WRONG})
+
+
+def store_of_another_type(given: Given, stores: Stores) -> None:
+    trust = {"kafka.ssl.truststore.location": str(stores.ca), "kafka.ssl.truststore.password": WORD}
+    write(given | trust | {"kafka.ssl.truststore.type": "JKS"})
+
+
+def trust_that_is_not_there(given: Given, stores: Stores) -> None:
+    write(given | {"kafka.ssl.truststore.location": "/nowhere/trust", "kafka.ssl.truststore.password": WORD})
+
+
+def good_stores_but_no_tls_there(given: Given, stores: Stores) -> None:
+    trust = {"kafka.ssl.truststore.location": stores.trust["JKS"], "kafka.ssl.truststore.password": WORD}
+    keys = {"kafka.ssl.keystore.location": stores.keys["JKS"], "kafka.ssl.keystore.password": WORD}
+    write(given | trust | keys | {"kafka.ssl.key.password": KEY_WORD, "kafka.request.timeout.ms": "2000"})
+
+
+STORE_FAILURES: dict[Callable[[Given, Stores], None], str] = {
+    store_that_does_not_open: "kafka.ssl.keystore.password does not open",
+    key_that_does_not_open: "kafka.ssl.key.password does not decrypt",
+    store_of_another_type: "is PEM, not JKS",
+    trust_that_is_not_there: "kafka.ssl.truststore.location cannot be used",
+    good_stores_but_no_tls_there: "does this port speak TLS",
+}
+
+
+@pytest.mark.parametrize("fail", STORE_FAILURES, ids=lambda fail: fail.__name__)
+def test_a_store_that_fails_tells_no_secret(
+    fail: Callable[[Given, Stores], None], given: Given, stores: Stores, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    with pytest.raises(Exception) as raised:  # what it says is looked at below
+        fail(given | {"kafka.security.protocol": "SASL_SSL"}, stores)
+    said = "".join(traceback.format_exception(raised.value)) + repr(raised.value) + caplog.text
+    assert re.search(STORE_FAILURES[fail], said), said
     assert_no_secret_in(said.encode())
 
 
