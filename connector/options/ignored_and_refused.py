@@ -6,6 +6,7 @@ refused if it begins with `kafka.`.
 """
 
 FIXED: dict[str, tuple[str, ...]] = {
+    "kafka.sasl.client.callback.handler.class": ("software.amazon.msk.auth.iam.iamclientcallbackhandler",),
     "kafka.acks": ("all", "-1"),
     "kafka.enable.auto.commit": ("false",),
     "kafka.check.crcs": ("true",),
@@ -45,7 +46,6 @@ FORBIDDEN: dict[str, str] = {
     "kafka.ssl.engine.factory.class": _JAVA_CLASS,
     "kafka.ssl.cipher.suites": "TLS is the Python interpreter's, and its suites have other names; "
     "limit them at the brokers, or give kafka.ssl.enabled.protocols",
-    "kafka.sasl.client.callback.handler.class": _JAVA_CLASS,
     "kafka.sasl.login.class": _LOGIN_CLASS,
     "kafka.sasl.kerberos.service.name": _KERBEROS,
     "kafka.sasl.kerberos.kinit.cmd": _KERBEROS,

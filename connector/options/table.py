@@ -216,10 +216,11 @@ TABLE: tuple[Option, ...] = (
     Option("kafka.security.protocol", OptionType.CHOICE, "plaintext", Use.ALL,
            "Whether connections use TLS and SASL.", PROTOCOLS),
     Option("kafka.sasl.mechanism", OptionType.TEXT, None, Use.ALL,
-           "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER."),
+           "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER or AWS_MSK_IAM."),
     Option("kafka.sasl.jaas.config", OptionType.TEXT, None, Use.ALL,
            "Credentials as Java clients have them: PlainLoginModule or ScramLoginModule with username and "
-           "password, OAuthBearerLoginModule with clientId, clientSecret, scope and extension_NAME.",
+           "password, OAuthBearerLoginModule with clientId, clientSecret, scope and extension_NAME, "
+           "IAMLoginModule with awsProfileName, awsRoleArn, awsRegion and others (docs: Logins).",
            secret=True),
     Option("kafka.sasl.username", OptionType.TEXT, None, Use.ALL,
            "User, in place of kafka.sasl.jaas.config."),
@@ -229,7 +230,8 @@ TABLE: tuple[Option, ...] = (
     Option("kafka.sasl.oauthbearer.token.endpoint.url", OptionType.TEXT, None, Use.ALL,
            "Where tokens come from, by the client credentials flow."),
     Option("kafka.sasl.oauthbearer.token.callback", OptionType.TEXT, None, Use.ALL,
-           "Where tokens come from, as module:function; it returns the token, or (token, seconds)."),
+           "Where tokens come from, as module:function; it returns the token, or (token, for how many "
+           "seconds from now it is good)."),
     Option("kafka.ssl.truststore.location", OptionType.TEXT, None, Use.ALL,
            "File with the certificates to trust, on every machine that runs tasks: PEM, JKS or PKCS12 (these "
            "two need eoslog[keystores]); also accepted as kafka.ssl.ca.location."),

@@ -7,6 +7,8 @@ WINDOW = (f"{HERE}test_window.py", f"{HERE}test_produce.py")
 PRODUCE = (f"{HERE}test_window.py", f"{HERE}test_produce.py", f"{HERE}test_real_broker.py")
 TRANSACTIONS = (f"{HERE}test_transactions.py", f"{HERE}test_pipelined.py", f"{HERE}test_real_broker.py")
 RETRY = (f"{HERE}test_transactions.py", f"{HERE}test_cluster.py", f"{HERE}test_error_pairs.py", *PRODUCE)
+MSK = (f"{HERE}test_msk_iam.py",)
+TOKENS = (f"{HERE}test_security.py",)
 STORES = (f"{HERE}test_stores.py",)
 READ = (f"{HERE}test_visible.py", f"{HERE}test_fetch.py", f"{HERE}test_real_broker.py")
 
@@ -34,6 +36,31 @@ MUTANTS: list[Mutant] = [
         Break("two batches of a partition in a request", "batch.where in taken or ", ""),
         Break("requests of any size", "or size + batch.size > max_bytes", ""),
         Break("the size of a request is not summed up", "size += batch.size", "pass"),
+    ),
+    *mutants_of(
+        "connector/client/wire/msk_iam.py",
+        MSK,
+        Break("any answer is an acceptance", "if not accepted:", "if False:"),
+        Break("refused credentials are kept", "_credentials.pop(aws, None)", "pass"),
+        Break(
+            "another action is signed", '_ACTION = "kafka-cluster:Connect"', '_ACTION = "kafka-cluster:Read"'
+        ),
+        Break(
+            "botocore logs session tokens",
+            "    _quieten()\n",
+            "",
+            tests=("tests/connector/options/test_secrets.py",),
+        ),
+        Break("the region given is ignored", "if aws.region is not None:", "if False:"),
+    ),
+    *mutants_of(
+        "connector/client/wire/tokens.py",
+        TOKENS,
+        Break("a token is kept to its very end", "REFRESH_AT = 0.8", "REFRESH_AT = 1.0"),
+        Break("a token that has ended is kept", "if seconds <= 0:", "if False:"),
+        Break("a time since 1970 is taken for a life", "if seconds > _LONGEST_S:", "if False:"),
+        Break("milliseconds are taken for seconds", "if seconds > left + _CLOCKS_DIFFER_S:", "if False:"),
+        Break("a life without a number", "not isinstance(seconds, int | float)", "False"),
     ),
     *mutants_of(
         "connector/client/wire/jks.py",

@@ -207,14 +207,15 @@ class BrokerConnection:
         sasl = self.config.security.sasl
         if sasl is None:
             return
-        from eoslog.connector.client.wire.sasl import REFRESH_AT, authenticate  # as with TLS
+        from eoslog.connector.client.wire.sasl import authenticate  # as with TLS
+        from eoslog.connector.client.wire.tokens import REFRESH_AT
 
         def ask(api: Api[Any, RequestDraft, Response, Any], body: Given[RequestDraft]) -> Response:
             self._send(api.key, self.pick(api.key), body, deadline, True)
             message: Response = self._decode(*self._receive(deadline))
             return message
 
-        lifetime_ms = authenticate(ask, sasl)
+        lifetime_ms = authenticate(ask, sasl, self.host)
         self._renew_at = time.monotonic() + REFRESH_AT * lifetime_ms / 1000 if lifetime_ms else math.inf
 
     def _negotiate(self, deadline: float) -> None:

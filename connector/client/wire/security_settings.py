@@ -10,16 +10,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from eoslog.connector.client.wire.aws_settings import MECHANISM as AWS
+from eoslog.connector.client.wire.aws_settings import AwsSettings, aws_settings
 from eoslog.connector.errors import OptionError
 from eoslog.protocol import jaas
 from eoslog.protocol.scram import HASHES
 
 PROTOCOLS = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
-MECHANISMS = ("PLAIN", *HASHES, "OAUTHBEARER")
+MECHANISMS = ("PLAIN", *HASHES, "OAUTHBEARER", AWS)
 _MODULES = {
     "PlainLoginModule": ("PLAIN",),
     "ScramLoginModule": tuple(HASHES),
     "OAuthBearerLoginModule": ("OAUTHBEARER",),
+    "IAMLoginModule": (AWS,),
 }
 TLS_VERSIONS = ("TLSv1.2", "TLSv1.3")
 STORE_TYPES = ("PEM", "JKS", "PKCS12")
@@ -47,7 +50,8 @@ class TlsSettings:
 
 @dataclass(frozen=True)
 class SaslSettings:
-    """A mechanism and its credentials. OAUTHBEARER has a token endpoint, or a callback `module:function`."""
+    """A mechanism and its credentials. OAUTHBEARER has a token endpoint, or a callback `module:function`;
+    AWS_MSK_IAM has `aws`."""
 
     mechanism: str
     user: str = ""
@@ -58,6 +62,7 @@ class SaslSettings:
     client_secret: str = field(default="", repr=False)
     scope: str = ""
     extensions: tuple[tuple[str, str], ...] = ()
+    aws: AwsSettings | None = None
 
 
 @dataclass(frozen=True)
@@ -147,6 +152,7 @@ def _sasl(options: Mapping[str, Any]) -> SaslSettings:
             for name, value in sorted(login.items())
             if name.startswith("extension_")
         ),
+        aws=aws_settings(login) if mechanism == AWS else None,
     )
     _check_sasl(sasl)
     return sasl
@@ -171,6 +177,8 @@ def _login(text: str | None, mechanism: str) -> dict[str, str]:
 
 
 def _check_sasl(sasl: SaslSettings) -> None:
+    if sasl.mechanism == AWS:
+        return
     if sasl.mechanism != "OAUTHBEARER":
         if not sasl.user or not sasl.password:
             raise OptionError(

@@ -6,11 +6,11 @@ import socket
 import threading
 import time
 from base64 import b64decode
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 import trustme
@@ -18,7 +18,8 @@ import trustme
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import ClientConfig
 from eoslog.connector.client.wire.connection import BrokerConnection
-from eoslog.connector.client.wire.security_settings import MECHANISMS, PROTOCOLS
+from eoslog.connector.client.wire.security_settings import PROTOCOLS, SaslSettings
+from eoslog.connector.client.wire.tokens import Tokens
 from eoslog.connector.errors import AuthenticationRefused, BrokerUnreachable, OptionError
 from eoslog.connector.options.source_and_sink import SourceOptions, source_options
 from eoslog.protocol.apis import APIS, ApiKey
@@ -27,6 +28,7 @@ from tests.broker.security.securitykit import ALICE, ALICE_SECRET, Issuer, plain
 
 PLAIN_LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SECRET = "open-sesame"
+WITH_PASSWORD = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
 def options(bootstrap: str = "b:9092", **more: str) -> SourceOptions:
@@ -69,7 +71,7 @@ def test_what_does_not_fit_is_refused_without_its_secrets(given: dict[str, str],
 
 
 @pytest.mark.parametrize("protocol", [p for p in PROTOCOLS if p.startswith("sasl")])
-@pytest.mark.parametrize("mechanism", [m for m in MECHANISMS if m != "OAUTHBEARER"])
+@pytest.mark.parametrize("mechanism", WITH_PASSWORD)
 def test_a_secret_is_in_no_text_but_travels(protocol: str, mechanism: str) -> None:
     module = (
         PLAIN_LOGIN if mechanism == "PLAIN" else "org.apache.kafka.common.security.scram.ScramLoginModule"
@@ -242,7 +244,7 @@ def sasl_broker(issuer: Issuer) -> Iterator[EmbeddedBroker]:
     own = "listener.name.sasl_plaintext."
     config = {
         "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
-        "sasl.enabled.mechanisms": ",".join(MECHANISMS),
+        "sasl.enabled.mechanisms": ",".join((*WITH_PASSWORD, "OAUTHBEARER")),
         f"{own}plain.sasl.jaas.config": plain_jaas(**USERS),
         f"{own}scram-sha-256.sasl.jaas.config": scram_jaas(),
         f"{own}scram-sha-512.sasl.jaas.config": scram_jaas(),
@@ -258,9 +260,6 @@ def login(broker: EmbeddedBroker, mechanism: str, **more: str) -> SourceOptions:
         broker.bootstrap, security__protocol="SASL_PLAINTEXT", sasl__mechanism=mechanism,
         request__timeout__ms="60000", **more,
     )  # fmt: skip
-
-
-WITH_PASSWORD = [m for m in MECHANISMS if m != "OAUTHBEARER"]
 
 
 @pytest.mark.parametrize("mechanism", WITH_PASSWORD)
@@ -338,6 +337,61 @@ def test_no_good_token(sasl_broker: EmbeddedBroker, issuer: Issuer, function: st
     with pytest.raises(AuthenticationRefused, match=says) as raised:
         topics(bearer(sasl_broker, function))
     assert SECRET not in str(raised.value)
+
+
+_result: list[Any] = []
+
+
+def whatever() -> Any:
+    return _result[0]
+
+
+@pytest.mark.parametrize(
+    ("result", "says"),
+    [
+        (lambda token: None, "no token but a value of type NoneType"),
+        (lambda token: "", "no token but an empty text"),
+        (lambda token: {"token": token}, "no token but a value of type dict"),
+        (lambda token: (token, None), "a time of type NoneType"),
+        (lambda token: (token, "60"), "a time of type str"),
+        (lambda token: (token, 0), r"a time in the past \(0 s\)"),
+        (lambda token: (token, -60), r"a time in the past \(-60 s\)"),
+        (
+            lambda token: (token, time.time() + 60),
+            r"\d+ s, which is over a year .a time since 1970, or milliseconds",
+        ),
+        (lambda token: (token, (time.time() + 60) * 1000), r"\d+ s, which is over a year"),
+        (lambda token: (token, 60_000), r"60000 s for a token that ends in \d+ s \(milliseconds\?\)"),
+    ],
+)
+def test_a_result_of_the_callback_that_cannot_be_right(
+    issuer: Issuer, result: Callable[[str], Any], says: str
+) -> None:
+    token = issuer.token(seconds=60)
+    _result[:] = [result(token)]
+    sasl = SaslSettings("OAUTHBEARER", token_callback=f"{__name__}:whatever")
+    with pytest.raises(AuthenticationRefused, match=f"whatever returned {says}.*make it return") as raised:
+        Tokens().token(sasl)
+    assert token not in str(raised.value)
+
+
+def test_a_token_is_renewed_before_it_ends() -> None:
+    """Minutes pass on a clock of the test's own."""
+    sasl, clock = SaslSettings("OAUTHBEARER", token_callback=f"{__name__}:whatever"), [0.0]
+    tokens = Tokens(lambda: clock[0])
+    for second, current, expected in (
+        (0, "first", "first"),
+        (470, "second", "first"),
+        (490, "second", "second"),
+    ):
+        clock[0], _result[:] = second, [(current, 600)]
+        assert tokens.token(sasl) == expected
+    clock[0], _result[:] = 500, ["for once"]
+    assert tokens.token(sasl) == "second"
+    clock[0] = 1_000
+    assert tokens.token(sasl) == "for once"
+    _result[:] = ["for once again"]
+    assert tokens.token(sasl) == "for once again", "nothing says how long it is good"
 
 
 class TokenEndpoint(BaseHTTPRequestHandler):

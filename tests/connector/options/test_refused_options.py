@@ -28,7 +28,6 @@ REFUSED: dict[str, tuple[str, str]] = {
     "kafka.config.providers": ("cannot be looked up by Java classes", "give them as options"),
     "kafka.ssl.engine.factory.class": ("a Java class, which cannot run here", "leave it out"),
     "kafka.ssl.cipher.suites": ("its suites have other names", "give kafka.ssl.enabled.protocols"),
-    "kafka.sasl.client.callback.handler.class": ("a Java class, which cannot run here", "leave it out"),
     "kafka.sasl.login.class": (
         "a Java class",
         "give kafka.sasl.oauthbearer.token.callback as module:function",
@@ -48,6 +47,10 @@ REFUSED: dict[str, tuple[str, str]] = {
 """Name: why, and what to do."""
 
 OTHERWISE = {
+    "kafka.sasl.client.callback.handler.class": (
+        "com.example.Handler",
+        "software.amazon.msk.auth.iam.iamclientcallbackhandler",
+    ),
     "kafka.acks": ("0", "all"),
     "kafka.enable.auto.commit": ("true", "false"),
     "kafka.check.crcs": ("false", "true"),

@@ -39,11 +39,13 @@ from eoslog.connector.sink.task_message import Attempt
 from eoslog.connector.sink.task_writer import write_rows
 from eoslog.testing import EmbeddedBroker
 from tests.broker.security.securitykit import ADMIN, ALICE, SECRET, STANDARD, Issuer, Pki, plain_jaas
+from tests.connector.client.mskkit import MskBroker, sts
 from tests.connector.client.storekit import KEY_WORD, WORD, Stores
 
 ALICES, WRONG, KEYS = "secret-of-alice-5512", "secret-of-nobody-5513", "secret-of-a-key-5514"
 APPS, TOKEN = "secret-of-an-app-5515", "token-of-an-app-5516"
 SECRETS = (ALICES, WRONG, KEYS, APPS, TOKEN, SECRET, WORD, KEY_WORD)
+ROLE = "arn:aws:iam::123456789012:role/streams"
 PATIENCE_SECONDS = 240
 TRIES = 10
 Given = dict[str, str]
@@ -184,6 +186,46 @@ def token_callback_fails(given: Given, pki: Pki) -> None:
     write(given | callback | {"kafka.sasl.mechanism": "OAUTHBEARER"})
 
 
+def aws_keys_that_are_refused(given: Given, pki: Pki) -> None:
+    """The broker knows another secret of theirs; AWS another session."""
+    keys = f'awsRoleArn="{ROLE}" awsRoleAccessKeyId="{ALICE}" awsRoleSecretAccessKey="{ALICES}"'
+    module = f'software.amazon.msk.auth.iam.IAMLoginModule required {keys} awsRoleSessionToken="{TOKEN}"'
+    with (
+        MskBroker({}, "eu-west-1") as broker,
+        sts(lambda form: None) as url,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setenv("AWS_ENDPOINT_URL_STS", url)
+        login = {
+            "kafka.sasl.mechanism": "AWS_MSK_IAM",
+            "kafka.sasl.jaas.config": f'{module} awsRegion="eu-west-1";',
+        }
+        write(given | login | {"kafka.bootstrap.servers": f"127.0.0.1:{broker.port}"})
+
+
+def session_that_is_refused(given: Given, pki: Pki) -> None:
+    module = 'software.amazon.msk.auth.iam.IAMLoginModule required awsRegion="eu-west-1";'
+    with MskBroker({}, "eu-west-1") as broker, pytest.MonkeyPatch.context() as patch:
+        for name, value in {
+            "ACCESS_KEY_ID": ALICE,
+            "SECRET_ACCESS_KEY": ALICES,
+            "SESSION_TOKEN": TOKEN,
+        }.items():
+            patch.setenv(f"AWS_{name}", value)
+        login = {"kafka.sasl.mechanism": "AWS_MSK_IAM", "kafka.sasl.jaas.config": module}
+        write(given | login | {"kafka.bootstrap.servers": f"127.0.0.1:{broker.port}"})
+
+
+def token_in_milliseconds() -> tuple[str, float]:
+    return TOKEN, 1.7e12
+
+
+def token_callback_in_milliseconds(given: Given, pki: Pki) -> None:
+    del given["kafka.sasl.jaas.config"]
+    callback = {"kafka.sasl.oauthbearer.token.callback": f"{__name__}:token_in_milliseconds"}
+    write(given | callback | {"kafka.sasl.mechanism": "OAUTHBEARER"})
+
+
 def batch_refused(given: Given, pki: Pki) -> None:
     """A task's transaction is gone before the decision."""
     write(given, abort_at=1)
@@ -213,6 +255,9 @@ FAILURES: dict[Callable[[Given, Pki], None], str] = {
     no_tls_there: "does this port speak TLS",
     token_endpoint_gone: "gave no token for app",
     token_callback_fails: "no_token failed: RuntimeError",
+    aws_keys_that_are_refused: "no AWS credentials: AccessDenied",
+    session_that_is_refused: "AWS_MSK_IAM as the AWS credentials: .*access key not known",
+    token_callback_in_milliseconds: "token_in_milliseconds returned",
     batch_refused: "BatchRefused",
     rows_lost: "ParticipantsLost",
     two_phase_commit_not_offered: "TOPIC_AUTHORIZATION_FAILED|TwoPhase|two.phase",
