@@ -4,7 +4,9 @@ This package is the front door. The rooms behind it are `eoslog.protocol`, `eosl
 `eoslog.connector`: folders at the root of the source tree, and links to them here.
 """
 
-from eoslog.registration import register
+from eoslog.registration import register, watch_pythons
 from eoslog.version import __version__
+
+watch_pythons()
 
 __all__ = ["__version__", "register"]

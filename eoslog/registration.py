@@ -25,7 +25,8 @@ def register(spark: SparkSession) -> None:
     """Make `format("eoslog")` known to a session. Repeated calls do no harm.
 
     Raises EnvironmentUnfit (an ImportError) if the driver's Python lacks a library or has too old a Spark,
-    RegistrationError for a session of Spark Connect or a jar that is gone.
+    RegistrationError for a session of Spark Connect, a jar that is gone, or a Spark whose Python lacks
+    eoslog.
     """
     archive = home_archive()
     if archive is not None and not archive.is_file():  # a stopped session deleted its copy
@@ -40,9 +41,34 @@ def register(spark: SparkSession) -> None:
         )
     if archive is not None:
         hand_on(spark, archive)
+    elif wrong := _what_sparks_python_lacks():
+        raise RegistrationError(wrong)
     from eoslog.connector.data_source import EoslogDataSource
 
     spark.dataSource.register(EoslogDataSource)
+
+
+def watch_pythons() -> None:
+    """Warn, at the import of eoslog, if Spark would start a Python that lacks it (other_python.py).
+
+    Does nothing in a program that has not imported PySpark, in a client of Spark Connect, in processes of
+    Spark or of eoslog itself, and if eoslog comes from a jar, which `register` hands on.
+    """
+    main = getattr(sys.modules.get("__main__"), "__spec__", None)
+    ours = main is not None and main.name.split(".")[0] in ("pyspark", "eoslog")
+    connects = "SPARK_REMOTE" in os.environ or "pyspark.sql.connect.session" in sys.modules
+    if "pyspark" not in sys.modules or ours or connects or home_archive() is not None:
+        return
+    from eoslog.other_python import warn_if_other  # not before: most processes need none of its imports
+
+    warn_if_other()
+
+
+def _what_sparks_python_lacks() -> str:
+    from eoslog.connector.spark.processes import python_of_sources
+    from eoslog.other_python import what_it_lacks
+
+    return what_it_lacks(python_of_sources(os.environ), os.environ)
 
 
 def home_archive() -> Path | None:

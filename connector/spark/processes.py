@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -25,6 +26,12 @@ def driver_is(pid: int) -> None:
     """Set the driver's JVM, for a process that the JVM did not start itself, and for its forks."""
     global _told
     _told = ProcessIdentity(pid, _started(pid))
+
+
+def python_of_sources(environment: Mapping[str, str]) -> str:
+    """The Python that Spark's driver starts to find and plan data sources, and for the source of a stream,
+    whatever the settings are (Spark's PythonUtils.defaultPythonExec)."""
+    return environment.get("PYSPARK_DRIVER_PYTHON", environment.get("PYSPARK_PYTHON", "python3"))
 
 
 @cache

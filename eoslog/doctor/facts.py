@@ -1,8 +1,7 @@
 """Collects what a session has, or would have: its settings, and the Pythons that Spark starts.
 
 Spark starts Python by two names. Tasks run `spark.pyspark.python`, else PYSPARK_PYTHON, else python3. The
-source of a stream runs PYSPARK_DRIVER_PYTHON, else PYSPARK_PYTHON, else python3, whatever the settings are
-(Spark's PythonUtils.defaultPythonExec).
+source of a stream runs the one that `python_of_sources` names.
 """
 
 from __future__ import annotations
@@ -17,6 +16,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from eoslog.connector.spark.processes import python_of_sources
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -94,7 +95,7 @@ def look(settings: Mapping[str, str], environment: Mapping[str, str]) -> Facts:
     every = environment.get("PYSPARK_PYTHON", "python3")
     commands = {
         "tasks": settings.get("spark.pyspark.python", every),
-        "the sources of streams": environment.get("PYSPARK_DRIVER_PYTHON", every),
+        "the sources of streams": python_of_sources(environment),
     }
     purposes: dict[str, list[str]] = {}
     for purpose, command in commands.items():

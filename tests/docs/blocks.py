@@ -19,8 +19,8 @@ from markdown_it import MarkdownIt
 
 ROOT = Path(__file__).parents[2]
 PAGES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md")))
-SHOWN = ("text", "diff")
-"""Languages of blocks that are read, not run: output, messages, changes."""
+SHOWN = ("text", "diff", "yaml")
+"""Languages of blocks that are read, not run: output, messages, changes, files for other programs."""
 RUN = ("python", "bash", "console", "properties", "json")
 
 _MARKS = ("not run", "run by", "file", "tests", "options")
@@ -67,6 +67,12 @@ def blocks_of(page: Path) -> list[Block]:
                 Block(page, line, token.info.strip(), token.content, kind, re.sub(r"\s+", " ", says))
             )
         before = ""
+    return found
+
+
+def code_of(page: str, sign: str) -> str:
+    """The code of the one block of a page of docs/ that begins so."""
+    (found,) = (one.code for one in blocks_of(ROOT / "docs" / page) if one.code.startswith(sign))
     return found
 
 

@@ -1,0 +1,182 @@
+"""A program whose Spark starts another Python, one without eoslog: what it is told, and when."""
+
+import os
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+import eoslog
+from eoslog import other_python, registration
+from eoslog.other_python import what_it_lacks
+from tests.docs.blocks import code_of
+from tests.kit.waiting import until
+
+_PROGRAM = """
+import threading
+import pyspark
+import eoslog
+print("imported", flush=True)
+for thread in threading.enumerate():
+    if thread.name == "eoslog-python":
+        thread.join()
+"""
+
+
+def python3(folder: Path, before: str = "") -> dict[str, str]:
+    """An environment with the python3 of a machine, where nobody has installed anything, as Spark's."""
+    command = folder / "bin" / "python3"
+    command.parent.mkdir()
+    bare = Path(sys.base_prefix) / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}"
+    command.write_text(f'#!/bin/sh\n{before}\nexec {bare} -I -S "$@"\n')
+    command.chmod(0o755)
+    kept = {name: os.environ[name] for name in ("HOME", "PATH", "PYTHONPATH") if name in os.environ}
+    return kept | {"PATH": f"{command.parent}{os.pathsep}{kept['PATH']}"}
+
+
+def typed(said: str) -> dict[str, str]:
+    """The variables that a message says to export."""
+    words = shlex.split(said.partition("export ")[2].partition(" and start")[0])
+    return dict(word.split("=", 1) for word in words)
+
+
+def program(environment: dict[str, str], folder: Path) -> subprocess.CompletedProcess[str]:
+    """The whole run of a program that imports PySpark and eoslog."""
+    return subprocess.run(
+        [sys.executable, "-c", _PROGRAM], env=environment, cwd=folder, capture_output=True, text=True
+    )
+
+
+def test_a_program_of_an_environment_that_is_not_activated(tmp_path: Path) -> None:
+    """It is told which Python Spark starts, and what to type; typed, that is enough."""
+    environment = python3(tmp_path)
+    first = program(environment, tmp_path)
+    assert first.returncode == 0 and first.stdout == "imported\n", first.stderr
+    assert f"runs {tmp_path}/bin/python3 as its Python, and it has no eoslog" in first.stderr
+    assert "DATA_SOURCE_NOT_FOUND" in first.stderr
+    more = typed(first.stderr)
+    assert set(more) == {"PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"}
+    second = program(environment | more, tmp_path)
+    assert second.returncode == 0 and "as its Python" not in second.stderr
+
+
+def test_what_the_page_has_is_enough(tmp_path: Path) -> None:
+    """docs/installing.md: an environment in the folder `venv`, its Python called by its path."""
+    environment = python3(tmp_path)
+    (tmp_path / "venv").symlink_to(sys.prefix)
+    start = f"venv/bin/python -c {shlex.quote(_PROGRAM)}"
+    said = []
+    for script in (start, f"{code_of('installing.md', 'export PYSPARK_PYTHON')}\n{start}"):
+        done = subprocess.run(
+            ["bash", "-c", script], env=environment, cwd=tmp_path, capture_output=True, text=True
+        )
+        assert done.stdout == "imported\n", done.stderr
+        said.append("it has no eoslog" in done.stderr)
+    assert said == [True, False]
+
+
+def test_the_import_does_not_wait_for_the_other_python(tmp_path: Path) -> None:
+    """The other Python answers only once the import is done."""
+    go = tmp_path / "go"
+    environment = python3(tmp_path, f"until test -e {go}; do sleep 0.1; done")
+    out = tmp_path / "out"
+    with out.open("w") as file, subprocess.Popen(
+        [sys.executable, "-c", _PROGRAM], env=environment, cwd=tmp_path, stdout=file, stderr=file
+    ) as running:  # fmt: skip
+        try:
+            until(lambda: "imported" in out.read_text(), "the import is done", seconds=60)
+        finally:
+            go.touch()
+        assert running.wait(60) == 0
+    assert "it has no eoslog" in out.read_text()
+
+
+def test_register_refuses_such_a_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    python = python3(tmp_path)["PATH"].split(os.pathsep)[0] + "/python3"
+    monkeypatch.setenv("PYSPARK_DRIVER_PYTHON", python)
+    registered: list[Any] = []
+    session: Any = SimpleNamespace(sparkContext=None, dataSource=SimpleNamespace(register=registered.append))
+    with pytest.raises(registration.RegistrationError, match=f"runs {python} .* it has no eoslog.* export"):
+        eoslog.register(session)
+    assert not registered
+    monkeypatch.setenv("PYSPARK_DRIVER_PYTHON", sys.executable)
+    eoslog.register(session)
+    assert len(registered) == 1
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        (None, "there is no such command"),
+        ("exit 1", "it does not run: "),
+        ("echo no >&2; exit 1", "run: no:"),
+    ],
+)
+def test_a_python_that_does_not_run(tmp_path: Path, script: str | None, said: str) -> None:
+    command = tmp_path / "python"
+    if script:
+        command.write_text(f"#!/bin/sh\n{script}\n")
+        command.chmod(0o755)
+    assert said in what_it_lacks(str(command), os.environ)
+
+
+@pytest.mark.parametrize("name", ["python", "python3", "eoslog-python"])
+def test_a_python_of_the_same_environment_is_not_started(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So nothing is slower where nothing is wrong."""
+
+    def started(*words: Any, **how: Any) -> None:
+        raise AssertionError(f"started {words}")
+
+    monkeypatch.setattr(subprocess, "run", started)
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
+    began = time.process_time()
+    assert what_it_lacks(name, os.environ) == ""
+    assert time.process_time() - began < 0.05, "seconds of processor time; a Python's start takes more"
+
+
+def test_another_python_that_has_eoslog_is_fine(tmp_path: Path) -> None:
+    """Its folder is another one, and eoslog is on its path: pyenv's shims are like that."""
+    command = tmp_path / "python3"
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    command.chmod(0o755)
+    assert what_it_lacks(str(command), os.environ) == ""
+
+
+@pytest.mark.parametrize(
+    ("modules", "main", "variables", "asked"),
+    [
+        (["pyspark"], None, {}, True),
+        (["pyspark"], "orders.copy", {}, True),
+        ([], None, {}, False),
+        (["pyspark"], "pyspark.daemon", {}, False),
+        (["pyspark"], "eoslog.warm", {}, False),
+        (["pyspark", "pyspark.sql.connect.session"], None, {}, False),
+        (["pyspark"], None, {"SPARK_REMOTE": "sc://server"}, False),
+    ],
+)
+def test_which_programs_are_looked_at(
+    modules: list[str],
+    main: str | None,
+    variables: dict[str, str],
+    asked: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Those that may start a Spark; not Spark's processes, clients of Spark Connect, or eoslog's commands."""
+    looked: list[bool] = []
+    monkeypatch.setattr(other_python, "warn_if_other", lambda: looked.append(True))
+    for name in ("pyspark", "pyspark.sql.connect.session"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    for name in modules:
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    program = ModuleType("__main__")
+    program.__spec__ = SimpleNamespace(name=main) if main else None  # type: ignore[assignment]
+    monkeypatch.setitem(sys.modules, "__main__", program)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    registration.watch_pythons()
+    assert bool(looked) is asked
