@@ -1,0 +1,84 @@
+"""The model's rules, each with costs that let a person reckon the answer."""
+
+from dataclasses import fields, replace
+
+import pytest
+
+from benchmarks.simulate import close
+from benchmarks.simulation.costs import Cost, Costs
+from benchmarks.simulation.placement import by_node, decision_chunks, participants, spread
+from benchmarks.simulation.rules_alone import rules_alone
+from benchmarks.simulation.timeline import SINK, Setting, foretell
+
+FREE = Costs(**{field.name: Cost(0.0) for field in fields(Costs)})
+ONE = Setting(dict.fromkeys(range(50), 1), at_a_time=4, partitions=1)
+
+
+def test_a_cost_is_that_of_windows_of_a_hundred() -> None:
+    cost = Cost(5, 1)
+    assert [cost.of(n) for n in (0, 1, 2, 100, 101, 250)] == [0, 5, 6, 104, 109, 2 * 104 + 54]
+
+
+def test_ends_wait_for_one_another_and_for_one_node_after_the_other() -> None:
+    ends = replace(FREE, end=Cost(10, 1))
+    assert foretell(100, ONE, ends).commit == pytest.approx(10 + 99)
+    three = Setting(spread(50, 3), 4, 1)
+    assert foretell(90, three, ends).commit == pytest.approx(3 * 10 + 87)
+
+
+def test_readers_see_a_part_from_the_first_transaction_of_a_partition_to_the_last_marker() -> None:
+    ends = replace(FREE, end=Cost(10, 1), marker=Cost(2, 0))
+    assert foretell(100, ONE, ends).in_part == pytest.approx(99)
+    assert foretell(1, ONE, ends).in_part == 0
+    first = next(iter(by_node([who.name for who in participants(SINK, 90, 4)], spread(50, 3)).values()))
+    assert first[0] == 0, "the first task's node is the first to be asked: else its rows come later"
+
+
+def test_markers_that_queue_up_are_waited_for_with_pauses_that_double() -> None:
+    """They are written at 2, 52, 102; looked for at 0, 1, 3, 7, 15, 31, 63 and 127."""
+    slow = replace(FREE, marker=Cost(2, 50))
+    told = foretell(3, ONE, slow)
+    assert (told.commit, told.in_part) == (127, 100)
+
+
+def test_a_node_that_ends_all_together_shows_all_at_once_and_syncs_each_partition() -> None:
+    together = replace(ONE, together=True)
+    costs = replace(FREE, end=Cost(10, 1), sync=Cost(2))
+    told = foretell(1, together, costs)
+    assert (told.commit, told.in_part) == (10, 0)
+    assert foretell(2, together, costs).commit == pytest.approx(11 + 2)
+
+
+def test_tasks_are_as_fast_as_workers_or_the_shared_machine() -> None:
+    assert foretell(10, ONE, replace(FREE, task=Cost(6, 1))).tasks == 18
+    assert foretell(10, ONE, replace(FREE, task=Cost(6, 3))).tasks == 6 + 27
+
+
+def test_begin_waits_for_the_list_of_transactions_only_if_that_comes_last() -> None:
+    steps = replace(FREE, look=Cost(1), stored=Cost(2))
+    assert foretell(1, ONE, steps).begin == 3
+    assert foretell(1, ONE, replace(steps, listing=Cost(5))).begin == 5
+
+
+def test_each_further_chunk_of_the_decision_is_read() -> None:
+    chunks = decision_chunks(SINK, participants(SINK, 1000, 4), "t", 1)
+    assert chunks > 3
+    assert foretell(1000, ONE, replace(FREE, stored=Cost(0, 1))).begin == chunks - 1
+
+
+def test_workers_names_are_taken_in_turns_and_differ_by_parity() -> None:
+    even, odd = (participants(SINK, 10, 4, parity) for parity in (0, 1))
+    assert len({who.name for who in (*even, *odd)}) == 20
+    slots = [SINK.slot_of(who.name) for who in even]
+    assert [slot.number for slot in slots if slot is not None] == [0, 0, 0, 0, 1, 1, 1, 1, 2, 2]
+
+
+def test_the_rules_run_to_their_end_on_a_cluster_that_answers_at_once() -> None:
+    for sealed in (True, False):
+        begin, commit = rules_alone(50, 4, sealed=sealed)
+        assert begin.alone > 0 and commit.alone > 0 and commit.each > 0
+
+
+def test_what_counts_as_foretold() -> None:
+    assert close(75, 100) and close(125, 100) and not close(74, 100) and not close(126, 100)
+    assert close(2, 5) and not close(1, 5)
