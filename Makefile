@@ -10,7 +10,7 @@ OLD_KAFKA := .peers/kafka-3.9.1
 SPARK_KAFKA := .peers/spark-kafka-4.2.0
 DEMO_DATA ?= .demo
 
-.PHONY: help setup compiled java demo test mutants test-java test-java-tools test-rights test-kafka test-differential test-connector-kafka test-connector-cluster audit-million top-picture demo-picture test-console model lint bench bench-quick bench-starts bench-tasks bench-participants bench-cost trace-micro-batch bench-codec bench-broker bench-scale dump-segments dump-upkept docs docs-pages test-docs newcomer stories fuzz clean crash-log soak-crash soak-kill9 soak-stateful soak-hostile soak-copy soak-copy-cluster histories histories-spark soak-kill test-ends map typed
+.PHONY: help setup compiled java demo test mutants test-java test-java-tools test-rights test-kafka test-differential test-connector-kafka test-kafka-versions test-connector-cluster audit-million top-picture demo-picture test-console model lint bench bench-quick bench-starts bench-tasks bench-participants bench-cost trace-micro-batch bench-codec bench-broker bench-scale dump-segments dump-upkept docs docs-pages test-docs newcomer stories fuzz clean crash-log soak-crash soak-kill9 soak-stateful soak-hostile soak-copy soak-copy-cluster histories histories-spark soak-kill test-ends map typed
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -98,9 +98,9 @@ soak-kill: setup $(if $(filter nodes,$(BROKER)),$(KAFKA))  ## kill everything fo
 bench-codec: $(READY)  ## measure the vectorised codec's records a second, on one core
 	$(BIN)/python -m benchmarks.codec --check
 
-$(KAFKA) $(OLD_KAFKA):
+.peers/kafka-%:
 	@command -v mvn >/dev/null || { echo "Kafka's tools come by Maven: install it (Debian: apt-get install maven)"; exit 1; }
-	mvn -q -f benchmarks/kafka-tools.xml dependency:copy-dependencies -Dkafka.version=$(@:.peers/kafka-%=%) \
+	mvn -q -f benchmarks/kafka-tools.xml dependency:copy-dependencies -Dkafka.version=$* \
 		-DoutputDirectory=$(CURDIR)/$@.part
 	mv $@.part $@
 
@@ -176,6 +176,11 @@ test-connector-kafka: setup $(KAFKA)  ## the connector's tests on Apache Kafka; 
 	EOSLOG_TEST_BROKER=kafka $(BIN)/python -m pytest -q --timeout 600 tests/connector $(TEST_ARGS)
 	EOSLOG_TEST_BROKER=kafka EOSLOG_TEST_TRANSACTION_VERSION=1 $(BIN)/python -m pytest -q --timeout 600 \
 		$(addprefix tests/connector/,crashes/test_crash_table.py sink/test_writer_spark.py sink/test_writer_disturbed.py run/test_writer_markers.py) $(TEST_ARGS)
+
+VERSIONS ?= 3.3.2 3.5.2 3.7.2 3.9.1 4.0.1 4.3.1
+
+test-kafka-versions: setup $(VERSIONS:%=.peers/kafka-%)  ## the connector's tests, the crash table and a copy under kills on versions of Apache Kafka; makes the table of docs/cluster.md (VERSIONS="3.9.1" VERSIONS_ARGS="--suites copy --levels 2")
+	$(BIN)/python -u -m tests.versions.run_kafka_versions $(VERSIONS) $(VERSIONS_ARGS)
 
 test-connector-cluster: setup $(KAFKA) $(OLD_KAFKA)  ## queries on three Apache Kafka nodes that are killed, upgraded, or whose leaders move, in mid-batch
 	$(BIN)/python -m pytest -q -s --timeout 900 -m kafka tests/connector/cluster $(TEST_ARGS)

@@ -1,8 +1,9 @@
 """Where the connector's tests run: on the bundled broker, or on an Apache Kafka node of their own.
 
-EOSLOG_TEST_BROKER=kafka makes every broker that a test asks for an Apache Kafka 4.3.1 node (KRaft, a
-process and directory of its own); EOSLOG_TEST_TRANSACTION_VERSION=1 formats it for the older transaction
-protocol (TV1). A test never asks which one it got: it asks the cluster what it offers.
+EOSLOG_TEST_BROKER=kafka makes every broker that a test asks for an Apache Kafka node (KRaft, a process and
+directory of its own), of version EOSLOG_TEST_KAFKA (4.3.1 by default). EOSLOG_TEST_TRANSACTION_VERSION=1
+formats it for the older transaction protocol (TV1), 0 leaves the level to its version: before 4.0 nothing can
+be chosen. A test never asks which one it got: it asks the cluster what it offers.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
 from eoslog.protocol.apis import ApiKey
 from eoslog.testing import EmbeddedBroker
-from tests.scenarios.apache_kafka import ApacheKafka
+from tests.scenarios.apache_kafka import JARS, ApacheKafka
 
 ON_KAFKA = os.environ.get("EOSLOG_TEST_BROKER", "eoslog") == "kafka"
+_JARS = JARS.with_name(f"kafka-{os.environ.get('EOSLOG_TEST_KAFKA', '4.3.1')}")
 _LEVEL = os.environ.get("EOSLOG_TEST_TRANSACTION_VERSION", "2")
-FORMATTING = (f"--feature=transaction.version={_LEVEL}",)
+FORMATTING = () if _LEVEL == "0" else (f"--feature=transaction.version={_LEVEL}",)
 _KEEPS_PREPARED = 6  # the InitProducerId of two-phase commit (KIP-939)
 
 _SHORT_FORMS = (
@@ -52,7 +54,7 @@ class Broker(Protocol):
 def start_broker(config: Mapping[str, str] | None = None) -> AbstractContextManager[Broker]:
     """A broker with these options, which both kinds know by the same names."""
     if ON_KAFKA:
-        return ApacheKafka(config or {}, FORMATTING)
+        return ApacheKafka(config or {}, FORMATTING, _JARS)
     return EmbeddedBroker(config=config)
 
 

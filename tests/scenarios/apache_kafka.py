@@ -22,19 +22,21 @@ class KafkaMissing(RuntimeError):
     """Java or Kafka's jars are not there; the text says how to get them."""
 
 
-def check() -> None:
+def check(jars: Path = JARS) -> None:
     """Raises KafkaMissing unless Java and the jars are there."""
     if shutil.which("java") is None:
         raise KafkaMissing("no java on the path: install Java 17 or later (make setup does on Debian)")
-    if not any(JARS.glob("kafka-clients-*.jar")):
-        raise KafkaMissing(f"no Kafka in {JARS}: make test-java and make test-kafka fetch it by Maven")
+    if not any(jars.glob("kafka-clients-*.jar")):
+        raise KafkaMissing(f"no Kafka in {jars}: make .peers/{jars.name} fetches it by Maven")
 
 
 class ApacheKafka(peer_kafka.ApacheKafka):
     """A small node of few partitions, from the jars that the make targets fetch."""
 
-    def __init__(self, config: Mapping[str, str], formatting: Sequence[str] = ()) -> None:
+    def __init__(
+        self, config: Mapping[str, str], formatting: Sequence[str] = (), jars: Path = JARS
+    ) -> None:
         """`config`: broker options on top of what a single node needs; `formatting`: arguments of
-        kafka-storage format. Raises KafkaMissing."""
-        check()
-        super().__init__(JARS, _FEW | dict(config), _SMALL, formatting)
+        kafka-storage format; `jars`: those of the version that is wanted. Raises KafkaMissing."""
+        check(jars)
+        super().__init__(jars, _FEW | dict(config), _SMALL, formatting)

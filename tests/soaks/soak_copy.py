@@ -2,6 +2,7 @@
 the same through Spark's own connector.
 
     python -m tests.soaks.soak_copy [--rows 200000] [--kills 20] [--seed N] [--only bundled,kafka,spark]
+        [--kafka 4.3.1 [--transaction-version 1]]
 """
 
 from __future__ import annotations
@@ -25,26 +26,30 @@ from tests.soaks.copy_rows import publish
 from tests.soaks.copy_soak import Copy, Report
 
 ROOT = Path(__file__).parents[2]
-KAFKA, SPARK_KAFKA = ROOT / ".peers" / "kafka-4.3.1", ROOT / ".peers" / "spark-kafka-4.2.0"
+PEERS = ROOT / ".peers"
+KAFKA = PEERS / "kafka-4.3.1"
+SPARK_KAFKA = PEERS / "spark-kafka-4.2.0"
 SOURCE, TARGET, GROUP = "source", "target", "copied"
 PARTITIONS, TARGET_PARTITIONS = 4, 3
 FEW = {"offsets.topic.num.partitions": "8", "transaction.state.log.num.partitions": "8"}
 
 SUBJECTS = {
     "bundled": ("eoslog", "eoslog on the bundled broker"),
-    "kafka": ("eoslog", "eoslog on Apache Kafka 4.3.1"),
-    "spark": ("kafka", "Spark's own connector on Apache Kafka 4.3.1"),
+    "kafka": ("eoslog", "eoslog on Apache Kafka {kafka}"),
+    "spark": ("kafka", "Spark's own connector on Apache Kafka {kafka}"),
 }
 
 
 @contextlib.contextmanager
-def broker_of(subject: str) -> Iterator[str]:
+def broker_of(subject: str, options: argparse.Namespace) -> Iterator[str]:
     """The subject's broker; its bootstrap address."""
     if subject == "bundled":
         with EmbeddedBroker() as broker:
             yield broker.bootstrap
     else:
-        with ApacheKafka(KAFKA, FEW) as node:
+        level = options.transaction_version
+        formatting = (f"--feature=transaction.version={level}",) if level else ()
+        with ApacheKafka(KAFKA.with_name(f"kafka-{options.kafka}"), FEW, formatting=formatting) as node:
             yield node.bootstrap
 
 
@@ -79,13 +84,15 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000)
     parser.add_argument("--only", default=",".join(SUBJECTS), help=f"of {', '.join(SUBJECTS)}")
     parser.add_argument("--java", default="", help="options of the driver's JVM, such as a shared archive")
+    parser.add_argument("--kafka", default="4.3.1", help="version of Apache Kafka")
+    parser.add_argument("--transaction-version", default="", help="level of the feature, by default Kafka's")
     options = parser.parse_args()
     wrong = []
     for subject in options.only.split(","):
-        connector, title = SUBJECTS[subject]
+        connector, title = SUBJECTS[subject][0], SUBJECTS[subject][1].format(kafka=options.kafka)
         print(f"{title}: {options.rows} rows, {options.kills} kills, seed {options.seed}", flush=True)
         directory = Path(tempfile.mkdtemp(prefix="soak-copy-"))
-        with broker_of(subject) as bootstrap:
+        with broker_of(subject, options) as bootstrap:
             report = copy(subject, bootstrap, options, directory)
         print("\n".join(f"  {line}" for line in report.lines()), flush=True)
         if connector == "eoslog" and (not report.verdict.right or report.stops):

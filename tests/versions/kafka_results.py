@@ -1,0 +1,121 @@
+"""Results of the suites on versions of Apache Kafka: kept in a file, shown as the table of docs/cluster.md. Pure
+but for the two files."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+DOCS = Path(__file__).parents[2] / "docs"
+KEPT, PAGE = DOCS / "kafka-versions.json", DOCS / "cluster.md"
+BEGIN, END = "<!-- kafka versions -->", "<!-- end of kafka versions -->"
+SUITES = ("client", "source", "sink", "crash table", "copy")
+LEVELS = {"": "none: older protocol", "1": "1: older protocol", "2": "2: KIP-890"}
+"""Level of the feature transaction.version -> how the table names it. Before 4.0 there is none to choose."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """One run of one suite on one node. `failed`: names of tests; `detail`: what the copy said."""
+
+    version: str
+    level: str
+    suite: str
+    date: str
+    passed: int = 0
+    skipped: int = 0
+    failed: tuple[str, ...] = ()
+    detail: str = ""
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """A later result with the same key replaces this one."""
+        return self.version, self.level, self.suite
+
+    @property
+    def cell(self) -> str:
+        """For the table. A run in which nothing passed is no success."""
+        said = self.detail or f"{self.passed} passed"
+        skipped = f", {self.skipped} skipped" if self.skipped else ""
+        if self.failed:
+            return f"{said}{skipped}, **{len(self.failed)} failed**"
+        return f"{said}{skipped}" if self.passed else "**nothing ran**"
+
+
+@dataclass
+class Results:
+    """All that is known, by version, level and suite."""
+
+    found: dict[tuple[str, str, str], Result] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, path: Path = KEPT) -> Results:
+        """What the file has; empty if there is none."""
+        kept = json.loads(path.read_text()) if path.exists() else []
+        return cls.of(Result(**entry | {"failed": tuple(entry["failed"])}) for entry in kept)
+
+    @classmethod
+    def of(cls, results: Iterable[Result]) -> Results:
+        """These, the later ones in place of earlier ones with the same key."""
+        return cls({result.key: result for result in results})
+
+    def write(self, path: Path = KEPT) -> None:
+        """Write the file."""
+        entries = [asdict(result) for _, result in sorted(self.found.items())]
+        path.write_text(json.dumps(entries, indent=1) + "\n")
+
+    def table(self) -> str:
+        """The table and what failed, as Markdown. What did not run is said."""
+        nodes = sorted({key[:2] for key in self.found}, key=lambda node: (_number(node[0]), node[1]))
+        lines = [
+            "| Apache Kafka | `transaction.version` | " + " | ".join(SUITES) + " | run on |",
+            "|---" * (len(SUITES) + 3) + "|",
+            *(self._line(version, level) for version, level in nodes),
+        ]
+        failures = [f"- {r.version}, {r.suite}: `{name}`" for r in self.found.values() for name in r.failed]
+        return "\n".join([*lines, *(["", "Failed:", "", *sorted(failures)] if failures else [])])
+
+    def _line(self, version: str, level: str) -> str:
+        ran = {suite: self.found.get((version, level, suite)) for suite in SUITES}
+        cells = [result.cell if result else "not run" for result in ran.values()]
+        dates = sorted({result.date for result in ran.values() if result})
+        return f"| {version} | {LEVELS[level]} | " + " | ".join(cells) + f" | {', '.join(dates)} |"
+
+
+def of_junit(path: Path) -> tuple[int, int, tuple[str, ...]]:
+    """Passed, skipped, and the names of failed tests of pytest's report."""
+    cases = list(ElementTree.parse(path).getroot().iter("testcase"))
+    marks = [{child.tag for child in case} for case in cases]
+    failed = [case.attrib["name"] for case, seen in zip(cases, marks, strict=True) if seen & _WRONG]
+    skipped = sum("skipped" in seen for seen in marks)
+    return len(cases) - skipped - len(failed), skipped, tuple(failed)
+
+
+def put_into_page(results: Results, page: Path = PAGE) -> None:
+    """Replace the table of the page. Raises ValueError if the page has no place for it."""
+    before, begin, rest = page.read_text().partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"{page}: no lines {BEGIN} and {END}")
+    page.write_text(f"{before}{BEGIN}\n{results.table()}\n{END}{after}")
+
+
+def levels_of(version: str) -> Sequence[str]:
+    """Levels of transaction.version that a node of this version can be formatted with."""
+    return ("1", "2") if _number(version) >= (4,) else ("",)
+
+
+def environment(version: str, level: str) -> Mapping[str, str]:
+    """What tells tests/connector/brokers.py to start such nodes."""
+    chosen = {"EOSLOG_TEST_KAFKA": version, "EOSLOG_TEST_TRANSACTION_VERSION": level or "0"}
+    return {"EOSLOG_TEST_BROKER": "kafka"} | chosen
+
+
+def _number(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))
+
+
+_WRONG = {"failure", "error"}
