@@ -7,7 +7,7 @@ reads a mapping of Kafka's names to strings. The table of topic configs is in `t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import Field, dataclass, field, fields, replace
+from dataclasses import Field, dataclass, field, fields, is_dataclass, replace
 from functools import cache
 from typing import Any, get_type_hints
 
@@ -22,9 +22,9 @@ from eoslog.broker.config.transactions import TransactionOptions
 
 __all__ = ["BrokerConfig", "ConfigError", "FlushMode", "option_sections", "option_table"]
 
-_LISTENER = "listener.name."
+LISTENER_PREFIX = "listener.name."
 """Prefix of the options of a single listener; `security.listeners` checks them."""
-_OVERRIDES = _LISTENER + "*"
+_OVERRIDES = LISTENER_PREFIX + "*"
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,10 @@ class BrokerConfig:
     topics: TopicOptions = field(default_factory=TopicOptions)
     storage: StorageOptions = field(default_factory=StorageOptions)
     network: NetworkOptions = field(default_factory=NetworkOptions)
+    given: frozenset[str] = field(default=frozenset(), compare=False)
+    """The options that were given at the start, by their own names."""
+    ignored: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+    """Options of Kafka that were given too and have no effect here, as text."""
 
     def __post_init__(self) -> None:
         for name, declared in option_table().items():
@@ -46,7 +50,8 @@ class BrokerConfig:
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> BrokerConfig:
         """Build from Kafka's option names and text values. Raises ConfigError naming the option."""
-        return cls().with_options(options)
+        config = cls().with_options(options)
+        return replace(config, given=frozenset(option_values(options)))
 
     def with_options(self, options: Mapping[str, str]) -> BrokerConfig:
         """A copy with these options, by Kafka's names, changed. Raises ConfigError naming the option."""
@@ -79,7 +84,11 @@ class BrokerConfig:
 @cache
 def option_sections() -> dict[str, type[Any]]:
     """The dataclass of each section, by the section's name."""
-    return get_type_hints(BrokerConfig)
+    return {
+        name: kind
+        for name, kind in get_type_hints(BrokerConfig).items()
+        if isinstance(kind, type) and is_dataclass(kind)
+    }
 
 
 @cache
@@ -105,10 +114,10 @@ def option_values(options: Mapping[str, str]) -> dict[str, Any]:
     Raises ConfigError.
     """
     table, values = option_table(), dict[str, Any]()
-    own = tuple(f"{name}={text}" for name, text in options.items() if name.startswith(_LISTENER))
+    own = tuple(f"{name}={text}" for name, text in options.items() if name.startswith(LISTENER_PREFIX))
     if own:
         values[_OVERRIDES] = own
-        options = {name: text for name, text in options.items() if not name.startswith(_LISTENER)}
+        options = {name: text for name, text in options.items() if not name.startswith(LISTENER_PREFIX)}
     unknown = sorted(options.keys() - table.keys() - SCALED.keys())
     if unknown:
         raise ConfigError(f"unknown option {unknown[0]}; known are {', '.join(sorted(table))}")

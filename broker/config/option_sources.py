@@ -7,7 +7,7 @@ refused with the names that may have been meant.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
 from eoslog.broker.config import BrokerConfig, ConfigError, option_table
@@ -35,11 +35,13 @@ class GatheredOptions:
     options: dict[str, str] = field(default_factory=dict)
     origins: dict[str, str] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
+    ignored: dict[str, str] = field(default_factory=dict)
+    """The ignored ones, as text."""
 
     def config(self) -> BrokerConfig:
         """The broker's options. Raises ConfigError naming the option and where it was given."""
         try:
-            return BrokerConfig.from_options(self.options)
+            return replace(BrokerConfig.from_options(self.options), ignored=self.ignored)
         except ConfigError as error:
             name = str(error).partition("=")[0]
             origin = self.origins.get(name)
@@ -134,6 +136,7 @@ def _sort_out(found: GatheredOptions) -> None:
             problems.append(f"{origin}: {name} is not supported: {known.why}{_instead(known.harmless)}")
         else:
             found.warnings.append(f"{origin}: {name} is ignored: {known.why}")
+            found.ignored[name] = value
     if problems:
         raise ConfigError("\n".join(problems))
 

@@ -7,13 +7,19 @@ derived something from the old value registers with `checks` and `followers`.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from eoslog.broker.config import BrokerConfig, ConfigError, option_table
+from eoslog.broker.config import LISTENER_PREFIX, BrokerConfig, ConfigError, option_table
+from eoslog.broker.config.ignored_options import foreign
+from eoslog.broker.config.kafka_options import for_one_broker, read_only, rule_of_kafka
+from eoslog.broker.config.option_sources import meaning
 from eoslog.broker.log.segment.files import BadFile
 from eoslog.broker.stored.config_store import ConfigStore
 from eoslog.protocol.errors import ErrorCode, KafkaError
+
+log = logging.getLogger(__name__)
 
 EVERY_BROKER = ""
 """The resource name that stands for all brokers."""
@@ -61,6 +67,8 @@ class DynamicOptions:
         """
         self.check(name, options)
         self._store.put("broker", name, options)
+        for option in sorted(options.keys() - option_table().keys()):
+            log.warning("option %s of broker %r is kept, but has no effect here", option, name)
         self._config.follow(self._candidate(name, options))
         for follower in self.followers:
             follower()
@@ -68,15 +76,34 @@ class DynamicOptions:
     def _candidate(self, name: str, options: Mapping[str, str]) -> BrokerConfig:
         """The broker's options with these set for `name`. Raises ConfigError."""
         table = option_table()
-        for option in options:
+        for option, value in options.items():
             if option not in table:
-                raise ConfigError(f"unknown option {option}")
-            if not table[option].metadata["dynamic"]:
-                raise ConfigError(
-                    f"option {option} cannot change while the broker runs: restart it with the new one"
-                )
+                _check_kept(name, option, value)
+            elif not table[option].metadata["dynamic"]:
+                raise _read_only(option)
         layers = {place: self.get(place) for place in (EVERY_BROKER, self._own)} | {name: dict(options)}
-        merged = {key: text for layer in layers.values() for key, text in layer.items()}
+        merged = {key: text for layer in layers.values() for key, text in layer.items() if key in table}
         candidate = self.static.with_options(merged)
         candidate.topics.values({})
         return candidate
+
+
+def _check_kept(name: str, option: str, value: str) -> None:
+    """Raise ConfigError unless Kafka takes this option, which has no effect here, and ignoring it is safe.
+
+    Kafka takes names that it does not know too, for plug-ins.
+    """
+    if read_only(option) or meaning(option) != option or option.startswith(LISTENER_PREFIX):
+        raise _read_only(option)
+    line = foreign(option)
+    if line is not None and line.refuses(value):
+        raise ConfigError(f"option {option} is not supported: {line.why}")
+    if name == EVERY_BROKER and for_one_broker(option):
+        raise ConfigError(f"option {option} is for a single broker: name the broker by its id")
+    rule = rule_of_kafka(option)
+    if rule is not None:
+        rule.parse(value)
+
+
+def _read_only(option: str) -> ConfigError:
+    return ConfigError(f"option {option} cannot change while the broker runs: restart it with the new one")

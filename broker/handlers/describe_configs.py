@@ -8,7 +8,8 @@ request are still answered. A resource that is named twice among several is desc
 twice.
 
 Left out: levels of loggers (KIP-412) and subscriptions to client metrics (KIP-714) are not configs here;
-their types are INVALID_REQUEST. Options of Kafka that have no meaning here are not listed.
+their types are INVALID_REQUEST. Options of Kafka that have no meaning here are listed only if they are set,
+and without a default.
 """
 
 from __future__ import annotations

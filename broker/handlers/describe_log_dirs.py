@@ -1,8 +1,9 @@
-"""DescribeLogDirs (key 35, versions 1-4): the data directory, its space, and the sizes of its logs (KIP-113).
+"""DescribeLogDirs (key 35, versions 1-5): the data directory, its space, and the sizes of its logs (KIP-113).
 
 There is one directory. A partition's size is that of its record batches, without indexes; it never lags and
 is never the future copy of a move. Partitions that do not exist are left out, as Kafka does. An offline
-partition does not affect the others, and is listed with the size it has.
+partition does not affect the others, and is listed with the size it has. No directory is cordoned (KIP-1066):
+the only one takes all new partitions, and cordoned.log.dirs is refused.
 
 Left out: several data directories.
 """
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 
 KEY = ApiKey.DESCRIBE_LOG_DIRS
-VERSIONS = (1, 4)
+VERSIONS = (1, 5)
 
 
 def handle(context: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponseDraft:
@@ -52,6 +53,7 @@ def handle(context: RequestContext, request: DescribeLogDirsRequest) -> Describe
         "topics": [topic for topic in described if topic["partitions"]],
         "total_bytes": total,
         "usable_bytes": usable,
+        "is_cordoned": False,
     }
     return {"error_code": 0, "results": [result]}
 

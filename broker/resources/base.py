@@ -64,7 +64,7 @@ class ConfigChange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """A config as DescribeConfigs returns it. Without synonyms the value is a default."""
+    """A config as DescribeConfigs returns it. Without synonyms it is a default; kind None: unknown."""
 
     name: str
     value: str
@@ -80,8 +80,8 @@ class ConfigEntry:
 
     @property
     def sensitive(self) -> bool:
-        """Whether the value must not be shown."""
-        return self.kind is ConfigType.PASSWORD
+        """Whether the value must not be shown. Like Kafka's, it is not if its type is unknown."""
+        return self.kind in (ConfigType.PASSWORD, None)
 
 
 class Resource(ABC):

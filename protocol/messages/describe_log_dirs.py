@@ -5,7 +5,7 @@ from eoslog.protocol.schema import Schema
 
 REQUEST = Schema(
     "DescribeLogDirsRequest",
-    "1-4",
+    "1-5",
     flexible=2,
     fields=(
         F(
@@ -21,7 +21,7 @@ REQUEST = Schema(
 
 RESPONSE = Schema(
     "DescribeLogDirsResponse",
-    "1-4",
+    "1-5",
     flexible=2,
     fields=(
         F("throttle_time_ms", INT32),
@@ -48,6 +48,7 @@ RESPONSE = Schema(
                 ),
                 F("total_bytes", INT64, "4+", default=-1, ignorable=True),
                 F("usable_bytes", INT64, "4+", default=-1, ignorable=True),
+                F("is_cordoned", BOOL, "5+", ignorable=True),
             ),
         ),
     ),

@@ -42,6 +42,7 @@ class DescribeLogDirsResponseResult(TypedDict):
     topics: list[DescribeLogDirsResponseTopic]
     total_bytes: int
     usable_bytes: int
+    is_cordoned: bool
 
 
 class DescribeLogDirsResponse(TypedDict):
@@ -68,6 +69,7 @@ class DescribeLogDirsResponseResultDraft(TypedDict, total=False):
     topics: Sequence[DescribeLogDirsResponseTopicDraft]
     total_bytes: int
     usable_bytes: int
+    is_cordoned: bool
 
 
 class DescribeLogDirsResponseDraft(TypedDict, total=False):

@@ -200,6 +200,17 @@ MUTANTS: list[Mutant] = [
             "        self._kinds[kind] = changed\n        try:\n            files.write_whole(",
         ),
     ),
+    *mutants_of(
+        "broker/core/dynamic_options.py",
+        (f"{B}admin/test_admin_configs.py",),
+        Break("what only a restart changes is taken and ignored", "    if read_only(option) or", "    if"),
+        Break("no value of an option without effect is checked", "        rule.parse(value)", "        pass"),
+    ),
+    *mutants_of(
+        "broker/resources/brokers.py",
+        (f"{B}admin/test_admin_configs.py",),
+        Break("what the start gave is a default", "if option in given else None", "if False else None"),
+    ),
     # Who is who
     *mutants_of(
         "broker/security/scram.py",

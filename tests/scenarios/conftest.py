@@ -38,6 +38,7 @@ SETTINGS = {
     "group.consumer.heartbeat.interval.ms": "200",
     "auto.create.topics.enable": "true",
     "log.retention.ms": "-1",
+    "log.segment.bytes": "1073741824",
 }
 """The same for both brokers, so that time-outs come soon.
 

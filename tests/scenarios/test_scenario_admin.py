@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -136,6 +137,50 @@ def test_configs_of_the_broker(client: Client, admin: Any, seen: Seen) -> None:
     )
     seen(**{option: option in found for option in asked})
     assert found["group.min.session.timeout.ms"][0] == "1000"
+
+
+@pytest.mark.needs("version")
+def test_the_broker_s_version(client: Client, admin: Any, seen: Seen) -> None:
+    version = admin.version()
+    seen(version=version)
+    assert version == (4, 3)
+
+
+@pytest.mark.needs("broker-configs")
+def test_what_the_start_gave_is_no_default(client: Client, admin: Any, topic: Topic, seen: Seen) -> None:
+    """Not even where its value is the default."""
+    [place] = topic()
+    _, node, _ = admin.cluster()
+    of_broker, of_topic = admin.broker_configs(node), admin.configs(place.topic)
+    found = {
+        "given": of_broker["auto.create.topics.enable"], "inherited": of_topic["segment.bytes"],
+        "default": of_topic["cleanup.policy"],
+    }  # fmt: skip
+    seen(**found)
+    assert found["given"] == ("true", False)
+    assert found["inherited"] == (str(1 << 30), False)
+    assert found["default"] == ("delete", True)
+
+
+@pytest.mark.needs("broker-configs")
+def test_options_that_a_broker_takes(client: Client, admin: Any, seen: Seen) -> None:
+    """Also those that have no effect, and those of nobody, which may be a plug-in's."""
+    _, node, _ = admin.cluster()
+    relogin = "sasl.kerberos.min.time.before.relogin"
+    admin.alter_broker_config(str(node), relogin, "70000")
+    until(lambda: admin.broker_configs(node).get(relogin) == ("70000", False), "the option is kept")
+    admin.alter_broker_config(str(node), "no.such.option", "1")
+    until(lambda: "no.such.option" in admin.broker_configs(node), "the option is kept")
+    assert admin.broker_configs(node)["no.such.option"][0] is None
+    refused = {
+        option: _refused(partial(admin.alter_broker_config, str(node), option, value))
+        for option, value in {
+            relogin: "soon", "controller.quorum.voters": "1@localhost:1", "log.dirs": "elsewhere",
+            "log.retention.hours": "5", "num.io.threads": "many", "ssl.keystore.location": "nowhere",
+        }.items()
+    }  # fmt: skip
+    seen(**refused)
+    assert set(refused.values()) == {"INVALID_REQUEST"}
 
 
 @pytest.mark.needs("delete-records")

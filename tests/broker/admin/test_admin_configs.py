@@ -268,7 +268,11 @@ def test_options_that_cannot_change_or_do_not_fit(wire: Wire, topic: str) -> Non
     wrong = [
         ("num.partitions", "3"),
         ("log.dirs", "elsewhere"),
-        ("no.such.option", "3"),
+        ("listener.name.plaintext.ssl.client.auth", "none"),
+        ("log.retention.hours", "5"),
+        ("controller.quorum.voters", "1@localhost:9093"),
+        ("num.io.threads", "many"),
+        ("cordoned.log.dirs", "here"),
         ("log.segment.bytes", "3"),
         ("log.segment.bytes", "many"),
         ("log.cleaner.max.compaction.lag.ms", "0"),
@@ -287,6 +291,52 @@ def test_options_that_cannot_change_or_do_not_fit(wire: Wire, topic: str) -> Non
     assert change(wire, BROKER, "", clash) == ErrorCode.INVALID_REQUEST
     wire.call(ApiKey.DELETE_TOPICS, 6, topics=[{"name": topic}])
     assert configs(wire, BROKER, "") == {}
+
+
+def test_what_the_start_gave_is_static_even_where_it_is_the_default(topic: str) -> None:
+    given = {"log.cleanup.policy": "delete", "log.retention.hours": "168", "log.segment.bytes": "5000"}
+    with EmbeddedBroker(config=given) as broker, Wire(broker.host, broker.port) as wire:
+        wanted = {"name": topic, "num_partitions": 1, "replication_factor": 1}
+        wire.call(ApiKey.CREATE_TOPICS, 7, topics=[wanted])
+        found = configs(wire, BROKER, "1", include_synonyms=True)
+        for name in ("log.cleanup.policy", "log.retention.ms", "log.segment.bytes"):
+            assert found[name]["config_source"] == FROM_START, name
+            assert [one["source"] for one in found[name]["synonyms"]] == [FROM_START, FROM_DEFAULT]
+        assert found["log.roll.ms"]["config_source"] == FROM_DEFAULT
+        inherited = configs(wire, TOPIC, topic, include_synonyms=True)
+        for name in ("cleanup.policy", "retention.ms", "segment.bytes"):
+            assert inherited[name]["config_source"] == FROM_START, name
+        assert inherited["segment.ms"]["config_source"] == FROM_DEFAULT
+
+
+RELOGIN, THREADS, NOBODYS = "sasl.kerberos.min.time.before.relogin", "num.io.threads", "no.such.option"
+
+
+def test_options_without_effect_are_kept_over_a_restart() -> None:
+    with EmbeddedBroker() as broker:
+        with Wire(broker.host, broker.port) as wire:
+            assert change(wire, BROKER, "1", (RELOGIN, SET, "70000"), (NOBODYS, SET, "a secret?")) == 0
+            assert change(wire, BROKER, "", (THREADS, SET, "7")) == 0
+            assert change(wire, BROKER, "", (RELOGIN, SET, "1")) == ErrorCode.INVALID_REQUEST
+            assert change(wire, BROKER, "1", (RELOGIN, SET, "soon")) == ErrorCode.INVALID_REQUEST
+            assert change(wire, BROKER, "1", ("metric.reporters", APPEND, "a")) == 0
+            assert change(wire, BROKER, "1", ("metric.reporters", APPEND, "b")) == 0
+        broker.restart()
+        with Wire(broker.host, broker.port) as wire:
+            found = configs(wire, BROKER, "1", include_synonyms=True)
+            shown = {
+                name: (found[name]["value"], found[name]["config_source"], found[name]["read_only"])
+                for name in found.keys() - option_table().keys()
+            }
+            assert shown == {
+                RELOGIN: ("70000", FROM_BROKER, False), THREADS: ("7", FROM_ALL, False),
+                NOBODYS: (None, FROM_BROKER, True), "metric.reporters": ("a,b", FROM_BROKER, False),
+            }  # fmt: skip
+            assert found[NOBODYS]["is_sensitive"]
+            assert [one["value"] for one in found[NOBODYS]["synonyms"]] == [None]
+            assert configs(wire, BROKER, "").keys() == {THREADS}
+            assert replace(wire, BROKER, "1") == replace(wire, BROKER, "") == 0
+            assert configs(wire, BROKER, "1").keys() == option_table().keys()
 
 
 # -- groups, types without configs -------------------------------------------------------------

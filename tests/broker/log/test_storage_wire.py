@@ -201,6 +201,7 @@ def test_log_directories(broker: EmbeddedBroker, wire: Wire, topic: str) -> None
             assert not any(part["is_future_key"] or part["offset_lag"] for part in mine["partitions"])
             if version >= 4:
                 assert result["total_bytes"] >= result["usable_bytes"] > 0
+            assert not result["is_cordoned"]
 
 
 def test_leader_epochs(broker: EmbeddedBroker, wire: Wire, topic: str) -> None:

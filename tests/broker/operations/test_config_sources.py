@@ -7,7 +7,8 @@ from click.testing import CliRunner, Result
 
 from eoslog.broker.config import ConfigError, option_table
 from eoslog.broker.config.ignored_options import COPIES, TABLE, foreign
-from eoslog.broker.config.option_sources import ALIASES, HIDDEN, gather, read_properties, shown
+from eoslog.broker.config.kafka_options import kafka_names
+from eoslog.broker.config.option_sources import ALIASES, HIDDEN, gather, meaning, read_properties, shown
 from eoslog.broker.config.topics import SCALED
 from eoslog.cli import COMMANDS, main
 
@@ -194,3 +195,17 @@ def test_help_names_every_option() -> None:
 def test_help_names_every_command() -> None:
     done = CliRunner().invoke(main, ["--help"])
     assert all(name in done.output for name in COMMANDS)
+
+
+def test_what_is_ignored_is_kept_to_be_shown() -> None:
+    gathered = gather(None, ["num.io.threads=8", "log.retention.hours=5"], {"log.dirs": "/nowhere"})
+    config = gathered.config()
+    assert config.given == {"log.retention.ms", "log.dirs"}
+    assert config.ignored == {"num.io.threads": "8"}
+
+
+def test_each_option_of_kafka_is_ours_or_in_the_table() -> None:
+    """The tables of what Kafka has and of what it means here must not drift apart."""
+    for name in kafka_names():
+        assert name not in option_table()
+        assert foreign(name) is not None or meaning(name) != name, name

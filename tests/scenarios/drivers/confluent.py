@@ -282,15 +282,21 @@ class _Admin(Admin):
         found = self._one(self._admin.describe_configs([resource]))
         return {name: (entry.value, entry.is_default) for name, entry in found.items()}
 
+    def alter_broker_config(self, name: str, option: str, value: str) -> None:
+        self._alter(ResourceType.BROKER, name, {option: value})
+
     def alter_configs(self, topic: str, changes: Mapping[str, str | None]) -> None:
+        self._alter(ResourceType.TOPIC, topic, changes)
+
+    def _alter(self, kind: ResourceType, name: str, changes: Mapping[str, str | None]) -> None:
         entries = [
             ConfigEntry(
-                name, value or "",
+                option, value or "",
                 incremental_operation=AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET,
             )
-            for name, value in changes.items()
+            for option, value in changes.items()
         ]  # fmt: skip
-        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
+        resource = ConfigResource(kind, name, incremental_configs=entries)
         self._one(self._admin.incremental_alter_configs([resource]))
 
     def delete_records(self, place: Place, before: int) -> int:

@@ -74,12 +74,17 @@ class JavaAdmin(Admin):
         return {one.name(): (one.value(), one.isDefault()) for one in listed(found.entries())}
 
     def alter_configs(self, topic: str, changes: Mapping[str, str | None]) -> None:
+        self._alter(self._resource("TOPIC", topic), changes)
+
+    def alter_broker_config(self, name: str, option: str, value: str) -> None:
+        self._alter(self._resource("BROKER", name), {option: value})
+
+    def _alter(self, resource: Any, changes: Mapping[str, str | None]) -> None:
         kinds, entry = self._package.AlterConfigOp.OpType, self._package.ConfigEntry
         operations = [
             self._package.AlterConfigOp(entry(name, value or ""), kinds.valueOf("SET" if value else "DELETE"))
             for name, value in changes.items()
         ]
-        resource = self._resource("TOPIC", topic)
         _wait(self._admin.incrementalAlterConfigs(java_map({resource: java_list(operations)})).all())
 
     def delete_records(self, place: Place, before: int) -> int:

@@ -210,7 +210,7 @@ class KafkaPython(Client):
         "group-metadata", "configs", "broker-configs",
         "create-partitions", "delete-records", "groups", "group-offsets", "alter-offsets", "delete-offsets",
         "list-offsets", "late-timestamps", "transactions", "log-dirs", "features", "quorum", "elect",
-        "reassign",
+        "reassign", "version",
     })  # fmt: skip
     fenced = frozenset({"PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"})
 

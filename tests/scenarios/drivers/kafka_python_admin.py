@@ -87,10 +87,19 @@ class KafkaPythonAdmin(Admin):
             name: (AlterConfigOp.DELETE, None) if value is None else (AlterConfigOp.SET, value)
             for name, value in changes.items()
         }
-        resource = ConfigResource(ConfigResourceType.TOPIC, topic, operations)
+        self._alter(ConfigResourceType.TOPIC, topic, operations)
+
+    def alter_broker_config(self, name: str, option: str, value: str) -> None:
+        self._alter(ConfigResourceType.BROKER, name, {option: (AlterConfigOp.SET, value)})
+
+    def version(self) -> tuple[int, ...]:
+        """The broker's version, inferred from the versions of its APIs."""
+        return tuple(self._admin.get_broker_version_data(1).broker_version)
+
+    def _alter(self, kind: ConfigResourceType, name: str, operations: Any) -> None:
         with calls:
-            done = self._admin.alter_configs([resource], raise_on_unknown=False)
-        [outcome] = done["topic"].values()
+            done = self._admin.alter_configs([ConfigResource(kind, name, operations)], raise_on_unknown=False)
+        [outcome] = done[kind.name.lower()].values()
         if outcome != "OK":
             raise _by_text(outcome)
 
