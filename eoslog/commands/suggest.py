@@ -55,7 +55,7 @@ def suggest(
         raise click.UsageError(f"--principal {principal}: give TYPE:NAME, as User:alice")
     reads, writes = pairs(source, "--source"), pairs(sink, "--sink")
     found = _needed(reads, writes, stream=not batch)
-    together = _by_resource(found.rights)
+    together = by_resource(found.rights)
     if as_json:
         show_json({"rights": [_row(rights) for rights in together], "notes": list(found.notes)})
         return
@@ -89,7 +89,7 @@ def _address(*options: dict[str, str]) -> str | None:
     return next(found, None)
 
 
-def _by_resource(rights: Sequence[Right]) -> list[list[Right]]:
+def by_resource(rights: Sequence[Right]) -> list[list[Right]]:
     """The rights, grouped by resource."""
     found: dict[tuple[str, str, bool], list[Right]] = {}
     for right in rights:
@@ -122,8 +122,13 @@ def _kafkas(principal: str, rights: Sequence[Right], address: str | None) -> Ite
     yield from ("--add", "--allow-principal", principal)
     for right in rights:
         yield from ("--operation", right.operation)
-    yield from (f"--{_word(rights[0].resource)}", rights[0].name)
+    yield from (f"--{_word(rights[0].resource)}", *filter(None, [rights[0].name]))  # the cluster has none
     yield from ("--resource-pattern-type", "prefixed") if rights[0].prefixed else ()
+
+
+def kafka_acls(principal: str, rights: Sequence[Right], address: str | None) -> str:
+    """The command line of kafka-acls.sh that gives rights on one resource."""
+    return shlex.join(_kafkas(principal, rights, address))
 
 
 def _word(name: str) -> str:

@@ -1,0 +1,210 @@
+"""`eoslog rehearse`: the command line of the rehearsal.
+
+Exit status: 0 all holds, 1 something does not, 2 something could not be found out or removed.
+"""
+
+from __future__ import annotations
+
+import secrets
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Any
+
+import click
+
+from eoslog.commands.output import show_json
+from eoslog.commands.session import client_config, in_our_terms
+from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.client.wire.config import ClientConfig
+from eoslog.connector.errors import EoslogError
+from eoslog.rehearse import crash
+from eoslog.rehearse.cleanup import CleanUp
+from eoslog.rehearse.limits import Query
+from eoslog.rehearse.rows import ALL_HOLD, NOT_FOUND_OUT, SOME_FAIL, Row, Verdict, exit_status, summary
+from eoslog.rehearse.run import Rehearsal
+from eoslog.rehearse.scratch_names import ScratchNames
+from eoslog.rehearse.work import PATIENCE_S, Work
+
+_ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_EXAMPLES = """
+\b
+EXAMPLES
+  eoslog rehearse --bootstrap-server kafka:9092 --command-config client.properties
+  eoslog rehearse --bootstrap-server kafka:9092 --batch-seconds 300 --downtime 86400 --topic orders
+  eoslog rehearse --bootstrap-server test:9092 --crash ./power-cycle-the-test-node.sh
+\b
+EXIT STATUS
+  0  all holds
+  1  something does not hold; its row says what to do
+  2  something could not be found out, or not be removed, or the command line is wrong
+\b
+FILES
+  --command-config FILE has properties of Kafka's Java clients, as kafka-topics.sh takes them.
+\b
+SEE ALSO
+  docs/rehearse.md, docs/cluster.md, eoslog acls suggest, eoslog doctor
+"""
+
+
+@click.command("rehearse", epilog=_EXAMPLES)
+@click.option("--bootstrap-server", "--bootstrap-servers", "addresses", metavar="HOST:PORT,...",
+              help="Brokers to ask first.  [default: 127.0.0.1:9092]")  # fmt: skip
+@click.option("--command-config", metavar="FILE", help="Properties of Kafka's clients, for TLS and SASL too.")
+@click.option("--batch-seconds", type=click.FloatRange(0), default=60.0, show_default=True,
+              metavar="SECONDS", help="How long a micro-batch takes, from first row to commit.")  # fmt: skip
+@click.option("--downtime", type=click.FloatRange(0), default=600.0, show_default=True,
+              metavar="SECONDS", help="How long the query may be down between two runs.")  # fmt: skip
+@click.option("--topic", "topics", multiple=True, metavar="TOPIC",
+              help="A topic of the query, whose retention, replicas and rights are looked at; repeatable. It "
+              "is neither read nor written.")  # fmt: skip
+@click.option("--crash", "crash_command", metavar="COMMAND",
+              help="A shell command of yours that kills brokers of a test cluster, or cuts their power, and "
+              "starts them again. It is run once.  [default: no broker is crashed]")  # fmt: skip
+@click.option("--principal", metavar="TYPE:NAME", help="Whom printed ACLs are for, as User:alice.  [default: "
+              "the SASL user, else User:ANONYMOUS]")  # fmt: skip
+@click.option("--timeout", type=click.FloatRange(0.1), default=30.0, show_default=True, metavar="SECONDS",
+              help="How long to keep trying each request.")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def command(
+    addresses: str | None,
+    command_config: str | None,
+    batch_seconds: float,
+    downtime: float,
+    topics: tuple[str, ...],
+    crash_command: str | None,
+    principal: str | None,
+    timeout: float,
+    as_json: bool,
+) -> None:
+    """Certify a cluster before you trust it with data.
+
+    Runs eoslog's commit protocol against the cluster, without Spark, and kills the driver at every command; a
+    new driver goes on. Says row by row what holds: API versions, rights (those that are missing as lines of
+    kafka-acls.sh), what readers see of open, aborted and committed transactions, fencing, retries, offsets,
+    two-phase commit, time-outs and retention.
+
+    It works under scratch names that begin with eoslog-rehearsal- and are new in each run. It removes them at
+    the end, also after a failure, Ctrl-C or SIGTERM, and says what it could not remove. Other names are never
+    written to, ended or deleted.
+    """
+    if principal is not None and not all(principal.partition(":")):
+        raise click.UsageError(f"--principal {principal}: give TYPE:NAME, as User:alice")
+    try:
+        config = client_config(addresses, command_config, timeout)
+    except EoslogError as error:
+        raise click.UsageError(in_our_terms(str(error))) from error
+    query = Query(round(batch_seconds * 1000), round(downtime * 1000))
+    names = ScratchNames(secrets.token_hex(6))
+    if not as_json:
+        click.echo(f"scratch names: {names.stem}.*")
+    with _ended_by_signals():
+        crashes = None if crash_command is None else lambda: crash.run_command(crash_command)
+        done = _rehearse(config, names, query, topics, principal or _principal(config), crashes, as_json)
+    done.rows.append(_removed(done.clean_up))
+    if as_json:
+        show_json(_document(names, done))
+    else:
+        _print(done.rows[-1])
+        click.echo(f"rows: {summary(done.rows)}")
+    raise SystemExit(exit_status(done.rows))
+
+
+@dataclass
+class _Done:
+    """A rehearsal that is over, or interrupted, and cleaned up. `stops`: where drivers were killed."""
+
+    rows: list[Row] = field(default_factory=list)
+    clean_up: CleanUp = field(default_factory=CleanUp)
+    stops: list[str] = field(default_factory=list)
+
+
+def _rehearse(
+    config: ClientConfig,
+    names: ScratchNames,
+    query: Query,
+    topics: tuple[str, ...],
+    principal: str,
+    crashes: Callable[[], None] | None,
+    as_json: bool,
+) -> _Done:
+    """Print the rows as they come, unless `as_json`; and clean up in any case."""
+    done, address = _Done(), ",".join(f"{host}:{port}" for host, port in config.bootstrap)
+    with Cluster(config) as cluster:
+        work = Work(cluster, names, min(PATIENCE_S, config.api_timeout_ms / 1000))
+        rehearsal = Rehearsal(work, lambda: Cluster(config), query, topics, principal, address, crashes)
+        try:
+            for row in rehearsal.rows():
+                done.rows.append(row)
+                if not as_json:
+                    _print(row)
+        except KeyboardInterrupt:
+            done.rows.append(Row("rehearsal", Verdict.UNKNOWN, "interrupted: nothing more was looked at"))
+            if not as_json:
+                _print(done.rows[-1])
+        finally:
+            _clean(config, done.clean_up, rehearsal)
+    done.stops = rehearsal.stops
+    return done
+
+
+def _clean(config: ClientConfig, clean_up: CleanUp, rehearsal: Rehearsal) -> None:
+    """Remove what was made, on new connections: the old ones may have answers to come."""
+    try:
+        with Cluster(config) as cluster:
+            clean_up.run(cluster, rehearsal.work.names, rehearsal.made)
+    except KeyboardInterrupt:
+        clean_up.left += [f"{kind}: interrupted" for kind in clean_up.to_do]
+
+
+def _removed(clean_up: CleanUp) -> Row:
+    """The row of the clean-up."""
+    removed = ", ".join(
+        f"{number} {kind}{'s' if number > 1 else ''}" for kind, number in clean_up.removed.items()
+    )
+    stay = f"; {clean_up.ids} transactional ids stay until they expire, nothing is open under them"
+    what = f"removed {removed or 'nothing'}{stay if clean_up.ids else ''}"
+    if not clean_up.left:
+        return Row("clean-up", Verdict.HOLDS, what)
+    do = tuple(f"not removed: {in_our_terms(text)}" for text in clean_up.left)
+    return Row("clean-up", Verdict.UNKNOWN, what, do)
+
+
+def _print(row: Row) -> None:
+    for line in row.lines():
+        click.echo(in_our_terms(line))
+
+
+def _document(names: ScratchNames, done: _Done) -> dict[str, Any]:
+    status = exit_status(done.rows)
+    return {
+        "verdict": {ALL_HOLD: "holds", SOME_FAIL: "does not hold", NOT_FOUND_OUT: "not found out"}[status],
+        "scratch_names": f"{names.stem}.*",
+        "rows": [row.document() for row in done.rows],
+        "killed": done.stops,
+        "removed": done.clean_up.removed,
+        "left": done.clean_up.left,
+        "transactional_ids_left": done.clean_up.ids,
+    }
+
+
+def _principal(config: ClientConfig) -> str:
+    sasl = config.security.sasl
+    return f"User:{sasl.user if sasl is not None and sasl.user else 'ANONYMOUS'}"
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Within it, SIGTERM and SIGHUP interrupt as Ctrl-C does, so that scratch names are removed."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, interrupt) for number in _ENDS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

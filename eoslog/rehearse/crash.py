@@ -1,0 +1,47 @@
+"""What a broker must still know after a crash. The crash itself is the user's command: option --crash."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+
+from eoslog.connector.commit.decision import ANCHOR
+from eoslog.rehearse.probes import COMMITTED, both, settled, stored_offset
+from eoslog.rehearse.rows import DoesNotHold, NotFoundOut
+from eoslog.rehearse.work import PARTITIONS, Work
+
+BEFORE, OPEN = ["committed 1", "committed 2"], ["open 1", "open 2"]
+
+
+def look(work: Work, word: str, crash: Callable[[], None]) -> str:
+    """Crash brokers while one transaction was just committed and another is open. Raises DoesNotHold,
+    NotFoundOut."""
+    topic, group, place = work.names.name(word), work.names.name(f"{word}-group"), (ANCHOR, 0)
+    idle, left, done = (work.open(f"{word}-{which}") for which in ("idle", "open", "committed"))
+    for partition in PARTITIONS:
+        work.write(left, (topic, partition), [f"{row} of {partition}" for row in OPEN])
+        work.write(done, (topic, partition), [f"{row} of {partition}" for row in BEFORE])
+    work.stage(done, group, {place: (9, "noted")})
+    work.end(done, commit=True)
+    idle = work.open(f"{word}-idle")
+    crash()
+    settled(work, done.name, COMMITTED)
+    if stored_offset(work, group, "its transaction was committed") != (9, "noted"):
+        raise DoesNotHold("a committed offset is gone after the crash")
+    for partition in PARTITIONS:  # as a producer does whose answers the crash has cut off
+        work.write(left, (topic, partition), [f"{row} of {partition}" for row in OPEN])
+    work.end(left, commit=True)
+    work.check_readable(topic, "brokers have crashed, and every transaction has ended")
+    work.check_rows(topic, [*both(BEFORE), *both(OPEN)], "brokers have crashed")
+    again = work.open(f"{word}-idle")
+    if again.identity <= idle.identity:
+        raise DoesNotHold(f"a new producer got {again.identity}, after {idle.identity} before the crash")
+    return "what was acknowledged is there, open transactions go on, retries are written once"
+
+
+def run_command(text: str) -> None:
+    """Run the user's command in a shell; its output goes to standard error. Raises NotFoundOut."""
+    done = subprocess.run(text, shell=True, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False)
+    if done.returncode:
+        raise NotFoundOut(f"the command of --crash ended with status {done.returncode}: {text}")

@@ -1,0 +1,130 @@
+"""How long a cluster keeps what a query needs, compared with the query. Pure.
+
+A driver may die between the decision of a batch and the commit of its last transaction. Until it is started
+again, the cluster must keep the batch's transactions open (unless they are sealed), the decision (it is kept
+as committed offsets), the transactional ids, and the rows of the source that were not read yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from eoslog.connector.commit.decide import SAFETY_MS
+from eoslog.connector.commit.decision import METADATA_LIMIT
+from eoslog.rehearse.rows import Row, Verdict
+
+Configs = Mapping[str, str]
+MAX_TIMEOUT = "transaction.max.timeout.ms"
+BROKER_CONFIGS = (
+    MAX_TIMEOUT,
+    "transactional.id.expiration.ms",
+    "offsets.retention.minutes",
+    "offset.metadata.max.bytes",
+)
+TOPIC_CONFIGS = ("retention.ms", "retention.bytes", "cleanup.policy", "min.insync.replicas")
+_UNLIMITED = -1
+
+
+class Query(NamedTuple):
+    """How long a micro-batch takes, and how long a query may be down, in ms. `sealed`: two-phase commit is
+    offered."""
+
+    batch_ms: int
+    downtime_ms: int
+    sealed: bool = False
+
+    @property
+    def away_ms(self) -> int:
+        """How long nothing of the query may be heard."""
+        return self.batch_ms + self.downtime_ms
+
+    @property
+    def transaction_ms(self) -> int:
+        """How long a task's transaction may have to stay open."""
+        return (self.batch_ms if self.sealed else self.away_ms) + SAFETY_MS
+
+
+class _Limit(NamedTuple):
+    """A broker's config. `ms`: of one of its units (0: it is no time)."""
+
+    name: str
+    ms: int
+    why: str
+
+
+_LIMITS = (
+    _Limit(MAX_TIMEOUT, 1, "a task's transaction is aborted after that"),
+    _Limit("transactional.id.expiration.ms", 1, "how the last transactions ended is forgotten after that"),
+    _Limit("offsets.retention.minutes", 60_000, "the last decision, and with it the query's place, is "
+           "forgotten after that"),
+    _Limit("offset.metadata.max.bytes", 0, "a decision is kept as metadata of offsets"),
+)  # fmt: skip
+
+
+def broker_rows(found: Mapping[int, Configs], query: Query) -> Iterator[Row]:
+    """A row for each limit, of the broker with the lowest one. `found`: configs by broker."""
+    for limit in _LIMITS:
+        values = {node: configs[limit.name] for node, configs in found.items() if configs.get(limit.name)}
+        if not values:
+            yield Row(limit.name, Verdict.UNKNOWN, "no broker tells its value")
+            continue
+        node, value = min(values.items(), key=lambda pair: int(pair[1]))
+        yield _compared(limit, node, int(value), query)
+
+
+def _compared(limit: _Limit, node: int, value: int, query: Query) -> Row:
+    if not limit.ms:
+        needed, has, unit = METADATA_LIMIT, value, "characters"
+    else:
+        needed = query.transaction_ms if limit.name == MAX_TIMEOUT else query.away_ms
+        has, unit = value * limit.ms, "ms"
+    what = f"{value} on broker {node}, {_human(has, unit)}; this query needs {_human(needed, unit)}"
+    if has >= needed:
+        return Row(limit.name, Verdict.HOLDS, what)
+    raised = -(-needed // (limit.ms or 1))
+    do = [f"set {limit.name}={raised} or more on every broker: {limit.why}"]
+    if limit.name == MAX_TIMEOUT:
+        do.append(f"then set kafka.transaction.timeout.ms={raised} on the query's sink")
+    return Row(limit.name, Verdict.FAILS, what, tuple(do))
+
+
+def topic_rows(name: str, label: str, configs: Configs, replicas: int, query: Query) -> Iterator[Row]:
+    """Whether a topic keeps its rows for as long as the query may be down, and after the loss of a broker."""
+    title, retention = f"retention of {label}", int(configs.get("retention.ms") or _UNLIMITED)
+    policy = configs.get("cleanup.policy", "")
+    kept = "for ever" if retention == _UNLIMITED else f"for {_human(retention, 'ms')}"
+    what = f"rows are kept {kept}; this query needs {_human(query.away_ms, 'ms')}"
+    if "delete" in policy and retention != _UNLIMITED and retention < query.away_ms:
+        do = f"eoslog topics configs {name} --set retention.ms={query.away_ms}"
+        text = "rows that were not read yet are deleted" if name else "give topics a longer retention"
+        yield Row(title, Verdict.FAILS, what, (f"{text}: {do}" if name else text,))
+    else:
+        yield Row(title, Verdict.HOLDS, what)
+    if "delete" in policy and int(configs.get("retention.bytes") or _UNLIMITED) != _UNLIMITED:
+        size = configs["retention.bytes"]
+        yield Row(title, Verdict.NOTE, f"a partition keeps {size} bytes at most: rows may be gone sooner")
+    if "compact" in policy:
+        yield Row(title, Verdict.NOTE, "compaction removes rows that have the key of a later one")
+    yield _replicas(label, replicas, int(configs.get("min.insync.replicas") or 1))
+
+
+def _replicas(label: str, replicas: int, least: int) -> Row:
+    what = f"{replicas} replica{'s' if replicas > 1 else ''}, min.insync.replicas={least}"
+    if replicas > 1 and least > 1:
+        return Row(f"replicas of {label}", Verdict.HOLDS, what)
+    return Row(
+        f"replicas of {label}", Verdict.NOTE, f"{what}: what one broker alone has is lost with its disk"
+    )
+
+
+_UNITS: Sequence[tuple[int, str]] = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
+
+
+def _human(value: int, unit: str) -> str:
+    """The value in the largest unit that divides it."""
+    if unit == "ms":
+        for size, name in _UNITS:
+            if value and value % size == 0:
+                return f"{value // size} {name}"
+    return f"{value} {unit}"

@@ -1,0 +1,249 @@
+"""What the commit protocol relies on, one promise at a time, each with a topic of its own.
+
+A probe returns what it saw, or raises DoesNotHold. attempts.py says what the errors of the client mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+from eoslog.connector.client.admin.group_offsets import StillPending
+from eoslog.connector.client.admin.readers_held_back import NEVER_MS
+from eoslog.connector.client.admin.transactions import TransactionDescription
+from eoslog.connector.commit.commands import NotOffered, Refused, Seal, Unknown, ask
+from eoslog.connector.commit.decision import ANCHOR, METADATA_LIMIT
+from eoslog.connector.commit.transactional_ids import Participant
+from eoslog.connector.run.runner import Runner
+from eoslog.rehearse.rows import DoesNotHold
+from eoslog.rehearse.work import PARTITIONS, Work, refused, until
+
+ROWS = ["first", "second"]
+OPEN, COMMITTED, ABORTED = ("Ongoing",), ("CompleteCommit",), ("CompleteAbort", "Empty")
+
+
+class Probe(NamedTuple):
+    """A promise, and how to see whether it holds. `word`: of its scratch names. `optional`: eoslog does
+    without it, so a cluster that does not offer it does not fail."""
+
+    name: str
+    word: str
+    look: Callable[[Work, str], str]
+
+
+def written(work: Work, word: str, rows: list[str] = ROWS) -> tuple[Participant, str]:
+    """A transaction with rows on both partitions, and its topic."""
+    topic, who = work.names.name(word), work.open(word)
+    for partition in PARTITIONS:
+        work.write(who, (topic, partition), [f"{row} of {partition}" for row in rows])
+    return who, topic
+
+
+def both(rows: list[str] = ROWS) -> list[str]:
+    """The rows that `written` has written."""
+    return [f"{row} of {partition}" for partition in PARTITIONS for row in rows]
+
+
+def open_rows_are_hidden(work: Work, word: str) -> str:
+    """A reader of committed data sees nothing of an open transaction."""
+    who, topic = written(work, word)
+    work.check_rows(topic, [], "a transaction is open")
+    held = work.held(topic)
+    if len(held) < len(PARTITIONS):
+        raise DoesNotHold(
+            f"the last stable offset is the end on {len(PARTITIONS) - len(held)} partitions where a "
+            "transaction is open"
+        )
+    work.end(who, commit=False)
+    return "nothing of an open transaction can be read, the last stable offset waits for it"
+
+
+def committed_rows_are_readable(work: Work, word: str) -> str:
+    """After a commit every row can be read on every partition, and nothing is held back."""
+    who, topic = written(work, word)
+    work.end(who, commit=True)
+    work.check_readable(topic)
+    work.check_rows(topic, both(), "a transaction was committed")
+    return f"each row once, on each of {len(PARTITIONS)} partitions; a marker on each"
+
+
+def aborted_rows_stay_hidden(work: Work, word: str) -> str:
+    """After an abort no row can be read, and nothing is held back."""
+    who, topic = written(work, word)
+    work.end(who, commit=False)
+    work.check_readable(topic)
+    work.check_rows(topic, [], "a transaction was aborted")
+    return "no row of an aborted transaction can be read, and it holds nobody back"
+
+
+def retries_are_written_once(work: Work, word: str) -> str:
+    """A batch that is sent again under the same sequence numbers is in the log once."""
+    who, topic = written(work, word)
+    for partition in PARTITIONS:  # a producer that knows of no answer begins with the same sequence number
+        work.write(who, (topic, partition), [f"{row} of {partition}" for row in ROWS])
+    work.end(who, commit=True)
+    work.check_readable(topic)
+    work.check_rows(topic, both(), "a batch was sent twice, as after a lost answer")
+    return "a batch that was sent twice is in the log once"
+
+
+def replaced_producer_cannot_write(work: Work, word: str) -> str:
+    """A producer that was replaced can neither write, nor commit offsets, nor end the transaction of its
+    successor."""
+    idle = work.open(word)
+    old, topic = written(work, word)
+    group = work.names.name(f"{word}-group")
+    new = work.open(word)
+    if len({idle.identity, old.identity, new.identity}) < 3:
+        raise DoesNotHold(
+            f"a new producer of {new.name} got the identity of an older one: {idle.identity}, "
+            f"{old.identity}, {new.identity}"
+        )
+    _after_replaced(work, topic)
+    work.write(new, (topic, 0), ["of the new one"])
+    what = "a producer that was replaced"
+    codes = {
+        refused(lambda: work.write(old, (topic, 0), ["of the old one"]), f"{what} could still write"),
+        refused(partial(work.stage, old, group, {(ANCHOR, 0): (1, "")}), f"{what} could still stage offsets"),
+        refused(lambda: work.end(old, commit=True), f"{what} could still commit"),
+    }
+    work.end(new, commit=True)
+    work.check_readable(topic)
+    work.check_rows(topic, ["of the new one"], f"{what} tried to write")
+    return f"it can neither write, nor commit, nor stage offsets ({', '.join(sorted(codes))})"
+
+
+def _after_replaced(work: Work, topic: str) -> None:
+    """InitProducerId must have aborted what the old producer had open."""
+    work.check_readable(topic)
+    work.check_rows(topic, [], "a new producer has replaced one with an open transaction")
+
+
+def new_producer_aborts(work: Work, word: str) -> str:
+    """InitProducerId ends what a dead producer left: rows and offsets."""
+    who, topic = written(work, word)
+    group, place = work.names.name(f"{word}-group"), (ANCHOR, 0)
+    work.stage(who, group, {place: (7, "never")})
+    work.open(word)
+    _after_replaced(work, topic)
+    found = stored_offset(work, group, "its transaction was aborted")
+    if found is not None:
+        raise DoesNotHold(f"offset {found[0]} of an aborted transaction counts as committed")
+    return "its rows and offsets are aborted when the next producer comes"
+
+
+def offsets_commit_with_it(work: Work, word: str) -> str:
+    """Offsets and their metadata count when their transaction is committed, as a whole, and not before."""
+    who = work.open(word)
+    group, place, metadata = work.names.name(word), (ANCHOR, 0), "m" * METADATA_LIMIT
+    work.stage(who, group, {place: (5, metadata)})
+    try:
+        found = Work(work.cluster, work.names, 0.0).offset(group, place)
+    except StillPending:
+        pass
+    else:
+        seen = "not told to be pending" if found is None else "visible"
+        raise DoesNotHold(
+            f"the offset of an open transaction is {seen}: nobody sees that a decision is on its way"
+        )
+    work.end(who, commit=True)
+    found = stored_offset(work, group, "its transaction was committed")
+    if found != (5, metadata):
+        seen = "gone" if found is None else f"{found[0]} with {len(found[1])} characters"
+        raise DoesNotHold(f"offset 5 with {METADATA_LIMIT} characters was committed, and is {seen}")
+    return f"pending until the end, then there, with {METADATA_LIMIT} characters of metadata"
+
+
+def stored_offset(work: Work, group: str, when: str) -> tuple[int, str] | None:
+    """The group's offset, when nothing is pending. Raises DoesNotHold if that does not come to pass."""
+    try:
+        return work.offset(group, (ANCHOR, 0))
+    except StillPending as pending:
+        raise DoesNotHold(f"an offset stays pending although {when}: {pending}") from pending
+
+
+def ends_are_final(work: Work, word: str) -> str:
+    """A repeated end gets the same answer, and another end is refused."""
+    who, topic = written(work, word)
+    first = work.end(who, commit=True)
+    settled(work, who.name, COMMITTED)
+    again = work.end(who, commit=True)
+    if again != first:
+        raise DoesNotHold(f"a commit that was sent twice was answered {first}, then {again}")
+    code = refused(lambda: work.end(who, commit=False), "a committed transaction could be aborted afterwards")
+    work.check_readable(topic)
+    work.check_rows(topic, both(), "an abort was sent after a commit")
+    return f"a commit may be repeated, and an abort after it is refused ({code})"
+
+
+def coordinators_tell(work: Work, word: str) -> str:
+    """ListTransactions and DescribeTransactions tell what is open, by whom, where, and how it ended."""
+    who, topic = written(work, word)
+    listed = work.ongoing(who.name)
+    if listed != (who.name,):
+        raise DoesNotHold(f"ListTransactions does not list the open transaction {who.name}")
+    state = settled(work, who.name, OPEN)
+    if state.identity != who.identity or state.timeout_ms != work.timeout_ms:
+        raise DoesNotHold(
+            f"DescribeTransactions tells {state.identity} with {state.timeout_ms} ms of {who.name}, which is "
+            f"{who.identity} with {work.timeout_ms} ms"
+        )
+    places = {(topic, partition) for partition in PARTITIONS}
+    if set(state.partitions) != places:
+        raise DoesNotHold(f"DescribeTransactions leaves out {sorted(places - set(state.partitions))}")
+    work.end(who, commit=True)
+    settled(work, who.name, COMMITTED)
+    if work.ongoing(who.name):
+        raise DoesNotHold("ListTransactions lists a transaction as open that has ended")
+    return "they tell what is open, by whom and where, and how it ended"
+
+
+def settled(work: Work, name: str, states: tuple[str, ...]) -> TransactionDescription:
+    """The description, once it is in one of these states. Raises DoesNotHold."""
+    found = until(lambda: work.describe(name), lambda s: s is not None and s.state in states, work.patience_s)
+    if found is None or found.state not in states:
+        state = found.state if found is not None else "nothing"
+        raise DoesNotHold(f"DescribeTransactions tells {state} of {name} instead of {states[0]}")
+    return found
+
+
+def two_phase(work: Work, word: str) -> str:
+    """A sealed transaction does not time out, and only its holder can end it. Raises NotOfferedHere."""
+    who, topic = written(work, word)
+    rules = ask(Seal((who,)))
+    answers = Runner(work.cluster, work.timeout_ms).run(rules)
+    answer = answers if isinstance(answers, (Refused, Unknown)) else answers[who.name]
+    if isinstance(answer, NotOffered):
+        work.end(who, commit=False)
+        raise NotOfferedHere(str(answer))
+    if isinstance(answer, (Refused, Unknown)):
+        raise DoesNotHold(f"a transaction could not be sealed: {answer}")
+    if answer.wrote != who.identity:
+        raise DoesNotHold(f"{who.name} was written by {who.identity}, and sealed as that of {answer.wrote}")
+    state = settled(work, who.name, OPEN)
+    if state.timeout_ms != NEVER_MS:
+        raise DoesNotHold(f"a sealed transaction times out after {state.timeout_ms} ms")
+    refused(lambda: work.end(who, commit=False), "a sealed transaction could be ended by who wrote it")
+    work.end(Participant(who.name, answer.holder), commit=True)
+    work.check_readable(topic)
+    work.check_rows(topic, both(), "a sealed transaction was committed")
+    return "a sealed transaction does not time out, and only its holder can end it"
+
+
+class NotOfferedHere(Exception):
+    """The cluster does not offer what a probe looks for, and eoslog does without it."""
+
+
+PROBES = (
+    Probe("committed rows", "committed", committed_rows_are_readable),
+    Probe("open transactions", "open", open_rows_are_hidden),
+    Probe("aborted rows", "aborted", aborted_rows_stay_hidden),
+    Probe("retries", "retried", retries_are_written_once),
+    Probe("what a dead producer left", "left", new_producer_aborts),
+    Probe("a replaced producer", "replaced", replaced_producer_cannot_write),
+    Probe("offsets in transactions", "offsets", offsets_commit_with_it),
+    Probe("ends of transactions", "ends", ends_are_final),
+    Probe("coordinators", "told", coordinators_tell),
+    Probe("two-phase commit", "sealed", two_phase),
+)

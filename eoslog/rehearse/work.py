@@ -1,0 +1,165 @@
+"""What the checks do on the cluster, under scratch names: transactions, rows, offsets, and looks at them."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+import pyarrow as pa
+
+from eoslog.connector.client.admin import group_offsets, transactions
+from eoslog.connector.client.admin.list_offsets import EARLIEST, LATEST, list_offsets
+from eoslog.connector.client.records.fetch import fetch
+from eoslog.connector.client.records.produce import Producer
+from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.commit.transactional_ids import Participant
+from eoslog.connector.errors import ProduceFailed
+from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.producer_identity import ProducerIdentity
+from eoslog.protocol.records import encode_batches
+from eoslog.rehearse.rows import DoesNotHold
+from eoslog.rehearse.scratch_names import ScratchNames
+
+T = TypeVar("T")
+Place = tuple[str, int]
+
+PARTITIONS = (0, 1)
+TIMEOUTS_MS = (60_000, 15_000, 5_000, 2_000)
+"""Time-outs of scratch transactions: the first that the brokers grant (transaction.max.timeout.ms)."""
+PATIENCE_S = 10.0
+"""How long markers may take until rows that are committed can be read."""
+_LOOK_S = 0.02
+_BATCH_BYTES = 1 << 16
+
+
+@dataclass(frozen=True)
+class Work:
+    """One run's cluster and names. `patience_s`: how long to wait for what has to come. `timeout_ms`: of its
+    transactions."""
+
+    cluster: Cluster
+    names: ScratchNames
+    patience_s: float = PATIENCE_S
+    timeout_ms: int = TIMEOUTS_MS[0]
+
+    def open(self, word: str, timeout_ms: int | None = None) -> Participant:
+        """Acquire a transactional id; nothing is open yet. Raises KafkaError."""
+        name = self.names.check(word if word.startswith(self.names.stem) else self.names.name(word))
+        timeout_ms = timeout_ms or self.timeout_ms
+        return Participant(name, transactions.init_producer_id(self.cluster, name, timeout_ms))
+
+    def write(self, who: Participant, place: Place, rows: Sequence[str]) -> None:
+        """Write rows in the transaction, a batch each, and wait for every answer. Raises ProduceFailed,
+        KafkaError."""
+        topic, partition = self.names.check(place[0]), place[1]
+        with Producer(self.cluster, identity=who.identity, transactional_id=who.name) as producer:
+            for row in rows:
+                values, now_ms = pa.array([row.encode()], pa.binary()), int(time.time() * 1000)
+                (batch,) = encode_batches(None, values, None, now_ms, codec=0, max_batch_bytes=_BATCH_BYTES)
+                producer.send(topic, partition, batch)
+            producer.flush()
+
+    def end(self, who: Participant, *, commit: bool) -> ProducerIdentity:
+        """EndTxn. Raises KafkaError."""
+        return transactions.end_txn(self.cluster, self.names.check(who.name), who.identity, commit)
+
+    def stage(self, who: Participant, group: str, offsets: dict[Place, tuple[int, str]]) -> None:
+        """TxnOffsetCommit. Raises KafkaError."""
+        name, group = self.names.check(who.name), self.names.check(group)
+        transactions.commit_offsets(self.cluster, name, who.identity, group, offsets)
+
+    def offset(self, group: str, place: Place) -> tuple[int, str] | None:
+        """A group's committed offset and metadata. Raises StillPending while a transaction is about to change
+        it, once patience is over."""
+        found = group_offsets.fetch_committed(
+            self.cluster, group, [place], require_stable=True, pending_ms=self.patience_s * 1000
+        )
+        return found.get(place)
+
+    def describe(self, name: str) -> transactions.TransactionDescription | None:
+        """The coordinator's description of a transactional id."""
+        return transactions.describe(self.cluster, [name])[name]
+
+    def rows(self, topic: str, *, committed: bool = True) -> Counter[str]:
+        """The rows that a reader sees now, and how often each. Raises what fetch raises."""
+        places = [(topic, partition) for partition in PARTITIONS]
+        starts = list_offsets(self.cluster, dict.fromkeys(places, EARLIEST), committed=False)
+        ends = list_offsets(self.cluster, dict.fromkeys(places, LATEST), committed=committed)
+        found: Counter[str] = Counter()
+        for place in places:
+            if starts[place] >= ends[place]:
+                continue
+            read = partial(fetch, self.cluster, *place, starts[place], ends[place], committed=committed)
+            for records in read():
+                found.update(value.decode() for value in records.value.to_pylist())
+        return found
+
+    def held(self, topic: str) -> dict[Place, tuple[int, int]]:
+        """The partitions where readers of committed data are held back: last stable offset and end."""
+        wanted = dict.fromkeys(((topic, partition) for partition in PARTITIONS), LATEST)
+        stable = list_offsets(self.cluster, wanted, committed=True)
+        ends = list_offsets(self.cluster, wanted, committed=False)
+        return {place: (stable[place], ends[place]) for place in wanted if stable[place] < ends[place]}
+
+    def ongoing(self, prefix: str) -> tuple[str, ...]:
+        """Transactional ids with this prefix whose transaction is open."""
+        found = transactions.list_transactions(self.cluster, self.names.check(prefix), ["Ongoing"])
+        return tuple(one.transactional_id for one in found)
+
+    def check_readable(self, topic: str, when: str = "every transaction has ended") -> None:
+        """Wait until nothing holds readers back. Raises DoesNotHold."""
+        held = until(lambda: self.held(topic), lambda found: not found, self.patience_s)
+        if held:
+            (name, number), (stable, end) = next(iter(held.items()))
+            raise DoesNotHold(
+                f"{when}: readers are held back on {len(held)} of {len(PARTITIONS)} partitions for more than "
+                f"{self.patience_s:g} s (last stable offset of {name}-{number}: {stable}, its end: {end}). A "
+                "marker is missing, or is not seen"
+            )
+
+    def check_rows(self, topic: str, expected: Iterable[str], when: str) -> None:
+        """Raise DoesNotHold unless a reader of committed data sees exactly these rows, each once."""
+        found, wanted = self.rows(topic), Counter(expected)
+        lost, extra = wanted - found, found - wanted
+        if lost or extra:
+            parts = [f"{sum(lost.values())} of {sum(wanted.values())} rows are missing"] if lost else []
+            parts += [f"{sum(extra.values())} rows too many can be read ({min(extra)!r})"] if extra else []
+            raise DoesNotHold(f"{when}: {' and '.join(parts)}")
+
+
+def until(look: Callable[[], T], good: Callable[[T], bool], seconds: float) -> T:
+    """Look until it is good, or the time is over. Returns what was seen last."""
+    deadline = time.monotonic() + seconds
+    while True:
+        seen = look()
+        if good(seen) or time.monotonic() >= deadline:
+            return seen
+        time.sleep(_LOOK_S)
+
+
+FENCED = frozenset(
+    {
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.TRANSACTION_ABORTABLE,
+    }
+)
+"""With what a cluster may refuse a producer that has been replaced, or whose transaction has ended."""
+
+
+def refused(attempt: Callable[[], object], what: str) -> str:
+    """The name of the error with which the cluster refused what it must refuse. Raises DoesNotHold if it did
+    it, and what else the attempt raises."""
+    try:
+        attempt()
+    except (KafkaError, ProduceFailed) as error:
+        if error.code not in FENCED:
+            raise
+        return ErrorCode(error.code).name
+    raise DoesNotHold(what)

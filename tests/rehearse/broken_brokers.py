@@ -1,0 +1,209 @@
+"""Brokers that break one promise each, and the row of `eoslog rehearse` that has to name it.
+
+Those of the crash judge (test_crash_judge_judged.py) that are wrong while they run are among them. Others
+there are wrong only after a crash (BROKEN_IN_CRASHES), and some show only at moments of a crash that a client
+cannot choose (NOT_SEEN).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from eoslog.broker.coordinator.groups.group_offsets import GroupOffsets
+from eoslog.broker.coordinator.transactions.transaction_coordinator import TransactionCoordinator
+from eoslog.broker.coordinator.transactions.transaction_markers import MarkerWriter
+from eoslog.broker.log.partition.partition_reads import PartitionReads
+from eoslog.broker.rules.committed_offsets import OffsetStore
+from eoslog.broker.rules.producer_state import ProducerStates, Written
+from eoslog.broker.rules.transactions import transaction, transaction_state
+from eoslog.protocol.producer_identity import ProducerIdentity
+from tests.crash import test_crash_judge_judged as judged
+
+Patch = pytest.MonkeyPatch
+Break = Callable[[Patch], None]
+
+NOT_SEEN = {
+    judged.no_fdatasync: "it breaks the crash judge's own file system, which no broker runs on here",
+    judged.no_directory_sync: "the same",
+    judged.the_torn_tail_is_not_cut: "it needs a crash in the middle of a write",
+    judged.no_recovery_scan: "the same",
+    judged.decisions_stay_unfinished: "it needs a crash between a decision and its markers",
+    judged.prepare_is_not_written: "the same",
+    judged.prepare_is_not_waited_for: "the same",
+    judged.a_new_epoch_is_not_waited_for: "it needs a crash within the milliseconds until the next sync",
+}
+"""Brokers of the crash judge that a client's view of one crash cannot tell from whole ones, and why."""
+
+BROKEN_IN_CRASHES = [
+    judged.acknowledges_before_it_is_durable,
+    judged.only_the_last_batch_is_known_after_a_restart,
+    judged.no_batch_is_known_after_a_restart,
+]
+"""Brokers that are broken when they come back: the row "a crash of brokers" has to fail."""
+
+
+def aborted_rows_are_shown(patch: Patch) -> None:
+    read = PartitionReads.read
+
+    def broken(self: Any, *arguments: Any, **more: Any) -> Any:
+        found = read(self, *arguments, **more)
+        return found._replace(aborted=found.aborted and [])
+
+    patch.setattr(PartitionReads, "read", broken)
+
+
+def aborts_are_commits(patch: Patch) -> None:
+    mark = MarkerWriter.mark_one
+
+    async def broken(
+        self: Any, partition: Any, pid: int, epoch: int, commit: bool, *more: Any, **named: Any
+    ) -> None:
+        await mark(self, partition, pid, epoch, True, *more, **named)
+
+    patch.setattr(MarkerWriter, "mark_one", broken)
+
+
+def no_marker_is_written(patch: Patch) -> None:
+    async def broken(self: Any, *_: Any, **__: Any) -> None:
+        return None
+
+    patch.setattr(MarkerWriter, "mark_one", broken)
+
+
+def the_stable_offset_stands_still(patch: Patch) -> None:
+    patch.setattr(ProducerStates, "last_stable_offset", lambda self, high_watermark: 0)
+
+
+def every_third_batch_is_lost(patch: Patch) -> None:
+    check = ProducerStates.check
+    batches = 0
+
+    def broken(self: Any, header: Any, **more: Any) -> Any:
+        nonlocal batches
+        batches += not more.get("coordinator", False)
+        if batches % 3 == 0 and not more.get("coordinator", False):
+            return Written(header.base_sequence, header.last_sequence, 0, 0)  # taken for a retry
+        return check(self, header, **more)
+
+    patch.setattr(ProducerStates, "check", broken)
+
+
+def offsets_are_forgotten(patch: Patch) -> None:
+    patch.setattr(OffsetStore, "get", lambda self, group, place: None)
+
+
+def metadata_is_forgotten(patch: Patch) -> None:
+    get = OffsetStore.get
+
+    def broken(self: Any, group: str, place: Any) -> Any:
+        found = get(self, group, place)
+        return found and replace(found, metadata="")
+
+    patch.setattr(OffsetStore, "get", broken)
+
+
+def pending_offsets_are_not_told(patch: Patch) -> None:
+    patch.setattr(OffsetStore, "unstable", lambda self, group, place: False)
+
+
+def offsets_stay_pending(patch: Patch) -> None:
+    patch.setattr(OffsetStore, "replay_marker", lambda self, producer_id, commit: None)
+
+
+def aborted_offsets_count(patch: Patch) -> None:
+    replay = OffsetStore.replay_marker
+    patch.setattr(OffsetStore, "replay_marker", lambda self, pid, commit: replay(self, pid, True))
+
+
+def offsets_of_fenced_producers_count(patch: Patch) -> None:
+    patch.setattr(GroupOffsets, "_join_transaction", lambda self, txn, who: None)
+    judged.fenced_epochs_may_write(patch)
+
+
+def whoever_comes_gets_the_same_epoch(patch: Patch) -> None:
+
+    def broken(metadata: Any, new_producer_id: int) -> ProducerIdentity:
+        return (
+            metadata.holder
+            if metadata.holder.epoch >= 0
+            else transaction_state.next_holder(metadata, new_producer_id)
+        )
+
+    patch.setattr(transaction, "next_holder", broken)
+
+
+def the_dead_ones_transactions_go_on(patch: Patch) -> None:
+    """InitProducerId gives a new epoch, and the open transaction stays open."""
+    init = transaction.init_producer_id
+
+    def broken(metadata: Any, request: Any, now_ms: int, **more: Any) -> Any:
+        return init(metadata, replace(request, keep_prepared=True), now_ms, **more)
+
+    patch.setattr("eoslog.broker.rules.transactions.transaction.init_producer_id", broken)
+
+
+def fenced_epochs_may_end(patch: Patch) -> None:
+    end = TransactionCoordinator._end
+
+    def broken(self: Any, producer: Any, *more: Any) -> Any:
+        known = self._entries.get(producer.transactional_id)
+        holder = known.metadata.holder if known and known.metadata else None
+        if holder is not None:
+            producer = producer._replace(producer_id=holder.producer_id, epoch=holder.epoch)
+        return end(self, producer, *more)
+
+    patch.setattr(TransactionCoordinator, "_end", broken)
+
+
+def what_is_open_is_not_listed(patch: Patch) -> None:
+    patch.setattr(TransactionCoordinator, "list", lambda self: [])
+
+
+def time_outs_never_come(patch: Patch) -> None:
+    patch.setattr(transaction, "has_expired", lambda metadata, now_ms: False)
+
+
+def kept_transactions_are_aborted(patch: Patch) -> None:
+    patch.setattr(
+        transaction,
+        "_keep",
+        lambda metadata, timeout_ms, now_ms, new: transaction.fence(metadata, now_ms, new_producer_id=new),
+    )
+
+
+def kept_transactions_time_out(patch: Patch) -> None:
+    patch.setattr(transaction, "NO_TIMEOUT_MS", 60_000)
+
+
+BROKEN: list[tuple[Break, str]] = [
+    (judged.readers_see_what_is_undecided, "open transactions"),
+    (judged.fenced_epochs_may_write, "a replaced producer"),
+    (judged.a_retried_batch_is_written_again, "retries"),
+    (judged.a_marker_is_forgotten, "committed rows"),
+    (no_marker_is_written, "committed rows"),
+    (the_stable_offset_stands_still, "committed rows"),
+    (every_third_batch_is_lost, "committed rows"),
+    (aborted_rows_are_shown, "aborted rows"),
+    (aborts_are_commits, "aborted rows"),
+    (offsets_are_forgotten, "offsets in transactions"),
+    (metadata_is_forgotten, "offsets in transactions"),
+    (pending_offsets_are_not_told, "offsets in transactions"),
+    (offsets_stay_pending, "offsets in transactions"),
+    (aborted_offsets_count, "what a dead producer left"),
+    (offsets_of_fenced_producers_count, "a replaced producer"),
+    (whoever_comes_gets_the_same_epoch, "a replaced producer"),
+    (the_dead_ones_transactions_go_on, "what a dead producer left"),
+    (fenced_epochs_may_end, "a replaced producer"),
+    (what_is_open_is_not_listed, "coordinators"),
+    (time_outs_never_come, "time-outs"),
+    (kept_transactions_are_aborted, "two-phase commit"),
+    (kept_transactions_time_out, "two-phase commit"),
+]
+"""A broken broker, and the row that has to fail."""
+
+SWEEPS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"}
+"""How often a broker looks for transactions that have timed out: often, so that nobody waits for it."""

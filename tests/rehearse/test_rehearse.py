@@ -1,0 +1,327 @@
+"""`eoslog rehearse` on brokers that keep their promises: what it says, touches, leaves, and how it exits."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from eoslog.cli import main
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.errors import ErrorCode
+from eoslog.rehearse.work import Work
+from eoslog.testing import EmbeddedBroker
+from eoslog.testing.rules import RequestFaults
+from tests.broker.security.acl_site import Site
+from tests.connector.stock_kafka import Kafka
+from tests.docs.blocks import ROOT, blocks_of
+from tests.rehearse.broken_brokers import SWEEPS
+from tests.rehearse.rehearsing import document, names_of, not_holding, rehearse, verdicts
+
+WAIT_S = 60
+PAGE = ROOT / "docs" / "rehearse.md"
+COMMANDS = {
+    "Describe", "Acquire", "FetchStored", "ListOngoing", "OpenTransaction", "WriteRows", "Seal",
+    "StageOffsets", "EndTxn(commit) of the sink's own transaction", "AskOngoing",
+    "EndTxn(commit) of a task's transaction", "AwaitMarkers",
+}  # fmt: skip
+"""What a driver sends in a micro-batch, by its rules."""
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(in_thread=True, config=SWEEPS) as started:
+        yield started
+
+
+@pytest.fixture
+def faulty(broker: EmbeddedBroker) -> Iterator[EmbeddedBroker]:
+    yield broker
+    broker.faults.disarm()
+
+
+def test_a_driver_is_killed_at_every_command(broker: EmbeddedBroker) -> None:
+    found = document(broker.bootstrap)
+    assert found["status"] == 0 and found["verdict"] == "holds" and not not_holding(found)
+    killed = [where.removeprefix("before ") for where in found["killed"]]
+    assert set(killed) >= COMMANDS and killed[-1] == "after its last command"
+    assert (
+        killed.count("WriteRows") == 1 + 4 and killed.count("Seal") == 2
+    )  # a first driver begins, and writes
+    assert killed.count("EndTxn(commit) of a task's transaction") == 2
+
+
+def ongoing(bootstrap: str) -> Any:
+    """Open transactions of rehearsals."""
+    where = ("--bootstrap-server", bootstrap, "--json")
+    arguments = ["transactions", "list", "--state", "Ongoing", "--prefix", "eoslog-rehearsal-", *where]
+    return json.loads(CliRunner().invoke(main, arguments).stdout)
+
+
+def test_nothing_is_left(broker: EmbeddedBroker) -> None:
+    before = names_of(broker.bootstrap)
+    found = document(broker.bootstrap)
+    assert names_of(broker.bootstrap) == before and not found["left"]
+    assert found["removed"]["topic"] == 12 and found["transactional_ids_left"] > 0
+    assert ongoing(broker.bootstrap) == []
+
+
+def test_each_run_has_names_of_its_own(broker: EmbeddedBroker) -> None:
+    first, second = (document(broker.bootstrap)["scratch_names"] for _ in range(2))
+    assert first != second and re.fullmatch(r"eoslog-rehearsal-[0-9a-f]{12}\.\*", first)
+
+
+READS = {
+    ApiKey.API_VERSIONS, ApiKey.METADATA, ApiKey.FIND_COORDINATOR, ApiKey.DESCRIBE_TRANSACTIONS,
+    ApiKey.LIST_TRANSACTIONS, ApiKey.LIST_OFFSETS, ApiKey.FETCH, ApiKey.OFFSET_FETCH,
+    ApiKey.DESCRIBE_PRODUCERS, ApiKey.DESCRIBE_CONFIGS, ApiKey.DESCRIBE_CLUSTER, ApiKey.DESCRIBE_GROUPS,
+    ApiKey.LIST_GROUPS,
+}  # fmt: skip
+CHANGES: dict[ApiKey, Any] = {
+    ApiKey.CREATE_TOPICS: lambda asked: [topic["name"] for topic in asked["topics"]],
+    ApiKey.DELETE_TOPICS: lambda asked: asked["topic_names"],
+    ApiKey.DELETE_GROUPS: lambda asked: asked["groups_names"],
+    ApiKey.INIT_PRODUCER_ID: lambda asked: [asked["transactional_id"]],
+    ApiKey.PRODUCE: lambda asked: [asked["transactional_id"]],
+    ApiKey.END_TXN: lambda asked: [
+        asked["transactional_id"],
+        *(one["transactional_id"] for one in asked["together"]),
+    ],
+    ApiKey.OFFSET_COMMIT: lambda asked: [asked["group_id"]],
+    ApiKey.TXN_OFFSET_COMMIT: lambda asked: [asked["transactional_id"], asked["group_id"]],
+}
+"""The names that a request changes. A batch of records can only be for a topic of its transactional id's."""
+
+
+def test_no_other_name_is_touched(broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every request is looked at, in the broker; beside names that look alike."""
+    kafka = Kafka(broker.bootstrap)
+    lookalike = "eoslog-rehearsal-0123456789ab.kills"
+    mine = [kafka.topic(2, lookalike), kafka.topic(2, "orders")]
+    other = kafka.transactional(lookalike)
+    other.begin_transaction()
+    other.produce(lookalike, b"open", partition=0)
+    other.flush(WAIT_S)
+    asked: list[tuple[int, Any]] = []
+    around = RequestFaults.around
+
+    def watched(self: Any, client: Any, header: Any, handler: Any) -> Any:
+        def handle(context: Any, request: Any) -> Any:
+            asked.append((header.api_key, request))
+            return real(context, request)
+
+        real = around(self, client, header, handler)
+        return handle
+
+    monkeypatch.setattr(RequestFaults, "around", watched)
+    found = document(broker.bootstrap, "--topic", "orders")
+    monkeypatch.undo()
+    stem = found["scratch_names"].removesuffix("*")
+    assert {api for api, _ in asked} <= READS | set(CHANGES)
+    changed = {name for api, request in asked if api in CHANGES for name in CHANGES[ApiKey(api)](request)}
+    assert len(changed) > 50 and all(name.startswith(stem) for name in changed), changed
+    assert set(mine) <= names_of(broker.bootstrap)
+    other.commit_transaction(WAIT_S)  # nobody has fenced it, or ended its transaction
+    assert [row[3] for row in kafka.rows(lookalike, 2)] == [b"open"]
+    assert kafka.rows("orders", 2) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interrupt_cleans_up(broker: EmbeddedBroker, number: signal.Signals) -> None:
+    before = names_of(broker.bootstrap)
+    command = [sys.executable, "-u", "-m", "eoslog", "rehearse", "--bootstrap-server", broker.bootstrap]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as program:
+        assert program.stdout is not None
+        for line in program.stdout:
+            if "two-phase commit" in line:  # the next row takes longest
+                os.kill(program.pid, number)
+                break
+        rest = program.stdout.read()
+        assert program.wait(WAIT_S) == 2, rest
+    assert "interrupted" in rest and re.search(r"holds +clean-up: removed .*12 topics", rest), rest
+    assert names_of(broker.bootstrap) == before and ongoing(broker.bootstrap) == []
+
+
+def test_a_failure_cleans_up(faulty: EmbeddedBroker) -> None:
+    before = names_of(faulty.bootstrap)
+    faulty.faults.answer_error("Produce", ErrorCode.UNKNOWN_SERVER_ERROR, times=0)
+    found = document(faulty.bootstrap, "--timeout", "2")
+    faulty.faults.disarm()
+    assert found["status"] == 1 and "UNKNOWN_SERVER_ERROR" in not_holding(found)["committed rows"]
+    assert names_of(faulty.bootstrap) == before
+
+
+def test_a_fault_of_the_rehearsal_cleans_up(broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    def faulty(work: Work, word: str, _: Any) -> None:
+        work.write(work.open(word), (work.names.name(word), 0), ["of a transaction that stays open"])
+        raise RuntimeError("a fault of our own")
+
+    before = names_of(broker.bootstrap)
+    monkeypatch.setattr("eoslog.rehearse.kills.rehearse", faulty)
+    assert isinstance(rehearse(broker.bootstrap).exception, RuntimeError)
+    assert names_of(broker.bootstrap) == before and ongoing(broker.bootstrap) == []
+
+
+@pytest.mark.parametrize(
+    ("api", "kind", "count"), [("DeleteTopics", "topic", 12), ("DeleteGroups", "group", 3)]
+)
+def test_what_cannot_be_removed_is_told(faulty: EmbeddedBroker, api: str, kind: str, count: int) -> None:
+    before = names_of(faulty.bootstrap)
+    faulty.faults.answer_error(api, ErrorCode.POLICY_VIOLATION, times=0)
+    found = document(faulty.bootstrap)
+    assert found["status"] == 2 and verdicts(found)["clean-up"] == "unknown"
+    told = {re.match(rf"{kind} (\S+): .*POLICY_VIOLATION", text) for text in found["left"]}
+    left = names_of(faulty.bootstrap) - before
+    assert {match[1] for match in told if match} == left and len(left) == count, found["left"]
+
+
+def test_a_broker_that_dies_is_told() -> None:
+    with EmbeddedBroker(in_thread=True) as broker:
+        broker.faults.drop_request("TxnOffsetCommit", times=0, cut=False)
+        broker.faults.drop_request("DeleteTopics", times=0, cut=False)
+        found = document(broker.bootstrap, "--timeout", "0.5")
+    assert found["status"] == 2 and verdicts(found)["offsets in transactions"] == "unknown", found
+    assert len([text for text in found["left"] if text.startswith("topic ")]) == 12
+
+
+def test_no_broker_is_status_2() -> None:
+    found = document("127.0.0.1:9", "--timeout", "1")
+    assert found["status"] == 2 and verdicts(found)["API versions"] == "unknown"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [("--principal", "alice"), ("--command-config", "/no/file"), ("--downtime", "-1"), ("--topik", "t")],
+)
+def test_a_wrong_command_line_is_status_2(wrong: tuple[str, str]) -> None:
+    result = rehearse("127.0.0.1:9", *wrong)
+    assert result.exit_code == 2 and "rror" in result.output and "scratch" not in result.output
+
+
+def test_help_is_a_manual() -> None:
+    text = CliRunner().invoke(main, ["rehearse", "--help"]).output
+    for part in ("EXAMPLES", "EXIT STATUS", "FILES", "SEE ALSO", "--batch-seconds", "--downtime", "--topic"):
+        assert part in text
+
+
+# -- limits ---------------------------------------------------------------------------------------
+
+SHORT = {
+    "transaction.max.timeout.ms": "5000",
+    "transactional.id.expiration.ms": "60000",
+    "offsets.retention.minutes": "5",
+    "log.retention.ms": "300000",
+    **SWEEPS,
+}
+
+
+def test_limits_that_are_too_short_are_named() -> None:
+    with EmbeddedBroker(in_thread=True, config=SHORT) as broker:
+        Kafka(broker.bootstrap).topic(1, "kept", retention_ms="86400000")
+        long = document(broker.bootstrap, "--batch-seconds", "10", "--topic", "kept", "--topic", "absent")
+        short = document(broker.bootstrap, "--batch-seconds", "1", "--downtime", "10")
+    assert set(not_holding(long)) >= {
+        "transaction.max.timeout.ms", "transactional.id.expiration.ms", "offsets.retention.minutes",
+        "retention of new topics", "rights on topic absent",
+    }  # fmt: skip
+    assert verdicts(long)["retention of topic kept"] == "holds"
+    do = {row["row"]: row["do"] for row in long["rows"]}
+    assert "offsets.retention.minutes=11 or more" in do["offsets.retention.minutes"][0]
+    assert set(not_holding(short)) == {"transaction.max.timeout.ms"}  # 1 s, and 10 s of safety
+
+
+# -- rights ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    with Site(**SWEEPS) as started:
+        yield started
+
+
+def config_of(site: Site, user: str, folder: Path) -> tuple[str, ...]:
+    """Options of the command line for a user of the site."""
+    named = site.client(user)
+    jaas = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+    file = folder / f"{user}.properties"
+    file.write_text(
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
+        f'sasl.jaas.config={jaas} username="{user}" password="{named["sasl.password"]}";\n'
+    )
+    return named["bootstrap.servers"], "--command-config", str(file)
+
+
+def give(site: Site, lines: list[str]) -> None:
+    """Do what the lines of kafka-acls.sh say."""
+    for line in lines:
+        words = shlex.split(line)
+        assert words[0] == "kafka-acls.sh" and "--add" in words
+        user = words[words.index("--allow-principal") + 1].removeprefix("User:")
+        kind, name = next(
+            (kind, words[words.index(f"--{kind}") + 1] if kind != "cluster" else "kafka-cluster")
+            for kind in ("topic", "group", "transactional-id", "cluster")
+            if f"--{kind}" in words
+        )
+        for operation in (words[at + 1] for at, word in enumerate(words) if word == "--operation"):
+            kafkas = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", operation).upper()
+            rule = f"{kafkas} {kind.replace('-', '_').upper()} {name}"
+            site.change(user, rule, prefixed="--resource-pattern-type" in words)
+
+
+def acls(found: dict[str, Any]) -> list[str]:
+    return [line for row in found["rows"] for line in row["do"] if line.startswith("kafka-acls.sh")]
+
+
+def test_the_printed_acls_are_enough(site: Site, tmp_path: Path) -> None:
+    where = config_of(site, "alice", tmp_path)
+    site.forget()
+    without = document(*where)
+    assert without["status"] == 1 and verdicts(without)["rights"] == "fails"
+    give(site, acls(without))
+    given = document(*where)
+    assert not not_holding(given) and given["status"] == 0, given
+    assert verdicts(given)["right to repair"] == "note"
+
+
+def test_the_page_shows_a_missing_right(site: Site, tmp_path: Path) -> None:
+    where = config_of(site, "alice", tmp_path)
+    site.forget()
+    give(site, [line for line in acls(document(*where)) if "--transactional-id" not in line])
+    printed = rehearse(*where).output.replace(where[0], "127.0.0.1:9092").splitlines()
+    (block,) = [one for one in blocks_of(PAGE) if one.language == "text"]
+    assert set(block.code.splitlines()) <= set(printed), printed
+
+
+MISSING = [
+    ("WRITE", "TOPIC", "eoslog-rehearsal-", "rights of a query", "--operation Write --topic"),
+    ("READ", "TOPIC", "eoslog-rehearsal-", "rights of a query", "--operation Read --topic"),
+    ("READ", "GROUP", "eoslog-rehearsal-", "rights of a query", "--operation Read --group"),
+    ("READ", "TOPIC", "__consumer_offsets", "rights of a query", "--topic __consumer_offsets"),
+    ("WRITE", "TRANSACTIONAL_ID", "eoslog-rehearsal-", "rights of a query", "--transactional-id"),
+    ("DELETE", "TOPIC", "eoslog-rehearsal-", "rights of the rehearsal", "--operation Delete --topic"),
+    ("DESCRIBE_CONFIGS", "CLUSTER", "kafka-cluster", "limits of the brokers", "DescribeConfigs --cluster"),
+]
+
+
+@pytest.mark.parametrize(("operation", "kind", "name", "row", "line"), MISSING)
+def test_a_missing_right_is_named(
+    site: Site, tmp_path: Path, operation: str, kind: str, name: str, row: str, line: str
+) -> None:
+    where = config_of(site, "bob", tmp_path)
+    site.forget()
+    give(site, [text.replace("alice", "bob") for text in acls(document(*where))])
+    site.change("bob", f"{operation} {kind} {name}", deny=True, prefixed=name.startswith("eoslog"))
+    found = document(*where)
+    assert row in not_holding(found), found
+    assert any(line in text for text in acls(found)), acls(found)
+    assert found["status"] == (1 if row == "rights of a query" else 2)
