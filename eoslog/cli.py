@@ -25,10 +25,7 @@ COMMANDS = {
     "consume": ("eoslog.commands.consume", "Print the records of a topic."),
     "top": ("eoslog.top.command", "Watch brokers, topics, groups and open transactions live."),
     "doctor": ("eoslog.doctor.command", "Show what slows Spark down with eoslog, or would fail."),
-    "rehearse": (
-        "eoslog.rehearse.command",
-        "Certify a cluster: run the commit protocol there, killed at each step.",
-    ),
+    "rehearse": ("eoslog.rehearse.command", "Certify a cluster: the commit protocol, killed at each step."),
     "audit": ("eoslog.audit.command", "Prove that a topic has another's records exactly once, in order."),
 }
 

@@ -46,7 +46,7 @@ class CleanUp:
             "topics": self._delete_topics,
         }
         for kind in tuple(self.to_do):
-            self._tried(kind, partial(steps[kind], cluster, names, topics))
+            self._tried(f"{kind} {names.name('*')}", partial(steps[kind], cluster, names, topics))
             self.to_do.remove(kind)
 
     def _tried(self, what: str, attempt: Callable[[], None]) -> bool:
@@ -82,7 +82,11 @@ class CleanUp:
     def _delete_topics(self, cluster: Cluster, names: ScratchNames, topics: Sequence[str]) -> None:
         left: dict[str, str] = {}
         for _ in range(_ROUNDS):
-            found = list(cluster.metadata(topics).topics) if topics else []
+            try:
+                found = list(cluster.metadata(topics).topics)
+            except (EoslogError, KafkaError, ProtocolError) as error:
+                left |= dict.fromkeys(topics, str(error))
+                break
             there = [names.check(name) for name in found if name not in left]
             if not there:
                 break

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import secrets
 import signal
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -103,11 +104,14 @@ def command(
     with _ended_by_signals():
         crashes = None if crash_command is None else lambda: crash.run_command(crash_command)
         done = _rehearse(config, names, query, topics, principal or _principal(config), crashes, as_json)
-    done.rows.append(_removed(done.clean_up))
+    ended = [one for one in done.rows if one.name == "rehearsal"]
+    ended.append(_removed(done.clean_up))
+    done.rows.append(ended[-1])
     if as_json:
         show_json(_document(names, done))
     else:
-        _print(done.rows[-1])
+        for row in ended:
+            _print(row)
         click.echo(f"rows: {summary(done.rows)}")
     raise SystemExit(exit_status(done.rows))
 
@@ -142,8 +146,9 @@ def _rehearse(
                     _print(row)
         except KeyboardInterrupt:
             done.rows.append(Row("rehearsal", Verdict.UNKNOWN, "interrupted: nothing more was looked at"))
-            if not as_json:
-                _print(done.rows[-1])
+        except Exception:
+            click.echo(traceback.format_exc(), err=True)
+            done.rows.append(Row("rehearsal", Verdict.UNKNOWN, "a fault of its own ended it, see above"))
         finally:
             _clean(config, done.clean_up, rehearsal)
     done.stops = rehearsal.stops
@@ -152,11 +157,14 @@ def _rehearse(
 
 def _clean(config: ClientConfig, clean_up: CleanUp, rehearsal: Rehearsal) -> None:
     """Remove what was made, on new connections: the old ones may have answers to come."""
+    if not rehearsal.made:
+        return
     try:
         with Cluster(config) as cluster:
             clean_up.run(cluster, rehearsal.work.names, rehearsal.made)
     except KeyboardInterrupt:
-        clean_up.left += [f"{kind}: interrupted" for kind in clean_up.to_do]
+        names = rehearsal.work.names.name("*")
+        clean_up.left += [f"{kind} {names}: interrupted" for kind in clean_up.to_do]
 
 
 def _removed(clean_up: CleanUp) -> Row:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Callable
 
 from eoslog.connector.commit.decision import ANCHOR
@@ -11,6 +10,7 @@ from eoslog.rehearse.probes import COMMITTED, both, settled, stored_offset
 from eoslog.rehearse.rows import DoesNotHold, NotFoundOut
 from eoslog.rehearse.work import PARTITIONS, Work
 
+_STANDARD_ERROR = 2  # no pipe: a broker that the command starts may keep it open for ever
 BEFORE, OPEN = ["committed 1", "committed 2"], ["open 1", "open 2"]
 
 
@@ -18,7 +18,7 @@ def look(work: Work, word: str, crash: Callable[[], None]) -> str:
     """Crash brokers while one transaction was just committed and another is open. Raises DoesNotHold,
     NotFoundOut."""
     topic, group, place = work.names.name(word), work.names.name(f"{word}-group"), (ANCHOR, 0)
-    idle, left, done = (work.open(f"{word}-{which}") for which in ("idle", "open", "committed"))
+    left, done = work.open(f"{word}-open"), work.open(f"{word}-committed")
     for partition in PARTITIONS:
         work.write(left, (topic, partition), [f"{row} of {partition}" for row in OPEN])
         work.write(done, (topic, partition), [f"{row} of {partition}" for row in BEFORE])
@@ -42,6 +42,6 @@ def look(work: Work, word: str, crash: Callable[[], None]) -> str:
 
 def run_command(text: str) -> None:
     """Run the user's command in a shell; its output goes to standard error. Raises NotFoundOut."""
-    done = subprocess.run(text, shell=True, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False)
+    done = subprocess.run(text, shell=True, stdin=subprocess.DEVNULL, stdout=_STANDARD_ERROR, check=False)
     if done.returncode:
         raise NotFoundOut(f"the command of --crash ended with status {done.returncode}: {text}")

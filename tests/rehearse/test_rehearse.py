@@ -168,7 +168,11 @@ def test_a_fault_of_the_rehearsal_cleans_up(broker: EmbeddedBroker, monkeypatch:
 
     before = names_of(broker.bootstrap)
     monkeypatch.setattr("eoslog.rehearse.kills.rehearse", faulty)
-    assert isinstance(rehearse(broker.bootstrap).exception, RuntimeError)
+    result = rehearse(broker.bootstrap)
+    assert result.exit_code == 2 and "RuntimeError: a fault of our own" in result.stderr
+    assert re.search(
+        "unknown +rehearsal: .*\nholds +clean-up: removed [12] open transactions?, 12", result.stdout
+    )
     assert names_of(broker.bootstrap) == before and ongoing(broker.bootstrap) == []
 
 
@@ -192,6 +196,25 @@ def test_a_broker_that_dies_is_told() -> None:
         found = document(broker.bootstrap, "--timeout", "0.5")
     assert found["status"] == 2 and verdicts(found)["offsets in transactions"] == "unknown", found
     assert len([text for text in found["left"] if text.startswith("topic ")]) == 12
+
+
+@pytest.mark.parametrize(
+    ("shell", "verdict", "status"), [("exit 3", "unknown", 2), ("test $((1 + 1)) = 2", "holds", 0)]
+)
+def test_the_users_command_is_run(broker: EmbeddedBroker, shell: str, verdict: str, status: int) -> None:
+    found = document(broker.bootstrap, "--crash", shell)
+    assert verdicts(found)["a crash of brokers"] == verdict and found["status"] == status
+    assert not found["left"] and found["removed"]["topic"] == 13
+
+
+def test_a_broker_that_is_gone_leaves_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    with EmbeddedBroker(in_thread=True) as broker:
+        monkeypatch.setattr("eoslog.rehearse.kills.rehearse", lambda *_: broker.kill())
+        found = document(broker.bootstrap, "--timeout", "0.5")
+        broker.start()
+    assert found["status"] == 2
+    kinds = [text.partition(" ")[0] for text in found["left"]]
+    assert kinds.count("topic") == 12 and {"open", "groups"} < set(kinds), found["left"]
 
 
 def test_no_broker_is_status_2() -> None:
