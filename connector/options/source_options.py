@@ -30,6 +30,7 @@ class SourceOptions:
     max_delay_ms: int | None
     min_partitions: int | None
     max_records: int | None
+    push_down: str
     times_rise: bool
     headers: bool
     fail_on_data_loss: bool
@@ -75,6 +76,7 @@ def source_options(raw: Mapping[str, str], *, stream: bool, quiet: bool = False)
         max_delay_ms=values.get("maxtriggerdelay"),
         min_partitions=values["minpartitions"],
         max_records=values["maxrecordsperpartition"],
+        push_down=values.get("filter.push.down", "false"),
         times_rise=values.get("timestamp.upper.bound.force.push.down", False),
         headers=values["includeheaders"],
         fail_on_data_loss=values["failondataloss"],

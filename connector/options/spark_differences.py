@@ -25,6 +25,7 @@ OURS_ALONE = (
     "write.token",
     "first.contact.timeout.ms",
     "cluster.moved.to",
+    "filter.push.down",
     "timestamp.upper.bound.force.push.down",
     "kafka.sasl.username",
     "kafka.sasl.password",

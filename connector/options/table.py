@@ -109,8 +109,13 @@ TABLE: tuple[Option, ...] = (
            "maxRecordsPerPartition or kafka.client.rack."),
     Option("small.batch.max.bytes", OptionType.BYTES, 1_048_576, Use.READ_STREAM,
            "The same limit in bytes: of what is fetched for it, and of its unpacked records."),
+    Option("filter.push.down", OptionType.CHOICE, "auto", Use.READ,
+           "With spark.sql.python.filterPushdown.enabled: whether less is read for a query's filters. auto: "
+           "where Spark plans each scan by its own filters, which is after 4.3; true: also in 4.1 to 4.3, "
+           "where all scans of what load() returned get the rows of one filter: for what is scanned once.",
+           ("auto", "true", "false")),
     Option("timestamp.upper.bound.force.push.down", OptionType.BOOL, False, Use.READ,
-           "With spark.sql.python.filterPushdown.enabled: also read no further than to the first record that "
+           "With filters pushed down: also read no further than to the first record that "
            "is too late for a filter on timestamp. true says that timestamps rise with offsets in every "
            "partition: where they do not, rows are missing. Without it this is done for topics with "
            "message.timestamp.type=LogAppendTime only."),

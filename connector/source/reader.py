@@ -11,7 +11,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
@@ -37,7 +37,7 @@ from eoslog.connector.offsets.offsets import (
 )
 from eoslog.connector.options.source_and_sink import SourceOptions
 from eoslog.connector.source.held_back import Standstill
-from eoslog.connector.source.pushed_filters import Pushed, push
+from eoslog.connector.source.push_filters import PushFilters
 from eoslog.connector.source.rows_in_plan import hand_over, take_back
 from eoslog.connector.source.small_batches import SmallBatches
 from eoslog.connector.source.source_topics import SourceTopics
@@ -59,8 +59,8 @@ class BatchReader(DataSourceReader):
 
     def __init__(self, options: SourceOptions) -> None:
         self.options = options
-        self.pushed = Pushed()
-        self.__dict__["pushFilters"] = _PushFilters(self)
+        self._filters = PushFilters(options.push_down)
+        self.__dict__["pushFilters"] = self._filters
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         called()
@@ -77,10 +77,10 @@ class BatchReader(DataSourceReader):
         if turned:
             said = "; ".join(f"{t}-{p} from {start[t, p]} to {end[t, p]}" for t, p in turned)
             raise OptionError(f"startingOffsets lies after endingOffsets: {said}; correct one of them")
-        if self.pushed != Pushed():
+        if self._filters.pushed is not None:
             from eoslog.connector.source.pushed_ranges import narrowed  # few reads have filters
 
-            start, end = narrowed(log, self.pushed, start, end)
+            start, end = narrowed(log, self._filters.pushed, start, end)
         return _tasks(self.options, start, end, log.ids) or [plan.Range("", 0, 0, 0)]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
@@ -89,22 +89,6 @@ class BatchReader(DataSourceReader):
 
         assert isinstance(partition, plan.Range)
         return acknowledging(pieces_plainly(read_range(self.options, partition)))
-
-
-class _PushFilters:
-    """BatchReader.pushFilters. Spark refuses to read with a class that has the method unless the session has
-    spark.sql.python.filterPushdown.enabled, which is false by default. It looks at the attribute `__func__`.
-    Without the setting it does not call the method, and the rows are the same."""
-
-    __func__ = staticmethod(DataSourceReader.pushFilters)
-
-    def __init__(self, reader: BatchReader) -> None:
-        self._reader = reader
-
-    def __call__(self, filters: list[Filter]) -> list[Filter]:
-        """Note the filters that are understood, and return those that Spark has to apply again."""
-        self._reader.pushed, left = push(filters)
-        return left
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

@@ -44,8 +44,13 @@ MUTANTS: list[Mutant] = [
             "if True:",
         ),
         Break("a word for an end is sent as a time", "since is not None and since > 0", "since is not None"),
-        Break("an end before the range is taken", "max(at, begins.get(tp, at))", "begins.get(tp, at)"),
-        Break("nothing is asked about all", "nothing = pushed", "nothing = False and pushed"),
+        Break(
+            "a range begins before its options say",
+            "max(at, begins.get(tp, at))",
+            "begins.get(tp, at)",
+            PUSHED_READ,
+        ),
+        Break("what no time can pass is read", " or pushed.times.is_empty", ""),
     ),
     *mutants_of(
         "connector/source/pushed_filters.py",
@@ -68,11 +73,12 @@ MUTANTS: list[Mutant] = [
         ),
     ),
     *mutants_of(
-        "connector/source/reader.py",
-        PUSHED_READ,
+        "connector/source/push_filters.py",
+        ("tests/connector/source/test_pushdown_spark.py",),
         Break(
-            "filters are noted, and all is read", "if self.pushed != Pushed():", "if self.pushed == Pushed():"
+            "the plan of a filter is given to other scans", 'self._wanted == "auto" and not', "False and not"
         ),
+        Break("Spark sees a method of ours", "__func__ = staticmethod(DataSourceReader.pushFilters)", ""),
     ),
     *mutants_of(
         "connector/source/read_range.py",

@@ -39,7 +39,8 @@ def topics(own: Kafka) -> Topics:
 
 def reader(kafka: Kafka, topics: Sequence[str], **more: str) -> BatchReader:
     named = {name.replace("__", "."): value for name, value in more.items()}
-    given = {"kafka.bootstrap.servers": kafka.bootstrap, "subscribe": ",".join(topics), **named}
+    given = {"kafka.bootstrap.servers": kafka.bootstrap, "subscribe": ",".join(topics)}
+    given |= {"filter.push.down": "true", **named}
     return BatchReader(source_options(given, stream=False))
 
 

@@ -175,6 +175,14 @@ def test_filters_that_exclude_all_read_nothing(filters: tuple[ds.Filter, ...]) -
     assert ranges(Cluster({("a", 0): rising(10)}), *filters) == {}
 
 
+@pytest.mark.parametrize("ms", [-3, -2, -1, 0])
+def test_a_time_that_would_be_a_word_for_an_end_is_not_asked_for(ms: int) -> None:
+    cluster = Cluster({("a", 0): rising(10, by_broker=True)}, {"a": "LogAppendTime"})
+    for one in (from_ms(ms), before_ms(ms)):
+        assert ranges(cluster, one, rise=True) == {("a", 0): (0, 10)}
+    assert not cluster.asked
+
+
 @pytest.mark.parametrize("what", ["offsets", "newest", "configs", "fetch"])
 @pytest.mark.parametrize(
     "why",
