@@ -174,6 +174,7 @@ test-differential: setup $(KAFKA) $(SPARK_KAFKA)  ## the same queries through Sp
 
 test-connector-kafka: setup $(KAFKA)  ## the connector's tests on Apache Kafka; the crash table and the writer by both transaction protocols
 	EOSLOG_TEST_BROKER=kafka $(BIN)/python -m pytest -q --timeout 600 tests/connector $(TEST_ARGS)
+	$(BIN)/python -m pytest -q -m kafka tests/connector/client tests/connector/options
 	EOSLOG_TEST_BROKER=kafka EOSLOG_TEST_TRANSACTION_VERSION=1 $(BIN)/python -m pytest -q --timeout 600 \
 		$(addprefix tests/connector/,crashes/test_crash_table.py sink/test_writer_spark.py sink/test_writer_disturbed.py run/test_writer_markers.py) $(TEST_ARGS)
 

@@ -24,12 +24,13 @@ from eoslog.connector.client.wire.error_outcomes import DEPARTURES
 from eoslog.connector.errors import ADVICE
 from eoslog.connector.options import table as connector_table
 from eoslog.connector.options.ignored_and_refused import FIXED, FORBIDDEN, NO_EFFECT
-from eoslog.connector.options.spark_differences import DIFFERENCES, OURS_ALONE, Difference
+from eoslog.connector.options.spark_differences import DIFFERENCES, OURS_ALONE, SPARKS_OPTIONS, Difference
 from eoslog.protocol.apis import APIS, Api, ApiKey
 from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.fields import Versions
 
 HERE = Path(__file__).parent
+KAFKAS_OPTIONS = HERE.parent / "tests" / "connector" / "options" / "kafka_client_options.txt"
 
 _TITLE = re.compile(r"(\w+) \(key (\d+), versions? (\d+)(?:-(\d+))?\): (.+)")
 _COMPLETE, _LEFT_OUT = "Complete", "Left out:"
@@ -197,12 +198,26 @@ def connector_page() -> str:
         "Names are not case-sensitive, as everywhere in Spark. *Spark's* is the default of"
         ' `format("kafka")` (Spark 4.2, kafka-clients 3.9) if it is another one, or *none* if that'
         " connector does not have the option. `make test-differential` puts the same queries through both.",
+        "",
+        *_counts(),
     ]
     for title, use in _SECTIONS:
         mine = [one for one in connector_table.TABLE if one.use & _ALL_USES in use]
         lines += ["", f"## {title}", "", "| option | value | default | Spark's | meaning | what differs |"]
         lines += ["|---|---|---|---|---|---|", *map(_connector_option, mine)]
     return "\n".join([*lines, *_connector_others()]) + "\n"
+
+
+def _counts() -> list[str]:
+    """How many options of the others have which answer. A test compares the lists with Kafka's jars."""
+    taken = {*(one.name for one in connector_table.TABLE), *connector_table.ALIASES, *FIXED}
+    kafkas = [f"kafka.{name}" for name in KAFKAS_OPTIONS.read_text().split()]
+    lines = ["| of the options of | all | taken | accepted without effect | refused with advice | unknown |"]
+    lines.append("|---|---|---|---|---|---|")
+    for whose, names in (("Kafka 4.3.1's clients", kafkas), ("Spark's connector", SPARKS_OPTIONS)):
+        found = [sum(name in table for name in names) for table in (taken, NO_EFFECT, FORBIDDEN)]
+        lines.append(f"| {whose} | {' | '.join(map(str, (len(names), *found, len(names) - sum(found))))} |")
+    return lines
 
 
 _ALL_USES = connector_table.Use.ALL

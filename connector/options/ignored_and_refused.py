@@ -16,6 +16,10 @@ FIXED: dict[str, tuple[str, ...]] = {
         "org.apache.kafka.common.security.oauthbearer.oauthbearerlogincallbackhandler",
         "org.apache.kafka.common.security.oauthbearer.secured.oauthbearerlogincallbackhandler",
     ),
+    "kafka.sasl.oauthbearer.jwt.validator.class": (
+        "org.apache.kafka.common.security.oauthbearer.defaultjwtvalidator",
+        "org.apache.kafka.common.security.oauthbearer.clientjwtvalidator",
+    ),
 }
 """Fixed client settings: accepted with these values (in lower case), refused with any other."""
 
@@ -60,6 +64,7 @@ _NO_MEMBER = "no consumer group is joined: Spark says which task reads what"
 _ONE_PAUSE = "kafka.retry.backoff.ms and kafka.retry.backoff.max.ms set all pauses"
 _ALL_AT_ONCE = "a batch is sent when it is full or the task's rows end: nothing waits for more rows"
 _OWN_LOGIN = "tokens are renewed after most of their life"
+_BROKERS_CHECK = "the brokers check tokens"
 _LEVEL = "each compression has one level"
 _JAVA_TLS = "TLS is the Python interpreter's"
 _NO_JMX = "this client has no JMX metrics"
@@ -85,6 +90,8 @@ NO_EFFECT: dict[str, str] = {
     "kafka.group.protocol": _NO_MEMBER,
     "kafka.group.remote.assignor": _NO_MEMBER,
     "kafka.partition.assignment.strategy": _NO_MEMBER,
+    "kafka.share.acknowledgement.mode": _NO_MEMBER,
+    "kafka.share.acquire.mode": _NO_MEMBER,
     "kafka.auto.commit.interval.ms": "offsets are committed with the rows of each micro-batch",
     "kafka.allow.auto.create.topics": "reading creates no topic; writing does if the brokers allow it",
     "kafka.reconnect.backoff.ms": _ONE_PAUSE,
@@ -109,6 +116,14 @@ NO_EFFECT: dict[str, str] = {
     "kafka.sasl.login.refresh.window.jitter": _OWN_LOGIN,
     "kafka.sasl.login.refresh.min.period.seconds": _OWN_LOGIN,
     "kafka.sasl.login.refresh.buffer.seconds": _OWN_LOGIN,
+    "kafka.sasl.oauthbearer.jwks.endpoint.url": _BROKERS_CHECK,
+    "kafka.sasl.oauthbearer.jwks.endpoint.refresh.ms": _BROKERS_CHECK,
+    "kafka.sasl.oauthbearer.jwks.endpoint.retry.backoff.ms": _BROKERS_CHECK,
+    "kafka.sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms": _BROKERS_CHECK,
+    "kafka.sasl.oauthbearer.clock.skew.seconds": _BROKERS_CHECK,
+    "kafka.sasl.oauthbearer.expected.audience": _BROKERS_CHECK,
+    "kafka.sasl.oauthbearer.expected.issuer": _BROKERS_CHECK,
+    "kafka.sasl.oauthbearer.scope.claim.name": _BROKERS_CHECK,
     "kafka.sasl.login.connect.timeout.ms": "kafka.request.timeout.ms bounds the login, too",
     "kafka.sasl.login.read.timeout.ms": "kafka.request.timeout.ms bounds the login, too",
     "kafka.sasl.login.retry.backoff.ms": _ONE_PAUSE,

@@ -30,11 +30,36 @@ OURS_ALONE = (
     "kafka.sasl.username",
     "kafka.sasl.password",
     "kafka.sasl.oauthbearer.token.callback",
+    "kafka.sasl.oauthbearer.client.credentials.client.id",
+    "kafka.sasl.oauthbearer.client.credentials.client.secret",
+    "kafka.sasl.oauthbearer.scope",
+    "kafka.sasl.oauthbearer.jwt.retriever.class",
+    "kafka.sasl.oauthbearer.assertion.file",
+    "kafka.sasl.oauthbearer.assertion.private.key.file",
+    "kafka.sasl.oauthbearer.assertion.private.key.passphrase",
+    "kafka.sasl.oauthbearer.assertion.algorithm",
+    "kafka.sasl.oauthbearer.assertion.template.file",
+    "kafka.sasl.oauthbearer.assertion.claim.iss",
+    "kafka.sasl.oauthbearer.assertion.claim.sub",
+    "kafka.sasl.oauthbearer.assertion.claim.aud",
+    "kafka.sasl.oauthbearer.assertion.claim.exp.seconds",
+    "kafka.sasl.oauthbearer.assertion.claim.nbf.seconds",
+    "kafka.sasl.oauthbearer.assertion.claim.jti.include",
     "kafka.ssl.ca.location",
     "kafka.ssl.certificate.location",
     "kafka.ssl.key.location",
 )
-"""Options that Spark's connector does not have."""
+"""Options that Spark's connector does not have; those of sasl.oauthbearer come with Kafka 4.1."""
+
+SPARKS_OPTIONS = (
+    "kafka.bootstrap.servers", "subscribe", "subscribePattern", "assign", "startingOffsets",
+    "startingTimestamp", "startingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy", "endingOffsets",
+    "endingTimestamp", "endingOffsetsByTimestamp", "failOnDataLoss", "kafkaConsumer.pollTimeoutMs",
+    "fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "maxOffsetsPerTrigger", "minOffsetsPerTrigger",
+    "maxTriggerDelay", "minPartitions", "maxRecordsPerPartition", "groupIdPrefix", "kafka.group.id",
+    "includeHeaders", "useDeprecatedOffsetFetching", "topic",
+)  # fmt: skip
+"""All options of Spark's guide to its Kafka connector."""
 
 _LATER_JSON = "A topic or partition named twice is an error, not the last of the two."
 _SEEN = "Without it eoslog sees from the file whether it is PEM, JKS or PKCS12."
@@ -86,6 +111,7 @@ DIFFERENCES: dict[str, Difference] = {
     "kafka.max.partition.fetch.bytes": Difference("1048576", ""),
     "kafka.send.buffer.bytes": Difference("131072", "-1 lets the system choose, which adapts."),
     "kafka.receive.buffer.bytes": Difference("65536 (producer 32768)", "-1 lets the system choose."),
+    "kafka.sasl.oauthbearer.sub.claim.name": Difference("sub", "Only checked if it is given."),
     "kafka.sasl.mechanism": Difference("GSSAPI", "Kerberos (GSSAPI) is not supported."),
     "kafka.ssl.truststore.type": Difference("JKS", _SEEN),
     "kafka.ssl.keystore.location": Difference(

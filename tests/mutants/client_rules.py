@@ -8,7 +8,7 @@ PRODUCE = (f"{HERE}test_window.py", f"{HERE}test_produce.py", f"{HERE}test_real_
 TRANSACTIONS = (f"{HERE}test_transactions.py", f"{HERE}test_pipelined.py", f"{HERE}test_real_broker.py")
 RETRY = (f"{HERE}test_transactions.py", f"{HERE}test_cluster.py", f"{HERE}test_error_pairs.py", *PRODUCE)
 MSK = (f"{HERE}test_msk_iam.py",)
-TOKENS = (f"{HERE}test_security.py",)
+TOKENS = (f"{HERE}test_security.py", f"{HERE}test_token_endpoint.py")
 STORES = (f"{HERE}test_stores.py",)
 READ = (f"{HERE}test_visible.py", f"{HERE}test_fetch.py", f"{HERE}test_real_broker.py")
 
@@ -56,6 +56,17 @@ MUTANTS: list[Mutant] = [
     *mutants_of(
         "connector/client/wire/tokens.py",
         TOKENS,
+        Break(
+            "an old token is used for ever",
+            "if kept is None or asked_at >= kept.ends_at:",
+            "if kept is None:",
+        ),
+        Break(
+            "the claim that names the user may be missing",
+            "and settings.subject_claim not in claims:",
+            "and False:",
+        ),
+        Break("id and secret are always encoded", "if settings.url_encoded else text", ""),
         Break("a token is kept to its very end", "REFRESH_AT = 0.8", "REFRESH_AT = 1.0"),
         Break("a token that has ended is kept", "if seconds <= 0:", "if False:"),
         Break("a time since 1970 is taken for a life", "if seconds > _LONGEST_S:", "if False:"),

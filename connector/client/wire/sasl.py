@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from eoslog.connector.client.wire.aws_settings import AwsSettings
 from eoslog.connector.client.wire.security_settings import SaslSettings
+from eoslog.connector.client.wire.token_settings import TokenSettings
 from eoslog.connector.client.wire.tokens import token_for
 from eoslog.connector.errors import AuthenticationRefused
 from eoslog.protocol.apis import Api
@@ -63,13 +64,17 @@ def authenticate(ask: Ask, sasl: SaslSettings, host: str) -> int:
         last = exchange(f"\0{sasl.user}\0{sasl.password}".encode())
     elif sasl.aws is not None:
         last = _signed(exchange, sasl.aws, host)
+    elif sasl.tokens is not None:
+        last = _bearer(exchange, sasl.tokens, sasl.extensions)
     else:
-        last = _bearer(exchange, sasl)
+        raise ValueError(f"no login for {sasl.mechanism}")
     return last["session_lifetime_ms"]
 
 
 def _who(sasl: SaslSettings) -> str:
-    return sasl.user or sasl.client_id or ("the AWS credentials" if sasl.aws is not None else "the token")
+    if sasl.aws is not None:
+        return "the AWS credentials"
+    return sasl.user or (sasl.tokens.client_id if sasl.tokens is not None else "") or "the token"
 
 
 def _scram(
@@ -104,11 +109,13 @@ def _signed(
 
 
 def _bearer(
-    exchange: Callable[[bytes], SaslAuthenticateResponse], sasl: SaslSettings
+    exchange: Callable[[bytes], SaslAuthenticateResponse],
+    settings: TokenSettings,
+    extensions: tuple[tuple[str, str], ...],
 ) -> SaslAuthenticateResponse:
     """RFC 7628. A refusal comes first as a message; the error comes after that is acknowledged."""
-    extensions = "".join(f"{name}={value}\x01" for name, value in sasl.extensions)
-    response = exchange(f"n,,\x01auth=Bearer {token_for(sasl)}\x01{extensions}\x01".encode())
+    more = "".join(f"{name}={value}\x01" for name, value in extensions)
+    response = exchange(f"n,,\x01auth=Bearer {token_for(settings)}\x01{more}\x01".encode())
     if response["auth_bytes"]:
         exchange(b"\x01")
         said = bytes(response["auth_bytes"]).decode("utf-8", "replace")

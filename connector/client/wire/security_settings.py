@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from eoslog.connector.client.wire.aws_settings import MECHANISM as AWS
 from eoslog.connector.client.wire.aws_settings import AwsSettings, aws_settings
+from eoslog.connector.client.wire.token_settings import TokenSettings, token_settings
 from eoslog.connector.errors import OptionError
 from eoslog.protocol import jaas
 from eoslog.protocol.scram import HASHES
@@ -50,17 +51,12 @@ class TlsSettings:
 
 @dataclass(frozen=True)
 class SaslSettings:
-    """A mechanism and its credentials. OAUTHBEARER has a token endpoint, or a callback `module:function`;
-    AWS_MSK_IAM has `aws`."""
+    """A mechanism and its credentials. OAUTHBEARER has `tokens`, AWS_MSK_IAM has `aws`."""
 
     mechanism: str
     user: str = ""
     password: str = field(default="", repr=False)
-    token_url: str | None = None
-    token_callback: str | None = None
-    client_id: str = ""
-    client_secret: str = field(default="", repr=False)
-    scope: str = ""
+    tokens: TokenSettings | None = None
     extensions: tuple[tuple[str, str], ...] = ()
     aws: AwsSettings | None = None
 
@@ -142,11 +138,7 @@ def _sasl(options: Mapping[str, Any]) -> SaslSettings:
         mechanism,
         user=options.get("kafka.sasl.username") or login.get("username", ""),
         password=options.get("kafka.sasl.password") or login.get("password", ""),
-        token_url=options.get("kafka.sasl.oauthbearer.token.endpoint.url"),
-        token_callback=options.get("kafka.sasl.oauthbearer.token.callback"),
-        client_id=login.get("clientId", ""),
-        client_secret=login.get("clientSecret", ""),
-        scope=login.get("scope", ""),
+        tokens=token_settings(options, login) if mechanism == "OAUTHBEARER" else None,
         extensions=tuple(
             (name.removeprefix("extension_"), value)
             for name, value in sorted(login.items())
@@ -177,22 +169,9 @@ def _login(text: str | None, mechanism: str) -> dict[str, str]:
 
 
 def _check_sasl(sasl: SaslSettings) -> None:
-    if sasl.mechanism == AWS:
-        return
-    if sasl.mechanism != "OAUTHBEARER":
-        if not sasl.user or not sasl.password:
-            raise OptionError(
-                f"{sasl.mechanism} needs a user and a password: give kafka.sasl.jaas.config, or "
-                "kafka.sasl.username and kafka.sasl.password"
-            )
-        return
-    if (sasl.token_url is None) == (sasl.token_callback is None):
+    by_password = sasl.tokens is None and sasl.aws is None
+    if by_password and not (sasl.user and sasl.password):
         raise OptionError(
-            "OAUTHBEARER needs one source of tokens: give kafka.sasl.oauthbearer.token.endpoint.url (with "
-            "clientId and clientSecret in kafka.sasl.jaas.config), or "
-            "kafka.sasl.oauthbearer.token.callback as module:function"
+            f"{sasl.mechanism} needs a user and a password: give kafka.sasl.jaas.config, or "
+            "kafka.sasl.username and kafka.sasl.password"
         )
-    if sasl.token_url is not None and not (sasl.client_id and sasl.client_secret):
-        raise OptionError("kafka.sasl.jaas.config: the endpoint needs clientId and clientSecret: give both")
-    if sasl.token_callback is not None and ":" not in sasl.token_callback:
-        raise OptionError("option kafka.sasl.oauthbearer.token.callback: give it as module:function")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import importlib
 import json
+import logging
 import math
 import threading
 import time
@@ -14,8 +15,10 @@ import urllib.request
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from eoslog.connector.client.wire.security_settings import SaslSettings
+from eoslog.connector.client.wire.token_settings import Flow, TokenSettings
 from eoslog.connector.errors import AuthenticationRefused
+
+log = logging.getLogger(__name__)
 
 REFRESH_AT = 0.8
 """The part of its life after which a token or a session is renewed."""
@@ -23,12 +26,14 @@ REFRESH_AT = 0.8
 _TOKEN_TIMEOUT_S = 10.0
 _LONGEST_S = 366 * 86_400.0
 _CLOCKS_DIFFER_S = 300.0
+_OAUTH = "urn:ietf:params:oauth"
 _CALLBACK = "kafka.sasl.oauthbearer.token.callback"
 
 
 class _Token(NamedTuple):
     text: str
     renew_at: float  # on the clock
+    ends_at: float
 
 
 class Tokens:
@@ -38,28 +43,56 @@ class Tokens:
         self, clock: Callable[[], float] = time.monotonic, now: Callable[[], float] = time.time
     ) -> None:
         self._clock, self._now = clock, now
-        self._kept: dict[SaslSettings, _Token] = {}
+        self._kept: dict[TokenSettings, _Token] = {}
         self._lock = threading.Lock()
 
-    def token(self, sasl: SaslSettings) -> str:
+    def token(self, settings: TokenSettings) -> str:
         """A valid token. Raises AuthenticationRefused."""
         with self._lock:
-            kept = self._kept.get(sasl)
+            kept = self._kept.get(settings)
             if kept is None or self._clock() >= kept.renew_at:
-                asked_at = self._clock()
-                text, seconds = self._called(sasl) if sasl.token_callback else _fetched(sasl)
-                kept = self._kept[sasl] = _Token(text, asked_at + REFRESH_AT * seconds)
+                kept = self._kept[settings] = self._renewed(settings, kept)
             return kept.text
 
-    def _called(self, sasl: SaslSettings) -> tuple[str, float]:
+    def _renewed(self, settings: TokenSettings, kept: _Token | None) -> _Token:
+        """The next token. If none can be had, the old one is used to its end."""
+        asked_at = self._clock()
+        try:
+            text, seconds = self._got(settings)
+        except AuthenticationRefused as error:
+            if kept is None or asked_at >= kept.ends_at:
+                raise
+            log.warning("the token is used to its end, as there is no next one. See logins.md. %s", error)
+            return kept
+        return _Token(text, asked_at + REFRESH_AT * seconds, asked_at + seconds)
+
+    def _got(self, settings: TokenSettings) -> tuple[str, float]:
+        if settings.flow is Flow.CALLBACK:
+            text, seconds = self._called(settings)
+        elif settings.flow is Flow.FILE:
+            text, seconds = _read(settings), None
+        else:
+            text, seconds = self._fetched(settings)
+        claims = _claims(text)
+        if settings.subject_claim is not None and claims and settings.subject_claim not in claims:
+            raise AuthenticationRefused(
+                f"the token has no claim {settings.subject_claim} (kafka.sasl.oauthbearer.sub.claim.name): "
+                f"correct the name; it has {', '.join(sorted(claims))}"
+            )
+        if seconds is None:
+            ends = claims.get("exp")
+            seconds = max(ends - self._now(), 0.0) if isinstance(ends, int | float) else 0.0
+        return text, seconds
+
+    def _called(self, settings: TokenSettings) -> tuple[str, float | None]:
         """Get a token from the user's function, which returns it or (token, seconds of its life)."""
-        module, _, name = str(sasl.token_callback).partition(":")
+        module, _, name = settings.callback.partition(":")
         try:
             found = getattr(importlib.import_module(module), name)()
         except Exception as error:  # whatever the user's function does, it is the reason
             # Not `from error`: its text may contain a secret, and Spark shows the texts of causes.
             raise AuthenticationRefused(
-                f"{_CALLBACK}={sasl.token_callback} failed: {type(error).__name__}; "
+                f"{_CALLBACK}={settings.callback} failed: {type(error).__name__}; "
                 "start it by hand, where the tasks run, to see why"
             ) from None
         text, seconds = found if isinstance(found, tuple) and len(found) == 2 else (found, None)
@@ -72,10 +105,50 @@ class Tokens:
             wrong = self._wrong_life(text, seconds)
         if wrong is not None:
             raise AuthenticationRefused(
-                f"{_CALLBACK}={sasl.token_callback} returned {wrong}: make it return the token, or (token, "
+                f"{_CALLBACK}={settings.callback} returned {wrong}: make it return the token, or (token, "
                 "for how many seconds from now it is good)"
             )
-        return text, 0.0 if seconds is None else float(seconds)
+        return text, None if seconds is None else float(seconds)
+
+    def _fetched(self, settings: TokenSettings) -> tuple[str, float | None]:
+        """Get a token by the client credentials flow (RFC 6749, section 4.4) or a JWT as grant (RFC 7523)."""
+        form, headers = self._request(settings)
+        request = urllib.request.Request(settings.url, urllib.parse.urlencode(form).encode(), headers)
+        try:
+            with urllib.request.urlopen(request, timeout=_TOKEN_TIMEOUT_S) as response:
+                answer = json.load(response)
+            seconds = answer.get("expires_in")
+            return str(answer["access_token"]), None if seconds is None else float(seconds)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            status = (
+                f"HTTP {error.code}" if isinstance(error, urllib.error.HTTPError) else type(error).__name__
+            )
+            raise AuthenticationRefused(
+                f"kafka.sasl.oauthbearer.token.endpoint.url={settings.url} gave no token for "
+                f"{settings.client_id or 'the assertion'}: {status}; check the address, the client's id, "
+                "and its secret or assertion"
+            ) from error
+
+    def _request(self, settings: TokenSettings) -> tuple[dict[str, str], dict[str, str]]:
+        """The form and the headers of a request for a token, as Kafka's clients send them."""
+        form = {"scope": settings.scope} if settings.scope else {}
+        if settings.assertion is None:
+            id_and_secret = (
+                f"{_quoted(settings, settings.client_id)}:{_quoted(settings, settings.client_secret)}"
+            )
+            basic = base64.b64encode(id_and_secret.encode()).decode()
+            return {"grant_type": "client_credentials"} | form, {"Authorization": f"Basic {basic}"}
+        from eoslog.connector.client.wire.assertions import assertion  # rarely used
+
+        signed = assertion(settings.assertion, self._now())
+        if settings.flow is Flow.JWT_BEARER:
+            return {"grant_type": f"{_OAUTH}:grant-type:jwt-bearer", "assertion": signed} | form, {}
+        named = {"client_id": settings.client_id} if settings.client_id else {}
+        asserted = {
+            "client_assertion_type": f"{_OAUTH}:client-assertion-type:jwt-bearer",
+            "client_assertion": signed,
+        }
+        return {"grant_type": "client_credentials"} | asserted | named | form, {}
 
     def _wrong_life(self, text: str, seconds: Any) -> str | None:
         """What is wrong with the second part of the callback's result."""
@@ -95,9 +168,9 @@ class Tokens:
 _tokens = Tokens()
 
 
-def token_for(sasl: SaslSettings) -> str:
+def token_for(settings: TokenSettings) -> str:
     """A valid token, which this process keeps. Raises AuthenticationRefused."""
-    return _tokens.token(sasl)
+    return _tokens.token(settings)
 
 
 def _claims(token: str) -> dict[str, Any]:
@@ -110,25 +183,19 @@ def _claims(token: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _fetched(sasl: SaslSettings) -> tuple[str, float]:
-    """Get a token by the client credentials flow (RFC 6749, section 4.4)."""
-    form = {"grant_type": "client_credentials"} | ({"scope": sasl.scope} if sasl.scope else {})
-    basic = base64.b64encode(f"{_quoted(sasl.client_id)}:{_quoted(sasl.client_secret)}".encode()).decode()
-    url = str(sasl.token_url)
-    request = urllib.request.Request(
-        url, urllib.parse.urlencode(form).encode(), {"Authorization": f"Basic {basic}"}
-    )
+def _read(settings: TokenSettings) -> str:
+    path = urllib.request.url2pathname(urllib.parse.urlsplit(settings.url).path)
     try:
-        with urllib.request.urlopen(request, timeout=_TOKEN_TIMEOUT_S) as response:
-            answer = json.load(response)
-        return str(answer["access_token"]), float(answer.get("expires_in", 0))
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        reason = f"HTTP {error.code}" if isinstance(error, urllib.error.HTTPError) else type(error).__name__
+        with open(path, encoding="utf-8") as file:
+            return file.read().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or type(error).__name__
         raise AuthenticationRefused(
-            f"kafka.sasl.oauthbearer.token.endpoint.url={url} gave no token for {sasl.client_id}: {reason}; "
-            "check the address, clientId and clientSecret"
-        ) from error
+            f"kafka.sasl.oauthbearer.token.endpoint.url={settings.url} cannot be read: {reason}; give a file "
+            "that exists on every machine that runs the query's tasks"
+        ) from None
 
 
-def _quoted(text: str) -> str:
-    return urllib.parse.quote(text, safe="")
+def _quoted(settings: TokenSettings, text: str) -> str:
+    """As RFC 6749 has it; Kafka's clients only do it if they are told to."""
+    return urllib.parse.quote_plus(text) if settings.url_encoded else text

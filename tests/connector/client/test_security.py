@@ -1,16 +1,13 @@
 """TLS and SASL of the client: what is refused at once, what is never shown, and a round trip over each."""
 
-import json
 import pickle
 import socket
 import threading
 import time
-from base64 import b64decode
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 import trustme
@@ -18,7 +15,8 @@ import trustme
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import ClientConfig
 from eoslog.connector.client.wire.connection import BrokerConnection
-from eoslog.connector.client.wire.security_settings import PROTOCOLS, SaslSettings
+from eoslog.connector.client.wire.security_settings import PROTOCOLS
+from eoslog.connector.client.wire.token_settings import Flow, TokenSettings
 from eoslog.connector.client.wire.tokens import Tokens
 from eoslog.connector.errors import AuthenticationRefused, BrokerUnreachable, OptionError
 from eoslog.connector.options.source_and_sink import SourceOptions, source_options
@@ -51,7 +49,7 @@ REFUSED: list[tuple[dict[str, str], str]] = [
       "sasl__jaas__config": jaas(username="u", password=SECRET)}, "does not go with"),
     ({"security__protocol": "SASL_SSL", "sasl__mechanism": "OAUTHBEARER"}, "one source of tokens"),
     ({"security__protocol": "SASL_SSL", "sasl__mechanism": "OAUTHBEARER",
-      "sasl__oauthbearer__token__endpoint__url": "http://x"}, "needs clientId and clientSecret"),
+      "sasl__oauthbearer__token__endpoint__url": "http://x"}, "needs an id and a secret"),
     ({"security__protocol": "SASL_SSL", "sasl__mechanism": "OAUTHBEARER",
       "sasl__oauthbearer__token__callback": "x"}, "module:function"),
     ({"sasl__mechanism": "PLAIN"}, "no effect with kafka.security.protocol=plaintext"),
@@ -369,15 +367,15 @@ def test_a_result_of_the_callback_that_cannot_be_right(
 ) -> None:
     token = issuer.token(seconds=60)
     _result[:] = [result(token)]
-    sasl = SaslSettings("OAUTHBEARER", token_callback=f"{__name__}:whatever")
+    settings = TokenSettings(Flow.CALLBACK, callback=f"{__name__}:whatever")
     with pytest.raises(AuthenticationRefused, match=f"whatever returned {says}.*make it return") as raised:
-        Tokens().token(sasl)
+        Tokens().token(settings)
     assert token not in str(raised.value)
 
 
 def test_a_token_is_renewed_before_it_ends() -> None:
     """Minutes pass on a clock of the test's own."""
-    sasl, clock = SaslSettings("OAUTHBEARER", token_callback=f"{__name__}:whatever"), [0.0]
+    settings, clock = TokenSettings(Flow.CALLBACK, callback=f"{__name__}:whatever"), [0.0]
     tokens = Tokens(lambda: clock[0])
     for second, current, expected in (
         (0, "first", "first"),
@@ -385,63 +383,10 @@ def test_a_token_is_renewed_before_it_ends() -> None:
         (490, "second", "second"),
     ):
         clock[0], _result[:] = second, [(current, 600)]
-        assert tokens.token(sasl) == expected
+        assert tokens.token(settings) == expected
     clock[0], _result[:] = 500, ["for once"]
-    assert tokens.token(sasl) == "second"
+    assert tokens.token(settings) == "second"
     clock[0] = 1_000
-    assert tokens.token(sasl) == "for once"
+    assert tokens.token(settings) == "for once"
     _result[:] = ["for once again"]
-    assert tokens.token(sasl) == "for once again", "nothing says how long it is good"
-
-
-class TokenEndpoint(BaseHTTPRequestHandler):
-    """Gives a token to the client that knows its secret."""
-
-    asked: ClassVar[list[str]] = []
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"])).decode()
-        self.asked.append(body)
-        basic = b64decode(self.headers["Authorization"].removeprefix("Basic ")).decode()
-        good = basic == "app:s%2Fecret"
-        self.send_response(200 if good else 401)
-        self.end_headers()
-        answer = {"access_token": _now[0].token(seconds=60), "expires_in": 60} if good else {"error": "no"}
-        self.wfile.write(json.dumps(answer).encode())
-
-    def log_message(self, format: str, *args: object) -> None:
-        return
-
-
-@pytest.fixture(scope="module")
-def token_url() -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), TokenEndpoint)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_address[1]}/token"
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
-def by_credentials(broker: EmbeddedBroker, url: str, secret: str) -> SourceOptions:
-    module = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
-    return login(
-        broker, "OAUTHBEARER", sasl__oauthbearer__token__endpoint__url=url,
-        sasl__jaas__config=jaas(module, clientId="app", clientSecret=secret, scope="kafka"),
-    )  # fmt: skip
-
-
-def test_a_token_by_client_credentials_is_fetched_once(
-    sasl_broker: EmbeddedBroker, issuer: Issuer, token_url: str
-) -> None:
-    _now[:] = [issuer]
-    for _ in range(2):
-        assert topics(by_credentials(sasl_broker, token_url, "s/ecret")) == []
-    assert TokenEndpoint.asked == ["grant_type=client_credentials&scope=kafka"]
-
-
-def test_wrong_client_credentials(sasl_broker: EmbeddedBroker, token_url: str) -> None:
-    with pytest.raises(AuthenticationRefused, match="gave no token for app: HTTP 401") as raised:
-        topics(by_credentials(sasl_broker, token_url, SECRET))
-    assert SECRET not in str(raised.value)
+    assert tokens.token(settings) == "for once again", "nothing says how long it is good"

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from eoslog.connector.client.wire.security_settings import SaslSettings
+from eoslog.connector.client.wire.token_settings import Flow, TokenSettings
 from eoslog.connector.client.wire.tokens import Tokens, _claims
 from tests.docs.blocks import ROOT, blocks_of
 
 PAGE = ROOT / "docs" / "logins.md"
 
 
-def recipe(monkeypatch: pytest.MonkeyPatch, about: str, **changed: str) -> SaslSettings:
+def recipe(monkeypatch: pytest.MonkeyPatch, about: str, **changed: str) -> TokenSettings:
     """The one recipe of the page that has `about` in it, as a module that a callback names."""
     [code] = [one.code for one in blocks_of(PAGE) if one.language == "python" and about in one.code]
     for old, new in changed.items():
@@ -25,7 +25,7 @@ def recipe(monkeypatch: pytest.MonkeyPatch, about: str, **changed: str) -> SaslS
     module = ModuleType("recipe_of_the_page")
     exec(compile(code, str(PAGE), "exec"), module.__dict__)
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    return SaslSettings("OAUTHBEARER", token_callback="recipe_of_the_page:token")
+    return TokenSettings(Flow.CALLBACK, callback="recipe_of_the_page:token")
 
 
 def stand_in(monkeypatch: pytest.MonkeyPatch, name: str, **members: Any) -> None:
@@ -43,11 +43,11 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, name: str, **members: Any) -> None
         setattr(sys.modules[name], member, value)
 
 
-def kept_for(monkeypatch: pytest.MonkeyPatch, sasl: SaslSettings, seconds: float) -> str:
+def kept_for(monkeypatch: pytest.MonkeyPatch, settings: TokenSettings, seconds: float) -> str:
     """The token, which is asked for again after four fifths of the time."""
     clock = [0.0]
     tokens = Tokens(lambda: clock[0])
-    first = tokens.token(sasl)
+    first = tokens.token(settings)
     calls: list[int] = []
     function = sys.modules["recipe_of_the_page"].token
 
@@ -58,7 +58,7 @@ def kept_for(monkeypatch: pytest.MonkeyPatch, sasl: SaslSettings, seconds: float
     monkeypatch.setattr(sys.modules["recipe_of_the_page"], "token", counted)
     for second, expected in ((seconds * 0.8 - 30, 0), (seconds * 0.8 + 1, 1)):
         clock[0] = second
-        tokens.token(sasl)
+        tokens.token(settings)
         assert len(calls) == expected, second
     return first
 
@@ -96,8 +96,8 @@ def test_google(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     file = tmp_path / "token"
-    sasl = recipe(monkeypatch, "pathlib", **{"/var/run/secrets/tokens/kafka": str(file)})
+    settings = recipe(monkeypatch, "pathlib", **{"/var/run/secrets/tokens/kafka": str(file)})
     tokens = Tokens()
     for text in ("first", "second"):
         file.write_text(f"{text}\n")
-        assert tokens.token(sasl) == text
+        assert tokens.token(settings) == text

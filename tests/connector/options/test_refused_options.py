@@ -56,6 +56,10 @@ OTHERWISE = {
     "kafka.check.crcs": ("false", "true"),
     "kafka.partitioner.ignore.keys": ("true", "false"),
     "kafka.exclude.internal.topics": ("false", "true"),
+    "kafka.sasl.oauthbearer.jwt.validator.class": (
+        "com.example.Validator",
+        "org.apache.kafka.common.security.oauthbearer.defaultjwtvalidator",
+    ),
     "kafka.sasl.login.callback.handler.class": (
         "com.example.Handler",
         "org.apache.kafka.common.security.oauthbearer.oauthbearerlogincallbackhandler",

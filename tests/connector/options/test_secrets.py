@@ -23,6 +23,8 @@ from confluent_kafka.admin import (
     ResourcePatternType,
     ResourceType,
 )
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -186,6 +188,28 @@ def token_callback_fails(given: Given, pki: Pki) -> None:
     write(given | callback | {"kafka.sasl.mechanism": "OAUTHBEARER"})
 
 
+def assertion_key_that_does_not_open(given: Given, pki: Pki) -> None:
+    key = pki.ca.parent / "key.pem"
+    secret = BestAvailableEncryption(KEYS.encode())
+    made = ec.generate_private_key(ec.SECP256R1())
+    key.write_bytes(made.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, secret))
+    prefix = "kafka.sasl.oauthbearer."
+    del given["kafka.sasl.jaas.config"]
+    assertion = {"private.key.file": str(key), "private.key.passphrase": WRONG, "algorithm": "ES256"}
+    options = {f"{prefix}assertion.{name}": value for name, value in assertion.items()}
+    url = {f"{prefix}token.endpoint.url": "http://127.0.0.1:9/token"}
+    write(given | options | url | {"kafka.sasl.mechanism": "OAUTHBEARER"})
+
+
+def secret_of_kafka_4_at_an_endpoint_that_is_gone(given: Given, pki: Pki) -> None:
+    prefix = "kafka.sasl.oauthbearer."
+    del given["kafka.sasl.jaas.config"]
+    login = {"client.credentials.client.id": "app", "client.credentials.client.secret": APPS}
+    options = {f"{prefix}{name}": value for name, value in login.items()}
+    url = {f"{prefix}token.endpoint.url": "http://127.0.0.1:9/token"}
+    write(given | options | url | {"kafka.sasl.mechanism": "OAUTHBEARER"})
+
+
 def aws_keys_that_are_refused(given: Given, pki: Pki) -> None:
     """The broker knows another secret of theirs; AWS another session."""
     keys = f'awsRoleArn="{ROLE}" awsRoleAccessKeyId="{ALICE}" awsRoleSecretAccessKey="{ALICES}"'
@@ -255,6 +279,8 @@ FAILURES: dict[Callable[[Given, Pki], None], str] = {
     no_tls_there: "does this port speak TLS",
     token_endpoint_gone: "gave no token for app",
     token_callback_fails: "no_token failed: RuntimeError",
+    assertion_key_that_does_not_open: "cannot sign with ES256: ValueError",
+    secret_of_kafka_4_at_an_endpoint_that_is_gone: "gave no token for app",
     aws_keys_that_are_refused: "no AWS credentials: AccessDenied",
     session_that_is_refused: "AWS_MSK_IAM as the AWS credentials: .*access key not known",
     token_callback_in_milliseconds: "token_in_milliseconds returned",
