@@ -77,7 +77,8 @@ def test_what_pip_installs_with_it(built: Built) -> None:
     assert not [line for line in always if line.startswith("pyspark")]
     assert {library.requirement for library in LIBRARIES} <= always
     extras = about.get_all("Provides-Extra", [])
-    assert len(extras) <= 6 and {"metrics", "broker-oauth", "all", "dev"} <= set(extras)
+    assert len(extras) <= 12
+    assert {"metrics", "broker-oauth", "keystores", "msk-iam", "oauth", "all", "dev"} <= set(extras)
 
 
 def test_the_sdist_can_build_the_wheel_and_says_what_changed(built: Built) -> None:
