@@ -74,6 +74,43 @@ MUTANTS: list[Mutant] = [
         Break("a life without a number", "not isinstance(seconds, int | float)", "False"),
     ),
     *mutants_of(
+        "connector/client/wire/security_settings.py",
+        (f"{HERE}test_security.py",),
+        Break(
+            "delegation tokens are taken for users",
+            'if login.options.get("tokenauth", "").lower() == "true":',
+            "if False:",
+        ),
+        Break(
+            "ssl. options of a login are ignored",
+            'if any(name.startswith("ssl.") for name in login.options):',
+            "if False:",
+        ),
+    ),
+    *mutants_of(
+        "connector/client/wire/token_settings.py",
+        (f"{HERE}test_token_endpoint.py",),
+        Break(
+            "the older names come first",
+            'client_id=given.get("client.credentials.client.id") or login.get("clientId", ""),',
+            'client_id=login.get("clientId", "") or given.get("client.credentials.client.id"),',
+        ),
+        Break(
+            "an assertion comes from two places",
+            'if ("file" in said) == ("private.key.file" in said):',
+            "if False:",
+        ),
+        Break("any class gets tokens", "if name is not None and name not in RETRIEVERS:", "if False:"),
+    ),
+    *mutants_of(
+        "connector/client/wire/assertions.py",
+        (f"{HERE}test_token_endpoint.py",),
+        Break("an assertion never ends", "int(now) + of.expires_s", "int(now) + 9_000_000"),
+        Break(
+            "the template is ignored", "template = _template(of)", "template: dict[str, dict[str, Any]] = {}"
+        ),
+    ),
+    *mutants_of(
         "connector/client/wire/jks.py",
         STORES,
         Break("a wrong password opens a store", "if not hmac.compare_digest(expected, digest):", "if False:"),

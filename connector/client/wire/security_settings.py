@@ -165,6 +165,16 @@ def _login(text: str | None, mechanism: str) -> dict[str, str]:
             f"option kafka.sasl.jaas.config names {login.module}, which does not go with "
             f"kafka.sasl.mechanism={mechanism}: choose one of {', '.join(_MODULES)}"
         )
+    if login.options.get("tokenauth", "").lower() == "true":
+        raise OptionError(
+            "option kafka.sasl.jaas.config: delegation tokens (tokenauth) are not supported: give a user of "
+            "SCRAM and its password"
+        )
+    if any(name.startswith("ssl.") for name in login.options):
+        raise OptionError(
+            "option kafka.sasl.jaas.config: ssl. options for the token endpoint are not supported: add its "
+            "authority to those of the machine, and leave them out"
+        )
     return login.options
 
 
