@@ -67,6 +67,7 @@ MUTANTS: list[Mutant] = [
             "and False:",
         ),
         Break("id and secret are always encoded", "if settings.url_encoded else text", ""),
+        Break("a token's own end is ignored", "lives.append(max(ends - self._now(), 0.0))", "pass"),
         Break("a token is kept to its very end", "REFRESH_AT = 0.8", "REFRESH_AT = 1.0"),
         Break("a token that has ended is kept", "if seconds <= 0:", "if False:"),
         Break("a time since 1970 is taken for a life", "if seconds > _LONGEST_S:", "if False:"),

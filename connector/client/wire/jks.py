@@ -2,6 +2,7 @@
 
 The format is that of sun.security.provider.JavaKeyStore. Aliases, certificates and the encrypted keys are
 followed by a SHA-1 digest of all of it and the password. A key is encrypted by a stream of such digests.
+The library for it, pyjks, has had no release since 2020, and needs a C compiler to be installed.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from eoslog.connector.client.wire.token_settings import Flow, TokenSettings
-from eoslog.connector.errors import AuthenticationRefused
+from eoslog.connector.errors import AuthenticationRefused, OptionError
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ class Tokens:
         asked_at = self._clock()
         try:
             text, seconds = self._got(settings)
-        except AuthenticationRefused as error:
+        except (AuthenticationRefused, OptionError) as error:
             if kept is None or asked_at >= kept.ends_at:
                 raise
             log.warning("the token is used to its end, as there is no next one. See logins.md. %s", error)
@@ -79,10 +79,11 @@ class Tokens:
                 f"the token has no claim {settings.subject_claim} (kafka.sasl.oauthbearer.sub.claim.name): "
                 f"correct the name; it has {', '.join(sorted(claims))}"
             )
-        if seconds is None:
-            ends = claims.get("exp")
-            seconds = max(ends - self._now(), 0.0) if isinstance(ends, int | float) else 0.0
-        return text, seconds
+        lives = [] if seconds is None else [seconds]
+        ends = claims.get("exp")
+        if isinstance(ends, int | float):
+            lives.append(max(ends - self._now(), 0.0))
+        return text, min(lives, default=0.0)
 
     def _called(self, settings: TokenSettings) -> tuple[str, float | None]:
         """Get a token from the user's function, which returns it or (token, seconds of its life)."""

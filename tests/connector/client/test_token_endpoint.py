@@ -41,7 +41,8 @@ class Endpoint:
     def __init__(self, issuer: Issuer) -> None:
         self.asked: list[dict[str, str]] = []
         self.basic: list[str] = []
-        self.status, self.answer = 200, {"access_token": issuer.token(seconds=60), "expires_in": 60}
+        self.status = 200
+        self.answer: Any = {"access_token": issuer.token(), "expires_in": 60}
         endpoint = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -263,8 +264,11 @@ def test_an_old_token_is_used_to_its_end_if_there_is_no_next_one(
     assert tokens.token(settings) == "second"
 
 
-def test_a_token_without_a_time_is_good_as_long_as_it_says(endpoint: Endpoint, issuer: Issuer) -> None:
-    endpoint.answer = {"access_token": issuer.token(seconds=100)}
+@pytest.mark.parametrize("more", [{}, {"expires_in": 100_000}], ids=["no time", "milliseconds"])
+def test_a_token_is_good_as_long_as_it_says_itself(
+    endpoint: Endpoint, issuer: Issuer, more: dict[str, int]
+) -> None:
+    endpoint.answer = {"access_token": issuer.token(seconds=100)} | more
     clock, started = [0.0], time.time()
     tokens = Tokens(lambda: clock[0], lambda: started)
     settings = TokenSettings(Flow.CLIENT_CREDENTIALS, endpoint.url, client_id="app", client_secret="x")

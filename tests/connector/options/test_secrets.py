@@ -189,16 +189,21 @@ def token_callback_fails(given: Given, pki: Pki) -> None:
 
 
 def assertion_key_that_does_not_open(given: Given, pki: Pki) -> None:
+    write(by_assertion(given, pki))
+
+
+def by_assertion(given: Given, pki: Pki) -> Given:
+    """With a wrong passphrase of the key that signs it."""
     key = pki.ca.parent / "key.pem"
     secret = BestAvailableEncryption(KEYS.encode())
     made = ec.generate_private_key(ec.SECP256R1())
     key.write_bytes(made.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, secret))
     prefix = "kafka.sasl.oauthbearer."
-    del given["kafka.sasl.jaas.config"]
+    left = {name: value for name, value in given.items() if name != "kafka.sasl.jaas.config"}
     assertion = {"private.key.file": str(key), "private.key.passphrase": WRONG, "algorithm": "ES256"}
     options = {f"{prefix}assertion.{name}": value for name, value in assertion.items()}
     url = {f"{prefix}token.endpoint.url": "http://127.0.0.1:9/token"}
-    write(given | options | url | {"kafka.sasl.mechanism": "OAUTHBEARER"})
+    return left | options | url | {"kafka.sasl.mechanism": "OAUTHBEARER"}
 
 
 def secret_of_kafka_4_at_an_endpoint_that_is_gone(given: Given, pki: Pki) -> None:
@@ -332,8 +337,13 @@ def store_that_does_not_open(given: Given, stores: Stores) -> None:
 
 
 def key_that_does_not_open(given: Given, stores: Stores) -> None:
+    write(with_wrong_key_password(given, stores))
+
+
+def with_wrong_key_password(given: Given, stores: Stores) -> Given:
     keys = {"kafka.ssl.keystore.location": stores.keys["JKS"], "kafka.ssl.keystore.password": WORD}
-    write(given | keys | {"kafka.ssl.key.password": WRONG})
+    trust = {"kafka.ssl.truststore.location": stores.trust["PKCS12"], "kafka.ssl.truststore.password": WORD}
+    return given | keys | trust | {"kafka.ssl.key.password": WRONG, "kafka.security.protocol": "SASL_SSL"}
 
 
 def store_of_another_type(given: Given, stores: Stores) -> None:
@@ -398,9 +408,14 @@ def test_the_figures_of_a_batch_tell_no_secret(
 @pytest.mark.spark
 @pytest.mark.timeout(3 * PATIENCE_SECONDS)
 def test_queries_that_fail_leave_no_secret_behind(
-    spark: SparkSession, given: Given, tmp_path: Path, request: pytest.FixtureRequest
+    spark: SparkSession,
+    given: Given,
+    pki: Pki,
+    stores: Stores,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
 ) -> None:
-    """One in a process that works for the driver, one in a task: errors, plans, progress, checkpoints, and
+    """Some in a process that works for the driver, one in a task: errors, plans, progress, checkpoints, and
     all that the driver's JVM and the Python workers log at INFO."""
     capture = request.config.pluginmanager.getplugin("capturemanager")
     capture.read_global_capture()
@@ -408,12 +423,18 @@ def test_queries_that_fail_leave_no_secret_behind(
     spark.sparkContext.setLogLevel("INFO")
     try:
         # Together, as most of the time is that in which Spark's Python processes start.
-        cases = {"password": wrong, "topic": given | {"topic": "closed"}}
+        cases = {
+            "password": wrong,
+            "topic": given | {"topic": "closed"},
+            "assertion": by_assertion(given, pki),
+            "store": with_wrong_key_password(given, stores),
+        }
         queries = {name: started(spark, options, tmp_path / name) for name, options in cases.items()}
         said = "".join(failed(spark, query, cases[name], tmp_path / name) for name, query in queries.items())
     finally:
         spark.sparkContext.setLogLevel("OFF")
     assert "PLAIN as alice" in said and "TOPIC_AUTHORIZATION_FAILED" in said
+    assert "cannot sign with ES256" in said and "kafka.ssl.key.password does not decrypt" in said
     logged = "".join(capture.read_global_capture())
     assert not logged or ("== Physical Plan ==" in logged and " INFO " in logged), (
         "pytest -s shows it instead"
