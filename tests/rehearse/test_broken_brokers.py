@@ -8,13 +8,11 @@ from typing import Any
 
 import pytest
 
-from eoslog.rehearse import crash
+from eoslog.rehearse import command, crash, time_out
 from eoslog.testing import EmbeddedBroker
 from tests.crash import test_crash_judge_judged as judged
 from tests.rehearse.broken_brokers import BROKEN, BROKEN_IN_CRASHES, NOT_SEEN, SWEEPS, Break
 from tests.rehearse.rehearsing import document, not_holding
-
-PATIENCE = ("--timeout", "2")
 
 
 @pytest.fixture(autouse=True)
@@ -31,8 +29,10 @@ def quiet() -> Iterator[None]:
 def test_a_broken_broker_is_named(broken: Break, row: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         broken(patch)
+        patch.setattr(command, "PATIENCE_S", 1.0)  # what has to come does not come
+        patch.setattr(time_out, "SWEEP_S", 2.0)
         with EmbeddedBroker(in_thread=True, config=SWEEPS) as broker:
-            found = document(broker.bootstrap, *PATIENCE)
+            found = document(broker.bootstrap)
     print(f"{broken.__name__}: {not_holding(found)}")
     verdicts = {one["row"]: one["verdict"] for one in found["rows"]}
     assert verdicts[row] == "fails" and found["status"] == 1, found
@@ -40,7 +40,7 @@ def test_a_broken_broker_is_named(broken: Break, row: str) -> None:
 
 def test_a_whole_broker_holds() -> None:
     with EmbeddedBroker(in_thread=True, config=SWEEPS) as broker:
-        found = document(broker.bootstrap, *PATIENCE)
+        found = document(broker.bootstrap)
     assert found["status"] == 0 and not not_holding(found), found
 
 
@@ -55,7 +55,7 @@ def crashed(broken: Break | None, monkeypatch: pytest.MonkeyPatch) -> dict[str, 
         monkeypatch.setattr(crash, "run_command", cut)
         if broken is not None:
             broken(monkeypatch)
-        return document(broker.bootstrap, *PATIENCE, "--crash", "power")
+        return document(broker.bootstrap, "--crash", "power")
 
 
 @pytest.mark.timeout(300)

@@ -11,7 +11,7 @@ from eoslog.connector.commit import begin, decide, prepare
 from eoslog.connector.commit.commands import Command, End, Refused, Rules, Seal
 from eoslog.connector.commit.transactional_ids import Participant
 from eoslog.protocol.producer_identity import ProducerIdentity
-from eoslog.rehearse import micro_batch
+from eoslog.rehearse import command, micro_batch
 from eoslog.rehearse.halted import Life
 from eoslog.testing import EmbeddedBroker
 from tests.rehearse.broken_brokers import SWEEPS
@@ -70,7 +70,8 @@ def test_a_broken_rule_is_named(
     broker: EmbeddedBroker, broken: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken(monkeypatch)
-    found = document(broker.bootstrap, "--timeout", "2")
+    monkeypatch.setattr(command, "PATIENCE_S", 3.0)
+    found = document(broker.bootstrap)
     print(not_holding(found))
     assert set(not_holding(found)) == {ROW} and found["status"] == 1
 

@@ -170,9 +170,7 @@ def test_a_fault_of_the_rehearsal_cleans_up(broker: EmbeddedBroker, monkeypatch:
     monkeypatch.setattr("eoslog.rehearse.kills.rehearse", faulty)
     result = rehearse(broker.bootstrap)
     assert result.exit_code == 2 and "RuntimeError: a fault of our own" in result.stderr
-    assert re.search(
-        "unknown +rehearsal: .*\nholds +clean-up: removed [12] open transactions?, 12", result.stdout
-    )
+    assert re.search(r"clean-up: removed [12] open transactions?, 12 topics", result.stdout)
     assert names_of(broker.bootstrap) == before and ongoing(broker.bootstrap) == []
 
 
