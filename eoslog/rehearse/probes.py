@@ -48,13 +48,13 @@ def both(rows: list[str] = ROWS) -> list[str]:
 def open_rows_are_hidden(work: Work, word: str) -> str:
     """A reader of committed data sees nothing of an open transaction."""
     who, topic = written(work, word)
-    work.check_rows(topic, [], "a transaction is open")
     held = work.held(topic)
     if len(held) < len(PARTITIONS):
         raise DoesNotHold(
             f"the last stable offset is the end on {len(PARTITIONS) - len(held)} partitions where a "
             "transaction is open"
         )
+    work.check_rows(topic, [], "a transaction is open")
     work.end(who, commit=False)
     return "nothing of an open transaction can be read, the last stable offset waits for it"
 

@@ -16,6 +16,7 @@ import pytest
 from eoslog.broker.coordinator.groups.group_offsets import GroupOffsets
 from eoslog.broker.coordinator.transactions.transaction_coordinator import TransactionCoordinator
 from eoslog.broker.coordinator.transactions.transaction_markers import MarkerWriter
+from eoslog.broker.log.partition.partition import Partition
 from eoslog.broker.log.partition.partition_reads import PartitionReads
 from eoslog.broker.rules.committed_offsets import OffsetStore
 from eoslog.broker.rules.producer_state import ProducerStates, Written
@@ -65,6 +66,22 @@ def aborts_are_commits(patch: Patch) -> None:
         await mark(self, partition, pid, epoch, True, *more, **named)
 
     patch.setattr(MarkerWriter, "mark_one", broken)
+
+
+def abort_markers_are_forgotten(patch: Patch) -> None:
+    mark = MarkerWriter.mark_one
+
+    async def broken(
+        self: Any, partition: Any, pid: int, epoch: int, commit: bool, *a: Any, **named: Any
+    ) -> None:
+        if commit:
+            await mark(self, partition, pid, epoch, commit, *a, **named)
+
+    patch.setattr(MarkerWriter, "mark_one", broken)
+
+
+def the_stable_offset_is_told_to_be_the_end(patch: Patch) -> None:
+    patch.setattr(Partition, "last_stable_offset", property(lambda self: self.high_watermark))
 
 
 def no_marker_is_written(patch: Patch) -> None:
@@ -121,7 +138,6 @@ def aborted_offsets_count(patch: Patch) -> None:
 
 def offsets_of_fenced_producers_count(patch: Patch) -> None:
     patch.setattr(GroupOffsets, "_join_transaction", lambda self, txn, who: None)
-    judged.fenced_epochs_may_write(patch)
 
 
 def whoever_comes_gets_the_same_epoch(patch: Patch) -> None:
@@ -185,6 +201,8 @@ BROKEN: list[tuple[Break, str]] = [
     (judged.a_retried_batch_is_written_again, "retries"),
     (judged.a_marker_is_forgotten, "committed rows"),
     (no_marker_is_written, "committed rows"),
+    (abort_markers_are_forgotten, "aborted rows"),
+    (the_stable_offset_is_told_to_be_the_end, "open transactions"),
     (the_stable_offset_stands_still, "committed rows"),
     (every_third_batch_is_lost, "committed rows"),
     (aborted_rows_are_shown, "aborted rows"),

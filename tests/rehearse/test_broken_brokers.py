@@ -32,7 +32,7 @@ def test_a_broken_broker_is_named(broken: Break, row: str) -> None:
         patch.setattr(command, "PATIENCE_S", 1.0)  # what has to come does not come
         patch.setattr(time_out, "SWEEP_S", 2.0)
         with EmbeddedBroker(in_thread=True, config=SWEEPS) as broker:
-            found = document(broker.bootstrap)
+            found = document(broker.bootstrap, "--timeout", "5")
     print(f"{broken.__name__}: {not_holding(found)}")
     verdicts = {one["row"]: one["verdict"] for one in found["rows"]}
     assert verdicts[row] == "fails" and found["status"] == 1, found
