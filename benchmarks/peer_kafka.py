@@ -11,11 +11,20 @@ import uuid
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, Self
+from typing import IO, TYPE_CHECKING, Self
+
+from eoslog.connector.client.wire.config import ClientConfig
+from eoslog.connector.client.wire.connection import BrokerConnection
+from eoslog.connector.errors import EoslogError
+from eoslog.protocol.typed.apis import METADATA
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.metadata import MetadataRequestDraft
 
 MEASURED = ("-Xmx1g", "-Xms1g")
+_METADATA = 12  # names the topics
 START_SECONDS = 180
-"""How long a node may take to open its port, on a machine with much else to do."""
+"""How long a node may take to serve clients, on a machine with much else to do."""
 
 
 def free_port() -> int:
@@ -106,15 +115,29 @@ class ApacheKafka:
         command = ["java", *self._java, "-cp", self._classpath, "kafka.Kafka", str(properties)]
         self._process = subprocess.Popen(command, stdout=self._log, stderr=subprocess.STDOUT)
         while True:
-            try:
-                socket.create_connection((self.host, self.port), 0.2).close()
+            if self._is_registered():
                 break
-            except OSError:
-                if self._process.poll() is not None or time.monotonic() - started > START_SECONDS:
-                    raise RuntimeError(self.output()[-3000:]) from None
-                time.sleep(0.02)
+            if self._process.poll() is not None or time.monotonic() - started > START_SECONDS:
+                raise RuntimeError(self.output()[-3000:])
+            time.sleep(0.02)
         self.ready_after = time.monotonic() - started
         return self
+
+    def _is_registered(self) -> bool:
+        """Whether the node is in its own Metadata. Versions before 3.5 open the port earlier, and a topic
+        that is created then is not answered for."""
+        address = (self.host, self.port)
+        body: MetadataRequestDraft = {"topics": [], "allow_auto_topic_creation": False}
+        try:
+            connection = BrokerConnection(*address, ClientConfig((address,), request_timeout_ms=10_000))
+        except EoslogError:
+            return False
+        try:
+            return bool(connection.call(METADATA, body, max_version=_METADATA)["brokers"])
+        except EoslogError:
+            return False
+        finally:
+            connection.close()
 
     def output(self) -> str:
         """What its JVM has printed."""

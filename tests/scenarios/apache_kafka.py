@@ -33,9 +33,7 @@ def check(jars: Path = JARS) -> None:
 class ApacheKafka(peer_kafka.ApacheKafka):
     """A small node of few partitions, from the jars that the make targets fetch."""
 
-    def __init__(
-        self, config: Mapping[str, str], formatting: Sequence[str] = (), jars: Path = JARS
-    ) -> None:
+    def __init__(self, config: Mapping[str, str], formatting: Sequence[str] = (), jars: Path = JARS) -> None:
         """`config`: broker options on top of what a single node needs; `formatting`: arguments of
         kafka-storage format; `jars`: those of the version that is wanted. Raises KafkaMissing."""
         check(jars)

@@ -1,5 +1,7 @@
-"""Results of the suites on versions of Apache Kafka: kept in a file, shown as the table of docs/cluster.md. Pure
-but for the two files."""
+"""Results of the suites on versions of Apache Kafka: kept in a file, shown as the table of docs/cluster.md.
+
+Pure but for the two files.
+"""
 
 from __future__ import annotations
 
