@@ -8,9 +8,10 @@ this one is recognised by the names that both had then, even if they have change
 """
 
 import json
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, NoReturn, Self
 
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
+from eoslog.connector.commit.decision import ANCHOR
 
 _FILE = "sink"
 _VERSION = 1
@@ -19,12 +20,13 @@ _VERSION = 1
 class NotedSink(NamedTuple):
     """The sink of a checkpoint's batches. `sink` None: a sink without decisions (at_least_once). `cluster`:
     the id of its cluster, None if brokers do not report one. `since`: the first batch that the sink got.
-    `group`: kafka.group.id at the last start."""
+    `group`: kafka.group.id at the last start. `decisions`: the topic that keeps the sink's decisions."""
 
     sink: str | None
     cluster: str | None
     since: int
     group: str | None = None
+    decisions: str = ANCHOR
 
     def text(self) -> str:
         """The note's text in the checkpoint."""
@@ -39,11 +41,10 @@ class NotedSink(NamedTuple):
         try:
             found: Any = json.loads(text)
             known = found["version"] == _VERSION
-            return (
-                cls(found["sink"], found["cluster"], int(found["since"]), found.get("group"))
-                if known
-                else _unknown(checkpoint, text)
-            )
+            if not known:
+                _unknown(checkpoint, text)
+            names = (found["sink"], found["cluster"], int(found["since"]), found.get("group"))
+            return cls(*names, found.get("decisions", ANCHOR))
         except (ValueError, KeyError, TypeError) as error:
             raise CheckpointUnreadable(checkpoint.location, f"eoslog/{_FILE} is {text!r}: {error}") from error
 
@@ -52,7 +53,7 @@ class NotedSink(NamedTuple):
         checkpoint.note(_FILE, self.text())
 
 
-def _unknown(checkpoint: Checkpoint, text: str) -> Any:
+def _unknown(checkpoint: Checkpoint, text: str) -> NoReturn:
     raise CheckpointUnreadable(
         checkpoint.location,
         f"eoslog/{_FILE} is {text!r}, which a later version of eoslog has written; use that version",

@@ -21,7 +21,13 @@ from eoslog.connector.commit.commands import (
     demand,
 )
 from eoslog.connector.commit.decision import ANCHOR, Decision, Stored, decode
-from eoslog.connector.commit.faults import CheckpointMismatch, CheckpointOlder, CommitFault, ParticipantsLost
+from eoslog.connector.commit.faults import (
+    CheckpointMismatch,
+    CheckpointOlder,
+    CommitFault,
+    DecisionElsewhere,
+    ParticipantsLost,
+)
 from eoslog.connector.commit.finish import clear, fenced, finish
 from eoslog.connector.commit.marker_proof import prove
 from eoslog.connector.commit.replay import OnLost, to_replay
@@ -138,7 +144,28 @@ def acquire(sink: Sink) -> Rules[Owned]:
     """Take over the sink from its owner. Raises CommitFault."""
     yield from write_lost_markers(sink)  # first: Acquire destroys the state that shows how the last one ended
     identity = yield from demand(Acquire(sink.coordinator), f"sink {sink.id} cannot be acquired")
-    return Owned(identity, identity, (yield from fetch_stored(sink, identity)), True)
+    stored = yield from fetch_stored(sink, identity, everywhere=True)
+    check_place(sink, stored)
+    return Owned(identity, identity, stored, True)
+
+
+def check_noted_place(sink: str, noted: str, now: str) -> None:
+    """Raise DecisionElsewhere if the checkpoint's sink keeps its decisions on another topic than `now`: they
+    may be hidden from this user, so that check_place does not see them."""
+    if noted != now:
+        raise DecisionElsewhere(
+            f"sink {sink}: the checkpoint has it with decisions on {noted}, and decision.topic is {now}. "
+            f"{DecisionElsewhere.advice}"
+        )
+
+
+def check_place(sink: Sink, stored: Stored) -> None:
+    """Raise DecisionElsewhere if the group has a decision on another topic: that one may be the newest."""
+    if stored.elsewhere:
+        raise DecisionElsewhere(
+            f"sink {sink.id}: group {sink.group} has decisions on {', '.join(stored.elsewhere)}, and "
+            f"decision.topic names another topic. {DecisionElsewhere.advice}"
+        )
 
 
 def _keep(sink: Sink, run: Run) -> Rules[Owned | None]:

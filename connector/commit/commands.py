@@ -100,10 +100,12 @@ class FetchStored(Command[Stored]):
 
     By number, because an answer for "all partitions" leaves out partitions that have only a pending offset: a
     first decision on its way would look like no decision. If offsets stay pending for long, the answer is
-    Refused(UNSTABLE_OFFSET_COMMIT), so that the rules can find out why (sink_transaction.py).
+    Refused(UNSTABLE_OFFSET_COMMIT), so that the rules can find out why (sink_transaction.py). `everywhere`:
+    also on which other topics the group has decisions; for when the sink is acquired and nothing is pending.
     """
 
     group: str
+    everywhere: bool = False
 
 
 @dataclass(frozen=True)

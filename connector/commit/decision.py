@@ -1,9 +1,10 @@
 """The decision: which batch is done and which transactions hold its rows.
 
 It is stored in the sink's consumer group, as the metadata of offsets on partitions 0, 1, ... of the topic
-ANCHOR. The committed offset is the decision's sequence number. The metadata is one chunk of its JSON after a
-head: `eoslog/1 <chunk> <chunks> <CRC-32> `. A later, shorter decision leaves chunks of older ones behind in
-higher partitions: the highest sequence number counts.
+ANCHOR, or of the one that option decision.topic names: the rules say ANCHOR (connector/run/runner.py). The
+committed offset is the decision's sequence number. The metadata is one chunk of its JSON after a head:
+`eoslog/1 <chunk> <chunks> <CRC-32> `. A later, shorter decision leaves chunks of older ones behind in higher
+partitions: the highest sequence number counts.
 """
 
 import json
@@ -109,10 +110,17 @@ class Decision(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """The chunks in the sink's group, and the number of partitions that can hold one."""
+    """The chunks in the sink's group, and the number of partitions that can hold one. `elsewhere`: other
+    topics on whose partitions the group has chunks, if that was asked."""
 
     anchors: int
     chunks: Chunks
+    elsewhere: tuple[str, ...] = ()
+
+
+def topics_with_chunks(committed: Mapping[TopicPartition, tuple[int, str]]) -> set[str]:
+    """The topics on whose partitions these offsets of a group hold decisions."""
+    return {topic for (topic, _), (_, text) in committed.items() if text.startswith(f"{_MAGIC} ")}
 
 
 def encode(decision: Decision, sink: Sink, anchors: int) -> dict[int, tuple[int, str]]:
@@ -123,7 +131,8 @@ def encode(decision: Decision, sink: Sink, anchors: int) -> dict[int, tuple[int,
     if len(pieces) > anchors:
         raise DecisionTooLarge(
             f"{decision.batch}: its decision names {len(decision.winners)} transactions and takes "
-            f"{len(pieces)} partitions of {ANCHOR}, which has {anchors}; write with fewer tasks (coalesce)"
+            f"{len(pieces)} partitions of the topic that keeps decisions (decision.topic), which has "
+            f"{anchors}; write with fewer tasks (coalesce)"
         )
     crc = zlib.crc32(text.encode())
     return {
@@ -167,7 +176,7 @@ def _read_chunk(sink: Sink, metadata: str) -> tuple[int, int, int, str]:
 
 def _foreign(sink: Sink, metadata: str) -> DecisionDamaged:
     return DecisionDamaged(
-        f"consumer group {sink.group} holds offsets on {ANCHOR} that are no decision of this version "
+        f"consumer group {sink.group} holds offsets that are no decision of this version "
         f"(metadata {metadata[:40]!r}). {DecisionDamaged.advice}"
     )
 

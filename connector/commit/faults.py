@@ -113,6 +113,15 @@ class DecisionTooLarge(CommitFault):
     """A decision names more transactions than the cluster has room for."""
 
 
+class DecisionElsewhere(CommitFault):
+    """The sink keeps its decisions on another topic than decision.topic names: they would be overlooked."""
+
+    advice = (
+        "Give that topic as decision.topic; or, if the last batch is complete, use another transactional.id "
+        "with a new checkpoint and startingOffsets=committed"
+    )
+
+
 class DecisionDamaged(CommitFault):
     """The stored decision is incomplete or not eoslog's, so it is unknown what it decided."""
 

@@ -61,13 +61,18 @@ class _Left(NamedTuple):
 
 
 def fetch_stored(
-    sink: Sink, own: ProducerIdentity | None, fault: type[CommitFault] = CommitFault
+    sink: Sink,
+    own: ProducerIdentity | None,
+    fault: type[CommitFault] = CommitFault,
+    *,
+    everywhere: bool = False,
 ) -> Rules[Stored]:
     """The decision in the sink's group, when no offsets are pending. Raises `fault` or MarkersMissing.
 
     `own`: the identity under which this driver owns the sink, if it does and has no transaction under way.
+    `everywhere`: see FetchStored.
     """
-    answer = yield from ask_stored(sink, own)
+    answer = yield from ask_stored(sink, own, everywhere=everywhere)
     if isinstance(answer, (Refused, Unknown)):
         raise fault(
             f"the last decision of sink {sink.id} cannot be read: {answer}. Fix that, then start the query "
@@ -76,10 +81,12 @@ def fetch_stored(
     return answer
 
 
-def ask_stored(sink: Sink, own: ProducerIdentity | None) -> Rules[Stored | Failure]:
+def ask_stored(
+    sink: Sink, own: ProducerIdentity | None, *, everywhere: bool = False
+) -> Rules[Stored | Failure]:
     """The decision in the sink's group, or a failure. It waits for the coordinator to end the transaction and
     to write its markers, and writes markers that were lost. Raises MarkersMissing."""
-    answer = yield from ask(FetchStored(sink.group))
+    answer = yield from ask(FetchStored(sink.group, everywhere))
     for _ in range(LOOKS - 1):
         if not _is_pending(answer):
             break
@@ -89,7 +96,7 @@ def ask_stored(sink: Sink, own: ProducerIdentity | None) -> Rules[Stored | Failu
         state, left = states[sink.coordinator], _Left()
         if state is not None and state.state not in {"Ongoing", *_PREPARED}:
             left = yield from _close(sink, state, own)
-        answer = yield from ask(FetchStored(sink.group))
+        answer = yield from ask(FetchStored(sink.group, everywhere))
         if state is not None and left.held and _is_pending(answer):
             raise MarkersMissing(_text(sink, state, left))
     return answer

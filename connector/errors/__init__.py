@@ -46,7 +46,8 @@ class UnsupportedByBroker(EoslogError):
 _SUGGEST = "(eoslog acls suggest prints all rights that a query with its options needs)"
 ADVICE: dict[int, str] = {
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: "the client's user needs the rights Read and Describe on topics "
-    "that are read, Write and Describe on those that are written, and Read on __consumer_offsets for a sink "
+    "that are read, Write and Describe on those that are written, and, for a sink, Read on "
+    "__consumer_offsets, or on another topic that decision.topic names if the cluster hides that one "
     f"{_SUGGEST}",
     ErrorCode.GROUP_AUTHORIZATION_FAILED: "the client's user needs the right Read on the group of "
     "kafka.group.id, and a sink on the group that has the name of its transactional.id "

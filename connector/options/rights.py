@@ -8,7 +8,6 @@ test_suggested.py).
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from eoslog.connector.commit.decision import ANCHOR
 from eoslog.connector.commit.seal import TwoPhase
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.commit.write_token import WRITER, sinks_of_tokens
@@ -80,7 +79,9 @@ def _of_source(options: SourceOptions) -> Iterator[Right]:
     yield Right(DESCRIBE, GROUP, options.group_id, False, "startingOffsets=committed")
     if options.taken_over is not None:
         yield from _of_one_who_stops(
-            Sink(options.taken_over), "the sink that this query replaces is stopped first"
+            Sink(options.taken_over),
+            options.decision_topic,
+            "the sink that this query replaces is stopped first",
         )
 
 
@@ -108,11 +109,11 @@ def _literal_start(pattern: str) -> tuple[str, bool]:
     return start, True
 
 
-def _of_one_who_stops(sink: Sink, why: str) -> Iterator[Right]:
+def _of_one_who_stops(sink: Sink, decisions: str, why: str) -> Iterator[Right]:
     """The rights to fence a sink and to read what it has decided. `_also_of`: those to carry that out."""
     yield Right(WRITE, ID, sink.coordinator, False, why)
     yield Right(DESCRIBE, GROUP, sink.group, False, "what that sink has decided")
-    yield Right(DESCRIBE, TOPIC, ANCHOR, False, "the same: it is kept as offsets of its partitions")
+    yield Right(DESCRIBE, TOPIC, decisions, False, "the same: it is kept as offsets of its partitions")
 
 
 def _of_sink(options: SinkOptions, stream: bool) -> Iterator[Right]:
@@ -121,7 +122,7 @@ def _of_sink(options: SinkOptions, stream: bool) -> Iterator[Right]:
     if options.guarantee is Guarantee.AT_LEAST_ONCE:
         if options.transactional_id is not None:
             why = "an earlier query of this transactional.id is stopped"
-            yield from _of_one_who_stops(Sink(options.transactional_id), why)
+            yield from _of_one_who_stops(Sink(options.transactional_id), options.decision_topic, why)
     elif options.write_token is not None:
         yield from _of_tokens(options)
     else:
@@ -147,7 +148,7 @@ def _of_transactions(options: SinkOptions, stream: bool) -> Iterator[Right]:
     why = "the tasks' transactions: to write, to end, and to find what a dead driver left open"
     yield Right(WRITE, ID, sink.prefix, True, why)
     yield Right(READ, GROUP, sink.group, False, "the decision is kept as offsets of this group")
-    yield _ANCHOR
+    yield _of_decisions(options.decision_topic)
     if options.two_phase is TwoPhase.REQUIRE:
         yield Right(TWO_PHASE_COMMIT, ID, sink.prefix, True, "two.phase.commit=require")
     if options.guarantee is Guarantee.AT_MOST_ONCE and stream:
@@ -162,14 +163,14 @@ def _of_tokens(options: SinkOptions) -> Iterator[Right]:
     why = "whether an earlier version has written the token"
     yield Right(DESCRIBE, ID, before, True, why)
     yield Right(DESCRIBE, GROUP, before, True, why)
-    yield _ANCHOR
+    yield _of_decisions(options.decision_topic)
     if options.two_phase is TwoPhase.REQUIRE:
         yield Right(TWO_PHASE_COMMIT, ID, now, True, "two.phase.commit=require")
 
 
-_ANCHOR = Right(
-    READ, TOPIC, ANCHOR, False, "those offsets are committed for its partitions; it is never read"
-)
+def _of_decisions(topic: str) -> Right:
+    why = "those offsets are committed for its partitions; it is never read"
+    return Right(READ, TOPIC, topic, False, why)
 
 
 def _notes_of_source(options: SourceOptions) -> Iterator[str]:
@@ -186,7 +187,7 @@ def _notes_of_sink(options: SinkOptions, source: SourceOptions | None) -> Iterat
         yield "kafka.group.id: committing offsets also needs Read on the topics of the source"
     if options.guarantee is Guarantee.AT_LEAST_ONCE:
         if options.transactional_id is not None:
-            yield _also_of(Sink(options.transactional_id))
+            yield _also_of(Sink(options.transactional_id), options.decision_topic)
     elif options.two_phase is TwoPhase.AUTO:
         yield (
             "two.phase.commit=auto: with TwoPhaseCommit as well on the prefixed transactional ids, if the "
@@ -194,9 +195,9 @@ def _notes_of_sink(options: SinkOptions, source: SourceOptions | None) -> Iterat
         )
 
 
-def _also_of(sink: Sink) -> str:
+def _also_of(sink: Sink, decisions: str) -> str:
     return (
         f"if an exactly_once query has died under transactional.id={sink.id}, to carry out what it left "
         f"takes Write on transactional ids {sink.prefix}, prefixed, Read on group {sink.group} and "
-        f"on {ANCHOR}"
+        f"on {decisions}"
     )

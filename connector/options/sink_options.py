@@ -29,6 +29,7 @@ class SinkOptions:
     client: ClientConfig
     topic: str | None
     transactional_id: str | None
+    decision_topic: str
     write_token: str | None
     deadletter_topic: str | None
     guarantee: Guarantee
@@ -53,6 +54,7 @@ def sink_options(raw: Mapping[str, str], *, stream: bool) -> SinkOptions:
         client=ClientConfig.from_options(values),
         topic=values["topic"],
         transactional_id=values["transactional.id"],
+        decision_topic=values["decision.topic"],
         write_token=_token(values),
         deadletter_topic=_deadletter_topic(values),
         guarantee=Guarantee(values["processing.guarantee"]),

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from eoslog.connector.client.wire.config import ClientConfig
+from eoslog.connector.commit.decision import ANCHOR
 from eoslog.connector.errors import OptionError
 from eoslog.connector.offsets import offsets
 from eoslog.connector.options.parsing import parse
@@ -38,6 +39,7 @@ class SourceOptions:
     committed: bool
     group_id: str | None
     taken_over: str | None
+    decision_topic: str
     end_tries: int
     end_pause_ms: int
     small_offsets: int
@@ -84,6 +86,7 @@ def source_options(raw: Mapping[str, str], *, stream: bool, quiet: bool = False)
         committed=values["kafka.isolation.level"] == "read_committed",
         group_id=values["kafka.group.id"],
         taken_over=values.get("transactional.id"),
+        decision_topic=values.get("decision.topic", ANCHOR),
         end_tries=values["fetchoffset.numretries"],
         end_pause_ms=values["fetchoffset.retryintervalms"],
         small_offsets=values.get("small.batch.max.offsets", 0),

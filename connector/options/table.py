@@ -10,6 +10,7 @@ from enum import Enum, Flag, auto
 from typing import Any
 
 from eoslog.connector.client.wire.security_settings import PROTOCOLS
+from eoslog.connector.commit.decision import ANCHOR
 from eoslog.connector.commit.replay import OnLost
 from eoslog.connector.commit.seal import TwoPhase
 
@@ -146,6 +147,10 @@ TABLE: tuple[Option, ...] = (
            "Name of the sink and prefix of its transactions; the query's id if not given. For a source "
            "with startingOffsets=committed: the sink that this query replaces; it is stopped before "
            "the group is read."),
+    Option("decision.topic", OptionType.TEXT, ANCHOR, Use.SINK | Use.READ_STREAM,
+           "The topic on whose partitions the sink's group keeps the decision, for clusters that hide their "
+           "internal topics. It must exist, is never read or written, and must live as long as the sink. For "
+           "a source: that of the sink that is stopped."),
     Option("start.accepted", OptionType.TEXT, None, Use.WRITE_STREAM,
            "Findings with which a start may continue although rows may be doubled or missing: the words from "
            "its error, separated by commas."),

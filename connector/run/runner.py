@@ -44,7 +44,7 @@ from eoslog.connector.commit.commands import (
     Unknown,
     WriteMarkers,
 )
-from eoslog.connector.commit.decision import ANCHOR, Stored
+from eoslog.connector.commit.decision import ANCHOR, Stored, topics_with_chunks
 from eoslog.connector.commit.finish import ONGOING
 from eoslog.connector.commit.sink_transaction import LOOKS
 from eoslog.connector.errors import (
@@ -74,6 +74,7 @@ _NOT_OFFERED = (UnsupportedByBroker, errors.TransactionalIdAuthorizationFailed, 
 class Runner:
     """Carries out commands on one cluster. `timeout_ms` is the transaction time-out of the sink's own id.
 
+    `decisions`: the topic that keeps them (option decision.topic); the rules call it ANCHOR.
     `before` and `after` are called around each command, so that a test can see every step or crash the
     process there. Then each transaction of an End or a Seal gets its own command, one after another. Without
     them all these requests are sent together.
@@ -84,17 +85,18 @@ class Runner:
         cluster: Cluster,
         timeout_ms: int,
         *,
+        decisions: str = ANCHOR,
         before: Observer | None = None,
         after: Observer | None = None,
     ) -> None:
-        self._cluster, self._timeout_ms = cluster, timeout_ms
+        self._cluster, self._timeout_ms, self._decisions = cluster, timeout_ms, decisions
         self._before, self._after = before, after
         self._asked: PendingListing | None = None
         self._perform: dict[type[Command[Any]], Callable[[Any], Any]] = {
             Acquire: self._acquire,
             FetchStored: self._fetch_stored,
             StageOffsets: self._stage_offsets,
-            CommitOffsets: lambda c: group_offsets.commit_plain(cluster, c.group, c.offsets),
+            CommitOffsets: lambda c: group_offsets.commit_plain(cluster, c.group, self._placed(c.offsets)),
             End: self._end,
             Seal: self._seal,
             AskOngoing: self._ask_ongoing,
@@ -144,12 +146,13 @@ class Runner:
         return transactions.init_producer_id(self._cluster, command.name, self._timeout_ms, command.current)
 
     def _fetch_stored(self, command: FetchStored) -> Stored | Refused:
-        if self._cluster.remembered(ANCHOR) is None:
+        topic = self._decisions
+        if topic == ANCHOR and self._cluster.remembered(ANCHOR) is None:
             # The first look-up of a group makes the broker create the anchor topic if it does not exist.
             wanted = [(ANCHOR, 0)]
             group_offsets.fetch_committed(self._cluster, command.group, wanted, require_stable=False)
-        anchors = len(self._anchor_topic().leaders)
-        wanted = [(ANCHOR, number) for number in range(anchors)]
+        anchors = len(self._topic(topic).leaders)
+        wanted = [(topic, number) for number in range(anchors)]
         pending_ms = self._cluster.config.api_timeout_ms / LOOKS
         try:
             found = group_offsets.fetch_committed(
@@ -157,17 +160,32 @@ class Runner:
             )
         except group_offsets.StillPending as pending:
             return Refused(int(ErrorCode.UNSTABLE_OFFSET_COMMIT), str(pending))
-        return Stored(anchors, {number: stored for (_, number), stored in found.items()})
+        elsewhere = self._elsewhere(command.group) if command.everywhere else ()
+        return Stored(anchors, {number: stored for (_, number), stored in found.items()}, elsewhere)
+
+    def _elsewhere(self, group: str) -> tuple[str, ...]:
+        found = group_offsets.fetch_committed(self._cluster, group, None, require_stable=False)
+        return tuple(sorted(topics_with_chunks(found) - {self._decisions}))
+
+    def _placed(self, offsets: Offsets) -> Offsets:
+        """These offsets of a sink's group, on the topic that keeps decisions here."""
+        return {(self._decisions, number): offset for (_, number), offset in offsets.items()}
 
     def _find_own(self, command: FindOwn) -> tuple[HeldBack, ...]:
-        anchors = self._anchor_topic().leaders
+        if self._decisions != ANCHOR and not self._sees_own():
+            return ()  # then offsets that stay pending stop the query
+        anchors = self._topic(ANCHOR).leaders
         return markers.find_open(self._cluster, ANCHOR, anchors, command.name, command.producer_id)
 
-    def _anchor_topic(self) -> TopicInfo:
+    def _sees_own(self) -> bool:
+        """Whether the cluster shows the topic where the sink's own transaction is."""
+        return ANCHOR in self._cluster.metadata([ANCHOR]).topics
+
+    def _topic(self, name: str) -> TopicInfo:
         return retrying(
             self._cluster,
-            f"Metadata of {ANCHOR}",
-            lambda: self._cluster.topic(ANCHOR),
+            f"Metadata of {name}",
+            lambda: self._cluster.topic(name),
             timeout_ms=self._cluster.config.api_timeout_ms,
             option="kafka.default.api.timeout.ms",
             forget=lambda: None,
@@ -182,7 +200,7 @@ class Runner:
         if command.of_source:
             commit_known(self._cluster, command.group, command.offsets, commit)
         else:
-            commit(command.offsets)
+            commit(self._placed(command.offsets))
 
     def _end(self, command: End) -> dict[str, ProducerIdentity | Failure]:
         found = transactions.end_txns(self._cluster, dict(command.participants), command.commit)

@@ -40,7 +40,8 @@ _SEE_LATE = "See troubleshooting.md#readers-may-see-a-part-of-a-batch"
 
 def runner_for(options: SinkOptions) -> Runner:
     """A runner on the options' cluster, over this process's connections."""
-    return Runner(shared_cluster(options.client), min(OWN_TIMEOUT_MS, options.transaction_timeout_ms))
+    timeout_ms = min(OWN_TIMEOUT_MS, options.transaction_timeout_ms)
+    return Runner(shared_cluster(options.client), timeout_ms, decisions=options.decision_topic)
 
 
 def begin_stream(options: SinkOptions, runner: Runner | None = None) -> Begun | None:

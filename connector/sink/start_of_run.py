@@ -24,6 +24,7 @@ from eoslog.connector.client.admin import group_offsets as group_offsets
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.retry import retrying
 from eoslog.connector.client.wire.shared_clusters import shared_cluster
+from eoslog.connector.commit.begin import check_noted_place
 from eoslog.connector.commit.leave_sink import decided_by, fence, leave
 from eoslog.connector.commit.task_reports import Batch, Begun
 from eoslog.connector.commit.transactional_ids import Sink
@@ -77,6 +78,8 @@ class StartOfRun:
         if self._options.group_id is not None:
             check_group_cluster(view.planned.clusters(), now, self._options.group_id)
         given = NotedSink.read(view.checkpoint)
+        if given is not None and given.sink is not None:
+            check_noted_place(given.sink, given.decisions, self._options.decision_topic)
         self._look_for_a_successor(given)
         moved = given is not None and check_sink_cluster(given.cluster, now, sink.id, accepted)
         if given is not None and given.sink not in (None, sink.id) and not moved:
@@ -85,7 +88,8 @@ class StartOfRun:
         is_new = given is None or given.sink != sink.id or moved
         if given is None or is_new or given.group != self._options.group_id:
             since = view.batch.batch_id if given is None or is_new else given.since
-            NotedSink(sink.id, now, since, self._options.group_id).write(view.checkpoint)
+            group, topic = self._options.group_id, self._options.decision_topic
+            NotedSink(sink.id, now, since, group, topic).write(view.checkpoint)
 
     def _look_for_a_successor(self, given: NotedSink | None) -> None:
         """Raise TakenOver if another query has replaced this one, under its present or its former names.
@@ -157,6 +161,7 @@ def leave_for_none(options: SinkOptions, runner: Runner, view: CheckpointView) -
     given = NotedSink.read(view.checkpoint)
     if given is None or given.sink is None:
         return
+    check_noted_place(given.sink, given.decisions, options.decision_topic)
     now = cluster_id(shared_cluster(options.client))
     if not check_sink_cluster(given.cluster, now, given.sink, options.accepted):
         decided = runner.run(decided_by(Sink(given.sink), view.batch.query_id))

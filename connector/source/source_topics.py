@@ -198,7 +198,8 @@ class SourceTopics:
         """
         group = str(self.options.group_id)
         if self.options.taken_over is not None:
-            Runner(self.cluster, OWN_TIMEOUT_MS).run(fence(Sink(self.options.taken_over)))
+            runner = Runner(self.cluster, OWN_TIMEOUT_MS, decisions=self.options.decision_topic)
+            runner.run(fence(Sink(self.options.taken_over)))
         stored = group_offsets.fetch_with_epochs(self.cluster, group, partitions, least_ms=PENDING_MS)
         notes = {tp: read_note(found.metadata) for tp, found in stored.items()}
         for warning in check_notes(group, notes):

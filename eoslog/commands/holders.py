@@ -12,7 +12,7 @@ from eoslog.connector.client.admin.group_offsets import fetch_committed
 from eoslog.connector.client.admin.list_offsets import LATEST, list_offsets
 from eoslog.connector.client.admin.producers import producers
 from eoslog.connector.client.wire.cluster import Cluster
-from eoslog.connector.commit.decision import ANCHOR, Decision, decode
+from eoslog.connector.commit.decision import Decision, decode, topics_with_chunks
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.errors import EoslogError
 from eoslog.protocol.errors import KafkaError
@@ -124,6 +124,7 @@ def _last_decision(cluster: Cluster, name: str) -> Decision | None:
     sink = Sink(name)
     try:
         committed = fetch_committed(cluster, sink.group, None, require_stable=False)
-        return decode(sink, {number: kept for (topic, number), kept in committed.items() if topic == ANCHOR})
+        topics = topics_with_chunks(committed)  # option decision.topic: one of them
+        return decode(sink, {number: kept for (topic, number), kept in committed.items() if topic in topics})
     except (EoslogError, KafkaError):
         return None

@@ -2,28 +2,53 @@
 
 EOSLOG_TEST_BROKER=kafka makes every broker that a test asks for an Apache Kafka node (KRaft, a process and
 directory of its own), of version EOSLOG_TEST_KAFKA (4.3.1 by default). EOSLOG_TEST_TRANSACTION_VERSION=1
-formats it for the older transaction protocol (TV1), 0 leaves the level to its version: before 4.0 nothing can
-be chosen. A test never asks which one it got: it asks the cluster what it offers.
+formats it for the older transaction protocol (TV1), 0 leaves the level to its version: before 4.0 nothing
+can be chosen. EOSLOG_TEST_BROKER=kfake makes them nodes of franz-go's kfake. A test never asks which
+one it got: it asks the cluster what it offers.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from eoslog.connector.client.admin import transactions
+from eoslog.connector.client.admin.group_offsets import commit_plain
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
 from eoslog.protocol.apis import ApiKey
 from eoslog.testing import EmbeddedBroker
+from tests.connector.stock_kafka import Kafka
+from tests.kfake.kfake import Kfake
 from tests.scenarios.apache_kafka import JARS, ApacheKafka
 
+ON_KFAKE = os.environ.get("EOSLOG_TEST_BROKER") == "kfake"
 ON_KAFKA = os.environ.get("EOSLOG_TEST_BROKER", "eoslog") == "kafka"
 _JARS = JARS.with_name(f"kafka-{os.environ.get('EOSLOG_TEST_KAFKA', '4.3.1')}")
 _LEVEL = os.environ.get("EOSLOG_TEST_TRANSACTION_VERSION", "2")
 FORMATTING = () if _LEVEL == "0" else (f"--feature=transaction.version={_LEVEL}",)
 _KEEPS_PREPARED = 6  # the InitProducerId of two-phase commit (KIP-939)
+
+DECISIONS = "decisions"
+"""The topic that keeps decisions where the internal topics are hidden."""
+
+AUTHORIZER = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+}
+"""Options of a broker that can hide topics."""
 
 _SHORT_FORMS = (
     "its broker is set up in the bundled broker's short forms, which Kafka wants otherwise: SCRAM users in a "
@@ -55,7 +80,35 @@ def start_broker(config: Mapping[str, str] | None = None) -> AbstractContextMana
     """A broker with these options, which both kinds know by the same names."""
     if ON_KAFKA:
         return ApacheKafka(config or {}, FORMATTING, _JARS)
+    if ON_KFAKE:
+        return Kfake(config or {})
     return EmbeddedBroker(config=config)
+
+
+@contextlib.contextmanager
+def start_hiding_broker(config: Mapping[str, str] | None = None) -> Iterator[Broker]:
+    """A broker that hides its internal topics from clients, as hosted ones do; it has the topic DECISIONS."""
+    with start_broker(AUTHORIZER | dict(config or {})) as broker:
+        Kafka(broker.bootstrap).topic(3, name=DECISIONS)
+        with Cluster(ClientConfig(parse_addresses(broker.bootstrap))) as cluster:
+            transactions.init_producer_id(cluster, "first", 60_000)
+            commit_plain(cluster, "first", {(DECISIONS, 0): (1, "")})  # now the internal topics are there
+        hide_internal_topics(broker.bootstrap)
+        yield broker
+
+
+def hide_internal_topics(bootstrap: str) -> None:
+    """From now on clients of a broker that has an AUTHORIZER see no internal topic; those that exist work."""
+    rules = [
+        AclBinding(
+            ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, "User:*", "*",
+            AclOperation.ALL, AclPermissionType.DENY,
+        )
+        for topic in ("__consumer_offsets", "__transaction_state")
+    ]  # fmt: skip
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for done in admin.create_acls(rules).values():
+        done.result(60)
 
 
 def offers_two_phase_commit(bootstrap: str) -> bool:

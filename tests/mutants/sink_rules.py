@@ -28,6 +28,8 @@ MARKERS = (
     f"{HERE}run/test_trap_defences_outside.py",
 )
 
+HIDDEN = ("tests/connector/crashes/test_hidden_internal_topics.py",)
+
 MUTANTS: list[Mutant] = [
     *mutants_of(
         "connector/sink/committer.py",
@@ -748,6 +750,29 @@ MUTANTS: list[Mutant] = [
         ),
     ),
     *mutants_of(
+        "connector/commit/begin.py",
+        HIDDEN,
+        Break("decisions on another topic are overlooked", "if stored.elsewhere:", "if False:"),
+        Break("the checkpoint's topic of decisions is ignored", "if noted != now:", "if False:"),
+    ),
+    *mutants_of(
+        "connector/run/runner.py",
+        HIDDEN,
+        Break(
+            "only one topic is looked at for decisions", "if command.everywhere else ()", "if False else ()"
+        ),
+        Break(
+            "decisions go to the internal topic",
+            "return {(self._decisions, number)",
+            "return {(ANCHOR, number)",
+        ),
+        Break(
+            "markers are looked for on a hidden topic",
+            "if self._decisions != ANCHOR and not self._sees_own():",
+            "if False:",
+        ),
+    ),
+    *mutants_of(
         "connector/run/runner.py",
         (
             f"{HERE}client/test_pipelined.py",
@@ -760,13 +785,13 @@ MUTANTS: list[Mutant] = [
         ),
         Break(
             "all partitions are asked as one",
-            "wanted = [(ANCHOR, number) for number in range(anchors)]",
+            "wanted = [(topic, number) for number in range(anchors)]",
             "wanted = None",
         ),
         Break(
             "one partition is asked",
-            "wanted = [(ANCHOR, number) for number in range(anchors)]",
-            "wanted = [(ANCHOR, 0)]",
+            "wanted = [(topic, number) for number in range(anchors)]",
+            "wanted = [(topic, 0)]",
         ),
         Break(
             "pending decisions are no decisions",

@@ -72,8 +72,8 @@ def partitions_not_asked(patch: pytest.MonkeyPatch) -> None:
 
 
 def pending_offsets_are_no_offsets(patch: pytest.MonkeyPatch) -> None:
-    def fetch_stored(sink: Any, *more: Any) -> c.Rules[Stored]:
-        answer = yield c.FetchStored(sink.group)
+    def fetch_stored(sink: Any, *more: Any, everywhere: bool = False) -> c.Rules[Stored]:
+        answer = yield c.FetchStored(sink.group, everywhere)
         return answer if isinstance(answer, Stored) else Stored(4, {})
 
     patch.setattr(begin, "fetch_stored", fetch_stored)

@@ -260,7 +260,8 @@ def _runner(options: SinkOptions, batch: int, crash: Crash | None) -> Runner:
 
     timeout = options.transaction_timeout_ms
     before = watch(BEFORE | BEFORE_OF_REPLAYS)
-    return Runner(shared_cluster(options.client), timeout, before=before, after=watch(AFTER))
+    cluster, topic = shared_cluster(options.client), options.decision_topic
+    return Runner(cluster, timeout, decisions=topic, before=before, after=watch(AFTER))
 
 
 def _sink_id(options: SinkOptions) -> str:

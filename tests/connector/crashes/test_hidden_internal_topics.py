@@ -1,0 +1,134 @@
+"""The crash table on a broker that hides its internal topics: the decision is kept on another topic
+(decision.topic). And a sink whose decision.topic changes: no decision is overlooked."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.connector.brokers import (
+    AUTHORIZER,
+    DECISIONS,
+    Broker,
+    hide_internal_topics,
+    start_broker,
+    start_hiding_broker,
+)
+from tests.connector.crashes import test_crash_table as table
+from tests.connector.crashes.crash_query import IN_DRIVER, IN_TASKS, Crash, Query, run
+
+INTERNAL = "__consumer_offsets"
+DECIDED = "decided, no winner finished"
+
+
+@pytest.fixture(scope="module")
+def hiding() -> Iterator[Broker]:
+    interval = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
+    with start_hiding_broker({interval: "100"}) as broker:
+        yield broker
+
+
+@pytest.fixture
+def bench(hiding: Broker, tmp_path: Path) -> table.Bench:
+    return table.Bench(hiding, tmp_path / "checkpoint", decision__topic=DECISIONS)
+
+
+def test_without_the_option_nothing_is_written_and_the_error_names_it(hiding: Broker, tmp_path: Path) -> None:
+    bench = table.Bench(hiding, tmp_path / "checkpoint", kafka__default__api__timeout__ms="3000")
+    said = run(bench.query)
+    assert INTERNAL in said and "decision.topic" in said
+    assert bench.written(0) == 0
+
+
+def test_a_topic_that_does_not_exist_is_said_before_anything_is_written(
+    hiding: Broker, tmp_path: Path
+) -> None:
+    bench = table.Bench(hiding, tmp_path / "checkpoint", decision__topic="absent")
+    said = run(bench.query)
+    assert "'absent' does not exist" in said and bench.written(0) == 0
+
+
+@pytest.mark.parametrize("at", IN_DRIVER)
+def test_driver_killed(bench: table.Bench, at: str) -> None:
+    table.test_driver_killed(bench, at)
+
+
+@pytest.mark.parametrize("at", IN_TASKS)
+def test_task_killed(bench: table.Bench, at: str) -> None:
+    table.test_task_killed(bench, at)
+
+
+@pytest.mark.parametrize("at", ["begun", "before the decision"])
+def test_old_driver_wakes_up_after_a_new_one_is_done(bench: table.Bench, at: str) -> None:
+    table.test_old_driver_wakes_up_after_a_new_one_is_done(bench, at)
+
+
+@pytest.mark.parametrize("at", table.BROKER_DIES_AT)
+def test_broker_killed(bench: table.Bench, at: str) -> None:
+    table.test_broker_killed(bench, at)
+
+
+def test_broker_and_driver_killed_between_two_winners(bench: table.Bench) -> None:
+    table.test_broker_and_driver_killed_between_two_winners(bench)
+
+
+def test_nothing_is_kept_on_the_internal_topic(bench: table.Bench) -> None:
+    assert run(bench.query) == "done"
+    found = table.group_offsets
+    with bench.cluster() as cluster:
+        kept = found.fetch_committed(cluster, bench.sink_id, None)
+    assert {topic for topic, _ in kept} == {DECISIONS}
+
+
+@pytest.mark.parametrize("to", ["another", None])
+def test_another_topic_than_before_stops_every_start(broker: Broker, tmp_path: Path, to: str | None) -> None:
+    """Killed after its decision. Overlooked, the decision would be made a second time, and its rows doubled;
+    the right topic carries it out."""
+    bench = _of_two_topics(broker, tmp_path)
+    assert run(bench.query, Crash(DECIDED)) == "killed"
+    elsewhere = _keeping(bench.query, to and f"{to}-{bench.topic}")
+    for _ in range(2):
+        said = run(elsewhere)
+        assert said.startswith("DecisionElsewhere") and f"decisions-{bench.topic}" in said
+    assert bench.visible() == bench.batch(0)
+    bench.finish()
+    assert bench.written(1) == 1
+
+
+def test_decisions_on_a_topic_that_was_hidden_since_are_not_overlooked(tmp_path: Path) -> None:
+    """The group does not show them any more; the checkpoint knows where they are."""
+    with start_broker(AUTHORIZER) as broker:
+        bench = table.Bench(broker, tmp_path / "checkpoint")
+        bench.kafka.topic(1, name=DECISIONS)
+        assert run(bench.query, Crash(DECIDED)) == "killed"
+        hide_internal_topics(broker.bootstrap)
+        said = run(_keeping(bench.query, DECISIONS))
+        assert said.startswith("DecisionElsewhere") and f"with decisions on {INTERNAL}" in said
+        assert bench.visible() == bench.batch(0)
+
+
+def test_a_new_checkpoint_does_not_overlook_decisions_on_another_topic(
+    broker: Broker, tmp_path: Path
+) -> None:
+    """The checkpoint knows nothing, the group does."""
+    bench = _of_two_topics(broker, tmp_path)
+    assert run(bench.query, Crash(DECIDED)) == "killed"
+    elsewhere = replace(_keeping(bench.query, None), checkpoint=tmp_path / "another")
+    said = run(elsewhere)
+    assert said.startswith("DecisionElsewhere") and f"group {bench.sink_id} has decisions on" in said
+    bench.finish()
+
+
+def _of_two_topics(broker: Broker, directory: Path) -> table.Bench:
+    bench = table.Bench(broker, directory / "checkpoint")
+    for name in ("decisions", "another"):
+        bench.kafka.topic(2, name=f"{name}-{bench.topic}")
+    bench.query = _keeping(bench.query, f"decisions-{bench.topic}")
+    return bench
+
+
+def _keeping(query: Query, topic: str | None) -> Query:
+    """The query with its decisions on another topic; None: on the default one."""
+    options = {name: value for name, value in query.options.items() if name != "decision.topic"}
+    return replace(query, options=options | ({"decision.topic": topic} if topic else {}))
