@@ -10,7 +10,7 @@ OLD_KAFKA := .peers/kafka-3.9.1
 SPARK_KAFKA := .peers/spark-kafka-4.2.0
 DEMO_DATA ?= .demo
 
-.PHONY: help setup compiled java demo test mutants test-java test-java-tools test-rights test-kafka test-differential test-connector-kafka test-kafka-versions test-connector-cluster audit-million top-picture demo-picture test-console model lint bench bench-quick bench-starts bench-tasks bench-participants bench-cost trace-micro-batch bench-codec bench-broker bench-scale dump-segments dump-upkept docs docs-pages test-docs newcomer stories fuzz clean crash-log soak-crash soak-kill9 soak-stateful soak-hostile soak-copy soak-copy-cluster histories histories-spark soak-kill test-ends map typed test-rehearse-kafka
+.PHONY: help setup compiled java demo test mutants test-java test-java-tools test-rights test-kafka test-differential test-connector-kafka test-kafka-versions test-connector-cluster audit-million top-picture demo-picture test-console model lint bench bench-quick bench-starts bench-tasks bench-participants bench-cost trace-micro-batch bench-codec bench-broker bench-scale dump-segments dump-upkept docs docs-pages test-docs newcomer stories fuzz clean crash-log soak-crash soak-kill9 soak-stateful soak-hostile soak-copy soak-copy-cluster histories histories-spark soak-kill test-ends map typed test-rehearse-kafka test-connector-kfake
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -178,7 +178,15 @@ test-connector-kafka: setup $(KAFKA)  ## the connector's tests on Apache Kafka; 
 	EOSLOG_TEST_BROKER=kafka EOSLOG_TEST_TRANSACTION_VERSION=1 $(BIN)/python -m pytest -q --timeout 600 \
 		$(addprefix tests/connector/,crashes/test_crash_table.py sink/test_writer_spark.py sink/test_writer_disturbed.py run/test_writer_markers.py) $(TEST_ARGS)
 
-VERSIONS ?= 3.3.2 3.5.2 3.7.2 3.9.1 4.0.1 4.3.1
+.peers/kfake: $(wildcard tests/kfake/*.go tests/kfake/go.*)
+	@command -v go >/dev/null || { echo "kfake is built from a Go module: install Go 1.26 or later"; exit 1; }
+	@mkdir -p .peers
+	cd tests/kfake && go build -o $(CURDIR)/$@ .
+
+test-connector-kfake: setup .peers/kfake  ## the connector on franz-go's kfake: what works there, and what stops loudly
+	$(BIN)/python -m pytest -q --timeout 600 -m kafka tests/kfake $(TEST_ARGS)
+
+VERSIONS ?= 3.3.2 3.5.2 3.7.2 3.9.1 4.0.0 4.3.1
 
 test-kafka-versions: setup $(VERSIONS:%=.peers/kafka-%)  ## the connector's tests, the crash table and a copy under kills on versions of Apache Kafka; makes the table of docs/cluster.md (VERSIONS="3.9.1" VERSIONS_ARGS="--suites copy --levels 2")
 	$(BIN)/python -u -m tests.versions.run_kafka_versions $(VERSIONS) $(VERSIONS_ARGS)

@@ -1,0 +1,107 @@
+"""The connector on franz-go's kfake: what works there, and what stops loudly. `make test-connector-kfake`.
+
+kfake's coordinator knows two states, Ongoing and Empty: it does not say how a transaction ended. It has no
+topic __consumer_offsets, so a sink needs decision.topic. And it refuses to tell the offsets of a group that
+it does not know, where Kafka says that there are none; so these tests make the group first.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from eoslog.connector.client.admin.group_offsets import commit_plain
+from tests.connector.brokers import DECISIONS, Broker
+from tests.connector.crashes import test_crash_table as table
+from tests.connector.crashes.crash_query import IN_DRIVER, IN_TASKS, Crash, run
+from tests.connector.stock_kafka import Kafka
+from tests.kfake.kfake import Kfake
+
+pytestmark = pytest.mark.kafka
+
+IN_MID_BATCH = (
+    "a task in the middle of its rows",
+    "all tasks prepared",
+    "decision staged",
+    "before the decision",
+)
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with Kfake({}) as node:
+        Kafka(node.bootstrap).topic(3, name=DECISIONS)
+        yield node
+
+
+@pytest.fixture
+def bench(broker: Broker, tmp_path: Path) -> table.Bench:
+    """A query of one batch."""
+    made = table.Bench(broker, tmp_path / "checkpoint", decision__topic=DECISIONS)
+    with made.cluster() as cluster:
+        commit_plain(cluster, made.sink_id, {(made.topic, 0): (0, "")})
+    made.query = replace(made.query, batches=1)
+    return made
+
+
+@pytest.mark.parametrize("options", [{}, {"decision__topic": DECISIONS}])
+def test_a_new_sink_stops_before_anything_is_written(
+    broker: Broker, tmp_path: Path, options: dict[str, str]
+) -> None:
+    bench = table.Bench(broker, tmp_path / "checkpoint", **options)
+    said = run(bench.query)
+    assert said.startswith("CommitFault") and "GROUP_ID_NOT_FOUND" in said
+    assert bench.written(0) == 0
+
+
+def test_one_batch_is_written_once(bench: table.Bench) -> None:
+    table.test_no_crash(bench)
+
+
+def test_the_second_batch_of_a_run_stops(bench: table.Bench) -> None:
+    """Nothing shows that the driver's own commit has left this state. The first batch is there, once."""
+    bench.query = replace(bench.query, batches=2)
+    said = run(bench.query)
+    assert said.startswith("SinkFenced") and "Empty" in said
+    assert bench.visible() == bench.batch(0)
+
+
+@pytest.mark.parametrize("at", IN_TASKS)
+def test_task_killed(bench: table.Bench, at: str) -> None:
+    assert run(bench.query, Crash(at, batch=0)) == "done"
+    assert bench.visible() == bench.query.rows() and bench.open() == []
+
+
+@pytest.mark.parametrize("at", IN_DRIVER)
+def test_driver_killed(bench: table.Bench, at: str) -> None:
+    """kfake keeps what is open, so the next start finds it."""
+    assert run(bench.query, Crash(at, batch=0)) == "killed"
+    early = bench.visible()
+    assert len(set(early)) == len(early)
+    assert run(bench.query) == "done"
+    assert bench.visible() == bench.query.rows() and bench.open() == []
+
+
+@pytest.mark.parametrize("at", table.BROKER_DIES_AT)
+def test_broker_killed(bench: table.Bench, at: str) -> None:
+    """kfake forgets open transactions when it is killed. Before the decision that costs a replay; after it
+    the rows are lost, and every start says so."""
+    running = table.start(bench.query, Crash(at, batch=0, stop=True))
+    running.wait_until_stopped()
+    bench.broker.kill()
+    running.wake()
+    bench.broker.restart()
+    said = running.end()
+    if at.startswith("decided"):
+        for again in (said, run(bench.query), run(bench.query)):
+            assert again.startswith("ParticipantsLost") and "batch 0" in again
+        left = bench.visible()
+        assert len(set(left)) == len(left) and set(left) < set(bench.query.rows())
+        return
+    if at in IN_MID_BATCH:
+        assert said.startswith(("BatchRefused", "ProduceFailed")), said
+    else:
+        assert said == "done"
+    assert run(bench.query) == "done"
+    assert bench.visible() == bench.query.rows() and bench.open() == []
