@@ -78,10 +78,10 @@ class StartOfRun:
         if self._options.group_id is not None:
             check_group_cluster(view.planned.clusters(), now, self._options.group_id)
         given = NotedSink.read(view.checkpoint)
-        if given is not None and given.sink is not None:
-            check_noted_place(given.sink, given.decisions, self._options.decision_topic)
         self._look_for_a_successor(given)
         moved = given is not None and check_sink_cluster(given.cluster, now, sink.id, accepted)
+        if given is not None and given.sink is not None and not moved:
+            check_noted_place(given.sink, given.decisions, self._options.decision_topic)
         if given is not None and given.sink not in (None, sink.id) and not moved:
             self._leave(str(given.sink), given.since)
         self._upgraded = given is None
@@ -161,9 +161,9 @@ def leave_for_none(options: SinkOptions, runner: Runner, view: CheckpointView) -
     given = NotedSink.read(view.checkpoint)
     if given is None or given.sink is None:
         return
-    check_noted_place(given.sink, given.decisions, options.decision_topic)
     now = cluster_id(shared_cluster(options.client))
     if not check_sink_cluster(given.cluster, now, given.sink, options.accepted):
+        check_noted_place(given.sink, given.decisions, options.decision_topic)
         decided = runner.run(decided_by(Sink(given.sink), view.batch.query_id))
         known = Completed(view.completed, given.since, _has_rested(view))
         check_completed(given.sink, known, decided, options.accepted)

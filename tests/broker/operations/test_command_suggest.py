@@ -36,6 +36,12 @@ def test_the_rights_of_a_query_as_a_table() -> None:
     ]
 
 
+def test_another_topic_for_decisions_needs_the_right_instead() -> None:
+    lines = suggest(*COPY, "--sink", "decision.topic=decisions").stdout.splitlines()
+    assert ["topic", "literal", "decisions", "read"] in [line.split()[:4] for line in lines]
+    assert "__consumer_offsets" not in "".join(lines)
+
+
 def test_as_a_document() -> None:
     found = json.loads(suggest("--json", *COPY[:-2], "--sink", "kafka.group.id=g").stdout)
     assert found["rights"][0] == {
