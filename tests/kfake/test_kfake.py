@@ -14,7 +14,7 @@ import pytest
 from eoslog.connector.client.admin.group_offsets import commit_plain
 from tests.connector.brokers import DECISIONS, Broker
 from tests.connector.crashes import test_crash_table as table
-from tests.connector.crashes.crash_query import IN_DRIVER, IN_TASKS, Crash, run
+from tests.connector.crashes.crash_query import IN_DRIVER, IN_TASKS, Crash, run, start
 from tests.connector.stock_kafka import Kafka
 from tests.kfake.kfake import Kfake
 
@@ -87,7 +87,7 @@ def test_driver_killed(bench: table.Bench, at: str) -> None:
 def test_broker_killed(bench: table.Bench, at: str) -> None:
     """kfake forgets open transactions when it is killed. Before the decision that costs a replay; after it
     the rows are lost, and every start says so."""
-    running = table.start(bench.query, Crash(at, batch=0, stop=True))
+    running = start(bench.query, Crash(at, batch=0, stop=True))
     running.wait_until_stopped()
     bench.broker.kill()
     running.wake()
