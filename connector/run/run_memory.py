@@ -100,6 +100,15 @@ def _hash(*words: str) -> str:
 def _path(key: tuple[str, ...]) -> Path | None:
     """The file of the key and the driver, in a folder that only the user can open. None: there is no such
     folder."""
+    folder = notes_folder()
+    if folder is None:
+        return None
+    driver = driver_process()
+    return folder / f"{_hash(str(driver.pid), driver.started, *key)}.run"
+
+
+def notes_folder() -> Path | None:
+    """The folder for what this driver's processes tell each other. None: there is none, as was warned."""
     global _swept
     folder = Path(tempfile.gettempdir()) / f"eoslog-{os.getuid()}"
     try:
@@ -114,8 +123,7 @@ def _path(key: tuple[str, ...]) -> Path | None:
     except OSError as error:
         log.warning(f"micro-batches cannot be remembered in %s: %s. {_SEE}", folder, error)
         return None
-    driver = driver_process()
-    return folder / f"{_hash(str(driver.pid), driver.started, *key)}.run"
+    return folder
 
 
 def _sweep(folder: Path) -> None:

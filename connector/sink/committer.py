@@ -31,6 +31,7 @@ from eoslog.connector.progress import log_progress, timed
 from eoslog.connector.run import abandoned_run, run_memory
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner, commit_known
 from eoslog.connector.sink import token_begin
+from eoslog.connector.sink.source_check import check_sources, takes_over
 from eoslog.connector.sink.start_of_run import CheckpointView, StartOfRun, leave_for_none
 
 log = logging.getLogger(__name__)
@@ -58,6 +59,8 @@ def begin_stream(options: SinkOptions, runner: Runner | None = None) -> Begun | 
     sink = Sink(options.transactional_id or view.batch.query_id)
     key = _memory_key(options, sink, view.batch)
     last_run = run_memory.take(*key)
+    if takes_over(view):
+        last_run = None
     runner = runner or runner_for(options)
     acquainted = last_run is not None and runner.acquainted
     start = StartOfRun(options, view, sink, runner)
@@ -79,6 +82,7 @@ def begin_stream(options: SinkOptions, runner: Runner | None = None) -> Begun | 
         runner.run(prove_last(sink, begun.identity))
     if begun.acquired_now:  # at the start of a run, and when the brokers have lost what this driver remembers
         start.after(begun)
+    check_sources(options, view, sink.id, begun)
     run_memory.keep(run, *key)
     if last_run is None or last_run.incarnation != run.incarnation:
         abandoned_run.watch(sink, run.incarnation, key, partial(runner_for, options))
@@ -89,6 +93,7 @@ def _begin_plainly(options: SinkOptions, view: CheckpointView, runner: Runner) -
     """Begin a micro-batch of at_least_once: finish batches that earlier users of the checkpoint have decided,
     and, once in a run, batches that earlier users of the transactional.id have decided."""
     leave_for_none(options, runner, view)
+    check_sources(options, view, options.transactional_id or view.batch.query_id, None)
     if options.transactional_id is None:
         return
     sink = Sink(options.transactional_id)

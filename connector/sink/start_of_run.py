@@ -8,9 +8,10 @@ import logging
 import time
 from typing import NamedTuple, Self
 
-from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable, Planned
+from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
 from eoslog.connector.checkpoint.cluster_check import check_group_cluster, check_sink_cluster
 from eoslog.connector.checkpoint.noted_sink import NotedSink
+from eoslog.connector.checkpoint.spark_logs import Planned
 from eoslog.connector.checkpoint.start_checks import (
     Completed,
     StartFacts,
@@ -50,11 +51,10 @@ class CheckpointView(NamedTuple):
 
     @classmethod
     def of(cls, checkpoint: Checkpoint) -> Self:
-        """Read the checkpoint. Raises CheckpointUnreadable, SourcesChanged."""
+        """Read the checkpoint. Raises CheckpointUnreadable."""
         planned = checkpoint.newest_planned()
         if planned is None:
             raise CheckpointUnreadable(checkpoint.location, "no batch is planned in it (offsets/ is empty)")
-        checkpoint.check_sources(planned)
         batch = Batch(checkpoint.query_id(), planned.batch_id, planned.digest)
         return cls(checkpoint, planned, checkpoint.newest_completed(), batch)
 
@@ -74,6 +74,8 @@ class StartOfRun:
         CheckpointUnreadable.
         """
         view, sink, accepted = self._view, self._sink, self._options.accepted
+        if view.completed is not None:
+            view.checkpoint.check_completed(view.completed)
         now = cluster_id(self._cluster)
         if self._options.group_id is not None:
             check_group_cluster(view.planned.clusters(), now, self._options.group_id)
@@ -108,7 +110,7 @@ class StartOfRun:
             return
         ends = view.planned.topic_offsets()
         before = view.checkpoint.planned_if_kept(view.batch.batch_id - 1)
-        committed = _committed(self._cluster, group, ends, stable=False)
+        committed = committed_offsets(self._cluster, group, ends, stable=False)
         stands = ends if before is None else before.topic_offsets()
         accepted, is_left = self._options.accepted, sink != self._sink.id
         check_taken_over(sink, view.batch, group, committed, stands, accepted, is_left=is_left)
@@ -141,7 +143,7 @@ class StartOfRun:
             decided=begun.decided,
             ended=ended,
             group=options.group_id,
-            committed=_committed(self._cluster, options.group_id, wanted),
+            committed=committed_offsets(self._cluster, options.group_id, wanted),
             taken=view.planned.taken(),
             since=None if given is None else given.since,
             rested=_has_rested(view),
@@ -181,7 +183,7 @@ def _check_plain_start(options: SinkOptions, view: CheckpointView, runner: Runne
         decided=None,
         ended=None,
         group=options.group_id,
-        committed=_committed(shared_cluster(options.client), options.group_id, ends),
+        committed=committed_offsets(shared_cluster(options.client), options.group_id, ends),
         taken=view.planned.taken(),
         accepted=options.accepted,
     )
@@ -234,7 +236,7 @@ def _ended(view: CheckpointView, decided: Batch | None) -> tuple[str, Offsets] |
     return None if found is None else (found.digest, found.topic_offsets())
 
 
-def _committed(
+def committed_offsets(
     cluster: Cluster, group: str | None, wanted: Offsets, *, stable: bool = True
 ) -> dict[tuple[str, int], NotedOffset]:
     """The offsets that the group has. `stable` False: without waiting for offsets that a dead driver has left

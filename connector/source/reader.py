@@ -36,6 +36,7 @@ from eoslog.connector.offsets.offsets import (
     TopicPartition,
 )
 from eoslog.connector.options.source_and_sink import SourceOptions
+from eoslog.connector.run.source_ends import SourceEnd
 from eoslog.connector.source.held_back import Standstill
 from eoslog.connector.source.push_filters import PushFilters
 from eoslog.connector.source.rows_in_plan import hand_over, take_back
@@ -109,6 +110,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._standstill = Standstill()
         self._left_out: set[str] = set()  # topics that do not exist, and were warned of
         self._small = SmallBatches(options)
+        self._planned_end = SourceEnd()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         called()
@@ -120,7 +122,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._began is None:
             self._log.cluster.meet()
             self._initial = self._log.resolve("startingOffsets", self.options.starting)
-            self._pin = _moves(self.options.starting)
+            self._pin = self._moved() or self.options.stored is not None  # where another source ended
             self._began = offsets.to_json(*self._now(self._initial)._replace(taken=self._log.taken))
         return self._began
 
@@ -143,6 +145,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @plainly
     def latestOffset(self, start: Mapping[str, Mapping[str, int]], limit: ReadLimit) -> StoredOffset:
+        """The end of the next batch."""
+        end = self._next_end(start, limit)
+        self._planned_end.note(end)
+        return end
+
+    def _next_end(self, start: Mapping[str, Mapping[str, int]], limit: ReadLimit) -> StoredOffset:
         """The end of the next batch.
 
         Spark stores only ends. A query that began at `latest` and failed in its first batch would look up the
@@ -281,6 +289,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The tasks of a batch. Partitions that `start` lacks are new and read from their beginning. A small
         batch is read at once, in this process."""
         take_back(self)
+        self._planned_end.note(end)
         position, planned = offsets.position_from_json(start), offsets.position_from_json(end)
         self._pin = False  # a replayed first batch has already stored where the query began
         if not self._compared and position.offsets != planned.offsets:
@@ -322,6 +331,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def stop(self) -> None:
         """Close this process's connections."""
+        self._planned_end.forget()
         self._small.close()
         close_shared(self.options.client)
 

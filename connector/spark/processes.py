@@ -44,6 +44,11 @@ def driver_process() -> ProcessIdentity:
     return parent_of(parent.pid) if _is_forked_by_daemon() else parent
 
 
+def this_process() -> ProcessIdentity:
+    """The process that asks."""
+    return ProcessIdentity(os.getpid(), _started(os.getpid()))
+
+
 def lives(process: ProcessIdentity) -> bool:
     """Whether the process is still alive."""
     try:

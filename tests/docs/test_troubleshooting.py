@@ -18,6 +18,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "troubleshooting.md").read_text()
 INTERNAL = {
     "OSError": "becomes CheckpointUnreadable",
     "JksError": "becomes OptionError",
+    "FormatError": "becomes CheckpointUnreadable",
     "RuntimeError": "a mistake in the connector itself, or a call outside of Spark",
     "ValueError": "the same, or caught where it is raised",
     "AssertionError": "the same",

@@ -1,4 +1,7 @@
-"""Queries whose sources have names (Spark's source evolution, offset log of version 2), in a real Spark."""
+"""Queries whose sources have names (Spark's source evolution, offset log of version 2), in a real Spark.
+
+Sources are added, removed and renamed under a checkpoint that lives on.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,11 +9,14 @@ from pathlib import Path
 import pytest
 from pyspark.errors.exceptions.captured import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import lit, raise_error
 
+from eoslog.connector.checkpoint.checkpoint import Checkpoint
 from tests.connector.stock_kafka import Kafka
 
 pytestmark = pytest.mark.spark
 EVOLUTION = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
+FORMAT = "spark.sql.streaming.offsetLog.formatVersion"
 END_SECONDS = 120
 
 
@@ -40,21 +46,42 @@ class Union:
             self.made += rows
 
     def run(
-        self, checkpoint: Path, names: dict[str, str], starting: str | dict[str, str] = "earliest"
+        self,
+        checkpoint: Path,
+        names: dict[str, str],
+        starting: str | dict[str, str] = "earliest",
+        fails: bool = False,
+        distinct: bool = False,
+        sink_name: str | None = None,
+        **sink: str,
     ) -> None:
-        """Read what is there and stop. `names`: under which each topic is read."""
+        """Read what is there and stop. `names`: the topics that are read, and the name of each source.
+        `fails`: the first row fails its task. `distinct`: the query has a state. `sink`: more options of it.
+        """
 
         def source(name: str) -> DataFrame:
+            if name == TICKS:  # a source of another kind, whose rows are not of interest
+                ticks = self.spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 2)
+                return ticks.name(names[name]).load().where("value < 0").selectExpr("binary(value) AS value")
             options = {"subscribe": self.topics[name], "maxOffsetsPerTrigger": "20", **self.group}
             options["startingOffsets"] = starting if isinstance(starting, str) else starting[name]
-            reader = self.spark.readStream.name(names[name]).format("eoslog").options(**options)
+            reader = self.spark.readStream.format("eoslog").options(**options)
+            reader = reader.name(names[name]) if names[name] else reader
             return reader.option("kafka.bootstrap.servers", self.kafka.bootstrap).load()
 
         first, *others = [source(name).select("value") for name in names]
         for other in others:
             first = first.union(other)
-        written = first.writeStream.format("eoslog").option("topic", self.target).options(**self.group)
+        if fails:
+            first = first.select(raise_error(lit("no such row")).cast("binary").alias("value"))
+        if distinct:
+            first = first.dropDuplicates(["value"])
+        writer = first.writeStream
+        if sink_name is not None:
+            writer._jwrite = writer._jwrite.name(sink_name)  # PySpark 4.3 has no method for it
+        written = writer.format("eoslog").option("topic", self.target).options(**self.group)
         written = written.option("kafka.bootstrap.servers", self.kafka.bootstrap)
+        written = written.options(**{name.replace("_", "."): value for name, value in sink.items()})
         query = written.trigger(availableNow=True).option("checkpointLocation", str(checkpoint)).start()
         query.awaitTermination(END_SECONDS)
 
@@ -84,22 +111,217 @@ def test_sources_with_names_are_copied_exactly_once(
     assert union.copied() == sorted(union.made)
 
 
-@pytest.mark.parametrize("has_group", [True, False])
-def test_a_source_with_another_name_stops_loudly_and_the_error_leads_on(
-    evolving: SparkSession, kafka: Kafka, tmp_path: Path, has_group: bool
-) -> None:
-    union, old = Union(evolving, kafka, "orders", "returns", has_group=has_group), tmp_path / "old"
+@pytest.fixture
+def union(evolving: SparkSession, kafka: Kafka, tmp_path: Path) -> Union:
+    """Two sources, whose 30 rows each are copied."""
+    made = Union(evolving, kafka, "orders", "returns")
+    made.put(30)
+    made.run(tmp_path, BOTH)
+    assert made.copied() == sorted(made.made)
+    return made
+
+
+BOTH = {"orders": "orders", "returns": "returns"}
+TICKS = "ticks"
+RENAMED = {"orders": "orders", "returns": "sent_back"}
+
+
+def forget(checkpoint: Path, log: str, batch: int) -> None:
+    """Remove a batch from a log of Spark's, as a user does it: its checksum stays."""
+    (checkpoint / log / str(batch)).unlink()
+
+
+def test_a_renamed_source_continues_at_the_groups_offsets(union: Union, tmp_path: Path) -> None:
     union.put(30)
-    union.run(old, {"orders": "orders", "returns": "returns"})
-    union.put(30)
-    with pytest.raises(
-        StreamingQueryException, match=r"SourcesChanged.*Start with a new checkpoint"
-    ) as caught:
-        union.run(old, {"orders": "orders", "returns": "sent_back"})
-    assert len(union.copied()) == 60, "nothing was written"
-    last = newest(old / "offsets") - 1
-    assert f"line of offsets/{last} as its startingOffsets" in str(caught.value)
-    lines = (old / "offsets" / str(last)).read_text().splitlines()[2:]
-    begins = "committed" if has_group else {line.split(":")[0]: line for line in lines}
-    union.run(tmp_path / "new", {"orders": "orders", "returns": "sent_back"}, begins)
+    union.run(tmp_path, RENAMED, "committed")
     assert union.copied() == sorted(union.made)
+    union.put(10)
+    union.run(tmp_path, RENAMED)
+    assert union.copied() == sorted(union.made)
+
+
+def test_a_renamed_source_continues_at_the_line_of_the_former(
+    evolving: SparkSession, kafka: Kafka, tmp_path: Path
+) -> None:
+    union = Union(evolving, kafka, "orders", "returns", has_group=False)
+    union.put(30)
+    union.run(tmp_path, BOTH)
+    union.put(30)
+    line = Checkpoint.at(str(tmp_path)).planned(newest(tmp_path / "offsets")).by_name["returns"]
+    union.run(tmp_path, RENAMED, {"orders": "earliest", "returns": f"returns:{line}"})
+    assert union.copied() == sorted(union.made)
+
+
+@pytest.mark.parametrize("starting", ["earliest", "latest"])
+@pytest.mark.parametrize("has_group", [True, False])
+def test_a_renamed_source_that_begins_elsewhere_stops_the_query(
+    evolving: SparkSession, kafka: Kafka, tmp_path: Path, has_group: bool, starting: str
+) -> None:
+    """Rows would be there twice, or left out. The error leads on."""
+    union = Union(evolving, kafka, "orders", "returns", has_group=has_group)
+    union.put(30)
+    union.run(tmp_path, BOTH)
+    last = newest(tmp_path / "offsets")
+    union.put(30)
+    with pytest.raises(StreamingQueryException, match=r"SourcesChanged.*Remove offsets/\d+ from") as caught:
+        union.run(tmp_path, RENAMED, starting)
+    assert len(union.copied()) == 60, "nothing was written"
+    assert "start.accepted=new-source:sent_back" in str(caught.value)
+    forget(tmp_path, "offsets", newest(tmp_path / "offsets"))
+    line = Checkpoint.at(str(tmp_path)).planned(last).by_name["returns"]
+    union.run(tmp_path, RENAMED, "committed" if has_group else {"orders": "earliest", "returns": line})
+    assert union.copied() == sorted(union.made)
+
+
+def test_a_beginning_elsewhere_can_be_accepted(union: Union, tmp_path: Path) -> None:
+    with pytest.raises(StreamingQueryException, match="SourcesChanged"):
+        union.run(tmp_path, RENAMED)
+    union.run(tmp_path, RENAMED, start_accepted="new-source:sent_back")
+    assert len(union.copied()) == 90, "what was accepted: the rows of returns again"
+
+
+def test_a_source_of_another_topic_is_added_and_one_removed(union: Union, tmp_path: Path) -> None:
+    """Its beginning is a matter of its own: the query has read none of its topic."""
+    union.topics["refunds"] = union.kafka.topic()
+    three = {**BOTH, "refunds": "refunds"}
+    union.put(30)
+    union.run(tmp_path, three)
+    assert union.copied() == sorted(union.made)
+    union.put(10)
+    two = {name: three[name] for name in ("refunds", "orders")}
+    union.run(tmp_path, two)
+    left = sorted(row for row in union.made if not row.startswith(b"returns"))
+    assert [row for row in union.copied() if not row.startswith(b"returns")] == left
+    assert sum(row.startswith(b"returns") for row in union.copied()) == 60
+
+
+def test_a_removed_source_that_comes_back_is_compared_with_where_it_was(union: Union, tmp_path: Path) -> None:
+    """Spark forgets it after two batches and begins it anew: with `earliest`, all of its rows again."""
+    for _ in range(3):
+        union.put(5)
+        union.run(tmp_path, {"orders": "orders"})
+    with pytest.raises(StreamingQueryException, match=r"SourcesChanged.*first with the source returns"):
+        union.run(tmp_path, BOTH)
+    forget(tmp_path, "offsets", newest(tmp_path / "offsets"))
+    union.run(tmp_path, BOTH, "committed")
+    assert union.copied() == sorted(union.made)
+
+
+def test_a_second_source_of_a_topic_has_to_be_accepted(union: Union, tmp_path: Path) -> None:
+    union.topics["again"] = union.topics["orders"]
+    with pytest.raises(StreamingQueryException, match=r"also read by the source orders"):
+        union.run(tmp_path, {**BOTH, "again": "again"})
+
+
+@pytest.mark.parametrize("others", [{"orders": "orders"}, RENAMED])
+def test_a_batch_that_runs_again_without_one_of_its_sources_stops(
+    union: Union, tmp_path: Path, others: dict[str, str]
+) -> None:
+    """Spark would leave out the source's rows of that batch, and note them as read."""
+    union.put(5)
+    with pytest.raises(StreamingQueryException, match="no such row"):
+        union.run(tmp_path, BOTH, fails=True)
+    with pytest.raises(StreamingQueryException, match=r"SourcesChanged.*runs again without returns: "):
+        union.run(tmp_path, others, "committed")
+    assert len(union.copied()) == 60, "nothing was written"
+    union.run(tmp_path, BOTH)
+    assert union.copied() == sorted(union.made)
+
+
+def test_sources_of_other_kinds_may_be_among_them(
+    evolving: SparkSession, kafka: Kafka, tmp_path: Path
+) -> None:
+    """They come, are replayed and go."""
+    union = Union(evolving, kafka, "orders", "returns")
+    for names in (BOTH | {TICKS: "ticks"}, BOTH | {TICKS: "ticks"}, BOTH | {TICKS: "tocks"}, BOTH):
+        union.put(5)
+        union.run(tmp_path, names)
+        assert union.copied() == sorted(union.made)
+        if "ticks" in names.values():
+            forget(tmp_path, "commits", newest(tmp_path / "commits"))
+
+
+def test_a_decided_batch_needs_its_sources_no_more(union: Union, tmp_path: Path) -> None:
+    """Its rows are written: only Spark has not noted it."""
+    forget(tmp_path, "commits", newest(tmp_path / "commits"))
+    union.put(5)
+    union.run(tmp_path, RENAMED, "committed")
+    assert union.copied() == sorted(union.made)
+
+
+def test_a_batch_that_is_planned_again_may_have_other_sources(union: Union, tmp_path: Path) -> None:
+    """What the error says: without the planned batch Spark plans one with the sources that there are."""
+    union.put(5)
+    with pytest.raises(StreamingQueryException, match="no such row"):
+        union.run(tmp_path, BOTH, fails=True)
+    forget(tmp_path, "offsets", newest(tmp_path / "offsets"))
+    union.run(tmp_path, RENAMED, "committed")
+    assert union.copied() == sorted(union.made)
+
+
+def test_spark_never_continues_version_1_as_version_2(
+    evolving: SparkSession, kafka: Kafka, tmp_path: Path
+) -> None:
+    """A checkpoint keeps the version that it began with. Without names it continues, with names Spark
+    refuses."""
+    union = Union(evolving, kafka, "orders")
+    union.put(5)
+    evolving.conf.set(EVOLUTION, "false")
+    union.run(tmp_path, {"orders": ""})
+    union.put(5)
+    evolving.conf.set(FORMAT, "2")
+    try:
+        union.run(tmp_path, {"orders": ""})
+        union.put(5)
+        evolving.conf.set(EVOLUTION, "true")
+        with pytest.raises(StreamingQueryException, match="CANNOT_ENABLE_ON_EXISTING_CHECKPOINT"):
+            union.run(tmp_path, {"orders": "orders"})
+        evolving.conf.set(EVOLUTION, "false")
+        union.run(tmp_path, {"orders": ""})
+        union.run(tmp_path / "new", {"orders": ""}, "committed")
+    finally:
+        evolving.conf.unset(FORMAT)
+    assert union.copied() == sorted(union.made)
+    assert (tmp_path / "offsets" / "2").read_text().startswith("v1\n")
+    text = (tmp_path / "new" / "offsets" / "0").read_text()
+    assert text.startswith("v2\n") and "\n0:{" in text, "a source without name has its number"
+
+
+SINKS = "spark.sql.streaming.queryEvolution.enableSinkEvolution"
+STATES = {
+    "spark.sql.streaming.stateStore.checkpointFormatVersion": "2",
+    "spark.sql.streaming.stateStore.providerClass": "org.apache.spark.sql.execution.streaming.state."
+    "RocksDBStateStoreProvider",
+    "spark.sql.shuffle.partitions": "2",
+}
+
+
+@pytest.mark.parametrize(
+    ("version", "settings", "sinks", "distinct"),
+    [("v2", STATES, (None, None), True), ("v3", {SINKS: "true"}, ("first", "renamed"), False)],
+)
+def test_later_versions_of_the_commit_log(
+    evolving: SparkSession,
+    kafka: Kafka,
+    tmp_path: Path,
+    version: str,
+    settings: dict[str, str],
+    sinks: tuple[str | None, str | None],
+    distinct: bool,
+) -> None:
+    """With the files of a state store, and with names of sinks, also if they change. A batch is replayed."""
+    union = Union(evolving, kafka, "orders")
+    before = {name: evolving.conf.get(name, None) for name in settings}
+    try:
+        for name, value in settings.items():
+            evolving.conf.set(name, value)
+        for sink in sinks:
+            union.put(30)
+            union.run(tmp_path, {"orders": "orders"}, distinct=distinct, sink_name=sink)
+            assert union.copied() == sorted(union.made)
+            last = newest(tmp_path / "commits")
+            assert (tmp_path / "commits" / str(last)).read_text().startswith(f"{version}\n")
+            forget(tmp_path, "commits", last)
+    finally:
+        for name, old in before.items():
+            evolving.conf.unset(name) if old is None else evolving.conf.set(name, old)

@@ -2,15 +2,16 @@
 
 import json
 import os
+import pickle
 import time
 from pathlib import Path
 
 import pytest
 
-from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable, Planned, SourcesChanged
+from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
 from eoslog.connector.checkpoint.files import ArrowFiles, Files, LocalFiles, files_at
+from eoslog.connector.checkpoint.spark_logs import Planned
 from eoslog.connector.offsets.offsets import to_json
-from eoslog.connector.sink.start_of_run import CheckpointView
 
 
 @pytest.fixture
@@ -102,35 +103,20 @@ def test_sources_with_names(root: Path) -> None:
     assert planned.digest != Planned(11, planned.sources).digest
 
 
-@pytest.mark.parametrize("names", ["orders", "orders,none_yet,more", "orders,other"])
-def test_sources_that_change_under_a_living_checkpoint_are_refused(root: Path, names: str) -> None:
-    (root / "offsets" / "11").write_text(NAMED)
-    lines = [f'{name}:{{"t":{{"0":6}}}}' for name in names.split(",")]
-    (root / "offsets" / "12").write_text("\n".join(["v2", "{}", *lines]))
-    checkpoint = Checkpoint.at(str(root))
-    with pytest.raises(SourcesChanged, match=r"batch 12 has .*the batch before had \['none_yet', 'orders'\]"):
-        CheckpointView.of(checkpoint)
-    (root / "offsets" / "11").unlink()  # Spark has removed it
-    assert CheckpointView.of(checkpoint).planned.batch_id == 12
-
-
-def test_sources_that_come_in_another_order_are_the_same(root: Path) -> None:
-    (root / "offsets" / "10").write_text(NAMED)
-    (root / "offsets" / "11").write_text(NAMED)
-    (root / "offsets" / "12").write_text('v2\n{}\nnone_yet:-\norders:{"t":{"0":6}}')
-    assert CheckpointView.of(Checkpoint.at(str(root))).planned.names == ("none_yet", "orders")
-
-
-def test_the_first_batch_has_none_before_it(root: Path) -> None:
-    checkpoint = Checkpoint.at(str(root))
-    checkpoint.check_sources(Planned(0, ("-",), ("orders",)))
-
-
 @pytest.mark.parametrize("text", ["v3\n{}\norders:{}", "v2\n{}", "v2\n{}\norders", "", "v1"])
 def test_other_formats_are_refused(root: Path, text: str) -> None:
     (root / "offsets" / "10").write_text(text)
-    with pytest.raises(CheckpointUnreadable, match="offsets/10"):
+    with pytest.raises(CheckpointUnreadable, match=r"offsets/10: .*restore it from a copy") as caught:
         Checkpoint.at(str(root)).newest_planned()
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+
+
+def test_the_commit_log_is_of_a_known_format(root: Path) -> None:
+    checkpoint = Checkpoint.at(str(root))
+    checkpoint.check_completed(8)
+    (root / "commits" / "9").write_text("v4\n{}")
+    with pytest.raises(CheckpointUnreadable, match=r"commits/9: .*a later Spark has written it"):
+        checkpoint.check_completed(9)
 
 
 def test_damaged_metadata(root: Path) -> None:

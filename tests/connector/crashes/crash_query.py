@@ -31,6 +31,7 @@ from eoslog.connector.sink.task_message import Attempt
 from eoslog.connector.sink.task_writer import write_rows
 from eoslog.protocol.apis import ApiKey
 
+OFFSET_LOG = int(os.environ.get("EOSLOG_TEST_OFFSET_LOG", "1"))
 ROWS = 50
 SOURCE = "flights"
 GROUP = "dashboards"
@@ -48,6 +49,7 @@ class Query:
 
     Rows have their partition's number as key, or none (`keyed`): then each Arrow batch goes to another
     partition. If the query `varies`, every run names itself in its rows, and has a number of its own of them.
+    `version`: of Spark's offset log and commit log.
     """
 
     checkpoint: Path
@@ -56,6 +58,7 @@ class Query:
     batches: int = 2
     keyed: bool = True
     varies: bool = False
+    version: int = OFFSET_LOG
     run: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def rows(self) -> list[bytes]:
@@ -227,7 +230,7 @@ def _batch(query: Query, options: SinkOptions, batch: int, crash: Crash | None) 
 
     ends = {str(p): (batch + 1) * ROWS for p in range(query.partitions)}
     if not (query.checkpoint / "offsets" / str(batch)).exists():
-        _write(query.checkpoint / "offsets" / str(batch), f"v1\n{{}}\n{json.dumps({SOURCE: ends})}")
+        _write(query.checkpoint / "offsets" / str(batch), _planned(query.version, ends))
     reached("offsets logged")
     runner = _runner(options, batch, crash)
     begun = committer.begin_stream(options, runner)
@@ -245,7 +248,19 @@ def _batch(query: Query, options: SinkOptions, batch: int, crash: Crash | None) 
         committer.abort_batch(options, reports, batch, runner)
         raise
     reached("all finished, not logged")
-    _write(query.checkpoint / "commits" / str(batch), "v1\n{}")
+    _write(query.checkpoint / "commits" / str(batch), _completed(query.version))
+
+
+def _planned(version: int, ends: dict[str, int]) -> str:
+    """A file of the offset log as Spark writes it."""
+    line = json.dumps({SOURCE: ends})
+    return f"v1\n{{}}\n{line}" if version == 1 else f'v2\n{{"sourceMetadataInfo":{{}}}}\n{SOURCE}:{line}'
+
+
+def _completed(version: int) -> str:
+    """A file of the commit log; version 3 with the names of sinks is what a query with names has."""
+    sink = {"sinkName": "s", "commitOffset": "-", "providerName": "p", "apiVersion": "v2", "isActive": True}
+    return "v1\n{}" if version == 1 else f"v3\n{json.dumps({'sinkMetadataMap': {'s': sink}})}"
 
 
 def _runner(options: SinkOptions, batch: int, crash: Crash | None) -> Runner:

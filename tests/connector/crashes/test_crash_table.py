@@ -1,5 +1,8 @@
 """The crash table of docs/exactly-once.md, line by line: real processes, a real broker, SIGKILL, and the
-stock consumer as the reader."""
+stock consumer as the reader.
+
+With EOSLOG_TEST_OFFSET_LOG=2 every line of it with the checkpoint of a query whose sources have names.
+"""
 
 import time
 from collections.abc import Iterator
@@ -16,6 +19,7 @@ from tests.connector.crashes.crash_query import (
     GROUP,
     IN_DRIVER,
     IN_TASKS,
+    OFFSET_LOG,
     REPLAYED,
     ROWS,
     SOURCE,
@@ -49,6 +53,12 @@ BROKER_DIES_AT = (
     "before the decision",
     "decided, no winner finished",
     "decided, some winners finished",
+    "all finished, not logged",
+)
+NAMED_DIES_AT = (
+    "offsets logged",
+    "all tasks prepared",
+    "decided, no winner finished",
     "all finished, not logged",
 )
 SHORT_MS = 5_000
@@ -147,6 +157,13 @@ def test_driver_killed(bench: Bench, at: str) -> None:
     if at != MAYBE_DECIDED:
         written = at in WRITTEN and not at.startswith(DECIDED)
         assert bench.written(batch) == (2 if written else 1)
+
+
+@pytest.mark.parametrize("at", NAMED_DIES_AT)
+def test_driver_killed_whose_sources_have_names(bench: Bench, at: str) -> None:
+    """The same with version 2 of the offset log, at the moments at which the checkpoint decides."""
+    bench.query = replace(bench.query, version=2)
+    test_driver_killed(bench, at)
 
 
 @pytest.mark.parametrize("at", IN_TASKS)
@@ -342,7 +359,8 @@ def test_spark_killed_and_its_workers_killed(broker: Broker, tmp_path: Path) -> 
     rows = [b"%06d" % number for number in range(16_000)]
     for partition in range(2):
         kafka.put(source, rows[partition::2], partition=partition)
-    copy = ("tests.connector.crashes.crash_spark", kafka.bootstrap, source, target, tmp_path / "checkpoint")
+    place = tmp_path / "checkpoint"
+    copy = ("tests.connector.crashes.crash_spark", kafka.bootstrap, source, target, place, str(OFFSET_LOG))
     with Application(tmp_path / "first", *copy) as first:
         first.order({"at": WRITING, "batch": 1, "do": "wait"}, {"at": UNDECIDED, "batch": 2, "do": "wait"})
         first.wait_for(2, WRITING, batch=1, attempt=0)
@@ -355,3 +373,4 @@ def test_spark_killed_and_its_workers_killed(broker: Broker, tmp_path: Path) -> 
     with Application(tmp_path / "again", *copy) as again:
         assert again.end() == 0, again.tail()
     assert sorted(row[3] for row in kafka.rows(target, 2)) == rows
+    assert (place / "offsets" / "0").read_text().startswith(f"v{OFFSET_LOG}\n")

@@ -1,0 +1,187 @@
+"""The rules for sources that are added, removed or renamed under a checkpoint (Spark's source evolution).
+Pure.
+
+Spark knows a source by its name. A source that the batch before did not have is a new one to Spark and begins
+at its startingOffsets, even if it has only another name. So rows that a former source has read would be there
+twice, or rows that nobody has read would be left out. The offset log has the ends of batches alone, so where
+a source began can be seen only if its first batch is empty, as with startingOffsets=committed.
+
+If a batch runs again without one of its sources, Spark leaves out that source's rows, and its offset log
+still says that they were read.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Collection, Mapping
+from typing import NamedTuple, Self
+
+from eoslog.connector.checkpoint.accepted_differences import to_accept
+from eoslog.connector.checkpoint.spark_logs import Planned, is_eoslog, offsets_of, taken_of
+from eoslog.connector.errors import EoslogError
+from eoslog.connector.offsets.group_notes import NotedOffset
+from eoslog.connector.offsets.offsets import Offsets, TopicPartition
+
+
+class SourcesChanged(EoslogError):
+    """Sources were added, removed or renamed under a checkpoint, and rows could be lost or doubled."""
+
+
+class Removed(NamedTuple):
+    """A source that the query had: the last batch that has it, and its end offsets there, as JSON."""
+
+    batch: int
+    end: str
+
+
+class RemovedSources(NamedTuple):
+    """The sources that a query had, by name; kept in the checkpoint, as Spark forgets them."""
+
+    sources: Mapping[str, Removed]
+
+    @classmethod
+    def parse(cls, text: str | None) -> Self:
+        """The reverse of text(). Raises ValueError, KeyError, TypeError."""
+        if text is None:
+            return cls({})
+        found = json.loads(text)
+        if found["version"] != 1:
+            raise ValueError("a later version of eoslog has written it; use that version")
+        return cls({name: Removed(int(n), str(end)) for name, (n, end) in found["removed"].items()})
+
+    def text(self) -> str:
+        """The note's text in the checkpoint."""
+        return json.dumps({"version": 1, "removed": self.sources})
+
+    def after(self, before: Planned, now: Planned) -> Self:
+        """With the sources that `before` has and `now` has not."""
+        left = before.by_name.keys() - now.by_name.keys()
+        gone = {name: Removed(before.batch_id, before.by_name[name]) for name in sorted(left)}
+        return type(self)({**self.sources, **gone})
+
+    def ends(self, place: TopicPartition) -> list[int]:
+        """Where the sources ended that were the last to read a partition."""
+        readers = [one for one in self.sources.values() if place in offsets_of(one.end)]
+        newest = max((one.batch for one in readers), default=-1)
+        return [offsets_of(one.end)[place] for one in readers if one.batch == newest]
+
+
+class Change(NamedTuple):
+    """What is compared when a batch has sources that the batch before did not have.
+
+    `committed`: offsets of kafka.group.id for the partitions of the new sources.
+    """
+
+    sink: str
+    before: Planned
+    now: Planned
+    removed: RemovedSources
+    committed: Mapping[TopicPartition, NotedOffset]
+    accepted: Collection[str]
+
+    @property
+    def added(self) -> dict[str, str]:
+        """The new sources' end offsets by name."""
+        return {name: end for name, end in self.now.by_name.items() if name not in self.before.by_name}
+
+
+def added_offsets(before: Planned, now: Planned) -> Offsets:
+    """The partitions of all sources that `now` has and `before` has not."""
+    added = [end for name, end in now.by_name.items() if name not in before.by_name]
+    return {place: at for end in added for place, at in offsets_of(end).items()}
+
+
+def check_added(change: Change) -> None:
+    """Check that each new source begins where the query's reading of its partitions has ended, or reads what
+    the query has not read. Raises SourcesChanged unless that is accepted."""
+    still_read = {
+        place: name
+        for name, end in change.before.by_name.items()
+        if name in change.now.by_name
+        for place in offsets_of(end)
+    }
+    left: dict[TopicPartition, list[int]] = {}  # each former source has one successor
+    for name, end in sorted(change.added.items()):
+        said = [_elsewhere(change, still_read, left, place, at) for place, at in offsets_of(end).items()]
+        said += [f"its offsets were committed by the sink {sink}" for sink in _foreign(change, end)]
+        word = f"new-source:{name}"
+        if any(said) and word not in change.accepted:
+            _refuse(change, name, "; ".join(filter(None, said)), to_accept(word, change.accepted))
+
+
+def _elsewhere(
+    change: Change,
+    still_read: Mapping[TopicPartition, str],
+    left: dict[TopicPartition, list[int]],
+    place: TopicPartition,
+    at: int,
+) -> str:
+    """Where the query's reading of a partition ended, if that is not where the new source begins."""
+    where, by_group = f"{place[0]}-{place[1]}", change.committed.get(place)
+    if place in still_read:
+        return f"{where} is also read by the source {still_read[place]}"
+    ends = left.setdefault(place, change.removed.ends(place))
+    if not ends and by_group is not None and by_group.offset != at:
+        return f"{where} ends its first batch at {at}, the group is at {by_group.offset}"
+    if at in ends:
+        ends.remove(at)
+        return ""
+    known = change.removed.ends(place)
+    return f"{where} ends its first batch at {at}, a former source ended at {known[0]}" if known else ""
+
+
+def _foreign(change: Change, end: str) -> list[str]:
+    """Other sinks that have committed the offsets at which a new source begins."""
+    sinks = {one.sink for one in taken_of(end)}
+    for place, at in offsets_of(end).items():
+        found = change.committed.get(place)
+        if found and found.note and found.offset == at:
+            sinks.add(found.note.sink)
+    return sorted(s for s in sinks - {change.sink} if f"offsets-of:{s}" not in change.accepted)
+
+
+def _refuse(change: Change, name: str, said: str, accept: str) -> None:
+    batch = change.now.batch_id
+    raise SourcesChanged(
+        f"batch {batch} is the first with the source {name}, and Spark begins it anew: {said}. Rows may be "
+        f"written again, or left out. Nothing was written. Remove offsets/{batch} from the checkpoint and "
+        f"start {name} where the former source ended: startingOffsets=committed with kafka.group.id in "
+        "source and sink, or that source's line of the offset log as startingOffsets. If the rows from its "
+        f"startingOffsets on are to be written, set {accept}"
+    )
+
+
+def check_present(
+    before: Planned | None, now: Planned, asked: Counter[str], accepted: Collection[str]
+) -> None:
+    """Check that a batch runs with all sources with which it was planned.
+
+    `asked`: the end offsets (as `canonical` has them) that sources of this driver have planned or were asked
+    for, with their numbers. Only eoslog's own sources with new rows are looked for. Raises SourcesChanged
+    unless that is accepted.
+    """
+    if not now.names:
+        return
+    then = before.by_name if before is not None else {}
+    moved = {name: end for name, end in now.by_name.items() if is_eoslog(end) and then.get(name) != end}
+    wanted = Counter(canonical(json.loads(end)) for end in moved.values())
+    missing = [name for name, end in moved.items() if _lacks(wanted, asked, end)]
+    if not missing or (word := f"without-sources:{now.batch_id}") in accepted:
+        return
+    listed = ", ".join(missing)
+    raise SourcesChanged(
+        f"batch {now.batch_id} was planned with the sources {', '.join(sorted(now.names))}, and runs again "
+        f"without {listed}: what they should read in this batch would be left out. Nothing was written. "
+        "Start the query with its former sources until the batch is done, then change them; or remove "
+        f"offsets/{now.batch_id} from the checkpoint. If these rows are not wanted, or Spark has left the "
+        f"source out of its plan because the query uses none of its rows, set {to_accept(word, accepted)}"
+    )
+
+
+def _lacks(wanted: Counter[str], asked: Counter[str], end: str) -> bool:
+    text = canonical(json.loads(end))
+    return asked[text] < wanted[text]
+
+
+def canonical(end: Mapping[str, Mapping[str, int]]) -> str:
+    """End offsets as a text that does not depend on the order of topics and partitions."""
+    return json.dumps(end, sort_keys=True)

@@ -1,0 +1,180 @@
+"""The files of Spark's offset log and commit log, in every format that Spark has. Pure.
+
+A file has a version line, then a line of JSON. In the offset log that line has settings, and a line for each
+source follows: its end offsets as JSON, or `-` for none yet. Version 1 names no sources: Spark knows them by
+their order. In version 2 the offsets come after `<name>:`, in any order. The name is that of
+`readStream.name()`, or the source's number if it has none (`spark.sql.streaming.offsetLog.formatVersion=2`).
+
+In the commit log the JSON has the watermark; in version 2 also `stateUniqueIds`, the files of the state
+store; in version 3 also `sinkMetadataMap`, the query's sinks by name, of which exactly one is active.
+"""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any, Self
+
+from eoslog.connector.offsets.offsets import (
+    Epochs,
+    Offsets,
+    TakenFrom,
+    TopicPartition,
+    cluster_from_json,
+    epochs_from_json,
+    from_json,
+    ids_from_json,
+    taken_from_json,
+)
+
+OFFSET_LOG = ("v1", "v2")
+COMMIT_LOG = ("v1", "v2", "v3")
+_VOID = "-"
+
+
+class FormatError(ValueError):
+    """A file of a log has an unknown version or is damaged; the message says which and how."""
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A batch in the offset log: its batch id, and the end offsets of each source, as JSON texts.
+
+    `names`: the names of the sources; empty in version 1.
+    """
+
+    batch_id: int
+    sources: tuple[str, ...]
+    names: tuple[str, ...] = ()
+
+    @classmethod
+    def parse(cls, batch_id: int, text: str) -> Self:
+        """Parse a file of the offset log. Raises FormatError."""
+        version, _, sources = _lines(text, OFFSET_LOG)
+        if version == "v1":
+            return cls(batch_id, tuple(_offsets(line) for line in sources))
+        if not sources:
+            raise FormatError("it is damaged: it has no sources")
+        named = [line.partition(":") for line in sources]
+        names = tuple(name for name, _, _ in named)
+        odd = [line for line, (name, colon, _) in zip(sources, named, strict=True) if not name or not colon]
+        if odd:
+            raise FormatError(f"it is damaged: the line {odd[0]!r} names no source")
+        if len(set(names)) < len(names):
+            raise FormatError(f"it is damaged: it has two lines for a source ({', '.join(sorted(names))})")
+        return cls(batch_id, tuple(_offsets(end) for _, _, end in named), names)
+
+    @property
+    def digest(self) -> str:
+        """A short digest of the source offsets. A replay of the batch has the same one."""
+        return hashlib.sha256("\n".join((*self.names, *self.sources)).encode()).hexdigest()[:16]
+
+    @property
+    def by_name(self) -> dict[str, str]:
+        """The end offsets by name, of the sources that have any. A source of version 1 has its number as its
+        name, as Spark has it in version 2 for a source without name."""
+        names = self.names or tuple(map(str, range(len(self.sources))))
+        return {name: end for name, end in zip(names, self.sources, strict=True) if end != _VOID}
+
+    def clusters(self) -> set[str]:
+        """The ids of the clusters of the sources' offsets, as far as the offsets name them."""
+        found = (cluster_from_json(topics) for text in self.sources for topics in [_topics(text)])
+        return {cluster for cluster in found if cluster is not None}
+
+    def topic_offsets(self) -> Offsets:
+        """End offsets of every source that reads topics. If two sources read the same partition, the lower
+        offset counts, so that a query that starts from it misses no record of either."""
+        ends: Offsets = {}
+        for text in self.sources:
+            for place, offset in offsets_of(text).items():
+                ends[place] = min(offset, ends.get(place, offset))
+        return ends
+
+    def taken(self) -> frozenset[TakenFrom]:
+        """Which sinks have committed the offsets at which the sources begin; only in a source's first
+        batch."""
+        return frozenset(one for text in self.sources for one in taken_of(text))
+
+    def epochs(self) -> Epochs:
+        """Leader epochs of the end offsets, as far as the sources name them."""
+        ends, epochs = self.topic_offsets(), dict[TopicPartition, int]()
+        for text in self.sources:
+            known = epochs_from_json(_topics(text))
+            epochs |= {tp: known[tp] for tp, at in offsets_of(text).items() if tp in known and ends[tp] == at}
+        return epochs
+
+
+def check_commit(text: str) -> None:
+    """Check a file of the commit log. Raises FormatError."""
+    version, values, _ = _lines(text, COMMIT_LOG)
+    sinks = values.get("sinkMetadataMap") if version == "v3" else None
+    if version == "v3":
+        known = isinstance(sinks, dict) and all(isinstance(sink, dict) for sink in sinks.values())
+        active = [name for name, sink in sinks.items() if sink.get("isActive")] if known and sinks else []
+        if len(active) != 1:
+            raise FormatError(f"it is damaged: {len(active)} of its sinks are active, and one has to be")
+
+
+def offsets_of(text: str) -> Offsets:
+    """A source's offsets; empty for other kinds of sources than Kafka's."""
+    return from_json(_topics(text))
+
+
+def taken_of(text: str) -> frozenset[TakenFrom]:
+    """Which sinks have committed the offsets at which the source begins; only in its first batch."""
+    return taken_from_json(_topics(text))
+
+
+def is_eoslog(text: str) -> bool:
+    """Whether eoslog's source has made the offsets: those of Spark's Kafka source name neither topic ids nor
+    the cluster."""
+    topics = _topics(text)
+    return bool(ids_from_json(topics)) or cluster_from_json(topics) is not None
+
+
+def _lines(text: str, known: tuple[str, ...]) -> tuple[str, dict[str, Any], list[str]]:
+    """The version, the second line's JSON, and the lines after it."""
+    version, *lines = text.splitlines() or [""]
+    version = version.strip()
+    if version not in known:
+        later = version[:1] == "v" and version[1:].isdecimal()
+        what = "a later Spark has written it: use an eoslog that knows it" if later else "it is damaged"
+        raise FormatError(f"its version is {version[:20]!r}, and eoslog knows {', '.join(known)}: {what}")
+    if not lines and known is OFFSET_LOG:
+        raise FormatError("it is damaged: it ends after its version")
+    settings = lines[0].strip() if lines else ""
+    if not settings and version == "v1":
+        return version, {}, lines[1:]
+    try:
+        values = json.loads(settings)
+    except ValueError as error:
+        raise FormatError(f"it is damaged: its settings {settings[:40]!r} cannot be read: {error}") from error
+    if not isinstance(values, dict):
+        raise FormatError(f"it is damaged: its settings are {settings[:40]!r}")
+    return version, values, lines[1:]
+
+
+def _offsets(text: str) -> str:
+    """The text, if it is no torn JSON. Raises FormatError."""
+    if text.startswith("{"):
+        try:
+            json.loads(text)
+        except ValueError as error:
+            raise FormatError(f"it is damaged: the offsets {text[:40]!r} cannot be read: {error}") from error
+    return text
+
+
+def _topics(text: str) -> dict[str, dict[str, int]]:
+    """A source's offsets by topic and partition; empty for other kinds of sources."""
+    try:
+        topics: Any = json.loads(text)
+    except ValueError:  # _VOID: the source had no offset yet; or another kind of source's own format
+        return {}
+    if not isinstance(topics, dict) or not all(_is_topic(parts) for parts in topics.values()):
+        return {}
+    return topics
+
+
+def _is_topic(parts: Any) -> bool:
+    return isinstance(parts, dict) and all(
+        number.isdecimal() and isinstance(offset, int) and offset >= 0 for number, offset in parts.items()
+    )

@@ -1,0 +1,68 @@
+"""Compares the sources of a micro-batch with those of the batch before, and with those that run.
+
+It is done before a row is written. The rules are in source_changes.py."""
+
+from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
+from eoslog.connector.checkpoint.source_changes import (
+    Change,
+    RemovedSources,
+    added_offsets,
+    check_added,
+    check_present,
+)
+from eoslog.connector.checkpoint.spark_logs import taken_of
+from eoslog.connector.client.wire.shared_clusters import shared_cluster
+from eoslog.connector.commit.task_reports import Begun
+from eoslog.connector.options.source_and_sink import SinkOptions
+from eoslog.connector.run.source_ends import asked_ends
+from eoslog.connector.sink.start_of_run import CheckpointView, committed_offsets
+
+_FILE = "sources"
+
+
+def check_sources(options: SinkOptions, view: CheckpointView, sink: str, begun: Begun | None) -> None:
+    """Check the sources of a batch that is to be written; `begun`: what begin found, None for at_least_once.
+
+    Call it when the sink is acquired, and for each batch: a run may replay one batch and have other sources
+    in the next. Raises SourcesChanged, CheckpointUnreadable.
+    """
+    now, checkpoint = view.planned, view.checkpoint
+    if not now.names or (begun is not None and _is_written(begun)):
+        return
+    before = checkpoint.planned_if_kept(now.batch_id - 1)
+    asked = asked_ends()
+    if asked is not None:
+        check_present(before, now, asked, options.accepted)
+    if before is None or before.by_name.keys() == now.by_name.keys():
+        return
+    removed = _removed(checkpoint).after(before, now)
+    wanted = added_offsets(before, now)
+    committed = committed_offsets(shared_cluster(options.client), options.group_id, wanted)
+    check_added(Change(sink, before, now, removed, committed, options.accepted))
+    checkpoint.note(_FILE, removed.text())
+
+
+def takes_over(view: CheckpointView) -> bool:
+    """Whether a source begins in this batch at offsets that a sink has committed: before it read them, it has
+    stopped that sink's driver, which may be this one."""
+    now = view.planned
+    if not now.names or not now.taken():
+        return False
+    before = view.checkpoint.planned_if_kept(now.batch_id - 1)
+    then = {} if before is None else before.by_name
+    return any(taken_of(end) for name, end in now.by_name.items() if name not in then)
+
+
+def _is_written(begun: Begun) -> bool:
+    """Whether the batch is decided, with nothing to write again: then its tasks drop their rows."""
+    done, batch = begun.decided, begun.batch
+    decided = done is not None and done.query_id == batch.query_id and done.batch_id >= batch.batch_id
+    return decided and not begun.lost
+
+
+def _removed(checkpoint: Checkpoint) -> RemovedSources:
+    text = checkpoint.noted(_FILE)
+    try:
+        return RemovedSources.parse(text)
+    except (ValueError, KeyError, TypeError) as error:
+        raise CheckpointUnreadable(checkpoint.location, f"eoslog/{_FILE} is {text!r}: {error}") from error

@@ -1,0 +1,149 @@
+"""Sources that come, go, are renamed or are missing, pure: where rows would be lost or doubled."""
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+
+import pytest
+
+from eoslog.connector.checkpoint.source_changes import (
+    Change,
+    Removed,
+    RemovedSources,
+    SourcesChanged,
+    added_offsets,
+    canonical,
+    check_added,
+    check_present,
+)
+from eoslog.connector.checkpoint.spark_logs import Planned
+from eoslog.connector.offsets.group_notes import Note, NotedOffset
+from eoslog.connector.offsets.offsets import TakenFrom, TopicPartition, to_json
+
+NONE = RemovedSources({})
+
+
+def line(topic: str, at: int, *taken: TakenFrom) -> str:
+    return json.dumps(to_json({(topic, 0): at}, cluster="c", taken=taken))
+
+
+def planned(batch: int, **sources: str) -> Planned:
+    return Planned(batch, tuple(sources.values()), tuple(sources))
+
+
+def check(
+    before: Planned,
+    now: Planned,
+    committed: Mapping[TopicPartition, NotedOffset] | None = None,
+    removed: RemovedSources = NONE,
+    *accepted: str,
+) -> None:
+    check_added(Change("sink", before, now, removed.after(before, now), committed or {}, accepted))
+
+
+def by(sink: str, at: int) -> Mapping[TopicPartition, NotedOffset]:
+    return {("t", 0): NotedOffset(at, Note(sink, "query", 4))}
+
+
+BEFORE = planned(4, a=line("u", 3), b=line("t", 10))
+
+
+def test_a_renamed_source_has_to_begin_where_the_former_ended() -> None:
+    check(BEFORE, planned(5, a=line("u", 3), c=line("t", 10)))
+    for at in (9, 11):
+        with pytest.raises(SourcesChanged, match=f"t-0 ends its first batch at {at}, a former .* at 10"):
+            check(BEFORE, planned(5, a=line("u", 3), c=line("t", at)))
+
+
+def test_a_source_of_what_nobody_has_read_may_begin_anywhere() -> None:
+    check(BEFORE, planned(5, a=line("u", 3), b=line("t", 12), c=line("v", 77)))
+    check(BEFORE, planned(5, a=line("u", 4)))
+    check(BEFORE, planned(5, a=line("u", 4), rate='{"offset":5}', late="-"))
+
+
+def test_the_group_remembers_what_the_checkpoint_does_not() -> None:
+    now = planned(5, a=line("u", 3), b=line("t", 12))
+    before = planned(4, a=line("u", 3))
+    assert added_offsets(before, now) == {("t", 0): 12}
+    check(before, now, by("sink", 12))
+    with pytest.raises(SourcesChanged, match="the group is at 10"):
+        check(before, now, by("sink", 10))
+
+
+def test_offsets_of_another_sink_are_refused_even_if_they_fit() -> None:
+    before = planned(4, a=line("u", 3))
+    for now, committed in (
+        (planned(5, a=line("u", 3), b=line("t", 12, TakenFrom("other", "g"))), None),
+        (planned(5, a=line("u", 3), b=line("t", 12)), by("other", 12)),
+    ):
+        with pytest.raises(SourcesChanged, match="committed by the sink other"):
+            check(before, now, committed)
+        check(before, now, committed, NONE, "offsets-of:other")
+    check(before, planned(5, a=line("u", 3), b=line("t", 12, TakenFrom("sink", "g"))), by("sink", 12))
+
+
+def test_a_partition_that_another_source_reads_on_has_to_be_accepted() -> None:
+    now = planned(5, a=line("u", 3), b=line("t", 10), c=line("t", 10))
+    with pytest.raises(SourcesChanged, match="also read by the source b"):
+        check(BEFORE, now)
+    check(BEFORE, now, None, NONE, "new-source:c")
+    with pytest.raises(SourcesChanged, match=r"start.accepted=new-source:a,new-source:c"):
+        check(BEFORE, now, None, NONE, "new-source:a")
+
+
+def test_each_former_source_has_one_successor() -> None:
+    before = planned(4, a=line("t", 5), b=line("t", 7))
+    check(before, planned(5, c=line("t", 5), d=line("t", 7)))
+    check(before, planned(5, c=line("t", 7), d=line("t", 5)))
+    with pytest.raises(SourcesChanged, match=r"with the source d.*ends its first batch at 5"):
+        check(before, planned(5, c=line("t", 5), d=line("t", 5)))
+
+
+def test_the_last_reader_counts_and_spark_forgets_none() -> None:
+    removed = RemovedSources({"b": Removed(4, line("t", 10)), "c": Removed(9, line("t", 20))})
+    before = planned(12, a=line("u", 3))
+    check(before, planned(13, a=line("u", 3), d=line("t", 20)), None, removed)
+    with pytest.raises(SourcesChanged, match="a former source ended at 20"):
+        check(before, planned(13, a=line("u", 3), b=line("t", 10)), None, removed)
+    again = RemovedSources.parse(removed.after(planned(12, c=line("t", 25)), before).text())
+    assert again.sources == {"b": Removed(4, line("t", 10)), "c": Removed(12, line("t", 25))}
+    assert again.ends(("t", 0)) == [25] and again.ends(("x", 0)) == []
+    with pytest.raises(ValueError, match="later version"):
+        RemovedSources.parse('{"version":2}')
+    assert RemovedSources.parse(None) == NONE
+
+
+def test_a_checkpoint_that_moves_to_version_2_keeps_its_sources() -> None:
+    before = Planned(4, (line("u", 3), line("t", 10)))
+    now = Planned(5, (line("t", 12), line("u", 3)), ("1", "0"))
+    assert before.by_name.keys() == now.by_name.keys()
+    check(before, now)
+
+
+def asked(*lines: str) -> Counter[str]:
+    return Counter(canonical(json.loads(one)) for one in lines)
+
+
+def test_a_batch_needs_all_sources_that_it_was_planned_with() -> None:
+    now = planned(5, a=line("u", 4), b=line("t", 12))
+    check_present(BEFORE, now, asked(line("u", 4), line("t", 12)), ())
+    with pytest.raises(SourcesChanged, match=r"runs again without b: .*start.accepted=without-sources:5"):
+        check_present(BEFORE, now, asked(line("u", 4), line("t", 10)), ())
+    check_present(BEFORE, now, asked(line("u", 4)), ("without-sources:5",))
+    with pytest.raises(SourcesChanged, match="without b"):
+        check_present(BEFORE, now, asked(line("u", 4)), ("without-sources:4",))
+    with pytest.raises(SourcesChanged, match="without a, b"):
+        check_present(None, now, asked(), ())
+
+
+def test_two_sources_at_one_place_are_two() -> None:
+    now = planned(0, a=line("t", 4), b=line("t", 4))
+    check_present(None, now, asked(line("t", 4), line("t", 4)), ())
+    with pytest.raises(SourcesChanged, match="without a, b"):
+        check_present(None, now, asked(line("t", 4)), ())
+
+
+def test_only_sources_of_eoslog_with_new_rows_are_missed() -> None:
+    spark = '{"t":{"0":12}}'
+    check_present(BEFORE, planned(5, a=line("u", 3), b=spark, rate='{"offset":5}', late="-"), asked(), ())
+    check_present(None, Planned(5, (line("t", 1),)), asked(), ())

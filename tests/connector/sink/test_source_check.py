@@ -1,0 +1,116 @@
+"""The sources of a batch are compared before it is written: with the batch before, and with what runs."""
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
+from eoslog.connector.checkpoint.source_changes import SourcesChanged
+from eoslog.connector.commit.task_reports import Batch, Begun
+from eoslog.connector.options.source_and_sink import sink_options
+from eoslog.connector.run.source_ends import SourceEnd
+from eoslog.connector.sink.source_check import check_sources, takes_over
+from eoslog.connector.sink.start_of_run import CheckpointView
+from eoslog.protocol.producer_identity import ProducerIdentity
+
+
+class Ground(NamedTuple):
+    """A checkpoint of a query with two sources, whose batch 0 is done."""
+
+    folder: Path
+
+    def plan(self, batch: int, **ends: int) -> None:
+        """Plan a batch: the end of each source, which has a topic of its name's first letter."""
+        lines = [f'{name}:{{"{name[0]}":{{"0":{end}}},"cluster-id:c":{{}}}}' for name, end in ends.items()]
+        (self.folder / "offsets").mkdir(exist_ok=True)
+        (self.folder / "offsets" / str(batch)).write_text("\n".join(["v2", "{}", *lines]))
+
+    def check(
+        self, decided: int | None = None, lost: tuple[int, ...] = (), accepted: str = "nothing"
+    ) -> None:
+        values = {"kafka.bootstrap.servers": "nowhere:1", "topic": "t", "start.accepted": accepted}
+        options = sink_options(values | {"checkpointLocation": str(self.folder)}, stream=True)
+        view = CheckpointView.of(Checkpoint.at(str(self.folder)))
+        own = ProducerIdentity(1, 1)
+        done = None if decided is None else Batch("q", decided)
+        check_sources(options, view, "q", Begun("q", own, own, 0, 1, view.batch, done, lost=lost))
+
+
+@pytest.fixture
+def ground(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ground:
+    (tmp_path / "metadata").write_text('{"id":"q"}')
+    (tmp_path / "notes").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "notes"))
+    made = Ground(tmp_path)
+    made.plan(0, orders=5, returns=7)
+    return made
+
+
+def end(name: str, at: int) -> dict[str, dict[str, int]]:
+    return {name[0]: {"0": at}, "cluster-id:c": {}}
+
+
+def test_all_sources_of_a_batch_have_to_run(ground: Ground) -> None:
+    ground.plan(1, orders=6, returns=9)
+    orders, returns = SourceEnd(), SourceEnd()
+    orders.note(end("orders", 6))
+    with pytest.raises(SourcesChanged, match="runs again without returns"):
+        ground.check()
+    ground.check(accepted="without-sources:1")
+    returns.note(end("returns", 9))
+    ground.check()
+    returns.forget()
+    with pytest.raises(SourcesChanged):
+        ground.check(decided=0)
+    ground.check(decided=1)
+    with pytest.raises(SourcesChanged):
+        ground.check(decided=1, lost=(0,))
+
+
+def test_where_removed_sources_ended_is_noted(ground: Ground) -> None:
+    sources = {name: SourceEnd() for name in ("orders", "refunded")}
+    ground.plan(1, orders=6)
+    sources["orders"].note(end("orders", 6))
+    ground.check()
+    ground.plan(2, orders=6)
+    ground.check()
+    for at in (9, 7):
+        ground.plan(3, orders=6, refunded=at)
+        sources["refunded"].note(end("refunded", at))
+        if at == 9:
+            with pytest.raises(
+                SourcesChanged, match="r-0 ends its first batch at 9, a former source ended at 7"
+            ):
+                ground.check()
+    ground.check()
+
+
+def test_only_a_new_source_takes_over(ground: Ground) -> None:
+    """As long as it has no new rows, its line says where it began."""
+    taken = '"offsets-of:q:g":{}'
+    for batch, wanted in ((0, True), (1, True), (2, False)):
+        (ground.folder / "offsets" / str(batch)).write_text(
+            f'v2\n{{}}\nr{min(batch, 1)}:{{"r":{{"0":7}},{taken}}}'
+        )
+        assert takes_over(CheckpointView.of(Checkpoint.at(str(ground.folder)))) is wanted
+    ground.plan(3, orders=5)
+    assert not takes_over(CheckpointView.of(Checkpoint.at(str(ground.folder))))
+
+
+def test_a_damaged_note_stops(ground: Ground) -> None:
+    (ground.folder / "eoslog").mkdir()
+    (ground.folder / "eoslog" / "sources").write_text('{"version":9}')
+    ground.plan(1, orders=5)
+    with pytest.raises(CheckpointUnreadable, match=r"eoslog/sources is .*later version of eoslog"):
+        ground.check()
+
+
+def test_at_least_once_is_compared_as_well(ground: Ground) -> None:
+    ground.plan(1, orders=6, returns=7)
+    values = {"kafka.bootstrap.servers": "nowhere:1", "topic": "t", "processing.guarantee": "at_least_once"}
+    options = replace(sink_options(values, stream=True), checkpoint_location=str(ground.folder))
+    with pytest.raises(SourcesChanged, match="without orders"):
+        check_sources(options, CheckpointView.of(Checkpoint.at(str(ground.folder))), "q", None)
