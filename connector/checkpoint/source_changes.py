@@ -103,7 +103,7 @@ def check_added(change: Change) -> None:
     for name, end in sorted(change.added.items()):
         said = [_elsewhere(change, still_read, left, place, at) for place, at in offsets_of(end).items()]
         said += [f"its offsets were committed by the sink {sink}" for sink in _foreign(change, end)]
-        word = f"new-source:{name}"
+        word = f"new-source:{name}:{change.now.batch_id}"
         if any(said) and word not in change.accepted:
             _refuse(change, name, "; ".join(filter(None, said)), to_accept(word, change.accepted))
 
@@ -143,10 +143,11 @@ def _refuse(change: Change, name: str, said: str, accept: str) -> None:
     batch = change.now.batch_id
     raise SourcesChanged(
         f"batch {batch} is the first with the source {name}, and Spark begins it anew: {said}. Rows may be "
-        f"written again, or left out. Nothing was written. Remove offsets/{batch} from the checkpoint and "
-        f"start {name} where the former source ended: startingOffsets=committed with kafka.group.id in "
-        "source and sink, or that source's line of the offset log as startingOffsets. If the rows from its "
-        f"startingOffsets on are to be written, set {accept}"
+        f"written again, or left out. Nothing was written. Remove offsets/{batch} from the checkpoint (with "
+        f"offsets/.{batch}.crc, if it is there) and start {name} where the former source ended: "
+        "startingOffsets=committed with kafka.group.id in source and sink, or that source's line of the "
+        "offset log as startingOffsets. If the rows from its startingOffsets on are to be written, set "
+        f"{accept}"
     )
 
 
@@ -167,13 +168,14 @@ def check_present(
     missing = [name for name, end in moved.items() if _lacks(wanted, asked, end)]
     if not missing or (word := f"without-sources:{now.batch_id}") in accepted:
         return
-    listed = ", ".join(missing)
+    batch, listed = now.batch_id, ", ".join(missing)
     raise SourcesChanged(
-        f"batch {now.batch_id} was planned with the sources {', '.join(sorted(now.names))}, and runs again "
+        f"batch {batch} was planned with the sources {', '.join(sorted(now.names))}, and runs again "
         f"without {listed}: what they should read in this batch would be left out. Nothing was written. "
         "Start the query with its former sources until the batch is done, then change them; or remove "
-        f"offsets/{now.batch_id} from the checkpoint. If these rows are not wanted, or Spark has left the "
-        f"source out of its plan because the query uses none of its rows, set {to_accept(word, accepted)}"
+        f"offsets/{batch} from the checkpoint (with offsets/.{batch}.crc, if it is there). If these rows are "
+        "not wanted, or Spark has left the source out of its plan because the query uses none of its rows, "
+        f"set {to_accept(word, accepted)}"
     )
 
 

@@ -86,9 +86,9 @@ def test_a_partition_that_another_source_reads_on_has_to_be_accepted() -> None:
     now = planned(5, a=line("u", 3), b=line("t", 10), c=line("t", 10))
     with pytest.raises(SourcesChanged, match="also read by the source b"):
         check(BEFORE, now)
-    check(BEFORE, now, None, NONE, "new-source:c")
-    with pytest.raises(SourcesChanged, match=r"start.accepted=new-source:a,new-source:c"):
-        check(BEFORE, now, None, NONE, "new-source:a")
+    check(BEFORE, now, None, NONE, "new-source:c:5")
+    with pytest.raises(SourcesChanged, match=r"start.accepted=new-source:c:4,new-source:c:5"):
+        check(BEFORE, now, None, NONE, "new-source:c:4")
 
 
 def test_each_former_source_has_one_successor() -> None:
