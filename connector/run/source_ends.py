@@ -43,10 +43,10 @@ class SourceEnd:
         text = canonical(end)
         if text == self._noted:
             return
-        if self._path is None and (folder := notes_folder()) is not None:
-            self._path = folder / f"{_prefix()}{os.getpid()}-{next(_numbers)}.source"
-        if self._path is None:
+        folder = notes_folder()
+        if folder is None:
             return
+        self._path = self._path or folder / f"{_prefix()}{os.getpid()}-{next(_numbers)}.source"
         try:
             draft = self._path.with_suffix(".draft")
             draft.write_text(json.dumps({"process": this_process(), "end": text}))

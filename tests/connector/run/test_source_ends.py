@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+import shutil
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -41,6 +42,15 @@ def test_a_source_whose_query_has_ended_is_not_told() -> None:
     source.forget()
     source.note(FIRST)
     assert asked_ends() == Counter([canonical(FIRST)])
+
+
+def test_a_folder_that_was_cleaned_up_is_made_again(folder: Path) -> None:
+    source = SourceEnd()
+    source.note(FIRST)
+    (own,) = folder.iterdir()
+    shutil.rmtree(own)
+    source.note(SECOND)
+    assert asked_ends() == Counter([canonical(SECOND)])
 
 
 def test_a_source_whose_process_has_died_is_not_told(folder: Path) -> None:
