@@ -24,8 +24,8 @@ WRONG = Path(__file__).with_name("wrong_fields.py")
 CLIENTS = ("connector/client", "connector/run", "eoslog/commands", "eoslog/top", "eoslog/audit")
 
 _BY_FIELD = {
-    "cut",
-    "told",
+    "remove_denied",
+    "denied_entries",
     "topics",
     "needs",
 }  # functions of broker/authorize/filtering.py that take fields' names
