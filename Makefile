@@ -134,6 +134,10 @@ bench-participants: compiled java $(KAFKA)  ## measure begin and commit of a mic
 bench-cost: compiled java $(KAFKA) $(SPARK_KAFKA)  ## compare CPU and memory of a small stream with Spark's Kafka connector and a source and sink that do nothing
 	$(BIN)/python -m benchmarks.stream_cost
 
+.PHONY: bench-transports
+bench-transports: compiled java  ## compare Unix sockets and pipelined workers with Spark's defaults: batch reads and writes (TRANSPORTS_ARGS="--rows 300000")
+	$(BIN)/python -m benchmarks.transports $(TRANSPORTS_ARGS)
+
 trace-micro-batch: compiled java $(KAFKA) $(SPARK_KAFKA)  ## draw one small micro-batch, with a lane for each process (TRACE_ARGS="--kafka .peers/kafka-4.3.1 --light --tasks --to FILE")
 	$(BIN)/python -m benchmarks.trace_micro_batch $(TRACE_ARGS)
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.kit.program import Program
+from tests.kit.program import Program, plain_python
 
 PATIENCE_SECONDS = 900
 """How long anything may take that is bound to happen: Spark starts, on a loaded machine, with executors."""
@@ -34,9 +34,9 @@ _KEPT = (
 class BarePython:
     """A virtual environment that sees nothing of the one that runs the tests, nor of the source tree."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, python: str = sys.executable) -> None:
         self.folder, self.bin = folder, folder / "venv" / "bin"
-        subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
+        subprocess.run([python, "-m", "venv", folder / "venv"], check=True)
         self.environment = {name: os.environ[name] for name in _KEPT if name in os.environ} | {
             "PATH": os.pathsep.join([str(self.bin), os.environ["PATH"]]),
             "VIRTUAL_ENV": str(folder / "venv"),
@@ -64,12 +64,20 @@ class BarePython:
         return self.python("import eoslog").returncode == 0
 
 
+class ThisPython:
+    """The environment that runs the tests, for an application."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.bin = folder, Path(sys.executable).parent
+        self.environment = plain_python()
+
+
 class Application(Program):
-    """bare_application.py in a bare Python, by itself or as `submit` says, by a plan and Spark settings."""
+    """bare_application.py in a Python, by itself or as `submit` says, by a plan and Spark settings."""
 
     def __init__(
         self,
-        bare: BarePython,
+        bare: BarePython | ThisPython,
         folder: Path,
         plan: dict[str, Any],
         settings: dict[str, str],

@@ -8,7 +8,6 @@ gets one thing after another.
 import json
 import re
 import shlex
-import uuid
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,10 +19,11 @@ from eoslog.testing import EmbeddedBroker
 from tests.connector.stock_kafka import Kafka
 from tests.packages.bare_python import PATIENCE_SECONDS, Application, BarePython
 from tests.packages.built_packages import Built
+from tests.packages.copied_topic import PARTITIONS, Copy
 
 SPARKS = ("4.3.0", "4.2.*")
 LOCAL, CLUSTER = "local[2]", "local-cluster[2,1,1024]"
-PARTITIONS, BATCHES = 2, 5
+BATCHES = 5
 _HIDE = """
 import os
 from importlib.machinery import PathFinder
@@ -76,37 +76,6 @@ def bare(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     made = BarePython(tmp_path_factory.mktemp("bare"))
     made.pip("install", f"pyspark=={request.param}")
     return made
-
-
-class Copy:
-    """A topic of numbered rows, and the plan of an application that copies it in `batches` micro-batches."""
-
-    def __init__(
-        self, kafka: Kafka, folder: Path, master: str, rows: int = 2_000, batches: int = 4, **more: Any
-    ) -> None:
-        self.kafka, self.rows = kafka, [b"%06d" % number for number in range(rows)]
-        source = kafka.topic(PARTITIONS, f"in-{uuid.uuid4().hex[:8]}")
-        self.target = kafka.topic(PARTITIONS, f"out-{uuid.uuid4().hex[:8]}")
-        kafka.topic(1, f"{self.target}-batch")
-        for partition in range(PARTITIONS):
-            kafka.put(source, self.rows[partition::PARTITIONS], partition=partition)
-        self.settings = {"spark.master": master}
-        self.plan = more | {
-            "bootstrap": kafka.bootstrap,
-            "source": source,
-            "target": self.target,
-            "checkpoint": str(folder / "checkpoint"),
-            "limit": rows // batches,
-        }
-
-    def check(self, result: dict[str, Any], *, origin: str, spark: str) -> None:
-        """Every row once, for the application itself and for a stock reader; and who has done it."""
-        for told in result["sessions"]:
-            assert (told["rows"], told["distinct"]) == (len(self.rows), len(self.rows))
-            assert origin in told["eoslog"] and told["spark"].startswith(spark.rstrip("*"))
-        seen = sorted(row[3] for row in self.kafka.rows(self.target, PARTITIONS))
-        assert seen == self.rows, f"{len(seen)} rows, {len(set(seen))} different ones"
-        assert len(self.kafka.rows(f"{self.target}-batch")) == 5 * len(result["sessions"])
 
 
 @pytest.fixture

@@ -1,0 +1,59 @@
+"""Every Python from 3.11 on that is installed here, with PySpark 4.3 and 4.2: a copy, killed and resumed.
+`make test-packages`."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from eoslog.testing import EmbeddedBroker
+from tests.connector.stock_kafka import Kafka
+from tests.packages.bare_python import PATIENCE_SECONDS, Application, BarePython
+from tests.packages.built_packages import Built
+from tests.packages.copied_topic import PARTITIONS, Copy
+
+pytestmark = [pytest.mark.packages, pytest.mark.spark, pytest.mark.timeout(3 * PATIENCE_SECONDS)]
+
+PYTHONS = ("3.11", "3.12", "3.13", "3.14")
+SPARKS = ("4.3.0", "4.2.*")
+
+
+def python(version: str) -> str | None:
+    """The command of a Python: one of pyenv's, or on the PATH; None if there is none."""
+    folders = sorted((Path.home() / ".pyenv" / "versions").glob(f"{version}.*"))
+    here = [str(folder / "bin" / "python") for folder in folders if (folder / "bin" / "python").exists()]
+    return here[-1] if here else shutil.which(f"python{version}")
+
+
+@pytest.fixture
+def broker() -> Iterator[EmbeddedBroker]:
+    """A broker that can be told to keep its answers to itself."""
+    with EmbeddedBroker(faults=True) as started:
+        yield started
+
+
+@pytest.mark.parametrize("spark", SPARKS)
+@pytest.mark.parametrize("version", PYTHONS)
+def test_a_copy_that_is_killed_after_a_decision(
+    version: str, spark: str, built: Built, broker: EmbeddedBroker, tmp_path: Path
+) -> None:
+    """The newest PySpark of the line, the wheel, and what pip takes for both."""
+    command = python(version)
+    if command is None:
+        pytest.skip(f"no Python {version} on this machine")
+    bare = BarePython(tmp_path / "bare", command)
+    bare.pip("install", f"pyspark=={spark}", built.wheel)
+    asked = bare.python("import sys; print(sys.version)")
+    assert asked.stdout.startswith(f"{version}."), asked.stdout + asked.stderr
+    kafka = Kafka(broker.bootstrap)
+    copy = Copy(kafka, tmp_path, "local[2]")
+    # A batch has two: its decision, and one for all that it has decided.
+    unheard = broker.faults.drop_answer("EndTxn", nth=3, times=0, cut=False)
+    with Application(bare, tmp_path, copy.plan, copy.settings) as first:
+        first.wait_until("a decision that was not heard of", lambda: unheard.happened > 0)
+    broker.faults.disarm()
+    committed = [row for row in kafka.rows(copy.target, PARTITIONS) if row[3]]
+    assert 0 < len(committed) < len(copy.rows), "killed in the middle of its work"
+    with Application(bare, tmp_path, copy.plan, copy.settings) as second:
+        copy.check(second.result(), origin="site-packages", spark=spark)
