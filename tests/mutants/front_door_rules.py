@@ -35,7 +35,7 @@ MUTANTS: list[Mutant] = [
     ),
     *mutants_of(
         "connector/spark/processes.py",
-        ("tests/packages/test_other_python.py", "tests/doctor/test_doctor_rules.py"),
+        OTHER_PYTHON,
         Break(
             "sources run the Python of tasks",
             'environment.get("PYSPARK_DRIVER_PYTHON", environment',
