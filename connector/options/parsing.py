@@ -23,7 +23,7 @@ _NO_EFFECT = {name.lower() for name in NO_EFFECT}
 def parse(raw: Mapping[str, str], use: Use, *, quiet: bool = False) -> dict[str, Any]:
     """Every option that applies to `use`, by lower-case name: its parsed value, or its default (None: not
     set). Warns of options without effect, unless `quiet`. Raises OptionError."""
-    given = _resolve_aliases({name.lower(): str(value) for name, value in raw.items()})
+    given = _resolve_aliases(_without_copies({name.lower(): str(value) for name, value in raw.items()}))
     for name in given:
         _check_name(name, use)
     _check_fixed(given)
@@ -36,8 +36,23 @@ def parse(raw: Mapping[str, str], use: Use, *, quiet: bool = False) -> dict[str,
         for name, option in wanted.items()
     }
     if values["kafka.bootstrap.servers"] is None:
-        raise OptionError("option kafka.bootstrap.servers is missing: give brokers as host:port,host:port")
+        raise OptionError(
+            "option kafka.bootstrap.servers is missing: give brokers as host:port,host:port. Spark passes on "
+            "no OPTIONS of a table in its catalog: give them in the statement, SELECT * FROM t WITH (...)"
+        )
     return values
+
+
+_COPY = "option."
+
+
+def _without_copies(given: dict[str, str]) -> dict[str, str]:
+    """Without the second name under which CREATE TABLE gives each of its OPTIONS."""
+    return {
+        name: value
+        for name, value in given.items()
+        if not name.startswith(_COPY) or given.get(name.removeprefix(_COPY)) != value
+    }
 
 
 def _resolve_aliases(given: dict[str, str]) -> dict[str, str]:

@@ -326,3 +326,11 @@ def test_clients_settings_may_be_shared_by_both_sides(caplog: pytest.LogCaptureF
     parse(BROKERS | shared, Use.READ)
     parse(BROKERS | shared, Use.WRITE_STREAM)
     assert not caplog.text
+
+
+def test_the_second_name_that_create_table_gives_to_an_option_is_left_out() -> None:
+    given = {"kafka.bootstrap.servers": "a:1", "subscribe": "t", "failOnDataLoss": "false"}
+    copies = {f"option.{name}": value for name, value in given.items()}
+    assert source_options({**given, **copies}, stream=False) == source_options(given, stream=False)
+    with pytest.raises(OptionError, match=r"unknown option option\.kafka\.bootstrap\.servers"):
+        source_options({**given, "option.kafka.bootstrap.servers": "b:1"}, stream=False)
