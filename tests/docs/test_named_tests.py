@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("objections.md", "exactly-once.md", "guarantees.md", "limits.md")
+PAGES = ("objections.md", "exactly-once.md", "guarantees.md", "limits.md", "sql.md")
 OBJECTIONS = 8
 
 
