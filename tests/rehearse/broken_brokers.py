@@ -223,5 +223,15 @@ BROKEN: list[tuple[Break, str]] = [
 ]
 """A broken broker, and the row that has to fail."""
 
+SAYS: dict[Break, str] = {
+    the_stable_offset_is_told_to_be_the_end: "the last stable offset is the end",
+    fenced_epochs_may_end: "could still commit",
+    judged.fenced_epochs_may_write: "could still write",
+    offsets_of_fenced_producers_count: "could still stage offsets",
+    judged.a_marker_is_forgotten: "held back on 1 of 2 partitions",
+}
+"""What such a row has to say, where a later look would fail as well."""
+
+
 SWEEPS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"}
 """How often a broker looks for transactions that have timed out: often, so that nobody waits for it."""

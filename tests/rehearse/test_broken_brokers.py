@@ -11,7 +11,7 @@ import pytest
 from eoslog.rehearse import command, crash, time_out
 from eoslog.testing import EmbeddedBroker
 from tests.crash import test_crash_judge_judged as judged
-from tests.rehearse.broken_brokers import BROKEN, BROKEN_IN_CRASHES, NOT_SEEN, SWEEPS, Break
+from tests.rehearse.broken_brokers import BROKEN, BROKEN_IN_CRASHES, NOT_SEEN, SAYS, SWEEPS, Break
 from tests.rehearse.rehearsing import document, not_holding
 
 
@@ -36,6 +36,7 @@ def test_a_broken_broker_is_named(broken: Break, row: str) -> None:
     print(f"{broken.__name__}: {not_holding(found)}")
     verdicts = {one["row"]: one["verdict"] for one in found["rows"]}
     assert verdicts[row] == "fails" and found["status"] == 1, found
+    assert SAYS.get(broken, "") in not_holding(found)[row]
 
 
 def test_a_whole_broker_holds() -> None:
