@@ -16,8 +16,10 @@ from eoslog.connector.options.rights import (
     DESCRIBE,
     DESCRIBE_CONFIGS,
     GROUP,
+    ID,
     READ,
     TOPIC,
+    TWO_PHASE_COMMIT,
     WRITE,
     Right,
     needed,
@@ -42,6 +44,7 @@ _OPERATIONS = {READ: AclOperation.READ, WRITE: AclOperation.WRITE, CREATE: AclOp
                CLUSTER_ACTION: AclOperation.CLUSTER_ACTION}  # fmt: skip
 
 BROKERS_CONFIGS = Right(DESCRIBE_CONFIGS, CLUSTER, "", False, "the brokers' time-outs")
+SEALS = Right(TWO_PHASE_COMMIT, ID, PREFIX, True, "two-phase commit")
 REPAIRS = Right(CLUSTER_ACTION, CLUSTER, "", False, "to write markers that a broker has lost")
 _ALL_BITS = -1
 

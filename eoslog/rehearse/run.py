@@ -73,6 +73,8 @@ class Rehearsal:
             found = row(probe.name, partial(probe.look, self.work, probe.word))
             if probe.word == "sealed" and found.verdict is Verdict.HOLDS:
                 self.query = self.query._replace(sealed=True)
+            if ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED.name in found.what:  # or it is switched off
+                found = found._replace(do=granted.acl_lines([granted.SEALS], self.principal, self.address))
             yield found
         yield from self._killed()
         if self.crash is not None:

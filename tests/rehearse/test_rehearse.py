@@ -311,7 +311,8 @@ def test_the_printed_acls_are_enough(site: Site, tmp_path: Path) -> None:
     give(site, acls(without))
     given = document(*where)
     assert not not_holding(given) and given["status"] == 0, given
-    assert verdicts(given)["right to repair"] == "note"
+    assert verdicts(given)["right to repair"] == verdicts(given)["two-phase commit"] == "note"
+    assert [line for line in acls(given) if "--operation TwoPhaseCommit --transactional-id eoslog-" in line]
 
 
 def test_the_page_shows_a_missing_right(site: Site, tmp_path: Path) -> None:
