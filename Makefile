@@ -10,7 +10,7 @@ OLD_KAFKA := .peers/kafka-3.9.1
 SPARK_KAFKA := .peers/spark-kafka-4.2.0
 DEMO_DATA ?= .demo
 
-.PHONY: help setup compiled java demo test mutants test-java test-java-tools test-rights test-kafka test-differential test-connector-kafka test-kafka-versions test-connector-cluster audit-million top-picture demo-picture test-console model lint bench bench-quick bench-starts bench-tasks bench-participants bench-cost trace-micro-batch bench-codec bench-broker bench-scale dump-segments dump-upkept docs docs-pages test-docs newcomer stories fuzz clean crash-log soak-crash soak-kill9 soak-stateful soak-hostile soak-copy soak-copy-cluster histories histories-spark soak-kill test-ends map typed test-rehearse-kafka test-connector-kfake
+.PHONY: help setup compiled java demo test mutants test-java test-java-tools test-rights test-kafka test-differential test-connector-kafka test-kafka-versions test-connector-cluster audit-million top-picture demo-picture test-console model lint bench bench-quick bench-starts bench-tasks bench-participants bench-cost trace-micro-batch bench-codec bench-broker bench-scale dump-segments dump-upkept docs docs-pages test-docs newcomer stories fuzz clean crash-log soak-crash soak-kill9 soak-stateful soak-hostile soak-copy soak-copy-cluster histories histories-spark soak-kill test-ends map typed test-rehearse-kafka test-connector-kfake simulate
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -130,6 +130,10 @@ bench-tasks: compiled java $(KAFKA) $(SPARK_KAFKA)  ## compare micro-batches of 
 
 bench-participants: compiled java $(KAFKA)  ## measure begin and commit of a micro-batch of many tasks, also after a kill, on the bundled broker and on Apache Kafka with one node and three (PARTICIPANTS_ARGS="--participants 10 100")
 	$(BIN)/python -m benchmarks.participants $(PARTICIPANTS_ARGS)
+
+simulate: compiled java $(KAFKA)  ## foretell micro-batches of many tasks from the costs of single commands, and measure them: fails outside 25 % (SIMULATE_ARGS="--on 'one Kafka node' --write")
+	$(BIN)/python -m benchmarks.simulate $(SIMULATE_ARGS)
+	$(BIN)/python -m benchmarks.simulation.lost_node
 
 bench-cost: compiled java $(KAFKA) $(SPARK_KAFKA)  ## compare CPU and memory of a small stream with Spark's Kafka connector and a source and sink that do nothing
 	$(BIN)/python -m benchmarks.stream_cost

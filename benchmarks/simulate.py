@@ -14,26 +14,33 @@ import statistics
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from benchmarks.many_tasks import DECISIONS
 from benchmarks.peer_cluster import ThreeNodes
 from benchmarks.peer_kafka import ApacheKafka
 from benchmarks.simulation.calibrate import MANY, Calibration
+from benchmarks.simulation.counted import counted
+from benchmarks.simulation.micro_batch import MicroBatch, offset_records
 from benchmarks.simulation.query import Query
 from benchmarks.simulation.seen_in_part import ends, in_part_ms
+from benchmarks.simulation.tables import filled
 from benchmarks.simulation.timeline import Setting, foretell
 from benchmarks.starts import PARTITIONS
 from eoslog.testing import EmbeddedBroker
 
+Found = dict[str, Any]
+"""A subject's part of docs/simulated.json."""
+COUNTED = 100
 SIZES = {10: 6, 100: 3, 1000: 1}
 """Tasks, and micro-batches of so many in a turn."""
 WORKERS = 4
 BOUND, CLOCK_MS = 0.25, 3.0
 JSON = Path(__file__).parents[1] / "docs" / "simulated.json"
+PAGE = JSON.with_name("scale.md")
 
 
 class Subject(NamedTuple):
@@ -65,14 +72,14 @@ def three(kafka: Path) -> Iterator[Subject]:
         yield Subject(nodes.bootstrap, [nodes.pid(n) for n in nodes.nodes])
 
 
-SUBJECTS: Mapping[str, Callable[[Path], Iterator[Subject]]] = {
+SUBJECTS: Mapping[str, Callable[[Path], AbstractContextManager[Subject]]] = {
     "bundled broker": bundled,
     "one Kafka node": one,
     "three Kafka nodes": three,
 }
 
 
-def measure(subject: Subject, name: str, turns: int) -> dict[str, object]:
+def measure(subject: Subject, turns: int) -> Found:
     """Costs and measured figures, in turns; then what the costs foretell."""
     figures: dict[int, dict[str, list[float]]] = {tasks: defaultdict(list) for tasks in SIZES}
     with ExitStack() as stack:
@@ -92,10 +99,13 @@ def measure(subject: Subject, name: str, turns: int) -> dict[str, object]:
                     _once(queries[tasks], tasks, figures[tasks], together=subject.together)
         costs = calibration.costs()
         leaders = calibration.leaders()
+        count = counted(queries[COUNTED], COUNTED, dict)
     setting = Setting(leaders, WORKERS, PARTITIONS, subject.together)
     return {
         "leaders": [leaders[n] for n in sorted(leaders)],
         "together": subject.together,
+        "written": [count.state_records, count.offset_records, count.markers],
+        "to_write": _to_write(count.chunks, sealed=subject.together),
         "costs": costs.as_json(),
         "measured": {
             str(tasks): {figure: round(statistics.median(values), 1) for figure, values in found.items()}
@@ -108,6 +118,11 @@ def measure(subject: Subject, name: str, turns: int) -> dict[str, object]:
     }
 
 
+def _to_write(chunks: int, *, sealed: bool) -> list[int]:
+    batch = MicroBatch(COUNTED, sealed=sealed)
+    return [batch.state_records, offset_records(chunks), batch.markers]
+
+
 def _once(query: Query, tasks: int, figures: dict[str, list[float]], *, together: bool) -> None:
     before = ends(query.cluster, query.topic)
     took = query.micro_batch(tasks)
@@ -117,17 +132,22 @@ def _once(query: Query, tasks: int, figures: dict[str, list[float]], *, together
         figures[figure].append(value)
 
 
-def report(name: str, found: dict[str, object]) -> list[str]:
-    """Prints the table's rows. Returns what was foretold wrong."""
-    wrong = []
-    for tasks in map(str, SIZES):
-        for figure in found["measured"][tasks]:  # type: ignore[index]
-            said, was = (found[kind][tasks][figure] for kind in ("foretold", "measured"))  # type: ignore[index]
-            bad = not close(said, was)
-            ratio = f"{said / was:.2f}" if was else "-"
-            print(f"| {name} | {tasks} | {figure} | {said} | {was} | {ratio}{' WRONG' if bad else ''} |")
-            if bad:
-                wrong.append(f"{name}, {tasks} tasks: {figure} took {was} ms, foretold were {said} ms")
+def compared(found: Found) -> Iterator[tuple[str, str, float, float]]:
+    """Tasks, figure, foretold and measured."""
+    for tasks, measured in found["measured"].items():
+        for figure, was in measured.items():
+            yield tasks, figure, found["foretold"][tasks][figure], was
+
+
+def wrongly_foretold(name: str, found: Found) -> list[str]:
+    """What was foretold wrong: times outside the bound, counts at all."""
+    wrong = [
+        f"{name}, {tasks} tasks: {figure} took {was} ms, foretold were {said} ms"
+        for tasks, figure, said, was in compared(found)
+        if not close(said, was)
+    ]
+    if found["written"] != found["to_write"]:
+        wrong.append(f"{name}: {COUNTED} tasks wrote {found['written']}, foretold were {found['to_write']}")
     return wrong
 
 
@@ -145,13 +165,20 @@ def main() -> None:
     given = parser.parse_args()
     wrong = []
     for name in given.on:
-        with SUBJECTS[name](given.kafka) as subject:  # type: ignore[attr-defined]
-            found = measure(subject, name, given.turns)
+        with SUBJECTS[name](given.kafka) as subject:
+            found = measure(subject, given.turns)
         print(json.dumps(found["costs"]))
-        wrong += report(name, found)
+        for tasks, figure, said, was in compared(found):
+            ratio = f"{said / was:.2f}" if was else "-"
+            print(f"| {name} | {tasks} | {figure} | {said} | {was} | {ratio} |", flush=True)
+        print("records written:", found["written"])
+        wrong += wrongly_foretold(name, found)
         if given.write:
             all_ = json.loads(JSON.read_text()) if JSON.exists() else {}
-            JSON.write_text(json.dumps(all_ | {name: found}, indent=1) + "\n")
+            all_ = {subject: (all_ | {name: found}).get(subject) for subject in SUBJECTS}
+            JSON.write_text(json.dumps(all_, indent=1) + "\n")
+            if all(all_.values()):
+                PAGE.write_text(filled(PAGE.read_text(), all_))
     if wrong:
         sys.exit("\n".join(wrong))
 

@@ -17,7 +17,7 @@ from typing import TypeVar
 from benchmarks.simulation.costs import Cost, Costs
 from benchmarks.simulation.placement import by_partition
 from benchmarks.simulation.query import Query, open_transaction
-from benchmarks.simulation.rules_alone import rules_alone
+from benchmarks.simulation.rules_alone import PAUSE_SECONDS, rules_alone
 from benchmarks.starts import PARTITIONS
 from eoslog.broker.rules.coordinator_partition import partition_of
 from eoslog.connector.client.admin import transactions
@@ -42,12 +42,13 @@ class Calibration:
         self._many: dict[str, list[float]] = defaultdict(list)
 
     def turn(self) -> None:
-        """Measure everything once more, at the next node."""
+        """Measure everything once more."""
+        nodes = sorted(set(self.leaders().values()))
         for _ in range(_TIMES):
             self._task(1)
             self._task(MANY)
-        for node in sorted(set(self.leaders().values())):
-            for _ in range(_TIMES):
+        for node in nodes * (_TIMES // len(nodes)):
+            for _ in range(2):
                 self._transactions(1, node)
             self._transactions(MANY, node)
             if self.together:
@@ -85,8 +86,12 @@ class Calibration:
         names = [f"{self.prefix}/{n}" for n in range(MANY)]
         opened = [self._open(name, n % PARTITIONS) for n, name in enumerate(names)]
         files = len(by_partition(names, len(self.leaders()))) + PARTITIONS
+        self._timed("seal", MANY, lambda: transactions.keep_prepared(self.cluster, names, 60_000))
+        held = transactions.keep_prepared(self.cluster, names, 60_000)
+        enders = {n: a.holder for n, a in held.items() if isinstance(a, transactions.AcquiredTransaction)}
+        time.sleep(PAUSE_SECONDS)
         started = time.perf_counter()
-        transactions.end_txns(self.cluster, dict(opened), commit=True)
+        transactions.end_txns(self.cluster, enders or dict(opened), commit=True)
         self._single["sync"].append((_ms(started) - self._many["end"][-1]) / (files - 2))
 
     def _open(self, name: str, partition: int = 0) -> Participant:
@@ -99,9 +104,11 @@ class Calibration:
             "listing", many, lambda: transactions.list_transactions(self.cluster, self.prefix, ["Ongoing"])
         )
         self._timed("look", many, lambda: transactions.describe(self.cluster, names))
+        time.sleep(PAUSE_SECONDS)
         started = time.perf_counter()
         sealed = transactions.keep_prepared(self.cluster, names, 60_000)
-        self._note("seal", many, _ms(started))
+        if many == 1 or not self.together:
+            self._note("seal", many, _ms(started))
         held = {
             name: answer.holder
             for name, answer in sealed.items()
@@ -112,6 +119,7 @@ class Calibration:
         self._end(many, {who.name: held.get(who.name, who.identity) for who in opened})
 
     def _end(self, many: int, enders: dict[str, ProducerIdentity]) -> None:
+        time.sleep(PAUSE_SECONDS)
         before, started = self._cpu(), time.perf_counter()
         answers = transactions.end_txns(self.cluster, enders, commit=True)
         ended = _ms(started)
@@ -130,6 +138,7 @@ class Calibration:
             group, name = f"{self.prefix}-{chunks}", f"{self.prefix}/driver"
             own = Participant(name, self._do(Acquire(name)))
             offsets = {(ANCHOR, n): (1, "x" * METADATA_LIMIT) for n in range(chunks)}
+            time.sleep(PAUSE_SECONDS)
             started = time.perf_counter()
             self._do(StageOffsets(own, group, offsets))
             self._do(End(True, (own,)))
@@ -148,6 +157,7 @@ class Calibration:
         return list(islice((name for name in names if partition_of(name, len(leaders)) in homes), many))
 
     def _timed(self, name: str, many: int, act: Callable[[], object]) -> None:
+        time.sleep(PAUSE_SECONDS)
         started = time.perf_counter()
         act()
         self._note(name, many, _ms(started))

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import ceil
 
 TV2 = 2
 BEGIN, TASKS, COMMIT = "begin", "tasks", "commit"
@@ -23,8 +22,8 @@ class MicroBatch:
     `written`: those partitions. `coordinators`: nodes that coordinate a task of this batch, `asked`: nodes
     that the driver asks about the transactions of this batch, of the one before and of its own. `sealed`:
     the cluster offers two-phase commit and the query uses it. `together`: a coordinator ends all of its
-    transactions by one request (the bundled broker). `groups`: 2 with kafka.group.id. `chunks`: partitions
-    that the decision takes. `looks`: how often the driver looks whether all markers are written.
+    transactions by one request (the bundled broker). `groups`: 2 with kafka.group.id. `looks`: how often
+    the driver looks whether all markers are written.
     """
 
     tasks: int
@@ -38,13 +37,7 @@ class MicroBatch:
     sealed: bool = False
     together: bool = False
     groups: int = 1
-    chunks: int = 1
     looks: int = 1
-
-    @property
-    def rounds(self) -> int:
-        """How many tasks one worker runs, one after the other."""
-        return ceil(self.tasks / self.at_a_time)
 
     def requests(self) -> dict[str, Requests]:
         """What clients send, by phase."""
@@ -66,18 +59,6 @@ class MicroBatch:
             EndTxn=1 + (self.coordinators if self.together else self.tasks),
         )
         return {BEGIN: begin, TASKS: +tasks, COMMIT: commit}
-
-    @property
-    def driver_round_trips(self) -> int:
-        """For how many answers begin and commit wait one after the other, beside those of TxnOffsetCommit for
-        a second group. A coordinator's requests are sent a hundred at a time; coordinators are asked one
-        after the other."""
-        each = self.tasks / self.coordinators
-        windows = 1 if self.together else ceil(each / 100)
-        ends, seals = self.coordinators * windows, self.coordinators * ceil(each / 100) * self.sealed
-        looks = 0 if self.together else self.looks * self.coordinators
-        old = self.transaction_version < TV2
-        return 2 + old + (1 + seals + old + 1 + self.asked + 1 + ends + looks)
 
     @property
     def state_records(self) -> int:

@@ -128,6 +128,17 @@ def _cluster_row(nodes: int, tasks: int, costs: Costs, round_trip: float) -> Seq
     )
 
 
+def filled(page: str, found: Found) -> str:
+    """The page with its tables made anew. Raises ValueError if one has no place there."""
+    for name, text in all_tables(found).items():
+        begin, end = f"<!-- simulated: {name} -->\n", "<!-- end -->"
+        head, _, rest = page.partition(begin)
+        if not rest:
+            raise ValueError(f"docs/scale.md has no place for the table {name!r}: {begin.strip()}")
+        page = f"{head}{begin}{text}{end}{rest.partition(end)[2]}"
+    return page
+
+
 def all_tables(found: Found) -> dict[str, str]:
     """By name, as docs/scale.md marks them."""
     one = Costs.from_json(found["one Kafka node"]["costs"])
