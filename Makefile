@@ -131,7 +131,7 @@ bench-tasks: compiled java $(KAFKA) $(SPARK_KAFKA)  ## compare micro-batches of 
 bench-participants: compiled java $(KAFKA)  ## measure begin and commit of a micro-batch of many tasks, also after a kill, on the bundled broker and on Apache Kafka with one node and three (PARTICIPANTS_ARGS="--participants 10 100")
 	$(BIN)/python -m benchmarks.participants $(PARTICIPANTS_ARGS)
 
-simulate: compiled java $(KAFKA)  ## foretell micro-batches of many tasks from the costs of single commands, and measure them: fails outside 25 % (SIMULATE_ARGS="--on 'one Kafka node' --write")
+simulate: compiled java $(KAFKA)  ## foretell micro-batches of many tasks from the costs of single commands, measure them, and fail outside 25 %; kill a node (SIMULATE_ARGS="--on 'one Kafka node' --write")
 	$(BIN)/python -m benchmarks.simulate $(SIMULATE_ARGS)
 	$(BIN)/python -m benchmarks.simulation.lost_node
 

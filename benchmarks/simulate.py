@@ -17,13 +17,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from benchmarks.many_tasks import DECISIONS
 from benchmarks.peer_cluster import ThreeNodes
 from benchmarks.peer_kafka import ApacheKafka
 from benchmarks.simulation.calibrate import MANY, Calibration
 from benchmarks.simulation.counted import counted
+from benchmarks.simulation.judged import COUNTED, Found, compared, wrongly_foretold
 from benchmarks.simulation.micro_batch import MicroBatch, offset_records
 from benchmarks.simulation.query import Query
 from benchmarks.simulation.seen_in_part import ends, in_part_ms
@@ -32,13 +33,9 @@ from benchmarks.simulation.timeline import Setting, foretell
 from benchmarks.starts import PARTITIONS
 from eoslog.testing import EmbeddedBroker
 
-Found = dict[str, Any]
-"""A subject's part of docs/simulated.json."""
-COUNTED = 100
 SIZES = {10: 6, 100: 3, 1000: 1}
 """Tasks, and micro-batches of so many in a turn."""
 WORKERS = 4
-BOUND, CLOCK_MS = 0.25, 3.0
 JSON = Path(__file__).parents[1] / "docs" / "simulated.json"
 PAGE = JSON.with_name("scale.md")
 
@@ -130,30 +127,6 @@ def _once(query: Query, tasks: int, figures: dict[str, list[float]], *, together
         figures["in_part"].append(in_part_ms(query.cluster, query.topic, before))
     for figure, value in took._asdict().items():
         figures[figure].append(value)
-
-
-def compared(found: Found) -> Iterator[tuple[str, str, float, float]]:
-    """Tasks, figure, foretold and measured."""
-    for tasks, measured in found["measured"].items():
-        for figure, was in measured.items():
-            yield tasks, figure, found["foretold"][tasks][figure], was
-
-
-def wrongly_foretold(name: str, found: Found) -> list[str]:
-    """What was foretold wrong: times outside the bound, counts at all."""
-    wrong = [
-        f"{name}, {tasks} tasks: {figure} took {was} ms, foretold were {said} ms"
-        for tasks, figure, said, was in compared(found)
-        if not close(said, was)
-    ]
-    if found["written"] != found["to_write"]:
-        wrong.append(f"{name}: {COUNTED} tasks wrote {found['written']}, foretold were {found['to_write']}")
-    return wrong
-
-
-def close(foretold: float, measured: float) -> bool:
-    """Within the bound, or within what clocks of milliseconds can tell."""
-    return abs(foretold - measured) <= max(BOUND * measured, CLOCK_MS)
 
 
 def main() -> None:

@@ -4,8 +4,8 @@ from dataclasses import fields, replace
 
 import pytest
 
-from benchmarks.simulate import close
 from benchmarks.simulation.costs import Cost, Costs
+from benchmarks.simulation.judged import close
 from benchmarks.simulation.placement import by_node, decision_chunks, participants, spread
 from benchmarks.simulation.rules_alone import rules_alone
 from benchmarks.simulation.timeline import SINK, Setting, foretell
