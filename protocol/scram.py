@@ -103,10 +103,13 @@ def binary(text: str) -> bytes:
 class ClientExchange:
     """The client's side, message by message: `first`, `final`, `check`."""
 
-    def __init__(self, mechanism: str, user: str, password: str, nonce: str) -> None:
-        """`nonce`: random printable text without commas, new for every exchange."""
+    def __init__(
+        self, mechanism: str, user: str, password: str, nonce: str, *, delegated: bool = False
+    ) -> None:
+        """`nonce`: random printable text without commas, new for every exchange. `delegated`: user and
+        password are id and HMAC of a delegation token (KIP-48)."""
         self._mechanism, self._password, self._nonce = mechanism, password, nonce
-        self._first_bare = f"n={quoted(user)},r={nonce}"
+        self._first_bare = f"n={quoted(user)},r={nonce}{',tokenauth=true' if delegated else ''}"
         self._signature = b""
 
     def first(self) -> bytes:

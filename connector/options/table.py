@@ -229,8 +229,9 @@ TABLE: tuple[Option, ...] = (
            "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER or AWS_MSK_IAM."),
     Option("kafka.sasl.jaas.config", OptionType.TEXT, None, Use.ALL,
            "Credentials as Java clients have them: PlainLoginModule or ScramLoginModule with username and "
-           "password, OAuthBearerLoginModule with clientId, clientSecret, scope and extension_NAME, "
-           "IAMLoginModule with awsProfileName, awsRoleArn, awsRegion and others (docs: Logins).",
+           "password (tokenauth: a delegation token's), OAuthBearerLoginModule with clientId, clientSecret, "
+           "scope and extension_NAME, IAMLoginModule with awsProfileName, awsRoleArn, awsRegion and others "
+           "(docs: Logins).",
            secret=True),
     Option("kafka.sasl.username", OptionType.TEXT, None, Use.ALL,
            "User, in place of kafka.sasl.jaas.config."),

@@ -78,9 +78,9 @@ MUTANTS: list[Mutant] = [
         "connector/client/wire/security_settings.py",
         (f"{HERE}test_security.py",),
         Break(
-            "delegation tokens are taken for users",
-            'if login.options.get("tokenauth", "").lower() == "true":',
-            "if False:",
+            "a delegation token is taken for a user",
+            'delegated=login.get("tokenauth", "").lower() == "true",',
+            "",
         ),
         Break(
             "ssl. options of a login are ignored",

@@ -80,7 +80,9 @@ def _who(sasl: SaslSettings) -> str:
 def _scram(
     exchange: Callable[[bytes], SaslAuthenticateResponse], sasl: SaslSettings
 ) -> SaslAuthenticateResponse:
-    client = ClientExchange(sasl.mechanism, sasl.user, sasl.password, secrets.token_urlsafe(24))
+    client = ClientExchange(
+        sasl.mechanism, sasl.user, sasl.password, secrets.token_urlsafe(24), delegated=sasl.delegated
+    )
     try:
         response = exchange(client.first())
         last = exchange(client.final(bytes(response["auth_bytes"])))

@@ -51,11 +51,13 @@ class TlsSettings:
 
 @dataclass(frozen=True)
 class SaslSettings:
-    """A mechanism and its credentials. OAUTHBEARER has `tokens`, AWS_MSK_IAM has `aws`."""
+    """A mechanism and its credentials. `delegated`: those of a delegation token, by SCRAM. OAUTHBEARER has
+    `tokens`, AWS_MSK_IAM has `aws`."""
 
     mechanism: str
     user: str = ""
     password: str = field(default="", repr=False)
+    delegated: bool = False
     tokens: TokenSettings | None = None
     extensions: tuple[tuple[str, str], ...] = ()
     aws: AwsSettings | None = None
@@ -138,6 +140,7 @@ def _sasl(options: Mapping[str, Any]) -> SaslSettings:
         mechanism,
         user=options.get("kafka.sasl.username") or login.get("username", ""),
         password=options.get("kafka.sasl.password") or login.get("password", ""),
+        delegated=login.get("tokenauth", "").lower() == "true",
         tokens=token_settings(options, login) if mechanism == "OAUTHBEARER" else None,
         extensions=tuple(
             (name.removeprefix("extension_"), value)
@@ -164,11 +167,6 @@ def _login(text: str | None, mechanism: str) -> dict[str, str]:
         raise OptionError(
             f"option kafka.sasl.jaas.config names {login.module}, which does not go with "
             f"kafka.sasl.mechanism={mechanism}: choose one of {', '.join(_MODULES)}"
-        )
-    if login.options.get("tokenauth", "").lower() == "true":
-        raise OptionError(
-            "option kafka.sasl.jaas.config: delegation tokens (tokenauth) are not supported: give a user of "
-            "SCRAM and its password"
         )
     if any(name.startswith("ssl.") for name in login.options):
         raise OptionError(

@@ -21,6 +21,7 @@ from eoslog.connector.client.wire.tokens import Tokens
 from eoslog.connector.errors import AuthenticationRefused, BrokerUnreachable, OptionError
 from eoslog.connector.options.source_and_sink import SourceOptions, source_options
 from eoslog.protocol.apis import APIS, ApiKey
+from eoslog.protocol.scram import ClientExchange
 from eoslog.testing import EmbeddedBroker
 from tests.broker.security.securitykit import ALICE, ALICE_SECRET, Issuer, plain_jaas
 
@@ -47,8 +48,6 @@ REFUSED: list[tuple[dict[str, str], str]] = [
      "cannot be read"),
     ({"security__protocol": "SASL_SSL", "sasl__mechanism": "SCRAM-SHA-256",
       "sasl__jaas__config": jaas(username="u", password=SECRET)}, "does not go with"),
-    ({"security__protocol": "SASL_SSL", "sasl__mechanism": "SCRAM-SHA-256", "sasl__jaas__config": jaas(
-        "scram.ScramLoginModule", username="u", password=SECRET, tokenauth="true")}, "delegation tokens"),
     ({"security__protocol": "SASL_SSL", "sasl__mechanism": "OAUTHBEARER", "sasl__jaas__config": jaas(
         "o.OAuthBearerLoginModule", **{"clientSecret": SECRET, "ssl.protocol": "x"})}, "ssl. options"),
     ({"security__protocol": "SASL_SSL", "sasl__mechanism": "OAUTHBEARER"}, "one source of tokens"),
@@ -93,6 +92,19 @@ def test_a_secret_is_in_no_text_but_travels(protocol: str, mechanism: str) -> No
         sasl__password=SECRET,
     )
     assert short.client == found.client and hash(short.client) == hash(found.client)
+
+
+def test_a_delegation_token_is_said_to_be_one() -> None:
+    """As Java's client says it: test_delegation_token.py asks Apache Kafka."""
+    module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+    for delegated, said in ((True, b"n,,n=id,r=nonce,tokenauth=true"), (False, b"n,,n=id,r=nonce")):
+        login = jaas(module, username="id", password=SECRET, tokenauth=str(delegated).lower())
+        found = options(
+            security__protocol="SASL_SSL", sasl__mechanism="SCRAM-SHA-256", sasl__jaas__config=login
+        ).client.security.sasl
+        assert found is not None and found.delegated is delegated
+        exchange = ClientExchange("SCRAM-SHA-256", "id", SECRET, "nonce", delegated=found.delegated)
+        assert exchange.first() == said
 
 
 @pytest.fixture(scope="module")
