@@ -31,7 +31,7 @@ LONG = (
 """Files of few tests that take a minute each: begun last, one worker would wait for the other."""
 
 
-ON_REQUEST = {"kafka", "browser", "packages", "long"}
+ON_REQUEST = {"kafka", "browser", "packages", "long", "kerberos"}
 """Markers of tests that run only where `-m` names the marker; setup.cfg says what they need."""
 
 

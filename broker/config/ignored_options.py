@@ -68,7 +68,7 @@ TABLE: tuple[Foreign, ...] = (
              "max.request.partition.*", harmless=("",)),
     # Security: an ignored option may leave the broker open.
     _ignored("there are no other brokers", "security.inter.broker.protocol", "sasl.mechanism.*.protocol"),
-    _ignored("there is no Kerberos", "sasl.kerberos.*"),
+    _ignored("the broker checks tickets, it gets none", "sasl.kerberos.*"),
     _ignored("that is an option of clients", "sasl.login.*", "sasl.client.*", "sasl.oauthbearer.assertion.*",
              "sasl.oauthbearer.client.*", "sasl.oauthbearer.token.endpoint.*", "sasl.oauthbearer.scope"),
     _ignored("there are no delegation tokens", "delegation.token.*"),

@@ -48,10 +48,20 @@ class SecurityOptions:
     sasl_enabled_mechanisms: str = option(
         "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
         "sasl.enabled.mechanisms",
-        "SASL mechanisms to offer, among PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER",
+        "SASL mechanisms to offer, among PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER and GSSAPI",
     )
     sasl_users_file: str = option(
         "", "sasl.users.file", "file of NAME=PASSWORD lines, for PLAIN and SCRAM on every listener"
+    )
+    sasl_kerberos_service_name: str = option(
+        "",
+        "sasl.kerberos.service.name",
+        "the first part of the broker's Kerberos principal; empty: as in the JAAS text of GSSAPI",
+    )
+    sasl_kerberos_rules: str = option(
+        "DEFAULT",
+        "sasl.kerberos.principal.to.local.rules",
+        "how a Kerberos principal becomes a user: RULE:[n:format](match)s/from/to/gLU,...,DEFAULT",
     )
     sasl_max_receive_size: int = option(
         524_288, "sasl.server.max.receive.size", "largest request before a client has authenticated", low=1

@@ -28,6 +28,7 @@ REMEMBERED = 60.0
 _MOST_REMEMBERED = 256
 FREE_TRIES, PAUSE, FORGIVEN = 5, 2.0, 60.0
 _BEARER = "OAUTHBEARER"
+_WITHOUT_PASSWORD = (_BEARER, "GSSAPI")
 
 
 class NotAuthenticated(Exception):
@@ -87,7 +88,7 @@ class ConsoleLogin:
     @property
     def passwords(self) -> bool:
         """Whether Basic is offered."""
-        return any(name != _BEARER for name in self._offered)
+        return any(name not in _WITHOUT_PASSWORD for name in self._offered)
 
     @property
     def challenges(self) -> list[str]:
@@ -141,7 +142,7 @@ class ConsoleLogin:
     def _order(self, user: str) -> list[str]:
         """The mechanisms to try for a user's password: those with stored keys first, PLAIN next."""
         stored = self._inside.broker.credentials.of(user)
-        names = [name for name in self._offered if name != _BEARER]
+        names = [name for name in self._offered if name not in _WITHOUT_PASSWORD]
         return sorted(names, key=lambda name: (name not in stored, name != "PLAIN", name))
 
     async def _tried(

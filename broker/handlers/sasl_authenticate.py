@@ -1,11 +1,11 @@
 """SaslAuthenticate (key 36, versions 0-2): one step of a SASL exchange (KIP-152).
 
-Mechanisms: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER. A failure is answered with
+Mechanisms: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, GSSAPI. A failure is answered with
 SASL_AUTHENTICATION_FAILED after connection.failed.authentication.delay.ms, and the connection is closed. From
 version 1 the answer has the length of the session (connections.max.reauth.ms, or the token's expiry;
 KIP-368). ILLEGAL_SASL_STATE without a handshake before it.
 
-Left out: GSSAPI (Kerberos), and delegation tokens by SCRAM.
+Left out: delegation tokens by SCRAM.
 """
 
 from __future__ import annotations

@@ -138,7 +138,7 @@ def _check_overrides(config: BrokerConfig, names: Mapping[str, object]) -> None:
 
 
 _MECHANISM_OPTION = re.compile(
-    r"(plain|scram-sha-256|scram-sha-512|oauthbearer)\.(sasl\.jaas\.config|connections\.max\.reauth\.ms)"
+    r"(plain|scram-sha-256|scram-sha-512|oauthbearer|gssapi)\.(sasl\.jaas\.config|connections\.max\.reauth\.ms)"
     r"|max\.connections"
 )
 

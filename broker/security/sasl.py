@@ -21,7 +21,7 @@ from eoslog.protocol.scram import HASHES, Credential
 
 log = logging.getLogger(__name__)
 
-MECHANISMS = ("PLAIN", *HASHES, "OAUTHBEARER")
+MECHANISMS = ("PLAIN", *HASHES, "OAUTHBEARER", "GSSAPI")
 
 Begin = Callable[[], Exchange]
 
@@ -51,6 +51,11 @@ class SaslMechanisms:
         if mechanism == "OAUTHBEARER":
             self._tokens = tokens = self._tokens or TokenValidator(self._config)
             return lambda: OauthExchange(tokens)
+        if mechanism == "GSSAPI":
+            from eoslog.broker.security.gssapi import GssapiExchange, Keys  # needs an extra
+
+            keys = Keys(listener, self._config)
+            return lambda: GssapiExchange(keys)
         passwords = Passwords(listener, mechanism, self._config)
         if mechanism == "PLAIN":
             return lambda: PlainExchange(passwords)

@@ -28,7 +28,6 @@ _LOGIN_CLASS = (
     "it names a Java class, which cannot run here; "
     "give kafka.sasl.oauthbearer.token.callback as module:function instead"
 )
-_KERBEROS = "Kerberos is not supported: use kafka.sasl.mechanism SCRAM-SHA-512, PLAIN or OAUTHBEARER"
 
 FORBIDDEN: dict[str, str] = {
     "kafka.auto.offset.reset": "the checkpoint says where to continue, and for the first start "
@@ -51,11 +50,6 @@ FORBIDDEN: dict[str, str] = {
     "kafka.ssl.cipher.suites": "TLS is the Python interpreter's, and its suites have other names; "
     "limit them at the brokers, or give kafka.ssl.enabled.protocols",
     "kafka.sasl.login.class": _LOGIN_CLASS,
-    "kafka.sasl.kerberos.service.name": _KERBEROS,
-    "kafka.sasl.kerberos.kinit.cmd": _KERBEROS,
-    "kafka.sasl.kerberos.ticket.renew.window.factor": _KERBEROS,
-    "kafka.sasl.kerberos.ticket.renew.jitter": _KERBEROS,
-    "kafka.sasl.kerberos.min.time.before.relogin": _KERBEROS,
 }
 """Settings that would change what is read or written, or whom the client trusts: refused, with what to do."""
 
@@ -65,6 +59,7 @@ _ONE_PAUSE = "kafka.retry.backoff.ms and kafka.retry.backoff.max.ms set all paus
 _ALL_AT_ONCE = "a batch is sent when it is full or the task's rows end: nothing waits for more rows"
 _OWN_LOGIN = "tokens are renewed after most of their life"
 _BROKERS_CHECK = "the brokers check tokens"
+_OWN_TICKETS = "tickets of a keytab are replaced after half of their life; no kinit is started"
 _LEVEL = "each compression has one level"
 _JAVA_TLS = "TLS is the Python interpreter's"
 _NO_JMX = "this client has no JMX metrics"
@@ -124,6 +119,10 @@ NO_EFFECT: dict[str, str] = {
     "kafka.sasl.oauthbearer.expected.audience": _BROKERS_CHECK,
     "kafka.sasl.oauthbearer.expected.issuer": _BROKERS_CHECK,
     "kafka.sasl.oauthbearer.scope.claim.name": _BROKERS_CHECK,
+    "kafka.sasl.kerberos.kinit.cmd": _OWN_TICKETS,
+    "kafka.sasl.kerberos.ticket.renew.window.factor": _OWN_TICKETS,
+    "kafka.sasl.kerberos.ticket.renew.jitter": _OWN_TICKETS,
+    "kafka.sasl.kerberos.min.time.before.relogin": _OWN_TICKETS,
     "kafka.sasl.login.connect.timeout.ms": "kafka.request.timeout.ms bounds the login, too",
     "kafka.sasl.login.read.timeout.ms": "kafka.request.timeout.ms bounds the login, too",
     "kafka.sasl.login.retry.backoff.ms": _ONE_PAUSE,

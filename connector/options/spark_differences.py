@@ -112,7 +112,9 @@ DIFFERENCES: dict[str, Difference] = {
     "kafka.send.buffer.bytes": Difference("131072", "-1 lets the system choose, which adapts."),
     "kafka.receive.buffer.bytes": Difference("65536 (producer 32768)", "-1 lets the system choose."),
     "kafka.sasl.oauthbearer.sub.claim.name": Difference("sub", "Only checked if it is given."),
-    "kafka.sasl.mechanism": Difference("GSSAPI", "Kerberos (GSSAPI) is not supported."),
+    "kafka.sasl.mechanism": Difference(
+        "GSSAPI", "Must be given, except for Kerberos, whose login is part of the options, not of the JVM."
+    ),
     "kafka.ssl.truststore.type": Difference("JKS", _SEEN),
     "kafka.ssl.keystore.location": Difference(
         "", "A store with several keys is refused; Java's clients choose one."

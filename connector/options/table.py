@@ -226,12 +226,16 @@ TABLE: tuple[Option, ...] = (
     Option("kafka.security.protocol", OptionType.CHOICE, "plaintext", Use.ALL,
            "Whether connections use TLS and SASL.", PROTOCOLS),
     Option("kafka.sasl.mechanism", OptionType.TEXT, None, Use.ALL,
-           "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER or AWS_MSK_IAM."),
+           "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, AWS_MSK_IAM or GSSAPI (Kerberos), the default "
+           "where the options name Kerberos."),
+    Option("kafka.sasl.kerberos.service.name", OptionType.TEXT, None, Use.ALL,
+           "The first part of the brokers' principals, as in kafka/host@REALM."),
     Option("kafka.sasl.jaas.config", OptionType.TEXT, None, Use.ALL,
            "Credentials as Java clients have them: PlainLoginModule or ScramLoginModule with username and "
            "password (tokenauth: a delegation token's), OAuthBearerLoginModule with clientId, clientSecret, "
            "scope and extension_NAME, IAMLoginModule with awsProfileName, awsRoleArn, awsRegion and others "
-           "(docs: Logins).",
+           "(docs: Logins), Krb5LoginModule with useKeyTab, keyTab and principal, or useTicketCache and "
+           "ticketCache.",
            secret=True),
     Option("kafka.sasl.username", OptionType.TEXT, None, Use.ALL,
            "User, in place of kafka.sasl.jaas.config."),

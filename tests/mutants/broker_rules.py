@@ -213,6 +213,19 @@ MUTANTS: list[Mutant] = [
     ),
     # Who is who
     *mutants_of(
+        "broker/security/kerberos_names.py",
+        (f"{SECURITY}test_kerberos_names.py",),
+        Break("every realm is the own one", "first if where == realm else None", "first"),
+        Break(
+            "a name may look like another realm's principal",
+            'if re.search("[/@]", name) or not name',
+            "if not name",
+        ),
+        Break(
+            "a rule is for principals of any length", "    if len(values) - 1 != rule.parts:", "    if False:"
+        ),
+    ),
+    *mutants_of(
         "broker/security/scram.py",
         LOGINS,
         Break("the nonce is not compared", "or not hmac.compare_digest(found[2], self._nonce)", "or False"),

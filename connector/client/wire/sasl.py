@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from eoslog.connector.client.wire.aws_settings import AwsSettings
-from eoslog.connector.client.wire.security_settings import SaslSettings
+from eoslog.connector.client.wire.security_settings import KerberosSettings, SaslSettings
 from eoslog.connector.client.wire.token_settings import TokenSettings
 from eoslog.connector.client.wire.tokens import token_for
 from eoslog.connector.errors import AuthenticationRefused
@@ -66,6 +66,8 @@ def authenticate(ask: Ask, sasl: SaslSettings, host: str) -> int:
         last = _signed(exchange, sasl.aws, host)
     elif sasl.tokens is not None:
         last = _bearer(exchange, sasl.tokens, sasl.extensions)
+    elif sasl.kerberos is not None:
+        last = _tickets(exchange, sasl.kerberos, host)
     else:
         raise ValueError(f"no login for {sasl.mechanism}")
     return last["session_lifetime_ms"]
@@ -75,6 +77,21 @@ def _who(sasl: SaslSettings) -> str:
     if sasl.aws is not None:
         return "the AWS credentials"
     return sasl.user or (sasl.tokens.client_id if sasl.tokens is not None else "") or "the token"
+
+
+def _tickets(
+    exchange: Callable[[bytes], SaslAuthenticateResponse], kerberos: KerberosSettings, host: str
+) -> SaslAuthenticateResponse:
+    from eoslog.connector.client.wire.kerberos import login  # needs an extra
+
+    answers: list[SaslAuthenticateResponse] = []
+
+    def step(token: bytes) -> bytes:
+        answers.append(exchange(token))
+        return bytes(answers[-1]["auth_bytes"])
+
+    login(step, kerberos, host)
+    return answers[-1]
 
 
 def _scram(

@@ -18,12 +18,13 @@ from eoslog.protocol import jaas
 from eoslog.protocol.scram import HASHES
 
 PROTOCOLS = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
-MECHANISMS = ("PLAIN", *HASHES, "OAUTHBEARER", AWS)
+MECHANISMS = ("PLAIN", *HASHES, "OAUTHBEARER", AWS, "GSSAPI")
 _MODULES = {
     "PlainLoginModule": ("PLAIN",),
     "ScramLoginModule": tuple(HASHES),
     "OAuthBearerLoginModule": ("OAUTHBEARER",),
     "IAMLoginModule": (AWS,),
+    "Krb5LoginModule": ("GSSAPI",),
 }
 TLS_VERSIONS = ("TLSv1.2", "TLSv1.3")
 STORE_TYPES = ("PEM", "JKS", "PKCS12")
@@ -50,6 +51,21 @@ class TlsSettings:
 
 
 @dataclass(frozen=True)
+class KerberosSettings:
+    """Whose tickets to use, and for which service. Without a keytab they come from a ticket cache."""
+
+    service: str
+    principal: str = ""
+    keytab: str = ""
+    ticket_cache: str = ""
+
+    @property
+    def who(self) -> str:
+        """The client, for messages."""
+        return self.principal or f"the owner of the ticket cache {self.ticket_cache or '(the default one)'}"
+
+
+@dataclass(frozen=True)
 class SaslSettings:
     """A mechanism and its credentials. `delegated`: those of a delegation token, by SCRAM. OAUTHBEARER has
     `tokens`, AWS_MSK_IAM has `aws`."""
@@ -61,6 +77,7 @@ class SaslSettings:
     tokens: TokenSettings | None = None
     extensions: tuple[tuple[str, str], ...] = ()
     aws: AwsSettings | None = None
+    kerberos: KerberosSettings | None = None
 
 
 @dataclass(frozen=True)
@@ -131,11 +148,19 @@ def _check_store(options: Mapping[str, Any], store: str) -> None:
 
 
 def _sasl(options: Mapping[str, Any]) -> SaslSettings:
-    mechanism = (options.get("kafka.sasl.mechanism") or "").upper()
+    mechanism = (options.get("kafka.sasl.mechanism") or _implied(options)).upper()
     if mechanism not in MECHANISMS:
         said = f"cannot be {mechanism!r}" if mechanism else "is missing"
         raise OptionError(f"option kafka.sasl.mechanism {said}: choose one of {', '.join(MECHANISMS)}")
     login = _login(options.get("kafka.sasl.jaas.config"), mechanism)
+    service = options.get("kafka.sasl.kerberos.service.name")
+    if mechanism == "GSSAPI":
+        kerberos = _kerberos(login, service)
+        return SaslSettings(mechanism, user=kerberos.who, kerberos=kerberos)
+    if service:
+        raise OptionError(
+            f"option kafka.sasl.kerberos.service.name has no effect with {mechanism}: leave it out"
+        )
     sasl = SaslSettings(
         mechanism,
         user=options.get("kafka.sasl.username") or login.get("username", ""),
@@ -151,6 +176,32 @@ def _sasl(options: Mapping[str, Any]) -> SaslSettings:
     )
     _check_sasl(sasl)
     return sasl
+
+
+def _implied(options: Mapping[str, Any]) -> str:
+    """The mechanism if none is given: Kafka's default, where something of Kerberos is."""
+    named = "Krb5LoginModule" in (options.get("kafka.sasl.jaas.config") or "")
+    return "GSSAPI" if named or options.get("kafka.sasl.kerberos.service.name") else ""
+
+
+def _kerberos(login: Mapping[str, str], option: str | None) -> KerberosSettings:
+    """What Krb5LoginModule's options say; without any, the default ticket cache. Raises OptionError."""
+    service = option or login.get("serviceName")
+    if not service:
+        raise OptionError(
+            "option kafka.sasl.kerberos.service.name is missing: give the first part of the brokers' "
+            "principal, as in kafka/host@REALM"
+        )
+    if login.get("serviceName", service) != service:
+        raise OptionError(
+            "kafka.sasl.jaas.config: serviceName is not kafka.sasl.kerberos.service.name: give one of them"
+        )
+    principal, keytab = login.get("principal", ""), login.get("keyTab", "").removeprefix("file:")
+    if login.get("useKeyTab", "").lower() != "true":
+        return KerberosSettings(service, principal, "", login.get("ticketCache", ""))
+    if not keytab or not principal:
+        raise OptionError("kafka.sasl.jaas.config: useKeyTab=true needs keyTab and principal: give both")
+    return KerberosSettings(service, principal, keytab)
 
 
 def _login(text: str | None, mechanism: str) -> dict[str, str]:

@@ -227,7 +227,7 @@ def closed(wire: Wire) -> bool:
 
 
 def test_an_unknown_mechanism_is_told_the_known_ones(raw: Wire) -> None:
-    answer = raw.call(ApiKey.SASL_HANDSHAKE, 1, mechanism="GSSAPI")
+    answer = raw.call(ApiKey.SASL_HANDSHAKE, 1, mechanism="CRAM-MD5")
     assert (answer["error_code"], answer["mechanisms"]) == (33, MECHANISMS)
     assert closed(raw)
 
@@ -473,7 +473,7 @@ def test_z_no_secret_is_told(broker: EmbeddedBroker, site: Site) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"sasl.enabled.mechanisms": "GSSAPI"}, "sasl.enabled.mechanisms=GSSAPI"),
+        ({"sasl.enabled.mechanisms": "CRAM-MD5"}, "sasl.enabled.mechanisms=CRAM-MD5"),
         ({"sasl.oauthbearer.jwks.endpoint.url": ""}, "sasl.oauthbearer.jwks.endpoint.url"),
         ({"sasl.users.file": "/does/not/exist"}, "sasl.users.file"),
         (

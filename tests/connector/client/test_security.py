@@ -2,6 +2,7 @@
 
 import pickle
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,7 +16,8 @@ import trustme
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import ClientConfig
 from eoslog.connector.client.wire.connection import BrokerConnection
-from eoslog.connector.client.wire.security_settings import PROTOCOLS
+from eoslog.connector.client.wire.sasl import authenticate
+from eoslog.connector.client.wire.security_settings import PROTOCOLS, KerberosSettings, SaslSettings
 from eoslog.connector.client.wire.token_settings import Flow, TokenSettings
 from eoslog.connector.client.wire.tokens import Tokens
 from eoslog.connector.errors import AuthenticationRefused, BrokerUnreachable, OptionError
@@ -28,6 +30,8 @@ from tests.broker.security.securitykit import ALICE, ALICE_SECRET, Issuer, plain
 PLAIN_LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SECRET = "open-sesame"
 WITH_PASSWORD = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+LOGIN = "com.sun.security.auth.module.Krb5LoginModule required"
+KEYTAB = f'{LOGIN} useKeyTab=true keyTab="/k" principal="alice@REALM";'
 
 
 def options(bootstrap: str = "b:9092", **more: str) -> SourceOptions:
@@ -42,7 +46,16 @@ def jaas(module: str = PLAIN_LOGIN, **values: str) -> str:
 REFUSED: list[tuple[dict[str, str], str]] = [
     ({"security__protocol": "tls"}, "choose one of plaintext, ssl, sasl_plaintext, sasl_ssl"),
     ({"security__protocol": "SASL_PLAINTEXT"}, "kafka.sasl.mechanism is missing"),
-    ({"security__protocol": "SASL_SSL", "sasl__mechanism": "GSSAPI"}, "cannot be 'GSSAPI'"),
+    ({"security__protocol": "SASL_SSL", "sasl__mechanism": "CRAM-MD5"}, "cannot be 'CRAM-MD5'"),
+    ({"security__protocol": "SASL_SSL", "sasl__mechanism": "GSSAPI"}, "kerberos.service.name is missing"),
+    ({"security__protocol": "SASL_SSL", "sasl__jaas__config": KEYTAB.replace("principal", "other"),
+      "sasl__kerberos__service__name": "kafka"}, "needs keyTab and principal"),
+    ({"security__protocol": "SASL_SSL", "sasl__jaas__config": KEYTAB.replace("use", 'serviceName="x" use'),
+      "sasl__kerberos__service__name": "kafka"}, "serviceName is not"),
+    ({"security__protocol": "SASL_SSL", "sasl__jaas__config": KEYTAB, "sasl__mechanism": "PLAIN"},
+     "does not go"),
+    ({"security__protocol": "SASL_SSL", "sasl__mechanism": "PLAIN", "sasl__username": "u",
+      "sasl__password": SECRET, "sasl__kerberos__service__name": "kafka"}, "no effect with PLAIN"),
     ({"security__protocol": "SASL_SSL", "sasl__mechanism": "PLAIN"}, "needs a user and a password"),
     ({"security__protocol": "SASL_SSL", "sasl__mechanism": "PLAIN", "sasl__jaas__config": SECRET},
      "cannot be read"),
@@ -62,6 +75,23 @@ REFUSED: list[tuple[dict[str, str], str]] = [
     ({"security__protocol": "SSL", "ssl__keystore__key": SECRET}, "go together"),
     ({"security__protocol": "SSL", "ssl__enabled__protocols": "SSLv3"}, "TLSv1.2 or TLSv1.3"),
 ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("jaas", "settings"), [
+    (KEYTAB, KerberosSettings("kafka", "alice@REALM", "/k")),
+    (KEYTAB.replace('"/k"', '"file:/k"').replace("use", "storeKey=true debug=false use", 1),
+     KerberosSettings("kafka", "alice@REALM", "/k")),
+    (KEYTAB.replace("useKeyTab=true", "useTicketCache=true ticketCache=/c"),
+     KerberosSettings("kafka", "alice@REALM", ticket_cache="/c")),
+    (KEYTAB.replace("useKeyTab=true", "useTicketCache=true"), KerberosSettings("kafka", "alice@REALM")),
+    (None, KerberosSettings("kafka")),
+])  # fmt: skip
+def test_kerberos_as_java_clients_write_it(jaas: str | None, settings: KerberosSettings) -> None:
+    """The mechanism is Kafka's default, so people leave it out."""
+    given = {"security__protocol": "SASL_PLAINTEXT", "sasl__kerberos__service__name": "kafka"}
+    sasl = options(**given | ({"sasl__jaas__config": jaas} if jaas else {})).client.security.sasl
+    assert sasl is not None
+    assert (sasl.mechanism, sasl.kerberos) == ("GSSAPI", settings)
 
 
 @pytest.mark.parametrize(("given", "says"), REFUSED)
@@ -406,3 +436,11 @@ def test_a_token_is_renewed_before_it_ends() -> None:
     assert tokens.token(settings) == "for once"
     _result[:] = ["for once again"]
     assert tokens.token(settings) == "for once again", "nothing says how long it is good"
+
+
+def test_kerberos_without_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "gssapi", None)
+    monkeypatch.delitem(sys.modules, "eoslog.connector.client.wire.kerberos", raising=False)
+    sasl = SaslSettings("GSSAPI", kerberos=KerberosSettings("kafka"))
+    with pytest.raises(OptionError, match=r"pip install 'eoslog\[kerberos\]'"):
+        authenticate(lambda api, body: {"error_code": 0}, sasl, "b")  # type: ignore[arg-type]

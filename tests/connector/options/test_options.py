@@ -197,7 +197,6 @@ BAD_SINK: list[tuple[dict[str, str], str]] = [
     ({"kafka.partitioner.ignore.keys": "true"}, "always false"),
     ({"kafka.max.block.ms": "5", "kafka.default.api.timeout.ms": "6"}, "mean the same option"),
     ({"kafka.ssl.truststore.password": "x"}, "no effect with kafka.security.protocol=plaintext"),
-    ({"kafka.sasl.kerberos.service.name": "kafka"}, "use kafka.sasl.mechanism SCRAM-SHA-512"),
     ({"kafka.linger": "5"}, "did you mean kafka.linger.ms"),
 ]
 

@@ -32,17 +32,6 @@ REFUSED: dict[str, tuple[str, str]] = {
         "a Java class",
         "give kafka.sasl.oauthbearer.token.callback as module:function",
     ),
-    "kafka.sasl.kerberos.service.name": (
-        "Kerberos is not supported",
-        "use kafka.sasl.mechanism SCRAM-SHA-512",
-    ),
-    "kafka.sasl.kerberos.kinit.cmd": ("Kerberos is not supported", "use kafka.sasl.mechanism"),
-    "kafka.sasl.kerberos.ticket.renew.window.factor": (
-        "Kerberos is not supported",
-        "use kafka.sasl.mechanism",
-    ),
-    "kafka.sasl.kerberos.ticket.renew.jitter": ("Kerberos is not supported", "use kafka.sasl.mechanism"),
-    "kafka.sasl.kerberos.min.time.before.relogin": ("Kerberos is not supported", "use kafka.sasl.mechanism"),
 }
 """Name: why, and what to do."""
 
