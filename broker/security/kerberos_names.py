@@ -79,4 +79,4 @@ def _parse(text: str) -> _Rule | None:
 
 
 def _compiled(pattern: str | None) -> re.Pattern[str] | None:
-    return re.compile(pattern) if pattern else None
+    return None if pattern is None else re.compile(pattern)

@@ -26,6 +26,8 @@ REALM = "A.ORG"
     ("RULE:[1:$1]/U", "alice@A.ORG", "ALICE"),
     ("RULE:[1:$1@$0]", "alice@A.ORG", None),
     ("", "alice@A.ORG", None),
+    ("RULE:[1:$1](),DEFAULT", "alice@A.ORG", "alice"),
+    ("RULE:[1:$1]s//x/", "alice@A.ORG", "xalice"),
 ])  # fmt: skip
 def test_a_principal_s_user(rules: str, principal: str, user: str | None) -> None:
     assert local_name(principal, rules, REALM) == user
