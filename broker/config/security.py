@@ -61,7 +61,7 @@ class SecurityOptions:
     sasl_kerberos_rules: str = option(
         "DEFAULT",
         "sasl.kerberos.principal.to.local.rules",
-        "how a Kerberos principal becomes a user: RULE:[n:format](match)s/from/to/gLU,...,DEFAULT",
+        "how a Kerberos principal becomes a user: Kafka's RULE:... and DEFAULT, with commas between",
     )
     sasl_max_receive_size: int = option(
         524_288, "sasl.server.max.receive.size", "largest request before a client has authenticated", low=1

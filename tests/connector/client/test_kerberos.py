@@ -24,6 +24,7 @@ from eoslog.testing import EmbeddedBroker
 from tests.broker.security import kdc as kit
 from tests.broker.security.kdc import BROKER, REALM, Kdc
 from tests.broker.security.securitykit import free_ports
+from tests.docs.blocks import PAGES, blocks_of
 from tests.scenarios.apache_kafka import JARS
 
 pytestmark = [
@@ -156,6 +157,23 @@ def test_a_java_client_on_ours(kdc: Kdc, ours: int) -> None:
     java = ["java", "-Xmx256m", f"-Djava.security.krb5.conf={kdc.config}", "-cp", f"{JARS}/*"]
     done = subprocess.run([*java, *tool, *command], capture_output=True, text=True, timeout=100, check=False)
     assert "Created topic by-java." in done.stdout, done.stderr[-3000:]
+
+
+def test_the_page_s_options(kdc: Kdc) -> None:
+    """Those of docs/security.md, but for TLS, and for the names of machine, realm and files."""
+    page = next(page for page in PAGES if page.name == "security.md")
+    (port,), text = free_ports(1), [b.code for b in blocks_of(page) if "Krb5LoginModule" in b.code]
+    kdc.keytab(f"spark@{REALM}")
+    for page_s, here in (
+        ("SASL_SSL", "SASL_PLAINTEXT"), ("sasl_ssl", "sasl_plaintext"), ("EXAMPLE.ORG", REALM),
+        ("kafka.example.org:9093", f"localhost:{port}"), ("kafka/kafka.example.org", "kafka/localhost"),
+        ("/etc/eoslog/kafka.keytab", f"{kdc.folder}/kafka_localhost.keytab"), ("/etc/spark", str(kdc.folder)),
+    ):  # fmt: skip
+        text = [one.replace(page_s, here) for one in text]
+    of_client, of_broker = (dict(line.split("=", 1) for line in one.splitlines()) for one in text)
+    given = {"kafka.bootstrap.servers": f"localhost:{port}", "subscribe": "t"} | of_client
+    with EmbeddedBroker(config=of_broker):
+        assert topics_of(source_options(given, stream=False).client) == UNKNOWN_TOPIC
 
 
 def test_tickets_of_a_keytab_are_replaced_before_they_end(kdc: Kdc, ours: int) -> None:
