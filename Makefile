@@ -212,8 +212,8 @@ test-kafka-versions: setup $(VERSIONS:%=.peers/kafka-%)  ## the connector's test
 test-connector-cluster: setup $(KAFKA) $(OLD_KAFKA)  ## queries on three Apache Kafka nodes that are killed, upgraded, or whose leaders move, in mid-batch
 	$(BIN)/python -m pytest -q -s --timeout 900 -m kafka tests/connector/cluster $(TEST_ARGS)
 
-test-rehearse-kafka: setup $(KAFKA)  ## eoslog rehearse on Apache Kafka, under both transaction protocols
-	$(BIN)/python -m pytest -q --timeout 600 -m kafka tests/rehearse $(TEST_ARGS)
+test-rehearse-kafka: setup $(KAFKA)  ## eoslog rehearse on Apache Kafka, under both transaction protocols, and on brokers that are broken on purpose
+	$(BIN)/python -m pytest -q --timeout 600 -m "kafka or long" tests/rehearse $(TEST_ARGS)
 
 EXECUTORS := $(addprefix tests/connector/executors/,test_executors.py test_losses.py test_speculation.py)
 

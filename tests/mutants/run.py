@@ -40,7 +40,15 @@ COMPILED = ("eoslog", "protocol", "broker", "connector", "tests")
 LIMIT_SECONDS, HANGS_SECONDS = 180.0, 60.0
 BASELINE_SECONDS = 1800.0
 KILLED, SURVIVED, TIMED_OUT, UNFIT = "killed", "SURVIVED", "OUT OF TIME", "UNFIT"
-QUIET = ("-xq", "--tb=no", "-rfE", "--assert=plain", "-pno:xdist", "--timeout=0", "-mnot spark")
+QUIET = (
+    "-xq",
+    "--tb=no",
+    "-rfE",
+    "--assert=plain",
+    "-pno:xdist",
+    "--timeout=0",
+    "-mnot spark and (long or not long)",
+)
 """How pytest is run: to the first red test. No Spark is started; no time-out but ours. Assertions are not
 rewritten: nobody reads why one fails, and what pytest compiles it tells by its time and length."""
 

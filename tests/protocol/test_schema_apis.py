@@ -44,7 +44,7 @@ EXPECTED = [
     (32, "DescribeConfigs", 4, (1, 4), (1, 4)),
     (33, "AlterConfigs", 2, (0, 2), (0, 2)),
     (34, "AlterReplicaLogDirs", 2, (1, 2), (1, 2)),
-    (35, "DescribeLogDirs", 2, (1, 4), (1, 4)),
+    (35, "DescribeLogDirs", 2, (1, 5), (1, 5)),
     (36, "SaslAuthenticate", 2, (0, 2), (0, 2)),
     (37, "CreatePartitions", 2, (0, 3), (0, 3)),
     (42, "DeleteGroups", 2, (0, 2), (0, 2)),

@@ -35,12 +35,12 @@ NOT_SEEN = {
     judged.decisions_stay_unfinished: "it needs a crash between a decision and its markers",
     judged.prepare_is_not_written: "the same",
     judged.prepare_is_not_waited_for: "the same",
+    judged.acknowledges_before_it_is_durable: "it needs a crash within the milliseconds until the next sync",
     judged.a_new_epoch_is_not_waited_for: "it needs a crash within the milliseconds until the next sync",
 }
 """Brokers of the crash judge that a client's view of one crash cannot tell from whole ones, and why."""
 
 BROKEN_IN_CRASHES = [
-    judged.acknowledges_before_it_is_durable,
     judged.only_the_last_batch_is_known_after_a_restart,
     judged.no_batch_is_known_after_a_restart,
 ]

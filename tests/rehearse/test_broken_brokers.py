@@ -14,6 +14,8 @@ from tests.crash import test_crash_judge_judged as judged
 from tests.rehearse.broken_brokers import BROKEN, BROKEN_IN_CRASHES, NOT_SEEN, SAYS, SWEEPS, Break
 from tests.rehearse.rehearsing import document, not_holding
 
+pytestmark = pytest.mark.long  # a rehearsal takes seconds, and there is one for each broken broker
+
 
 @pytest.fixture(autouse=True)
 def quiet() -> Iterator[None]:

@@ -17,11 +17,8 @@ from eoslog.connector.errors import AuthenticationRefused, OptionError
 
 try:
     import gssapi
-except ImportError as missing:
-    raise OptionError(
-        "kafka.sasl.mechanism=GSSAPI needs python-gssapi: pip install 'eoslog[kerberos]' (on Linux it is "
-        "compiled: Debian's packages gcc, python3-dev and libkrb5-dev)"
-    ) from missing
+except ImportError:
+    gssapi = None
 
 _NO_LAYER = 1
 """The bit of RFC 4752 that stands for messages without a security layer; Kafka has no other."""
@@ -46,8 +43,13 @@ _ADVICE = {
 def login(exchange: Callable[[bytes], bytes], kerberos: KerberosSettings, host: str) -> None:
     """Authenticate to the broker at `host`; `exchange` sends a token and returns the answer's.
 
-    Raises AuthenticationRefused, also as `exchange` does.
+    Raises AuthenticationRefused, also as `exchange` does, and OptionError without the extra.
     """
+    if gssapi is None:
+        raise OptionError(
+            "kafka.sasl.mechanism=GSSAPI needs python-gssapi: install it with pip install "
+            "'eoslog[kerberos]' (on Linux it is compiled: Debian's packages gcc, python3-dev and libkrb5-dev)"
+        )
     if kerberos.keytab and not os.access(kerberos.keytab, os.R_OK):
         raise AuthenticationRefused(
             f"GSSAPI as {kerberos.who}: the keytab {kerberos.keytab} cannot be read; it must be on "

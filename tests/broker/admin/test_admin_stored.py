@@ -132,7 +132,6 @@ def test_stored_options_count_from_the_start(fs: FakeFileSystem) -> None:
         b'{"version": 1, "broker": []}',
         b'{"version": 1, "broker": {"": 3}}',
         b'{"version": 1, "broker": {"": {"num.partitions": "3"}}}',
-        b'{"version": 1, "broker": {"": {"no.such": "3"}}}',
         b'{"version": 1, "broker": {"1": {"log.retention.ms": "x"}}}',
     ],
 )
