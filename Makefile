@@ -263,6 +263,7 @@ jar: dist  ## build the jar for spark-submit --packages, in a Maven repository i
 .PHONY: test-packages check-release
 test-packages: setup  ## wheel, sdist and jar in empty environments with PySpark 4.3 and 4.2: queries, killed and resumed
 	$(BIN)/python -m pytest -q --timeout 0 -m packages tests/packages $(TEST_ARGS)
+	$(BIN)/python -m pytest -q --timeout 300 -m long tests/connector/spark/test_spark_pipelines.py
 
 check-release: setup  ## check what would be released, from a fresh clone to README's first section in an empty environment (FINAL=1)
 	$(BIN)/python packaging/check_release.py $(if $(FINAL),--final)

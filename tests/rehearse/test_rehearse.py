@@ -28,6 +28,8 @@ from tests.docs.blocks import ROOT, blocks_of
 from tests.rehearse.broken_brokers import SWEEPS
 from tests.rehearse.rehearsing import document, names_of, not_holding, rehearse, verdicts
 
+pytestmark = pytest.mark.long  # each test rehearses a whole cluster for seconds
+
 WAIT_S = 60
 PAGE = ROOT / "docs" / "rehearse.md"
 COMMANDS = {

@@ -47,7 +47,7 @@ def login(exchange: Callable[[bytes], bytes], kerberos: KerberosSettings, host: 
     """
     if gssapi is None:
         raise OptionError(
-            "kafka.sasl.mechanism=GSSAPI needs python-gssapi: install it with pip install "
+            "kafka.sasl.mechanism=GSSAPI needs python-gssapi: add it with pip install "
             "'eoslog[kerberos]' (on Linux it is compiled: Debian's packages gcc, python3-dev and libkrb5-dev)"
         )
     if kerberos.keytab and not os.access(kerberos.keytab, os.R_OK):

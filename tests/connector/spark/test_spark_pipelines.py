@@ -14,6 +14,8 @@ from tests.connector.stock_kafka import Kafka
 from tests.docs.blocks import code_of
 from tests.kit.program import Program
 
+pytestmark = pytest.mark.long  # starts three applications, one after the other
+
 _PAGE = "pipelines.md"
 
 
