@@ -142,7 +142,7 @@ def _foreign(change: Change, end: str) -> list[str]:
 def _refuse(change: Change, name: str, said: str, accept: str) -> None:
     batch = change.now.batch_id
     raise SourcesChanged(
-        f"batch {batch} is the first with the source {name}, and Spark begins it anew: {said}. Rows may be "
+        f"batch {batch} is the first with the source {name}, and Spark starts it as a new one: {said}. Rows may be "
         f"written again, or left out. Nothing was written. Remove offsets/{batch} from the checkpoint (with "
         f"offsets/.{batch}.crc, if it is there) and start {name} where the former source ended: "
         "startingOffsets=committed with kafka.group.id in source and sink, or that source's line of the "
