@@ -142,8 +142,9 @@ def _foreign(change: Change, end: str) -> list[str]:
 def _refuse(change: Change, name: str, said: str, accept: str) -> None:
     batch = change.now.batch_id
     raise SourcesChanged(
-        f"batch {batch} is the first with the source {name}, and Spark starts it as a new one: {said}. Rows may be "
-        f"written again, or left out. Nothing was written. Remove offsets/{batch} from the checkpoint (with "
+        f"batch {batch} is the first with the source {name}, and Spark starts it as a new one: {said}. "
+        "Rows may be written again, or left out. Nothing was written. "
+        f"Remove offsets/{batch} from the checkpoint (with "
         f"offsets/.{batch}.crc, if it is there) and start {name} where the former source ended: "
         "startingOffsets=committed with kafka.group.id in source and sink, or that source's line of the "
         "offset log as startingOffsets. If the rows from its startingOffsets on are to be written, set "
