@@ -14,9 +14,11 @@ import itertools
 import json
 import logging
 import os
+import time
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from eoslog.connector.checkpoint.source_changes import canonical
 from eoslog.connector.run.run_memory import notes_folder
@@ -25,14 +27,21 @@ from eoslog.connector.spark.processes import ProcessIdentity, driver_process, li
 log = logging.getLogger(__name__)
 
 _SEE = "See troubleshooting.md#micro-batches-cannot-be-remembered"
+_READS, _PAUSE_SECONDS = 20, 0.001
+"""How often a sink reads a line that is being written; one write takes some 20 us."""
 _numbers = itertools.count()
 
 
 class SourceEnd:
-    """The last end offsets of one source of this process."""
+    """The last end offsets of one source of this process.
+
+    It is noted in each micro-batch, so the file stays open and is written in place: a new file and a rename
+    cost milliseconds. A reader that meets a half-written line sees it by the checksum.
+    """
 
     def __init__(self) -> None:
         self._path: Path | None = None
+        self._file = -1
         self._noted = ""
 
     def __reduce__(self) -> tuple[type["SourceEnd"], tuple[()]]:
@@ -46,18 +55,34 @@ class SourceEnd:
         folder = notes_folder()
         if folder is None:
             return
-        self._path = self._path or folder / f"{_prefix()}{os.getpid()}-{next(_numbers)}.source"
+        line = _line(json.dumps({"process": this_process(), "end": text}))
         try:
-            draft = self._path.with_suffix(".draft")
-            draft.write_text(json.dumps({"process": this_process(), "end": text}))
-            draft.rename(self._path)
+            written = os.pwrite(self._open(folder), line, 0)
         except OSError as error:
             log.warning(f"the end of a source's batch cannot be kept for the sink: %s. {_SEE}", error)
             return
+        if written < len(line):
+            log.warning(f"the end of a source's batch cannot be kept for the sink: the disk is full. {_SEE}")
+            return
         self._noted = text
+
+    def _open(self, folder: Path) -> int:
+        """The file's descriptor. It is made again after somebody has cleaned up the folder."""
+        if self._file >= 0 and os.fstat(self._file).st_nlink > 0:
+            return self._file
+        self._close()
+        path = folder / f"{_prefix()}{os.getpid()}-{next(_numbers)}.source"
+        self._file, self._path = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600), path
+        return self._file
+
+    def _close(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+        self._file = -1
 
     def forget(self) -> None:
         """The query has ended."""
+        self._close()
         if self._path is not None:
             with contextlib.suppress(FileNotFoundError):
                 self._path.unlink()
@@ -71,13 +96,37 @@ def asked_ends() -> Counter[str] | None:
         return None
     found: Counter[str] = Counter()
     for path in folder.glob(f"{_prefix()}*.source"):
-        try:
-            kept = json.loads(path.read_text())
-        except FileNotFoundError:  # its query has just ended
-            continue
-        if lives(ProcessIdentity(*kept["process"])):
+        kept = _kept(path)
+        if kept is not None and lives(ProcessIdentity(*kept["process"])):
             found[kept["end"]] += 1
     return found
+
+
+def _line(text: str) -> bytes:
+    """The line of a file: checksum and text. What follows its end is left of a longer line."""
+    return f"{_checksum(text)} {text}\n".encode()
+
+
+def _checksum(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _kept(path: Path) -> dict[str, Any] | None:
+    """What a source has noted. None: its query has just ended, or has noted nothing yet."""
+    for _ in range(_READS):
+        try:
+            line = path.read_bytes().partition(b"\n")[0].decode(errors="replace")
+        except FileNotFoundError:
+            return None
+        if not line:
+            return None
+        checksum, _, text = line.partition(" ")
+        if text and checksum == _checksum(text):
+            kept: dict[str, Any] = json.loads(text)
+            return kept
+        time.sleep(_PAUSE_SECONDS)  # it is being written
+    log.warning(f"%s cannot be read: what its source has planned is not known. {_SEE}", path)
+    return None
 
 
 def _prefix() -> str:

@@ -589,10 +589,18 @@ MUTANTS: list[Mutant] = [
     *mutants_of(
         "connector/run/source_ends.py",
         (f"{HERE}run/test_source_ends.py",),
-        Break("the dead are asked", 'if lives(ProcessIdentity(*kept["process"])):', "if True:"),
+        Break(
+            "the dead are asked",
+            'if kept is not None and lives(ProcessIdentity(*kept["process"])):',
+            "if kept is not None:",
+        ),
         Break("an ended query is asked", "                self._path.unlink()\n", "                pass\n"),
         Break("two sources are one", 'found[kept["end"]] += 1', 'found[kept["end"]] = 1'),
         Break("the first end is the last", "        if text == self._noted:\n", "        if self._noted:\n"),
+        Break("a torn line is believed", "if text and checksum == _checksum(text):", "if text:"),
+        Break("a removed file is written", "os.fstat(self._file).st_nlink > 0", "True"),
+        Break("a full disk is a note", "        if written < len(line):\n", "        if False:\n"),
+        Break("files stay open", "            os.close(self._file)\n", "            pass\n"),
     ),
     *mutants_of(
         "connector/sink/begin_on_driver.py",

@@ -5,6 +5,7 @@ import os
 import pickle
 import shutil
 import tempfile
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -53,13 +54,74 @@ def test_a_folder_that_was_cleaned_up_is_made_again(folder: Path) -> None:
     assert asked_ends() == Counter([canonical(SECOND)])
 
 
+def test_a_shorter_end_after_a_longer_one_is_read_alone() -> None:
+    source = SourceEnd()
+    source.note({"a-long-name": {"0": 123456789}})
+    source.note(FIRST)
+    assert asked_ends() == Counter([canonical(FIRST)])
+
+
+def test_a_line_is_read_again_while_it_is_being_written(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = SourceEnd()
+    source.note(FIRST)
+    (path,) = folder.glob("*/*.source")
+    whole = path.read_bytes()
+    path.write_bytes(whole.replace(b"5", b"7"))
+    monkeypatch.setattr(time, "sleep", lambda _: path.write_bytes(whole))
+    assert asked_ends() == Counter([canonical(FIRST)])
+
+
+def test_a_line_that_never_becomes_whole_is_warned_of(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    source = SourceEnd()
+    source.note(FIRST)
+    (path,) = folder.glob("*/*.source")
+    path.write_bytes(path.read_bytes()[:-4])
+    assert asked_ends() == Counter()
+    assert f"{path} cannot be read" in caplog.text
+
+
+def test_a_source_that_has_noted_nothing_yet_is_left_out(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    source = SourceEnd()
+    source.note(FIRST)
+    (path,) = folder.glob("*/*.source")
+    path.write_bytes(b"")
+    assert asked_ends() == Counter()
+    assert not caplog.records
+
+
+def test_a_full_disk_is_warned_of_and_tried_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    source = SourceEnd()
+    with monkeypatch.context() as full:
+        full.setattr(os, "pwrite", lambda *_: 3)
+        source.note(FIRST)
+    assert "the disk is full" in caplog.text
+    source.note(FIRST)
+    assert asked_ends() == Counter([canonical(FIRST)])
+
+
+def test_a_source_keeps_one_file_open() -> None:
+    source = SourceEnd()
+    before = len(os.listdir("/proc/self/fd"))
+    for at in range(50):
+        source.note({"t": {"0": at}})
+    assert len(os.listdir("/proc/self/fd")) == before + 1
+    source.forget()
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
 def test_a_source_whose_process_has_died_is_not_told(folder: Path) -> None:
     source = SourceEnd()
     source.note(FIRST)
     (path,) = folder.glob("*/*.source")
-    kept = json.loads(path.read_text())
+    kept = json.loads(path.read_text().partition(" ")[2])
     assert kept["process"] == [*this_process()] == [os.getpid(), this_process().started]
-    path.write_text(json.dumps(kept | {"process": [os.getpid(), "before"]}))
+    path.write_bytes(source_ends._line(json.dumps(kept | {"process": [os.getpid(), "before"]})))
     assert asked_ends() == Counter()
 
 
