@@ -426,8 +426,14 @@ MUTANTS: list[Mutant] = [
         ),
         Break(
             "answers are read in another order",
-            "connection.answer(api)) for name in sent)",
-            "connection.answer(api)) for name in reversed(sent))",
+            "connection.answer(api)) for name in mine)",
+            "connection.answer(api)) for name in reversed(mine))",
+        ),
+        Break("a lost connection stops the others", "        failures.append(error)\n", "        raise\n"),
+        Break(
+            "answers are left for the next user",
+            "            if connection.waiting:",
+            "            if False:",
         ),
         Break("who ended together is asked alone as well", "if name not in answers", "if True"),
         Break("who is left out of the answer is not asked", "if name not in answers", "if not answers"),

@@ -1,9 +1,11 @@
 """Sends many requests together: one for each transactional id, to its coordinator.
 
 A micro-batch ends as many transactions as it has tasks. One after the other, each would cost a round trip.
+One coordinator after the other, each would wait for what the brokers before it have to do.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from eoslog.connector.client.wire.cluster import Cluster
@@ -19,7 +21,8 @@ Response = TypeVar("Response")
 Shared = TypeVar("Shared")
 
 IN_FLIGHT = 100
-"""Requests sent before their answers are read: they are so small that neither side's socket fills up."""
+"""Requests sent to a coordinator before its answers are read: they are so small that neither side's socket
+fills up."""
 
 Together = Callable[[BrokerConnection, Sequence[str]], Mapping[str, Shared]]
 """Sends one request for several transactional ids, if the broker accepts that. Returns the answers it got."""
@@ -51,12 +54,12 @@ def at_coordinators(
 
     def attempt() -> None:
         failures: list[Exception] = []
+        alone: dict[BrokerConnection, list[str]] = {}
         for connection, mine in by_connection(cluster.coordinators("transaction", left())).items():
             answers = together(connection, mine) if together is not None else {}
             failures += _take_answers(answers.items(), read, found)
-            alone = [name for name in mine if name not in answers]
-            for at in range(0, len(alone), IN_FLIGHT):
-                failures += _round(connection, alone[at : at + IN_FLIGHT], api, request, read, found)
+            alone[connection] = [name for name in mine if name not in answers]
+        failures += _ask_each(alone, api, request, read, found)
         if failures:
             raise failures[0]
 
@@ -78,15 +81,50 @@ def at_coordinators(
     return found
 
 
-def _round(
-    connection: BrokerConnection,
-    names: Sequence[str],
+def _ask_each(
+    names: Mapping[BrokerConnection, Sequence[str]],
     api: Api[Any, RequestDraft, Response, Any],
     request: Request[RequestDraft],
     read: Callable[[str, Response], T],
     found: dict[str, T | EoslogError | KafkaError],
 ) -> list[Exception]:
-    """Send, then receive. Final results go to `found`; failures that may pass are returned."""
+    """Send to all coordinators, then receive from all, IN_FLIGHT requests a time each. Final results go to
+    `found`; failures that may pass are returned. A connection that is lost holds up no other."""
+    failures: list[Exception] = []
+    try:
+        for at in range(0, max(map(len, names.values()), default=0), IN_FLIGHT):
+            sent: dict[BrokerConnection, list[str]] = {}
+            for connection, mine in names.items():
+                with _noting_loss(failures):
+                    sent[connection] = _send(connection, mine[at : at + IN_FLIGHT], api, request, found)
+            for connection, mine in sent.items():
+                with _noting_loss(failures):
+                    answers = ((name, connection.answer(api)) for name in mine)
+                    failures += _take_answers(answers, read, found)
+            names = {connection: mine for connection, mine in names.items() if not connection.closed}
+    finally:
+        for connection in names:
+            if connection.waiting:  # a fault came first: nobody will read these answers
+                connection.close()
+    return failures
+
+
+@contextlib.contextmanager
+def _noting_loss(failures: list[Exception]) -> Iterator[None]:
+    try:
+        yield
+    except ConnectionLost as error:
+        failures.append(error)
+
+
+def _send(
+    connection: BrokerConnection,
+    names: Sequence[str],
+    api: Api[Any, RequestDraft, Any, Any],
+    request: Request[RequestDraft],
+    found: dict[str, T | EoslogError | KafkaError],
+) -> list[str]:
+    """Send for each name; returns the names that will get an answer."""
     sent: list[str] = []
     for name in names:
         try:
@@ -96,7 +134,7 @@ def _round(
             continue
         connection.ask(api, body, version)
         sent.append(name)
-    return _take_answers(((name, connection.answer(api)) for name in sent), read, found)
+    return sent
 
 
 def _take_answers(

@@ -1,5 +1,8 @@
 """Ends and take-overs of many transactions: under way together, each with its own outcome."""
 
+import contextlib
+import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -9,7 +12,7 @@ from eoslog.connector.client.admin.transactions import AcquiredTransaction
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import ClientConfig
 from eoslog.connector.client.wire.connection import BrokerConnection
-from eoslog.connector.client.wire.pipelined import IN_FLIGHT
+from eoslog.connector.client.wire.pipelined import IN_FLIGHT, at_coordinators
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit.transactional_ids import Participant
 from eoslog.connector.errors import RetriesExhausted, UnsupportedByBroker
@@ -17,7 +20,8 @@ from eoslog.connector.run.runner import Runner
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.producer_identity import ProducerIdentity
-from tests.connector.client.fake_broker import Drop, FakeBroker
+from eoslog.protocol.typed.apis import END_TXN
+from tests.connector.client.fake_broker import Drop, FakeBroker, Handler
 
 NAMES = [f"sink/1.0/0/w.{number}" for number in range(IN_FLIGHT + 5)]
 
@@ -99,6 +103,89 @@ def test_those_that_never_get_through_are_told() -> None:
         found = transactions.end_txns(short, all_of(["stuck", "fine"]), True)
     assert found["fine"] == ProducerIdentity(1, 4)
     assert isinstance(found["stuck"], RetriesExhausted) and "kafka.delivery.timeout.ms" in str(found["stuck"])
+
+
+@contextlib.contextmanager
+def two_coordinators(first: Handler, second: Handler) -> Iterator[Cluster]:
+    """A cluster of two: ids that begin with "one" are coordinated by the first, the others by the second."""
+    with FakeBroker({ApiKey.END_TXN: second}) as two, FakeBroker({ApiKey.END_TXN: first}) as one:
+
+        def find(version: int, body: Any) -> Any:
+            found = {
+                key: (1, one.port) if key.startswith("one") else (2, two.port)
+                for key in body["coordinator_keys"]
+            }
+            where = {"host": "127.0.0.1", "error_code": 0, "error_message": None}
+            return {
+                "coordinators": [
+                    {"key": key, "node_id": node, "port": port, **where}
+                    for key, (node, port) in found.items()
+                ]
+            }
+
+        one.handlers[ApiKey.FIND_COORDINATOR] = find
+        yield cluster(one)
+
+
+def test_no_coordinator_waits_for_another() -> None:
+    both = threading.Barrier(2, timeout=10)
+
+    def meeting(version: int, body: Any) -> Any:
+        if body["transactional_id"].endswith("first"):
+            both.wait()
+        return ended(version, body)
+
+    names = ["one-first", "one-second", "two-first", "two-second"]
+    with two_coordinators(meeting, meeting) as client:
+        found = transactions.end_txns(client, all_of(names), True)
+    assert found == {name: ProducerIdentity(number, 4) for number, name in enumerate(names)}
+
+
+def test_a_coordinator_that_is_lost_stops_no_other() -> None:
+    tries: dict[str, int] = {}
+
+    def count(version: int, body: Any) -> Any:
+        name = body["transactional_id"]
+        tries[name] = tries.get(name, 0) + 1
+        return ended(version, body)
+
+    def drop_once(version: int, body: Any) -> Any:
+        answer = count(version, body)
+        if tries[body["transactional_id"]] == 1:
+            raise Drop
+        return answer
+
+    many = [f"two-{number}" for number in range(IN_FLIGHT + 5)]
+    names = ["one-a", *many]
+    with two_coordinators(drop_once, count) as client:
+        found = transactions.end_txns(client, all_of(names), True)
+    assert found == {name: ProducerIdentity(number, 4) for number, name in enumerate(names)}
+    assert tries == {"one-a": 2, **dict.fromkeys(many, 1)}
+
+
+def test_a_connection_whose_answers_nobody_reads_is_closed() -> None:
+    """Its next user would get an answer of ours."""
+
+    def fault(name: str, answer: Any) -> Any:
+        raise ZeroDivisionError
+
+    with FakeBroker({ApiKey.END_TXN: ended}) as broker:
+        client = cluster(broker)
+        connection = client.coordinator("transaction", "a")
+        with pytest.raises(ZeroDivisionError):
+            at_coordinators(
+                client,
+                "end",
+                ["a", "b"],
+                END_TXN,
+                lambda connection, name: (
+                    {"transactional_id": name, "producer_id": 1, "producer_epoch": 3, "committed": True},
+                    4,
+                ),
+                fault,
+            )
+        assert connection.closed
+        assert client.coordinator("transaction", "a") is not connection
 
 
 class Together:
