@@ -10,7 +10,9 @@ A stream's offsets have further entries, which identify their log:
 - `"leader-epoch:<topic>:<epoch>:<partitions>": {}`, the epochs in which the log reached the offsets, as a log
   that was cut or restored and has grown again has the same offsets. Partitions are as in `0,2-7`;
 - `"offsets-of:<sink>:<group>": {}` in the first batch of a query that began at a group's offsets which a sink
-  had committed: the sink and the group, both quoted as in a URL.
+  had committed: the sink and the group, both quoted as in a URL;
+- `"began-at:<topic>:<offset>:<partitions>": {}` in the first batch of a query: where it began, for the option
+  startingOffsets may change, and Spark stores ends alone.
 
 No topic's name can have a colon. Spark's Kafka source takes an entry for a topic and finds no partition in
 it. So each source can continue from the other's checkpoint.
@@ -61,6 +63,7 @@ _ID = "topic-id"
 _CLUSTER = "cluster-id"
 _EPOCH = "leader-epoch"
 _TAKEN = "offsets-of"
+_BEGAN = "began-at"
 
 
 class TakenFrom(NamedTuple):
@@ -76,6 +79,7 @@ def to_json(
     cluster: str | None = None,
     epochs: Mapping[TopicPartition, int] | None = None,
     taken: Iterable[TakenFrom] = (),
+    began: Mapping[TopicPartition, int] | None = None,
 ) -> dict[str, dict[str, int]]:
     """Offsets as the nested dict that Spark stores; sorted, because Spark compares them as text."""
     nested: dict[str, dict[str, int]] = {}
@@ -84,18 +88,18 @@ def to_json(
     known = {topic: ids[topic] for topic in nested if ids is not None and topic in ids}
     names = [f"{_ID}:{topic}:{number}" for topic, number in known.items()]
     names += [] if cluster is None else [f"{_CLUSTER}:{cluster}"]
-    names += _epoch_names({tp: epoch for tp, epoch in (epochs or {}).items() if tp in offsets})
+    for kind, numbers in ((_EPOCH, epochs), (_BEGAN, began)):
+        names += _names(kind, {tp: number for tp, number in (numbers or {}).items() if tp in offsets})
     names += [":".join([_TAKEN, *(quote(name, safe="") for name in one)]) for one in sorted(taken)]
     return {**nested, **{name: {} for name in names}}
 
 
-def _epoch_names(epochs: Mapping[TopicPartition, int]) -> list[str]:
+def _names(kind: str, numbers: Mapping[TopicPartition, int]) -> list[str]:
+    """Entries `<kind>:<topic>:<number>:<partitions>`."""
     together: dict[tuple[str, int], list[int]] = {}
-    for (topic, partition), epoch in sorted(epochs.items()):
-        together.setdefault((topic, epoch), []).append(partition)
-    return [
-        f"{_EPOCH}:{topic}:{epoch}:{_runs(partitions)}" for (topic, epoch), partitions in together.items()
-    ]
+    for (topic, partition), number in sorted(numbers.items()):
+        together.setdefault((topic, number), []).append(partition)
+    return [f"{kind}:{topic}:{number}:{_runs(found)}" for (topic, number), found in together.items()]
 
 
 def _runs(numbers: list[int]) -> str:
@@ -111,13 +115,24 @@ def _runs(numbers: list[int]) -> str:
 
 def epochs_from_json(nested: Mapping[str, Any]) -> Epochs:
     """The leader epochs of the offsets, for the partitions that have one."""
-    found: Epochs = {}
+    return _numbers(_EPOCH, nested)
+
+
+def began_from_json(nested: Mapping[str, Any]) -> Offsets | None:
+    """Where the query began whose first batch ends at these offsets. None: they end a later batch, or Spark's
+    Kafka source or an older eoslog has stored them."""
+    return _numbers(_BEGAN, nested) or None
+
+
+def _numbers(kind: str, nested: Mapping[str, Any]) -> dict[TopicPartition, int]:
+    """The reverse of _names."""
+    found: dict[TopicPartition, int] = {}
     for key in nested:
-        if key.startswith(f"{_EPOCH}:"):
-            _, topic, epoch, runs = key.split(":")
+        if key.startswith(f"{kind}:"):
+            _, topic, number, runs = key.split(":")
             for run in runs.split(","):
                 first, _, last = run.partition("-")
-                found |= {(topic, p): int(epoch) for p in range(int(first), int(last or first) + 1)}
+                found |= {(topic, p): int(number) for p in range(int(first), int(last or first) + 1)}
     return found
 
 
@@ -141,13 +156,14 @@ def taken_from_json(nested: Mapping[str, Any]) -> frozenset[TakenFrom]:
 
 class SourcePosition(NamedTuple):
     """Parsed offsets from Spark: their topics' ids, their cluster, their leader epochs and, in the first
-    batch of a query, whose offsets it took."""
+    batch of a query, whose offsets it took and where it began."""
 
     offsets: Offsets
     ids: TopicIds
     cluster: str | None
     epochs: Epochs
     taken: frozenset[TakenFrom] = frozenset()
+    began: Offsets | None = None
 
 
 def position_from_json(nested: Mapping[str, Mapping[str, int]]) -> SourcePosition:
@@ -158,6 +174,7 @@ def position_from_json(nested: Mapping[str, Mapping[str, int]]) -> SourcePositio
         cluster_from_json(nested),
         epochs_from_json(nested),
         taken_from_json(nested),
+        began_from_json(nested),
     )
 
 
@@ -199,7 +216,7 @@ def _entries(nested: Any) -> dict[str, Any]:
     """The entries of such a line other than offsets."""
     if not isinstance(nested, dict):
         return {}
-    entries = _ID, _CLUSTER, _EPOCH, _TAKEN
+    entries = _ID, _CLUSTER, _EPOCH, _TAKEN, _BEGAN
     return {key: parts for key, parts in nested.items() if key.partition(":")[0] in entries}
 
 

@@ -100,7 +100,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._log = SourceTopics(options, lenient=True)
         self._initial: Offsets = {}
         self._began: StoredOffset | None = None
-        self._pin = False
+        self._first = False  # until the query's first batch is planned
         self._target: SourcePosition | None = None
         self._latest: Offsets = {}
         self._begins: dict[tuple[TopicPartition, str | None], int] = {}
@@ -122,7 +122,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._began is None:
             self._log.cluster.meet()
             self._initial = self._log.resolve("startingOffsets", self.options.starting)
-            self._pin = self._moved() or self.options.stored is not None  # where another source ended
+            self._first = True
             self._began = offsets.to_json(*self._now(self._initial)._replace(taken=self._log.taken))
         return self._began
 
@@ -153,16 +153,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _next_end(self, start: Mapping[str, Mapping[str, int]], limit: ReadLimit) -> StoredOffset:
         """The end of the next batch.
 
-        Spark stores only ends. A query that began at `latest` and failed in its first batch would look up the
-        beginning again and get a later one, so records that arrived in between would be lost silently. So
-        such a query's first batch is empty: its end stores where the query began.
+        Spark stores only ends, and asks for the beginning again if the first batch runs again: by then it may
+        be a later one, or startingOffsets may have changed, and records would be lost silently. So the first
+        end says where the query began. Spark's Kafka source and older versions, which may run the batch
+        again, do not read that: if the beginning moves by itself, as `latest` does, the first batch is empty.
         """
         position = offsets.position_from_json(start)
         if self._began is not None and not self._compared:
             self._log.check_absent()  # a new query cannot have lost a topic: a name must be wrong
-        first, self._pin = self._pin, False
-        if first and position.offsets == self._initial:
-            return offsets.to_json(*position)
+        first = self._first and position.began is None and position.offsets == self._initial
+        if first and (self._moved() or self.options.stored is not None):  # where another source ended
+            return offsets.to_json(*position._replace(began=position.offsets))
         position = self._on_this_cluster(position, self._log.met_cluster())
         until = self._end(position.offsets)
         position = self._on_this_cluster(position, until.cluster)
@@ -186,7 +187,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if isinstance(limit, ReadMaxRows):
             until = until._replace(offsets=plan.share(begin, end, limit.max_rows))
         self._small.begin(_tasks(self.options, begin, until.offsets, ids))
-        return offsets.to_json(*_moved_only(until, position, lost.parted))
+        until = _moved_only(until, position, lost.parted)
+        return offsets.to_json(*(until._replace(began=begin) if first else until))
 
     def _now(self, ends: Offsets) -> SourcePosition:
         """The position at ends that were just looked up."""
@@ -286,12 +288,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @plainly
     def partitions(self, start: StoredOffset, end: StoredOffset) -> Sequence[InputPartition]:
-        """The tasks of a batch. Partitions that `start` lacks are new and read from their beginning. A small
-        batch is read at once, in this process."""
+        """The tasks of a batch. Partitions that `start` lacks are new and read from their beginning. A first
+        batch begins where it was planned to. A small batch is read at once, in this process."""
         take_back(self)
         self._planned_end.note(end)
         position, planned = offsets.position_from_json(start), offsets.position_from_json(end)
-        self._pin = False  # a replayed first batch has already stored where the query began
+        self._first = False
+        if planned.began is not None and position.began is None:
+            position = planned._replace(offsets=planned.began)
         if not self._compared and position.offsets != planned.offsets:
             planned = self._compare_replay(position, planned)
         begin, until, ids = position.offsets, planned.offsets, planned.ids
@@ -369,13 +373,15 @@ def _back_to(parted: Mapping[TopicPartition, plan.Divergence], until: SourcePosi
 def _moved_only(
     until: SourcePosition, position: SourcePosition, parted: Container[TopicPartition]
 ) -> SourcePosition:
-    """The end with the old epochs for partitions that have not moved, and with the old `taken` if none has
-    moved: Spark takes a changed text for new data. Partitions whose log differs always get new epochs."""
+    """The end with the old epochs for partitions that have not moved, and with the old `taken` and `began` if
+    none has moved: Spark takes a changed text for new data. Partitions whose log differs always get new
+    epochs."""
     same = {tp for tp, at in until.offsets.items() if position.offsets.get(tp) == at and tp not in parted}
     epochs = {tp: epoch for tp, epoch in until.epochs.items() if tp not in same}
     kept = {tp: e for tp, e in position.epochs.items() if tp in same}
-    taken = position.taken if until.offsets == position.offsets else frozenset[TakenFrom]()
-    return until._replace(epochs={**epochs, **kept}, taken=taken)
+    stands = until.offsets == position.offsets
+    taken, began = (position.taken, position.began) if stands else (frozenset[TakenFrom](), None)
+    return until._replace(epochs={**epochs, **kept}, taken=taken, began=began)
 
 
 def _moves(starting: offsets.Bound) -> bool:

@@ -132,7 +132,7 @@ def test_a_stream_from_the_latest_for_want_of_younger_records_stores_where_it_be
     made = stream(kafka, topic, startingTimestamp=str(T + 1), startingOffsetsByTimestampStrategy="latest")
     began = made.initialOffset()
     kafka.put(topic, [b"new"], timestamp=T)
-    assert made.latestOffset(began, NO_LIMIT) == began and bare(began) == {topic: {"0": 1}}
+    assert bare(made.latestOffset(began, NO_LIMIT)) == bare(began) == {topic: {"0": 1}}
 
 
 def commit(kafka: Kafka, group: str, topic: str, **offsets: int) -> None:
@@ -153,7 +153,8 @@ def test_from_where_a_group_stands(kafka: Kafka, timed: str) -> None:
     began = made.initialOffset()
     assert bare(began) == {timed: {"0": 4, "1": 0}}
     commit(kafka, group, timed, p0=9, p1=1)
-    assert made.latestOffset(began, NO_LIMIT) == began, "the first batch stores where the query began"
+    stored = made.latestOffset(began, NO_LIMIT)
+    assert bare(stored) == bare(began), "the first batch stores where the query began"
 
 
 class Clock:
