@@ -3,8 +3,8 @@ Pure.
 
 Spark knows a source by its name. A source that the batch before did not have is a new one to Spark and begins
 at its startingOffsets, even if it has only another name. So rows that a former source has read would be there
-twice, or rows that nobody has read would be left out. The offset log has the ends of batches alone, so where
-a source began can be seen only if its first batch is empty, as with startingOffsets=committed.
+twice, or rows that nobody has read would be left out. The end of a source's first batch says where it began.
+Of Spark's Kafka source it can be seen only if that batch is empty.
 
 If a batch runs again without one of its sources, Spark leaves out that source's rows, and its offset log
 still says that they were read.
@@ -16,7 +16,14 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple, Self
 
 from eoslog.connector.checkpoint.accepted_differences import to_accept
-from eoslog.connector.checkpoint.spark_logs import Planned, is_eoslog, offsets_of, taken_of
+from eoslog.connector.checkpoint.spark_logs import (
+    Planned,
+    beginning_of,
+    is_eoslog,
+    offsets_of,
+    says_beginning,
+    taken_of,
+)
 from eoslog.connector.errors import EoslogError
 from eoslog.connector.offsets.group_notes import NotedOffset
 from eoslog.connector.offsets.offsets import Offsets, TopicPartition
@@ -101,7 +108,7 @@ def check_added(change: Change) -> None:
     }
     left: dict[TopicPartition, list[int]] = {}  # each former source has one successor
     for name, end in sorted(change.added.items()):
-        said = [_elsewhere(change, still_read, left, place, at) for place, at in offsets_of(end).items()]
+        said = [_elsewhere(change, still_read, left, place, end) for place in offsets_of(end)]
         said += [f"its offsets were committed by the sink {sink}" for sink in _foreign(change, end)]
         word = f"new-source:{name}:{change.now.batch_id}"
         if any(said) and word not in change.accepted:
@@ -113,26 +120,28 @@ def _elsewhere(
     still_read: Mapping[TopicPartition, str],
     left: dict[TopicPartition, list[int]],
     place: TopicPartition,
-    at: int,
+    end: str,
 ) -> str:
-    """Where the query's reading of a partition ended, if that is not where the new source begins."""
-    where, by_group = f"{place[0]}-{place[1]}", change.committed.get(place)
+    """Where the query's reading of a partition ended, if that is not where the new source begins. `end`: of
+    the new source's first batch."""
+    where, by_group, at = f"{place[0]}-{place[1]}", change.committed.get(place), beginning_of(end)[place]
+    begins = f"{where} {'begins' if says_beginning(end) else 'ends its first batch'} at {at}"
     if place in still_read:
         return f"{where} is also read by the source {still_read[place]}"
     ends = left.setdefault(place, change.removed.ends(place))
     if not ends and by_group is not None and by_group.offset != at:
-        return f"{where} ends its first batch at {at}, the group is at {by_group.offset}"
+        return f"{begins}, the group is at {by_group.offset}"
     if at in ends:
         ends.remove(at)
         return ""
     known = change.removed.ends(place)
-    return f"{where} ends its first batch at {at}, a former source ended at {known[0]}" if known else ""
+    return f"{begins}, a former source ended at {known[0]}" if known else ""
 
 
 def _foreign(change: Change, end: str) -> list[str]:
     """Other sinks that have committed the offsets at which a new source begins."""
     sinks = {one.sink for one in taken_of(end)}
-    for place, at in offsets_of(end).items():
+    for place, at in beginning_of(end).items():
         found = change.committed.get(place)
         if found and found.note and found.offset == at:
             sinks.add(found.note.sink)

@@ -11,6 +11,7 @@ store; in version 3 also `sinkMetadataMap`, the query's sinks by name, of which 
 
 import hashlib
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -19,6 +20,7 @@ from eoslog.connector.offsets.offsets import (
     Offsets,
     TakenFrom,
     TopicPartition,
+    began_from_json,
     cluster_from_json,
     epochs_from_json,
     from_json,
@@ -83,11 +85,12 @@ class Planned:
     def topic_offsets(self) -> Offsets:
         """End offsets of every source that reads topics. If two sources read the same partition, the lower
         offset counts, so that a query that starts from it misses no record of either."""
-        ends: Offsets = {}
-        for text in self.sources:
-            for place, offset in offsets_of(text).items():
-                ends[place] = min(offset, ends.get(place, offset))
-        return ends
+        return _least(map(offsets_of, self.sources))
+
+    def beginnings(self) -> Offsets:
+        """Where the sources began whose first batch this is, put together as topic_offsets(). A source that
+        does not say it counts with its end."""
+        return _least(map(beginning_of, self.sources))
 
     def taken(self) -> frozenset[TakenFrom]:
         """Which sinks have committed the offsets at which the sources begin; only in a source's first
@@ -119,6 +122,17 @@ def offsets_of(text: str) -> Offsets:
     return from_json(_topics(text))
 
 
+def beginning_of(text: str) -> Offsets:
+    """Where a source began whose first batch ends here. The end itself if it does not say that: an older
+    eoslog or Spark's Kafka source has stored it."""
+    return offsets_of(text) | (began_from_json(_topics(text)) or {})
+
+
+def says_beginning(text: str) -> bool:
+    """Whether a source's end says where it began."""
+    return began_from_json(_topics(text)) is not None
+
+
 def taken_of(text: str) -> frozenset[TakenFrom]:
     """Which sinks have committed the offsets at which the source begins; only in its first batch."""
     return taken_from_json(_topics(text))
@@ -129,6 +143,14 @@ def is_eoslog(text: str) -> bool:
     the cluster."""
     topics = _topics(text)
     return bool(ids_from_json(topics)) or cluster_from_json(topics) is not None
+
+
+def _least(found: Iterable[Offsets]) -> Offsets:
+    """The offsets of all sources; the lower one if two read the same partition."""
+    together: Offsets = {}
+    for place, offset in (item for one in found for item in one.items()):
+        together[place] = min(offset, together.get(place, offset))
+    return together
 
 
 def _lines(text: str, known: tuple[str, ...]) -> tuple[str, dict[str, Any], list[str]]:

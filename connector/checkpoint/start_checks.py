@@ -83,18 +83,20 @@ def check_taken_over(
 class StartFacts(NamedTuple):
     """The contents of checkpoint, decision and group when a run of the sink begins.
 
-    `batch`: the batch to write; `ends`: its end offsets in the sources. `completed`: the newest batch in
-    Spark's commit log. `decided`: the sink's last decided batch, of this or another query. `ended`: the
-    digest and end offsets in the checkpoint of the decided batch, if it is this query's and still kept.
-    `committed`: the group's offsets, for the partitions of `ends` and `ended` (empty without `group`).
-    `taken`: the sinks and groups whose offsets the source has begun with. `since`: the first batch that was
-    given to this sink, None if the checkpoint does not say. `rested`: whether the last completed batch is so
-    old that the cluster may have forgotten its decision. `accepted`: the words of start.accepted.
+    `batch`: the batch to write; `ends`: its end offsets in the sources. `begins`: where it begins, if it is
+    the first and its ends say that; else as `ends`. `completed`: the newest batch in Spark's commit log.
+    `decided`: the sink's last decided batch, of this or another query. `ended`: the digest and end offsets in
+    the checkpoint of the decided batch, if it is this query's and still kept. `committed`: the group's
+    offsets, for the partitions of `ends` and `ended` (empty without `group`). `taken`: the sinks and groups
+    whose offsets the source has begun with. `since`: the first batch that was given to this sink, None if the
+    checkpoint does not say. `rested`: whether the last completed batch is so old that the cluster may have
+    forgotten its decision. `accepted`: the words of start.accepted.
     """
 
     sink: str
     batch: Batch
     ends: Offsets
+    begins: Offsets
     completed: int | None
     decided: Batch | None
     ended: tuple[str, Offsets] | None
@@ -179,11 +181,12 @@ def _new_checkpoint(story: StartFacts) -> list[str]:
     has committed them (a hand-over): no other driver owns the sink any more, so none can change them."""
     _check_taken(story)
     stands = {tp: found.offset for tp, found in story.committed.items()}
-    if stands and all(story.ends.get(tp) == at for tp, at in stands.items()):
+    if stands and all(story.begins.get(tp) == at for tp, at in stands.items()):
         return _from_the_group(story)
     if any(found.note for found in story.committed.values()):
         said = _listed(
-            (tp, f"{at}, this query's first batch ends at {story.ends.get(tp)}") for tp, at in stands.items()
+            (tp, f"{at}, this query's first batch begins at {story.begins.get(tp)}")
+            for tp, at in stands.items()
         )
         return _begins_elsewhere(
             story,
@@ -262,12 +265,12 @@ def _refuse_offsets(story: StartFacts, left: list[str], what: str) -> NoReturn:
 
 
 def _moved_by(story: StartFacts, sinks: Collection[str]) -> str:
-    """Which sinks have committed the group's offsets, and which differ from the first batch's end."""
+    """Which sinks have committed the group's offsets, and which differ from the first batch's beginning."""
     group, named = story.group, ", ".join(sinks)
-    away = {tp: f.offset for tp, f in story.committed.items() if f.offset != story.ends.get(tp)}
+    away = {tp: f.offset for tp, f in story.committed.items() if f.offset != story.begins.get(tp)}
     if not away:
         return f"this query begins at offsets of group {group} that the sink {named} has committed"
-    said = _listed((tp, f"{at}, not at {story.ends.get(tp)}") for tp, at in away.items())
+    said = _listed((tp, f"{at}, not at {story.begins.get(tp)}") for tp, at in away.items())
     return f"the sink {named} has committed to its group {group} since it was planned ({said})"
 
 

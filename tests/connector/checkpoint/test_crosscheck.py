@@ -34,15 +34,17 @@ PLACE = ("t", 0)
 def story(
     batch: int, decided: Batch | None = None, *, completed: int | None = None, at: Any = None, **more: Any
 ) -> StartFacts:
-    """Query q's sink s at a batch that ends at 10 x its number; `at`: the group's offset, and its note."""
+    """Query q's sink s at a batch that ends at 10 x its number; `at`: the group's offset, and its note.
+    `begins`: where the query began, if the batch says it."""
     committed: Mapping[tuple[str, int], NotedOffset] = {} if at is None else {PLACE: NotedOffset(*at)}
-    ended = None
+    ended, begins = None, more.pop("begins", None)
     if decided is not None and decided.query_id == "q":
         ended = (f"d{decided.batch_id}", {PLACE: 10 * decided.batch_id})
     known: dict[str, Any] = {"sink": "s", "group": "g", "ended": ended, **more}
     return StartFacts(
         batch=Batch("q", batch, f"d{batch}"),
         ends={PLACE: 10 * batch},
+        begins={PLACE: 10 * batch if begins is None else begins},
         completed=completed,
         decided=decided,
         committed=committed,
@@ -54,7 +56,9 @@ def both(told: StartFacts, first: tuple[int, Note], second: tuple[int, Note]) ->
     """The story on two partitions, of which the group holds these."""
     other = ("t", 1)
     ends = {PLACE: told.ends[PLACE], other: told.ends[PLACE]}
-    return told._replace(ends=ends, committed={PLACE: NotedOffset(*first), other: NotedOffset(*second)})
+    return told._replace(
+        ends=ends, begins=ends, committed={PLACE: NotedOffset(*first), other: NotedOffset(*second)}
+    )
 
 
 def of(query: str, batch: int) -> Batch:
@@ -80,6 +84,10 @@ def note(batch: int, query: str = "q", sink: str = "s") -> Note:
         ),
         pytest.param(story(5, of("q", 4), completed=4, group=None), id="no kafka.group.id"),
         pytest.param(story(0, of("old", 7), at=(0, note(7, "old"))), id="a new checkpoint, from committed"),
+        pytest.param(
+            story(0, of("old", 7), at=(-7, note(7, "old")), begins=-7),
+            id="a new checkpoint, from the group's offsets by number, with rows",
+        ),
         pytest.param(story(5, of("q", 4), completed=4, ended=None, at=(33, None)), id="batch 4 is removed"),
         pytest.param(story(5, Batch("q", 4), completed=4), id="decided without a digest"),
     ],
@@ -168,6 +176,12 @@ def test_what_does_not_fit_is_said(odd: StartFacts, says: str) -> None:
             r"checkpoint is new, and group g holds source offsets of an earlier query \(t-0 at 70.* at 0\): "
             "rows may be written again, or left out.*startingOffsets=committed.*accepted=new-checkpoint",
             id="a lost checkpoint, not from committed; or the group moved on while this query began",
+        ),
+        pytest.param(
+            story(0, of("old", 7), at=(0, note(7, "old")), begins=-7),
+            StartsElsewhere,
+            r"earlier query \(t-0 at 0, this query's first batch begins at -7\)",
+            id="a lost checkpoint, and the first batch ends where the group is, but begins before",
         ),
         pytest.param(
             both(story(0, of("old", 7)), (0, note(7, "old")), (30, note(7, "old"))),

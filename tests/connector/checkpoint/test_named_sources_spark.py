@@ -181,6 +181,19 @@ def test_a_renamed_source_that_begins_elsewhere_stops_the_query(
     assert union.copied() == sorted(union.made)
 
 
+@pytest.mark.long
+def test_a_renamed_source_that_is_read_again_to_where_the_former_ended_stops_the_query(
+    evolving: SparkSession, kafka: Kafka, tmp_path: Path
+) -> None:
+    """Its first batch ends there, but it began before."""
+    union = Union(evolving, kafka, "orders", "returns", has_group=False)
+    union.put(10)
+    union.run(tmp_path, BOTH)
+    with pytest.raises(StreamingQueryException, match=r"-0 begins at 0, a former source ended at 10"):
+        union.run(tmp_path, RENAMED)
+    assert union.copied() == sorted(union.made), "nothing was written"
+
+
 def test_a_beginning_elsewhere_can_be_accepted(union: Union, tmp_path: Path) -> None:
     with pytest.raises(StreamingQueryException, match="SourcesChanged"):
         union.run(tmp_path, RENAMED)

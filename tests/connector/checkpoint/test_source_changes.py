@@ -23,8 +23,9 @@ from eoslog.connector.offsets.offsets import TakenFrom, TopicPartition, to_json
 NONE = RemovedSources({})
 
 
-def line(topic: str, at: int, *taken: TakenFrom) -> str:
-    return json.dumps(to_json({(topic, 0): at}, cluster="c", taken=taken))
+def line(topic: str, at: int, *taken: TakenFrom, began: int | None = None) -> str:
+    began_at = None if began is None else {(topic, 0): began}
+    return json.dumps(to_json({(topic, 0): at}, cluster="c", taken=taken, began=began_at))
 
 
 def planned(batch: int, **sources: str) -> Planned:
@@ -53,6 +54,19 @@ def test_a_renamed_source_has_to_begin_where_the_former_ended() -> None:
     for at in (9, 11):
         with pytest.raises(SourcesChanged, match=f"t-0 ends its first batch at {at}, a former .* at 10"):
             check(BEFORE, planned(5, a=line("u", 3), c=line("t", at)))
+
+
+def test_where_a_new_source_began_counts_and_not_where_its_first_batch_ends() -> None:
+    check(BEFORE, planned(5, a=line("u", 3), c=line("t", 15, began=10)))
+    with pytest.raises(SourcesChanged, match="t-0 begins at 0, a former source ended at 10"):
+        check(BEFORE, planned(5, a=line("u", 3), c=line("t", 10, began=0)))
+    before = planned(4, a=line("u", 3))
+    now = planned(5, a=line("u", 3), b=line("t", 12, began=10))
+    check(before, now, by("sink", 10))
+    with pytest.raises(SourcesChanged, match="t-0 begins at 10, the group is at 12"):
+        check(before, now, by("sink", 12))
+    with pytest.raises(SourcesChanged, match="committed by the sink other"):
+        check(before, now, by("other", 10))
 
 
 def test_a_source_of_what_nobody_has_read_may_begin_anywhere() -> None:

@@ -89,3 +89,11 @@ def test_a_file_of_the_commit_log_that_is_damaged_or_too_new(text: str, says: st
 )
 def test_whose_offsets_they_are(text: str, ours: bool) -> None:
     assert is_eoslog(text) is ours
+
+
+def test_where_the_sources_of_a_first_batch_began() -> None:
+    """Together; a source that does not say it counts with its end."""
+    says, silent = '{"t":{"0":9,"1":4},"began-at:t:2:0-1":{}}', '{"t":{"0":1},"u":{"0":5}}'
+    found = Planned.parse(0, "\n".join(("v1", "{}", says, silent, "-")))
+    assert found.beginnings() == {("t", 0): 1, ("t", 1): 2, ("u", 0): 5}
+    assert found.topic_offsets() == {("t", 0): 1, ("t", 1): 4, ("u", 0): 5}

@@ -230,10 +230,12 @@ class Programs:
         batch, decided = begun.batch, begun.decided
         new = not mine.completed and batch.batch_id == 0
         ours = decided if decided and decided.query_id == batch.query_id else None
+        end = mine.first if new else mine.first + batch.batch_id + 1
         story = StartFacts(
             sink=self.sink.id,
             batch=batch,
-            ends={SOURCE: mine.first if new else mine.first + batch.batch_id + 1},
+            ends={SOURCE: end},
+            begins={SOURCE: end},
             completed=max(mine.completed, default=None),
             decided=decided,
             ended=(ours.digest, {SOURCE: mine.first + ours.batch_id + 1}) if ours else None,
