@@ -13,11 +13,14 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from eoslog.connector.spark.brought import reduce_with_jar
 from eoslog.connector.spark.plain_errors import plainly
 
 
 class EoslogDataSource(DataSource):
     """A Kafka log as Spark's source and sink, with the options and columns of Spark's Kafka connector."""
+
+    __reduce_ex__ = reduce_with_jar
 
     @classmethod
     def name(cls) -> str:

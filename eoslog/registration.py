@@ -13,6 +13,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from eoslog.version.home import home_archive
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -25,8 +27,8 @@ def register(spark: SparkSession) -> None:
     """Make `format("eoslog")` known to a session. Repeated calls do no harm.
 
     Raises EnvironmentUnfit (an ImportError) if the driver's Python lacks a library or has too old a Spark,
-    RegistrationError for a session of Spark Connect, a jar that is gone, or a Spark whose Python lacks
-    eoslog.
+    RegistrationError for a session of Spark Connect to which no jar can be brought, a jar that is gone, or a
+    Spark whose Python lacks eoslog.
     """
     archive = home_archive()
     if archive is not None and not archive.is_file():  # a stopped session deleted its copy
@@ -35,11 +37,8 @@ def register(spark: SparkSession) -> None:
 
     check_versions()
     if not hasattr(spark, "sparkContext"):
-        raise RegistrationError(
-            "eoslog.register needs a session of classic Spark, and this is one of Spark Connect: install "
-            'eoslog with pip in the Python of the server, which then finds format("eoslog") by itself'
-        )
-    if archive is not None:
+        bring(spark, archive)
+    elif archive is not None:
         hand_on(spark, archive)
     elif wrong := _what_sparks_python_lacks():
         raise RegistrationError(wrong)
@@ -71,10 +70,18 @@ def _what_sparks_python_lacks() -> str:
     return what_it_lacks(python_of_sources(os.environ), os.environ)
 
 
-def home_archive() -> Path | None:
-    """The jar from which this eoslog was imported; None if it was a folder."""
-    archive = getattr(getattr(sys.modules["eoslog"], "__loader__", None), "archive", None)
-    return None if archive is None else Path(archive)
+def bring(spark: SparkSession, archive: Path | None) -> None:
+    """Send the archive to a server of Spark Connect, for this session alone. Spark's planners and tasks
+    import from it, and tell others where it is (connector/spark/brought.py). Raises RegistrationError
+    without one.
+    """
+    if archive is None:
+        raise RegistrationError(
+            "this session is one of Spark Connect, and its server has a Python of its own: install eoslog "
+            'with pip there, then Spark finds format("eoslog") by itself, without eoslog.register; or start '
+            "this program with PYTHONPATH=eoslog_2.13-VERSION.jar, and eoslog.register takes the jar there"
+        )
+    spark.addArtifacts(os.fspath(archive), pyfile=True)
 
 
 def hand_on(spark: SparkSession, archive: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from eoslog.connector.commit.task_reports import Begun
 from eoslog.connector.errors import EoslogError
 from eoslog.connector.options.source_and_sink import SinkOptions
+from eoslog.connector.spark.brought import reduce_with_jar
 from eoslog.connector.spark.calls import called
 from eoslog.connector.spark.pickled_form import FORM, check_form
 from eoslog.connector.spark.plain_errors import plainly
@@ -20,6 +21,8 @@ class BeginsWhenPickled:
 
     Spark pickles a writer for the tasks, and does so twice.
     """
+
+    __reduce_ex__ = reduce_with_jar
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options

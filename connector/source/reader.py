@@ -42,6 +42,7 @@ from eoslog.connector.source.push_filters import PushFilters
 from eoslog.connector.source.rows_in_plan import hand_over, take_back
 from eoslog.connector.source.small_batches import SmallBatches
 from eoslog.connector.source.source_topics import SourceTopics
+from eoslog.connector.spark.brought import reduce_with_jar
 from eoslog.connector.spark.calls import called
 from eoslog.connector.spark.plain_errors import pieces_plainly, plainly
 from eoslog.connector.spark.sockets import acknowledging
@@ -57,6 +58,8 @@ StoredOffset = dict[str, dict[str, int]]
 class BatchReader(DataSourceReader):
     """`spark.read`: a range of offsets. It is fixed when Spark first plans the DataFrame; a new load() looks
     offsets up again."""
+
+    __reduce_ex__ = reduce_with_jar
 
     def __init__(self, options: SourceOptions) -> None:
         self.options = options
@@ -94,6 +97,8 @@ class BatchReader(DataSourceReader):
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """`spark.readStream`. Offsets have the form of Spark's Kafka source: the next to read, as JSON."""
+
+    __reduce_ex__ = reduce_with_jar
 
     def __init__(self, options: SourceOptions) -> None:
         self.options = options

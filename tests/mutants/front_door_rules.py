@@ -3,6 +3,7 @@
 from tests.mutants.mutant import Break, Mutant, mutants_of
 
 OTHER_PYTHON = ("tests/packages/test_other_python.py",)
+BROUGHT = ("tests/connector/spark/test_brought.py",)
 
 MUTANTS: list[Mutant] = [
     *mutants_of(
@@ -32,6 +33,14 @@ MUTANTS: list[Mutant] = [
         Break("Spark's own processes are looked at", "or ours or connects", "or connects"),
         Break("clients of Spark Connect are looked at", "or ours or connects", "or ours"),
         Break("commands are looked at", 'if "pyspark" not in sys.modules or', "if"),
+    ),
+    *mutants_of(
+        "connector/spark/brought.py",
+        BROUGHT,
+        Break(
+            "eoslog before its jar", "(_Jar(jar), _Blank(type(value)))", "(_Blank(type(value)), _Jar(jar))"
+        ),
+        Break("an eoslog of a folder is a jar", "    if jar is None:", "    if False:"),
     ),
     *mutants_of(
         "connector/spark/processes.py",

@@ -105,9 +105,24 @@ def test_an_executor_that_lacks_a_library_says_so_and_where(tmp_path: Path) -> N
     assert "google-crc32c is missing" in ended.stderr and "pip install 'google-crc32c>=1.5'" in ended.stderr
 
 
-def test_a_session_of_spark_connect_is_refused() -> None:
-    with pytest.raises(registration.RegistrationError, match="Spark Connect"):
+def test_a_session_of_spark_connect_without_a_jar_is_refused() -> None:
+    with pytest.raises(registration.RegistrationError, match=r"Spark Connect.* pip there.* PYTHONPATH="):
         eoslog.register(SimpleNamespace(dataSource=None))  # type: ignore[arg-type]
+
+
+def test_a_session_of_spark_connect_gets_the_jar_before_the_name(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    jar = tmp_path / "e.jar"
+    jar.touch()
+    monkeypatch.setattr(registration, "home_archive", lambda: jar)
+    asked: list[Any] = []
+    session: Any = SimpleNamespace(
+        addArtifacts=lambda *paths, pyfile: asked.append((paths, pyfile)),
+        dataSource=SimpleNamespace(register=asked.append),
+    )
+    eoslog.register(session)
+    assert asked == [((str(jar),), True), EoslogDataSource]
 
 
 @pytest.mark.parametrize(("includes", "shipped"), [((), 1), (("e.jar",), 0), (("other.jar",), 1)])
