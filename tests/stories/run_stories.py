@@ -72,7 +72,7 @@ STORIES = (
            "-m", "long or spark")),
     Story("cluster", "executors in JVMs of their own, killed", "installing.md",
           tested("tests/connector/spark/test_spark_python.py", "test_a_copy")),
-    Story("connect", "a client of Spark Connect, its server killed", "installing.md",
+    Story("connect", "a client of Spark Connect, its server killed", "connect.md",
           tested("tests/connector/spark/test_spark_connect.py")),
     Story("pytest", "one's own pipeline under test, with faults", "testing-pipelines.md",
           page("testing")),

@@ -29,10 +29,14 @@ class Orders:
         """The copy is in the middle of its work."""
         assert 0 < len(self._copied()) < len(self._rows)
 
-    def check_all_are_copied(self) -> None:
-        """Every row is there once."""
+    def check_none_are_copied(self) -> None:
+        """The copy has not begun."""
+        assert not self._copied()
+
+    def check_all_are_copied(self, times: int = 1) -> None:
+        """Every row is there once, or so many times."""
         copied = self._copied()
-        wanted = sorted(row.upper() for row in self._rows)
+        wanted = sorted([row.upper() for row in self._rows] * times)
         assert copied == wanted, f"{len(copied)} rows, {len(set(copied))} different ones"
 
     def _copied(self) -> list[bytes]:

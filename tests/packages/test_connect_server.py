@@ -1,0 +1,164 @@
+"""docs/connect.md, typed: a server of Spark Connect that has eoslog by pip, in a jar that its client brings,
+or in a jar of its own; killed, started again and resumed. `make test-packages`."""
+
+import shlex
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from eoslog.testing import EmbeddedBroker
+from tests.connector.spark.orders import Orders
+from tests.connector.stock_kafka import Kafka
+from tests.docs.blocks import code_of
+from tests.kit.program import Program
+from tests.packages.bare_python import PATIENCE_SECONDS, BarePython
+from tests.packages.built_packages import Built
+
+pytestmark = [pytest.mark.packages, pytest.mark.spark, pytest.mark.timeout(3 * PATIENCE_SECONDS)]
+
+SPARKS = ("4.3.0", "4.2.*")
+_PAGE = "connect.md"
+_PORT = "15002"
+_JAR = "eoslog_2.13-0.1.0.jar"
+
+
+class Pythons(NamedTuple):
+    """The server's environment with eoslog, and one with PySpark and the libraries alone."""
+
+    with_eoslog: BarePython
+    without: BarePython
+
+
+@pytest.fixture(scope="module", params=SPARKS)
+def pythons(
+    request: pytest.FixtureRequest, built: Built, tmp_path_factory: pytest.TempPathFactory
+) -> Pythons:
+    """What the page says to install, with this PySpark."""
+    without = BarePython(tmp_path_factory.mktemp("without"))
+    spark = f"pyspark[connect]=={request.param}"
+    without.pip("install", spark, *shlex.split(code_of("installing.md", "pip install 'pyarrow"))[2:])
+    pip, install, wanted, eoslog = shlex.split(code_of(_PAGE, "pip install"))
+    assert (pip, wanted, eoslog) == ("pip", "pyspark[connect]>=4.2", "eoslog")
+    with_eoslog = BarePython(tmp_path_factory.mktemp("with"))
+    with_eoslog.pip(install, spark, built.wheel)
+    assert with_eoslog.has_eoslog() and not without.has_eoslog()
+    return Pythons(with_eoslog, without)
+
+
+@pytest.fixture
+def broker() -> Iterator[EmbeddedBroker]:
+    """A broker that can be told to keep its answers to itself."""
+    with EmbeddedBroker(faults=True) as started:
+        yield started
+
+
+class Place:
+    """A folder in which the page is typed: servers one after another, and the client's program."""
+
+    def __init__(self, folder: Path, broker: EmbeddedBroker, built: Built) -> None:
+        self.folder, self.broker, self.built = folder, broker, built
+        self.orders = Orders(Kafka(broker.bootstrap))
+        (folder / _JAR).symlink_to(built.jar)
+        self._remote = ""
+
+    def server(self, python: BarePython, before: str = "", more: str = "") -> Program:
+        """A server that listens. `before`: typed before it is started; `more`: its further arguments."""
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+        settings = f"--conf spark.connect.grpc.binding.port={port} --conf spark.ui.enabled=false"
+        start = code_of(_PAGE, "spark-submit").strip()
+        typed = f"{before}\n{start} {settings} --driver-memory 700m {more}"
+        server = self._run(python, typed, "server.log")
+        server.wait_until("the server listens", lambda: _listens(port))
+        self._remote = f"sc://127.0.0.1:{port}"
+        return server
+
+    def client(
+        self, python: BarePython, start: str = "python", remote: str | None = None, register: str = ""
+    ) -> Program:
+        """The client's program; `start` is how the page's command begins."""
+        code = code_of(_PAGE, "from pyspark").replace("/path/to/checkpoint", f"{self.folder}/checkpoint")
+        code = code.replace(f"sc://127.0.0.1:{_PORT}", remote or self._remote)
+        code = code.replace("kafka = {", f"{register}\nkafka = {{", 1)
+        self.orders.write(self.folder / "orders_connect.py", code)
+        return self._run(python, code_of(_PAGE, start), "client.log")
+
+    def _run(self, python: BarePython, typed: str, log: str) -> Program:
+        return Program(
+            ["bash", "-c", typed], self.folder / log, folder=self.folder, environment=python.environment,
+            patience=PATIENCE_SECONDS,
+        )  # fmt: skip
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as tried:
+        return tried.connect_ex(("127.0.0.1", port)) == 0
+
+
+@pytest.fixture
+def place(tmp_path: Path, broker: EmbeddedBroker, built: Built) -> Place:
+    """An empty one."""
+    return Place(tmp_path, broker, built)
+
+
+def _finish(client: Program) -> None:
+    assert client.end() == 0, client.tail()
+    assert client.tail().rstrip().endswith("done")
+
+
+@pytest.mark.parametrize("brought", [False, True], ids=["pip on the server", "the client's jar"])
+def test_a_server_that_is_killed_after_a_decision(brought: bool, pythons: Pythons, place: Place) -> None:
+    """The second batch is decided, and server and client die before the driver has heard so."""
+    python = pythons.without if brought else pythons.with_eoslog
+    start = "PYTHONPATH=" if brought else "python"
+    register = code_of(_PAGE, "import eoslog") if brought else ""
+    # A batch has two: its decision, and one for all that it has decided.
+    unheard = place.broker.faults.drop_answer("EndTxn", nth=3, times=0, cut=False)
+    with place.server(python) as server, place.client(pythons.without, start, register=register) as client:
+        client.wait_until("a decision that was not heard of", lambda: unheard.happened > 0)
+        assert server.ended is None
+        server.kill()
+    place.broker.faults.disarm()
+    place.orders.check_some_are_copied()
+    with place.server(python), place.client(pythons.without, start, register=register) as again:
+        _finish(again)
+    place.orders.check_all_are_copied()
+
+
+def test_a_jar_on_the_server(pythons: Pythons, place: Place) -> None:
+    """Nothing but its PYTHONPATH."""
+    before = code_of(_PAGE, "export PYTHONPATH")
+    with place.server(pythons.without, before), place.client(pythons.without) as client:
+        _finish(client)
+    place.orders.check_all_are_copied()
+
+
+@pytest.mark.parametrize("option", ["--packages", "--jars", "--py-files"])
+def test_a_jar_that_pythons_of_the_server_do_not_get(option: str, pythons: Pythons, place: Place) -> None:
+    """A query stops at its start, loudly."""
+    jar = place.built.jar
+    more = f"{option} {jar}"
+    if option == "--packages":
+        name = f"io.github.eoslog:eoslog_2.13:{jar.parent.name}"
+        ivy = f"--conf spark.jars.ivy={place.folder}/ivy"
+        more = f"--packages {name} --repositories {place.built.repository.as_uri()} {ivy}"
+    with place.server(pythons.without, more=more), place.client(pythons.without) as client:
+        assert client.end() == 1, client.tail()
+        assert "DATA_SOURCE_NOT_FOUND" in client.log.read_text()
+    place.orders.check_none_are_copied()
+
+
+def test_a_server_that_the_client_starts(pythons: Pythons, place: Place) -> None:
+    """remote("local[2]") with the jar: killed after a decision, and run again."""
+    register = code_of(_PAGE, "import eoslog")
+    unheard = place.broker.faults.drop_answer("EndTxn", nth=3, times=0, cut=False)
+    with place.client(pythons.without, "PYTHONPATH=", "local[2]", register) as first:
+        first.wait_until("a decision that was not heard of", lambda: unheard.happened > 0)
+    place.broker.faults.disarm()
+    place.orders.check_some_are_copied()
+    with place.client(pythons.without, "PYTHONPATH=", "local[2]", register) as second:
+        _finish(second)
+    place.orders.check_all_are_copied()
