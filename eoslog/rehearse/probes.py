@@ -69,12 +69,22 @@ def committed_rows_are_readable(work: Work, word: str) -> str:
 
 
 def aborted_rows_stay_hidden(work: Work, word: str) -> str:
-    """After an abort no row can be read, and nothing is held back."""
-    who, topic = written(work, word)
-    work.end(who, commit=False)
+    """After an abort no row can be read, and nothing is held back; rows that come after it are refused."""
+    who, topic = work.open(word), work.names.name(word)
+    with work.producer(who) as producer:
+        for partition in PARTITIONS:
+            work.send(producer, (topic, partition), ROWS)
+        work.end(who, commit=False)
+        work.check_readable(topic)
+        work.check_rows(topic, [], "a transaction was aborted")
+        late = partial(work.send, producer, (topic, 0), ["late"])  # the next in sequence
+        code = refused(late, "a row that came after the abort of its transaction was taken")
+    new = work.open(word)
+    work.write(new, (topic, 0), ["of the next one"])
+    work.end(new, commit=True)
     work.check_readable(topic)
-    work.check_rows(topic, [], "a transaction was aborted")
-    return "no row of an aborted transaction can be read, and it holds nobody back"
+    work.check_rows(topic, ["of the next one"], "a row came after the abort of its transaction")
+    return f"no row of an aborted transaction can be read, and it holds nobody back; late rows: {code}"
 
 
 def retries_are_written_once(work: Work, word: str) -> str:

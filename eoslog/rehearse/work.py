@@ -55,13 +55,21 @@ class Work:
     def write(self, who: Participant, place: Place, rows: Sequence[str]) -> None:
         """Write rows in the transaction, a batch each, and wait for every answer. Raises ProduceFailed,
         KafkaError."""
+        with self.producer(who) as producer:
+            self.send(producer, place, rows)
+
+    def producer(self, who: Participant) -> Producer:
+        """A producer of the transaction, which counts on from batch to batch."""
+        return Producer(self.cluster, identity=who.identity, transactional_id=self.names.check(who.name))
+
+    def send(self, producer: Producer, place: Place, rows: Sequence[str]) -> None:
+        """As `write`, by a producer that goes on."""
         topic, partition = self.names.check(place[0]), place[1]
-        with Producer(self.cluster, identity=who.identity, transactional_id=who.name) as producer:
-            for row in rows:
-                values, now_ms = pa.array([row.encode()], pa.binary()), int(time.time() * 1000)
-                (batch,) = encode_batches(None, values, None, now_ms, codec=0, max_batch_bytes=_BATCH_BYTES)
-                producer.send(topic, partition, batch)
-            producer.flush()
+        for row in rows:
+            values, now_ms = pa.array([row.encode()], pa.binary()), int(time.time() * 1000)
+            (batch,) = encode_batches(None, values, None, now_ms, codec=0, max_batch_bytes=_BATCH_BYTES)
+            producer.send(topic, partition, batch)
+        producer.flush()
 
     def end(self, who: Participant, *, commit: bool) -> ProducerIdentity:
         """EndTxn. Raises KafkaError."""

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
+import pytest
 from confluent_kafka.admin import (
     AclBinding,
     AclOperation,
@@ -39,6 +40,7 @@ ON_KAFKA = os.environ.get("EOSLOG_TEST_BROKER", "eoslog") == "kafka"
 _JARS = JARS.with_name(f"kafka-{os.environ.get('EOSLOG_TEST_KAFKA', '4.3.1')}")
 _LEVEL = os.environ.get("EOSLOG_TEST_TRANSACTION_VERSION", "2")
 FORMATTING = () if _LEVEL == "0" else (f"--feature=transaction.version={_LEVEL}",)
+_ADDS_PARTITIONS = 12  # the Produce that adds partitions to the transaction by itself (KIP-890)
 _KEEPS_PREPARED = 6  # the InitProducerId of two-phase commit (KIP-939)
 
 DECISIONS = "decisions"
@@ -109,6 +111,13 @@ def hide_internal_topics(bootstrap: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     for done in admin.create_acls(rules).values():
         done.result(60)
+
+
+def skip_unless_served(bootstrap: str, level: int) -> None:
+    """For a test that has the client use this transaction.version, whatever the cluster's own level is."""
+    with Cluster(ClientConfig(parse_addresses(bootstrap))) as cluster:
+        if level >= transactions.TV2 and cluster.any_broker().versions[ApiKey.PRODUCE][1] < _ADDS_PARTITIONS:
+            pytest.skip("this cluster is older than transaction.version 2 (KIP-890, Kafka 4.0)")
 
 
 def offers_two_phase_commit(bootstrap: str) -> bool:

@@ -259,7 +259,10 @@ class SimCluster(ModelBroker):
                 return {"error_code": int(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)}
             return self._kept(kept)
         current = ProducerIdentity(body.get("producer_id", -1), body.get("producer_epoch", -1))
+        opened = name in self.ongoing(name)
         found = self.go_on(name, current) if current.producer_id >= 0 else self.init(name)
+        if isinstance(found, Refused) and opened and name not in self.ongoing(name):
+            return {"error_code": int(ErrorCode.CONCURRENT_TRANSACTIONS)}  # it is being aborted
         if isinstance(found, Refused):
             return {"error_code": found.code}
         self.transactions[name].timeout_ms = body["transaction_timeout_ms"]

@@ -296,27 +296,8 @@ MUTANTS: list[Mutant] = [
         TRANSACTIONS,
         Break(
             "a broker that does not know who goes on",
-            "min_version=_INIT_CURRENT if current else 0",
+            "min_version=INIT_CURRENT if current else 0",
             "min_version=0",
-        ),
-        Break(
-            "markers are not waited for",
-            "    while left:\n        states",
-            "    while False:\n        states",
-        ),
-        Break(
-            "aborts have no markers",
-            '_PREPARED = frozenset({"PrepareCommit", "PrepareAbort"})',
-            '_PREPARED = frozenset({"PrepareCommit"})',
-        ),
-        Break(
-            "all are asked again",
-            "for name, state in states.items() if state and state.state in _PREPARED]",
-            "for name, state in states.items() if any(s and s.state in _PREPARED for s in states.values())]",
-        ),
-        Break("markers are waited for everywhere", "if not at.ends_together for name", "for name"),
-        Break(
-            "markers are waited for without end", "if not left or time.monotonic() >= until:", "if not left:"
         ),
         Break("nobody says who goes on", "if current is not None:", "if False:"),
         Break(
@@ -349,12 +330,6 @@ MUTANTS: list[Mutant] = [
             'check(answer["error_code"], f"InitProducerId(keepPreparedTxn) of {name!r}")',
             "pass",
         ),
-        Break("what is known is asked again", "[i for i in ids if i not in found]", "list(ids)"),
-        Break(
-            "left out by the coordinator",
-            '            if missing:\n                raise RefusedByBroker(\n                    ErrorCode.UNKNOWN_SERVER_ERROR, f"DescribeTransactions',
-            '            if False:\n                raise RefusedByBroker(\n                    ErrorCode.UNKNOWN_SERVER_ERROR, f"DescribeTransactions',
-        ),
         Break("version 1 adds offsets by itself", "    if not tv2:\n", "    if False:\n"),
         Break("an old broker takes offsets in version 2", "_TXN_OFFSETS_TV1 + 1 if tv2 else 0", "0"),
         Break("version 1 asks as version 2", "None if tv2 else _TXN_OFFSETS_TV1,", "None,"),
@@ -365,12 +340,74 @@ MUTANTS: list[Mutant] = [
         ),
         Break("what passes hides what does not", "worst = refused[0][2]", "worst = refused[-1][2]"),
         Break("refused offsets are taken", "    if refused:\n", "    if False:\n"),
+        Break("version 1 is version 2", "TV2 = 2", "TV2 = 1"),
+        Break(
+            "version 1 aborts under the epoch of its rows",
+            "{} if commit or cluster.transaction_version() >= TV2 else abort_by_epoch(cluster, identities)",
+            "{}",
+        ),
+    ),
+    *mutants_of(
+        "connector/client/admin/transaction_states.py",
+        TRANSACTIONS,
+        Break(
+            "markers are not waited for",
+            "    while left:\n        states",
+            "    while False:\n        states",
+        ),
+        Break(
+            "aborts have no markers",
+            '_PREPARED = frozenset({"PrepareCommit", "PrepareAbort"})',
+            '_PREPARED = frozenset({"PrepareCommit"})',
+        ),
+        Break(
+            "all are asked again",
+            "for name, state in states.items() if state and state.state in _PREPARED]",
+            "for name, state in states.items() if any(s and s.state in _PREPARED for s in states.values())]",
+        ),
+        Break("markers are waited for everywhere", "if not at.ends_together for name", "for name"),
+        Break(
+            "markers are waited for without end", "if not left or time.monotonic() >= until:", "if not left:"
+        ),
+        Break("what is known is asked again", "[i for i in ids if i not in found]", "list(ids)"),
+        Break(
+            "left out by the coordinator",
+            '            if missing:\n                raise RefusedByBroker(\n                    ErrorCode.UNKNOWN_SERVER_ERROR, f"DescribeTransactions',
+            '            if False:\n                raise RefusedByBroker(\n                    ErrorCode.UNKNOWN_SERVER_ERROR, f"DescribeTransactions',
+        ),
         Break(
             "an unknown id is an error",
             'state["error_code"] == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND',
             "False",
         ),
-        Break("version 1 is version 2", "TV2 = 2", "TV2 = 1"),
+    ),
+    *mutants_of(
+        "connector/client/admin/abort_by_epoch.py",
+        (f"{HERE}test_abort_by_epoch.py",),
+        Break(
+            "any identity's transaction is aborted",
+            "(state.state, state.identity) == (_OPEN, identity)",
+            "state.state == _OPEN",
+        ),
+        Break(
+            "how a commit ended is hidden",
+            "(state.state, state.identity) == (_OPEN, identity)",
+            "state.identity == identity",
+        ),
+        Break("nobody says whose it is", '"producer_id": who.producer_id', '"producer_id": -1'),
+        Break("a broker that does not know whose it is", "min_version=INIT_CURRENT", "min_version=0"),
+        Break(
+            "whatever came of it is an abort", "state.state in _ABORTED and state.identity == raised", "True"
+        ),
+        Break("an abort under the old epoch will do", "state.identity == raised", "True"),
+        Break("a refused abort is looked at again", "ended |= refused", "pass"),
+        Break("asked without end", "if still and backoff.over:", "if False:"),
+        Break("any time-out is asked for", "min(state.timeout_ms, _MOST_TIMEOUT_MS)", "state.timeout_ms"),
+        Break(
+            "a busy coordinator refuses",
+            'if answer["error_code"] != ErrorCode.CONCURRENT_TRANSACTIONS:',
+            "if True:",
+        ),
     ),
     *mutants_of(
         "connector/client/admin/group_offsets.py",

@@ -18,6 +18,7 @@ from eoslog.broker.coordinator.transactions.transaction_coordinator import Trans
 from eoslog.broker.coordinator.transactions.transaction_markers import MarkerWriter
 from eoslog.broker.log.partition.partition import Partition
 from eoslog.broker.log.partition.partition_reads import PartitionReads
+from eoslog.broker.rules import producer_state
 from eoslog.broker.rules.committed_offsets import OffsetStore
 from eoslog.broker.rules.producer_state import ProducerStates, Written
 from eoslog.broker.rules.transactions import transaction, transaction_state
@@ -195,6 +196,31 @@ def kept_transactions_time_out(patch: Patch) -> None:
     patch.setattr(transaction, "NO_TIMEOUT_MS", 60_000)
 
 
+def late_rows_are_taken(patch: Patch) -> None:
+    """As by Kafka before 3.6: nobody asks the coordinator. And markers of aborts do not raise the epoch."""
+    verify, check_epoch = TransactionCoordinator.verify_partition, producer_state._check_epoch
+    check_sequence = producer_state._check_sequence
+
+    def broken(self: Any, name: str, producer_id: int, epoch: int, *more: Any) -> Any:
+        known = self._entries.get(name)
+        metadata = known.metadata if known else None
+        if metadata is not None and metadata.state is transaction_state.TransactionState.COMPLETE_ABORT:
+            return None
+        return verify(self, name, producer_id, epoch, *more)
+
+    def one_before(state: Any, epoch: int) -> None:
+        if epoch + 1 < state.epoch:
+            check_epoch(state, epoch)
+
+    def in_sequence(state: Any, header: Any) -> None:
+        if header.producer_epoch >= state.epoch:
+            check_sequence(state, header)
+
+    patch.setattr(TransactionCoordinator, "verify_partition", broken)
+    patch.setattr(producer_state, "_check_epoch", one_before)
+    patch.setattr(producer_state, "_check_sequence", in_sequence)
+
+
 BROKEN: list[tuple[Break, str]] = [
     (judged.readers_see_what_is_undecided, "open transactions"),
     (judged.fenced_epochs_may_write, "a replaced producer"),
@@ -207,6 +233,7 @@ BROKEN: list[tuple[Break, str]] = [
     (every_third_batch_is_lost, "committed rows"),
     (aborted_rows_are_shown, "aborted rows"),
     (aborts_are_commits, "aborted rows"),
+    (late_rows_are_taken, "aborted rows"),
     (offsets_are_forgotten, "offsets in transactions"),
     (metadata_is_forgotten, "offsets in transactions"),
     (pending_offsets_are_not_told, "offsets in transactions"),
@@ -226,6 +253,7 @@ BROKEN: list[tuple[Break, str]] = [
 SAYS: dict[Break, str] = {
     the_stable_offset_is_told_to_be_the_end: "the last stable offset is the end",
     fenced_epochs_may_end: "could still commit",
+    late_rows_are_taken: "came after the abort",
     judged.fenced_epochs_may_write: "could still write",
     offsets_of_fenced_producers_count: "could still stage offsets",
     judged.a_marker_is_forgotten: "held back on 1 of 2 partitions",

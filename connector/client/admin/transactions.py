@@ -4,25 +4,28 @@ Each call is retried while its failure may pass (see retry.py). All of them may 
 answer was lost. InitProducerId then only bumps the epoch once more. EndTxn answers a repeated request with
 its outcome if version and epoch stay the same (KIP-890), so all tries of a call use one version. TV2 is
 transaction.version >= 2: no AddPartitionsToTxn, no AddOffsetsToTxn, and EndTxn 5 returns a bumped epoch.
+Every abort raises the epoch: by EndTxn 5, and below TV2 by InitProducerId (abort_by_epoch.py).
 Many transactional ids are ended, or taken over, by requests sent together (pipelined.py); the bundled broker
 ends them by one request, all visible at once.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from eoslog.connector.client.admin.abort_by_epoch import INIT_CURRENT, INIT_MAX, abort_by_epoch
 from eoslog.connector.client.admin.group_offsets import Epochs, rows_of
 from eoslog.connector.client.admin.transaction_lists import Listing as Listing
 from eoslog.connector.client.admin.transaction_lists import list_transactions as list_transactions
+from eoslog.connector.client.admin.transaction_states import TransactionDescription as TransactionDescription
+from eoslog.connector.client.admin.transaction_states import await_markers as await_markers
+from eoslog.connector.client.admin.transaction_states import describe as describe
 from eoslog.connector.client.wire.by_topic import by_topic
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.connection import BrokerConnection
-from eoslog.connector.client.wire.pipelined import at_coordinators, by_connection
+from eoslog.connector.client.wire.pipelined import at_coordinators
 from eoslog.connector.client.wire.retry import check, passes, retrying
 from eoslog.connector.errors import EoslogError, RefusedByBroker
 from eoslog.protocol.apis import APIS, ApiKey
@@ -31,7 +34,6 @@ from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.protocol.typed.apis import (
     ADD_OFFSETS_TO_TXN,
     ADD_PARTITIONS_TO_TXN,
-    DESCRIBE_TRANSACTIONS,
     END_TXN,
     INIT_PRODUCER_ID,
     TXN_OFFSET_COMMIT,
@@ -43,7 +45,6 @@ if TYPE_CHECKING:
         AddPartitionsToTxnRequestDraft,
         AddPartitionsToTxnRequestV3AndBelowTopicDraft,
     )
-    from eoslog.protocol.typed.describe_transactions import DescribeTransactionsResponseTransactionState
     from eoslog.protocol.typed.end_txn import (
         EndTxnRequestDraft,
         EndTxnRequestTogetherDraft,
@@ -58,30 +59,12 @@ T = TypeVar("T")
 TopicPartition = tuple[str, int]
 
 TV2 = 2
-MARKERS_SECONDS = 10.0
-"""How long to wait for markers. They take some milliseconds, unless a partition's leader is down."""
-FIRST_LOOK_SECONDS, LAST_LOOK_SECONDS = 0.001, 0.1
-"""Pauses between two looks."""
-_PREPARED = frozenset({"PrepareCommit", "PrepareAbort"})
 _END_TXN_TV2 = 5
 _END_TXN_TV1 = 4
-_INIT_MAX = 5  # version 6 is two-phase commit (KIP-939)
 _INIT_KEEPS = 6
-_INIT_CURRENT = 3
 _ADD_PARTITIONS_MAX = 3  # later versions are for brokers
 _ADD_OFFSETS_MAX = 4
 _TXN_OFFSETS_TV1 = 4
-
-
-@dataclass(frozen=True)
-class TransactionDescription:
-    """A transactional id's state, such as Ongoing or CompleteCommit. Times in ms, `start_ms` since 1970."""
-
-    state: str
-    identity: ProducerIdentity
-    timeout_ms: int
-    start_ms: int
-    partitions: list[TopicPartition]
 
 
 @dataclass(frozen=True)
@@ -109,7 +92,7 @@ def init_producer_id(
 
     def attempt(connection: BrokerConnection) -> ProducerIdentity:
         version = connection.pick(
-            ApiKey.INIT_PRODUCER_ID, min_version=_INIT_CURRENT if current else 0, max_version=_INIT_MAX
+            ApiKey.INIT_PRODUCER_ID, min_version=INIT_CURRENT if current else 0, max_version=INIT_MAX
         )
         answer = connection.call(INIT_PRODUCER_ID, body, version=version)
         check(answer["error_code"], f"InitProducerId of {transactional_id!r} with time-out {timeout_ms} ms")
@@ -137,6 +120,8 @@ def end_txns(
     """`end_txn` for several transactional ids, by requests sent together. Returns each one's identity to
     continue with, or why it was not ended. If a broker can, it ends all that it coordinates in one step."""
     verb = "commit" if commit else "abort"
+    aborted = {} if commit or cluster.transaction_version() >= TV2 else abort_by_epoch(cluster, identities)
+    to_end = [name for name in identities if name not in aborted]
     chosen: dict[str, int] = {}
 
     def choose(connection: BrokerConnection, name: str) -> int:
@@ -178,7 +163,7 @@ def end_txns(
             return identities[name]
         return ProducerIdentity(answer["producer_id"], answer["producer_epoch"])
 
-    return at_coordinators(cluster, f"EndTxn({verb})", identities, END_TXN, request, read, together)
+    return aborted | at_coordinators(cluster, f"EndTxn({verb})", to_end, END_TXN, request, read, together)
 
 
 def keep_prepared(
@@ -234,43 +219,6 @@ def add_partitions(
         _check_all(codes, wanted, f"AddPartitionsToTxn of {transactional_id!r}")
 
     _at_coordinator(cluster, ApiKey.ADD_PARTITIONS_TO_TXN, transactional_id, attempt)
-
-
-def describe(cluster: Cluster, ids: Sequence[str]) -> dict[str, TransactionDescription | None]:
-    """The coordinators' description of each id (DescribeTransactions); None: the id is unknown."""
-    found: dict[str, TransactionDescription | None] = {}
-
-    def attempt() -> None:
-        left = [i for i in ids if i not in found]
-        for connection, names in by_connection(cluster.coordinators("transaction", left)).items():
-            answer = connection.call(DESCRIBE_TRANSACTIONS, {"transactional_ids": names})
-            for state in answer["transaction_states"]:
-                found[state["transactional_id"]] = _description(state)
-            missing = [name for name in names if name not in found]
-            if missing:
-                raise RefusedByBroker(
-                    ErrorCode.UNKNOWN_SERVER_ERROR, f"DescribeTransactions left out {missing}"
-                )
-
-    forget = partial(cluster.forget_coordinator, "transaction", *ids)
-    _retry(cluster, ApiKey.DESCRIBE_TRANSACTIONS, attempt, forget)
-    return {i: found[i] for i in ids}
-
-
-def await_markers(cluster: Cluster, ids: Sequence[str]) -> tuple[str, ...]:
-    """Wait until the markers of ended transactions are written, for at most MARKERS_SECONDS. Returns the ids
-    whose markers are not. A coordinator that ends several in one step has written them when it answers."""
-    until, pause = time.monotonic() + MARKERS_SECONDS, FIRST_LOOK_SECONDS
-    coordinators = by_connection(cluster.coordinators("transaction", ids))
-    left = [name for at, names in coordinators.items() if not at.ends_together for name in names]
-    while left:
-        states = describe(cluster, left)
-        left = [name for name, state in states.items() if state and state.state in _PREPARED]
-        if not left or time.monotonic() >= until:
-            break
-        time.sleep(pause)
-        pause = min(2 * pause, LAST_LOOK_SECONDS)
-    return tuple(left)
 
 
 def commit_offsets(
@@ -373,19 +321,6 @@ def _check_all(codes: Mapping[TopicPartition, int], wanted: Sequence[TopicPartit
         worst = refused[0][2]
         names = [tp for _, tp, code in refused if code == worst]
         check(worst, f"{what}: refused for {_named(names)}")
-
-
-def _description(state: DescribeTransactionsResponseTransactionState) -> TransactionDescription | None:
-    if state["error_code"] == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
-        return None
-    check(state["error_code"], f"DescribeTransactions of {state['transactional_id']!r}")
-    return TransactionDescription(
-        state["transaction_state"],
-        ProducerIdentity(state["producer_id"], state["producer_epoch"]),
-        state["transaction_timeout_ms"],
-        state["transaction_start_time_ms"],
-        [(topic["topic"], p) for topic in state["topics"] for p in topic["partitions"]],
-    )
 
 
 def _named(partitions: Iterable[TopicPartition]) -> str:

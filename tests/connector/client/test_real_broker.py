@@ -17,10 +17,10 @@ from eoslog.connector.client.records.produce import Producer
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
 from eoslog.connector.errors import ProduceFailed
-from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.protocol.records import encode_batches
-from tests.connector.brokers import start_broker
+from tests.connector.brokers import skip_unless_served, start_broker
 from tests.connector.stock_kafka import Kafka
 
 
@@ -33,16 +33,12 @@ class At(Cluster):
         return self.level
 
 
-PRODUCE_OF_TV2 = 12  # adds partitions to the transaction by itself
-
-
 @pytest.fixture(params=[2, 1], ids=["TV2", "TV1"])
 def cluster(kafka: Kafka, request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    skip_unless_served(kafka.bootstrap, request.param)
     made = At(config(kafka.bootstrap))
     made.level = request.param
     with made:
-        if request.param == 2 and made.any_broker().versions[ApiKey.PRODUCE][1] < PRODUCE_OF_TV2:
-            pytest.skip("this cluster is older than transaction.version 2 (KIP-890, Kafka 4.0)")
         yield made
 
 
@@ -110,6 +106,58 @@ def test_an_older_owner_is_fenced(cluster: Cluster, kafka: Kafka) -> None:
         transactions.end_txn(cluster, name, old, True)
     assert caught.value.code in fenced
     assert kafka.rows(topic) == []
+
+
+def test_rows_that_come_after_the_abort_are_refused(cluster: Cluster, kafka: Kafka) -> None:
+    """A killed task's requests may still be on their way. A leader that took one of them would open a
+    transaction that its coordinator does not know, and the next commit of this name would show its rows."""
+    topic, name = kafka.topic(), f"tx-{uuid.uuid4().hex}"
+    identity = transactions.init_producer_id(cluster, name, 60_000)
+    with Producer(cluster, identity=identity, transactional_id=name) as producer:
+        send(producer, topic, 0, [b"in time"])
+        producer.flush()
+        transactions.end_txn(cluster, name, identity, commit=False)
+        assert transactions.await_markers(cluster, [name]) == (), "what comes before its marker is aborted"
+        with pytest.raises((ProduceFailed, KafkaError)) as refused:
+            send(producer, topic, 0, [b"late"])  # the next in sequence, and its partition was added in time
+            producer.flush()
+    late = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
+    assert getattr(refused.value, "code", None) in late
+    identity = transactions.init_producer_id(cluster, name, 60_000)
+    with Producer(cluster, identity=identity, transactional_id=name) as producer:
+        send(producer, topic, 0, [b"next"])
+        producer.flush()
+    transactions.end_txn(cluster, name, identity, commit=True)
+    assert [row[3] for row in kafka.rows(topic)] == [b"next"]
+
+
+def test_an_abort_raises_the_epoch_of_what_is_open_and_of_nothing_else(
+    cluster: Cluster, kafka: Kafka
+) -> None:
+    topic, name = kafka.topic(), f"tx-{uuid.uuid4().hex}"
+    first = transactions.init_producer_id(cluster, name, 60_000)
+
+    def opened(identity: ProducerIdentity) -> None:
+        with Producer(cluster, identity=identity, transactional_id=name) as producer:
+            send(producer, topic, 0, [b"never"])
+            producer.flush()
+
+    def state() -> tuple[str, ProducerIdentity] | None:
+        transactions.await_markers(cluster, [name])
+        found = transactions.describe(cluster, [name])[name]
+        return None if found is None else (found.state, found.identity)
+
+    opened(first)
+    raised = first._replace(epoch=first.epoch + 1)
+    assert transactions.end_txn(cluster, name, first, commit=False) == raised
+    assert state() == ("CompleteAbort", raised), "as a time-out leaves it: that is a proof"
+    second = transactions.init_producer_id(cluster, name, 60_000)
+    opened(second)
+    with pytest.raises(KafkaError) as refused:
+        transactions.end_txn(cluster, name, first, commit=False)
+    assert refused.value.code in (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
+    assert state() == ("Ongoing", second), "another owner's transaction was touched"
+    transactions.end_txn(cluster, name, second, commit=False)
 
 
 def test_only_who_still_has_it_raises_its_epoch(cluster: Cluster) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from eoslog.connector.client.admin import transactions
+from eoslog.connector.client.admin import transaction_states, transactions
 from eoslog.connector.client.admin.group_offsets import StillPending, commit_plain, fetch_committed
 from eoslog.connector.client.admin.list_offsets import EARLIEST, LATEST, list_offsets
 from eoslog.connector.client.admin.transactions import Listing
@@ -314,7 +314,7 @@ def test_markers_are_waited_for() -> None:
 
 
 def test_markers_that_do_not_come_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transactions, "MARKERS_SECONDS", 0.05)
+    monkeypatch.setattr(transaction_states, "MARKERS_SECONDS", 0.05)
     states = ["PrepareCommit"] * 30 + ["CompleteCommit"]
     answers = scripted(*({"transaction_states": [described("a", state=state)]} for state in states))
     with FakeBroker({ApiKey.DESCRIBE_TRANSACTIONS: answers}) as broker:

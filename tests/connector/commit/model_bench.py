@@ -12,6 +12,7 @@ from eoslog.connector.commit.replay import OnLost
 from eoslog.connector.commit.seal import TwoPhase
 from eoslog.connector.commit.task_reports import Batch, Begun, Decided, Empty, Prepared, Report, Run
 from eoslog.connector.commit.transactional_ids import Participant, Sink
+from eoslog.protocol.producer_identity import ProducerIdentity
 from tests.connector.commit.model_broker import ModelBroker
 
 T = TypeVar("T")
@@ -73,6 +74,8 @@ class Bench:
             return Empty(stamp, partition)
         name = participant_name(stamp, worker or f"w{partition}", 0)
         identity = self.broker.init(name)
+        if not self.broker.verifies:
+            self.broker.add_partitions(name, identity)
         assert self.broker.produce(name, identity, 0, rows) is None
         return Prepared(stamp, partition, Participant(name, identity), len(rows), (("out", partition),))
 
@@ -107,6 +110,10 @@ class Bench:
                 raise Crash
 
         self.intercept = intercept
+
+    def give_up(self, name: str, identity: ProducerIdentity) -> None:
+        """As an attempt that fails does with its own transaction."""
+        self._end(name, identity, False)
 
     def open(self) -> tuple[str, ...]:
         return self.broker.ongoing(self.sink.prefix)
@@ -143,8 +150,13 @@ class Bench:
             case c.ReadClock():
                 return broker.now_ms
             case c.End(commit, participants):
-                return {name: broker.end(name, identity, commit) for name, identity in participants}
+                return {name: self._end(name, identity, commit) for name, identity in participants}
         raise AssertionError(command)
+
+    def _end(self, name: str, identity: ProducerIdentity, commit: bool) -> ProducerIdentity | c.Refused:
+        if self.broker.aborts_by_epoch(name, identity, commit):
+            return self.broker.abort(name, identity)
+        return self.broker.end(name, identity, commit)
 
 
 def decides(command: c.Command[Any]) -> bool:

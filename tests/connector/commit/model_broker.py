@@ -33,7 +33,7 @@ UNMAPPED = refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
 
 @dataclass
 class Transaction:
-    """One transactional id. `rows` are kept with their place in the log, by sequence number."""
+    """One transactional id. `rows` are kept with their place in the log, by identity and sequence number."""
 
     identity: ProducerIdentity
     state: str = "Empty"
@@ -42,11 +42,11 @@ class Transaction:
     previous: ProducerIdentity | None = None  # before a rotation of the producer id
     raised: ProducerIdentity | None = None  # whose request to go on raised it to the present identity
     holder: ProducerIdentity | None = None  # of a transaction that was kept (KIP-939); `identity` wrote it
-    rows: dict[int, tuple[int, str]] = field(default_factory=dict)
+    rows: dict[tuple[ProducerIdentity, int], tuple[int, str]] = field(default_factory=dict)
     sequences: set[tuple[ProducerIdentity, int]] = field(default_factory=set)  # as partitions remember them
     offsets: dict[str, dict[tuple[str, int], tuple[int, str]]] = field(default_factory=dict)
 
-    wrote: ProducerIdentity | None = None  # of a transaction that EndTxn has ended: under what it was open
+    wrote: ProducerIdentity | None = None  # of a transaction that was ended: under what it was open
     loses: frozenset[str] = frozenset()  # groups whose marker the node forgets that ends it next
 
     @property
@@ -70,6 +70,8 @@ class ModelBroker:
 
     `late_markers`: EndTxn leaves Prepare* behind until somebody has to wait for more. `keeps`: two-phase
     commit is offered. `tells_holder`: a kept transaction is described by its holder, not by its writer.
+    `verifies` False: leaders do not ask the coordinator (Kafka before 3.6), so they take any batch whose
+    epoch is not outdated there. Rows that nothing has added to the transaction wait for its next marker.
     """
 
     def __init__(
@@ -81,7 +83,10 @@ class ModelBroker:
         late_markers: bool = False,
         keeps: bool = False,
         tells_holder: bool = False,
+        verifies: bool = True,
     ) -> None:
+        self.verifies = verifies
+        self.leaders: dict[str, ProducerIdentity] = {}  # by name: of the last batch or marker there
         self.keeps, self.tells_holder = keeps, tells_holder
         self.tv, self.anchors, self.last_epoch, self.late_markers = tv, anchors, last_epoch, late_markers
         self.now_ms = 1_000_000
@@ -120,6 +125,11 @@ class ModelBroker:
             return UNMAPPED
         if txn.raised == current and txn.state == "Empty":
             return txn.identity
+        if txn.state == "Ongoing" and (
+            txn.current == current or (txn.current[0] == current[0] and not txn.holder)
+        ):
+            self._fence(txn)  # Kafka compares the epochs only when nothing is open
+            return FENCED
         if txn.current != current:
             return FENCED
         self.init(name)
@@ -144,13 +154,18 @@ class ModelBroker:
     ) -> Refused | None:
         written = self.transactions[name].sequences if name in self.transactions else set()
         new = [(at, row) for at, row in enumerate(rows, sequence) if (identity, at) not in written]
-        problem = self._enter(name, identity) if new else None
+        take = self._enter if self.verifies else self._take_unasked
+        problem = take(name, identity) if new else None
         if problem is None:
             for at, row in new:
                 written.add((identity, at))
-                self.transactions[name].rows[at] = (self.log_end, row)
+                self.transactions[name].rows[identity, at] = (self.log_end, row)
                 self.log_end += 1
         return problem
+
+    def add_partitions(self, name: str, identity: ProducerIdentity) -> Refused | None:
+        """AddPartitionsToTxn, a request of its own where `produce` does not do it."""
+        return self._enter(name, identity)
 
     def stage(self, name: str, identity: ProducerIdentity, group: str, offsets: Offsets) -> Refused | None:
         problem = self._enter(name, identity)
@@ -168,6 +183,19 @@ class ModelBroker:
         if txn.state.startswith("Prepare"):
             self._settle(txn)
         return self._end_2(txn, identity, commit) if self.tv >= 2 else self._end_1(txn, identity, commit)
+
+    def aborts_by_epoch(self, name: str, identity: ProducerIdentity, commit: bool) -> bool:
+        """Whether a client that wants this end asks for `abort`, by the state that it is told."""
+        state = self._describe(self.transactions.get(name))
+        seen = state is not None and (state.state, state.identity) == ("Ongoing", identity)
+        return seen and not commit and self.tv < 2
+
+    def abort(self, name: str, identity: ProducerIdentity) -> ProducerIdentity | Refused:
+        """InitProducerId by who has the id: what is open is aborted under the next epoch."""
+        answer = self.go_on(name, identity)
+        txn = self.transactions.get(name)
+        aborted = txn is not None and (txn.state, txn.identity) == ("CompleteAbort", _bumped(identity))
+        return _bumped(identity) if aborted else answer
 
     def commit_offsets(self, group: str, offsets: Offsets) -> None:
         self.groups.setdefault(group, {}).update(offsets)
@@ -233,7 +261,9 @@ class ModelBroker:
 
     def copied(self) -> dict[str, object]:
         """All that its disks hold; of clocks and settings nothing."""
-        kept = ("transactions", "groups", "held", "_places", "log_end", "_committed", "_next_producer")
+        kept = (
+            "transactions", "groups", "held", "_places", "log_end", "_committed", "_next_producer", "leaders",
+        )  # fmt: skip
         return copy.deepcopy({name: getattr(self, name) for name in kept})
 
     def restore(self, older: dict[str, object]) -> None:
@@ -261,9 +291,22 @@ class ModelBroker:
         for txn in self.transactions.values():
             self._settle(txn)
 
+    def stray(self) -> list[str]:
+        """Rows that hold readers back although no coordinator knows of an open transaction."""
+        return [row for t in self.transactions.values() if t.state != "Ongoing" for _, row in t.rows.values()]
+
     # -- inside -------------------------------------------------------------------------------
 
+    def _take_unasked(self, name: str, identity: ProducerIdentity) -> Refused | None:
+        """What a leader that does not ask the coordinator says to a batch."""
+        known = self.leaders.get(name, identity)
+        if known.producer_id == identity.producer_id and identity.epoch < known.epoch:
+            return STALE_EPOCH
+        self.leaders[name] = identity
+        return None
+
     def _fence(self, txn: Transaction) -> None:
+        txn.wrote = txn.current if txn.loses else None
         txn.state, txn.identity, txn.holder = "PrepareAbort", _bumped(txn.current), None
         self._settle(txn)
 
@@ -328,8 +371,12 @@ class ModelBroker:
         if not txn.state.startswith("Prepare"):
             return
         committed = txn.state == "PrepareCommit"
+        marker = txn.identity if txn.state == "PrepareAbort" else txn.wrote or txn.identity
+        ended = {key: row for key, row in txn.rows.items() if self.verifies or key[0][0] == marker[0]}
         if committed:
-            self._committed.extend(txn.rows.values())
+            self._committed.extend(ended.values())
+        if not self.verifies:
+            self.leaders[next(name for name, t in self.transactions.items() if t is txn)] = marker
         for group, offsets in txn.offsets.items():
             if group in self.held:  # of the same producer id: one marker ends all that is open of it
                 self._release(group, committed)
@@ -340,7 +387,7 @@ class ModelBroker:
                 self.commit_offsets(group, offsets)
         txn.loses, txn.wrote = frozenset(), None
         txn.state = txn.state.replace("Prepare", "Complete")
-        txn.rows, txn.offsets = {}, {}
+        txn.rows, txn.offsets = {key: row for key, row in txn.rows.items() if key not in ended}, {}
 
     def _place_of(self, group: str) -> int:
         return self._places.setdefault(group, len(self._places))

@@ -22,9 +22,10 @@ class Fault(Enum):
     RESTORE = "before it, the brokers are put back to an older copy; processes die with them, or live"
     FORGET = "the sink's own transaction ends; the node dies after its answer, and markers are lost"
     TIMEOUT_LATE = "the client gives up, and later it comes to the cluster all the same"
+    KILLED_LATE = "the process is killed, and later it comes to the cluster all the same"
 
 
-LATE = (Fault.LATE, Fault.TIMEOUT_LATE)
+LATE = (Fault.LATE, Fault.TIMEOUT_LATE, Fault.KILLED_LATE)
 DISTURBING = {Fault.END, Fault.SUSPEND, Fault.HANDOVER, Fault.HANG, *LATE}
 """Faults after which somebody or something else is still on its way."""
 BY_ITSELF = tuple(kind for kind in Fault if kind not in (Fault.FORGET, Fault.RESTORE))
@@ -65,9 +66,9 @@ class Shape:
 
     `spread`: any process may be next; else one runs as long as it can, and `switches` is how often two
     drivers that are awake take turns in the middle. `twice`: Spark calls every commit twice. `late_markers`,
-    `last_epoch`, `keeps` (None: nobody asks it to), `tells_holder`: of the broker. `empty`: (batch,
-    partition) without rows. `struck`: faults hit only requests whose label begins so. `replays`: what is lost
-    is written again.
+    `last_epoch`, `keeps` (None: nobody asks it to), `tells_holder`, `verifies`: of the broker. `empty`:
+    (batch, partition) without rows. `struck`: faults hit only requests whose label begins so. `replays`:
+    what is lost is written again.
     """
 
     tv: int = 2
@@ -86,3 +87,4 @@ class Shape:
     replays: bool = False
     keeps: bool | None = None
     tells_holder: bool = False
+    verifies: bool = True

@@ -29,6 +29,7 @@ def judge(done: Simulation) -> str:
     assert not done.held, "stopped without need"
     if not done.shape.spread and set(done.used) <= {Fault.HANG}:
         assert not done.broker.ongoing(done.sink.prefix), "an attempt that came late holds readers back"
+    assert not done.broker.stray(), "rows that came late hold readers back for ever"
     batches = [int(row.split("/")[0]) for row in visible]
     assert batches == sorted(batches), "a batch stands in the log before an earlier one"
     assert done.broker.groups[USER_GROUP][SOURCE][0] == done.slices, "source offsets"

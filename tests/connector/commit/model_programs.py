@@ -22,6 +22,7 @@ from eoslog.connector.commit.seal import TwoPhase
 from eoslog.connector.commit.task_reports import Batch, Begun, Decided, Empty, Prepared, Report, Run
 from eoslog.connector.commit.transactional_ids import Participant, Sink
 from eoslog.connector.offsets.group_notes import Note, NotedOffset, read_note
+from eoslog.protocol.producer_identity import ProducerIdentity
 from tests.connector.commit.model_broker import ModelBroker
 from tests.connector.commit.model_history import DISTURBING, Choices, Fault, Shape
 
@@ -106,6 +107,7 @@ class Programs:
             late_markers=shape.late_markers,
             keeps=bool(shape.keeps),
             tells_holder=shape.tells_holder,
+            verifies=shape.verifies,
         )
         self.sink = Sink("sink")
         self.slices = shape.batches
@@ -263,10 +265,14 @@ class Programs:
         identity = yield Request("task: InitProducerId", lambda: self.broker.init(name))
         if isinstance(identity, c.Unknown):
             raise TaskFailed
-        for number, row in enumerate(rows):
-            write = lambda n=number, r=row: self.broker.produce(name, identity, n, [r])  # noqa: E731
-            if (yield Request("task: Produce", write)) is not None:
-                yield Request("task: EndTxn(abort)", lambda: self.broker.end(name, identity, False))
+        writes = [partial(self.broker.produce, name, identity, n, [row]) for n, row in enumerate(rows)]
+        steps = [Request("task: Produce", write) for write in writes]
+        if not self.shape.verifies:
+            add = partial(self.broker.add_partitions, name, identity)
+            steps.insert(0, Request("task: AddPartitionsToTxn", add))
+        for step in steps:
+            if (yield step) is not None:
+                yield from self._end_transaction("task", name, identity, False)
                 raise TaskFailed
         participant = Participant(name, identity)
         yield from self._client("task", withdraw_if_late(stamp, participant))
@@ -296,12 +302,22 @@ class Programs:
             if isinstance(command, c.AskOngoing):
                 asked, answer = None if isinstance(answer, c.Unknown) else answer, None
 
+    def _end_transaction(self, step: str, name: str, identity: ProducerIdentity, commit: bool) -> Steps[Any]:
+        """As connector/client/admin/transactions.py ends a transaction. (A look before an abort is no fault's
+        target: it changes nothing, and every state is looked at here.)"""
+        whose = _whose(name)
+        if self.broker.aborts_by_epoch(name, identity, commit):
+            abort = partial(self.broker.abort, name, identity)
+            return (yield Request(f"{step}: InitProducerId to abort {whose}", abort))
+        label = f"{step}: EndTxn({'commit' if commit else 'abort'}) of {whose}"
+        return (yield Request(label, partial(self.broker.end, name, identity, commit)))
+
     def _perform(self, label: str, command: c.Command[Any]) -> Steps[Any]:
         broker = self.broker
         if isinstance(command, c.End):
-            answers = {}
-            for name, identity in command.participants:
-                answers[name] = yield Request(label, partial(broker.end, name, identity, command.commit))
+            step, answers = label.split(":")[0], {}
+            for who in command.participants:
+                answers[who.name] = yield from self._end_transaction(step, *who, command.commit)
             return answers
         if isinstance(command, c.Seal):
             kept = {}

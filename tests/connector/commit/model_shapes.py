@@ -127,6 +127,8 @@ def suite() -> list[Case]:
             "lost",
         ),
     ]
+    unasked = Shape(tv=1, batches=3, partitions=1, kinds=(*STRIKES, *LATE), struck="task", verifies=False)
+    cases.append(_case("3 batches of 1 task, one strike, leaders do not verify", unasked, "lost"))
     at_most_once = Shape(batches=1, kinds=(*LOSSES, Fault.REPEAT, Fault.SUSPEND), at_most_once=True)
     for tv in (1, 2):
         forgets = Shape(tv=tv, partitions=1, faults=2, kinds=(Fault.FORGET, Fault.KILL), late_markers=tv == 2)

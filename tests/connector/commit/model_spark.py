@@ -176,6 +176,9 @@ class Simulation(Programs):
         elif fault is Fault.TIMEOUT_DONE:
             request.do()
             self._resume(process, c.Unknown("the answer was lost"))
+        elif fault is Fault.KILLED_LATE:
+            self.late.append(request.do)
+            self._kill(process)
         elif fault in (Fault.KILL, Fault.WIPE):
             request.do()
             self._kill(process)

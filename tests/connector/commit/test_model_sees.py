@@ -13,6 +13,7 @@ from eoslog.connector.commit.faults import BatchRefused
 from eoslog.connector.commit.transactional_ids import Participant
 from eoslog.protocol.errors import ErrorCode
 from tests.connector.commit import model_bench, model_programs
+from tests.connector.commit.model_broker import ModelBroker
 from tests.connector.commit.model_history import Fault, Shape
 from tests.connector.commit.model_judge import explore
 
@@ -207,8 +208,13 @@ def reopened_winners_not_looked_at(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(decide, "_verify", lambda sink, own, made, at, last: verify(sink, own, made, at, None))
 
 
+def aborts_leave_the_epoch(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ModelBroker, "abort", lambda self, name, identity: self.end(name, identity, False))
+
+
 RESTORED = Shape(partitions=1, kinds=(Fault.RESTORE,))
 STOPPED = Shape(batches=1, partitions=1, kinds=(Fault.END,), keeps=True)
+UNASKED = Shape(tv=1, batches=3, partitions=1, struck="task: Produce", verifies=False)
 FORGETS = Shape(partitions=1, faults=2, kinds=(Fault.FORGET, Fault.KILL))
 BROKEN: list[tuple[Callable[[pytest.MonkeyPatch], None], Shape]] = [
     (no_roll_forward, Shape(kinds=(Fault.WIPE,))),
@@ -230,6 +236,8 @@ BROKEN: list[tuple[Callable[[pytest.MonkeyPatch], None], Shape]] = [
     (losers_asked_for_before_the_decision, Shape(kinds=(Fault.HANG,))),
     (refused_commit_taken_for_done, Shape(kinds=(Fault.EXPIRE,))),
     (late_attempts_do_not_look, Shape(kinds=(Fault.HANG,))),
+    (aborts_leave_the_epoch, replace(UNASKED, kinds=(Fault.TIMEOUT_LATE,))),
+    (aborts_leave_the_epoch, replace(UNASKED, kinds=(Fault.KILLED_LATE,))),
     (ends_not_marked, STOPPED),
     (ends_not_marked, replace(STOPPED, faults=2, kinds=(Fault.END, Fault.HANG), struck="task: Produce")),
     (dying_tasks_not_waited_for, replace(STOPPED, faults=2, kinds=(Fault.END, Fault.KILL), struck="task")),

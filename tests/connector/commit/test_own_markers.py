@@ -119,8 +119,8 @@ def test_trap_32_under_version_1_a_fresh_start_cannot_tell_and_says_so(tv: int) 
     assert not _sent(bench, c.WriteMarkers)
 
 
-@BOTH
-def test_trap_32_the_marker_of_a_withdrawn_decision_is_an_abort(tv: int) -> None:
+def _withdrawn(tv: int) -> tuple[Bench, ProducerIdentity]:
+    """A decision that was withdrawn, and its marker lost; and the sink's identity in that batch."""
     bench = Bench(tv)
     begun = bench.begin(0)
     reports = bench.prepare_all(begun)
@@ -129,11 +129,24 @@ def test_trap_32_the_marker_of_a_withdrawn_decision_is_an_abort(tv: int) -> None
     with pytest.raises(BatchRefused):
         bench.commit(reports, 0)
     assert bench.broker.held
-    bench.run(prove_last(bench.sink, begun.identity))
+    return bench, begun.identity
+
+
+def test_trap_32_the_marker_of_a_withdrawn_decision_is_an_abort() -> None:
+    bench, identity = _withdrawn(2)
+    bench.run(prove_last(bench.sink, identity))
     (written,) = _sent(bench, c.WriteMarkers)
     assert not written.commit and not bench.broker.held
     bench.whole_batch(0)
     assert bench.broker.visible() == ["q0p0", "q0p1"]
+
+
+def test_trap_32_a_withdrawn_decision_s_marker_is_not_written_under_version_1() -> None:
+    """The withdrawal has raised the epoch, so the state is no longer that of the identity that is held."""
+    bench, identity = _withdrawn(1)
+    with pytest.raises(MarkersMissing, match="does not say how exactly this transaction ended"):
+        bench.run(prove_last(bench.sink, identity))
+    assert not _sent(bench, c.WriteMarkers) and bench.broker.held
 
 
 def _aborted_then_committed(tv: int, *, anew: bool) -> Bench:

@@ -15,6 +15,7 @@ import pytest
 
 from tests.connector.commit import rules_broken as broken
 from tests.connector.commit import test_late_attempt as lates
+from tests.connector.commit import test_late_rows as late_rows
 from tests.connector.commit import test_model_sees as sees
 from tests.connector.commit import test_own_markers as owns
 from tests.connector.commit import test_replay as replays
@@ -269,6 +270,7 @@ DEFENCES = [
         32,
         broken.every_marker_is_a_commit,
         owns.test_trap_32_the_marker_of_a_withdrawn_decision_is_an_abort,
+        (),
     ),
     Defence(
         32,
@@ -292,6 +294,12 @@ DEFENCES = [
         33,
         sees.ends_not_marked,
         lates.test_trap_33_a_commit_that_still_works_cannot_decide_after_the_end,
+    ),
+    Defence(
+        34,
+        sees.aborts_leave_the_epoch,
+        late_rows.test_trap_34_rows_that_come_after_the_abort_of_their_transaction_are_refused,
+        (1,),
     ),
 ]
 

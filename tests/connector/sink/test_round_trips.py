@@ -37,7 +37,7 @@ from eoslog.connector.sink.task_message import Attempt
 from eoslog.connector.sink.task_writer import write_rows
 from eoslog.protocol.apis import APIS
 from eoslog.protocol.records import encode_batches
-from tests.connector.brokers import offers_two_phase_commit
+from tests.connector.brokers import offers_two_phase_commit, skip_unless_served
 from tests.connector.stock_kafka import Kafka
 
 PAGE = Path(__file__).parents[3] / "docs" / "exactly-once.md"
@@ -176,6 +176,7 @@ def _wait_for_markers(cluster: Cluster, sink: Sink) -> None:
 def test_round_trips_are_constant(
     kafka: Kafka, monkeypatch: pytest.MonkeyPatch, tv: int, policy: TwoPhase
 ) -> None:
+    skip_unless_served(kafka.bootstrap, tv)
     source = kafka.topic()
     seen = {tasks: counted(kafka, monkeypatch, tasks, tv, policy, source) for tasks in SIZES[: tv + 1]}
     first = seen[SIZES[0]]
