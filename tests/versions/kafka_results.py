@@ -19,9 +19,14 @@ LEVELS = {"": "none: older protocol", "1": "1: older protocol", "2": "2: KIP-890
 """Level of the feature transaction.version -> how the table names it. Before 4.0 there is none to choose."""
 
 
+WHOLE = ""
+"""Stands for all files of a suite, where they ran as one."""
+
+
 @dataclass(frozen=True)
 class Result:
-    """One run of one suite on one node. `failed`: names of tests; `detail`: what the copy said."""
+    """One run of a file of one suite on one node, or of the WHOLE suite. `of`: how many files the suite had.
+    `failed`: names of tests; `detail`: what the copy said."""
 
     version: str
     level: str
@@ -31,27 +36,62 @@ class Result:
     skipped: int = 0
     failed: tuple[str, ...] = ()
     detail: str = ""
+    file: str = WHOLE
+    of: int = 1
 
     @property
-    def key(self) -> tuple[str, str, str]:
-        """A later result with the same key replaces this one."""
+    def place(self) -> tuple[str, str, str]:
+        """The cell of the table."""
         return self.version, self.level, self.suite
 
     @property
-    def cell(self) -> str:
-        """For the table. A run in which nothing passed is no success."""
-        said = self.detail or f"{self.passed} passed"
-        skipped = f", {self.skipped} skipped" if self.skipped else ""
-        if self.failed:
-            return f"{said}{skipped}, **{len(self.failed)} failed**"
-        return f"{said}{skipped}" if self.passed else "**nothing ran**"
+    def key(self) -> tuple[str, str, str, str]:
+        """A later result with the same key replaces this one."""
+        return *self.place, self.file
+
+
+def cell(results: Sequence[Result]) -> str:
+    """What the table says about a suite's runs on one node. Nothing passed is no success, and what is missing
+    is said."""
+    if not results:
+        return "not run"
+    skipped = sum(result.skipped for result in results)
+    failed = sum(len(result.failed) for result in results)
+    passed = sum(result.passed for result in results)
+    of = max(result.of for result in results)
+    said = next((result.detail for result in results if result.detail), f"{passed} passed")
+    said += f", {skipped} skipped" if skipped else ""
+    if not passed and not failed:
+        said = "**nothing ran**"
+    said += f", **{failed} failed**" if failed else ""
+    return said if len(results) >= of else f"{len(results)} of {of} files: {said}"
 
 
 @dataclass
 class Results:
-    """All that is known, by version, level and suite."""
+    """All that is known, by version, level, suite and file."""
 
-    found: dict[tuple[str, str, str], Result] = field(default_factory=dict)
+    found: dict[tuple[str, str, str, str], Result] = field(default_factory=dict)
+
+    def add(self, result: Result) -> None:
+        """Keep a result in place of the earlier one. A file's also replaces one of the whole suite."""
+        if result.file != WHOLE:
+            self.found.pop((*result.place, WHOLE), None)
+        self.found[result.key] = result
+
+    def of_suite(self, version: str, level: str, suite: str) -> list[Result]:
+        """What has run of a suite on such a node."""
+        return [result for result in self.found.values() if result.place == (version, level, suite)]
+
+    def missing(self, version: str, level: str, suite: str, files: Sequence[str]) -> list[str]:
+        """The files without a result."""
+        known = {result.file for result in self.of_suite(version, level, suite)}
+        return [] if WHOLE in known else [file for file in files if file not in known]
+
+    def failed(self, version: str, level: str, suite: str, files: Sequence[str]) -> list[str]:
+        """The files in which a test has failed; all of them if the suite ran as one."""
+        red = {result.file for result in self.of_suite(version, level, suite) if result.failed}
+        return list(files) if WHOLE in red else [file for file in files if file in red]
 
     @classmethod
     def read(cls, path: Path = KEPT) -> Results:
@@ -77,13 +117,17 @@ class Results:
             "|---" * (len(SUITES) + 3) + "|",
             *(self._line(version, level) for version, level in nodes),
         ]
-        failures = [f"- {r.version}, {r.suite}: `{name}`" for r in self.found.values() for name in r.failed]
+        failures = [
+            f"- {r.version}{f' with transaction.version {r.level}' if r.level else ''}, {r.suite}: `{name}`"
+            for r in self.found.values()
+            for name in r.failed
+        ]
         return "\n".join([*lines, *(["", "Failed:", "", *sorted(failures)] if failures else [])])
 
     def _line(self, version: str, level: str) -> str:
-        ran = {suite: self.found.get((version, level, suite)) for suite in SUITES}
-        cells = [result.cell if result else "not run" for result in ran.values()]
-        dates = sorted({result.date for result in ran.values() if result})
+        ran = [self.of_suite(version, level, suite) for suite in SUITES]
+        cells = [cell(results) for results in ran]
+        dates = sorted({result.date for results in ran for result in results})
         return f"| {version} | {LEVELS[level]} | " + " | ".join(cells) + f" | {', '.join(dates)} |"
 
 

@@ -1,9 +1,11 @@
 """`make test-kafka-versions`: the connector on one version of Apache Kafka after another, on each transaction
-protocol that a version has. Each result is kept at once, and the table of docs/cluster.md made anew.
+protocol that a version has. It runs file by file: each result is kept at once, and the table of
+docs/cluster.md made anew. So a long run can be stopped and gone on with.
 
     python -m tests.versions.run_kafka_versions 3.9.1 4.3.1 [--suites "crash table,copy"] [--levels 2]
+    python -m tests.versions.run_kafka_versions 3.9.1 --missing --minutes 8
 
-Exits with 1 if a test failed or a suite ran nothing.
+Suites are run in the order of `--suites`, each on all versions. Exits with 1 if a test failed.
 """
 
 from __future__ import annotations
@@ -14,13 +16,18 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
 from tests.versions.kafka_results import (
     SUITES,
+    WHOLE,
     Result,
     Results,
+    cell,
     environment,
     levels_of,
     of_junit,
@@ -42,9 +49,26 @@ COPY_ROWS, COPY_KILLS, COPY_SEED = 20_000, 5, 7
 _VERDICT = re.compile(r"(\d+) rows: (\d+) lost, (\d+) doubled, (\d+) out of order, (\d+) damaged")
 
 
-def run_tests(version: str, level: str, suite: str, more: list[str]) -> Result:
-    """Run a suite's tests on nodes of this version."""
-    folders = [f"{_CONNECTOR}/{folder}" for folder in PLACES[suite]]
+class Run(NamedTuple):
+    """What is run on one node: a file of a suite, or the whole copy."""
+
+    version: str
+    level: str
+    suite: str
+    file: str
+    of: int
+
+
+def files_of(suite: str) -> list[str]:
+    """The suite's test files, by their path in the repository; the copy is a whole."""
+    if suite == "copy":
+        return [WHOLE]
+    found = [file for folder in PLACES[suite] for file in (ROOT / _CONNECTOR / folder).rglob("test_*.py")]
+    return sorted(str(file.relative_to(ROOT)) for file in found)
+
+
+def run_tests(run: Run, more: list[str]) -> Result:
+    """Run a file's tests on nodes of this version."""
     with tempfile.TemporaryDirectory() as directory:
         report = Path(directory) / "report.xml"
         pytest = [
@@ -56,12 +80,16 @@ def run_tests(version: str, level: str, suite: str, more: list[str]) -> Result:
             str(TEST_SECONDS),
             f"--junitxml={report}",
         ]
-        told = os.environ | environment(version, level)
-        ended = subprocess.run([*pytest, *folders, *more], cwd=ROOT, env=told, check=False)
+        told = os.environ | environment(run.version, run.level)
+        ended = subprocess.run([*pytest, run.file, *more], cwd=ROOT, env=told, check=False)
         if not report.exists():
-            raise RuntimeError(f"{suite} on {version}: pytest ended with {ended.returncode} and no report")
+            raise RuntimeError(
+                f"{run.file} on {run.version}: pytest ended with {ended.returncode}, no report"
+            )
         passed, skipped, failed = of_junit(report)
-    return Result(version, level, suite, _today(), passed, skipped, failed)
+    return Result(
+        run.version, run.level, run.suite, _today(), passed, skipped, failed, file=run.file, of=run.of
+    )
 
 
 def run_copy(version: str, level: str, rows: int, kills: int) -> Result:
@@ -80,39 +108,63 @@ def run_copy(version: str, level: str, rows: int, kills: int) -> Result:
     return Result(version, level, "copy", _today(), int(not failed), 0, failed, detail)
 
 
+def chosen(options: argparse.Namespace, kept: Results) -> Iterator[Run]:
+    """What to run, suite by suite."""
+    for suite in options.suites.split(","):
+        files = files_of(suite)
+        for version in options.versions:
+            for level in levels_of(version):
+                if level and options.levels and level not in options.levels.split(","):
+                    continue
+                node = version, level, suite
+                wanted = files
+                if options.missing or options.failed:
+                    wanted = (kept.missing if options.missing else kept.failed)(*node, files)
+                for file in wanted:
+                    yield Run(*node, file, len(files))
+
+
 def main() -> None:
     """Run what was asked for."""
+    options = _options()
+    runs, wrong = list(chosen(options, Results.read())), []
+    until = time.monotonic() + options.minutes * 60
+    for number, run in enumerate(runs):
+        if time.monotonic() >= until:
+            print(f"{options.minutes:g} minutes are over: {len(runs) - number} of {len(runs)} runs are left")
+            break
+        node = f"Apache Kafka {run.version}, transaction.version {run.level or 'none'}"
+        print(f"{node}: {run.suite} {run.file}", flush=True)
+        if run.suite == "copy":
+            result = run_copy(run.version, run.level, options.rows, options.kills)
+        else:
+            result = run_tests(run, options.pytest.split())
+        print(f"  {cell([result])}", flush=True)
+        if result.failed:
+            wrong.append(f"{run.version} {run.level} {run.suite} {run.file}")
+        if not options.pytest:
+            _keep(result)
+    sys.exit(f"not right: {'; '.join(wrong)}" if wrong else 0)
+
+
+def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("versions", nargs="+")
     parser.add_argument("--suites", default=",".join(SUITES), help=f"of {', '.join(SUITES)}")
     parser.add_argument("--levels", default="", help="of transaction.version, from 4.0 on: 1,2")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="begin nothing after them")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--missing", action="store_true", help="what has no result")
+    which.add_argument("--failed", action="store_true", help="what has failed")
     parser.add_argument("--rows", type=int, default=COPY_ROWS)
     parser.add_argument("--kills", type=int, default=COPY_KILLS)
     parser.add_argument("--pytest", default="", help="more arguments of pytest; nothing is kept then")
-    options = parser.parse_args()
-    wrong = []
-    for version in options.versions:
-        for level in levels_of(version):
-            if level and options.levels and level not in options.levels.split(","):
-                continue
-            for suite in options.suites.split(","):
-                print(f"Apache Kafka {version}, transaction.version {level or 'none'}: {suite}", flush=True)
-                result = (
-                    run_copy(version, level, options.rows, options.kills)
-                    if suite == "copy"
-                    else run_tests(version, level, suite, options.pytest.split())
-                )
-                print(f"  {result.cell}", flush=True)
-                if result.failed or not result.passed:
-                    wrong.append(f"{version} {level} {suite}")
-                if not options.pytest:
-                    _keep(result)
-    sys.exit(f"not right: {'; '.join(wrong)}" if wrong else 0)
+    return parser.parse_args()
 
 
 def _keep(result: Result) -> None:
     kept = Results.read()
-    kept.found[result.key] = result
+    kept.add(result)
     kept.write()
     put_into_page(kept)
 

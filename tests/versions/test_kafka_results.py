@@ -1,11 +1,13 @@
 """The table of versions: nothing that failed, or did not run, looks like a success."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.versions import kafka_results
-from tests.versions.kafka_results import Result, Results, levels_of, of_junit, put_into_page
+from tests.versions.kafka_results import WHOLE, Result, Results, cell, levels_of, of_junit, put_into_page
+from tests.versions.run_kafka_versions import PLACES, ROOT, files_of
 
 GOOD = Result("3.9.1", "", "client", "2026-11-24", passed=12, skipped=1)
 BAD = Result("4.0.1", "2", "crash table", "2026-11-25", passed=3, failed=("test_driver_killed[begun]",))
@@ -16,15 +18,51 @@ def test_what_failed_and_what_did_not_run_is_said() -> None:
     old, new = [line for line in table.splitlines() if line[:3] in ("| 3", "| 4")]
     assert "| 12 passed, 1 skipped | not run | not run | not run | not run |" in old and "2026-11-24" in old
     assert "**1 failed**" in new and new.count("not run") == 4
-    assert "- 4.0.1, crash table: `test_driver_killed[begun]`" in table
+    assert "- 4.0.1 with transaction.version 2, crash table: `test_driver_killed[begun]`" in table
 
 
 def test_a_run_without_tests_is_no_success() -> None:
-    assert Result("3.9.1", "", "sink", "2026-11-24", skipped=9).cell == "**nothing ran**"
+    assert cell([Result("3.9.1", "", "sink", "2026-11-24", skipped=9)]) == "**nothing ran**"
+
+
+def of_file(file: str, **more: Any) -> Result:
+    return Result("3.9.1", "", "sink", "2026-11-24", file=file, of=3, **more)
+
+
+def test_a_suite_that_ran_in_part_is_no_whole_one() -> None:
+    first, second = of_file("a.py", passed=2), of_file("b.py", passed=3, skipped=1)
+    assert cell([first, second]) == "2 of 3 files: 5 passed, 1 skipped"
+    red = of_file("c.py", failed=("test_x",))
+    assert cell([first, second, red]) == "5 passed, 1 skipped, **1 failed**"
+
+
+def test_what_is_missing_and_what_has_failed_is_run_again() -> None:
+    files, place = ["a.py", "b.py", "c.py"], ("3.9.1", "", "sink")
+    kept = Results()
+    assert kept.missing(*place, files) == files and kept.failed(*place, files) == []
+    kept.add(of_file("a.py", passed=1))
+    kept.add(of_file("b.py", failed=("test_x",)))
+    assert kept.missing(*place, files) == ["c.py"] and kept.failed(*place, files) == ["b.py"]
+    assert kept.missing("3.9.1", "", "source", files) == files, "another suite"
+
+
+def test_files_replace_what_ran_as_a_whole() -> None:
+    files, place = ["a.py", "b.py", "c.py"], ("3.9.1", "", "sink")
+    kept = Results()
+    kept.add(Result(*place, "2026-11-23", passed=9, failed=("test_x",)))
+    assert kept.missing(*place, files) == [] and kept.failed(*place, files) == files
+    kept.add(of_file("a.py", passed=1))
+    assert kept.missing(*place, files) == ["b.py", "c.py"] and len(kept.found) == 1
+
+
+def test_every_suite_has_files_and_the_copy_is_one_run() -> None:
+    assert files_of("copy") == [WHOLE]
+    for suite in PLACES:
+        assert files_of(suite) and all((ROOT / file).is_file() for file in files_of(suite))
 
 
 def test_a_later_result_replaces_the_earlier_one(tmp_path: Path) -> None:
-    later = BAD.__class__(*BAD.key, "2026-11-26", passed=4)
+    later = BAD.__class__(*BAD.place, "2026-11-26", passed=4)
     place = tmp_path / "kept.json"
     Results.of([BAD, later]).write(place)
     assert Results.read(place).found == {BAD.key: later}

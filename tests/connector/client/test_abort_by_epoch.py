@@ -7,7 +7,7 @@ import pytest
 from eoslog.connector.client.admin import transactions
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import ClientConfig
-from eoslog.connector.errors import RetriesExhausted
+from eoslog.connector.errors import RetriesExhausted, UnsupportedByBroker
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.producer_identity import ProducerIdentity
@@ -25,7 +25,13 @@ class Coordinator(FakeBroker):
     """Tells one state after another, the last one for ever. Answers InitProducerId and EndTxn with codes."""
 
     def __init__(
-        self, *states: State, init: int = BUSY, end: int = 0, level: int = 1, held_ms: int = 500
+        self,
+        *states: State,
+        init: int = BUSY,
+        end: int = 0,
+        level: int = 1,
+        held_ms: int = 500,
+        **more: Any,
     ) -> None:
         self.states, self.held_ms = list(states), held_ms
         handlers: dict[ApiKey, Any] = {
@@ -33,7 +39,7 @@ class Coordinator(FakeBroker):
             ApiKey.INIT_PRODUCER_ID: lambda version, body: {"error_code": init},
             ApiKey.END_TXN: lambda version, body: {"error_code": end},
         }
-        super().__init__(handlers, transaction_version=level)
+        super().__init__(handlers, transaction_version=level, **more)
 
     def _describe(self, version: int, body: Any) -> Any:
         (state, who), *later = self.states
@@ -119,6 +125,13 @@ def test_a_refusal_is_raised() -> None:
     with Coordinator(OPEN, init=denied) as broker, pytest.raises(KafkaError, match="next epoch") as refused:
         end(broker)
     assert refused.value.code == denied
+
+
+def test_a_broker_that_would_not_look_whose_it_is_is_not_asked() -> None:
+    older = {ApiKey.INIT_PRODUCER_ID: (0, 2)}
+    with Coordinator(OPEN, versions=older) as broker, pytest.raises(UnsupportedByBroker):
+        end(broker)
+    assert broker.count(ApiKey.INIT_PRODUCER_ID) == broker.count(ApiKey.END_TXN) == 0
 
 
 def test_a_transaction_that_stays_open_is_given_up_after_the_delivery_timeout() -> None:
