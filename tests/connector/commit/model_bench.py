@@ -126,6 +126,8 @@ class Bench:
             case c.FetchStored(group):
                 return broker.fetch(group)
             case c.StageOffsets((name, identity), group, offsets):
+                if not broker.verifies:
+                    broker.add_offsets(name, identity, group)
                 return broker.stage(name, identity, group, offsets)
             case c.CommitOffsets(group, offsets):
                 return broker.commit_offsets(group, offsets)

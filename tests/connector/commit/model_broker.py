@@ -45,6 +45,7 @@ class Transaction:
     rows: dict[tuple[ProducerIdentity, int], tuple[int, str]] = field(default_factory=dict)
     sequences: set[tuple[ProducerIdentity, int]] = field(default_factory=set)  # as partitions remember them
     offsets: dict[str, dict[tuple[str, int], tuple[int, str]]] = field(default_factory=dict)
+    groups: set[str] = field(default_factory=set)  # added by a request of their own
 
     wrote: ProducerIdentity | None = None  # of a transaction that was ended: under what it was open
     loses: frozenset[str] = frozenset()  # groups whose marker the node forgets that ends it next
@@ -71,7 +72,8 @@ class ModelBroker:
     `late_markers`: EndTxn leaves Prepare* behind until somebody has to wait for more. `keeps`: two-phase
     commit is offered. `tells_holder`: a kept transaction is described by its holder, not by its writer.
     `verifies` False: leaders do not ask the coordinator (Kafka before 3.6), so they take any batch whose
-    epoch is not outdated there. Rows that nothing has added to the transaction wait for its next marker.
+    epoch is not outdated there. Rows and offsets that nothing has added to the transaction wait for its next
+    marker.
     """
 
     def __init__(
@@ -86,7 +88,8 @@ class ModelBroker:
         verifies: bool = True,
     ) -> None:
         self.verifies = verifies
-        self.leaders: dict[str, ProducerIdentity] = {}  # by name: of the last batch or marker there
+        self.leaders: dict[tuple[str, str], ProducerIdentity] = {}
+        """By name and group ("": where its rows are): of the last batch or marker there."""
         self.keeps, self.tells_holder = keeps, tells_holder
         self.tv, self.anchors, self.last_epoch, self.late_markers = tv, anchors, last_epoch, late_markers
         self.now_ms = 1_000_000
@@ -154,8 +157,7 @@ class ModelBroker:
     ) -> Refused | None:
         written = self.transactions[name].sequences if name in self.transactions else set()
         new = [(at, row) for at, row in enumerate(rows, sequence) if (identity, at) not in written]
-        take = self._enter if self.verifies else self._take_unasked
-        problem = take(name, identity) if new else None
+        problem = self._take(name, identity, "") if new else None
         if problem is None:
             for at, row in new:
                 written.add((identity, at))
@@ -167,8 +169,15 @@ class ModelBroker:
         """AddPartitionsToTxn, a request of its own where `produce` does not do it."""
         return self._enter(name, identity)
 
-    def stage(self, name: str, identity: ProducerIdentity, group: str, offsets: Offsets) -> Refused | None:
+    def add_offsets(self, name: str, identity: ProducerIdentity, group: str) -> Refused | None:
+        """AddOffsetsToTxn, a request of its own where `stage` does not do it."""
         problem = self._enter(name, identity)
+        if problem is None:
+            self.transactions[name].groups.add(group)
+        return problem
+
+    def stage(self, name: str, identity: ProducerIdentity, group: str, offsets: Offsets) -> Refused | None:
+        problem = self._take(name, identity, group)
         if problem is not None:
             return problem
         too_long = {where for where, stored in offsets.items() if len(stored[1]) > METADATA_LIMIT}
@@ -209,6 +218,8 @@ class ModelBroker:
                 return UNSTABLE
             if group in txn.offsets:
                 self._settle(txn)
+            if group in txn.offsets:
+                return UNSTABLE  # until a marker comes
         held = self.groups.get(group, {})
         return Stored(self.anchors, {p: stored for (topic, p), stored in held.items() if topic == ANCHOR})
 
@@ -218,7 +229,8 @@ class ModelBroker:
             self.settle_all()
         where = {group: (o.name, o.identity) for group, o in self.held.items()}
         for name, txn in self.transactions.items():
-            where |= {group: (name, txn.wrote or txn.identity) for group in txn.offsets}
+            known = {group: self.leaders.get((name, group)) for group in txn.offsets}
+            where |= {group: (name, known[group] or txn.wrote or txn.identity) for group in txn.offsets}
         return tuple(
             HeldBack((ANCHOR, self._place_of(group)), Participant(*who), 0)
             for group, who in where.items()
@@ -231,6 +243,10 @@ class ModelBroker:
             if topic != ANCHOR:  # of a participant: a story's own
                 continue
             (group,) = (group for group, place in self._places.items() if place == number)
+            if self.leaders.get((name, group)) == identity and group in self.stray_groups():
+                taken = self.transactions[name].offsets.pop(group)
+                self.commit_offsets(group, taken if commit else {})
+                continue
             found = self.held.get(group)
             assert found is not None and (found.name, found.identity) == (name, identity), (
                 f"a marker for {name} {identity}, which is not open there or has yet to be ended"
@@ -295,14 +311,20 @@ class ModelBroker:
         """Rows that hold readers back although no coordinator knows of an open transaction."""
         return [row for t in self.transactions.values() if t.state != "Ongoing" for _, row in t.rows.values()]
 
+    def stray_groups(self) -> set[str]:
+        """Groups whose offsets stay pending although no coordinator knows of an open transaction."""
+        return {group for t in self.transactions.values() if t.state != "Ongoing" for group in t.offsets}
+
     # -- inside -------------------------------------------------------------------------------
 
-    def _take_unasked(self, name: str, identity: ProducerIdentity) -> Refused | None:
-        """What a leader that does not ask the coordinator says to a batch."""
-        known = self.leaders.get(name, identity)
+    def _take(self, name: str, identity: ProducerIdentity, group: str) -> Refused | None:
+        """What the leader of a group's or of the rows' partition says to a batch."""
+        if self.verifies:
+            return self._enter(name, identity)
+        known = self.leaders.get((name, group), identity)
         if known.producer_id == identity.producer_id and identity.epoch < known.epoch:
             return STALE_EPOCH
-        self.leaders[name] = identity
+        self.leaders[name, group] = identity
         return None
 
     def _fence(self, txn: Transaction) -> None:
@@ -375,9 +397,11 @@ class ModelBroker:
         ended = {key: row for key, row in txn.rows.items() if self.verifies or key[0][0] == marker[0]}
         if committed:
             self._committed.extend(ended.values())
+        marked = txn.offsets if self.verifies else {g: txn.offsets.get(g, {}) for g in txn.groups}
         if not self.verifies:
-            self.leaders[next(name for name, t in self.transactions.items() if t is txn)] = marker
-        for group, offsets in txn.offsets.items():
+            name = next(name for name, t in self.transactions.items() if t is txn)
+            self.leaders |= {(name, place): marker for place in ("", *marked)}
+        for group, offsets in marked.items():
             if group in self.held:  # of the same producer id: one marker ends all that is open of it
                 self._release(group, committed)
             if group in txn.loses and txn.wrote is not None:
@@ -387,7 +411,9 @@ class ModelBroker:
                 self.commit_offsets(group, offsets)
         txn.loses, txn.wrote = frozenset(), None
         txn.state = txn.state.replace("Prepare", "Complete")
-        txn.rows, txn.offsets = {key: row for key, row in txn.rows.items() if key not in ended}, {}
+        txn.rows = {key: row for key, row in txn.rows.items() if key not in ended}
+        txn.offsets = {group: offsets for group, offsets in txn.offsets.items() if group not in marked}
+        txn.groups = set()
 
     def _place_of(self, group: str) -> int:
         return self._places.setdefault(group, len(self._places))

@@ -319,6 +319,11 @@ class Programs:
             for who in command.participants:
                 answers[who.name] = yield from self._end_transaction(step, *who, command.commit)
             return answers
+        if isinstance(command, c.StageOffsets) and not self.shape.verifies:
+            add = partial(broker.add_offsets, *command.sink, command.group)
+            problem = yield Request(f"{label.split(':')[0]}: AddOffsetsToTxn", add)
+            if problem is not None:
+                return problem
         if isinstance(command, c.Seal):
             kept = {}
             for name, _ in command.participants:

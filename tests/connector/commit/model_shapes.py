@@ -129,6 +129,10 @@ def suite() -> list[Case]:
     ]
     unasked = Shape(tv=1, batches=3, partitions=1, kinds=(*STRIKES, *LATE), struck="task", verifies=False)
     cases.append(_case("3 batches of 1 task, one strike, leaders do not verify", unasked, "lost"))
+    offsets = _alter(unasked, batches=2, struck="commit: ")
+    cases.append(
+        _case("2 batches of 1 task, one strike at commits, leaders do not verify", offsets, "held", "lost")
+    )
     at_most_once = Shape(batches=1, kinds=(*LOSSES, Fault.REPEAT, Fault.SUSPEND), at_most_once=True)
     for tv in (1, 2):
         forgets = Shape(tv=tv, partitions=1, faults=2, kinds=(Fault.FORGET, Fault.KILL), late_markers=tv == 2)
