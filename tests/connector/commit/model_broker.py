@@ -8,62 +8,26 @@ is answered as after the wait.
 
 import copy
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 
 from eoslog.connector.commit.commands import Description, HeldBack, NotOffered, Offsets, Refused, Sealed
 from eoslog.connector.commit.decision import ANCHOR, METADATA_LIMIT, Stored
 from eoslog.connector.commit.transactional_ids import Participant
 from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.producer_identity import ProducerIdentity
-
-TIMEOUT_MS = 900_000
-NEVER_MS = 2**31 - 1  # as a transaction is described that does not time out
-
-
-def refused(code: ErrorCode) -> Refused:
-    return Refused(int(code), code.name)
-
-
-FENCED = refused(ErrorCode.PRODUCER_FENCED)
-STALE_EPOCH = refused(ErrorCode.INVALID_PRODUCER_EPOCH)
-UNSTABLE = refused(ErrorCode.UNSTABLE_OFFSET_COMMIT)
-WRONG_STATE = refused(ErrorCode.INVALID_TXN_STATE)
-UNMAPPED = refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-
-
-@dataclass
-class Transaction:
-    """One transactional id. `rows` are kept with their place in the log, by identity and sequence number."""
-
-    identity: ProducerIdentity
-    state: str = "Empty"
-    start_ms: int = -1
-    timeout_ms: int = TIMEOUT_MS
-    previous: ProducerIdentity | None = None  # before a rotation of the producer id
-    raised: ProducerIdentity | None = None  # whose request to go on raised it to the present identity
-    holder: ProducerIdentity | None = None  # of a transaction that was kept (KIP-939); `identity` wrote it
-    rows: dict[tuple[ProducerIdentity, int], tuple[int, str]] = field(default_factory=dict)
-    sequences: set[tuple[ProducerIdentity, int]] = field(default_factory=set)  # as partitions remember them
-    offsets: dict[str, dict[tuple[str, int], tuple[int, str]]] = field(default_factory=dict)
-    groups: set[str] = field(default_factory=set)  # added by a request of their own
-
-    wrote: ProducerIdentity | None = None  # of a transaction that was ended: under what it was open
-    loses: frozenset[str] = frozenset()  # groups whose marker the node forgets that ends it next
-
-    @property
-    def current(self) -> ProducerIdentity:
-        """Whom requests must come from."""
-        return self.holder or self.identity
-
-
-@dataclass
-class Open:
-    """A transaction that has ended and is held open on a group's partition, its marker being lost."""
-
-    name: str
-    identity: ProducerIdentity
-    committed: bool
-    offsets: dict[tuple[str, int], tuple[int, str]]
+from tests.connector.commit.model_transaction import (
+    FENCED,
+    NEVER_MS,
+    STALE_EPOCH,
+    TIMEOUT_MS,
+    UNMAPPED,
+    UNSTABLE,
+    WRONG_STATE,
+    Open,
+    Transaction,
+    bumped,
+    complete,
+    refused,
+)
 
 
 class ModelBroker:
@@ -203,8 +167,8 @@ class ModelBroker:
         """InitProducerId by who has the id: what is open is aborted under the next epoch."""
         answer = self.go_on(name, identity)
         txn = self.transactions.get(name)
-        aborted = txn is not None and (txn.state, txn.identity) == ("CompleteAbort", _bumped(identity))
-        return _bumped(identity) if aborted else answer
+        aborted = txn is not None and (txn.state, txn.identity) == ("CompleteAbort", bumped(identity))
+        return bumped(identity) if aborted else answer
 
     def commit_offsets(self, group: str, offsets: Offsets) -> None:
         self.groups.setdefault(group, {}).update(offsets)
@@ -329,11 +293,11 @@ class ModelBroker:
 
     def _fence(self, txn: Transaction) -> None:
         txn.wrote = txn.current if txn.loses else None
-        txn.state, txn.identity, txn.holder = "PrepareAbort", _bumped(txn.current), None
+        txn.state, txn.identity, txn.holder = "PrepareAbort", bumped(txn.current), None
         self._settle(txn)
 
     def _next(self, identity: ProducerIdentity) -> ProducerIdentity:
-        return self._new_identity() if identity.epoch >= self.last_epoch else _bumped(identity)
+        return self._new_identity() if identity.epoch >= self.last_epoch else bumped(identity)
 
     def _enter(self, name: str, identity: ProducerIdentity) -> Refused | None:
         """Records or offsets join the transaction, which is opened by the first of them."""
@@ -358,7 +322,7 @@ class ModelBroker:
             return FENCED
         if txn.state == "Ongoing":
             return self._prepare(txn, commit)
-        return identity if txn.state == _complete(commit) else WRONG_STATE
+        return identity if txn.state == complete(commit) else WRONG_STATE
 
     def _end_2(
         self, txn: Transaction, identity: ProducerIdentity, commit: bool
@@ -367,14 +331,14 @@ class ModelBroker:
         overflowed = txn.previous == identity and txn.identity.epoch == 0
         if txn.current.producer_id != identity.producer_id and not overflowed:
             return UNMAPPED
-        complete = txn.state.startswith("Complete")
-        retry = complete and (overflowed or txn.identity == _bumped(identity))
+        ended = txn.state.startswith("Complete")
+        retry = ended and (overflowed or txn.identity == bumped(identity))
         if not retry and txn.current != identity:
             return FENCED
         if txn.state == "Ongoing":
             return self._prepare(txn, commit)
         if retry:
-            return txn.identity if txn.state == _complete(commit) else WRONG_STATE
+            return txn.identity if txn.state == complete(commit) else WRONG_STATE
         return WRONG_STATE if commit else self._prepare(txn, commit)
 
     def _prepare(self, txn: Transaction, commit: bool) -> ProducerIdentity:
@@ -382,7 +346,7 @@ class ModelBroker:
         txn.identity, txn.holder = txn.current, None
         txn.wrote = txn.identity
         if self.tv >= 2:
-            old, txn.identity = txn.identity, _bumped(txn.identity)
+            old, txn.identity = txn.identity, bumped(txn.identity)
             if old.epoch >= self.last_epoch:
                 txn.previous, txn.identity = old, self._new_identity()
         if not self.late_markers:
@@ -432,11 +396,3 @@ class ModelBroker:
     def _new_identity(self) -> ProducerIdentity:
         self._next_producer += 1
         return ProducerIdentity(self._next_producer, 0)
-
-
-def _bumped(identity: ProducerIdentity) -> ProducerIdentity:
-    return ProducerIdentity(identity.producer_id, identity.epoch + 1)
-
-
-def _complete(commit: bool) -> str:
-    return "CompleteCommit" if commit else "CompleteAbort"
