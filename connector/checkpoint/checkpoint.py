@@ -2,7 +2,8 @@
 
 Layout: `metadata` has {"id": ...}. `offsets/<batch>` has the end offsets of each planned batch, and is
 written before its tasks start. `commits/<batch>` is written after the sink's commit has returned.
-spark_logs.py has their formats. eoslog only reads them. Its own notes are in `eoslog/`, which Spark ignores.
+spark_logs.py has their formats. A query only reads them; `eoslog checkpoint` may change them. Notes of
+eoslog's own are in `eoslog/`, which Spark ignores.
 """
 
 import json
@@ -81,6 +82,38 @@ class Checkpoint:
                 self.location, f"{_NOTES}/{name} cannot be written: {error}"
             ) from error
 
+    def notes(self) -> list[str]:
+        """The names of eoslog's notes, in order."""
+        with self._reading(_NOTES):
+            return sorted(self._files.names(_NOTES))
+
+    def batches(self, log: str) -> list[int]:
+        """The batches of a log, `offsets` or `commits`, in order."""
+        with self._reading(log):
+            return sorted(int(name) for name in self._files.names(log) if name.isdecimal())
+
+    def names(self, folder: str) -> list[str]:
+        """The names of all files and folders in a folder; empty if there is no such folder."""
+        with self._reading(folder):
+            return self._files.names(folder)
+
+    def text(self, name: str) -> str | None:
+        """A file's text. None: there is no such file."""
+        return self._read(name) if self._is_there(name) else None
+
+    def change(self, log: str, batch_id: int, text: str | None) -> None:
+        """Write a batch of a log, all of it or nothing; None removes it. Hadoop's checksum of the file, which
+        is on local disks alone, is removed first: Spark reads a file without one."""
+        name = f"{log}/{batch_id}"
+        try:
+            self._files.remove(f"{log}/.{batch_id}.crc")
+            if text is None:
+                self._files.remove(name)
+            else:
+                self._files.put(log, str(batch_id), text.encode())
+        except OSError as error:
+            raise CheckpointUnreadable(self.location, f"{name} cannot be changed: {error}") from error
+
     def planned(self, batch_id: int) -> Planned:
         """A batch of the offset log."""
         with self._parsing(f"offsets/{batch_id}") as text:
@@ -100,9 +133,7 @@ class Checkpoint:
             return self._files.is_there(name)
 
     def _newest(self, log: str) -> int | None:
-        with self._reading(log):
-            found = self._files.names(log)
-        return max((int(name) for name in found if name.isdecimal()), default=None)
+        return max(self.batches(log), default=None)
 
     def _read(self, name: str) -> str:
         with self._reading(name):

@@ -7,7 +7,7 @@ import os
 import re
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -31,6 +31,9 @@ class Files(Protocol):
 
     def put(self, folder: str, name: str, data: bytes) -> None:
         """Write a file, all of it or nothing, and create the folder if necessary."""
+
+    def remove(self, name: str) -> None:
+        """Remove a file, if it is there."""
 
 
 def files_at(location: str) -> Files:
@@ -75,6 +78,11 @@ class LocalFiles:
         with open(draft, "wb") as file:
             file.write(data)
         os.replace(draft, self._path(f"{folder}/{name}"))
+
+    def remove(self, name: str) -> None:
+        """Remove a file, if it is there."""
+        with suppress(FileNotFoundError):
+            os.unlink(self._path(name))
 
     def _path(self, name: str) -> str:
         return os.path.join(self._root, name)
@@ -122,6 +130,12 @@ class ArrowFiles:
             with self._files.open_output_stream(draft) as stream:
                 stream.write(data)
             self._files.move(draft, f"{self._root}/{folder}/{name}")
+
+    def remove(self, name: str) -> None:
+        """Remove a file, if it is there."""
+        if self.is_there(name):
+            with _as_os_errors():
+                self._files.delete_file(f"{self._root}/{name}")
 
     def _info(self, name: str) -> "fs.FileInfo":
         with _as_os_errors():

@@ -11,13 +11,14 @@ store; in version 3 also `sinkMetadataMap`, the query's sinks by name, of which 
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
 from eoslog.connector.offsets.offsets import (
     Epochs,
     Offsets,
+    SourcePosition,
     TakenFrom,
     TopicPartition,
     began_from_json,
@@ -25,6 +26,7 @@ from eoslog.connector.offsets.offsets import (
     epochs_from_json,
     from_json,
     ids_from_json,
+    position_from_json,
     taken_from_json,
 )
 
@@ -106,6 +108,14 @@ class Planned:
         return epochs
 
 
+def with_ends(text: str, ends: Sequence[str]) -> str:
+    """A file of the offset log with other end offsets, one JSON text for each source, in the file's order."""
+    lines = text.splitlines()
+    version, sources = lines[0].strip(), lines[2:]
+    names = [line.partition(":")[0] + ":" if version != "v1" else "" for line in sources]
+    return "\n".join([*lines[:2], *(name + end for name, end in zip(names, ends, strict=True))])
+
+
 def check_commit(text: str) -> None:
     """Check a file of the commit log. Raises FormatError."""
     version, values, _ = _lines(text, COMMIT_LOG)
@@ -136,6 +146,11 @@ def says_beginning(text: str) -> bool:
 def taken_of(text: str) -> frozenset[TakenFrom]:
     """Which sinks have committed the offsets at which the source begins; only in its first batch."""
     return taken_from_json(_topics(text))
+
+
+def source_position(text: str) -> SourcePosition:
+    """A source's offsets with the ids that identify their log; empty for other kinds of sources."""
+    return position_from_json(_topics(text))
 
 
 def is_eoslog(text: str) -> bool:

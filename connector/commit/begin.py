@@ -80,7 +80,7 @@ def begin(
         owned,
         last,
         batch,
-        is_complete=_is_complete(last, batch, completed),
+        is_complete=is_complete(last, batch.query_id, completed),
         once_at_most=once_at_most,
         on_lost=on_lost,
     )
@@ -221,7 +221,7 @@ def left_by(run: Run, state: Description, last: Decision | None) -> bool:
     return ours and state.state in ("PrepareCommit", "CompleteCommit")
 
 
-def _is_complete(last: Decision | None, batch: Batch, completed: int | None) -> bool:
+def is_complete(last: Decision | None, query_id: str, completed: int | None) -> bool:
     """Whether all winners of the last decision are certain to be committed.
 
     Spark logs a batch as committed only after commit() has returned, when all winners are committed. Then
@@ -231,7 +231,7 @@ def _is_complete(last: Decision | None, batch: Batch, completed: int | None) -> 
     """
     if last is None or completed is None:
         return False
-    return last.batch.query_id == batch.query_id and last.batch.batch_id <= completed
+    return last.batch.query_id == query_id and last.batch.batch_id <= completed
 
 
 def check_checkpoint(sink: Sink, last: Decision | None, batch: Batch) -> None:

@@ -172,7 +172,7 @@ def commit(
             raise fenced(sink, f"it has decided {last.batch if last else 'nothing'} since")
         if last is not None and stamp.lost:
             check_replay(last, decision, stamp.lost)
-        last = yield from _decide(sink, decision, stamp, source, two_phase, last)
+        last = yield from decide(sink, decision, stamp, source, two_phase, last)
     elif last is not None and not ballot.decided and last.unsealed != decision:
         raise fenced(sink, f"it has decided {last.batch} since")
     if last is not None:
@@ -216,7 +216,7 @@ def _covers(last: Decision | None, batch: Batch) -> bool:
     return decided is not None and decided.batch_id >= batch.batch_id
 
 
-def _decide(
+def decide(
     sink: Sink,
     decision: Decision,
     stamp: Stamp,

@@ -20,7 +20,7 @@ from typing import Any
 
 from eoslog.connector.commit.task_reports import Batch, Run
 from eoslog.connector.spark.pickled_form import FORM
-from eoslog.connector.spark.processes import driver_process
+from eoslog.connector.spark.processes import ProcessIdentity, driver_process, lives
 from eoslog.protocol.producer_identity import ProducerIdentity
 
 log = logging.getLogger(__name__)
@@ -74,7 +74,8 @@ def keep(run: Run, *key: str) -> None:
     if path is None:
         return
     kept = {"form": FORM, "token": driver_token(), "incarnation": run.incarnation, "identity": run.identity}
-    text = json.dumps(kept | {"batch": [run.batch.query_id, run.batch.batch_id, run.batch.digest]})
+    kept |= {"batch": [run.batch.query_id, run.batch.batch_id, run.batch.digest], "driver": driver_process()}
+    text = json.dumps(kept)
     try:
         draft = path.with_suffix(f".{os.getpid()}")
         draft.write_text(text)
@@ -83,6 +84,18 @@ def keep(run: Run, *key: str) -> None:
         log.warning(
             f"the micro-batch cannot be remembered, the next one acquires the sink again: %s. {_SEE}", error
         )
+
+
+def drivers_of(query_id: str) -> list[int]:
+    """The pids of living drivers on this machine that run the query, as far as this user's drivers tell."""
+    folder, found = notes_folder(), set[int]()
+    for path in folder.glob("*.run") if folder is not None else ():
+        with contextlib.suppress(OSError, ValueError, TypeError, KeyError):  # it is being written or removed
+            kept = json.loads(path.read_text())
+            driver = ProcessIdentity(*kept["driver"])
+            if kept["batch"][0] == query_id and lives(driver):
+                found.add(driver.pid)
+    return sorted(found)
 
 
 def _run(kept: dict[str, Any]) -> Run:

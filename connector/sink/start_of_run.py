@@ -118,7 +118,7 @@ class StartOfRun:
     def _leave(self, old: str, since: int) -> None:
         batch, completed, accepted = self._view.batch, self._view.completed, self._options.accepted
         decided = self._runner.run(decided_by(Sink(old), batch.query_id))
-        check_completed(old, Completed(completed, since, _has_rested(self._view)), decided, accepted)
+        check_completed(old, Completed(completed, since, has_rested(self._view)), decided, accepted)
         check_given(old, self._sink.id, decided, batch, accepted)
         if decided is None or decided.batch_id < batch.batch_id:
             self._runner.run(leave(Sink(old), batch, completed))
@@ -132,7 +132,7 @@ class StartOfRun:
         """
         view, options = self._view, self._options
         given = None if self._upgraded else NotedSink.read(view.checkpoint)
-        ended = _ended(view, begun.decided)
+        ended = ended_in(view, begun.decided)
         ends = view.planned.topic_offsets()
         wanted = {**(ended[1] if ended else {}), **ends}
         story = StartFacts(
@@ -147,7 +147,7 @@ class StartOfRun:
             committed=committed_offsets(self._cluster, options.group_id, wanted),
             taken=view.planned.taken(),
             since=None if given is None else given.since,
-            rested=_has_rested(view),
+            rested=has_rested(view),
             accepted=options.accepted,
         )
         for warning in check_story(story):
@@ -168,7 +168,7 @@ def leave_for_none(options: SinkOptions, runner: Runner, view: CheckpointView) -
     if not check_sink_cluster(given.cluster, now, given.sink, options.accepted):
         check_noted_place(given.sink, given.decisions, options.decision_topic)
         decided = runner.run(decided_by(Sink(given.sink), view.batch.query_id))
-        known = Completed(view.completed, given.since, _has_rested(view))
+        known = Completed(view.completed, given.since, has_rested(view))
         check_completed(given.sink, known, decided, options.accepted)
         runner.run(leave(Sink(given.sink), view.batch, view.completed))
     NotedSink(None, now, view.batch.batch_id).write(view.checkpoint)
@@ -219,7 +219,7 @@ def cluster_id(cluster: Cluster) -> str | None:
     )
 
 
-def _has_rested(view: CheckpointView) -> bool:
+def has_rested(view: CheckpointView) -> bool:
     """Whether the last completed batch is so old that the cluster may have forgotten its decision."""
     if view.completed is None:
         return False
@@ -227,7 +227,7 @@ def _has_rested(view: CheckpointView) -> bool:
     return at is None or time.time() - at > FRESH_SECONDS
 
 
-def _ended(view: CheckpointView, decided: Batch | None) -> tuple[str, Offsets] | None:
+def ended_in(view: CheckpointView, decided: Batch | None) -> tuple[str, Offsets] | None:
     """Digest and end offsets of the decided batch in the checkpoint, if Spark still has it: it keeps 100."""
     planned = view.planned
     if decided is None or decided.query_id != view.batch.query_id or decided.batch_id > planned.batch_id:

@@ -106,7 +106,7 @@ MUTANTS: list[Mutant] = [
         ),
         Break(
             "another query's batch is complete",
-            "last.batch.query_id == batch.query_id and last.batch.batch_id <= completed",
+            "last.batch.query_id == query_id and last.batch.batch_id <= completed",
             "last.batch.batch_id <= completed",
         ),
         Break(

@@ -464,8 +464,8 @@ MUTANTS: list[Mutant] = [
         (f"{HERE}checkpoint/test_writer_checkpoint.py", *STEPS),
         Break(
             "the oldest batch is the newest",
-            "return max((int(name)",
-            "return min((int(name)",
+            "return max(self.batches(log)",
+            "return min(self.batches(log)",
         ),
         Break(
             "drafts are batches",

@@ -11,9 +11,10 @@ that fails, or the replica does not have the records yet, the leader is asked; i
 from __future__ import annotations
 
 from base64 import urlsafe_b64decode
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -87,6 +88,39 @@ def fetch(
     has `start`, never reached `end`, or lacks offsets that were not compacted away; TopicRecreated,
     CorruptBatch, KafkaError, and RetriesExhausted after poll_timeout_ms without progress.
     """
+    name = f"{topic}-{partition}"
+    answers = fetch_batches(
+        cluster, topic, partition, start, end, committed=committed, topic_id=topic_id, max_bytes=max_bytes
+    )
+    with closing(answers):
+        for answer in answers:
+            for decoded in _decoded(name, answer.records, answer.batches, headers, max_payload):
+                rows = clip(decoded, answer.position, end)
+                if len(rows):
+                    yield rows
+
+
+class FetchedBatches(NamedTuple):
+    """An answer's bytes, and the batches in it that a reader at `position` may see."""
+
+    records: Buffer
+    batches: Sequence[Located]
+    position: int
+
+
+def fetch_batches(
+    cluster: Cluster,
+    topic: str,
+    partition: int,
+    start: int,
+    end: int,
+    *,
+    committed: bool,
+    topic_id: str | None = None,
+    max_bytes: int | None = None,
+) -> Generator[FetchedBatches]:
+    """As `fetch`, and no record is decoded. The first and the last batch may have records outside of
+    start..end-1. The next answer is asked for before this one is given."""
     config = cluster.config
     most = min(config.max_partition_fetch_bytes, config.fetch_max_bytes) if max_bytes is None else max_bytes
     reader = _Reader(cluster, topic, topic_id, partition, end, committed, most)
@@ -105,10 +139,7 @@ def fetch(
                 seen = _seen(reader.name, answer, position, lost[0], committed)
             elif seen.next_offset < end:
                 reader.ask(seen.next_offset)
-            for decoded in _decoded(reader.name, answer.records, seen.batches, headers, max_payload):
-                rows = clip(decoded, position, end)
-                if len(rows):
-                    yield rows
+            yield FetchedBatches(answer.records, seen.batches, position)
             if lost is not None:
                 raise gaps.error(*lost)
             position = seen.next_offset

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from eoslog.connector.checkpoint.spark_logs import FormatError, Planned, check_commit, is_eoslog
+from eoslog.connector.checkpoint.spark_logs import FormatError, Planned, check_commit, is_eoslog, with_ends
 
 V2 = 'v2\n{"batchWatermarkMs":0,"conf":{},"sourceMetadataInfo":{}}\n'
 ORDERS = '{"t":{"0":5,"1":7},"cluster-id:c":{}}'
@@ -97,3 +97,8 @@ def test_where_the_sources_of_a_first_batch_began() -> None:
     found = Planned.parse(0, "\n".join(("v1", "{}", says, silent, "-")))
     assert found.beginnings() == {("t", 0): 1, ("t", 1): 2, ("u", 0): 5}
     assert found.topic_offsets() == {("t", 0): 1, ("t", 1): 4, ("u", 0): 5}
+
+
+def test_other_ends_leave_the_rest_of_a_file_as_it_is() -> None:
+    assert with_ends(f"{V2}orders:{ORDERS}\nrates:17", ["{}", "17"]) == f"{V2}orders:{{}}\nrates:17"
+    assert with_ends(f"v1\n{{}}\n{ORDERS}\n-", ["{}", "-"]) == "v1\n{}\n{}\n-"

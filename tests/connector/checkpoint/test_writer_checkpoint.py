@@ -162,3 +162,17 @@ def test_what_is_wrong_with_files_is_an_os_error(files: Files, tmp_path: Path) -
     ):
         with pytest.raises(OSError, match=r"not/there|taken"):
             wrong()
+
+
+def test_a_batch_of_a_log_is_changed_and_removed_with_its_checksum(tmp_path: Path) -> None:
+    """Hadoop's checksum of the old text would make Spark refuse the new one."""
+    checkpoint = Checkpoint.at(str(tmp_path))
+    (tmp_path / "offsets").mkdir()
+    for name in ("3", ".3.crc", "4", ".4.crc"):
+        (tmp_path / "offsets" / name).write_text("v1")
+    checkpoint.change("offsets", 3, "v1\n{}\n-")
+    checkpoint.change("offsets", 4, None)
+    checkpoint.change("offsets", 5, None)
+    assert os.listdir(tmp_path / "offsets") == ["3"]
+    assert checkpoint.text("offsets/3") == "v1\n{}\n-" and checkpoint.text("offsets/4") is None
+    assert checkpoint.batches("offsets") == [3] and checkpoint.batches("commits") == []

@@ -1,0 +1,52 @@
+"""Moves a sink's decision to another batch of its query, as `eoslog checkpoint` does when it edits a
+checkpoint.
+
+The sink is acquired first: so its driver, if there is one, can decide nothing more, and stops at its next
+batch. Then the last decision is carried out, what is not decided is aborted, and a decision without
+transactions is made, in one transaction with the source offsets of the group, as for a micro-batch without
+rows.
+"""
+
+from eoslog.connector.commit.begin import acquire, is_complete, make_ready
+from eoslog.connector.commit.commands import CommitOffsets, FetchStored, Rules, demand
+from eoslog.connector.commit.decide import SourceOffsets, decide
+from eoslog.connector.commit.decision import ANCHOR, Decision, decode
+from eoslog.connector.commit.faults import CommitFault
+from eoslog.connector.commit.seal import TwoPhase
+from eoslog.connector.commit.task_reports import Batch, Stamp
+from eoslog.connector.commit.transactional_ids import Sink
+
+
+def move_decision(
+    sink: Sink, seen: Decision | None, to: Batch, source: SourceOffsets | None, completed: int | None
+) -> Rules[Decision]:
+    """Make `to` the last decided batch of its query. `seen`: the last decision when the edit was judged;
+    `completed`: the newest batch in Spark's commit log. Raises CommitFault; then nothing was moved, except
+    after OutcomeUnknown."""
+    owned = yield from acquire(sink)
+    last = decode(sink, owned.stored.chunks)
+    if last != seen:
+        raise CommitFault(
+            f"sink {sink.id} has decided {last.batch if last else 'nothing'} since it was looked at: the "
+            "query runs, or has just ended. Nothing was changed. Stop the query, then give the command again"
+        )
+    nothing = Batch("", -1)  # no batch is begun
+    done = is_complete(last, to.query_id, completed)
+    begun = yield from make_ready(sink, owned, last, nothing, is_complete=done)
+    stamp = Stamp(begun.sink_id, begun.incarnation, begun.identity, begun.sequence, begun.anchors, to)
+    earlier = last.earlier_than(to.query_id) if last else ()
+    decision = Decision(begun.sequence + 1, to, begun.incarnation, (), (), earlier=earlier)
+    decision = yield from decide(sink, decision, stamp, source, TwoPhase.NEVER, last)
+    yield from _move_attempt(sink, to)
+    return decision
+
+
+def _move_attempt(sink: Sink, to: Batch) -> Rules[None]:
+    """at_most_once: the next batch was not attempted, whatever batch had its number before. It is noted after
+    the decision: an edit that ends in between leaves a checkpoint that no start accepts."""
+    what = f"attempts at sink {sink.id}"
+    stored = yield from demand(FetchStored(sink.attempts_group), f"{what} cannot be read")
+    attempted = stored.chunks.get(0)
+    if attempted is not None and attempted[1] == to.query_id and attempted[0] != to.batch_id:
+        note = {(ANCHOR, 0): (to.batch_id, to.query_id)}
+        yield from demand(CommitOffsets(sink.attempts_group, note), f"{what} cannot be noted")
