@@ -10,7 +10,7 @@ OLD_KAFKA := .peers/kafka-3.9.1
 SPARK_KAFKA := .peers/spark-kafka-4.2.0
 DEMO_DATA ?= .demo
 
-.PHONY: help setup compiled java demo test mutants test-java test-java-tools test-rights test-kafka test-differential test-connector-kafka test-kafka-versions test-connector-cluster audit-million top-picture demo-picture test-console model lint bench bench-quick bench-starts bench-tasks bench-participants bench-cost trace-micro-batch bench-codec bench-broker bench-scale dump-segments dump-upkept docs docs-pages test-docs newcomer stories fuzz clean crash-log soak-crash soak-kill9 soak-stateful soak-hostile soak-copy soak-copy-cluster histories histories-spark soak-kill test-ends test-checkpoints map typed test-rehearse-kafka test-connector-kfake simulate test-kerberos
+.PHONY: help setup compiled java demo test mutants test-java test-java-tools test-rights test-kafka test-differential test-connector-kafka test-kafka-versions test-connector-cluster audit-million top-picture demo-picture test-console model lint bench bench-quick bench-starts bench-tasks bench-participants bench-cost trace-micro-batch bench-codec bench-broker bench-scale dump-segments dump-upkept docs docs-pages test-docs newcomer stories fuzz clean crash-log soak-crash soak-kill9 soak-stateful soak-hostile soak-copy soak-copy-cluster histories histories-spark soak-kill test-ends test-beginnings map typed test-rehearse-kafka test-connector-kfake simulate test-kerberos test-checkpoint
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -223,8 +223,11 @@ test-executors: setup  ## executors, workers and driver processes killed, specul
 test-ends: setup  ## queries stopped at ten moments of a batch, signals to the application, failing tasks and writes
 	$(BIN)/python -m pytest -q -s --timeout 0 -m long tests/connector/executors/test_ends.py $(TEST_ARGS)
 
-test-checkpoints: setup  ## queries killed in their first batch, and then given other startingOffsets, in a real Spark
+test-beginnings: setup  ## queries killed in their first batch, and then given other startingOffsets, in a real Spark
 	$(BIN)/python -m pytest -q --timeout 900 -m long tests/connector/checkpoint $(TEST_ARGS)
+
+test-checkpoint: setup  ## eoslog checkpoint on checkpoints of killed queries: eoslog audit counts what each edit has foretold
+	$(BIN)/python -m pytest -q --timeout 0 -m long tests/checkpoint $(TEST_ARGS)
 
 docs: $(READY)  ## build the docs as a site in build/site; a warning is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

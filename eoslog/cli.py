@@ -26,6 +26,7 @@ COMMANDS = {
     "top": ("eoslog.top.command", "Watch brokers, topics, groups and open transactions live."),
     "doctor": ("eoslog.doctor.command", "Show what slows Spark down with eoslog, or would fail."),
     "rehearse": ("eoslog.rehearse.command", "Certify a cluster: the commit protocol, killed at each step."),
+    "checkpoint": ("eoslog.checkpoint.command", "Show, check and edit Spark's checkpoint of a query."),
     "audit": ("eoslog.audit.command", "Prove that a topic has another's records exactly once, in order."),
 }
 

@@ -19,11 +19,11 @@ import click
 from eoslog.audit.bounds import Bound, places, settled
 from eoslog.audit.identity import Identity
 from eoslog.audit.match import DigestsCollide
-from eoslog.audit.progress import shown
 from eoslog.audit.read import ReadSettings
 from eoslog.audit.report import document, lines
 from eoslog.audit.run import AuditedCluster, Job, audit
 from eoslog.commands.output import show_json
+from eoslog.commands.progress import shown
 from eoslog.commands.session import client_config, in_our_terms
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.errors import EoslogError

@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from eoslog.audit.order import RunningOrder, check_groups
 from eoslog.audit.read import ReadSettings, read
 from eoslog.audit.rows import ITEM, PAIR, Rows
 from eoslog.audit.spill import OneKey, Spill
+from eoslog.commands.progress import ProgressListener
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.errors import EoslogError
 
@@ -29,16 +29,6 @@ LIMIT = 1 << 17
 
 class NoIdentity(EoslogError):
     """A source record has nothing to compare it by."""
-
-
-class AuditListener(Protocol):
-    """Is notified of an audit's progress."""
-
-    def begin(self, what: str, total: int) -> None:
-        """A phase of `total` steps begins."""
-
-    def advance(self, steps: int) -> None:
-        """`steps` more steps are done."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +53,7 @@ class Job:
     limit: int = LIMIT
 
 
-def audit(source: AuditedCluster, target: AuditedCluster, job: Job, watch: AuditListener) -> Findings:
+def audit(source: AuditedCluster, target: AuditedCluster, job: Job, watch: ProgressListener) -> Findings:
     """Compare. Raises NoIdentity, DigestsCollide, OSError (the disk is full), and what reading raises."""
     places, sources = [*source.places, *target.places], len(source.places)
     findings = Findings(places, sources, list(job.settled), job.show)
@@ -81,7 +71,7 @@ def audit(source: AuditedCluster, target: AuditedCluster, job: Job, watch: Audit
 
 
 def _read_all(
-    source: AuditedCluster, target: AuditedCluster, job: Job, findings: Findings, watch: AuditListener
+    source: AuditedCluster, target: AuditedCluster, job: Job, findings: Findings, watch: ProgressListener
 ) -> Spill:
     places = findings.places
     items = Spill(
@@ -147,7 +137,7 @@ def _by_line(directory: Path, lines: int, expected: int, limit: int) -> Spill:
     return Spill(directory, PAIR, "line", high=max(lines - 1, 0), expected=expected, limit=limit)
 
 
-def _check_order(pairs: Spill, job: Job, findings: Findings, watch: AuditListener) -> None:
+def _check_order(pairs: Spill, job: Job, findings: Findings, watch: ProgressListener) -> None:
     running = RunningOrder(findings.bases, len(job.settled))
     for rows in pairs.ranges():
         if isinstance(rows, OneKey):

@@ -1,16 +1,24 @@
-"""Shows the progress of an audit: a bar on standard error if that is a terminal, otherwise nothing."""
+"""Shows the progress of long work: a bar on standard error if that is a terminal, otherwise nothing."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
-
-from eoslog.audit.run import AuditListener
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from rich.progress import Progress
+
+
+class ProgressListener(Protocol):
+    """Is notified of the progress of work."""
+
+    def begin(self, what: str, total: int) -> None:
+        """A phase of `total` steps begins."""
+
+    def advance(self, steps: int) -> None:
+        """`steps` more steps are done."""
 
 
 class _Quiet:
@@ -43,7 +51,7 @@ class _Bar:
 
 
 @contextmanager
-def shown() -> Iterator[AuditListener]:
+def shown() -> Iterator[ProgressListener]:
     """A listener that shows the progress while the context lasts."""
     if not sys.stderr.isatty():
         yield _Quiet()

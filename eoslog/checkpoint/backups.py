@@ -1,0 +1,160 @@
+"""The backup of an edit, in the checkpoint's folder `eoslog/`: what it changes, and how all of it was before.
+
+It is written before anything is changed, and says how far the edit is. So it is also the journal from which
+an interrupted edit is taken back.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from eoslog.checkpoint.edits import Edit, LogFile
+from eoslog.checkpoint.standing import Standing, position_of
+from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
+from eoslog.connector.checkpoint.spark_logs import Planned
+from eoslog.connector.commit.task_reports import Batch
+from eoslog.connector.offsets.offsets import TopicPartition
+
+_VERSION = 1
+_OWN_DECISIONS = 2
+"""An edit makes one decision, and taking it back another one."""
+_NAME = re.compile(r"edit-(\d{4,})")
+
+
+class EditState(StrEnum):
+    """How far an edit is."""
+
+    BEGUN = "begun"
+    DONE = "done"
+    UNDOING = "undoing"
+    UNDONE = "undone"
+
+
+@dataclass(frozen=True)
+class Backup:
+    """One edit. `sequence`: of the decision before it (0: none). `was` and `becomes`: the batch at whose end
+    the query stands before and after it. `group`: the offsets and metadata
+    that it replaces; None: the partition had none. Texts are as in edits.py."""
+
+    name: str
+    kind: str
+    at: str
+    state: EditState
+    sequence: int
+    was: Batch
+    becomes: Batch
+    group: Mapping[TopicPartition, tuple[int, str] | None]
+    before: Mapping[LogFile, str | None]
+    after: Mapping[LogFile, str | None]
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the edit, or taking it back, was interrupted."""
+        return self.state in (EditState.BEGUN, EditState.UNDOING)
+
+    def put(self, checkpoint: Checkpoint, state: EditState) -> Backup:
+        """Write it with another state. Raises CheckpointUnreadable."""
+        now = replace(self, state=state)
+        checkpoint.note(now.name, now.text())
+        return now
+
+    def text(self) -> str:
+        """The reverse of parse()."""
+        return json.dumps(
+            {
+                "version": _VERSION,
+                **asdict(self),
+                "group": [[*tp, kept] for tp, kept in self.group.items()],
+                "before": [[*file, text] for file, text in self.before.items()],
+                "after": [[*file, text] for file, text in self.after.items()],
+            },
+            indent=1,
+        )
+
+    @classmethod
+    def parse(cls, text: str) -> Backup:
+        """Raises ValueError, KeyError, TypeError."""
+        found: dict[str, Any] = json.loads(text)
+        if found.pop("version") != _VERSION:
+            raise ValueError("a later version of eoslog has written it; use that version")
+        for name in ("was", "becomes"):
+            found[name] = Batch(*found[name])
+        found["group"] = {(t, p): None if kept is None else tuple(kept) for t, p, kept in found["group"]}
+        for name in ("before", "after"):
+            found[name] = {(log, batch): text for log, batch, text in found[name]}
+        return cls(**found | {"state": EditState(found["state"])})
+
+
+def backup_of(standing: Standing, edit: Edit, group: list[TopicPartition]) -> Backup:
+    """The backup of an edit that is about to begin; `group`: the partitions whose offsets it commits."""
+    last, known = standing.decision, standing.committed
+    kept = {tp: (known[tp].offset, known[tp].metadata) if tp in known else None for tp in group}
+    return Backup(
+        name=f"edit-{_newest_number(standing.checkpoint) + 1:04d}",
+        kind=edit.kind,
+        at=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        state=EditState.BEGUN,
+        sequence=last.sequence if last else 0,
+        was=batch_of(standing, position_of(standing)),
+        becomes=batch_of(standing, edit.end),
+        group=kept,
+        before=edit.before,
+        after=edit.after,
+    )
+
+
+def batch_of(standing: Standing, end: Planned) -> Batch:
+    """What the sink has decided last if the query stands at the end of a batch."""
+    return Batch(standing.query_id, end.batch_id, end.digest)
+
+
+def newest_backup(checkpoint: Checkpoint) -> Backup | None:
+    """The last edit; None: there was none. Raises CheckpointUnreadable."""
+    number = _newest_number(checkpoint)
+    name = f"edit-{number:04d}"
+    text = checkpoint.noted(name) if number else None
+    try:
+        return None if text is None else Backup.parse(text)
+    except (ValueError, KeyError, TypeError) as error:
+        raise CheckpointUnreadable(checkpoint.location, f"eoslog/{name}: {error}") from error
+
+
+def interrupted(standing: Standing) -> Backup | None:
+    """The last edit, if it was interrupted and the query has not gone on since."""
+    last = newest_backup(standing.checkpoint)
+    return last if last is not None and last.is_open and not has_gone_on(standing, last) else None
+
+
+def has_gone_on(standing: Standing, backup: Backup) -> bool:
+    """Whether the query has written a batch since the edit began."""
+    if standing.sink is None:
+        return _has_other_files(standing, backup)
+    since = (standing.decision.sequence if standing.decision else 0) - backup.sequence
+    return since != 0 and (since > _OWN_DECISIONS or standing.decided not in (backup.was, backup.becomes))
+
+
+def _has_other_files(standing: Standing, backup: Backup) -> bool:
+    """Whether a file of the logs is new since the edit: behind its batches, or neither as before nor as
+    after."""
+    least = min(batch for _, batch in backup.before)
+    for log in ("offsets", "commits"):
+        for batch in standing.checkpoint.batches(log):
+            file = (log, batch)
+            if file in backup.before:
+                known = (backup.before[file], backup.after[file])
+                if standing.checkpoint.text(f"{log}/{batch}") not in known:
+                    return True
+            elif batch > least:
+                return True
+    return False
+
+
+def _newest_number(checkpoint: Checkpoint) -> int:
+    found = (_NAME.fullmatch(name) for name in checkpoint.notes())
+    return max((int(match[1]) for match in found if match), default=0)

@@ -1,0 +1,114 @@
+"""Carries an edit out, and takes it back. In this order: the backup; decision and group, in one transaction
+under the sink's own transactional id; Spark's files; the backup says that it is done.
+
+From the transaction on, decision and files contradict each other until the last file is changed: a start in
+between stops with CheckpointMismatch, CheckpointOlder or DecisionGone. Before it, nothing is changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from eoslog.checkpoint.backups import Backup, EditState, backup_of, has_gone_on, newest_backup
+from eoslog.checkpoint.edits import Edit, order, order_back
+from eoslog.checkpoint.standing import NotEditable, Standing
+from eoslog.commands.admin_groups import delete_offsets
+from eoslog.connector.checkpoint.spark_logs import Planned
+from eoslog.connector.client.admin.group_offsets import commit_plain
+from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.commit.decide import SourceOffsets
+from eoslog.connector.commit.move_decision import move_decision
+from eoslog.connector.commit.task_reports import Batch
+from eoslog.connector.offsets.group_notes import Note
+from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
+
+
+def carry_out(cluster: Cluster, standing: Standing, edit: Edit) -> Backup:
+    """Returns the backup. Raises CommitFault, CheckpointUnreadable, NotEditable, KafkaError, EoslogError."""
+    source = _source_offsets(standing, edit.end)
+    backup = backup_of(standing, edit, list(source.offsets) if source is not None else [])
+    backup.put(standing.checkpoint, EditState.BEGUN)
+    _move(cluster, standing, backup.becomes, source)
+    _check_files(standing, backup.before)
+    for log, batch in order(backup.after):
+        standing.checkpoint.change(log, batch, backup.after[log, batch])
+    return backup.put(standing.checkpoint, EditState.DONE)
+
+
+def undo(cluster: Cluster, standing: Standing) -> Backup:
+    """Take the last edit back. It may be interrupted and repeated. Raises as carry_out()."""
+    backup = newest_backup(standing.checkpoint)
+    if backup is None or backup.state is EditState.UNDONE:
+        raise NotEditable("there is no edit to take back")
+    if has_gone_on(standing, backup):
+        raise NotEditable(
+            f"the query has gone on since the edit {backup.name} ({backup.kind}): what it has written since "
+            "cannot be taken back. Edit the checkpoint as it is now"
+        )
+    backup.put(standing.checkpoint, EditState.UNDOING)
+    if standing.sink is None or standing.decided == backup.becomes:
+        _move_back(cluster, standing, backup)
+    _forget_new(cluster, standing, backup)
+    for batch in _planned_since(standing, backup):
+        standing.checkpoint.change("offsets", batch, None)
+    for log, batch in order_back(backup.before):
+        standing.checkpoint.change(log, batch, backup.before[log, batch])
+    return backup.put(standing.checkpoint, EditState.UNDONE)
+
+
+def _planned_since(standing: Standing, backup: Backup) -> list[int]:
+    """Batches that a start has planned since the edit, the highest first. The sink has decided none of
+    them."""
+    least = min(batch for _, batch in backup.before)
+    planned = [n for n in standing.checkpoint.batches("offsets") if n >= least]
+    return [n for n in reversed(planned) if ("offsets", n) not in backup.before and n > backup.was.batch_id]
+
+
+def _source_offsets(standing: Standing, end: Planned) -> SourceOffsets | None:
+    """The group's offsets at the end of a batch, as the sink would commit them."""
+    note = standing.note
+    if note is None or note.group is None:
+        return None
+    sink = note.sink or standing.query_id
+    text = Note(sink, standing.query_id, end.batch_id, decided=note.sink is not None).text()
+    offsets = {tp: (at, text) for tp, at in end.topic_offsets().items()}
+    return SourceOffsets(note.group, offsets, end.epochs())
+
+
+def _move(cluster: Cluster, standing: Standing, to: Batch, source: SourceOffsets | None) -> None:
+    """Move the sink's decision and the group's offsets together. A sink without decisions has the group
+    alone."""
+    if standing.sink is not None and standing.note is not None:
+        rules = move_decision(standing.sink, standing.decision, to, source, standing.completed)
+        Runner(cluster, OWN_TIMEOUT_MS, decisions=standing.note.decisions).run(rules)
+    elif source is not None:
+        commit_plain(cluster, source.group, source.offsets, source.epochs)
+
+
+def _move_back(cluster: Cluster, standing: Standing, backup: Backup) -> None:
+    """Decision and group as they were before the edit."""
+    group = standing.note.group if standing.note is not None else None
+    kept = {tp: offset for tp, offset in backup.group.items() if offset is not None}
+    _move(cluster, standing, backup.was, SourceOffsets(group, kept) if group is not None and kept else None)
+
+
+def _forget_new(cluster: Cluster, standing: Standing, backup: Backup) -> None:
+    """Delete the group's offsets of partitions that had none before the edit."""
+    new = [tp for tp, offset in backup.group.items() if offset is None]
+    if standing.note is None or standing.note.group is None or not new:
+        return
+    for error in delete_offsets(cluster, standing.note.group, new).values():
+        if error is not None:
+            raise error
+
+
+def _check_files(standing: Standing, before: Mapping[tuple[str, int], str | None]) -> None:
+    """Raise NotEditable if the query has changed its files since they were looked at."""
+    newest = max(standing.checkpoint.batches("offsets"), default=None)
+    then = standing.newest.batch_id if standing.newest else None
+    changed = [f for f, text in before.items() if standing.checkpoint.text(f"{f[0]}/{f[1]}") != text]
+    if newest != then or changed:
+        raise NotEditable(
+            "the query has gone on while its checkpoint was edited, so it runs. It has been stopped by this "
+            "edit. Take the edit back: eoslog checkpoint undo"
+        )

@@ -1,0 +1,136 @@
+"""What would stop the query's next start, or lose rows: the checks of a start, and of the files, without a
+start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from eoslog.checkpoint.backups import interrupted
+from eoslog.checkpoint.standing import Standing
+from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
+from eoslog.connector.checkpoint.spark_logs import source_position
+from eoslog.connector.checkpoint.start_checks import StartFacts, check_story
+from eoslog.connector.client.admin.list_offsets import EARLIEST, LATEST, list_offsets
+from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.commit.begin import check_checkpoint
+from eoslog.connector.commit.faults import CommitFault
+from eoslog.connector.commit.task_reports import Batch
+from eoslog.connector.offsets import plan
+from eoslog.connector.sink.start_of_run import CheckpointView, ended_in, has_rested
+
+
+def problems(cluster: Cluster, standing: Standing) -> list[str]:
+    """Everything that is wrong, one text each; empty: the next start goes on. Raises KafkaError,
+    EoslogError."""
+    found = [*_unfinished(standing), *_files(standing), *_story(standing), *_lost(cluster, standing)]
+    return list(dict.fromkeys(found))
+
+
+def stops(standing: Standing) -> list[str]:
+    """What would stop the next start, as far as checkpoint, sink and group tell."""
+    return [*_files(standing), *_faults(standing)]
+
+
+def _unfinished(standing: Standing) -> Iterator[str]:
+    backup = interrupted(standing)
+    if backup is not None:
+        yield (
+            f"the edit {backup.name} ({backup.kind}) was interrupted: no start accepts the checkpoint as it "
+            "is. Take it back: eoslog checkpoint undo"
+        )
+
+
+def _files(standing: Standing) -> Iterator[str]:
+    """Files that Spark cannot read, or that are missing between others."""
+    yield from unreadable(standing.checkpoint)
+    for log in ("offsets", "commits"):
+        batches = standing.checkpoint.batches(log)
+        gaps = sorted({*range(batches[0], batches[-1])} - {*batches}) if batches else []
+        if gaps:
+            yield f"{log}/{gaps[0]} is missing between others ({len(gaps)} files): restore it from a copy"
+    newest, completed = standing.newest, standing.completed
+    if completed is not None and (newest is None or completed > newest.batch_id):
+        at = "nothing" if newest is None else f"batch {newest.batch_id}"
+        yield f"commits/ has batch {completed}, and offsets/ has {at} as its newest: a file was deleted"
+    if newest is not None and (-1 if completed is None else completed) < newest.batch_id - 1:
+        said = "no batch" if completed is None else f"batch {completed}"
+        yield (
+            f"offsets/ is at batch {newest.batch_id}, and commits/ has {said} as its newest: the batches "
+            "between would be left out. Restore the files of commits/ from a copy"
+        )
+
+
+def _faults(standing: Standing) -> Iterator[str]:
+    """The error that would stop the sink at its start."""
+    try:
+        list(_warnings(standing))
+    except CommitFault as fault:
+        yield f"{type(fault).__name__}: {fault}"
+
+
+def _story(standing: Standing) -> Iterator[str]:
+    """What the sink would say at its start."""
+    try:
+        yield from _warnings(standing)
+    except CommitFault as fault:
+        yield f"{type(fault).__name__}: {fault}"
+
+
+def _warnings(standing: Standing) -> Iterator[str]:
+    """Compare as the sink does at its start. Yields its warnings, raises CommitFault."""
+    if standing.sink is None or standing.newest is None:
+        return
+    view = CheckpointView.of(standing.checkpoint)
+    decided = standing.decided or (standing.decision.batch if standing.decision else None)
+    note, ended = standing.note, ended_in(view, decided)
+    ends = view.planned.topic_offsets()
+    wanted = {**(ended[1] if ended else {}), **ends}
+    story = StartFacts(
+        sink=standing.sink.id,
+        batch=view.batch,
+        ends=ends,
+        completed=view.completed,
+        decided=decided,
+        ended=ended,
+        group=note.group if note else None,
+        committed={tp: found for tp, found in standing.noted.items() if tp in wanted},
+        taken=view.planned.taken(),
+        since=note.since if note else None,
+        rested=has_rested(view),
+    )
+    check_checkpoint(standing.sink, standing.decision, _next_batch(view))
+    yield from check_story(story)
+
+
+def _next_batch(view: CheckpointView) -> Batch:
+    """The batch that the next start gives to the sink."""
+    if view.completed is not None and view.completed >= view.batch.batch_id:
+        return Batch(view.batch.query_id, view.batch.batch_id + 1)
+    return view.batch
+
+
+def _lost(cluster: Cluster, standing: Standing) -> Iterator[str]:
+    """What the log does not have any more of what the query has read, or has yet to read."""
+    last = standing.last_written
+    for text in last.sources if last is not None else ():
+        position = source_position(text)
+        if not position.offsets:
+            continue
+        there = cluster.metadata(sorted({topic for topic, _ in position.offsets})).topics
+        known = [tp for tp in position.offsets if tp[0] in there and tp[1] in there[tp[0]].leaders]
+        ends = list_offsets(cluster, dict.fromkeys(known, LATEST), committed=False) if known else {}
+        begins = list_offsets(cluster, dict.fromkeys(known, EARLIEST), committed=False) if known else {}
+        ids = {topic: info.topic_id for topic, info in there.items() if info.topic_id is not None}
+        lost = plan.losses(position.offsets, ends, (position.ids, ids), begins)
+        if lost:
+            yield f"DataLoss: {lost}"
+
+
+def unreadable(checkpoint: Checkpoint) -> Iterator[str]:
+    """The batches of Spark's logs that cannot be read, and why."""
+    for log, parse in (("offsets", checkpoint.planned), ("commits", checkpoint.check_completed)):
+        for batch in checkpoint.batches(log):
+            try:
+                parse(batch)
+            except CheckpointUnreadable as error:
+                yield str(error)

@@ -1,0 +1,148 @@
+"""An edit of a checkpoint: which files of Spark's logs it changes, and how.
+
+After an edit the newest batch of both logs is one that the query has written, with the end offsets that the
+edit sets. The next start plans the batch after it, from there. Only a batch that is planned and not written
+is removed. A query with state goes back by removing batches: the state at the end of a batch is Spark's own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from eoslog.checkpoint.standing import NextStart, NotEditable, SourcePlace, Standing, position_of
+from eoslog.connector.checkpoint.checkpoint import Checkpoint
+from eoslog.connector.checkpoint.spark_logs import Planned, source_position, with_ends
+from eoslog.connector.offsets.offsets import to_json
+
+LogFile = tuple[str, int]
+"""A log (offsets, commits) and a batch in it."""
+Texts = Mapping[LogFile, str | None]
+"""The texts of files; None: the file is not there."""
+_EMPTY_COMMIT = 'v1\n{"nextBatchWatermarkMs":0}'
+
+
+@dataclass(frozen=True)
+class Edit:
+    """An edit that is not carried out yet. `kind`: the command. `end`: the newest batch after it."""
+
+    kind: str
+    end: Planned
+    before: Texts
+    after: Texts
+
+
+def set_ends(standing: Standing, kind: str, ends: Mapping[SourcePlace, int], ids: Mapping[str, str]) -> Edit:
+    """An edit that sets the ends of the last written batch. `ids`: of topics that the batch does not have."""
+    last = position_of(standing)
+    old = standing.checkpoint.text(f"offsets/{last.batch_id}") or ""
+    text = with_ends(old, [_end_of(last, number, ends, ids) for number in range(len(last.sources))])
+    after: dict[LogFile, str | None] = {("offsets", last.batch_id): text}
+    if standing.next_start is NextStart.FINISH:
+        after["commits", last.batch_id] = _commit_after(standing.checkpoint, last.batch_id)
+    after |= dict.fromkeys(_behind(standing.checkpoint, last.batch_id))
+    return _edit(standing, kind, Planned.parse(last.batch_id, text), after)
+
+
+def cut_behind(standing: Standing, kind: str, batch: int) -> Edit:
+    """An edit that removes all batches behind one. Raises NotEditable if the query could not go on there."""
+    position_of(standing)
+    if standing.note is None:
+        raise NotEditable(
+            "the query keeps state, so it goes back by batches, and their numbers come again; its sink is "
+            "not one of eoslog's, and may take such a batch for one that it has. Begin with a new checkpoint"
+        )
+    end = standing.checkpoint.planned_if_kept(batch)
+    if end is None or standing.completed is None or batch > standing.completed:
+        kept = [number for number in standing.planned if number <= (standing.completed or -1)]
+        said = f"{kept[0]} to {kept[-1]}" if kept else "none"
+        raise NotEditable(f"--to-batch {batch}: the checkpoint has done batches {said}")
+    _check_state(standing.checkpoint, batch)
+    if any(text != "-" and not source_position(text).offsets for text in end.sources):
+        raise NotEditable(
+            "the query keeps state and has a source that reads no topics, whose own log has later batches: "
+            "it cannot go back. Begin with a new checkpoint"
+        )
+    return _edit(standing, kind, end, dict.fromkeys(_behind(standing.checkpoint, batch)))
+
+
+def order(changes: Texts) -> list[LogFile]:
+    """In which order files are changed, so that Spark takes a checkpoint that is changed in part for none
+    that is right: later batches go first, and their ends before the notes that they are done."""
+
+    def rank(file: LogFile) -> tuple[int, int]:
+        log, batch = file
+        if changes[file] is None:
+            return (0 if log == "offsets" else 1), -batch
+        return (2 if log == "offsets" else 3), batch
+
+    return sorted(changes, key=rank)
+
+
+def order_back(changes: Texts) -> list[LogFile]:
+    """The order in which an edit is taken back: what is done is noted again before later batches are
+    there."""
+    return sorted(changes, key=lambda file: (file[0] == "offsets", file[1]))
+
+
+def _edit(standing: Standing, kind: str, end: Planned, after: Texts) -> Edit:
+    before = {(log, batch): standing.checkpoint.text(f"{log}/{batch}") for log, batch in after}
+    return Edit(kind, end, before, after)
+
+
+def _behind(checkpoint: Checkpoint, batch: int) -> list[LogFile]:
+    return [(log, n) for log in ("offsets", "commits") for n in checkpoint.batches(log) if n > batch]
+
+
+def _end_of(last: Planned, number: int, ends: Mapping[SourcePlace, int], ids: Mapping[str, str]) -> str:
+    """A source's line with new ends. Leader epochs are kept where the offset stays: no epoch is known of
+    another one, and without it the log is compared by its ends alone."""
+    text = last.sources[number]
+    mine = {(topic, partition): at for (n, topic, partition), at in ends.items() if n == number}
+    position = source_position(text)
+    if mine == position.offsets:
+        return text
+    epochs = {tp: epoch for tp, epoch in position.epochs.items() if position.offsets[tp] == mine.get(tp)}
+    known = {**{topic: ids[topic] for topic, _ in mine if position.ids and topic in ids}, **position.ids}
+    return json.dumps(to_json(mine, known, position.cluster, epochs), separators=(",", ":"))
+
+
+def _commit_after(checkpoint: Checkpoint, batch: int) -> str:
+    """What Spark notes when a batch without state is done: as for the batch before."""
+    return checkpoint.text(f"commits/{batch - 1}") or _EMPTY_COMMIT
+
+
+def _check_state(checkpoint: Checkpoint, batch: int) -> None:
+    """Raise NotEditable unless the state at the end of the batch, Spark's version `batch + 1`, is there."""
+    missing = [
+        folder for folder in _state_folders(checkpoint, "state") if not _has(checkpoint, folder, batch + 1)
+    ]
+    if missing:
+        raise NotEditable(
+            f"--to-batch {batch}: the query keeps state, and that at the end of this batch is not there any "
+            f"more ({missing[0]}). Name a later batch, or begin with a new checkpoint"
+        )
+
+
+def _has(checkpoint: Checkpoint, folder: str, version: int) -> bool:
+    return any(_version(name) == version for name in checkpoint.names(folder))
+
+
+def _version(name: str) -> int:
+    """The version of a file of the state store: `8.delta`, `8.snapshot`, `8.zip`, `8_<id>.changelog`; -1: it
+    is another file."""
+    digits = name.partition(".")[0].partition("_")[0]
+    return int(digits) if digits.isdecimal() and "." in name and not name.endswith(".crc") else -1
+
+
+def _state_folders(checkpoint: Checkpoint, folder: str) -> list[str]:
+    """The folders that hold versions of state: operator, partition and, for joins, store."""
+    names = [name for name in checkpoint.names(folder) if not name.startswith((".", "_"))]
+    if any(_version(name) >= 0 for name in names):
+        return [folder]
+    found: list[str] = []
+    for name in names:
+        if "." not in name:
+            found += _state_folders(checkpoint, f"{folder}/{name}")
+    return found

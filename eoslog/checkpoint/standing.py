@@ -1,0 +1,189 @@
+"""Where a query stands: its checkpoint, and beside it the sink's decision and the group's offsets. Only
+reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+
+from eoslog.connector.checkpoint.checkpoint import Checkpoint
+from eoslog.connector.checkpoint.noted_sink import NotedSink
+from eoslog.connector.checkpoint.spark_logs import Planned, offsets_of
+from eoslog.connector.client.admin.group_offsets import CommittedOffset, fetch_committed, fetch_with_epochs
+from eoslog.connector.client.admin.transactions import TransactionDescription, describe
+from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.commit.decision import Decision, decode
+from eoslog.connector.commit.task_reports import Batch
+from eoslog.connector.commit.transactional_ids import Sink
+from eoslog.connector.errors import EoslogError, WrongCluster
+from eoslog.connector.offsets.group_notes import NotedOffset, read_note
+from eoslog.connector.offsets.offsets import Offsets, TopicPartition
+from eoslog.connector.sink.start_of_run import cluster_id
+
+SourcePlace = tuple[int, str, int]
+"""Number of the source in the offset log, topic, partition."""
+
+
+class NotEditable(EoslogError):
+    """An edit or a look is refused; the message says why, and what to do."""
+
+
+class NextStart(Enum):
+    """What the query's next start will do first."""
+
+    BEGIN = "begin: no batch is planned; it begins at startingOffsets"
+    REPLAY = "replay: the newest batch is not decided; it runs again, and its rows are written"
+    FINISH = (
+        "finish: the newest batch is decided; it runs again, and its rows are dropped, as they are written"
+    )
+    GO_ON = "go on: the newest batch is done; a new one is planned"
+    RUN_AGAIN = (
+        "run again: the newest batch is not noted as done, and whether its rows are written is not known"
+    )
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A query's checkpoint, its sink and its group, as they are now.
+
+    `note`: the checkpoint's note of the sink; None: no sink of eoslog has got a batch. `decision`: the sink's
+    last one. `state`: of the sink's own transactional id. `committed`: all offsets of the group.
+    """
+
+    checkpoint: Checkpoint
+    query_id: str
+    cluster_id: str | None
+    note: NotedSink | None
+    planned: tuple[int, ...]
+    completed: int | None
+    newest: Planned | None
+    decision: Decision | None
+    state: TransactionDescription | None
+    committed: Mapping[TopicPartition, CommittedOffset]
+
+    @property
+    def sink(self) -> Sink | None:
+        """The sink that keeps decisions. None: the checkpoint names none."""
+        return None if self.note is None or self.note.sink is None else Sink(self.note.sink)
+
+    @property
+    def decided(self) -> Batch | None:
+        """The last decided batch of this query."""
+        return None if self.decision is None else self.decision.last_of(self.query_id)
+
+    @property
+    def next_start(self) -> NextStart:
+        """What the next start does, if no check stops it."""
+        if self.newest is None:
+            return NextStart.BEGIN
+        if self.completed is not None and self.completed >= self.newest.batch_id:
+            return NextStart.GO_ON
+        if self.sink is None:
+            return NextStart.RUN_AGAIN
+        decided = self.decided
+        is_decided = decided is not None and decided.batch_id >= self.newest.batch_id
+        return NextStart.FINISH if is_decided else NextStart.REPLAY
+
+    @cached_property
+    def last_written(self) -> Planned | None:
+        """The newest batch whose rows are certain to be written; after it the query has written nothing, or
+        what it has written is not known (RUN_AGAIN). None: there is none, or Spark has removed it."""
+        if self.newest is None or self.next_start in (NextStart.GO_ON, NextStart.FINISH):
+            return self.newest
+        return self.checkpoint.planned_if_kept(self.newest.batch_id - 1)
+
+    @property
+    def is_stateful(self) -> bool:
+        """Whether the query keeps state."""
+        return bool(self.checkpoint.names("state"))
+
+    @property
+    def noted(self) -> dict[TopicPartition, NotedOffset]:
+        """The group's offsets, each with the note of the sink that committed it."""
+        return {tp: NotedOffset(one.offset, read_note(one.metadata)) for tp, one in self.committed.items()}
+
+
+def standing(cluster: Cluster, checkpoint: Checkpoint) -> Standing:
+    """Read all of it. Raises CheckpointUnreadable, WrongCluster, CommitFault, KafkaError, EoslogError."""
+    planned, note = checkpoint.batches("offsets"), NotedSink.read(checkpoint)
+    newest = checkpoint.planned(planned[-1]) if planned else None
+    completed = checkpoint.newest_completed()
+    if completed is not None:
+        checkpoint.check_completed(completed)
+    now = cluster_id(cluster)
+    _check_cluster(now, note, newest)
+    sink = None if note is None or note.sink is None else Sink(note.sink)
+    return Standing(
+        checkpoint=checkpoint,
+        query_id=checkpoint.query_id(),
+        cluster_id=now,
+        note=note,
+        planned=tuple(planned),
+        completed=completed,
+        newest=newest,
+        decision=None if sink is None or note is None else _last_decision(cluster, sink, note.decisions),
+        state=None if sink is None else describe(cluster, [sink.coordinator])[sink.coordinator],
+        committed={} if note is None else _committed(cluster, note.group),
+    )
+
+
+def places(planned: Planned) -> dict[SourcePlace, int]:
+    """The end offsets of every source that reads topics, each with the number of its source."""
+    return {
+        (number, topic, partition): at
+        for number, text in enumerate(planned.sources)
+        for (topic, partition), at in offsets_of(text).items()
+    }
+
+
+def lowest(ends: Mapping[SourcePlace, int]) -> Offsets:
+    """The end offsets by partition; if several sources read one, the lowest."""
+    found: Offsets = {}
+    for (_, topic, partition), at in ends.items():
+        found[topic, partition] = min(at, found.get((topic, partition), at))
+    return found
+
+
+def _check_cluster(now: str | None, note: NotedSink | None, newest: Planned | None) -> None:
+    """Offsets and decisions mean nothing on another cluster than their own."""
+    known = {one for one in (note and note.cluster, *(newest.clusters() if newest else ())) if one}
+    if now is not None and known - {now}:
+        raise WrongCluster(
+            f"the checkpoint is one of the cluster {', '.join(sorted(known - {now}))}, and "
+            f"--bootstrap-server leads to the cluster {now}. Give the address of the checkpoint's cluster"
+        )
+
+
+def _last_decision(cluster: Cluster, sink: Sink, topic: str) -> Decision | None:
+    """The sink's last decision, without waiting for one that a dead driver has left on its way: an edit ends
+    that one first, and then looks again."""
+    found = fetch_committed(cluster, sink.group, None, require_stable=False)
+    return decode(sink, {number: kept for (where, number), kept in found.items() if where == topic})
+
+
+def _committed(cluster: Cluster, group: str | None) -> Mapping[TopicPartition, CommittedOffset]:
+    return {} if group is None else fetch_with_epochs(cluster, group, None, require_stable=False)
+
+
+def position_of(standing: Standing) -> Planned:
+    """The batch at whose end the query stands. Raises NotEditable if there is none."""
+    found = standing.last_written
+    if found is None:
+        raise NotEditable(
+            f"checkpoint {standing.checkpoint.location}: no batch of the query is done, so it stands nowhere "
+            "yet. Start it once; or, to begin elsewhere, remove the checkpoint and set startingOffsets"
+        )
+    if standing.next_start is NextStart.RUN_AGAIN and standing.newest is not None:
+        raise NotEditable(
+            f"batch {standing.newest.batch_id} is planned and not noted as done, and the checkpoint names no "
+            "sink that keeps decisions: whether its rows are written is not known. Start the query once: it "
+            "finishes the batch"
+        )
+    if standing.next_start is NextStart.FINISH and standing.is_stateful:
+        raise NotEditable(
+            f"batch {found.batch_id} is decided and not noted as done, and the query keeps state: whether "
+            "the state of this batch is there only Spark knows. Start the query once: it finishes the batch"
+        )
+    return found
