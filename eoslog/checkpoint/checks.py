@@ -89,6 +89,7 @@ def _warnings(standing: Standing) -> Iterator[str]:
         sink=standing.sink.id,
         batch=view.batch,
         ends=ends,
+        begins=view.planned.beginnings(),
         completed=view.completed,
         decided=decided,
         ended=ended,

@@ -143,8 +143,8 @@ def test_the_batch_of_another_query_is_not_looked_for_in_this_ones_checkpoint(qu
     query.plan(0)
     query.plan(1)
     view = CheckpointView.of(Checkpoint.at(str(query.options.checkpoint_location)))
-    assert start_of_run._ended(view, Batch("q", 0)) is not None
-    assert start_of_run._ended(view, Batch("another", 0)) is None
+    assert start_of_run.ended_in(view, Batch("q", 0)) is not None
+    assert start_of_run.ended_in(view, Batch("another", 0)) is None
 
 
 def test_a_begin_that_failed_leaves_no_memory(query: Query) -> None:
