@@ -109,6 +109,7 @@ def check_added(change: Change) -> None:
     left: dict[TopicPartition, list[int]] = {}  # each former source has one successor
     for name, end in sorted(change.added.items()):
         said = [_elsewhere(change, still_read, left, place, end) for place in offsets_of(end)]
+        said += [_continued(change, name, end)]
         said += [f"its offsets were committed by the sink {sink}" for sink in _foreign(change, end)]
         word = f"new-source:{name}:{change.now.batch_id}"
         if any(said) and word not in change.accepted:
@@ -136,6 +137,18 @@ def _elsewhere(
         return ""
     known = change.removed.ends(place)
     return f"{begins}, a former source ended at {known[0]}" if known else ""
+
+
+def _continued(change: Change, name: str, end: str) -> str:
+    """Whether Spark continues a source where it was before a single batch without it: whatever was read under
+    another name meanwhile, and only until the batch runs again, which then begins at startingOffsets."""
+    former = change.removed.sources.get(name)
+    if former is None or former.batch != change.before.batch_id - 1 or not is_eoslog(end):
+        return ""
+    return (
+        f"{name} was read two batches before, in batch {former.batch}, and Spark would continue it there, "
+        "but begin it at its startingOffsets if this batch runs again; give it another name"
+    )
 
 
 def _foreign(change: Change, end: str) -> list[str]:

@@ -552,6 +552,8 @@ MUTANTS: list[Mutant] = [
             "max((one.batch for one in readers), default=-1)",
             "min((one.batch for one in readers), default=-1)",
         ),
+        Break("a source may come back after one batch", "former.batch != change.before.batch_id - 1", "True"),
+        Break("a source may never come back", "former.batch != change.before.batch_id - 1 or ", ""),
         Break("a new source began at its end", ", beginning_of(end)[place]", ", offsets_of(end)[place]"),
         Break(
             "the group is where a new source ends",

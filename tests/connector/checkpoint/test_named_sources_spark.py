@@ -194,6 +194,29 @@ def test_a_renamed_source_that_is_read_again_to_where_the_former_ended_stops_the
     assert union.copied() == sorted(union.made), "nothing was written"
 
 
+@pytest.mark.long
+def test_a_source_that_comes_back_after_one_batch_stops_the_query(
+    evolving: SparkSession, kafka: Kafka, tmp_path: Path
+) -> None:
+    """Spark continues it behind its own last batch, and does not know what the other name has read. If the
+    batch runs again, Spark begins the source at its startingOffsets."""
+    union = Union(evolving, kafka, "orders", "returns", has_group=False)
+    union.put(10)
+    union.run(tmp_path, BOTH)
+    union.put(10)
+    stood = {"orders": "earliest", "returns": f'{{"{union.topics["returns"]}":{{"0":10}}}}'}
+    union.run(tmp_path, RENAMED, stood)
+    assert newest(tmp_path / "offsets") == 1 and union.copied() == sorted(union.made)
+    with pytest.raises(StreamingQueryException, match=r"SourcesChanged.*two batches before.*another name"):
+        union.run(tmp_path, BOTH, stood)
+    assert union.copied() == sorted(union.made), "nothing was written"
+    forget(tmp_path, "offsets", 2)
+    stood["returns"] = stood["returns"].replace("10", "20")
+    union.put(10)
+    union.run(tmp_path, {"orders": "orders", "returns": "third"}, stood)
+    assert union.copied() == sorted(union.made)
+
+
 def test_a_beginning_elsewhere_can_be_accepted(union: Union, tmp_path: Path) -> None:
     with pytest.raises(StreamingQueryException, match="SourcesChanged"):
         union.run(tmp_path, RENAMED)

@@ -69,6 +69,18 @@ def test_where_a_new_source_began_counts_and_not_where_its_first_batch_ends() ->
         check(before, now, by("other", 10))
 
 
+def test_a_source_that_comes_back_after_one_batch_needs_another_name() -> None:
+    """Spark continues it behind its own last batch, and if the batch runs again from its startingOffsets."""
+    removed = RemovedSources({"b": Removed(3, line("t", 8)), "rate": Removed(3, "5")})
+    before = planned(4, a=line("u", 3))
+    for now in (line("t", 8), line("t", 9), line("t", 8, began=0)):
+        with pytest.raises(SourcesChanged, match=r"b was read two batches before, in batch 3.*another name"):
+            check(before, planned(5, a=line("u", 3), b=now), None, removed)
+        check(before, planned(5, a=line("u", 3), b=now), None, removed, "new-source:b:5")
+    check(before, planned(5, a=line("u", 3), rate="6"), None, removed)
+    check(planned(5, a=line("u", 3)), planned(6, a=line("u", 3), b=line("t", 9, began=8)), None, removed)
+
+
 def test_a_source_of_what_nobody_has_read_may_begin_anywhere() -> None:
     check(BEFORE, planned(5, a=line("u", 3), b=line("t", 12), c=line("v", 77)))
     check(BEFORE, planned(5, a=line("u", 4)))
