@@ -13,6 +13,7 @@ STARTS = ("earliest", "latest", "committed")
 GUARANTEES = ("exactly_once", "at_least_once", "at_most_once")
 IDS = ("x", "y", None)
 GROUPS = ("g", "h", None)
+SOURCE_NAMES = ("orders", "sales", "returns")
 MOST_STEPS = 110
 """Of one trigger of two tasks: requests, answers, lines of Spark's logs."""
 
@@ -142,6 +143,8 @@ def _act(random: Random, names: list[str]) -> list[Act]:
         "restart": ("restart",),
         "wait": ("wait", random.choice((3, 15, 70, 1000))),
         "cluster": ("cluster", random.choice((1, 2)), random.random() < 0.5),
+        "says": ("says", name, random.choice(("earliest", "latest"))),
+        "rename": ("rename", name, random.choice(SOURCE_NAMES)),
     }
     return [choices[draw]]
 
@@ -150,7 +153,7 @@ _WEIGHTS = (
     (40, "run"), (20, "produce"), (3, "now"), (4, "stop"), (4, "kill"), (6, "anew"), (5, "follow"),
     (4, "fork"), (4, "backup"), (4, "restore"), (3, "delete"), (1, "drop"), (2, "grow"), (3, "snapshot"),
     (2, "restored"), (2, "keep"), (2, "cut"), (2, "restart"), (4, "wait"), (1, "cluster"), (8, "write"),
-    (6, "set"),
+    (6, "set"), (3, "says"), (2, "rename"),
 )  # fmt: skip
 _ACTS = [name for _, name in _WEIGHTS]
 
@@ -290,7 +293,29 @@ def _copied(random: Random, names: list[str]) -> list[Act]:
     ]  # fmt: skip
 
 
+def _begun_elsewhere(random: Random, names: list[str]) -> list[Act]:
+    a = random.choice(names)
+    return [
+        ("run", a, 1, ("kill", _place(random))), _produced(random),
+        ("says", a, random.choice(("earliest", "latest"))), ("run", a, 2),
+    ]  # fmt: skip
+
+
+def _source_renamed(random: Random, names: list[str]) -> list[Act]:
+    a = random.choice(names)
+    acts: list[Act] = [("query", a, {**_query(random, a, False), "named": "orders", "told": "yes"})]
+    acts.append(("run", a, random.choice((1, 2))))
+    for _ in range(random.choice((1, 2))):
+        acts += [_produced(random)] * random.choice((0, 1))
+        acts += [
+            ("says", a, random.choice(("earliest", "latest"))), ("rename", a, random.choice(SOURCE_NAMES)),
+            ("run", a, random.choice((1, 2)), _late(random)), ("kill", a),
+        ]  # fmt: skip
+    return acts
+
+
 _THEMES = (
+    _begun_elsewhere, _source_renamed,
     _handed_over, _taken_over, _renamed, _renamed, _restored, _tokens, _broker_restored, _source_cut,
     _handed_back, _joined, _weaker, _copied,
 )  # fmt: skip

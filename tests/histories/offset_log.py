@@ -12,14 +12,19 @@ def newest(log: Path) -> int | None:
 
 
 def source_name(checkpoint: Path, wanted: str | None) -> str | None:
-    """The source's name, if it has one. A living checkpoint stays with its name, or without: Spark refuses to
+    """The source's name, if it has one. A living checkpoint stays with names, or without: Spark refuses to
     bring one from version 1 to 2 or back."""
     log = checkpoint / "offsets"
     last = newest(log) if log.exists() else None
     if last is None:
         return wanted
     version, _, line = (log / str(last)).read_text().splitlines()
-    return line.split(":", 1)[0] if version == "v2" else None
+    return (wanted or line.split(":", 1)[0]) if version == "v2" else None
+
+
+def is_in(logged: str, name: str | None) -> bool:
+    """Whether a file of the offset log has a source of this name."""
+    return name is None or logged.splitlines()[2].startswith(f"{name}:")
 
 
 def offsets_of(logged: str) -> dict[str, Any]:

@@ -29,6 +29,8 @@ class Query:
     source_name: str | None = None
     ahead: bool = False
     """Small batches are read as soon as their end is known."""
+    said: str | None = None
+    """startingOffsets from now on, as long as this checkpoint lives."""
     checkpoint: Path = Path()
     run: "Run | None" = None
     ids: list[str | None] = field(default_factory=list)
@@ -69,7 +71,7 @@ class Query:
         """The same pipeline on a checkpoint that is new."""
         self.before = self.newest
         self.checkpoint = self.world.folder / uuid.uuid4().hex
-        self.source["startingOffsets"] = starting
+        self.source["startingOffsets"], self.said = starting, None
         self.source.pop("transactional.id", None)
         if starting == "committed":
             group = self.sink.get("kafka.group.id", self.source.get("kafka.group.id"))

@@ -24,7 +24,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from eoslog.connector.data_source import EoslogDataSource
 from eoslog.connector.source.reader import StreamReader
 from tests.histories.clock import Clock
-from tests.histories.offset_log import newest, offsets_of, source_name
+from tests.histories.offset_log import is_in, newest, offsets_of, source_name
 from tests.histories.processes import Application, Strike, Worker
 from tests.histories.reads_ahead import Reads
 from tests.histories.sim_connection import Killed
@@ -94,7 +94,8 @@ class Batch:
 
     number: int
     begin: dict[str, Any] | None
-    end: dict[str, Any]
+    end: dict[str, Any] | None
+    """None: it was planned when the source had another name."""
 
 
 @dataclass
@@ -178,12 +179,12 @@ class Stream:
         )
         if planned is None:
             return
-        end = self._logged(planned)
+        end, before = self._logged(planned), self._logged(planned - 1) if planned else None
         if completed == planned:
-            self._next, self._committed = planned + 1, end
+            self._next, self._committed = planned + 1, before if end is None else end
             return
-        self._committed = self._logged(planned - 1) if planned else None
-        self._batch = Batch(planned, self._committed, end)
+        self._committed = before
+        self._batch = Batch(planned, before, end)
 
     def _construct(self) -> bool:
         with self.app.source.runs():
@@ -209,12 +210,12 @@ class Stream:
         return True
 
     def _run(self, batch: Batch) -> None:
+        rows: list[Callable[[], Rows]] = []
         with self.app.source.runs():
             begin = batch.begin
-            if begin is None:
+            if begin is None and batch.end is not None:
                 begin = _json(self.reader.initialOffset())
-            rows: list[Callable[[], Rows]] = []
-            if begin != batch.end or batch.begin is None:
+            if batch.end is not None and (begin != batch.end or batch.begin is None):
                 rows = self._planned(batch.number, begin, batch.end)
         rows = rows or [lambda: iter(())]
         if self.plan.token is not None:
@@ -232,7 +233,8 @@ class Stream:
         self._step("before commits")
         _add(self.plan.checkpoint / "commits" / str(batch.number), 'v1\n{"nextBatchWatermarkMs":0}')
         self.told.completed(batch.number)
-        self._batch, self._committed, self._next = None, batch.end, batch.number + 1
+        self._batch, self._next = None, batch.number + 1
+        self._committed = self._committed if batch.end is None else batch.end
         self._step("after commits")
 
     def _planned(self, number: int, begin: Any, end: Any) -> list[Callable[[], Rows]]:
@@ -256,8 +258,11 @@ class Stream:
         if self.app.dead:
             raise Killed
 
-    def _logged(self, number: int) -> dict[str, Any]:
-        return offsets_of((self.plan.checkpoint / "offsets" / str(number)).read_text())
+    def _logged(self, number: int) -> dict[str, Any] | None:
+        """Where the source stands in a batch of the offset log. None: it has another name there."""
+        path = self.plan.checkpoint / "offsets" / str(number)
+        name = source_name(self.plan.checkpoint, self.plan.source_name)
+        return offsets_of(path.read_text()) if path.exists() and is_in(path.read_text(), name) else None
 
 
 # -- a job that writes --------------------------------------------------------------------------

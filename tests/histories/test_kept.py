@@ -116,6 +116,21 @@ KEPT: dict[str, list[tuple[Any, ...]]] = {
     "a write without a name, killed sealed": [
         ("write", None, None, "out", "r1", ("kill", ("commit: before TXN_OFFSET_COMMIT", 1))),
     ],
+    "startingOffsets changed after a kill in the first batch": [
+        ("query", "A", {"id": "x"}),
+        ("produce", "in", 4),
+        ("run", "A", 1, ("kill", ("spark: after offsets", 1))),
+        ("says", "A", "latest"),
+        ("run", "A", 1),
+    ],
+    "a source renamed, and read again to where the former one ended": [
+        ("query", "A", {"id": "x", "named": "orders"}),
+        ("produce", "in", 4),
+        ("run", "A", 1),
+        ("kill", "A"),
+        ("rename", "A", "sales"),
+        ("run", "A", 1),
+    ],
     "stopped in mid-batch": [
         ("query", "A", {"id": "x"}),
         ("produce", "in", 4),

@@ -185,6 +185,27 @@ def _earliest(world: "World", query: "Query", text: str) -> bool:
     return True
 
 
+def _source_as_before(world: "World", query: "Query", text: str) -> bool:
+    """The former source until the batch is done."""
+    told = re.search(r"runs again without (\w+)", text)
+    query.source_name = told.group(1) if told else query.source_name
+    return told is not None
+
+
+def _source_where_the_former_ended(world: "World", query: "Query", text: str) -> bool:
+    """Without the planned batch, the source at the line of the former one; under another name, if told."""
+    told = re.search(r"batch (\d+) is the first with the source", text)
+    if told is None:
+        return False
+    number = int(told.group(1))
+    query.said = query.line(number - 1)
+    for name in (str(number), f".{number}.crc"):
+        (query.checkpoint / "offsets" / name).unlink(missing_ok=True)
+    if "another name" in text:
+        query.source_name = f"source{len(world.told)}"
+    return True
+
+
 def _own_group(world: "World", query: "Query", text: str) -> bool:
     """Another new checkpoint at startingOffsets of its own, and a kafka.group.id of its own."""
     starting = query.source["startingOffsets"]
@@ -240,6 +261,8 @@ def _later(world: "World", query: "Query", text: str) -> bool:
 
 
 _WAYS = (
+    (r"with its former sources", _source_as_before),
+    (r"is the first with the source", _source_where_the_former_ended),
     (r"to go back from the other one", _back),
     (r"(give it|with) transactional\.id=\w", _named_id),
     (r"Give the old transactional.id back|old transactional\.id", _old_id),
@@ -262,4 +285,11 @@ _WAYS = (
     (r"transactional\.id of its own|give each its own", _own_id),
     (r".", _later),
 )
-_REPEATABLE = {_again: 2, _force: TRIES, _option: TRIES, _create: 2}  # one transaction, or word, at a time
+_REPEATABLE = {
+    _again: 2,
+    _source_as_before: 3,
+    _source_where_the_former_ended: 3,
+    _force: TRIES,
+    _option: TRIES,
+    _create: 2,
+}  # one transaction, or word, at a time

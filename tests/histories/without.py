@@ -15,10 +15,10 @@ from random import Random
 from typing import Any
 from unittest.mock import patch
 
-from eoslog.connector.checkpoint import start_checks
+from eoslog.connector.checkpoint import source_changes, spark_logs, start_checks
 from eoslog.connector.commit import begin, decide, finish
 from eoslog.connector.commit.commands import Rules
-from eoslog.connector.offsets import plan
+from eoslog.connector.offsets import offsets, plan
 from eoslog.connector.options import sink_options
 from eoslog.connector.options.source_and_sink import SinkOptions
 from eoslog.connector.run import abandoned_run
@@ -104,18 +104,6 @@ def _open_winners_are_kept() -> list[Change]:
     return [(begin, "clear", cleared)]
 
 
-def _pinned_again() -> list[Change]:
-    partitions = reader.StreamReader.partitions
-
-    def planned(self: Any, start: Any, end: Any) -> Any:
-        pin = self._pin
-        found = partitions(self, start, end)
-        self._pin = pin
-        return found
-
-    return [(reader.StreamReader, "partitions", planned)]
-
-
 _look_for_a_successor = StartOfRun._look_for_a_successor
 
 
@@ -177,7 +165,11 @@ ROWS: dict[str, Callable[[], list[Change]]] = {
         (source_topics.SourceTopics, "_as_stored", lambda self, option, wanted: self._within(option, wanted)),
     ],
     "topics created again": lambda: [(plan, "recreated", lambda then, now: {})],
-    "a first batch that is replayed": _pinned_again,
+    "a first batch that is replayed": lambda: [(offsets, "began_from_json", lambda nested: None)],
+    "where a new source began": lambda: [
+        (source_changes, "beginning_of", spark_logs.offsets_of),
+        (spark_logs, "beginning_of", spark_logs.offsets_of),
+    ],
     "anonymous writes are not sealed": lambda: [
         (sink_options, "of_write", lambda policy, *, named: policy),
     ],

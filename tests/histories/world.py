@@ -306,6 +306,16 @@ class World:
         self.cluster.delete(topic)
         self.cluster.create(topic, partitions)
 
+    def do_says(self, name: str, starting: str) -> None:
+        """Another startingOffsets under a checkpoint that has begun."""
+        self.queries[name].said = starting
+
+    def do_rename(self, name: str, source: str) -> None:
+        """Another readStream.name(). A batch write sees no checkpoint, so it cannot know."""
+        query = self.queries[name]
+        if query.source_name is not None and query.told and query.token is None:
+            query.source_name = source
+
     def do_drop(self, topic: str) -> None:
         """Deleted for good."""
         if topic in self.cluster.topics:
@@ -452,6 +462,8 @@ class World:
     def _start(self, query: Query, app: App) -> None:
         plan = Plan(query.checkpoint, dict(query.source), dict(query.sink), query.token, query.told)
         plan.ahead = query.ahead
+        if query.said is not None and age(query.checkpoint)[1] >= 0:
+            plan.source["startingOffsets"] = query.said
         plan.mark, plan.source_name = query.lineage.name, query.source_name
         lineage, guarantee = query.lineage, query.sink.get("processing.guarantee", "exactly_once")
         going = [q for q in self.queries.values() if q.lineage is query.lineage and not q.left]
