@@ -1,7 +1,8 @@
-"""A declarative pipeline as docs/pipelines.md has it: run by spark-pipelines, killed, and run again."""
+"""docs/pipelines.md's declarative pipeline: run by spark-pipelines, killed, run again, refreshed."""
 
 import os
 import shlex
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,21 +27,29 @@ def broker() -> Iterator[EmbeddedBroker]:
         yield started
 
 
-def _run(folder: Path) -> Program:
-    command, *words = shlex.split(code_of(_PAGE, "spark-pipelines"))
+def _run(folder: Path, *more: str) -> Program:
+    command, *words = shlex.split(code_of(_PAGE, "spark-pipelines run\n"))
     here = Path(sys.executable).parent
     environment = os.environ | {"PATH": f"{here}{os.pathsep}{os.environ['PATH']}"}
-    return Program([here / command, *words], folder / "log", environment=environment, folder=folder)
+    return Program([here / command, *words, *more], folder / "log", environment=environment, folder=folder)
+
+
+def _written(broker: EmbeddedBroker, folder: Path, without: str = "") -> Orders:
+    """The page's pipeline in a folder, without a piece of its program."""
+    orders = Orders(Kafka(broker.bootstrap))
+    spec = code_of(_PAGE, "name: orders").replace("/path/to/storage", f"{folder}/storage")
+    orders.write(folder / "spark-pipeline.yaml", spec)
+    program = code_of(_PAGE, "from pyspark import pipelines")
+    assert without in program
+    orders.write(folder / "transformations" / "orders.py", program.replace(without, ""))
+    return orders
 
 
 @pytest.mark.spark
 @pytest.mark.timeout(600)
 def test_a_pipeline_is_killed_after_a_decision(broker: EmbeddedBroker, tmp_path: Path) -> None:
     """Its second batch is decided, and it dies before it has heard so: the next run goes on."""
-    orders = Orders(Kafka(broker.bootstrap))
-    spec = code_of(_PAGE, "name: orders").replace("/path/to/storage", f"{tmp_path}/storage")
-    orders.write(tmp_path / "spark-pipeline.yaml", spec)
-    orders.write(tmp_path / "transformations" / "orders.py", code_of(_PAGE, "from pyspark import pipelines"))
+    orders = _written(broker, tmp_path)
     # A batch has two: its decision, and one for all that it has decided.
     unheard = broker.faults.drop_answer("EndTxn", nth=3, times=0, cut=False)
     with _run(tmp_path) as first:
@@ -52,3 +61,39 @@ def test_a_pipeline_is_killed_after_a_decision(broker: EmbeddedBroker, tmp_path:
         assert second.end() == 0, second.tail()
     orders.check_all_are_copied()
     assert (tmp_path / "storage/_checkpoints/orders_upper/upper/0/metadata").exists()
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(900)
+def test_a_full_refresh_of_a_named_sink_stops(broker: EmbeddedBroker, tmp_path: Path) -> None:
+    """Nothing is written; without the new checkpoint the pipeline goes on. A sink cannot be chosen."""
+    orders = _written(broker, tmp_path)
+    with _run(tmp_path) as first:
+        assert first.end() == 0, first.tail()
+    with _run(tmp_path, "--full-refresh", "orders_upper") as chosen:
+        assert chosen.end() == 0, chosen.tail()
+        assert "Flow 'upper' is EXCLUDED" in chosen.log.read_text()
+    with _run(tmp_path, *_full_refresh()) as refresh:
+        assert refresh.end() != 0, refresh.tail()
+        assert "the checkpoint is new, and the sink has written" in refresh.log.read_text()
+    orders.check_all_are_copied()
+    _, _, new = shlex.split(code_of(_PAGE, "rm -r"))
+    shutil.rmtree(new.replace("/path/to/storage", f"{tmp_path}/storage"))
+    with _run(tmp_path) as last:
+        assert last.end() == 0, last.tail()
+    orders.check_all_are_copied()
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(600)
+def test_a_full_refresh_of_a_sink_without_a_name_writes_again(broker: EmbeddedBroker, tmp_path: Path) -> None:
+    """As the page warns."""
+    orders = _written(broker, tmp_path, without=', "transactional.id": "orders-upper"')
+    for more in ([], _full_refresh()):
+        with _run(tmp_path, *more) as program:
+            assert program.end() == 0, program.tail()
+    orders.check_all_are_copied(times=2)
+
+
+def _full_refresh() -> list[str]:
+    return shlex.split(code_of(_PAGE, "spark-pipelines run --full"))[2:]
