@@ -230,6 +230,9 @@ def test_every_row_once_across_kills_of_the_broker(transactional: bool) -> None:
             broker.kill()
             broker.restart()
             transactions.end_txn(cluster, name, identity, True)
+            assert transactions.await_markers(cluster, [name]) == (), (
+                "Apache Kafka writes them after its answer"
+            )
         rows = kafka.rows(topic, 2)
         ends = list_offsets(cluster, {(topic, 0): LATEST}, committed=True)
         read = fetch(cluster, topic, 0, 0, ends[topic, 0], committed=True, max_bytes=10_000)
