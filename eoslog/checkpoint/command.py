@@ -132,6 +132,30 @@ def skip_to(session: CommandSession, checkpoint: str, to: str | None, by: int | 
     _carry_out(session, found, _moved(session, found, "skip-to", target, how), how)
 
 
+@command.command("add-topic")
+@click.argument("checkpoint")
+@click.argument("topic")
+@click.option("--start", default="earliest", show_default=True, metavar="WHERE", help=TO_HELP)
+@_editing
+@cluster_command
+def add_topic(session: CommandSession, checkpoint: str, topic: str, start: str, **how: Any) -> None:
+    """Have the query read a TOPIC more, from --start on. Then name it in the query's options, too."""
+    target = Target.parse(start, None)
+    found = _editable(session, checkpoint)
+    last = position_of(found)
+    if len(last.sources) > 1:
+        raise NotEditable(f"the query has {len(last.sources)} sources: add the topic to one by its options")
+    if any(place[1] == topic for place in places(last)):
+        raise NotEditable(f"the query reads {topic} already: use eoslog checkpoint rewind or skip-to")
+    info = session.cluster.describe(topic)
+    bounds = _bounds(session, {(0, topic, partition): 0 for partition in info.leaders}, how)
+    begins = {(0, *where): at for where, at in bounds.first.items()}
+    new = resolve(session.cluster, target, begins, bounds, back=False)
+    ids = {} if info.topic_id is None else {topic: info.topic_id}
+    edit = set_ends(found, "add-topic", {**places(last), **new}, ids)
+    _carry_out(session, found, edit, how, begins)
+
+
 @command.command("undo")
 @click.argument("checkpoint")
 @click.option("--fence", is_flag=True, help="Take the sink from a query that runs: it stops.")
@@ -222,10 +246,18 @@ def _rewound_with_state(found: Standing, to_batch: int | None) -> Edit:
     return cut_behind(found, "rewind", to_batch)
 
 
-def _carry_out(session: CommandSession, found: Standing, edit: Edit, how: Mapping[str, Any]) -> None:
-    """Foretell the edit, and carry it out if its price is accepted."""
-    foretold = _foretell(session, found, edit.end, how)
-    if not foretold.moved and not edit.after:
+def _carry_out(
+    session: CommandSession,
+    found: Standing,
+    edit: Edit,
+    how: Mapping[str, Any],
+    begins: Mapping[SourcePlace, int] | None = None,
+) -> None:
+    """Foretell the edit, and carry it out if its price is accepted. `begins`: where partitions begin that the
+    query does not read yet."""
+    stands = {**(begins or {}), **places(position_of(found))}
+    foretold = _foretell(session, stands, edit.end, how)
+    if edit.before == edit.after:
         raise NotEditable("nothing was changed: the query stands there already")
     if not session.as_json:
         click.echo("\n".join(foretold_lines(foretold)))
@@ -240,8 +272,10 @@ def _carry_out(session: CommandSession, found: Standing, edit: Edit, how: Mappin
     _tell(session, document | {"done": True, "backup": backup.name}, _done(backup))
 
 
-def _foretell(session: CommandSession, found: Standing, end: Planned, how: Mapping[str, Any]) -> Foretold:
-    moves = stretches(places(position_of(found)), places(end))
+def _foretell(
+    session: CommandSession, stands: Mapping[SourcePlace, int], end: Planned, how: Mapping[str, Any]
+) -> Foretold:
+    moves = stretches(stands, places(end))
     with progress.shown() as watch:
         return foretell(session.cluster, moves, watch, committed=not how["read_uncommitted"])
 

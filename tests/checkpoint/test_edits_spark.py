@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from eoslog.checkpoint import carry_out
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
-from tests.checkpoint.edited_query import STATES, EditedQuery, fill
+from tests.checkpoint.edited_query import PARTITIONS, STATES, EditedQuery, fill
 from tests.connector.brokers import start_broker
 from tests.connector.stock_kafka import Kafka
 
@@ -75,6 +75,24 @@ def test_an_edit_that_is_taken_back_has_done_nothing(query: EditedQuery, state: 
     assert {**after, "last_edit": None} == {**before, "coordinator": after["coordinator"]}
     assert query.command("check").exit_code == 0
     assert query.run() == ""
+    assert query.audited() == {"doubled": 0, "lost": 0}
+
+
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("start", ["earliest", '{"TOPIC":{"0":20,"1":-1}}'])
+def test_a_topic_that_is_added_is_read_from_where_it_was_said(
+    query: EditedQuery, state: str, start: str
+) -> None:
+    query.bring_to(state)
+    added = query.kafka.topic(PARTITIONS)
+    fill(query.kafka, added, "added")
+    foretold = query.edit("add-topic", added, "--start", start.replace("TOPIC", added))
+    assert foretold["doubled"] == 0 and (foretold["lost"] > 0) == (start != "earliest")
+    assert "reads" in query.command("add-topic", added).output, "it is read already"
+    query.topics.append(added)
+    assert query.command("check").exit_code == 0
+    assert query.run() == ""
+    assert query.audited(added) == foretold
     assert query.audited() == {"doubled": 0, "lost": 0}
 
 

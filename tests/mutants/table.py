@@ -3,6 +3,7 @@
 from tests.mutants import (
     broker_log_rules,
     broker_rules,
+    checkpoint_rules,
     client_rules,
     commit_rules,
     front_door_rules,
@@ -17,6 +18,7 @@ from tests.mutants.mutant import Mutant
 MUTANTS: list[Mutant] = [
     *broker_log_rules.MUTANTS,
     *broker_rules.MUTANTS,
+    *checkpoint_rules.MUTANTS,
     *client_rules.MUTANTS,
     *commit_rules.MUTANTS,
     *front_door_rules.MUTANTS,

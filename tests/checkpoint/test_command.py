@@ -1,0 +1,108 @@
+"""`eoslog checkpoint` on a checkpoint in Spark's layout, without Spark: what it tells, and what it
+refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from eoslog.cli import main
+from eoslog.testing import EmbeddedBroker
+from tests.connector.stock_kafka import Kafka
+
+SETTINGS = 'v1\n{"batchWatermarkMs":0}\n'
+
+
+@pytest.fixture
+def topic(broker: EmbeddedBroker) -> str:
+    kafka = Kafka(broker.bootstrap)
+    topic = kafka.topic()
+    kafka.put(topic, [b"%d" % number for number in range(30)])
+    return topic
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path, topic: str) -> Path:
+    """Of Spark's own source, whose batches end at 10 and 20."""
+    for folder in ("offsets", "commits"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "metadata").write_text('{"id":"q"}')
+    for batch, end in enumerate((10, 20)):
+        (tmp_path / "offsets" / str(batch)).write_text(SETTINGS + json.dumps({topic: {"0": end}}))
+        (tmp_path / "commits" / str(batch)).write_text('v1\n{"nextBatchWatermarkMs":0}')
+    return tmp_path
+
+
+def run(broker: EmbeddedBroker, command: str, checkpoint: Path, *more: str) -> Result:
+    watch = ["--watch", "0"] if command in ("rewind", "skip-to") else []
+    arguments = [command, str(checkpoint), "--bootstrap-server", broker.bootstrap, *watch, *more]
+    return CliRunner().invoke(main, ["checkpoint", *arguments])
+
+
+def shown(broker: EmbeddedBroker, checkpoint: Path) -> Any:
+    return json.loads(run(broker, "show", checkpoint, "--json").stdout)
+
+
+def test_what_is_shown(broker: EmbeddedBroker, checkpoint: Path) -> None:
+    found = shown(broker, checkpoint)
+    assert (found["planned"], found["done"], found["decided"]) == (1, 1, None)
+    (row,) = found["partitions"]
+    assert (row["from"], row["to"], row["end"], row["lag"]) == (10, 20, 30, 10)
+    assert "next start: go on" in run(broker, "show", checkpoint).output
+    assert run(broker, "check", checkpoint).exit_code == 0
+
+
+def test_an_edit_needs_its_price_accepted(broker: EmbeddedBroker, checkpoint: Path) -> None:
+    before = (checkpoint / "offsets" / "1").read_text()
+    said = run(broker, "rewind", checkpoint, "--by", "15", "--accept-duplicates", "14")
+    assert said.exit_code == 1 and "give --accept-duplicates 15" in said.output
+    assert (checkpoint / "offsets" / "1").read_text() == before
+    assert run(broker, "rewind", checkpoint, "--by", "15", "--accept-duplicates", "15").exit_code == 0
+    assert shown(broker, checkpoint)["partitions"][0]["lag"] == 25
+    assert run(broker, "undo", checkpoint, "--fence").exit_code == 0
+    assert (checkpoint / "offsets" / "1").read_text() == before
+    assert "no edit to take back" in run(broker, "undo", checkpoint, "--fence").output
+
+
+@pytest.mark.parametrize(
+    ("command", "more", "status", "says"),
+    [
+        ("rewind", [], 2, "give one of --to, --by and --to-batch"),
+        ("skip-to", ["--to", "latest", "--by", "3"], 2, "give one of --to and --by"),
+        ("rewind", ["--to", '{"TOPIC":{"0":25}}'], 1, "use eoslog checkpoint skip-to"),
+        ("skip-to", ["--to", '{"TOPIC":{"0":15}}'], 1, "use eoslog checkpoint rewind"),
+        ("skip-to", ["--to", '{"TOPIC":{"0":31}}'], 1, "not in the log, which has 0 to 30"),
+        ("skip-to", ["--to", '{"other":{"0":31}}'], 1, "does not read other-0"),
+        ("rewind", ["--to", "earlier"], 1, "--to cannot be"),
+        ("rewind", ["--to-batch", "7"], 1, "batches 0 to 1"),
+        ("rewind", ["--to-batch", "1"], 1, "stands there already"),
+    ],
+)
+def test_what_is_refused(
+    broker: EmbeddedBroker,
+    checkpoint: Path,
+    topic: str,
+    command: str,
+    more: list[str],
+    status: int,
+    says: str,
+) -> None:
+    said = run(broker, command, checkpoint, *(text.replace("TOPIC", topic) for text in more))
+    assert (said.exit_code, says in said.output) == (status, True), said.output
+
+
+def test_a_batch_that_nobody_knows_of_is_not_edited_away(broker: EmbeddedBroker, checkpoint: Path) -> None:
+    (checkpoint / "commits" / "1").unlink()
+    assert "run again" in run(broker, "show", checkpoint).output
+    assert "Start the query once" in run(broker, "rewind", checkpoint, "--by", "1").output
+
+
+def test_damaged_and_missing_files(broker: EmbeddedBroker, checkpoint: Path) -> None:
+    (checkpoint / "offsets" / "1").write_text('v1\n{}\n{"t":{"0"')
+    said = run(broker, "check", checkpoint)
+    assert said.exit_code == 1 and "offsets/1: it is damaged" in said.output
+    assert run(broker, "show", checkpoint / "nothing").exit_code == 1

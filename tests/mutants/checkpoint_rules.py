@@ -1,0 +1,39 @@
+"""Rules of edits of checkpoints, each broken: what is counted, what is moved, and what is refused."""
+
+from tests.mutants.mutant import Break, Mutant, mutants_of
+
+MOVES = ("tests/connector/commit/test_move_decision.py",)
+COUNTS = ("tests/connector/client/test_count_rows.py",)
+COMMAND = ("tests/checkpoint/test_command.py",)
+
+MUTANTS: list[Mutant] = [
+    *mutants_of(
+        "connector/commit/move_decision.py",
+        MOVES,
+        Break("a decision made since is lost", "    if last != seen:", "    if False:"),
+        Break("attempts stay", "    yield from _move_attempt(sink, to)\n", ""),
+    ),
+    *mutants_of(
+        "connector/client/records/count_rows.py",
+        COUNTS,
+        Break("a batch that is cut counts as a whole", "header.next_offset <= end:", "True:"),
+        Break("offsets are rows", "if header.count == header.last_offset_delta + 1:", "if header.count > 0:"),
+    ),
+    *mutants_of(
+        "eoslog/checkpoint/command.py",
+        COMMAND,
+        Break("nobody has to accept", "    if needed:", "    if False:"),
+        Break(
+            "one row more is fine", 'twice > how["accept_duplicates"]', 'twice > how["accept_duplicates"] + 1'
+        ),
+    ),
+    *mutants_of(
+        "eoslog/checkpoint/standing.py",
+        COMMAND,
+        Break(
+            "what nobody knows is taken for written",
+            "if standing.next_start is NextStart.RUN_AGAIN and standing.newest is not None:",
+            "if standing.newest is None:",
+        ),
+    ),
+]
