@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from eoslog.checkpoint import carry_out
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
@@ -94,6 +94,32 @@ def test_a_topic_that_is_added_is_read_from_where_it_was_said(
     assert query.run() == ""
     assert query.audited(added) == foretold
     assert query.audited() == {"doubled": 0, "lost": 0}
+
+
+class Stateful(EditedQuery):
+    """Drops rows that it has seen: its state has all of them."""
+
+    def rows(self) -> DataFrame:
+        """Each value once."""
+        return super().rows().dropDuplicates(["value"])
+
+
+@pytest.mark.parametrize("edit", [("rewind", "--to-batch", "1"), ("skip-to", "--by", "17")])
+@pytest.mark.parametrize("state", ["stopped", "all sealed, nothing staged"])
+def test_a_query_with_state(
+    spark: SparkSession, hasty: Kafka, tmp_path: Path, state: str, edit: tuple[str, ...]
+) -> None:
+    """It goes back with its state, so what it has written since, it writes again."""
+    query = Stateful(spark, hasty, tmp_path)
+    query.bring_to(state)
+    assert query.shown()["stateful"]
+    if edit[0] == "rewind":
+        assert "keeps state" in query.command("rewind", "--by", "5").output
+    foretold = query.edit(*edit)
+    assert query.command("check").exit_code == 0
+    fill(query.kafka, query.source, "later")
+    assert query.run() == ""
+    assert query.audited() == foretold
 
 
 STEPS = ("backup", "transaction", "later batch removed", "ends written", "done noted", "backup closed")
