@@ -47,6 +47,9 @@ class SourceEnd:
     def __reduce__(self) -> tuple[type["SourceEnd"], tuple[()]]:
         return SourceEnd, ()
 
+    def __del__(self) -> None:
+        self._close()
+
     def note(self, end: Mapping[str, Mapping[str, int]]) -> None:
         """Keep the end for the driver's sinks."""
         text = canonical(end)

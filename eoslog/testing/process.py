@@ -72,8 +72,9 @@ class BrokerProcess:
 
     def _first_line(self) -> str:
         assert self._process.stdout is not None
-        readable, _, _ = select.select([self._process.stdout], [], [], self._timeout)
-        return self._process.stdout.readline() if readable else ""
+        watch = select.poll()  # select() refuses descriptors from 1,024 on
+        watch.register(self._process.stdout, select.POLLIN)
+        return self._process.stdout.readline() if watch.poll(self._timeout * 1000) else ""
 
     @property
     def pid(self) -> int:

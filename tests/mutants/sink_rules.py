@@ -615,6 +615,7 @@ MUTANTS: list[Mutant] = [
         Break("a removed file is written", "os.fstat(self._file).st_nlink > 0", "True"),
         Break("a full disk is a note", "        if written < len(line):\n", "        if False:\n"),
         Break("files stay open", "            os.close(self._file)\n", "            pass\n"),
+        Break("those of dropped sources stay open", "    def __del__(self)", "    def left(self)"),
     ),
     *mutants_of(
         "connector/sink/begin_on_driver.py",

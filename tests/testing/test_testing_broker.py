@@ -2,6 +2,7 @@
 
 import logging
 import os
+import resource
 import threading
 import time
 from pathlib import Path
@@ -46,6 +47,22 @@ def write(broker: EmbeddedBroker, *values: int) -> int:
     for value in values:
         producer.produce("t", str(value), partition=0, on_delivery=told)
     return producer.flush(20) + len(failed)
+
+
+def test_it_starts_in_a_process_that_has_many_files_open() -> None:
+    """select() knows 1,024 of them."""
+    limit, highest = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, highest), highest))
+    opened: list[int] = []
+    try:
+        while not opened or opened[-1] < 1024:
+            opened.append(os.open(os.devnull, os.O_RDONLY))
+        with EmbeddedBroker(faults=True) as broker:
+            assert write(broker, 1) == 0
+    finally:
+        for one in opened:
+            os.close(one)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, highest))
 
 
 def test_ready_soon(mode: Mode) -> None:

@@ -115,6 +115,13 @@ def test_a_source_keeps_one_file_open() -> None:
     assert len(os.listdir("/proc/self/fd")) == before
 
 
+def test_a_source_that_is_dropped_leaves_no_file_open() -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(5):
+        SourceEnd().note(FIRST)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
 def test_a_source_whose_process_has_died_is_not_told(folder: Path) -> None:
     source = SourceEnd()
     source.note(FIRST)
