@@ -82,6 +82,9 @@ MUTANTS: list[Mutant] = [
             'delegated=login.get("tokenauth", "").lower() == "true",',
             "",
         ),
+        Break("a keytab is passed over", 'if "keyTab" in login and not by_keytab:', "if False:"),
+        Break("a cache is passed over", 'elif "ticketCache" in login and not by_cache:', "elif False:"),
+        Break("whoever has run kinit", "elif not by_keytab and not by_cache:", "elif False:"),
         Break(
             "ssl. options of a login are ignored",
             'if any(name.startswith("ssl.") for name in login.options):',

@@ -155,6 +155,8 @@ def _sasl(options: Mapping[str, Any]) -> SaslSettings:
     login = _login(options.get("kafka.sasl.jaas.config"), mechanism)
     service = options.get("kafka.sasl.kerberos.service.name")
     if mechanism == "GSSAPI":
+        if options.get("kafka.sasl.jaas.config") is not None:
+            _check_login(login)
         kerberos = _kerberos(login, service)
         return SaslSettings(mechanism, user=kerberos.who, kerberos=kerberos)
     if service:
@@ -202,6 +204,24 @@ def _kerberos(login: Mapping[str, str], option: str | None) -> KerberosSettings:
     if not keytab or not principal:
         raise OptionError("kafka.sasl.jaas.config: useKeyTab=true needs keyTab and principal: give both")
     return KerberosSettings(service, principal, keytab)
+
+
+def _check_login(login: Mapping[str, str]) -> None:
+    """Refuse what Java's Krb5LoginModule does not take either. Without this the tickets of whoever has run
+    kinit would be used, and the query would run as somebody else. Raises OptionError."""
+    by_keytab, by_cache = (login.get(name, "").lower() == "true" for name in ("useKeyTab", "useTicketCache"))
+    said = ""
+    if "keyTab" in login and not by_keytab:
+        said = "keyTab is given without useKeyTab=true"
+    elif "ticketCache" in login and not by_cache:
+        said = "ticketCache is given without useTicketCache=true"
+    elif not by_keytab and not by_cache:
+        said = "neither useKeyTab=true nor useTicketCache=true is given, and Spark asks nobody for a password"
+    if said:
+        raise OptionError(
+            f"kafka.sasl.jaas.config: {said}: give useKeyTab=true with keyTab and principal, or "
+            "useTicketCache=true for the tickets of kinit"
+        )
 
 
 def _login(text: str | None, mechanism: str) -> dict[str, str]:

@@ -56,6 +56,19 @@ REFUSED: list[tuple[dict[str, str], str]] = [
      "does not go"),
     ({"security__protocol": "SASL_SSL", "sasl__mechanism": "PLAIN", "sasl__username": "u",
       "sasl__password": SECRET, "sasl__kerberos__service__name": "kafka"}, "no effect with PLAIN"),
+    *(
+        ({"security__protocol": "SASL_SSL", "sasl__kerberos__service__name": "kafka",
+          "sasl__jaas__config": f"{LOGIN} {login};"}, says)
+        for login, says in (
+            ('keyTab="/k" principal="alice@REALM"', "keyTab is given without useKeyTab=true"),
+            ('keyTab="/k" useTicketCache=true', "keyTab is given without useKeyTab=true"),
+            ('useKeyTab=false keyTab="/k" principal="alice@REALM"', "keyTab is given without"),
+            ('ticketCache="/c"', "ticketCache is given without useTicketCache=true"),
+            ("useTicketCache=false", "neither useKeyTab=true nor useTicketCache=true"),
+            ('principal="alice@REALM"', "neither useKeyTab=true nor useTicketCache=true"),
+            ("", "neither useKeyTab=true nor useTicketCache=true"),
+        )
+    ),
     ({"security__protocol": "SASL_SSL", "sasl__mechanism": "PLAIN"}, "needs a user and a password"),
     ({"security__protocol": "SASL_SSL", "sasl__mechanism": "PLAIN", "sasl__jaas__config": SECRET},
      "cannot be read"),
@@ -81,9 +94,10 @@ REFUSED: list[tuple[dict[str, str], str]] = [
     (KEYTAB, KerberosSettings("kafka", "alice@REALM", "/k")),
     (KEYTAB.replace('"/k"', '"file:/k"').replace("use", "storeKey=true debug=false use", 1),
      KerberosSettings("kafka", "alice@REALM", "/k")),
-    (KEYTAB.replace("useKeyTab=true", "useTicketCache=true ticketCache=/c"),
+    (KEYTAB.replace("use", "useTicketCache=false use", 1), KerberosSettings("kafka", "alice@REALM", "/k")),
+    (f"{LOGIN} useTicketCache=true ticketCache=/c principal=alice@REALM;",
      KerberosSettings("kafka", "alice@REALM", ticket_cache="/c")),
-    (KEYTAB.replace("useKeyTab=true", "useTicketCache=true"), KerberosSettings("kafka", "alice@REALM")),
+    (f"{LOGIN} useTicketCache=true principal=alice@REALM;", KerberosSettings("kafka", "alice@REALM")),
     (None, KerberosSettings("kafka")),
 ])  # fmt: skip
 def test_kerberos_as_java_clients_write_it(jaas: str | None, settings: KerberosSettings) -> None:
