@@ -4,6 +4,7 @@ import json
 import os
 import pickle
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -176,3 +177,16 @@ def test_a_batch_of_a_log_is_changed_and_removed_with_its_checksum(tmp_path: Pat
     assert os.listdir(tmp_path / "offsets") == ["3"]
     assert checkpoint.text("offsets/3") == "v1\n{}\n-" and checkpoint.text("offsets/4") is None
     assert checkpoint.batches("offsets") == [3] and checkpoint.batches("commits") == []
+
+
+@pytest.mark.parametrize("files_of", [LocalFiles, lambda root: ArrowFiles(f"file://{root}")])
+def test_a_file_is_removed_alone_and_once_more_without_error(
+    root: Path, files_of: Callable[[str], Files]
+) -> None:
+    files = files_of(str(root))
+    assert files.is_there("offsets/10")
+    files.remove("offsets/10")
+    assert not (root / "offsets" / "10").exists()
+    assert (root / "offsets" / "9").exists() and (root / "commits" / "9").exists()
+    files.remove("offsets/10")
+    files.remove("nothing/1")
