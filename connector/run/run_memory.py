@@ -90,11 +90,16 @@ def drivers_of(query_id: str) -> list[int]:
     """The pids of living drivers on this machine that run the query, as far as this user's drivers tell."""
     folder, found = notes_folder(), set[int]()
     for path in folder.glob("*.run") if folder is not None else ():
-        with contextlib.suppress(OSError, ValueError, TypeError, KeyError):  # it is being written or removed
+        try:
             kept = json.loads(path.read_text())
-            driver = ProcessIdentity(*kept["driver"])
-            if kept["batch"][0] == query_id and lives(driver):
-                found.add(driver.pid)
+            driver, query = ProcessIdentity(*kept["driver"]), kept["batch"][0]
+        except FileNotFoundError:  # its driver begins a batch just now, or it was swept
+            continue
+        except (OSError, ValueError, TypeError, KeyError):
+            log.warning("%s does not name a driver: if it belongs to this query, it is not seen", path)
+            continue
+        if query == query_id and lives(driver):
+            found.add(driver.pid)
     return sorted(found)
 
 

@@ -1,7 +1,6 @@
 """`eoslog checkpoint`: the command line.
 
-Exit status: 0 done, 1 refused, failed or, for `check` and `diff`, something is wrong or differs, 2 the
-command line is wrong.
+Exit status: 0 done, 1 refused, failed or, for `check`, something is wrong, 2 the command line is wrong.
 """
 
 from __future__ import annotations

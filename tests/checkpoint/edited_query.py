@@ -15,6 +15,7 @@ from pyspark import cloudpickle
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from eoslog.cli import main
 from tests.connector.checkpoint import halting
@@ -55,11 +56,18 @@ class EditedQuery:
 
     def start(self, sink: str = "eoslog", **halt: str) -> StreamingQuery:
         """Until all is read."""
+        return self._write(sink, **halt).trigger(availableNow=True).start()
+
+    def start_for_ever(self) -> StreamingQuery:
+        """Until it is stopped."""
+        return self._write("eoslog").trigger(processingTime="0 seconds").start()
+
+    def _write(self, sink: str, **halt: str) -> DataStreamWriter:
         return (
             self.rows().writeStream.format(sink).options(**self._cluster())
             .options(**{name.replace("_", "."): text for name, text in halt.items()})
             .option("transactional.id", self.sink).option("topic", self.target)
-            .option("checkpointLocation", str(self.checkpoint)).trigger(availableNow=True).start()
+            .option("checkpointLocation", str(self.checkpoint))
         )  # fmt: skip
 
     def run(self, sink: str = "eoslog", **halt: str) -> str:
@@ -89,10 +97,10 @@ class EditedQuery:
         assert "Python worker exited" in said or "crashed" in said or "EOF" in said, said
         assert not (self.checkpoint / "commits" / str(KILLED)).exists()
 
-    def command(self, name: str, *more: str) -> Result:
+    def command(self, name: str, *more: str, fences: bool = True) -> Result:
         """`eoslog checkpoint NAME` of this checkpoint. The driver of a test lives on: what it has run is
         taken from it."""
-        fence = ["--fence"] if name not in ("show", "check", "diff") else []
+        fence = ["--fence"] if fences and name not in ("show", "check") else []
         self.fenced = self.fenced or bool(fence)
         arguments = ["--bootstrap-server", self.kafka.bootstrap, "--timeout", "60", *fence, *more]
         return CliRunner().invoke(main, ["checkpoint", name, str(self.checkpoint), *arguments])

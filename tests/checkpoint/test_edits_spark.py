@@ -4,6 +4,7 @@ has foretold, row by row. make test-checkpoint runs it."""
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,24 @@ def query(spark: SparkSession, hasty: Kafka, tmp_path: Path) -> EditedQuery:
 
 
 NEXT = dict(zip(STATES, ("go on", "replay", "replay", "finish"), strict=True))
+
+
+def test_a_query_that_runs_is_not_edited(query: EditedQuery) -> None:
+    """It goes on as if nobody had tried."""
+    running = query.start_for_ever()
+    try:
+        until = time.monotonic() + 60
+        while not (query.checkpoint / "commits" / "1").exists():
+            assert running.exception() is None and time.monotonic() < until
+            time.sleep(0.1)
+        said = query.command("rewind", "--by", "17", "--accept-duplicates", "1000", fences=False)
+        assert said.exit_code == 1 and "a driver of this query lives on this machine" in said.output
+        fill(query.kafka, query.source, "later")
+        running.processAllAvailable()
+    finally:
+        running.stop()
+    assert query.run() == ""
+    assert query.audited() == {"doubled": 0, "lost": 0}
 
 
 @pytest.mark.parametrize("state", STATES)

@@ -4,6 +4,7 @@ from tests.mutants.mutant import Break, Mutant, mutants_of
 
 MOVES = ("tests/connector/commit/test_move_decision.py",)
 COUNTS = ("tests/connector/client/test_count_rows.py",)
+RUNNING = ("tests/checkpoint/test_running.py",)
 COMMAND = ("tests/checkpoint/test_command.py",)
 
 MUTANTS: list[Mutant] = [
@@ -26,6 +27,20 @@ MUTANTS: list[Mutant] = [
         Break(
             "one row more is fine", 'twice > how["accept_duplicates"]', 'twice > how["accept_duplicates"] + 1'
         ),
+    ),
+    *mutants_of(
+        "eoslog/checkpoint/running.py",
+        RUNNING,
+        Break("drivers here are passed over", "    if drivers:", "    if False:"),
+        Break("nobody looks at what is done", "if now.state != first.state or", "if"),
+    ),
+    *mutants_of(
+        "connector/run/run_memory.py",
+        RUNNING,
+        Break(
+            "a driver that has ended runs", "if query == query_id and lives(driver):", "if query == query_id:"
+        ),
+        Break("any driver runs any query", "if query == query_id and lives(driver):", "if lives(driver):"),
     ),
     *mutants_of(
         "eoslog/checkpoint/standing.py",
