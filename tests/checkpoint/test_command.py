@@ -59,9 +59,9 @@ def test_what_is_shown(broker: EmbeddedBroker, checkpoint: Path) -> None:
 
 
 def example(topic: str) -> str:
-    """The example of the page, for this topic."""
+    """What the page's example prints, for this topic."""
     (text,) = re.findall(r"```text\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    return str(text).replace("orders-0", f"{topic}-0")
+    return str(text).partition("\n")[2].replace("orders-0", f"{topic}-0")
 
 
 def test_an_edit_needs_its_price_accepted(broker: EmbeddedBroker, checkpoint: Path, topic: str) -> None:
