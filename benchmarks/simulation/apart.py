@@ -25,7 +25,7 @@ class Network:
 def apart(one: Costs, network: Network) -> Costs:
     """A task waits for InitProducerId, Produce and DescribeTransactions; Produce for its leader's question to
     the coordinator; and for three appends. TxnOffsetCommit does as Produce. A marker's way is a round trip
-    between nodes, its own append, and that of CompleteCommit."""
+    between nodes, its own append, and that of CompleteCommit. Nodes share the ends and their markers."""
     trip = network.round_trip
     append = trip + one.look.alone
     task = Cost(one.task.alone + 4 * trip + 3 * append, one.task_cpu.each / (network.nodes * network.cores))
@@ -36,9 +36,9 @@ def apart(one: Costs, network: Network) -> Costs:
         listing=_later(one.listing, trip),
         decide=_later(one.decide, 3 * trip + 3 * append),
         seal=one.seal,
-        end=Cost(one.end.alone + trip + append, one.end.each + append),
+        end=Cost(one.end.alone + trip + append, (one.end.each + append) / network.nodes),
         sync=one.sync,
-        marker=_later(one.marker, trip + 2 * append),
+        marker=Cost(one.marker.alone + trip + 2 * append, one.marker.each / network.nodes),
         begin=one.begin,
         commit=one.commit,
         task_cpu=one.task_cpu,

@@ -1,7 +1,7 @@
 """Measures the costs of single commands on a cluster, one and MANY at a time, on a sink of its own.
 
 Nothing here runs a micro-batch of a size that is foretold: tasks are calibrated by batches of one and MANY
-tasks whose commits are not timed, all else by single commands at one coordinator.
+tasks whose commits are not timed, all else by single commands.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ class Calibration:
         self.cluster, self.prefix = query.cluster, f"{query.sink.coordinator}-alone"
         self._single: dict[str, list[float]] = defaultdict(list)
         self._many: dict[str, list[float]] = defaultdict(list)
+        self._looked_at: dict[int, bool] = {}
 
     def turn(self) -> None:
         """Measure everything once more."""
@@ -48,16 +49,17 @@ class Calibration:
             self._task(1)
             self._task(MANY)
         for node in nodes * (_TIMES // len(nodes)):
+            self._looks(node)
             for _ in range(2):
-                self._transactions(1, node)
-            self._transactions(MANY, node)
+                self._transactions(1, [node])
+            self._transactions(MANY, nodes)
             if self.together:
                 self._spread()
         self._driver()
 
     def costs(self) -> Costs:
         """Medians so far."""
-        begin, commit = rules_alone(MANY, self.query.workers, sealed=bool(self._single["sealed"]))
+        begin, commit = rules_alone(self.query.workers, sealed=bool(self._single["sealed"]))
         found = {name: self._cost(name) for name in Costs.__dataclass_fields__ if name in self._single}
         found.setdefault("sync", Cost(0.0))
         return Costs(**found, begin=begin, commit=commit)
@@ -97,13 +99,22 @@ class Calibration:
     def _open(self, name: str, partition: int = 0) -> Participant:
         return open_transaction(self.cluster, name, self.query.topic, (partition,))
 
-    def _transactions(self, many: int, node: int) -> None:
-        opened = [self._open(name) for name in self._names(many, node)]
+    def _looks(self, node: int) -> None:
+        """The driver looks at one node after the other."""
+        names = self._names(MANY, [node])
+        if not self._looked_at.get(node):
+            transactions.end_txns(self.cluster, dict(map(self._open, names)), commit=True)
+            self._looked_at[node] = True
+        for looked_at in (names[:1], names):
+            self._timed("look", len(looked_at), lambda: transactions.describe(self.cluster, looked_at))  # noqa: B023
+
+    def _transactions(self, many: int, nodes: Sequence[int]) -> None:
+        """Of names at these nodes, ended together."""
+        opened = [self._open(name) for name in self._names(many, nodes)]
         names = [who.name for who in opened]
         self._timed(
             "listing", many, lambda: transactions.list_transactions(self.cluster, self.prefix, ["Ongoing"])
         )
-        self._timed("look", many, lambda: transactions.describe(self.cluster, names))
         time.sleep(PAUSE_SECONDS)
         started = time.perf_counter()
         sealed = transactions.keep_prepared(self.cluster, names, 60_000)
@@ -149,10 +160,10 @@ class Calibration:
     def _do(self, command: Command[T]) -> T:
         return self.query.runner.run(demand(command, "a cost cannot be measured"))
 
-    def _names(self, many: int, node: int) -> list[str]:
-        """Names at one node; where all are ended together, at its first partition."""
+    def _names(self, many: int, nodes: Sequence[int]) -> list[str]:
+        """Names at these nodes; where all are ended together, at the first partition."""
         leaders = self.leaders()
-        homes = [n for n, leader in leaders.items() if leader == node][: 1 if self.together else None]
+        homes = [n for n, leader in leaders.items() if leader in nodes][: 1 if self.together else None]
         names = (f"{self.prefix}/{n}" for n in count())
         return list(islice((name for name in names if partition_of(name, len(leaders)) in homes), many))
 

@@ -19,7 +19,7 @@ from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.protocol.producer_identity import ProducerIdentity
 
 _SINK, _RUN = Sink("query"), ProducerIdentity(1_000_000, 1_000)
-_TIMES, _ANCHORS = 20, 50
+_TIMES, _ANCHORS, _MANY = 20, 50, 400
 PAUSE_SECONDS = 0.02
 """Before each sample: in a batch a command comes once, and what it needs is no longer in caches."""
 
@@ -120,8 +120,8 @@ def _batches(tasks: int, at_a_time: int, sealed: bool) -> tuple[float, float]:
     return statistics.median(begins[2:]), statistics.median(commits[2:])
 
 
-def rules_alone(many: int, at_a_time: int, *, sealed: bool) -> tuple[Cost, Cost]:
-    """Begin's and commit's, from batches of one task and of `many`."""
-    ones, all_ = _batches(1, at_a_time, sealed), _batches(many, at_a_time, sealed)
-    begun, done = (Cost(one, (more - one) / (many - 1)) for one, more in zip(ones, all_, strict=True))
+def rules_alone(at_a_time: int, *, sealed: bool) -> tuple[Cost, Cost]:
+    """Begin's and commit's, from batches of one task and of _MANY."""
+    ones, all_ = _batches(1, at_a_time, sealed), _batches(_MANY, at_a_time, sealed)
+    begun, done = (Cost(one, (more - one) / (_MANY - 1)) for one, more in zip(ones, all_, strict=True))
     return begun, done

@@ -1,14 +1,16 @@
 """When each step of a micro-batch is done, computed from the costs of single commands. Pure.
 
-The driver waits for one step after the other, and for one coordinator after the other. A node carries out a
+The driver waits for one step after the other. It ends transactions at all coordinators at the same time, a
+window at each (pipelined.py), and looks at one coordinator after the other. A node carries out a
 connection's requests one after the other. It writes the markers of ended transactions by itself, in their
 order, while the driver goes on; the driver looks whether all are written, after pauses that double.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from math import ceil, inf
 
 from benchmarks.simulation.costs import IN_FLIGHT, Cost, Costs
@@ -49,7 +51,7 @@ def foretell(tasks: int, setting: Setting, costs: Costs) -> Foretold:
     stored = costs.stored.window(chunks)
     commit += stored
     return Foretold(
-        _begin(tasks, costs, stored), _tasks(tasks, setting.at_a_time, costs.task), commit, in_part
+        _begin(tasks, setting, costs, stored), _tasks(tasks, setting.at_a_time, costs.task), commit, in_part
     )
 
 
@@ -58,9 +60,11 @@ def _nodes(tasks: int, setting: Setting, parity: int) -> dict[int, list[int]]:
     return by_node(names, setting.leaders)
 
 
-def _begin(tasks: int, costs: Costs, stored: float) -> float:
-    """The list of transactions is asked for first and read last."""
-    waits = max(costs.look.alone + stored, costs.listing.alone)
+def _begin(tasks: int, setting: Setting, costs: Costs, stored: float) -> float:
+    """The list of transactions is asked for first and read last. The bundled broker answers one request after
+    the other, so the questions between wait for the list."""
+    asked, listed = costs.look.alone + stored, costs.listing.alone
+    waits = listed + asked if setting.together else max(asked, listed)
     return waits + costs.begin.window(tasks)
 
 
@@ -98,13 +102,20 @@ def _ended_together(tasks: int, setting: Setting, costs: Costs, nodes: Mapping[i
 def _ends(now: float, costs: Costs, nodes: Mapping[int, Sequence[int]]) -> tuple[float, dict[int, float]]:
     """When the last transaction is ended, and when each one's marker is written."""
     written: dict[int, float] = {}
-    for mine in nodes.values():
-        last = -inf
-        for at, position in enumerate(mine):
-            now += costs.end.each if at % IN_FLIGHT else costs.end.alone
+    last = -inf
+    for ended in _rounds(nodes):
+        for at, position in enumerate(ended):
+            now += costs.end.each if at else costs.end.alone
             last = max(now + costs.marker.alone, last + costs.marker.each)
             written[position] = last
     return now, written
+
+
+def _rounds(nodes: Mapping[int, Sequence[int]]) -> Iterator[list[int]]:
+    """What is sent before answers are read; the nodes work side by side, so each round takes from all."""
+    for at in range(0, max(map(len, nodes.values())), IN_FLIGHT):
+        turns = zip_longest(*(mine[at : at + IN_FLIGHT] for mine in nodes.values()))
+        yield [position for turn in turns for position in turn if position is not None]
 
 
 def _look_until(

@@ -8,7 +8,7 @@ from benchmarks.simulation.costs import Cost, Costs
 from benchmarks.simulation.judged import close
 from benchmarks.simulation.placement import by_node, decision_chunks, participants, spread
 from benchmarks.simulation.rules_alone import rules_alone
-from benchmarks.simulation.timeline import SINK, Setting, foretell
+from benchmarks.simulation.timeline import SINK, Setting, _ends, foretell
 
 FREE = Costs(**{field.name: Cost(0.0) for field in fields(Costs)})
 ONE = Setting(dict.fromkeys(range(50), 1), at_a_time=4, partitions=1)
@@ -19,11 +19,19 @@ def test_a_cost_is_that_of_windows_of_a_hundred() -> None:
     assert [cost.of(n) for n in (0, 1, 2, 100, 101, 250)] == [0, 5, 6, 104, 109, 2 * 104 + 54]
 
 
-def test_ends_wait_for_one_another_and_for_one_node_after_the_other() -> None:
+def test_ends_go_to_all_nodes_at_once_a_hundred_at_a_time_to_each() -> None:
     ends = replace(FREE, end=Cost(10, 1))
     assert foretell(100, ONE, ends).commit == pytest.approx(10 + 99)
+    assert foretell(200, ONE, ends).commit == pytest.approx(2 * (10 + 99))
     three = Setting(spread(50, 3), 4, 1)
-    assert foretell(90, three, ends).commit == pytest.approx(3 * 10 + 87)
+    assert foretell(200, three, ends).commit == pytest.approx(10 + 199)
+
+
+def test_nodes_end_their_transactions_side_by_side() -> None:
+    """Of 30 tasks on three nodes the last markers of all nodes come at nearly the same time."""
+    marker = replace(FREE, end=Cost(10, 1))
+    _, written = _ends(0.0, marker, {1: range(10), 2: range(10, 20), 3: range(20, 30)})
+    assert [written[last] for last in (9, 19, 29)] == [10 + 27, 10 + 28, 10 + 29]
 
 
 def test_readers_see_a_part_from_the_first_transaction_of_a_partition_to_the_last_marker() -> None:
@@ -58,6 +66,8 @@ def test_begin_waits_for_the_list_of_transactions_only_if_that_comes_last() -> N
     steps = replace(FREE, look=Cost(1), stored=Cost(2))
     assert foretell(1, ONE, steps).begin == 3
     assert foretell(1, ONE, replace(steps, listing=Cost(5))).begin == 5
+    one_thread = replace(ONE, together=True)
+    assert foretell(1, one_thread, replace(steps, listing=Cost(5))).begin == 5 + 3
 
 
 def test_each_further_chunk_of_the_decision_is_read() -> None:
@@ -75,7 +85,7 @@ def test_workers_names_are_taken_in_turns_and_differ_by_parity() -> None:
 
 def test_the_rules_run_to_their_end_on_a_cluster_that_answers_at_once() -> None:
     for sealed in (True, False):
-        begin, commit = rules_alone(50, 4, sealed=sealed)
+        begin, commit = rules_alone(4, sealed=sealed)
         assert begin.alone > 0 and commit.alone > 0 and commit.each > 0
 
 
