@@ -86,7 +86,7 @@ def measure(subject: Subject, turns: int) -> Found:
             for tasks in SIZES
         }
         for query, tasks in ((apart, MANY), *((query, tasks) for tasks, query in queries.items())):
-            for _ in range(2 if tasks > MANY else 10):  # names, coordinators and compilers
+            for _ in range(5 if tasks > COUNTED else 20):  # names, coordinators and compilers
                 query.micro_batch(tasks)
         calibration = Calibration(apart, subject.pids, together=subject.together)
         for _ in range(turns):

@@ -1,4 +1,5 @@
-"""Measures the costs of single commands on a cluster, one and MANY at a time, on a sink of its own.
+"""Measures the costs of single commands on a cluster, one and MANY at a time, on a sink of its own. Where
+Kafka's nodes end transactions, many are a window at each coordinator.
 
 Nothing here runs a micro-batch of a size that is foretold: tasks are calibrated by batches of one and MANY
 tasks whose commits are not timed, all else by single commands.
@@ -14,7 +15,7 @@ from itertools import count, islice
 from pathlib import Path
 from typing import TypeVar
 
-from benchmarks.simulation.costs import Cost, Costs
+from benchmarks.simulation.costs import IN_FLIGHT, Cost, Costs
 from benchmarks.simulation.placement import by_partition
 from benchmarks.simulation.query import Query, open_transaction
 from benchmarks.simulation.rules_alone import PAUSE_SECONDS, rules_alone
@@ -40,6 +41,7 @@ class Calibration:
         self.cluster, self.prefix = query.cluster, f"{query.sink.coordinator}-alone"
         self._single: dict[str, list[float]] = defaultdict(list)
         self._many: dict[str, list[float]] = defaultdict(list)
+        self._counts: dict[str, int] = {}
         self._looked_at: dict[int, bool] = {}
 
     def turn(self) -> None:
@@ -52,7 +54,7 @@ class Calibration:
             self._looks(node)
             for _ in range(2):
                 self._transactions(1, [node])
-            self._transactions(MANY, nodes)
+            self._transactions(MANY if self.together else IN_FLIGHT * len(nodes), nodes)
             if self.together:
                 self._spread()
         self._driver()
@@ -71,9 +73,13 @@ class Calibration:
     def _cost(self, name: str) -> Cost:
         alone = statistics.median(self._single[name])
         more = self._many.get(name)
-        return Cost(alone, max(0.0, (statistics.median(more) - alone) / (MANY - 1)) if more else 0.0)
+        return Cost(
+            alone, max(0.0, (statistics.median(more) - alone) / (self._counts[name] - 1)) if more else 0.0
+        )
 
     def _note(self, name: str, many: int, ms: float) -> None:
+        if many > 1:
+            self._counts[name] = many
         (self._single if many == 1 else self._many)[name].append(ms)
 
     def _task(self, many: int) -> None:

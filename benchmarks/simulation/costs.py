@@ -33,8 +33,9 @@ class Costs:
     ListTransactions on all nodes, and each transaction listed. `decide`: TxnOffsetCommit and EndTxn of the
     driver's own. `seal`: of a node's participants. `end`: of participants, and each further one at any node.
     `sync`: each further partition that an end of all together writes to. `marker`: from EndTxn's answer to
-    CompleteCommit, and each further one, at any node, while they queue up. `begin`, `commit`: the driver's rules alone, for one task and for each further one. `task_cpu`, `end_cpu`:
-    CPU of all nodes for a task, and for an end with its markers.
+    CompleteCommit, and each further one, at any node, while they queue up. `begin`,
+    `commit`: the driver's rules alone, for one task and for each further one. `task_cpu`, `end_cpu`: CPU of
+    all nodes for a task, and for an end with its markers.
     """
 
     task: Cost

@@ -51,7 +51,7 @@ def foretell(tasks: int, setting: Setting, costs: Costs) -> Foretold:
     stored = costs.stored.window(chunks)
     commit += stored
     return Foretold(
-        _begin(tasks, setting, costs, stored), _tasks(tasks, setting.at_a_time, costs.task), commit, in_part
+        _begin(tasks, costs, stored), _tasks(tasks, setting.at_a_time, costs.task), commit, in_part
     )
 
 
@@ -60,12 +60,10 @@ def _nodes(tasks: int, setting: Setting, parity: int) -> dict[int, list[int]]:
     return by_node(names, setting.leaders)
 
 
-def _begin(tasks: int, setting: Setting, costs: Costs, stored: float) -> float:
-    """The list of transactions is asked for first and read last. The bundled broker answers one request after
-    the other, so the questions between wait for the list."""
-    asked, listed = costs.look.alone + stored, costs.listing.alone
-    waits = listed + asked if setting.together else max(asked, listed)
-    return waits + costs.begin.window(tasks)
+def _begin(tasks: int, costs: Costs, stored: float) -> float:
+    """The list of transactions is asked for first and read last. Nodes are busy with it, so the questions
+    between wait for it."""
+    return costs.listing.alone + costs.look.alone + stored + costs.begin.window(tasks)
 
 
 def _tasks(tasks: int, at_a_time: int, task: Cost) -> float:

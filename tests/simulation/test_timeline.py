@@ -62,12 +62,9 @@ def test_tasks_are_as_fast_as_workers_or_the_shared_machine() -> None:
     assert foretell(10, ONE, replace(FREE, task=Cost(6, 3))).tasks == 6 + 27
 
 
-def test_begin_waits_for_the_list_of_transactions_only_if_that_comes_last() -> None:
-    steps = replace(FREE, look=Cost(1), stored=Cost(2))
-    assert foretell(1, ONE, steps).begin == 3
-    assert foretell(1, ONE, replace(steps, listing=Cost(5))).begin == 5
-    one_thread = replace(ONE, together=True)
-    assert foretell(1, one_thread, replace(steps, listing=Cost(5))).begin == 5 + 3
+def test_the_questions_of_begin_wait_for_the_list_of_transactions() -> None:
+    steps = replace(FREE, look=Cost(1), stored=Cost(2), listing=Cost(5), begin=Cost(10))
+    assert foretell(1, ONE, steps).begin == 1 + 2 + 5 + 10
 
 
 def test_each_further_chunk_of_the_decision_is_read() -> None:
