@@ -200,19 +200,20 @@ def _new_checkpoint(story: StartFacts) -> list[str]:
     return []
 
 
-_WORD_NEW = "new-checkpoint"
+WORD_NEW = "new-checkpoint"
+"""The word of start.accepted for a query that begins anew where another has been."""
 
 
 def _begins_elsewhere(story: StartFacts, what: str) -> list[str]:
-    if _WORD_NEW in story.accepted:
+    if WORD_NEW in story.accepted:
         return [
-            f"sink {story.sink}: the checkpoint is new, and {what}. start.accepted={_WORD_NEW}: continuing. "
+            f"sink {story.sink}: the checkpoint is new, and {what}. start.accepted={WORD_NEW}: continuing. "
             "See troubleshooting.md#the-checkpoint-is-new"
         ]
     raise StartsElsewhere(
         f"sink {story.sink}: the checkpoint is new, and {what}. Nothing was written. "
         f"{StartsElsewhere.advice} If this query is to begin elsewhere, and rows may be there twice, set "
-        f"{to_accept(_WORD_NEW, story.accepted)}, or give it a transactional.id and kafka.group.id of its own"
+        f"{to_accept(WORD_NEW, story.accepted)}, or give it a transactional.id and kafka.group.id of its own"
     )
 
 
@@ -309,7 +310,7 @@ def check_completed(
         "restored from an older copy? Nothing was written. Restore the checkpoint that belongs to that "
         "copy; or start with a new one at the copy's offsets: startingOffsets=committed (with kafka.group.id "
         "and transactional.id in source and sink), if kafka.group.id was given to these batches, else "
-        f"startingOffsets={begins} and {to_accept(_WORD_NEW, accepted)}. If nothing is missing, as another "
+        f"startingOffsets={begins} and {to_accept(WORD_NEW, accepted)}. If nothing is missing, as another "
         "connector wrote these batches or the group was idle for longer than offsets.retention.minutes, set "
         f"{to_accept(word, accepted)}"
     )

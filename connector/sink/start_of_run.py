@@ -11,6 +11,7 @@ from typing import NamedTuple, Self
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
 from eoslog.connector.checkpoint.cluster_check import check_group_cluster, check_sink_cluster
 from eoslog.connector.checkpoint.noted_sink import NotedSink
+from eoslog.connector.checkpoint.refreshed_flow import check_not_refreshed
 from eoslog.connector.checkpoint.spark_logs import Planned
 from eoslog.connector.checkpoint.start_checks import (
     Completed,
@@ -70,10 +71,14 @@ class StartOfRun:
     def before(self) -> None:
         """Compare the clusters, leave the checkpoint's former sink if it was another one, and note this one.
 
-        Call it before the sink is acquired. Raises WrongCluster, SinkChanged, TakenOver, CommitFault,
-        CheckpointUnreadable.
+        Call it before the sink is acquired. Raises WrongCluster, SinkChanged, TakenOver, StartsElsewhere,
+        CommitFault, CheckpointUnreadable.
         """
         view, sink, accepted = self._view, self._sink, self._options.accepted
+        if self._options.transactional_id is None and view.completed is None:
+            repeats = check_not_refreshed(view.checkpoint, accepted)
+            if repeats:
+                log.warning(repeats)
         if view.completed is not None:
             view.checkpoint.check_completed(view.completed)
         now = cluster_id(self._cluster)

@@ -7,7 +7,16 @@ COUNTS = ("tests/connector/client/test_count_rows.py",)
 RUNNING = ("tests/checkpoint/test_running.py",)
 COMMAND = ("tests/checkpoint/test_command.py",)
 
+REFRESHED = ("tests/connector/checkpoint/test_refreshed_flow.py",)
+
 MUTANTS: list[Mutant] = [
+    *mutants_of(
+        "connector/checkpoint/refreshed_flow.py",
+        REFRESHED,
+        Break("only the one before counts", "reversed(range(int(found[2])))", "[int(found[2]) - 1]"),
+        Break("any numbered folder is a flow's", "(.*/_checkpoints/(?:[^/]+/)+)", "(.*/(?:[^/]+/)+)"),
+        Break("a refresh goes on", "if former is None:", "if former is not None:"),
+    ),
     *mutants_of(
         "connector/commit/move_decision.py",
         MOVES,

@@ -19,6 +19,9 @@ MUTANTS: list[Mutant] = [
         Break("the first marker waits for another", "last = -inf", "last = 0.0"),
         Break("markers do not queue up", "last + costs.marker.each)", "0.0)"),
         Break("the driver looks without a pause", "        now += pause\n", ""),
-        Break("all coordinators at once", "if at % IN_FLIGHT else costs.end.alone", "if at else 0.0"),
+        Break(
+            "a round has no end", "mine[at : at + IN_FLIGHT] for mine", "mine[at:] if not at else [] for mine"
+        ),
+        Break("a round is free", "if at else costs.end.alone", "if at else 0.0"),
     ),
 ]

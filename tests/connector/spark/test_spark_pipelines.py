@@ -86,12 +86,21 @@ def test_a_full_refresh_of_a_named_sink_stops(broker: EmbeddedBroker, tmp_path: 
 
 @pytest.mark.spark
 @pytest.mark.timeout(600)
-def test_a_full_refresh_of_a_sink_without_a_name_writes_again(broker: EmbeddedBroker, tmp_path: Path) -> None:
-    """As the page warns."""
+def test_a_full_refresh_of_a_sink_without_a_name_stops(broker: EmbeddedBroker, tmp_path: Path) -> None:
+    """As the page says, and it writes all rows again if it is told to."""
     orders = _written(broker, tmp_path, without=', "transactional.id": "orders-upper"')
-    for more in ([], _full_refresh()):
-        with _run(tmp_path, *more) as program:
-            assert program.end() == 0, program.tail()
+    with _run(tmp_path) as first:
+        assert first.end() == 0, first.tail()
+    with _run(tmp_path, *_full_refresh()) as refresh:
+        assert refresh.end() != 0, refresh.tail()
+        assert "as a full refresh of a pipeline makes it" in refresh.log.read_text()
+    orders.check_all_are_copied()
+    program = tmp_path / "transformations" / "orders.py"
+    text, sink = program.read_text(), '"topic": '
+    assert sink in text
+    program.write_text(text.replace(sink, f'"start.accepted": "new-checkpoint", {sink}'))
+    with _run(tmp_path, *_full_refresh()) as accepted:
+        assert accepted.end() == 0, accepted.tail()
     orders.check_all_are_copied(times=2)
 
 
