@@ -163,7 +163,7 @@ test-java-tools: setup $(KAFKA)  ## Kafka's own command line tools, on eoslog an
 test-rights: setup $(KAFKA)  ## each API with each right alone and each right missing: eoslog refuses what Apache Kafka refuses
 	$(SCENARIOS)/test_kafka_rights.py -m kafka -s $(TEST_ARGS)
 
-test-kerberos: setup $(KAFKA)  ## Kerberos logins with a real KDC: the connector on the bundled broker and on Apache Kafka
+test-kerberos: setup $(KAFKA)  ## Kerberos logins with a real KDC, on the bundled broker and on Apache Kafka: the client, and a Spark that is killed
 	@if ! PATH=$$PATH:/usr/sbin command -v krb5kdc faketime kinit >/dev/null || [ ! -e /usr/include/gssapi.h ]; then \
 		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 			echo "installing krb5-kdc, krb5-admin-server, krb5-user, libkrb5-dev, faketime"; apt-get update -qq; \
@@ -171,7 +171,7 @@ test-kerberos: setup $(KAFKA)  ## Kerberos logins with a real KDC: the connector
 				krb5-admin-server krb5-user libkrb5-dev faketime >/dev/null; \
 		else echo "this test needs MIT Kerberos' KDC, its headers and faketime: install them (Debian: apt-get install gcc krb5-kdc krb5-admin-server krb5-user libkrb5-dev faketime)"; exit 1; fi; fi
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[kerberos]'
-	$(BIN)/python -m pytest -q -m "kerberos or kafka" tests/connector/client/test_kerberos.py $(TEST_ARGS)
+	$(BIN)/python -m pytest -q -m "kerberos or kafka" tests/connector/client/test_kerberos*.py $(TEST_ARGS)
 
 test-kafka: setup $(KAFKA)  ## the client scenarios with all clients on Apache Kafka and on eoslog, compared
 	$(SCENARIOS) --scenario-broker=kafka $(ALL_CLIENTS) --scenario-seen=.peers/seen-kafka.json $(TEST_ARGS)

@@ -18,14 +18,15 @@ PATIENCE_SECONDS = 240
 
 
 class Application(Program):
-    """A module with the arguments. `folder` is the probe's: orders go in, notes come out."""
+    """A module with the arguments. `folder` is the probe's: orders go in, notes come out. `home`: its working
+    directory, if not this process's."""
 
-    def __init__(self, folder: Path, module: str, *arguments: object) -> None:
+    def __init__(self, folder: Path, module: str, *arguments: object, home: Path | None = None) -> None:
         folder.mkdir(exist_ok=True)
         self.folder = folder
         super().__init__(
             [sys.executable, "-m", module, *arguments], folder / "log", patience=PATIENCE_SECONDS,
-            environment=os.environ | {"EOSLOG_PROBE": str(folder)},
+            environment=os.environ | {"EOSLOG_PROBE": str(folder)}, folder=home,
         )  # fmt: skip
 
     # -- the probe ----------------------------------------------------------------------------

@@ -9,7 +9,6 @@ from contextlib import closing
 
 import pytest
 
-from benchmarks import peer_kafka
 from eoslog.broker.config import BrokerConfig, ConfigError
 from eoslog.broker.security.gssapi import GssapiExchange, Keys
 from eoslog.broker.security.listeners import listeners_of
@@ -21,82 +20,40 @@ from eoslog.connector.options.source_and_sink import source_options
 from eoslog.protocol.typed.apis import METADATA
 from eoslog.protocol.typed.metadata import MetadataRequestDraft
 from eoslog.testing import EmbeddedBroker
-from tests.broker.security import kdc as kit
 from tests.broker.security.kdc import BROKER, REALM, Kdc
 from tests.broker.security.securitykit import free_ports
+from tests.connector.client.kerberoskit import (
+    ALICE,
+    KRB5,
+    MARKS,
+    SERVERS,
+    apache,
+    bundled,
+    jaas_option,
+    login_of,
+    sasl,
+)
 from tests.docs.blocks import PAGES, blocks_of
 from tests.scenarios.apache_kafka import JARS
 
-pytestmark = [
-    pytest.mark.kerberos,
-    pytest.mark.skipif(
-        bool(kit.missing()), reason=f"no Kerberos here, make test-kerberos gets it: {kit.missing()}"
-    ),
-]
-
-JAAS_OPTION = "listener.name.sasl_plaintext.gssapi.sasl.jaas.config"
-KRB5 = "com.sun.security.auth.module.Krb5LoginModule required"
-ALICE = f"alice@{REALM}"
+pytestmark = MARKS
+JAAS_OPTION = jaas_option("SASL_PLAINTEXT")
 LIFE = 12
 """Of the short-lived tickets, in seconds."""
 
 
 @pytest.fixture(scope="module")
-def kdc() -> Iterator[Kdc]:
-    with Kdc() as started:
-        started.keytab(BROKER)
-        started.keytab(ALICE)
-        yield started
-
-
-def login_of(keytab: str, principal: str) -> str:
-    return f'{KRB5} useKeyTab=true storeKey=true keyTab="{keytab}" principal="{principal}";'
-
-
-def sasl(kdc: Kdc, port: int) -> dict[str, str]:
-    """The options of a broker with a listener for Kerberos."""
-    return {
-        "listeners": f"SASL_PLAINTEXT://localhost:{port}",
-        "sasl.enabled.mechanisms": "GSSAPI",
-        "sasl.kerberos.service.name": "kafka",
-        JAAS_OPTION: login_of(str(kdc.folder / "kafka_localhost.keytab"), BROKER),
-    }
-
-
-@pytest.fixture(scope="module")
 def ours(kdc: Kdc) -> Iterator[int]:
     """The port of a bundled broker's listener."""
-    (port,) = free_ports(1)
-    rights = {
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users": "User:alice",
-    }
-    with EmbeddedBroker(config=sasl(kdc, port) | rights):
-        yield port
+    with bundled(kdc) as server:
+        yield server.port
 
 
 @pytest.fixture(scope="module")
 def kafka(kdc: Kdc) -> Iterator[int]:
     """The port of Apache Kafka's listener."""
-    assert any(JARS.glob("kafka-clients-*.jar")), (
-        f"no Kafka in {JARS}: make test-kerberos fetches it by Maven"
-    )
-    (port,) = free_ports(1)
-    java = ("-Xmx512m", "-XX:TieredStopAtLevel=1", f"-Djava.security.krb5.conf={kdc.config}")
-    node = peer_kafka.ApacheKafka(JARS, {}, java)
-    sasl_listener = f"SASL_PLAINTEXT://localhost:{port}"
-    plain, controller = f"PLAINTEXT://127.0.0.1:{node.port}", f"CONTROLLER://127.0.0.1:{node._controller}"
-    node._settings = sasl(kdc, port) | {
-        "listeners": f"{plain},{sasl_listener},{controller}",
-        "advertised.listeners": f"{plain},{sasl_listener}",
-        "listener.security.protocol.map": ",".join(
-            ("PLAINTEXT:PLAINTEXT", "CONTROLLER:PLAINTEXT", "SASL_PLAINTEXT:SASL_PLAINTEXT")
-        ),
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users": "User:alice;User:ANONYMOUS",
-    }
-    with node:
-        yield port
+    with apache(kdc) as server:
+        yield server.port
 
 
 def config_of(port: int, jaas: str, **more: str) -> ClientConfig:
@@ -120,7 +77,6 @@ def topics_of(config: ClientConfig) -> int:
 
 
 UNKNOWN_TOPIC, NOT_ALLOWED = 3, 29
-SERVERS = ("ours", pytest.param("kafka", marks=pytest.mark.kafka))
 
 
 @pytest.mark.parametrize("server", SERVERS)

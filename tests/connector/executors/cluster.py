@@ -21,10 +21,13 @@ LOCAL_CLUSTER = "local-cluster[2,1,1024]"
 class SparkCluster(Application):
     """An application with executors of its own, which runs one query after another."""
 
-    def __init__(self, folder: Path, master: str = LOCAL_CLUSTER, **settings: str) -> None:
+    def __init__(
+        self, folder: Path, master: str = LOCAL_CLUSTER, home: Path | None = None, /, **settings: str
+    ) -> None:
         named = {name.replace("__", "."): value for name, value in settings.items()}
         self._answered = 0
-        super().__init__(folder, "tests.connector.executors.cluster_app", master, json.dumps(named))
+        module = "tests.connector.executors.cluster_app"
+        super().__init__(folder, module, master, json.dumps(named), home=home)
 
     def answer(self) -> dict[str, Any]:
         """How the query ended that was started last."""

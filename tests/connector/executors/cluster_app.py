@@ -33,6 +33,8 @@ def session(master: str, settings: dict[str, str]) -> SparkSession:
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("WARN")
+    if "spark.log.level" in settings:  # at the start, PySpark's shell still keeps back what is below WARN
+        spark.sparkContext.setLogLevel(settings["spark.log.level"])
     spark.dataSource.register(ProbeSource)
     return spark
 
@@ -67,7 +69,7 @@ def rows(spark: SparkSession, command: dict[str, Any]) -> DataFrame:
 
 
 def write(frame: DataFrame, command: dict[str, Any]) -> None:
-    """Write them: as a stream if there is a checkpoint, until all is written."""
+    """Write them: as a stream if there is a checkpoint, until all is written. `explain`: print the plan."""
     options = {
         "kafka.bootstrap.servers": command["bootstrap"],
         "topic": command["target"],
@@ -76,10 +78,14 @@ def write(frame: DataFrame, command: dict[str, Any]) -> None:
     }
     if "checkpoint" not in command:
         frame.write.format("eoslog_probe").mode("append").options(**options).save()
+        if command.get("explain"):
+            frame.explain(extended=True)
         return
     writer = frame.writeStream.format("eoslog_probe").options(**options)
     query = writer.option("checkpointLocation", command["checkpoint"]).trigger(availableNow=True).start()
     query.awaitTermination()
+    if command.get("explain"):
+        query.explain(extended=True)
 
 
 def stages(spark: SparkSession, ids: list[int]) -> dict[str, Any]:
