@@ -11,6 +11,7 @@ import pytest
 from tests.broker.security.kdc import REALM, Kdc
 from tests.connector.client.kerberoskit import (
     ALICE,
+    KRB5,
     MARKS,
     SERVERS,
     Server,
@@ -19,6 +20,7 @@ from tests.connector.client.kerberoskit import (
     keys_of,
     login_of,
 )
+from tests.connector.client.storekit import Stores
 from tests.connector.executors.cluster import LOCAL_CLUSTER, Copy, SparkCluster
 from tests.connector.spark_application import PATIENCE_SECONDS
 from tests.connector.spark_probe import DECIDED, PREPARED, UNDECIDED
@@ -43,6 +45,23 @@ def kafka(kdc: Kdc) -> Iterator[Server]:
         yield server
 
 
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory: pytest.TempPathFactory) -> Stores:
+    return Stores(tmp_path_factory.mktemp("stores"))
+
+
+@pytest.fixture(scope="module")
+def ours_tls(kdc: Kdc, stores: Stores) -> Iterator[Server]:
+    with bundled(kdc, stores) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def kafka_tls(kdc: Kdc, stores: Stores) -> Iterator[Server]:
+    with apache(kdc, stores) as server:
+        yield server
+
+
 def with_login(command: dict[str, Any], given: dict[str, str]) -> dict[str, Any]:
     """The command, with these options at both ends."""
     ends = {end: command.get(end, {}) | given for end in ("read", "write")}
@@ -53,7 +72,9 @@ def killed_and_resumed(
     cluster_of: Callable[[str], SparkCluster], copy: Copy, stream: dict[str, Any]
 ) -> tuple[list[Path], set[str]]:
     """Run a stream of three batches in three lives: the first two die by SIGKILL, with all of their
-    processes, right before and right after a batch's decision. Returns the executors' working directories and their KRB5_CONFIG."""
+    processes, right before and right after a batch's decision.
+
+    Returns the executors' working directories, and the values of KRB5_CONFIG that they had."""
     homes: list[Path] = []
     told: set[str] = set()
     for life, place in enumerate((UNDECIDED, DECIDED)):
@@ -109,6 +130,30 @@ def test_a_copy_with_a_keytab_that_spark_distributes(
     for wanted in (b"batchWatermarkMs", b"== Physical Plan ==", b"INFO MicroBatch", b"INFO Executor"):
         assert wanted in said
     assert not [key for key in keys_of(kdc, str(home / KEYTAB)) if key in said]
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_a_copy_over_tls_with_a_ticket_cache(
+    kdc: Kdc, server: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """The cache that KRB5CCNAME names, as `kinit` leaves it; then a batch read and write."""
+    broker: Server = request.getfixturevalue(f"{server}_tls")
+    assert broker.protocol == "SASL_SSL"
+    kdc.run("kinit", "-k", "-t", str(kdc.folder / KEYTAB), ALICE)
+    copy, batch = Copy(Kafka(broker.plain), tmp_path), Copy(Kafka(broker.plain), tmp_path)
+    given = broker.options(f"{KRB5} useTicketCache=true;")
+
+    def cluster_of(name: str) -> SparkCluster:
+        return SparkCluster(tmp_path / name)
+
+    killed_and_resumed(cluster_of, copy, with_login(copy.stream(batches=3), given))
+    with cluster_of("batch") as cluster:
+        cluster.tell(with_login(batch.write(), given))
+        assert cluster.answer()["error"] is None, cluster.tail()
+    batch.check()
+    tickets = kdc.run("klist")
+    assert "kafka/localhost@" in tickets, "the queries' tickets are in that cache"
+    kdc.run("kdestroy")
 
 
 def test_a_keytab_that_the_executors_do_not_have(kdc: Kdc, ours: Server, tmp_path: Path) -> None:
