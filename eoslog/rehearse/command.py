@@ -8,7 +8,7 @@ from __future__ import annotations
 import secrets
 import signal
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
@@ -20,6 +20,7 @@ from eoslog.commands.output import show_json
 from eoslog.commands.session import client_config, in_our_terms
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import ClientConfig
+from eoslog.connector.commit.decision import ANCHOR
 from eoslog.connector.errors import EoslogError
 from eoslog.rehearse import crash
 from eoslog.rehearse.cleanup import CleanUp
@@ -35,6 +36,7 @@ _EXAMPLES = """
 EXAMPLES
   eoslog rehearse --bootstrap-server kafka:9092 --command-config client.properties
   eoslog rehearse --bootstrap-server kafka:9092 --batch-seconds 300 --downtime 86400 --topic orders
+  eoslog rehearse --bootstrap-server hosted:9092 --decision-topic decisions
   eoslog rehearse --bootstrap-server test:9092 --crash ./power-cycle-the-test-node.sh
 \b
 EXIT STATUS
@@ -61,6 +63,9 @@ SEE ALSO
 @click.option("--topic", "topics", multiple=True, metavar="TOPIC",
               help="A topic of the query, whose retention, replicas and rights are looked at; repeatable. It "
               "is neither read nor written.")  # fmt: skip
+@click.option("--decision-topic", "decisions", default=ANCHOR, show_default=True, metavar="TOPIC",
+              help="The query's option decision.topic: offsets are committed for its partitions; it is "
+              "neither read nor written.")  # fmt: skip
 @click.option("--crash", "crash_command", metavar="COMMAND",
               help="A shell command of yours that kills brokers of a test cluster, or cuts their power, and "
               "starts them again. It is run once.  [default: no broker is crashed]")  # fmt: skip
@@ -75,6 +80,7 @@ def command(
     batch_seconds: float,
     downtime: float,
     topics: tuple[str, ...],
+    decisions: str,
     crash_command: str | None,
     principal: str | None,
     timeout: float,
@@ -103,7 +109,11 @@ def command(
         click.echo(f"scratch names: {names.stem}.*")
     with _ended_by_signals():
         crashes = None if crash_command is None else lambda: crash.run_command(crash_command)
-        done = _rehearse(config, names, query, topics, principal or _principal(config), crashes, as_json)
+        with Cluster(config) as cluster:
+            work = Work(cluster, names, min(PATIENCE_S, config.api_timeout_ms / 1000), decisions=decisions)
+            who, address = principal or _principal(config), ",".join(f"{h}:{p}" for h, p in config.bootstrap)
+            rehearsal = Rehearsal(work, lambda: Cluster(config), query, topics, who, address, crashes)
+            done = _rehearse(config, rehearsal, as_json)
     ended = [one for one in done.rows if one.name == "rehearsal"]
     ended.append(_removed(done.clean_up))
     done.rows.append(ended[-1])
@@ -125,32 +135,21 @@ class _Done:
     stops: list[str] = field(default_factory=list)
 
 
-def _rehearse(
-    config: ClientConfig,
-    names: ScratchNames,
-    query: Query,
-    topics: tuple[str, ...],
-    principal: str,
-    crashes: Callable[[], None] | None,
-    as_json: bool,
-) -> _Done:
+def _rehearse(config: ClientConfig, rehearsal: Rehearsal, as_json: bool) -> _Done:
     """Print the rows as they come, unless `as_json`; and clean up in any case."""
-    done, address = _Done(), ",".join(f"{host}:{port}" for host, port in config.bootstrap)
-    with Cluster(config) as cluster:
-        work = Work(cluster, names, min(PATIENCE_S, config.api_timeout_ms / 1000))
-        rehearsal = Rehearsal(work, lambda: Cluster(config), query, topics, principal, address, crashes)
-        try:
-            for row in rehearsal.rows():
-                done.rows.append(row)
-                if not as_json:
-                    _print(row)
-        except KeyboardInterrupt:
-            done.rows.append(Row("rehearsal", Verdict.UNKNOWN, "interrupted: nothing more was looked at"))
-        except Exception:
-            click.echo(traceback.format_exc(), err=True)
-            done.rows.append(Row("rehearsal", Verdict.UNKNOWN, "a fault of its own ended it, see above"))
-        finally:
-            _clean(config, done.clean_up, rehearsal)
+    done = _Done()
+    try:
+        for row in rehearsal.rows():
+            done.rows.append(row)
+            if not as_json:
+                _print(row)
+    except KeyboardInterrupt:
+        done.rows.append(Row("rehearsal", Verdict.UNKNOWN, "interrupted: nothing more was looked at"))
+    except Exception:
+        click.echo(traceback.format_exc(), err=True)
+        done.rows.append(Row("rehearsal", Verdict.UNKNOWN, "a fault of its own ended it, see above"))
+    finally:
+        _clean(config, done.clean_up, rehearsal)
     done.stops = rehearsal.stops
     return done
 

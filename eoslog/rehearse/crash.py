@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Callable
 
-from eoslog.connector.commit.decision import ANCHOR
 from eoslog.rehearse.probes import COMMITTED, both, settled, stored_offset
 from eoslog.rehearse.rows import DoesNotHold, NotFoundOut
 from eoslog.rehearse.work import PARTITIONS, Work
@@ -17,12 +16,12 @@ BEFORE, OPEN = ["committed 1", "committed 2"], ["open 1", "open 2"]
 def look(work: Work, word: str, crash: Callable[[], None]) -> str:
     """Crash brokers while one transaction was just committed and another is open. Raises DoesNotHold,
     NotFoundOut."""
-    topic, group, place = work.names.name(word), work.names.name(f"{word}-group"), (ANCHOR, 0)
+    topic, group = work.names.name(word), work.names.name(f"{word}-group")
     left, done = work.open(f"{word}-open"), work.open(f"{word}-committed")
     for partition in PARTITIONS:
         work.write(left, (topic, partition), [f"{row} of {partition}" for row in OPEN])
         work.write(done, (topic, partition), [f"{row} of {partition}" for row in BEFORE])
-    work.stage(done, group, {place: (9, "noted")})
+    work.stage(done, group, {work.place: (9, "noted")})
     work.end(done, commit=True)
     idle = work.open(f"{word}-idle")
     crash()

@@ -11,7 +11,6 @@ from eoslog.commands.suggest import by_resource, kafka_acls
 from eoslog.connector.client.admin.group_offsets import commit_plain
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.metadata import METADATA_MAX
-from eoslog.connector.commit.decision import ANCHOR
 from eoslog.connector.options.rights import (
     DESCRIBE,
     DESCRIBE_CONFIGS,
@@ -59,10 +58,12 @@ class NeededRights(NamedTuple):
     rehearsal: tuple[Right, ...]
 
 
-def rights_needed(names: ScratchNames) -> NeededRights:
-    """The rights that the sink and the source of the scratch names need, for all rehearsals at once."""
+def rights_needed(names: ScratchNames, decisions: str) -> NeededRights:
+    """The rights that the sink and the source of the scratch names need, for all rehearsals at once.
+    `decisions`: the topic that keeps decisions."""
     name, cluster = names.name("kills"), {"kafka.bootstrap.servers": "scratch:9092"}
-    sink = {**cluster, "topic": name, "transactional.id": name, "kafka.group.id": name}
+    sink = {**cluster, "topic": name, "transactional.id": name, "kafka.group.id": name,
+            "decision.topic": decisions}  # fmt: skip
     found = needed(
         source_options({**cluster, "subscribe": name}, stream=True),
         sink_options(sink, stream=True),
@@ -113,10 +114,11 @@ def topic_rights(cluster: Cluster, topic: str) -> int | None:
     return None
 
 
-def group_rights(cluster: Cluster, group: str) -> int | None:
+def group_rights(work: Work, group: str) -> int | None:
     """The same for a group. It is made: nothing is told of a group that does not exist."""
+    cluster = work.cluster
     try:
-        commit_plain(cluster, group, {(ANCHOR, 0): (0, "")})
+        commit_plain(cluster, group, {work.place: (0, "")})
     except errors.GroupAuthorizationFailed:
         return _ALL_BITS & ~(1 << AclOperation.READ)
     except errors.TopicAuthorizationFailed:

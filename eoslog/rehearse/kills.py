@@ -147,7 +147,7 @@ class _Process:
     def __init__(self, work: Work, cluster: Cluster, rules: Rules[Run]) -> None:
         self.work, self.cluster = replace(work, cluster=cluster), cluster
         self.unanswered: Unknown | None = None
-        self._runner = Runner(cluster, work.timeout_ms)
+        self._runner = Runner(cluster, work.timeout_ms, decisions=work.decisions)
         self.life = Life.of(rules, self._perform)
 
     def _perform(self, command: Command[Any]) -> Any:

@@ -2,7 +2,8 @@
 
 A driver may die between the decision of a batch and the commit of its last transaction. Until it is started
 again, the cluster must keep the batch's transactions open (unless they are sealed), the decision (it is kept
-as committed offsets), the transactional ids, and the rows of the source that were not read yet.
+as committed offsets), the transactional ids, the epochs of producers, and the rows of the source that were
+not read yet.
 """
 
 from __future__ import annotations
@@ -16,23 +17,29 @@ from eoslog.rehearse.rows import Row, Verdict
 
 Configs = Mapping[str, str]
 MAX_TIMEOUT = "transaction.max.timeout.ms"
+IDS, PRODUCERS = "transactional.id.expiration.ms", "producer.id.expiration.ms"
+UNCLEAN = "unclean.leader.election.enable"
 BROKER_CONFIGS = (
     MAX_TIMEOUT,
-    "transactional.id.expiration.ms",
+    IDS,
+    PRODUCERS,
     "offsets.retention.minutes",
     "offset.metadata.max.bytes",
+    UNCLEAN,
 )
-TOPIC_CONFIGS = ("retention.ms", "retention.bytes", "cleanup.policy", "min.insync.replicas")
+TOPIC_CONFIGS = ("retention.ms", "retention.bytes", "cleanup.policy", "min.insync.replicas", UNCLEAN)
 _UNLIMITED = -1
 
 
 class Query(NamedTuple):
     """How long a micro-batch takes, and how long a query may be down, in ms. `sealed`: two-phase commit is
-    offered."""
+    offered. `verified`: leaders ask the coordinator about each transaction (transaction.version 2, KIP-890).
+    """
 
     batch_ms: int
     downtime_ms: int
     sealed: bool = False
+    verified: bool = False
 
     @property
     def away_ms(self) -> int:
@@ -55,7 +62,9 @@ class _Limit(NamedTuple):
 
 _LIMITS = (
     _Limit(MAX_TIMEOUT, 1, "a task's transaction is aborted after that"),
-    _Limit("transactional.id.expiration.ms", 1, "how the last transactions ended is forgotten after that"),
+    _Limit(IDS, 1, "how the last transactions ended is forgotten after that"),
+    _Limit(PRODUCERS, 1, "the epochs of aborted transactions are forgotten after that, and rows taken that a "
+           "suspended task sends late"),
     _Limit("offsets.retention.minutes", 60_000, "the last decision, and with it the query's place, is "
            "forgotten after that"),
     _Limit("offset.metadata.max.bytes", 0, "a decision is kept as metadata of offsets"),
@@ -65,12 +74,22 @@ _LIMITS = (
 def broker_rows(found: Mapping[int, Configs], query: Query) -> Iterator[Row]:
     """A row for each limit, of the broker with the lowest one. `found`: configs by broker."""
     for limit in _LIMITS:
-        values = {node: configs[limit.name] for node, configs in found.items() if configs.get(limit.name)}
+        values = _values(found, limit.name)
+        if not values and limit.name == PRODUCERS:
+            values = _values(found, IDS)  # before Kafka 3.4 (KIP-854) producers expire with them
         if not values:
             yield Row(limit.name, Verdict.UNKNOWN, "no broker tells its value")
             continue
         node, value = min(values.items(), key=lambda pair: int(pair[1]))
-        yield _compared(limit, node, int(value), query)
+        row = _compared(limit, node, int(value), query)
+        if limit.name == PRODUCERS and query.verified and row.verdict is Verdict.FAILS:
+            why = "later, leaders still refuse late rows, as they ask the coordinator (transaction.version 2)"
+            row = Row(row.name, Verdict.NOTE, f"{row.what}; {why}")
+        yield row
+
+
+def _values(found: Mapping[int, Configs], name: str) -> dict[int, str]:
+    return {node: configs[name] for node, configs in found.items() if configs.get(name)}
 
 
 def _compared(limit: _Limit, node: int, value: int, query: Query) -> Row:
@@ -107,6 +126,27 @@ def topic_rows(name: str, label: str, configs: Configs, replicas: int, query: Qu
     if "compact" in policy:
         yield Row(title, Verdict.NOTE, "compaction removes rows that have the key of a later one")
     yield _replicas(label, replicas, int(configs.get("min.insync.replicas") or 1))
+    yield unclean_row(label, name, configs.get(UNCLEAN, ""))
+
+
+def unclean_row(label: str, name: str, value: str) -> Row:
+    """Whether a replica that lacks acknowledged records may lead. `name`: of the topic, if it can be given a
+    config of its own."""
+    title = f"{UNCLEAN} of {label}"
+    if value == "false":
+        return Row(title, Verdict.HOLDS, "false: who leads has all that was acknowledged")
+    if value != "true":
+        return Row(title, Verdict.UNKNOWN, "no broker tells its value")
+    do = f"eoslog topics configs {name} --set {UNCLEAN}=false" if name else f"set {UNCLEAN}=false on brokers"
+    lost = "a replica may lead that lacks acknowledged rows, decisions or ends of transactions"
+    return Row(title, Verdict.FAILS, f"true: {lost}", (do,))
+
+
+def unclean_by_default(topic: str, values: set[str]) -> Row:
+    """The same of a topic that does not show its configs: by the brokers' default."""
+    row = unclean_row(topic, "", max(values))
+    what = f"{row.what} (by the brokers' default; the topic's own configs are not shown)"
+    return row._replace(what=what, verdict=Verdict.NOTE if row.verdict is Verdict.HOLDS else row.verdict)
 
 
 def _replicas(label: str, replicas: int, least: int) -> Row:

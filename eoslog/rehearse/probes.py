@@ -6,6 +6,7 @@ A probe returns what it saw, or raises DoesNotHold. attempts.py says what the er
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -13,7 +14,7 @@ from eoslog.connector.client.admin.group_offsets import StillPending
 from eoslog.connector.client.admin.readers_held_back import NEVER_MS
 from eoslog.connector.client.admin.transactions import TransactionDescription
 from eoslog.connector.commit.commands import NotOffered, Refused, Seal, Unknown, ask
-from eoslog.connector.commit.decision import ANCHOR, METADATA_LIMIT
+from eoslog.connector.commit.decision import METADATA_LIMIT
 from eoslog.connector.commit.transactional_ids import Participant
 from eoslog.connector.run.runner import Runner
 from eoslog.rehearse.rows import DoesNotHold
@@ -115,7 +116,7 @@ def replaced_producer_cannot_write(work: Work, word: str) -> str:
     what = "a producer that was replaced"
     codes = {
         refused(lambda: work.write(old, (topic, 0), ["of the old one"]), f"{what} could still write"),
-        refused(partial(work.stage, old, group, {(ANCHOR, 0): (1, "")}), f"{what} could still stage offsets"),
+        refused(partial(work.stage, old, group, {work.place: (1, "")}), f"{what} could still stage offsets"),
         refused(lambda: work.end(old, commit=True), f"{what} could still commit"),
     }
     work.end(new, commit=True)
@@ -133,8 +134,8 @@ def _after_replaced(work: Work, topic: str) -> None:
 def new_producer_aborts(work: Work, word: str) -> str:
     """InitProducerId ends what a dead producer left: rows and offsets."""
     who, topic = written(work, word)
-    group, place = work.names.name(f"{word}-group"), (ANCHOR, 0)
-    work.stage(who, group, {place: (7, "never")})
+    group = work.names.name(f"{word}-group")
+    work.stage(who, group, {work.place: (7, "never")})
     work.open(word)
     _after_replaced(work, topic)
     found = stored_offset(work, group, "its transaction was aborted")
@@ -146,10 +147,10 @@ def new_producer_aborts(work: Work, word: str) -> str:
 def offsets_commit_with_it(work: Work, word: str) -> str:
     """Offsets and their metadata count when their transaction is committed, as a whole, and not before."""
     who = work.open(word)
-    group, place, metadata = work.names.name(word), (ANCHOR, 0), "m" * METADATA_LIMIT
-    work.stage(who, group, {place: (5, metadata)})
+    group, metadata = work.names.name(word), "m" * METADATA_LIMIT
+    work.stage(who, group, {work.place: (5, metadata)})
     try:
-        found = Work(work.cluster, work.names, 0.0).offset(group, place)
+        found = replace(work, patience_s=0.0).offset(group, work.place)
     except StillPending:
         pass
     else:
@@ -168,7 +169,7 @@ def offsets_commit_with_it(work: Work, word: str) -> str:
 def stored_offset(work: Work, group: str, when: str) -> tuple[int, str] | None:
     """The group's offset, when nothing is pending. Raises DoesNotHold if that does not come to pass."""
     try:
-        return work.offset(group, (ANCHOR, 0))
+        return work.offset(group, work.place)
     except StillPending as pending:
         raise DoesNotHold(f"an offset stays pending although {when}: {pending}") from pending
 

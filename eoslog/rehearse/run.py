@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from eoslog.commands.admin import ask_controller
+from eoslog.connector.client.admin.transactions import TV2
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.retry import check
 from eoslog.connector.commit.decision import ANCHOR
@@ -17,7 +18,7 @@ from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.typed.apis import CREATE_TOPICS
 from eoslog.rehearse import crash, granted, kills, settings
 from eoslog.rehearse.attempts import NOT_ALLOWED, REPORTED, row, row_of
-from eoslog.rehearse.limits import Query
+from eoslog.rehearse.limits import UNCLEAN, Query
 from eoslog.rehearse.probes import PROBES
 from eoslog.rehearse.rows import DoesNotHold, Row, Verdict
 from eoslog.rehearse.scratch_names import PREFIX
@@ -100,7 +101,7 @@ class Rehearsal:
 
     def _rights(self) -> Iterator[Row]:
         names = self.work.names
-        wanted = granted.rights_needed(names)
+        wanted = granted.rights_needed(names, self.work.decisions)
         try:
             self._create_topics()
             found = self._granted()
@@ -159,14 +160,19 @@ class Rehearsal:
             check(topic["error_code"], f"topic {topic['name']}: {topic['error_message'] or 'refused'}")
 
     def _granted(self) -> granted.Granted:
-        cluster, name = self.work.cluster, self.work.names.name(KILLS)
+        cluster, name, decisions = self.work.cluster, self.work.names.name(KILLS), self.work.decisions
+        if decisions != ANCHOR and decisions not in cluster.metadata([decisions]).topics:
+            raise DoesNotHold(
+                f"topic {decisions} (--decision-topic) does not exist, or is not shown",
+                f"eoslog topics create {decisions} --partitions 3",
+            )
         acquired, timeout_ms = granted.may_acquire(self.work)
         self.work = replace(self.work, timeout_ms=timeout_ms)
         found = {
             (ID, name): acquired,
-            (GROUP, name): granted.group_rights(cluster, self.work.names.name("rights")),  # makes ANCHOR
+            (GROUP, name): granted.group_rights(self.work, self.work.names.name("rights")),
             (TOPIC, name): granted.topic_rights(cluster, name),
-            (TOPIC, ANCHOR): granted.topic_rights(cluster, ANCHOR),
+            (TOPIC, decisions): granted.topic_rights(cluster, decisions),  # the line above makes ANCHOR
             (granted.CLUSTER, ""): granted.cluster_rights(cluster),
         }
         return {resource: bits for resource, bits in found.items() if bits is not None}
@@ -175,7 +181,10 @@ class Rehearsal:
 
     def _limits(self) -> Iterator[Row]:
         cluster = self.work.cluster
+        self.query = self.query._replace(verified=cluster.transaction_version() >= TV2)
         yield from self._brokers()
+        for topic in settings.INTERNAL:
+            yield from _several(f"{UNCLEAN} of {topic}", partial(self._internal, topic))
         if self.made:
             scratch = self.work.names.name(KILLS)
             yield from _several(
@@ -191,6 +200,9 @@ class Rehearsal:
                 f"retention of topic {topic}",
                 partial(settings.limits_of_topic, cluster, topic, f"topic {topic}", self.query),
             )
+
+    def _internal(self, topic: str) -> Iterator[Row]:
+        yield settings.limits_of_internal(self.work.cluster, topic)
 
     def _brokers(self) -> list[Row]:
         name, cluster = "limits of the brokers", self.work.cluster

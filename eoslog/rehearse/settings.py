@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from eoslog.commands import admin
 from eoslog.connector.client.admin.configs import topic_configs
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.retry import check
+from eoslog.connector.commit.decision import ANCHOR
+from eoslog.protocol import errors
 from eoslog.protocol.typed.apis import DESCRIBE_CONFIGS
-from eoslog.rehearse.limits import BROKER_CONFIGS, TOPIC_CONFIGS, Configs, Query, broker_rows, topic_rows
+from eoslog.rehearse.limits import (
+    BROKER_CONFIGS,
+    TOPIC_CONFIGS,
+    UNCLEAN,
+    Configs,
+    Query,
+    broker_rows,
+    topic_rows,
+    unclean_by_default,
+    unclean_row,
+)
 from eoslog.rehearse.rows import Row
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.describe_configs import DescribeConfigsRequestDraft
+    from eoslog.protocol.typed.describe_configs import DescribeConfigsRequestDraft, DescribeConfigsResponse
 
-_BROKER = 4
+_TOPIC, _BROKER = 2, 4
+INTERNAL = (ANCHOR, "__transaction_state")
+"""Where brokers keep committed offsets, so the decisions, and how transactions ended."""
 
 
 def limits_of_brokers(cluster: Cluster, query: Query) -> Iterator[Row]:
@@ -25,26 +39,37 @@ def limits_of_brokers(cluster: Cluster, query: Query) -> Iterator[Row]:
     yield from broker_rows({node: _broker_configs(cluster, node) for node in nodes}, query)
 
 
+def limits_of_internal(cluster: Cluster, topic: str) -> Row:
+    """Whether an internal topic may lose what it has. Of one whose configs are not shown, the brokers'
+    default is told, which it has unless it was given a config of its own. Raises KafkaError."""
+    try:
+        answer = cluster.ask_any(DESCRIBE_CONFIGS, _asked(_TOPIC, topic, [UNCLEAN]), max_version=4)
+        return unclean_row(topic, topic, _values(answer).get(UNCLEAN, ""))
+    except (errors.TopicAuthorizationFailed, errors.UnknownTopicOrPartition):
+        nodes = cluster.metadata([]).nodes
+        return unclean_by_default(topic, {_broker_configs(cluster, node).get(UNCLEAN, "") for node in nodes})
+
+
 def _broker_configs(cluster: Cluster, node: int) -> Configs:
     """One broker's configs, which only it knows."""
     address = cluster.address(node)
     assert address is not None, "it was in the last answer"
-    body: DescribeConfigsRequestDraft = {
-        "resources": [
-            {
-                "resource_type": _BROKER,
-                "resource_name": str(node),
-                "configuration_keys": list(BROKER_CONFIGS),
-            }
-        ]
-    }
     connection = cluster.take(address)
     try:
-        (answer,) = connection.call(DESCRIBE_CONFIGS, body)["results"]
+        return _values(connection.call(DESCRIBE_CONFIGS, _asked(_BROKER, str(node), BROKER_CONFIGS)))
     finally:
         cluster.give_back(connection)
-    check(answer["error_code"], f"DescribeConfigs of broker {node}")
-    return {config["name"]: config["value"] or "" for config in answer["configs"]}
+
+
+def _asked(kind: int, name: str, keys: Sequence[str]) -> DescribeConfigsRequestDraft:
+    return {"resources": [{"resource_type": kind, "resource_name": name, "configuration_keys": list(keys)}]}
+
+
+def _values(answer: DescribeConfigsResponse) -> Configs:
+    """The configs of the one resource that was asked for. Raises KafkaError."""
+    (found,) = answer["results"]
+    check(found["error_code"], f"DescribeConfigs of {found['resource_name']}")
+    return {config["name"]: config["value"] or "" for config in found["configs"]}
 
 
 def limits_of_topic(cluster: Cluster, name: str, label: str, query: Query) -> Iterator[Row]:

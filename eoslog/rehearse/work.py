@@ -16,6 +16,7 @@ from eoslog.connector.client.admin.list_offsets import EARLIEST, LATEST, list_of
 from eoslog.connector.client.records.fetch import fetch
 from eoslog.connector.client.records.produce import Producer
 from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.commit.decision import ANCHOR
 from eoslog.connector.commit.transactional_ids import Participant
 from eoslog.connector.errors import ProduceFailed
 from eoslog.protocol.errors import ErrorCode, KafkaError
@@ -39,12 +40,18 @@ _BATCH_BYTES = 1 << 16
 @dataclass(frozen=True)
 class Work:
     """One run's cluster and names. `patience_s`: how long to wait for what has to come. `timeout_ms`: of its
-    transactions."""
+    transactions. `decisions`: the topic that keeps decisions (option decision.topic)."""
 
     cluster: Cluster
     names: ScratchNames
     patience_s: float = PATIENCE_S
     timeout_ms: int = TIMEOUTS_MS[0]
+    decisions: str = ANCHOR
+
+    @property
+    def place(self) -> Place:
+        """Where probes keep offsets: on the topic that keeps decisions."""
+        return self.decisions, 0
 
     def open(self, word: str, timeout_ms: int | None = None) -> Participant:
         """Acquire a transactional id; nothing is open yet. Raises KafkaError."""

@@ -78,6 +78,21 @@ MUTANTS: list[Mutant] = [
         Break("any retention is long enough", " and retention < query.away_ms:\n", " and False:\n"),
     ),
     *mutants_of(
+        "eoslog/rehearse/limits.py",
+        (f"{HERE}test_limits.py",),
+        Break(
+            "old brokers tell nothing of producers",
+            " and limit.name == PRODUCERS:\n            values =",
+            " and False:\n            values =",
+        ),
+        Break(
+            "leaders ask everywhere",
+            "if limit.name == PRODUCERS and query.verified and",
+            "if limit.name == PRODUCERS and",
+        ),
+        Break("any replica may lead", '    if value == "false":\n', "    if value:\n"),
+    ),
+    *mutants_of(
         "eoslog/rehearse/granted.py",
         WHOLE,
         Break(

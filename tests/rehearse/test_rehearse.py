@@ -242,6 +242,7 @@ def test_help_is_a_manual() -> None:
 SHORT = {
     "transaction.max.timeout.ms": "5000",
     "transactional.id.expiration.ms": "60000",
+    "producer.id.expiration.ms": "60000",
     "offsets.retention.minutes": "5",
     "log.retention.ms": "300000",
     **SWEEPS,
@@ -250,14 +251,16 @@ SHORT = {
 
 def test_limits_that_are_too_short_are_named() -> None:
     with EmbeddedBroker(in_thread=True, config=SHORT) as broker:
-        Kafka(broker.bootstrap).topic(1, "kept", retention_ms="86400000")
+        unclean = {"unclean_leader_election_enable": "true"}
+        Kafka(broker.bootstrap).topic(1, "kept", retention_ms="86400000", **unclean)
         long = document(broker.bootstrap, "--batch-seconds", "10", "--topic", "kept", "--topic", "absent")
         short = document(broker.bootstrap, "--batch-seconds", "1", "--downtime", "10")
     assert set(not_holding(long)) >= {
         "transaction.max.timeout.ms", "transactional.id.expiration.ms", "offsets.retention.minutes",
-        "retention of new topics", "rights on topic absent",
+        "retention of new topics", "rights on topic absent", "unclean.leader.election.enable of topic kept",
     }  # fmt: skip
     assert verdicts(long)["retention of topic kept"] == "holds"
+    assert verdicts(long)["producer.id.expiration.ms"] == "note"  # transaction.version 2
     do = {row["row"]: row["do"] for row in long["rows"]}
     assert "offsets.retention.minutes=11 or more" in do["offsets.retention.minutes"][0]
     assert set(not_holding(short)) == {"transaction.max.timeout.ms"}  # 1 s, and 10 s of safety
