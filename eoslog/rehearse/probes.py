@@ -17,6 +17,7 @@ from eoslog.connector.commit.commands import NotOffered, Refused, Seal, Unknown,
 from eoslog.connector.commit.decision import METADATA_LIMIT
 from eoslog.connector.commit.transactional_ids import Participant
 from eoslog.connector.run.runner import Runner
+from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.rehearse.rows import DoesNotHold
 from eoslog.rehearse.work import PARTITIONS, Work, refused, until
 
@@ -219,27 +220,36 @@ def settled(work: Work, name: str, states: tuple[str, ...]) -> TransactionDescri
     return found
 
 
-def two_phase(work: Work, word: str) -> str:
-    """A sealed transaction does not time out, and only its holder can end it. Raises NotOfferedHere."""
-    who, topic = written(work, word)
+def seal(work: Work, who: Participant) -> ProducerIdentity | NotOffered:
+    """Seal a transaction. Returns its holder. Raises DoesNotHold."""
     rules = ask(Seal((who,)))
     answers = Runner(work.cluster, work.timeout_ms).run(rules)
     answer = answers if isinstance(answers, (Refused, Unknown)) else answers[who.name]
     if isinstance(answer, NotOffered):
-        work.end(who, commit=False)
-        raise NotOfferedHere(str(answer))
+        return answer
     if isinstance(answer, (Refused, Unknown)):
         raise DoesNotHold(f"a transaction could not be sealed: {answer}")
     if answer.wrote != who.identity:
         raise DoesNotHold(f"{who.name} was written by {who.identity}, and sealed as that of {answer.wrote}")
+    return answer.holder
+
+
+def two_phase(work: Work, word: str) -> str:
+    """Only its holder can end a sealed transaction. Raises NotOfferedHere. Whether it times out is seen in
+    time_out.py."""
+    who, topic = written(work, word)
+    holder = seal(work, who)
+    if isinstance(holder, NotOffered):
+        work.end(who, commit=False)
+        raise NotOfferedHere(str(holder))
     state = settled(work, who.name, OPEN)
     if state.timeout_ms != NEVER_MS:
         raise DoesNotHold(f"a sealed transaction times out after {state.timeout_ms} ms")
     refused(lambda: work.end(who, commit=False), "a sealed transaction could be ended by who wrote it")
-    work.end(Participant(who.name, answer.holder), commit=True)
+    work.end(Participant(who.name, holder), commit=True)
     work.check_readable(topic)
     work.check_rows(topic, both(), "a sealed transaction was committed")
-    return "a sealed transaction does not time out, and only its holder can end it"
+    return "a sealed transaction has no time-out, and only its holder can end it"
 
 
 class NotOfferedHere(Exception):

@@ -22,14 +22,14 @@ from eoslog.rehearse.limits import UNCLEAN, Query
 from eoslog.rehearse.probes import PROBES
 from eoslog.rehearse.rows import DoesNotHold, Row, Verdict
 from eoslog.rehearse.scratch_names import PREFIX
-from eoslog.rehearse.time_out import TimeOut
+from eoslog.rehearse.time_out import EXPIRES, LASTS, TimeOut
 from eoslog.rehearse.versions import check_versions
 from eoslog.rehearse.work import PARTITIONS, Work
 
 if TYPE_CHECKING:
     from eoslog.protocol.typed.create_topics import CreateTopicsRequestDraft
 
-KILLS, TIME_OUT, CRASH = "kills", "expires", "crash"
+KILLS, CRASH = "kills", "crash"
 _WAIT_MS = 30_000
 
 
@@ -68,7 +68,7 @@ class Rehearsal:
         yield from self._limits()
 
     def _protocol(self) -> Iterator[Row]:
-        expires = TimeOut(self.work, TIME_OUT)
+        expires = TimeOut(self.work)
         begun = row("time-outs", expires.begin)
         for probe in PROBES:
             found = row(probe.name, partial(probe.look, self.work, probe.word))
@@ -80,7 +80,10 @@ class Rehearsal:
         yield from self._killed()
         if self.crash is not None:
             yield row("a crash of brokers", partial(crash.look, self.work, CRASH, self.crash))
-        yield row("time-outs", expires.wait) if begun.verdict is Verdict.HOLDS else begun
+        if begun.verdict is Verdict.HOLDS:
+            yield from expires.rows()
+        else:
+            yield begun
 
     def _killed(self) -> Iterator[Row]:
         name = "a driver killed at every command"
@@ -95,7 +98,8 @@ class Rehearsal:
         what = (
             f"at most {done.open} open transactions, which held readers back on {done.held} partitions until "
         )
-        yield Row("what a killed driver leaves", Verdict.HOLDS, f"{what}the next one began")
+        seen = Verdict.HOLDS if done.open and done.held else Verdict.UNKNOWN
+        yield Row("what a killed driver leaves", seen, f"{what}the next one began")
 
     # -- rights -------------------------------------------------------------------------------
 
@@ -142,7 +146,7 @@ class Rehearsal:
         yield Row(name, verdict, f"missing: {words}", granted.acl_lines(lacks, self.principal, self.address))
 
     def _create_topics(self) -> None:
-        words = [*(probe.word for probe in PROBES), KILLS, TIME_OUT, *([CRASH] if self.crash else [])]
+        words = [*(probe.word for probe in PROBES), KILLS, EXPIRES, LASTS, *([CRASH] if self.crash else [])]
         self.made = [self.work.names.name(word) for word in words]
         body: CreateTopicsRequestDraft = {
             "topics": [

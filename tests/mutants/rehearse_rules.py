@@ -30,6 +30,20 @@ MUTANTS: list[Mutant] = [
         ),
     ),
     *mutants_of(
+        "eoslog/rehearse/time_out.py",
+        BROKERS,
+        Break(
+            "a transaction that has time may be gone",
+            "        self.work.end(self.longer, commit=True)\n",
+            "        pass\n",
+        ),
+        Break(
+            "sealed ones may be gone",
+            '        if state is None or state.state not in OPEN:\n            raise DoesNotHold(f"a sealed',
+            '        if False:\n            raise DoesNotHold(f"a sealed',
+        ),
+    ),
+    *mutants_of(
         "eoslog/rehearse/kills.py",
         (*KILLS, *WHOLE),
         Break(

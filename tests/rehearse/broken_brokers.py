@@ -184,6 +184,27 @@ def time_outs_never_come(patch: Patch) -> None:
     patch.setattr(transaction, "has_expired", lambda metadata, now_ms: False)
 
 
+def _times_out_after(patch: Patch, seconds: int, sealed: bool) -> None:
+    """Transactions, sealed or not, time out after so many seconds at most, whatever was agreed."""
+
+    def broken(metadata: Any, now_ms: int) -> bool:
+        if metadata.state is not transaction_state.TransactionState.ONGOING:
+            return False
+        agreed: int = metadata.timeout_ms
+        most = min(agreed, seconds * 1000) if metadata.two_phase is sealed else agreed
+        return now_ms > int(metadata.start_ms) + most
+
+    patch.setattr(transaction, "has_expired", broken)
+
+
+def time_outs_come_too_early(patch: Patch) -> None:
+    _times_out_after(patch, 3, sealed=False)
+
+
+def sealed_transactions_time_out(patch: Patch) -> None:
+    _times_out_after(patch, 3, sealed=True)
+
+
 def kept_transactions_are_aborted(patch: Patch) -> None:
     patch.setattr(
         transaction,
@@ -245,6 +266,8 @@ BROKEN: list[tuple[Break, str]] = [
     (fenced_epochs_may_end, "a replaced producer"),
     (what_is_open_is_not_listed, "coordinators"),
     (time_outs_never_come, "time-outs"),
+    (time_outs_come_too_early, "transactions that have time"),
+    (sealed_transactions_time_out, "sealed transactions"),
     (kept_transactions_are_aborted, "two-phase commit"),
     (kept_transactions_time_out, "two-phase commit"),
 ]

@@ -74,7 +74,7 @@ def test_nothing_is_left(broker: EmbeddedBroker) -> None:
     before = names_of(broker.bootstrap)
     found = document(broker.bootstrap)
     assert names_of(broker.bootstrap) == before and not found["left"]
-    assert found["removed"]["topic"] == 12 and found["transactional_ids_left"] > 0
+    assert found["removed"]["topic"] == 13 and found["transactional_ids_left"] > 0
     assert ongoing(broker.bootstrap) == []
 
 
@@ -150,7 +150,7 @@ def test_an_interrupt_cleans_up(broker: EmbeddedBroker, number: signal.Signals) 
                 break
         rest = program.stdout.read()
         assert program.wait(WAIT_S) == 2, rest
-    assert "interrupted" in rest and re.search(r"holds +clean-up: removed .*12 topics", rest), rest
+    assert "interrupted" in rest and re.search(r"holds +clean-up: removed .*13 topics", rest), rest
     assert names_of(broker.bootstrap) == before and ongoing(broker.bootstrap) == []
 
 
@@ -172,12 +172,12 @@ def test_a_fault_of_the_rehearsal_cleans_up(broker: EmbeddedBroker, monkeypatch:
     monkeypatch.setattr("eoslog.rehearse.kills.rehearse", faulty)
     result = rehearse(broker.bootstrap)
     assert result.exit_code == 2 and "RuntimeError: a fault of our own" in result.stderr
-    assert re.search(r"clean-up: removed [12] open transactions?, 12 topics", result.stdout)
+    assert re.search(r"clean-up: removed [1-4] open transactions?, 13 topics", result.stdout)
     assert names_of(broker.bootstrap) == before and ongoing(broker.bootstrap) == []
 
 
 @pytest.mark.parametrize(
-    ("api", "kind", "count"), [("DeleteTopics", "topic", 12), ("DeleteGroups", "group", 3)]
+    ("api", "kind", "count"), [("DeleteTopics", "topic", 13), ("DeleteGroups", "group", 3)]
 )
 def test_what_cannot_be_removed_is_told(faulty: EmbeddedBroker, api: str, kind: str, count: int) -> None:
     before = names_of(faulty.bootstrap)
@@ -195,7 +195,7 @@ def test_a_broker_that_dies_is_told() -> None:
         broker.faults.drop_request("DeleteTopics", times=0, cut=False)
         found = document(broker.bootstrap, "--timeout", "0.5")
     assert found["status"] == 2 and verdicts(found)["offsets in transactions"] == "unknown", found
-    assert len([text for text in found["left"] if text.startswith("topic ")]) == 12
+    assert len([text for text in found["left"] if text.startswith("topic ")]) == 13
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ def test_a_broker_that_dies_is_told() -> None:
 def test_the_users_command_is_run(broker: EmbeddedBroker, shell: str, verdict: str, status: int) -> None:
     found = document(broker.bootstrap, "--crash", shell)
     assert verdicts(found)["a crash of brokers"] == verdict and found["status"] == status
-    assert not found["left"] and found["removed"]["topic"] == 13
+    assert not found["left"] and found["removed"]["topic"] == 14
 
 
 def test_a_broker_that_is_gone_leaves_all(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,7 +214,7 @@ def test_a_broker_that_is_gone_leaves_all(monkeypatch: pytest.MonkeyPatch) -> No
         broker.start()
     assert found["status"] == 2
     kinds = [text.partition(" ")[0] for text in found["left"]]
-    assert kinds.count("topic") == 12 and {"open", "groups"} < set(kinds), found["left"]
+    assert kinds.count("topic") == 13 and {"open", "groups"} < set(kinds), found["left"]
 
 
 def test_no_broker_is_status_2() -> None:
