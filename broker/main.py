@@ -143,6 +143,7 @@ class Node:
             raise
         self.broker.flush.on_sync = self.server.metrics.synced
         try:
+            self.server.tls = _contexts(self.listeners, self.config)
             self._pages = _open_pages(self)
             self.console = await _open_console(self)
             await self.broker.transactions.complete()  # so no reader sees a part of what ends together
@@ -245,7 +246,6 @@ async def _bind_all(server: Server, config: BrokerConfig) -> list[Listener]:
     """Bind all addresses. Raises StartError."""
     try:
         wanted = listeners_of(config)
-        server.tls = contexts(wanted, config) if any(listener.tls for listener in wanted) else {}
     except ConfigError as error:
         raise StartError(str(error)) from error
     return [await _bind(server, listener) for listener in wanted]
@@ -265,8 +265,14 @@ async def _bind(server: Server, listener: Listener) -> Listener:
         raise StartError(f"cannot listen on {where} ({reason}): give another --listen") from error
 
 
-def contexts(listeners: Sequence[Listener], config: BrokerConfig) -> dict[str, ListenerTls]:
-    """The TLS of each listener that has it, by name. Raises ConfigError."""
+def _contexts(listeners: Sequence[Listener], config: BrokerConfig) -> dict[str, ListenerTls]:
+    """The TLS of each listener that has it, by name, with the stored options too. Raises StartError."""
+    wanted = [listener for listener in listeners if listener.tls]
+    if not wanted:
+        return {}
     from eoslog.broker.security.tls import ListenerTls  # slow to import, and rarely needed
 
-    return {listener.name: ListenerTls(listener, config) for listener in listeners if listener.tls}
+    try:
+        return {listener.name: ListenerTls(listener, config) for listener in wanted}
+    except ConfigError as error:
+        raise StartError(str(error)) from error

@@ -24,7 +24,8 @@ __all__ = ["BrokerConfig", "ConfigError", "FlushMode", "option_sections", "optio
 
 LISTENER_PREFIX = "listener.name."
 """Prefix of the options of a single listener; `security.listeners` checks them."""
-_OVERRIDES = LISTENER_PREFIX + "*"
+OVERRIDES = LISTENER_PREFIX + "*"
+"""All of them together, as one option of the table."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,10 @@ class BrokerConfig:
     def with_options(self, options: Mapping[str, str]) -> BrokerConfig:
         """A copy with these options, by Kafka's names, changed. Raises ConfigError naming the option."""
         changes: dict[str, dict[str, Any]] = {}
-        for name, value in option_values(options).items():
+        values = option_values(options)
+        if OVERRIDES in values:
+            values[OVERRIDES] = _overridden(self.value(OVERRIDES), values[OVERRIDES])
+        for name, value in values.items():
             section, declared = _places()[name]
             changes.setdefault(section, {})[declared.name] = value
         return replace(self, **{name: replace(getattr(self, name), **some) for name, some in changes.items()})
@@ -116,7 +120,7 @@ def option_values(options: Mapping[str, str]) -> dict[str, Any]:
     table, values = option_table(), dict[str, Any]()
     own = tuple(f"{name}={text}" for name, text in options.items() if name.startswith(LISTENER_PREFIX))
     if own:
-        values[_OVERRIDES] = own
+        values[OVERRIDES] = own
         options = {name: text for name, text in options.items() if not name.startswith(LISTENER_PREFIX)}
     unknown = sorted(options.keys() - table.keys() - SCALED.keys())
     if unknown:
@@ -128,6 +132,12 @@ def option_values(options: Mapping[str, str]) -> dict[str, Any]:
         if name in options and target not in values:
             values[target] = _scaled(name, options[name], factor, table[target])
     return values
+
+
+def _overridden(before: tuple[str, ...], after: tuple[str, ...]) -> tuple[str, ...]:
+    """Options of single listeners, as NAME=VALUE, with others on top."""
+    merged = dict(pair.partition("=")[::2] for pair in (*before, *after))
+    return tuple(f"{name}={text}" for name, text in merged.items())
 
 
 def _scaled(name: str, text: str, factor: int, declared: Field[Any]) -> Any:

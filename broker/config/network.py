@@ -31,8 +31,11 @@ class NetworkOptions:
     listener_overrides: tuple[str, ...] = option(
         (),
         "listener.name.*",
-        "an option of a single listener: listener.name.NAME.OPTION, the name in lower case",
+        "an option of a single listener: listener.name.NAME.OPTION, the name in lower case; dynamic are"
+        " ssl.keystore.*, ssl.key.password, ssl.truststore.*, max.connections and"
+        " max.connection.creation.rate",
         secret=True,
+        dynamic=True,
     )
     node_id: int = option(1, "node.id", "this broker's id", high=INT32_MAX)
     request_max_bytes: int = option(
@@ -42,7 +45,7 @@ class NetworkOptions:
         57_671_680, "fetch.max.bytes", "largest answer to a fetch", low=1024, high=INT32_MAX
     )
     max_connections: int = option(
-        INT32_MAX, "max.connections", "most connections at a time", high=INT32_MAX, dynamic=True
+        INT32_MAX, "max.connections", "most connections at a time", low=1, high=INT32_MAX, dynamic=True
     )
     max_connections_per_ip: int = option(
         INT32_MAX,
@@ -60,6 +63,7 @@ class NetworkOptions:
         "most new connections a second; those beyond it wait before they are served",
         low=1,
         high=INT32_MAX,
+        dynamic=True,
     )
     connections_max_idle_ms: int = option(
         600_000, "connections.max.idle.ms", "close a connection that has sent no request for this long", low=1

@@ -18,7 +18,7 @@ class SecurityOptions:
         "", "ssl.keystore.location", "file with the broker's private key and its certificate chain"
     )
     ssl_keystore_certificate_chain: str = option(
-        "", "ssl.keystore.certificate.chain", "the certificate chain itself, in place of a file"
+        "", "ssl.keystore.certificate.chain", "the certificate chain itself, in place of a file", secret=True
     )
     ssl_keystore_key: str = option("", "ssl.keystore.key", "the private key itself, PKCS #8", secret=True)
     ssl_key_password: str = option(
@@ -29,7 +29,7 @@ class SecurityOptions:
         "", "ssl.truststore.location", "file with the certificates that sign clients' certificates"
     )
     ssl_truststore_certificates: str = option(
-        "", "ssl.truststore.certificates", "those certificates themselves, in place of a file"
+        "", "ssl.truststore.certificates", "those certificates themselves, in place of a file", secret=True
     )
     ssl_client_auth: str = option(
         "none",

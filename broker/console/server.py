@@ -32,6 +32,8 @@ from eoslog.broker.security.principals import principal_of
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
+    from ssl import SSLContext
+
     from eoslog.broker.core.broker import Broker
     from eoslog.broker.metrics.metrics import Metrics
     from eoslog.broker.security.tls import ListenerTls
@@ -81,6 +83,8 @@ class Console:
         self._ready = Event()
         self._failure: Exception | None = None
         self._ended: asyncio.Event
+        self._server: asyncio.Server
+        self._context: SSLContext | None = None
         self._thread = Thread(target=self._run, name="console", daemon=True)
         self.port: int = place.bound.getsockname()[1]
 
@@ -125,24 +129,28 @@ class Console:
         await runner.setup()
         assert runner.server is not None
         pages.watch = connection_limits.ConnectionWatch(runner.server, self._loop.time)
-        tls: dict[str, Any] = {}
-        if self._place.tls is not None:
-            tls = {
-                "ssl": self._place.tls.context,
-                "ssl_handshake_timeout": connection_limits.HANDSHAKE_SECONDS,
-            }
-        server = await self._loop.create_server(pages.watch.accept, sock=self._place.bound, **tls)
+        await self._listen(pages)
         tasks = [
             self._loop.create_task(_every(EVERY, partial(self._sample, site))),
             self._loop.create_task(_every(_FOLLOW_EVERY, partial(self._follow, pages))),
         ]
         self._ready.set()
         await self._ended.wait()
-        server.close()
+        self._server.close()
+        self._place.bound.close()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await runner.cleanup()
+
+    async def _listen(self, pages: ConsolePages) -> None:
+        """Accept connections, with TLS by the context as it is now."""
+        tls: dict[str, Any] = {}
+        if self._place.tls is not None:
+            self._context = self._place.tls.context
+            tls = {"ssl": self._context, "ssl_handshake_timeout": connection_limits.HANDSHAKE_SECONDS}
+        sock = self._place.bound.dup()  # the connections that wait there stay when a server is closed
+        self._server = await self._loop.create_server(pages.watch.accept, sock=sock, **tls)
 
     async def _sample(self, site: Site) -> None:
         site.history.add(await site.inside.look(lambda: sample(self._broker, self._metrics)))
@@ -151,6 +159,9 @@ class Console:
         pages.watch.cut()
         if self._place.tls is not None:
             self._place.tls.follow()
+            if self._place.tls.context is not self._context:
+                self._server.close()
+                await self._listen(pages)
 
 
 async def _every(seconds: float, action: Callable[[], Awaitable[None]]) -> None:

@@ -10,12 +10,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 
 from eoslog.broker.config import LISTENER_PREFIX, BrokerConfig, ConfigError, option_table
 from eoslog.broker.config.ignored_options import foreign
 from eoslog.broker.config.kafka_options import for_one_broker, read_only, rule_of_kafka
 from eoslog.broker.config.option_sources import meaning
 from eoslog.broker.log.segment.files import BadFile
+from eoslog.broker.security.listeners import listeners_of, names_of, option_of_listener
 from eoslog.broker.stored.config_store import ConfigStore
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
@@ -37,10 +39,14 @@ class DynamicOptions:
         """Each raises KafkaError or ConfigError if the options are not acceptable."""
         self.followers: list[Callable[[], None]] = []
         """Each is called after a change."""
+        self._listeners = names_of(config)
         try:
             config.follow(self._candidate(EVERY_BROKER, self.get(EVERY_BROKER)))
         except (ConfigError, KafkaError) as error:
             raise BadFile(f"{store.path}: {error}; correct it there") from error
+        for name in (EVERY_BROKER, self._own):
+            for option in filter(partial(self._is_left, name), self.get(name)):
+                log.warning("option %s of broker %r has no effect: that listener is gone", option, name)
 
     def get(self, name: str) -> dict[str, str]:
         """What was set for a broker, or for all."""
@@ -68,7 +74,8 @@ class DynamicOptions:
         self.check(name, options)
         self._store.put("broker", name, options)
         for option in sorted(options.keys() - option_table().keys()):
-            log.warning("option %s of broker %r is kept, but has no effect here", option, name)
+            if not option.startswith(LISTENER_PREFIX):
+                log.warning("option %s of broker %r is kept, but has no effect here", option, name)
         self._config.follow(self._candidate(name, options))
         for follower in self.followers:
             follower()
@@ -77,15 +84,40 @@ class DynamicOptions:
         """The broker's options with these set for `name`. Raises ConfigError."""
         table = option_table()
         for option, value in options.items():
-            if option not in table:
+            if option.startswith(LISTENER_PREFIX):
+                if not self._is_left(name, option):
+                    self._check_of_listener(name, option)
+            elif option not in table:
                 _check_kept(name, option, value)
             elif not table[option].metadata["dynamic"]:
                 raise _read_only(option)
         layers = {place: self.get(place) for place in (EVERY_BROKER, self._own)} | {name: dict(options)}
-        merged = {key: text for layer in layers.values() for key, text in layer.items() if key in table}
+        merged = {
+            key: text
+            for layer in layers.values()
+            for key, text in layer.items()
+            if key in table or self._has_listener(key)
+        }
         candidate = self.static.with_options(merged)
         candidate.topics.values({})
+        listeners_of(candidate)
         return candidate
+
+    def _has_listener(self, option: str) -> bool:
+        return any(option.startswith(f"{LISTENER_PREFIX}{name.lower()}.") for name in self._listeners)
+
+    def _is_left(self, name: str, option: str) -> bool:
+        """Whether this option was set for a listener that the broker does not have any more."""
+        left = option.startswith(LISTENER_PREFIX) and option in self.get(name)
+        return left and not self._has_listener(option)
+
+    def _check_of_listener(self, name: str, option: str) -> None:
+        """Raise ConfigError unless this option of a listener changes while the broker runs."""
+        found = option_of_listener(option, self._listeners)
+        if not found.dynamic:
+            raise _read_only(option)
+        if name == EVERY_BROKER and not found.limit:
+            raise _for_one(option)
 
 
 def _check_kept(name: str, option: str, value: str) -> None:
@@ -93,13 +125,13 @@ def _check_kept(name: str, option: str, value: str) -> None:
 
     Kafka takes names that it does not know too, for plug-ins.
     """
-    if read_only(option) or meaning(option) != option or option.startswith(LISTENER_PREFIX):
+    if read_only(option) or meaning(option) != option:
         raise _read_only(option)
     line = foreign(option)
     if line is not None and line.refuses(value):
         raise ConfigError(f"option {option} is not supported: {line.why}")
     if name == EVERY_BROKER and for_one_broker(option):
-        raise ConfigError(f"option {option} is for a single broker: name the broker by its id")
+        raise _for_one(option)
     rule = rule_of_kafka(option)
     if rule is not None:
         rule.parse(value)
@@ -107,3 +139,7 @@ def _check_kept(name: str, option: str, value: str) -> None:
 
 def _read_only(option: str) -> ConfigError:
     return ConfigError(f"option {option} cannot change while the broker runs: restart it with the new one")
+
+
+def _for_one(option: str) -> ConfigError:
+    return ConfigError(f"option {option} is for a single broker: name the broker by its id")

@@ -4,6 +4,9 @@ For topics, brokers (dynamic options only) and groups. The change is durable and
 answered; with validate_only it is only checked. Refused with INVALID_REQUEST: a resource or a config that is
 named twice, a null value, any other resource type, options that cannot change while the broker runs. Refused
 with INVALID_CONFIG: unknown configs and invalid values. A refused resource does not stop the others.
+Of a listener's own options (listener.name.NAME.*) the key store, the trust store and the limits of
+connections can change, the limits also for all brokers; the rest, and a store that cannot be read, are
+INVALID_REQUEST.
 A broker's options that are Kafka's and mean nothing here are kept, with a line in the log, as are names that
 nobody knows (Kafka keeps them for plug-ins). Those on which their owner relies for safety are refused.
 

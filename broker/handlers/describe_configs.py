@@ -2,7 +2,8 @@
 
 The answer has all configs, or the ones named. Every config has its source, its other possible sources
 (synonyms, KIP-226), its type and its meaning (KIP-569). For a broker named by its id all its options are
-listed, for "" the ones set for all brokers. The values of secrets are never shown. An unknown topic is
+listed, for "" the ones set for all brokers. Options of single listeners are listed as far as they are set,
+and are read_only, as Kafka says of them. The values of secrets are never shown. An unknown topic is
 UNKNOWN_TOPIC_OR_PARTITION, an unknown resource type or broker INVALID_REQUEST; the other resources of the
 request are still answered. A resource that is named twice among several is described once; Kafka describes it
 twice.

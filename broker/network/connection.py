@@ -75,7 +75,7 @@ class Connection(asyncio.BufferedProtocol):
         self._server = server
         self._memory = server.memory
         self._metrics = server.metrics
-        self._session = ClientSession(listener)
+        self.listener, self._session = listener.name, ClientSession(listener)
         self._writable = asyncio.Event()  # the machine's `writable`, for the task that waits for it
         self._writable.set()
         self._worker: asyncio.Task[None] | None = None

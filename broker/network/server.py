@@ -5,20 +5,24 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from eoslog.broker.fairness.memory import Memory
 from eoslog.broker.metrics.metrics import Metrics
 from eoslog.broker.network.connection import Connection
+from eoslog.broker.network.connection_counts import ConnectionCounts
 from eoslog.broker.network.served import announced
 from eoslog.broker.network.tls_door import TlsDoor
 from eoslog.broker.security.listeners import Listener
 
 if TYPE_CHECKING:
+    import ssl
+
     from eoslog.broker.authorize.guard import Guard
+    from eoslog.broker.config import BrokerConfig
     from eoslog.broker.core.broker import Broker
     from eoslog.broker.network.faults import FaultDecider
     from eoslog.broker.security.tls import ListenerTls
@@ -27,7 +31,6 @@ log = logging.getLogger(__name__)
 
 _BACKLOG = 1024
 _LOOK_EVERY = 1.0
-_LONGEST_WAIT = 60.0
 
 
 class Server:
@@ -43,12 +46,10 @@ class Server:
         self.buffer = memoryview(bytearray(256 << 10))
         """All connections read into this buffer: see Connection.get_buffer."""
         self.tls: dict[str, ListenerTls] = {}
-        """The TLS settings of each TLS listener, by name. Set them before `bind`."""
+        """The TLS of each TLS listener, by name. Set it before `serve`."""
         self._broker: Broker
         self._connections: set[Connection] = set()
-        self._by_ip: Counter[str] = Counter()
-        self._limits: dict[str, int] = {}
-        self._next_place = 0.0
+        self._counts = ConnectionCounts()
         self._listeners: list[asyncio.Server] = []
         self._doors: list[TlsDoor] = []
         self._watch: asyncio.Task[None] | None = None
@@ -68,11 +69,13 @@ class Server:
             start_serving=False,
         )
         bound = replace(listener, port=server.sockets[0].getsockname()[1])
+        self._counts.add_listener(bound.name)
         if listener.tls:
             sockets = [one.dup() for one in server.sockets]
             server.close()
-            context = self.tls[listener.name].context
-            self._doors.append(TlsDoor(sockets, context, accept, self._why_full))
+            door = TlsDoor(sockets, partial(self._context, bound), accept, partial(self._why_full, bound))
+            self._counts.count_arriving(bound.name, door.__len__)
+            self._doors.append(door)
         else:
             self._listeners.append(server)
         return bound
@@ -81,59 +84,60 @@ class Server:
         """Start to accept connections for this broker."""
         assert self._listeners or self._doors, "bind first"
         self._broker = broker
-        config = broker.config
         self.memory = broker.memory
         broker.announced = announced
         if broker.authorizer is not None:
             from eoslog.broker.authorize.guard import Guard  # imported only where it is used
 
             self.guard = Guard(broker.authorizer)
-        self._limits = _overrides(config.network.max_connections_per_ip_overrides)
+        self.options_changed()
+        broker.options.checks.append(self.check_options)
+        broker.options.followers.append(self.options_changed)
         self._watch = asyncio.create_task(self._look_after())
         for listener in self._listeners:
             await listener.start_serving()
         for door in self._doors:
             door.open(_BACKLOG)
 
+    def check_options(self, wanted: BrokerConfig) -> None:
+        """Raise ConfigError unless the key stores and trust stores of these options can be used."""
+        for tls in self.tls.values():
+            tls.check(wanted)
+
+    def options_changed(self) -> None:
+        """Keep to the broker's options as they are now: limits, key stores and trust stores."""
+        self._counts.follow(self._broker.config)
+        for tls in self.tls.values():
+            tls.follow()
+
+    def _context(self, listener: Listener) -> ssl.SSLContext:
+        return self.tls[listener.name].context
+
     # The register of connections
 
-    def _why_full(self) -> str | None:
+    def _why_full(self, listener: Listener) -> str | None:
         """Why no further connection may come in, or None. Unfinished TLS handshakes count."""
-        most = self._broker.config.network.max_connections
-        if len(self._connections) + sum(map(len, self._doors)) < most:
-            return None
-        self.metrics.connections_refused += 1
-        return f"there are already {most} connections (max.connections)"
+        reason = self._counts.why_full(listener.name)
+        if reason is not None:
+            self.metrics.connections_refused += 1
+        return reason
 
     def enter(self, connection: Connection) -> str | None:
         """Register a new connection. Returns why it cannot be served, None if it can."""
-        config, host = self._broker.config, connection.client_host
         self._connections.add(connection)
         self.metrics.connections_opened += 1
-        self._by_ip[host] += 1
-        if len(self._connections) > config.network.max_connections:
-            return f"there are already {config.network.max_connections} connections (max.connections)"
-        most = self._limits.get(host, config.network.max_connections_per_ip)
-        if self._by_ip[host] > most:
-            return f"there are already {most} connections from {host} (max.connections.per.ip)"
-        wait = self._wait(config.network.max_connection_creation_rate)
-        if wait > 0:
-            connection.mute(wait)
-        return None
-
-    def _wait(self, rate: int) -> float:
-        """Seconds until a new connection's turn: one every 1/`rate`, but up to `rate` of them at once."""
-        now = asyncio.get_running_loop().time()
-        self._next_place = max(self._next_place, now - 1) + 1 / rate
-        return min(self._next_place - now, _LONGEST_WAIT)
+        refusal = self._counts.enter(connection.listener, connection.client_host)
+        if refusal is None:
+            wait = self._counts.wait(connection.listener, asyncio.get_running_loop().time())
+            if wait > 0:
+                connection.mute(wait)
+        return refusal
 
     def leave(self, connection: Connection) -> None:
         """Remove a connection that has ended."""
         if connection in self._connections:
             self._connections.remove(connection)
-            self._by_ip[connection.client_host] -= 1
-            if not self._by_ip[connection.client_host]:
-                del self._by_ip[connection.client_host]
+            self._counts.leave(connection.listener, connection.client_host)
 
     def __len__(self) -> int:
         return len(self._connections)
@@ -184,8 +188,3 @@ class Server:
         connections: Sequence[Connection] = list(self._connections)
         await asyncio.gather(*(connection.finish(grace) for connection in connections))
         await asyncio.sleep(0)  # transports report the close to their connections in the loop's next turn
-
-
-def _overrides(text: str) -> dict[str, int]:
-    pairs = (item.strip().rpartition(":") for item in text.split(",") if item.strip())
-    return {host.strip("[]"): int(number) for host, _, number in pairs}

@@ -30,11 +30,12 @@ class TlsDoor:
     def __init__(
         self,
         sockets: Sequence[socket.socket],
-        context: ssl.SSLContext,
+        context: Callable[[], ssl.SSLContext],
         protocol: Callable[[], asyncio.BaseProtocol],
         why_not: Callable[[], str | None],
     ) -> None:
-        """`sockets`: bound; closed by this object. `why_not`: why no connection may come in, or None."""
+        """`sockets`: bound; closed by this object. `context`: for a connection that comes now. `why_not`: why
+        no connection may come in, or None."""
         self._sockets, self._context, self._protocol, self._why_not = sockets, context, protocol, why_not
         self._tasks: list[asyncio.Task[None]] = []
         self._arriving: set[asyncio.Task[None]] = set()
@@ -82,7 +83,7 @@ class TlsDoor:
     async def _shake_hands(self, raw: socket.socket, host: str) -> None:
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
-                self._protocol, raw, ssl=self._context, ssl_handshake_timeout=HANDSHAKE_SECONDS
+                self._protocol, raw, ssl=self._context(), ssl_handshake_timeout=HANDSHAKE_SECONDS
             )
         except OSError as error:
             log.debug("no TLS handshake with %s: %s", host, error)

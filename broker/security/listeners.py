@@ -8,18 +8,17 @@ PLAINTEXT, at `listen.host` and `listen.port`.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from functools import cache
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from eoslog.broker.config import BrokerConfig
+from eoslog.broker.config import LISTENER_PREFIX, BrokerConfig
 from eoslog.broker.config.config_def import ConfigError
-from eoslog.broker.config.security import SecurityOptions
+from eoslog.broker.config.listener_options import ListenerOption, listener_option
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 ANY_ADDRESS = ("", "0.0.0.0", "::")
-PREFIX = "listener.name."
+PREFIX = LISTENER_PREFIX
 
 _ENDPOINT = re.compile(r"([A-Za-z0-9_.-]+)://(?:\[([^]]*)\]|([^:/\[\]]*)):([0-9]{1,5})")
 
@@ -69,16 +68,18 @@ class Listener:
 
 def listeners_of(config: BrokerConfig) -> list[Listener]:
     """The listeners that a broker's options define, in their order. Raises ConfigError."""
+    _check_overrides(config, names_of(config))
     if not config.network.listeners.strip():
         if config.network.advertised_listeners.strip():
             raise ConfigError("advertised.listeners: give listeners too, with the same names")
-        return [Listener(host=config.network.host, port=config.network.port, own=_own(config, "PLAINTEXT"))]
+        return [
+            Listener(host=config.network.host, port=config.network.port, own=own_options(config, "PLAINTEXT"))
+        ]
     protocols = _protocols(config.network.listener_protocols)
     endpoints = _endpoints("listeners", config.network.listeners)
     advertised = _endpoints("advertised.listeners", config.network.advertised_listeners)
     for name in advertised.keys() - endpoints.keys():
         raise ConfigError(f"advertised.listeners: {name} is none of the listeners {', '.join(endpoints)}")
-    _check_overrides(config, endpoints)
     made = []
     for name, (host, port) in endpoints.items():
         if name not in protocols:
@@ -90,7 +91,9 @@ def listeners_of(config: BrokerConfig) -> list[Listener]:
             raise ConfigError(
                 f"advertised.listeners: {name} must name a host and port that clients can reach"
             )
-        made.append(Listener(name, protocols[name], host, port, advertised_address, _own(config, name)))
+        made.append(
+            Listener(name, protocols[name], host, port, advertised_address, own_options(config, name))
+        )
     return made
 
 
@@ -119,30 +122,36 @@ def _endpoints(option: str, text: str) -> dict[str, tuple[str, int]]:
     return found
 
 
-def _own(config: BrokerConfig, name: str) -> dict[str, str]:
+def own_options(config: BrokerConfig, name: str) -> dict[str, str]:
+    """The options of one listener alone, by their names without prefix, as they are now."""
     prefix = f"{PREFIX}{name.lower()}."
     pairs = (pair.partition("=") for pair in config.network.listener_overrides)
     return {option.removeprefix(prefix): value for option, _, value in pairs if option.startswith(prefix)}
 
 
-def _check_overrides(config: BrokerConfig, names: Mapping[str, object]) -> None:
-    """A misspelt security option must not be ignored."""
+def names_of(config: BrokerConfig) -> list[str]:
+    """The names of a broker's listeners."""
+    return list(_endpoints("listeners", config.network.listeners)) or [Listener.name]
+
+
+def option_of_listener(option: str, names: Sequence[str]) -> ListenerOption:
+    """What listener.name.NAME.OPTION is for one of these listeners. Raises ConfigError if it is nothing.
+
+    A misspelt option must not be ignored.
+    """
+    owner = next((name for name in names if option.startswith(f"{PREFIX}{name.lower()}.")), None)
+    if owner is None:
+        known = ", ".join(name.lower() for name in names)
+        raise ConfigError(f"{option}: there is no such listener; they are, in lower case, {known}")
+    found = listener_option(option.removeprefix(f"{PREFIX}{owner.lower()}."))
+    if found is None:
+        raise ConfigError(f"{option}: no option that a listener can have for itself")
+    return found
+
+
+def _check_overrides(config: BrokerConfig, names: Sequence[str]) -> None:
     for pair in config.network.listener_overrides:
-        option = pair.partition("=")[0]
-        owner = next((n for n in names if option.startswith(f"{PREFIX}{n.lower()}.")), None)
-        if owner is None:
-            raise ConfigError(f"{option}: there is no such listener; they are {', '.join(names)}")
-        rest = option.removeprefix(f"{PREFIX}{owner.lower()}.")
-        if rest not in _security_options() and not _MECHANISM_OPTION.fullmatch(rest):
-            raise ConfigError(f"{option}: no option that a listener can have for itself")
-
-
-_MECHANISM_OPTION = re.compile(
-    r"(plain|scram-sha-256|scram-sha-512|oauthbearer|gssapi)\.(sasl\.jaas\.config|connections\.max\.reauth\.ms)"
-    r"|max\.connections"
-)
-
-
-@cache
-def _security_options() -> set[str]:
-    return {option.metadata["name"] for option in fields(SecurityOptions)}
+        option, _, value = pair.partition("=")
+        found = option_of_listener(option, names)
+        if found.limit:
+            replace(found.rule, name=option).parse(value)

@@ -1,8 +1,9 @@
 """TLS of a listener: from Kafka's options to an `ssl.SSLContext`.
 
 Certificates and keys are PEM, in files (`ssl.keystore.location`: private key and chain in one file;
-`ssl.truststore.location`) or as texts in the options (KIP-651). Files that change while the broker runs are
-read again, so new connections use a renewed certificate without a restart.
+`ssl.truststore.location`) or as texts in the options (KIP-651). If the options or the files change while the
+broker runs, a new context takes the place of the old one: new connections use the renewed certificate, and
+trust only the authorities that are trusted now.
 """
 
 from __future__ import annotations
@@ -14,22 +15,31 @@ import tempfile
 
 from eoslog.broker.config import BrokerConfig
 from eoslog.broker.config.config_def import ConfigError
-from eoslog.broker.security.listeners import Listener
+from eoslog.broker.config.listener_options import STORES
+from eoslog.broker.security.listeners import Listener, own_options
 from eoslog.broker.security.principals import parse_rules
 
 log = logging.getLogger(__name__)
 
 _AUTH = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+_TEXTS = {
+    "ssl.keystore": ("ssl.keystore.key", "ssl.keystore.certificate.chain"),
+    "ssl.truststore": ("ssl.truststore.certificates",),
+}
+"""The options that stand in place of a store's file."""
 _PEM_HEAD = b"-----BEGIN "
+
+Stamps = list[str | tuple[int, int]]
 
 
 class ListenerTls:
-    """A listener's TLS context; it is made again when its files change."""
+    """A listener's TLS context; `follow` makes a new one when its options or its files have changed."""
 
     def __init__(self, listener: Listener, config: BrokerConfig) -> None:
         """Read the files. Raises ConfigError that names the listener and the option."""
         self._listener, self._config = listener, config
+        self._seen = self.stamps()
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.minimum_version, self.context.maximum_version = self._versions()
         auth = self._option("ssl.client.auth")
@@ -42,27 +52,31 @@ class ListenerTls:
         if auth != "none" and not self._files()[1:] and not self._option("ssl.truststore.certificates"):
             raise self._wrong("ssl.client.auth", f"{auth} needs ssl.truststore.location")
         self._load()
-        self._seen = self._stamps()
 
     def follow(self) -> None:
-        """Read the files again if one has changed. An error is logged, and the old context stays."""
-        stamps = self._stamps()
+        """Make a new context if options or files have changed. An error is logged, and the old one stays.
+
+        The old context cannot be changed in place: it would go on to trust an authority that was removed, and
+        to resume the sessions of clients that it had signed for.
+        """
+        stamps = self.stamps()
         if stamps == self._seen:
             return
         self._seen = stamps
         try:
-            ListenerTls(
-                self._listener, self._config
-            )  # a new object: one that failed half-way is neither old nor new
-            self._load()
+            self.context = ListenerTls(self._listener, self._config).context
         except ConfigError as error:
             log.error("the new certificate is not taken: %s", error)
         else:
             log.info("%s: certificates read anew", self._listener)
 
+    def check(self, wanted: BrokerConfig) -> None:
+        """Raise ConfigError if `wanted` has other stores for this listener, and they cannot be used."""
+        if _stores(self._listener, wanted) != _stores(self._listener, self._config):
+            ListenerTls(self._listener, wanted)
+
     def _option(self, name: str) -> str:
-        value: str = self._listener.option(self._config, name)
-        return value.strip()
+        return _option(self._listener, self._config, name)
 
     def _wrong(self, option: str, what: str) -> ConfigError:
         return ConfigError(f"listener {self._listener.name}: {option}: {what}")
@@ -87,6 +101,9 @@ class ListenerTls:
         path = self._option(f"{store}.location")
         if not path:
             return
+        for text in _TEXTS[store]:
+            if self._option(text):  # as in Kafka: one of them would have no effect
+                raise self._wrong(text, f"give it or {store}.location, not both")
         try:
             with open(path, "rb") as file:
                 head = file.read(1 << 20)
@@ -103,8 +120,9 @@ class ListenerTls:
         key, trust = (self._option(option) for option in options)
         return [key, trust] if trust else [key]
 
-    def _stamps(self) -> list[tuple[int, int]]:
-        stamps = []
+    def stamps(self) -> Stamps:
+        """What the context is made of: the options of its stores, and the versions of their files."""
+        stamps: Stamps = [*_stores(self._listener, self._config)]
         for path in filter(None, self._files()):
             try:
                 found = os.stat(path)
@@ -149,6 +167,16 @@ class ListenerTls:
             raise self._wrong(
                 option, f"private key and certificate could not be read, or do not fit ({_reason(error)})"
             ) from None
+
+
+def _option(listener: Listener, config: BrokerConfig, name: str) -> str:
+    """An option as it is now, unlike `Listener.own`, which is as at the start."""
+    value: str = own_options(config, listener.name).get(name, config.value(name))
+    return value.strip()
+
+
+def _stores(listener: Listener, config: BrokerConfig) -> list[str]:
+    return [_option(listener, config, name) for name in STORES]
 
 
 def _lines(pem: str) -> str:

@@ -15,6 +15,7 @@ RIGHTS = (
 LOGINS = (
     f"{SECURITY}test_exchanges.py", f"{SECURITY}test_sasl_clients.py", f"{SECURITY}test_scram_users.py", f"{SECURITY}test_listeners.py",
 )  # fmt: skip
+CHANGES = (f"{SECURITY}test_listener_changes.py", f"{B}admin/test_admin_configs.py")
 COORDINATOR = (
     f"{B}coordinator/transactions/test_transaction_coordinator.py",
     f"{B}coordinator/transactions/test_strangers_epoch_wire.py",
@@ -198,6 +199,64 @@ MUTANTS: list[Mutant] = [
             "configs count before they are on the disk",
             "        try:\n            files.write_whole(",
             "        self._kinds[kind] = changed\n        try:\n            files.write_whole(",
+        ),
+    ),
+    *mutants_of(
+        "broker/security/tls.py",
+        CHANGES,
+        Break(
+            "an authority that was removed stays trusted",
+            "            self.context = ListenerTls(self._listener, self._config).context",
+            "            self._load()",
+        ),
+        Break(
+            "a store that cannot be read is taken",
+            "            ListenerTls(self._listener, wanted)",
+            "            pass",
+        ),
+        Break(
+            "the stores are those of the start",
+            "own_options(config, listener.name).get(name",
+            "listener.own.get(name",
+        ),
+    ),
+    *mutants_of(
+        "broker/network/connection_counts.py",
+        CHANGES,
+        Break(
+            "a listener has no limit before a handshake",
+            "if place.count >= place.most else None",
+            "if False else None",
+        ),
+        Break("a listener has no limit", "        if place.open > place.most:", "        if False:"),
+        Break("a listener has no pace", "place.pace.wait(now, place.rate)", "0.0"),
+    ),
+    *mutants_of(
+        "broker/config/security.py",
+        CHANGES,
+        Break(
+            "trusted certificates are told",
+            '"those certificates themselves, in place of a file", secret=True',
+            '"those certificates themselves, in place of a file"',
+        ),
+    ),
+    *mutants_of(
+        "broker/core/dynamic_options.py",
+        CHANGES,
+        Break(
+            "what a listener needs a restart for is taken",
+            "        if not found.dynamic:",
+            "        if False:",
+        ),
+        Break(
+            "one broker's key store is every broker's",
+            "        if name == EVERY_BROKER and not found.limit:",
+            "        if False:",
+        ),
+        Break(
+            "options of a listener that is gone forbid all others",
+            "                if not self._is_left(name, option):",
+            "                if True:",
         ),
     ),
     *mutants_of(

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from eoslog.broker.config import option_table
+from eoslog.broker.config import OVERRIDES, option_table
 from eoslog.broker.config.topic_table import TOPIC_CONFIGS
 from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.protocol.errors import ErrorCode
@@ -17,6 +17,8 @@ TOPIC, BROKER, GROUP = 2, 4, 32
 UNSERVED = (0, 1, 3, 8, 16, 64)
 """Types that have no configs; 8 are loggers, 16 subscriptions to client metrics."""
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
+TOLD = option_table().keys() - {OVERRIDES}
+"""The options that are told of every broker; those of single listeners are told one by one."""
 FROM_TOPIC, FROM_BROKER, FROM_ALL, FROM_START, FROM_DEFAULT, FROM_GROUP = 1, 2, 3, 4, 5, 8
 
 
@@ -229,8 +231,9 @@ def test_a_resource_that_is_named_twice_is_refused_and_no_other(wire: Wire, made
 
 def test_a_broker_s_options_are_all_told(wire: Wire) -> None:
     found = configs(wire, BROKER, "1", include_synonyms=True, include_documentation=True)
-    assert found.keys() == option_table().keys()
-    for name, declared in option_table().items():
+    assert found.keys() == TOLD
+    for name in TOLD:
+        declared = option_table()[name]
         assert found[name]["read_only"] == (not declared.metadata["dynamic"])
         assert found[name]["is_sensitive"] == declared.metadata["secret"]
         assert found[name]["documentation"]
@@ -269,6 +272,13 @@ def test_options_that_cannot_change_or_do_not_fit(wire: Wire, topic: str) -> Non
         ("num.partitions", "3"),
         ("log.dirs", "elsewhere"),
         ("listener.name.plaintext.ssl.client.auth", "none"),
+        ("listener.name.plaintext.no.such.option", "1"),
+        ("listener.name.plaintext.max.connections", "0"),
+        ("listener.name.plaintext.max.connections", "many"),
+        ("listener.name.PLAINTEXT.max.connections", "5"),
+        ("listener.name.other.max.connections", "5"),
+        ("listener.name.*", "5"),
+        ("max.connections", "0"),
         ("log.retention.hours", "5"),
         ("controller.quorum.voters", "1@localhost:9093"),
         ("num.io.threads", "many"),
@@ -336,7 +346,7 @@ def test_options_without_effect_are_kept_over_a_restart() -> None:
             assert [one["value"] for one in found[NOBODYS]["synonyms"]] == [None]
             assert configs(wire, BROKER, "").keys() == {THREADS}
             assert replace(wire, BROKER, "1") == replace(wire, BROKER, "") == 0
-            assert configs(wire, BROKER, "1").keys() == option_table().keys()
+            assert configs(wire, BROKER, "1").keys() == TOLD
 
 
 # -- groups, types without configs -------------------------------------------------------------
@@ -406,7 +416,9 @@ def test_a_type_without_configs_is_refused(wire: Wire, kind: int) -> None:
 
 def test_a_limit_of_connections_holds_at_once() -> None:
     with EmbeddedBroker() as broker, Wire(broker.host, broker.port) as wire:
-        for name in ("max.connections", "max.connections.per.ip"):
+        for name in (
+            "max.connections", "max.connections.per.ip", "listener.name.plaintext.max.connections",
+        ):  # fmt: skip
             assert change(wire, BROKER, "", (name, SET, "1")) == 0
             with Wire(broker.host, broker.port) as other, pytest.raises(OSError):
                 other.call(ApiKey.API_VERSIONS, 0)

@@ -207,6 +207,7 @@ def test_certificates_as_texts(pki: Pki) -> None:
         ({"ssl_keystore_location": ""}, "give a PEM file"),
         ({"ssl_keystore_location": "{ca}"}, "private key and certificate could not be read"),
         ({"ssl_keystore_location": "{binary}"}, "is no PEM file"),
+        ({"ssl_keystore_key": "x"}, "ssl.keystore.key: give it or ssl.keystore.location, not both"),
         ({"ssl_client_auth": "required"}, "needs ssl.truststore.location"),
         ({"ssl_client_auth": "always"}, "ssl.client.auth=always"),
         ({"ssl_enabled_protocols": "SSLv3"}, "ssl.enabled.protocols: SSLv3"),

@@ -123,7 +123,7 @@ def test_handshakes_begin_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyP
         context = Pki(tmp_path)
         tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         tls.load_cert_chain(context.broker)
-        door = TlsDoor([listening], tls, asyncio.Protocol, lambda: None)
+        door = TlsDoor([listening], lambda: tls, asyncio.Protocol, lambda: None)
         loop, rounds = asyncio.get_running_loop(), [0]
 
         def next_round() -> None:
