@@ -10,7 +10,7 @@ OLD_KAFKA := .peers/kafka-3.9.1
 SPARK_KAFKA := .peers/spark-kafka-4.2.0
 DEMO_DATA ?= .demo
 
-.PHONY: help setup compiled java demo test mutants test-java test-java-tools test-rights test-kafka test-differential test-connector-kafka test-kafka-versions test-connector-cluster audit-million top-picture demo-picture test-console model lint bench bench-quick bench-starts bench-tasks bench-participants bench-cost trace-micro-batch bench-codec bench-broker bench-scale dump-segments dump-upkept docs docs-pages test-docs newcomer stories fuzz clean crash-log soak-crash soak-kill9 soak-stateful soak-hostile soak-copy soak-copy-cluster histories histories-spark soak-kill test-ends test-beginnings map typed test-rehearse-kafka test-connector-kfake simulate test-kerberos test-checkpoint
+.PHONY: help setup compiled java demo test mutants test-java test-java-tools test-rights test-broker-options test-kafka test-differential test-connector-kafka test-kafka-versions test-connector-cluster audit-million top-picture demo-picture test-console model lint bench bench-quick bench-starts bench-tasks bench-participants bench-cost trace-micro-batch bench-codec bench-broker bench-scale dump-segments dump-upkept docs docs-pages test-docs newcomer stories fuzz clean crash-log soak-crash soak-kill9 soak-stateful soak-hostile soak-copy soak-copy-cluster histories histories-spark soak-kill test-ends test-beginnings map typed test-rehearse-kafka test-connector-kfake simulate test-kerberos test-checkpoint
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -163,7 +163,14 @@ test-java-tools: setup $(KAFKA)  ## Kafka's own command line tools, on eoslog an
 test-rights: setup $(KAFKA)  ## each API with each right alone and each right missing: eoslog refuses what Apache Kafka refuses
 	$(SCENARIOS)/test_kafka_rights.py -m kafka -s $(TEST_ARGS)
 
+<<<<<<< HEAD
 test-kerberos: setup $(KAFKA)  ## Kerberos logins with a real KDC, on the bundled broker and on Apache Kafka: the client, and a Spark that is killed
+=======
+test-broker-options: setup $(KAFKA)  ## options of listeners, TLS and SASL of a running broker: eoslog and Apache Kafka take, refuse and tell the same
+	$(SCENARIOS)/test_kafka_broker_options.py -m kafka -s $(TEST_ARGS)
+
+test-kerberos: setup $(KAFKA)  ## Kerberos logins with a real KDC: the connector on the bundled broker and on Apache Kafka
+>>>>>>> 9c5051f (make test-broker-options: the same requests about sasl.*, ssl.* and listener.name.* to eoslog and Apache Kafka)
 	@if ! PATH=$$PATH:/usr/sbin command -v krb5kdc faketime kinit >/dev/null || [ ! -e /usr/include/gssapi.h ]; then \
 		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 			echo "installing krb5-kdc, krb5-admin-server, krb5-user, libkrb5-dev, faketime"; apt-get update -qq; \
