@@ -96,7 +96,7 @@ def backup_of(standing: Standing, edit: Edit, group: list[TopicPartition]) -> Ba
     last, known = standing.decision, standing.committed
     kept = {tp: (known[tp].offset, known[tp].metadata) if tp in known else None for tp in group}
     return Backup(
-        name=f"edit-{_newest_number(standing.checkpoint) + 1:04d}",
+        name=_numbered(_newest_number(standing.checkpoint) + 1),
         kind=edit.kind,
         at=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         state=EditState.BEGUN,
@@ -117,10 +117,27 @@ def batch_of(standing: Standing, end: Planned) -> Batch:
 def newest_backup(checkpoint: Checkpoint) -> Backup | None:
     """The last edit; None: there was none. Raises CheckpointUnreadable."""
     number = _newest_number(checkpoint)
-    name = f"edit-{number:04d}"
-    text = checkpoint.noted(name) if number else None
+    return _read(checkpoint, _numbered(number)) if number else None
+
+
+def backups_since(checkpoint: Checkpoint, name: str) -> list[Backup]:
+    """The backup of this name and all later ones, in order. Raises CheckpointUnreadable."""
+    numbers = _numbers(checkpoint)
+    if name not in map(_numbered, numbers):
+        said = ", ".join(map(_numbered, numbers)) or "none"
+        raise CheckpointUnreadable(checkpoint.location, f"there is no backup {name}", f"it has {said}")
+    found = [_read(checkpoint, _numbered(number)) for number in numbers]
+    return found[[one.name for one in found].index(name) :]
+
+
+def is_name(text: str) -> bool:
+    """Whether a backup may be called so."""
+    return _NAME.fullmatch(text) is not None
+
+
+def _read(checkpoint: Checkpoint, name: str) -> Backup:
     try:
-        return None if text is None else Backup.parse(text)
+        return Backup.parse(checkpoint.noted(name) or "")
     except (ValueError, KeyError, TypeError) as error:
         raise CheckpointUnreadable(checkpoint.location, f"eoslog/{name}: {error}") from error
 
@@ -156,5 +173,13 @@ def _has_other_files(standing: Standing, backup: Backup) -> bool:
 
 
 def _newest_number(checkpoint: Checkpoint) -> int:
+    return max(_numbers(checkpoint), default=0)
+
+
+def _numbers(checkpoint: Checkpoint) -> list[int]:
     found = (_NAME.fullmatch(name) for name in checkpoint.notes())
-    return max((int(match[1]) for match in found if match), default=0)
+    return sorted(int(match[1]) for match in found if match)
+
+
+def _numbered(number: int) -> str:
+    return f"edit-{number:04d}"

@@ -7,9 +7,8 @@ from typing import Any
 
 from eoslog.checkpoint.backups import newest_backup
 from eoslog.checkpoint.foretell import Fate, Foretold
-from eoslog.checkpoint.standing import Standing, places
+from eoslog.checkpoint.standing import Standing, named_places
 from eoslog.checkpoint.targets import LogBounds
-from eoslog.connector.checkpoint.spark_logs import Planned
 
 COLUMNS = ["source", "topic", "partition", "from", "to", "group", "end", "lag"]
 
@@ -40,12 +39,12 @@ def _partitions(standing: Standing, bounds: LogBounds) -> list[dict[str, Any]]:
     if standing.newest is None:
         return []
     before = standing.checkpoint.planned_if_kept(standing.newest.batch_id - 1)
-    begins = {} if before is None else places(before)
+    begins = {} if before is None else named_places(before)
     last = standing.last_written
-    stands = {} if last is None else places(last)
+    stands = {} if last is None else named_places(last)
     return [
         {
-            "source": _name(standing.newest, place[0]),
+            "source": place[0],
             "topic": place[1],
             "partition": place[2],
             "from": begins.get(place),
@@ -54,16 +53,12 @@ def _partitions(standing: Standing, bounds: LogBounds) -> list[dict[str, Any]]:
             "end": bounds.end.get(place[1:]),
             "lag": _lag(bounds, place[1:], stands.get(place)),
         }
-        for place, at in sorted(places(standing.newest).items())
+        for place, at in sorted(named_places(standing.newest).items())
     ]
 
 
 def _lag(bounds: LogBounds, where: tuple[str, int], stands: int | None) -> int | None:
     return None if stands is None or where not in bounds.end else max(bounds.end[where] - stands, 0)
-
-
-def _name(planned: Planned, number: int) -> str:
-    return planned.names[number] if planned.names else str(number)
 
 
 def head(document: Mapping[str, Any]) -> list[str]:

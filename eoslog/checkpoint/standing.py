@@ -23,7 +23,9 @@ from eoslog.connector.offsets.offsets import Offsets, TopicPartition
 from eoslog.connector.sink.start_of_run import cluster_id
 
 SourcePlace = tuple[int, str, int]
-"""Number of the source in the offset log, topic, partition."""
+"""Number of the source in a file of the offset log, topic, partition."""
+NamedPlace = tuple[str, str, int]
+"""Name of the source (its number, if it has none), topic, partition: the same in every file."""
 
 
 class NotEditable(EoslogError):
@@ -136,6 +138,16 @@ def places(planned: Planned) -> dict[SourcePlace, int]:
         for number, text in enumerate(planned.sources)
         for (topic, partition), at in offsets_of(text).items()
     }
+
+
+def named_places(planned: Planned) -> dict[NamedPlace, int]:
+    """The same by the names of the sources, which may stand in another order in another batch."""
+    return {(source_name(planned, place[0]), *place[1:]): at for place, at in places(planned).items()}
+
+
+def source_name(planned: Planned, number: int) -> str:
+    """The name of a source of a batch."""
+    return planned.names[number] if planned.names else str(number)
 
 
 def lowest(ends: Mapping[SourcePlace, int]) -> Offsets:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -55,6 +55,16 @@ class LogBounds:
             return cls({}, {})
         first = list_offsets(cluster, dict.fromkeys(partitions, EARLIEST), committed=False)
         return cls(first, list_offsets(cluster, dict.fromkeys(partitions, LATEST), committed=committed))
+
+    @classmethod
+    def of_those_there(
+        cls, cluster: Cluster, partitions: Iterable[TopicPartition], *, committed: bool
+    ) -> LogBounds:
+        """The same, without partitions that do not exist (any more). Raises KafkaError, RetriesExhausted."""
+        wanted = sorted({*partitions})
+        there = cluster.metadata(sorted({topic for topic, _ in wanted})).topics if wanted else {}
+        known = [(t, p) for t, p in wanted if t in there and p in there[t].leaders]
+        return cls.of(cluster, known, committed=committed)
 
 
 def resolve(

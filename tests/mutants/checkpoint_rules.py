@@ -30,7 +30,7 @@ MUTANTS: list[Mutant] = [
         Break("offsets are rows", "if header.count == header.last_offset_delta + 1:", "if header.count > 0:"),
     ),
     *mutants_of(
-        "eoslog/checkpoint/command.py",
+        "eoslog/checkpoint/editing.py",
         COMMAND,
         Break("nobody has to accept", "    if needed:", "    if False:"),
         Break(

@@ -1,0 +1,193 @@
+"""Two checkpoints side by side: which batches they share, where each stands, and the rows between."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from eoslog.checkpoint.backups import is_name
+from eoslog.checkpoint.earlier import before_edit
+from eoslog.checkpoint.foretell import Stretch, foretell
+from eoslog.checkpoint.standing import NamedPlace, SourcePlace, named_places, standing
+from eoslog.checkpoint.targets import LogBounds
+from eoslog.commands.progress import ProgressListener
+from eoslog.connector.checkpoint.checkpoint import Checkpoint
+from eoslog.connector.checkpoint.spark_logs import Planned
+from eoslog.connector.client.wire.cluster import Cluster
+
+COLUMNS = ["source", "topic", "partition"] + [
+    f"{side}_{what}" for side in "ab" for what in ("from", "to", "stands")
+]
+COLUMNS += ["rows", "ahead"]
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the two. `stands`: the batch at whose end its query stands; None: at none that is kept."""
+
+    checkpoint: Checkpoint
+    planned: tuple[int, ...]
+    done: int | None
+    stands: Planned | None
+
+    @classmethod
+    def of(cls, cluster: Cluster, checkpoint: Checkpoint) -> Side:
+        """A checkpoint as it is. Raises as standing()."""
+        found = standing(cluster, checkpoint)
+        return cls(checkpoint, found.planned, found.completed, found.last_written)
+
+    @classmethod
+    def before(cls, checkpoint: Checkpoint, edit: str) -> Side:
+        """A checkpoint before an edit. Raises CheckpointUnreadable."""
+        earlier, backup = before_edit(checkpoint, edit)
+        stands = earlier.planned_if_kept(backup.was.batch_id)
+        return cls(earlier, tuple(earlier.batches("offsets")), earlier.newest_completed(), stands)
+
+    @property
+    def newest(self) -> Planned | None:
+        """The newest batch that is planned."""
+        return self.checkpoint.planned(self.planned[-1]) if self.planned else None
+
+    def ends(self, batch: int) -> dict[NamedPlace, int] | None:
+        """The end offsets of a batch; None: it is not there."""
+        found = self.checkpoint.planned_if_kept(batch)
+        return None if found is None else named_places(found)
+
+    def document(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "checkpoint": self.checkpoint.location,
+            "query": self.checkpoint.query_id(),
+            "planned": self.planned[-1] if self.planned else None,
+            "done": self.done,
+            "stands_after": self.stands and self.stands.batch_id,
+        }
+
+
+def two_sides(cluster: Cluster, a: str, b: str) -> tuple[Side, Side]:
+    """`b`: another checkpoint, or the name of a backup of `a`. Raises as standing()."""
+    first = Checkpoint.at(a)
+    other = Side.before(first, b) if is_name(b) else Side.of(cluster, Checkpoint.at(b))
+    return Side.of(cluster, first), other
+
+
+def compared(
+    cluster: Cluster, a: Side, b: Side, watch: ProgressListener, *, committed: bool
+) -> dict[str, Any]:
+    """All that `diff` tells. Raises what fetch() raises."""
+    partitions = _partitions(cluster, a, b, watch, committed=committed)
+    return {
+        "a": a.document(),
+        "b": b.document(),
+        "batches": [_batch(a, b, batch) for batch in sorted({*a.planned, *b.planned})],
+        "partitions": partitions,
+        "rows_ahead": {
+            side: sum(one["rows"] or 0 for one in partitions if one["ahead"] == side) for side in ("a", "b")
+        },
+        "uncounted": [f"{one['topic']}-{one['partition']}" for one in partitions if one["rows"] is None],
+    }
+
+
+def _batch(a: Side, b: Side, batch: int) -> dict[str, Any]:
+    ends = a.ends(batch), b.ends(batch)
+    return {"batch": batch, "a": _state(a, batch), "b": _state(b, batch), "same": ends[0] == ends[1]}
+
+
+def _state(side: Side, batch: int) -> str | None:
+    if batch not in side.planned:
+        return None
+    return "done" if side.done is not None and batch <= side.done else "planned"
+
+
+def _partitions(
+    cluster: Cluster, a: Side, b: Side, watch: ProgressListener, *, committed: bool
+) -> list[dict[str, Any]]:
+    ranges = [_ranges(side) for side in (a, b)]
+    stands = [named_places(side.stands) if side.stands else {} for side in (a, b)]
+    places = sorted({*ranges[0], *ranges[1], *stands[0], *stands[1]})
+    rows = _rows(cluster, places, stands[0], stands[1], watch, committed)
+    found = []
+    for place in places:
+        of = [{**dict(zip(("from", "to"), one.get(place, (None, None)), strict=True))} for one in ranges]
+        at = [one.get(place) for one in stands]
+        found.append(
+            {
+                **dict(zip(("source", "topic", "partition"), place, strict=True)),
+                **{f"a_{name}": value for name, value in of[0].items()},
+                "a_stands": at[0],
+                **{f"b_{name}": value for name, value in of[1].items()},
+                "b_stands": at[1],
+                "rows": rows[place],
+                "ahead": _ahead(*at),
+            }
+        )
+    return found
+
+
+def _ranges(side: Side) -> dict[NamedPlace, tuple[int | None, int]]:
+    """What the newest planned batch reads, from and to."""
+    if side.newest is None:
+        return {}
+    begins = side.ends(side.newest.batch_id - 1) or {}
+    return {place: (begins.get(place), at) for place, at in named_places(side.newest).items()}
+
+
+def _ahead(a: int | None, b: int | None) -> str | None:
+    if a is None or b is None or a == b:
+        return None
+    return "a" if a > b else "b"
+
+
+def _rows(
+    cluster: Cluster,
+    places: list[NamedPlace],
+    a: Mapping[NamedPlace, int],
+    b: Mapping[NamedPlace, int],
+    watch: ProgressListener,
+    committed: bool,
+) -> dict[NamedPlace, int | None]:
+    """The rows between the two; None: one of them is not there, or the log does not have them any more."""
+    apart = [place for place in places if _ahead(a.get(place), b.get(place))]
+    bounds = LogBounds.of_those_there(cluster, (place[1:] for place in apart), committed=committed)
+    found: dict[NamedPlace, int | None] = {p: 0 if p in a and a[p] == b.get(p) else None for p in places}
+    for number, place in enumerate(apart):
+        first, end = sorted((a[place], b[place]))
+        if place[1:] in bounds.first and bounds.first[place[1:]] <= first and end <= bounds.end[place[1:]]:
+            key: SourcePlace = (number, *place[1:])
+            move = Stretch(key, a[place], b[place])
+            (counted,) = foretell(cluster, [move], watch, committed=committed).moved
+            found[place] = counted.rows
+    return found
+
+
+def lines(document: Mapping[str, Any]) -> list[str]:
+    """The lines around the table of `diff`: above it."""
+    said = []
+    for name in ("a", "b"):
+        side = document[name]
+        said.append(
+            f"{name}: {side['checkpoint']}: query {side['query']}, planned {_text(side['planned'])}, "
+            f"done {_text(side['done'])}, stands at the end of batch {_text(side['stands_after'])}"
+        )
+    apart = [one for one in document["batches"] if not one["same"]]
+    if not apart:
+        return [*said, "all batches have the same ends"]
+    return [*said, *(f"batch {one['batch']}: {_of(one, 'a')}, {_of(one, 'b')}" for one in apart)]
+
+
+def end_lines(document: Mapping[str, Any]) -> list[str]:
+    """Below it: the rows in all."""
+    ahead = document["rows_ahead"]
+    total = f"in all: a has read {ahead['a']} rows that b has not, b {ahead['b']} that a has not"
+    left = document["uncounted"]
+    return [total, *([f"not counted: {', '.join(left)} (one does not read it, or the log has no such rows)"]
+                     if left else [])]  # fmt: skip
+
+
+def _of(batch: Mapping[str, Any], side: str) -> str:
+    return f"{side} has it {batch[side]}" if batch[side] else f"{side} does not have it"
+
+
+def _text(value: int | None) -> str:
+    return "none" if value is None else str(value)

@@ -1,0 +1,127 @@
+"""`eoslog checkpoint diff`, on checkpoints in Spark's layout, without Spark."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eoslog.testing import EmbeddedBroker
+from tests.checkpoint.test_command import SETTINGS, checkpoint, run, topic
+from tests.connector.stock_kafka import Kafka
+
+__all__ = ["checkpoint", "topic"]
+
+
+def plan(checkpoint: Path, batch: int, text: str) -> None:
+    (checkpoint / "offsets" / str(batch)).write_text(text)
+    (checkpoint / "commits" / str(batch)).write_text('v1\n{"nextBatchWatermarkMs":0}')
+
+
+def diffed(broker: EmbeddedBroker, a: Path, b: Path | str, *more: str) -> Any:
+    result = run(broker, "diff", a, str(b), "--json", *more)
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+@pytest.fixture
+def copy(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return Path(shutil.copytree(checkpoint, tmp_path_factory.mktemp("copies") / "copy"))
+
+
+def test_rows_between_two_checkpoints(
+    broker: EmbeddedBroker, checkpoint: Path, copy: Path, topic: str
+) -> None:
+    """Aborted rows and control records between them are no rows."""
+    kafka = Kafka(broker.bootstrap)
+    producer = kafka.transactional(f"fills-{topic}")
+    producer.begin_transaction()
+    producer.produce(topic, "aborted", partition=0)
+    producer.flush(60)
+    producer.abort_transaction(60)
+    kafka.put(topic, [b"later"])
+    plan(checkpoint, 2, SETTINGS + json.dumps({topic: {"0": 33}}))
+    found = diffed(broker, checkpoint, copy)
+    (one,) = found["partitions"]
+    assert (one["a_from"], one["a_to"], one["a_stands"]) == (20, 33, 33)
+    assert (one["b_from"], one["b_to"], one["b_stands"]) == (10, 20, 20)
+    assert (one["rows"], one["ahead"]) == (11, "a")
+    assert found["rows_ahead"] == {"a": 11, "b": 0}
+    assert diffed(broker, copy, checkpoint)["rows_ahead"] == {"a": 0, "b": 11}
+    assert diffed(broker, checkpoint, copy, "--read-uncommitted")["rows_ahead"]["a"] == 12
+    assert [one["same"] for one in found["batches"]] == [True, True, False]
+    assert found["batches"][2] == {"batch": 2, "a": "done", "b": None, "same": False}
+    said = run(broker, "diff", checkpoint, str(copy)).output
+    assert "batch 2: a has it done, b does not have it" in said
+    assert "a has read 11 rows that b has not, b 0 that a has not" in said
+
+
+def test_a_batch_that_is_planned_alone_is_not_read(
+    broker: EmbeddedBroker, checkpoint: Path, copy: Path
+) -> None:
+    (checkpoint / "commits" / "1").unlink()
+    found = diffed(broker, checkpoint, copy)
+    assert (found["a"]["stands_after"], found["b"]["stands_after"]) == (0, 1)
+    assert found["rows_ahead"] == {"a": 0, "b": 10}
+
+
+def test_what_an_edit_has_changed(broker: EmbeddedBroker, checkpoint: Path, topic: str) -> None:
+    """Also when other edits and batches have come after it."""
+    assert run(broker, "rewind", checkpoint, "--by", "15", "--accept-duplicates", "15").exit_code == 0
+    assert diffed(broker, checkpoint, "edit-0001")["rows_ahead"] == {"a": 0, "b": 15}
+    assert run(broker, "skip-to", checkpoint, "--by", "3", "--accept-loss", "3").exit_code == 0
+    assert diffed(broker, checkpoint, "edit-0001")["rows_ahead"] == {"a": 0, "b": 12}
+    assert diffed(broker, checkpoint, "edit-0002")["rows_ahead"] == {"a": 3, "b": 0}
+    plan(checkpoint, 2, SETTINGS + json.dumps({topic: {"0": 30}}))
+    found = diffed(broker, checkpoint, "edit-0001")
+    assert found["rows_ahead"] == {"a": 10, "b": 0}
+    assert (found["a"]["planned"], found["b"]["planned"], found["b"]["done"]) == (2, 1, 1)
+
+
+def test_sources_are_compared_by_name(
+    broker: EmbeddedBroker, checkpoint: Path, copy: Path, topic: str
+) -> None:
+    """Their lines may stand in any order."""
+    lines = [f"{name}:" + json.dumps({topic: {"0": at}}) for name, at in (("x", 5), ("y", 9))]
+    settings = SETTINGS.replace("v1", "v2")
+    for folder, order in ((checkpoint, lines), (copy, lines[::-1])):
+        plan(folder, 2, settings + "\n".join(order))
+    found = diffed(broker, checkpoint, copy)
+    assert found["rows_ahead"] == {"a": 0, "b": 0} and found["batches"][2]["same"]
+    assert [(one["source"], one["a_stands"]) for one in found["partitions"]] == [("x", 5), ("y", 9)]
+
+
+def test_what_cannot_be_counted_is_said(
+    broker: EmbeddedBroker, checkpoint: Path, copy: Path, topic: str
+) -> None:
+    plan(checkpoint, 2, SETTINGS + json.dumps({topic: {"0": 20}, "gone": {"0": 7}}))
+    found = diffed(broker, checkpoint, copy)
+    assert found["uncounted"] == ["gone-0"] and found["rows_ahead"] == {"a": 0, "b": 0}
+    assert "not counted: gone-0" in run(broker, "diff", checkpoint, str(copy)).output
+
+
+@pytest.mark.parametrize(
+    ("other", "status", "says"),
+    [("edit-0007", 1, "there is no backup edit-0007; it has none"), ("nothing", 1, "nothing")],
+)
+def test_what_is_no_other_checkpoint(
+    broker: EmbeddedBroker, checkpoint: Path, other: str, status: int, says: str
+) -> None:
+    said = run(broker, "diff", checkpoint, other)
+    assert (said.exit_code, says in said.output) == (status, True), said.output
+
+
+def test_earlier_sources_are_found_by_name(broker: EmbeddedBroker, checkpoint: Path, topic: str) -> None:
+    """A rewind to the end of a batch whose lines stand in another order."""
+    settings = SETTINGS.replace("v1", "v2")
+    ends = [[("x", 5), ("y", 9)], [("y", 19), ("x", 15)]]
+    for batch, sources in enumerate(ends, 1):
+        lines = [f"{name}:" + json.dumps({topic: {"0": at}}) for name, at in sources]
+        plan(checkpoint, batch, settings + "\n".join(lines))
+    said = run(broker, "rewind", checkpoint, "--to-batch", "1", "--accept-duplicates", "20")
+    assert said.exit_code == 0, said.output
+    text = (checkpoint / "offsets" / "2").read_text()
+    assert f'x:{{"{topic}":{{"0":5}}}}' in text and f'y:{{"{topic}":{{"0":9}}}}' in text
