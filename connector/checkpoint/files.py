@@ -29,8 +29,11 @@ class Files(Protocol):
     def names(self, folder: str) -> list[str]:
         """The names of all files in a folder; empty if there is no such folder."""
 
+    def walk(self) -> list[str]:
+        """The names of all files, those in folders too, in order."""
+
     def put(self, folder: str, name: str, data: bytes) -> None:
-        """Write a file, all of it or nothing, and create the folder if necessary."""
+        """Write a file, all of it or nothing, and create the folder ("": the root) if necessary."""
 
     def remove(self, name: str) -> None:
         """Remove a file, if it is there."""
@@ -71,13 +74,19 @@ class LocalFiles:
         except FileNotFoundError:
             return []
 
+    def walk(self) -> list[str]:
+        """The names of all files."""
+        found = ((folder, name) for folder, _, names in os.walk(self._root) for name in names)
+        return sorted(os.path.relpath(os.path.join(*file), self._root) for file in found)
+
     def put(self, folder: str, name: str, data: bytes) -> None:
         """Write the file under a temporary name, then rename it."""
-        draft = self._path(f"{folder}/.{name}.{uuid.uuid4().hex}")
-        os.makedirs(self._path(folder), exist_ok=True)
+        inside = self._path(folder)
+        os.makedirs(inside, exist_ok=True)
+        draft = os.path.join(inside, f".{name}.{uuid.uuid4().hex}")
         with open(draft, "wb") as file:
             file.write(data)
-        os.replace(draft, self._path(f"{folder}/{name}"))
+        os.replace(draft, os.path.join(inside, name))
 
     def remove(self, name: str) -> None:
         """Remove a file, if it is there."""
@@ -116,26 +125,39 @@ class ArrowFiles:
 
     def names(self, folder: str) -> list[str]:
         """The names of all files in a folder."""
+        return [info.base_name for info in self._infos(f"{self._root}/{folder}")]
+
+    def walk(self) -> list[str]:
+        """The names of all files."""
         from pyarrow import fs
 
-        with _as_os_errors():
-            found = self._files.get_file_info(fs.FileSelector(f"{self._root}/{folder}", allow_not_found=True))
-        return [info.base_name for info in found]
+        found = self._infos(self._root, recursive=True)
+        return sorted(info.path[len(self._root) + 1 :] for info in found if info.type is fs.FileType.File)
 
     def put(self, folder: str, name: str, data: bytes) -> None:
         """Write the file under a temporary name, then rename it."""
-        draft = f"{self._root}/{folder}/.{name}.{uuid.uuid4().hex}"
+        inside = f"{self._root}/{folder}" if folder else self._root
+        draft = f"{inside}/.{name}.{uuid.uuid4().hex}"
         with _as_os_errors():
-            self._files.create_dir(f"{self._root}/{folder}")
+            self._files.create_dir(inside)
             with self._files.open_output_stream(draft) as stream:
                 stream.write(data)
-            self._files.move(draft, f"{self._root}/{folder}/{name}")
+            self._files.move(draft, f"{inside}/{name}")
 
     def remove(self, name: str) -> None:
         """Remove a file, if it is there."""
         if self.is_there(name):
             with _as_os_errors():
                 self._files.delete_file(f"{self._root}/{name}")
+
+    def _infos(self, path: str, *, recursive: bool = False) -> "list[fs.FileInfo]":
+        from pyarrow import fs
+
+        with _as_os_errors():
+            found: list[fs.FileInfo] = self._files.get_file_info(
+                fs.FileSelector(path, allow_not_found=True, recursive=recursive)
+            )
+        return found
 
     def _info(self, name: str) -> "fs.FileInfo":
         with _as_os_errors():

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from eoslog.checkpoint.backups import Backup, EditState, backup_of, has_gone_on, newest_backup
+from eoslog.checkpoint.backups import Backup, EditState, backup_of, batch_of, has_gone_on, newest_backup
 from eoslog.checkpoint.edits import Edit, order, order_back
 from eoslog.checkpoint.standing import NotEditable, Standing
 from eoslog.commands.admin_groups import delete_offsets
@@ -17,8 +17,10 @@ from eoslog.connector.checkpoint.spark_logs import Planned
 from eoslog.connector.client.admin.group_offsets import commit_plain
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.commit.decide import SourceOffsets
+from eoslog.connector.commit.decision import ANCHOR, Decision
 from eoslog.connector.commit.move_decision import move_decision
 from eoslog.connector.commit.task_reports import Batch
+from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.offsets.group_notes import Note
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
 
@@ -64,25 +66,46 @@ def _planned_since(standing: Standing, backup: Backup) -> list[int]:
     return [n for n in reversed(planned) if ("offsets", n) not in backup.before and n > backup.was.batch_id]
 
 
+def source_offsets(
+    group: str | None, sink: str, to: Batch, end: Planned, *, decided: bool
+) -> SourceOffsets | None:
+    """The group's offsets at the end of a batch, as the sink would commit them. None: there is no group."""
+    if group is None:
+        return None
+    text = Note(sink, to.query_id, to.batch_id, decided=decided).text()
+    offsets = {tp: (at, text) for tp, at in end.topic_offsets().items()}
+    return SourceOffsets(group, offsets, end.epochs())
+
+
+def move(
+    cluster: Cluster,
+    sink: Sink | None,
+    seen: Decision | None,
+    to: Batch,
+    source: SourceOffsets | None,
+    completed: int | None,
+    decisions: str,
+) -> None:
+    """Move the sink's decision and the group's offsets together. A sink without decisions has the group
+    alone. Raises CommitFault, KafkaError, EoslogError."""
+    if sink is not None:
+        rules = move_decision(sink, seen, to, source, completed)
+        Runner(cluster, OWN_TIMEOUT_MS, decisions=decisions).run(rules)
+    elif source is not None:
+        commit_plain(cluster, source.group, source.offsets, source.epochs)
+
+
 def _source_offsets(standing: Standing, end: Planned) -> SourceOffsets | None:
-    """The group's offsets at the end of a batch, as the sink would commit them."""
     note = standing.note
-    if note is None or note.group is None:
+    if note is None:
         return None
     sink = note.sink or standing.query_id
-    text = Note(sink, standing.query_id, end.batch_id, decided=note.sink is not None).text()
-    offsets = {tp: (at, text) for tp, at in end.topic_offsets().items()}
-    return SourceOffsets(note.group, offsets, end.epochs())
+    return source_offsets(note.group, sink, batch_of(standing, end), end, decided=note.sink is not None)
 
 
 def _move(cluster: Cluster, standing: Standing, to: Batch, source: SourceOffsets | None) -> None:
-    """Move the sink's decision and the group's offsets together. A sink without decisions has the group
-    alone."""
-    if standing.sink is not None and standing.note is not None:
-        rules = move_decision(standing.sink, standing.decision, to, source, standing.completed)
-        Runner(cluster, OWN_TIMEOUT_MS, decisions=standing.note.decisions).run(rules)
-    elif source is not None:
-        commit_plain(cluster, source.group, source.offsets, source.epochs)
+    decisions = ANCHOR if standing.note is None else standing.note.decisions
+    move(cluster, standing.sink, standing.decision, to, source, standing.completed, decisions)
 
 
 def _move_back(cluster: Cluster, standing: Standing, backup: Backup) -> None:

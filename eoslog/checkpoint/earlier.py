@@ -51,6 +51,11 @@ class _EarlierFiles:
         found = {*self._files.names(folder), *own}
         return [name for name in found if folder not in _LOGS or self.is_there(f"{folder}/{name}")]
 
+    def walk(self) -> list[str]:
+        """The names of all files."""
+        found = {*self._files.walk(), *self._texts}
+        return sorted(name for name in found if self.is_there(name))
+
     def put(self, folder: str, name: str, data: bytes) -> None:
         """What was cannot be changed."""
         raise OSError(f"{folder}/{name} of an earlier checkpoint cannot be written")

@@ -23,7 +23,14 @@ WATCH_SECONDS = 2.0
 
 
 def editing(function: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of every edit."""
+    """Add the options of every edit of a checkpoint."""
+    option = click.option("--accept-loss", type=click.IntRange(0), default=0, metavar="N",
+                          help="At most so many rows may never appear.")  # fmt: skip
+    return option(doubling(function))
+
+
+def doubling(function: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of an edit that makes no row disappear."""
     for option in (
         click.option("--dry-run", is_flag=True, help="Only say what would happen."),
         click.option("--fence", is_flag=True, help="Take the sink from a query that runs: it stops."),
@@ -31,8 +38,6 @@ def editing(function: Callable[..., None]) -> Callable[..., None]:
                      metavar="SECONDS", help="How long to look whether the query runs."),
         click.option("--read-uncommitted", is_flag=True,
                      help="The query reads with kafka.isolation.level=read_uncommitted."),
-        click.option("--accept-loss", type=click.IntRange(0), default=0, metavar="N",
-                     help="At most so many rows may never appear."),
         click.option("--accept-duplicates", type=click.IntRange(0), default=0, metavar="N",
                      help="At most so many rows may appear twice."),
     ):  # fmt: skip
@@ -89,7 +94,7 @@ def check_accepted(
     """Refuse unless the user has accepted so many rows."""
     twice, never = foretold.rows(Fate.TWICE), foretold.rows(Fate.NEVER)
     needed = [f"--accept-duplicates {twice}"] if twice > how["accept_duplicates"] else []
-    needed += [f"--accept-loss {never}"] if never > how["accept_loss"] else []
+    needed += [f"--accept-loss {never}"] if never > how.get("accept_loss", 0) else []
     if needed:
         if session.as_json:
             session.show_json(document | {"done": False})

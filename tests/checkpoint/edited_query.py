@@ -6,6 +6,7 @@ The source has aborted records and control records: offsets do not tell how many
 
 from __future__ import annotations
 
+import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,8 @@ A_BATCH, KILLED = 40, 2
 PARTITIONS, ROUNDS, ROWS, ABORTED = 2, 8, 12, 5
 STATES = ("stopped", *halting.POINTS)
 """Where a query is when it ends: after whole batches, or killed in the commit of batch KILLED."""
+NEXT = dict(zip(STATES, ("go on", "replay", "replay", "finish"), strict=True))
+"""What the next start then does first, as `show` says it."""
 
 
 class EditedQuery:
@@ -108,10 +111,19 @@ class EditedQuery:
     def edit(self, name: str, *more: str) -> dict[str, int]:
         """Carry an edit out, and accept what it foretells: that."""
         told = json.loads(self.command(name, *more, "--dry-run", "--json").stdout)["foretold"]
-        accepted = ["--accept-duplicates", str(told["twice"]), "--accept-loss", str(told["never"])]
+        accepted = ["--accept-duplicates", str(told["twice"])]
+        accepted += ["--accept-loss", str(told["never"])] if told["never"] else []
         result = self.command(name, *more, *accepted)
         assert result.exit_code == 0, result.output
         return {"doubled": told["twice"], "lost": told["never"]}
+
+    def fork(self, new: Path) -> tuple[EditedQuery, int]:
+        """A query that goes on from a copy of the checkpoint, and how many rows both write, as foretold."""
+        copy_of = copy.copy(self)
+        copy_of.checkpoint, copy_of.fenced = new, False
+        copy_of.group, copy_of.sink = f"forked-{self.group}", f"forked-{self.sink}"
+        names = ("--transactional-id", copy_of.sink, "--group", copy_of.group)
+        return copy_of, self.edit("fork", str(new), *names)["doubled"]
 
     def shown(self) -> Any:
         """What `show` tells."""
@@ -135,6 +147,14 @@ class EditedQuery:
         assert result.exit_code in (0, 1), result.output
         counts = json.loads(result.stdout)["counts"]
         return {"doubled": counts["doubled"], "lost": counts["lost"]}
+
+
+class Stateful(EditedQuery):
+    """Drops rows that it has seen: its state has all of them."""
+
+    def rows(self) -> DataFrame:
+        """Each value once."""
+        return super().rows().dropDuplicates(["value"])
 
 
 def fill(kafka: Kafka, topic: str, name: str = "row") -> None:

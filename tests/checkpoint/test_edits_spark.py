@@ -5,35 +5,18 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from eoslog.checkpoint import carry_out
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
-from tests.checkpoint.edited_query import PARTITIONS, STATES, EditedQuery, fill
-from tests.connector.brokers import start_broker
+from tests.checkpoint.edited_query import NEXT, PARTITIONS, STATES, EditedQuery, Stateful, fill
 from tests.connector.stock_kafka import Kafka
 
 pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.timeout(900)]
-
-
-@pytest.fixture(scope="module")
-def hasty() -> Iterator[Kafka]:
-    """A broker that looks for timed-out transactions all the time."""
-    with start_broker({"transaction.abort.timed.out.transaction.cleanup.interval.ms": "100"}) as broker:
-        yield Kafka(broker.bootstrap)
-
-
-@pytest.fixture
-def query(spark: SparkSession, hasty: Kafka, tmp_path: Path) -> EditedQuery:
-    return EditedQuery(spark, hasty, tmp_path)
-
-
-NEXT = dict(zip(STATES, ("go on", "replay", "replay", "finish"), strict=True))
 
 
 def test_a_query_that_runs_is_not_edited(query: EditedQuery) -> None:
@@ -113,14 +96,6 @@ def test_a_topic_that_is_added_is_read_from_where_it_was_said(
     assert query.run() == ""
     assert query.audited(added) == foretold
     assert query.audited() == {"doubled": 0, "lost": 0}
-
-
-class Stateful(EditedQuery):
-    """Drops rows that it has seen: its state has all of them."""
-
-    def rows(self) -> DataFrame:
-        """Each value once."""
-        return super().rows().dropDuplicates(["value"])
 
 
 @pytest.mark.parametrize("edit", [("rewind", "--to-batch", "1"), ("skip-to", "--by", "17")])

@@ -452,7 +452,7 @@ MUTANTS: list[Mutant] = [
         ),
         Break("a draft stays", "os.replace(draft,", "__import__('shutil').copy(draft,"),
         Break("a draft stays elsewhere", "self._files.move(draft,", "self._files.copy_file(draft,"),
-        Break("there is no folder", "        os.makedirs(self._path(folder), exist_ok=True)\n", ""),
+        Break("there is no folder", "        os.makedirs(inside, exist_ok=True)\n", ""),
         Break("a folder is made once", "exist_ok=True", "exist_ok=False"),
         Break("nanoseconds are seconds", "written_ns / 1e9", "written_ns"),
         Break("every file is there", "is not fs.FileType.NotFound", "is not None"),

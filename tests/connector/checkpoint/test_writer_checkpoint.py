@@ -144,12 +144,16 @@ def files(request: pytest.FixtureRequest, tmp_path: Path) -> Files:
 
 
 def test_files_are_the_same_wherever_they_are(files: Files, tmp_path: Path) -> None:
-    assert files.names("notes") == [] and not files.is_there("notes/a") and files.modified("notes/a") is None
+    assert files.names("notes") == files.walk() == []
+    assert not files.is_there("notes/a") and files.modified("notes/a") is None
     began = time.time()
     files.put("notes", "a", b"one")
     files.put("notes", "a", b"two")
     assert files.names("notes") == ["a"] == os.listdir(tmp_path / "notes"), "no draft is left"
     assert files.read("notes/a") == b"two" and files.is_there("notes/a")
+    files.put("", "top", b"")
+    files.put("notes/more", "b", b"")
+    assert files.walk() == ["notes/a", "notes/more/b", "top"]
     written = files.modified("notes/a")
     assert written is not None and began - 2 <= written <= time.time() + 2
 

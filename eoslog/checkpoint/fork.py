@@ -1,0 +1,138 @@
+"""Forks a query: a copy of its checkpoint, which goes on as another query under names of its own.
+
+Nobody may start a copy that is not complete. So its newest batch is a mark first, which neither Spark nor
+eoslog can read, and becomes the batch at the very end: after all other files, and after the decision and the
+group's offsets of the new names, which are set in one transaction.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from eoslog.checkpoint import carry_out
+from eoslog.checkpoint.standing import NotEditable, Standing, position_of, standing
+from eoslog.commands.progress import ProgressListener
+from eoslog.connector.checkpoint.files import Files, files_at
+from eoslog.connector.checkpoint.noted_sink import NotedSink
+from eoslog.connector.client.admin.group_offsets import fetch_committed
+from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.commit.decision import ANCHOR
+from eoslog.connector.commit.task_reports import Batch
+from eoslog.connector.commit.transactional_ids import Sink
+from eoslog.connector.spark.driver_folder import as_spark_takes
+
+_MARK = b"eoslog checkpoint fork has not finished this copy: remove it"
+_OWN = re.compile(r"metadata|eoslog/sink|eoslog/edit-.*|(.*/)?\..*")
+"""Files that a copy does not take over: those of the query's names, and hidden ones: temporary files, and
+checksums that Hadoop does without."""
+
+
+@dataclass(frozen=True)
+class NewQuery:
+    """The query that goes on from the copy. `sink`, `group`: its names; None: it has none."""
+
+    location: str
+    query_id: str
+    sink: str | None
+    group: str | None
+
+    @classmethod
+    def named(cls, found: Standing, location: str, sink: str | None, group: str | None) -> NewQuery:
+        """Its names, as far as they were given. Raises NotEditable if they do not fit the old ones."""
+        note, query_id = found.note, str(uuid.uuid4())
+        if found.sink is None and sink is not None:
+            raise NotEditable(
+                "the checkpoint names no sink that keeps decisions, so there is none to make for a new "
+                "transactional.id: leave --transactional-id out"
+            )
+        if note is not None and note.group is not None and group is None:
+            raise NotEditable(
+                f"the query commits its offsets to the group {note.group}: give the new one a group of its "
+                "own (--group)"
+            )
+        return cls(as_spark_takes(location), query_id, sink or (query_id if found.sink else None), group)
+
+    @property
+    def options(self) -> dict[str, str]:
+        """The options of writeStream that it must have."""
+        given = {"transactional.id": self.sink, "kafka.group.id": self.group}
+        own = {name: value for name, value in given.items() if value is not None}
+        return {"checkpointLocation": self.location, **own}
+
+
+def check_free(cluster: Cluster, found: Standing, new: NewQuery) -> None:
+    """Raise NotEditable unless the place and the names of a new query are unused. Raises OSError."""
+    here, there = (place.rstrip("/") + "/" for place in (found.checkpoint.location, new.location))
+    if here.startswith(there) or there.startswith(here):
+        raise NotEditable(
+            f"{new.location} and {found.checkpoint.location} lie in one another: name a new place"
+        )
+    if files_at(new.location).walk():
+        raise NotEditable(f"{new.location} has files already: name a new place, nothing is overwritten")
+    if new.group is not None and new.sink is not None and new.group == Sink(new.sink).group:
+        raise NotEditable(
+            "--group and --transactional-id have to differ: decisions are in a group of that name"
+        )
+    groups = {"--transactional-id": new.sink and Sink(new.sink).group, "--group": new.group}
+    for option, group in groups.items():
+        if group is not None and fetch_committed(cluster, group, None, require_stable=False):
+            raise NotEditable(f"{option}: the group {group} has offsets already: give a name that is unused")
+
+
+def carry_out_fork(cluster: Cluster, found: Standing, new: NewQuery, watch: ProgressListener) -> None:
+    """Make the copy. Raises CommitFault, CheckpointUnreadable, NotEditable, KafkaError, EoslogError,
+    OSError."""
+    end, newest = position_of(found), found.planned[-1]
+    old, copy = files_at(found.checkpoint.location), files_at(new.location)
+    last = f"offsets/{newest}"
+    copy.put("offsets", str(newest), _MARK)
+    names = [name for name in old.walk() if not _OWN.fullmatch(name) and name != last]
+    texts = {"metadata": json.dumps({"id": new.query_id}).encode(), **_note(found, new, end.batch_id)}
+    watch.begin("copying", len(names))
+    for name in names:
+        _put(copy, name, old.read(name))
+        watch.advance(1)
+    for name, text in texts.items():
+        _put(copy, name, text)
+    newest_text = old.read(last)
+    _check_rested(cluster, found)
+    to = Batch(new.query_id, end.batch_id, end.digest)
+    decided = new.sink is not None
+    source = carry_out.source_offsets(new.group, new.sink or new.query_id, to, end, decided=decided)
+    sink = None if new.sink is None else Sink(new.sink)
+    carry_out.move(
+        cluster,
+        sink,
+        None,
+        to,
+        source,
+        found.completed,
+        ANCHOR if found.note is None else found.note.decisions,
+    )
+    copy.put("offsets", str(newest), newest_text)
+
+
+def _note(found: Standing, new: NewQuery, batch: int) -> Mapping[str, bytes]:
+    """The note of the copy's sink: it counts as having got the last batch, which it has decided."""
+    if found.note is None:
+        return {}
+    note = NotedSink(new.sink, found.cluster_id, batch, new.group, found.note.decisions)
+    return {"eoslog/sink": note.text().encode()}
+
+
+def _put(files: Files, name: str, data: bytes) -> None:
+    folder, _, last = name.rpartition("/")
+    files.put(folder, last, data)
+
+
+def _check_rested(cluster: Cluster, found: Standing) -> None:
+    """Raise NotEditable if the query has gone on since it was looked at: files of two moments are no copy."""
+    now = standing(cluster, found.checkpoint)
+    if (now.planned, now.completed, now.decision) != (found.planned, found.completed, found.decision):
+        raise NotEditable(
+            "the query has gone on while its checkpoint was copied, so it runs. Stop it, and remove the copy"
+        )

@@ -1,0 +1,107 @@
+"""`eoslog checkpoint fork`: the command line."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import click
+
+from eoslog.checkpoint.editing import check_accepted, doubling, editable, tell
+from eoslog.checkpoint.foretell import Fate, Foretold, Stretch, foretell
+from eoslog.checkpoint.fork import NewQuery, carry_out_fork, check_free
+from eoslog.checkpoint.report import foretold_lines
+from eoslog.checkpoint.running import check_rests
+from eoslog.checkpoint.standing import NextStart, Standing, places, position_of
+from eoslog.checkpoint.targets import LogBounds
+from eoslog.commands import progress
+from eoslog.commands.session import CommandSession, cluster_command
+from eoslog.connector.commit.leave_sink import fence
+from eoslog.connector.errors import EoslogError
+from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
+
+
+@click.command()
+@click.argument("checkpoint")
+@click.argument("new")
+@click.option("--transactional-id", metavar="ID",
+              help="transactional.id of the new query.  [default: its query id]")  # fmt: skip
+@click.option("--group", metavar="GROUP", help="kafka.group.id of the new query.")
+@doubling
+@cluster_command
+def fork(
+    session: CommandSession,
+    checkpoint: str,
+    new: str,
+    transactional_id: str | None,
+    group: str | None,
+    **how: Any,
+) -> None:
+    """Make a copy NEW of a checkpoint, from which another query goes on under names of its own.
+
+    Both then write what comes. The rows that are in the log now have to be accepted with --accept-duplicates.
+    """
+    found = editable(session, checkpoint)
+    query = NewQuery.named(found, new, transactional_id, group)
+    try:
+        check_free(session.cluster, found, query)
+        _fork(session, found, query, how)
+    except OSError as error:
+        raise EoslogError(f"{query.location} cannot be written, or {checkpoint} not read: {error}") from error
+
+
+def _fork(session: CommandSession, found: Standing, query: NewQuery, how: dict[str, Any]) -> None:
+    end = position_of(found)
+    with progress.shown() as watch:
+        foretold = _both_write(session, found, watch, how)
+        document = {
+            "edit": "fork",
+            "query": query.query_id,
+            "stands_after": end.batch_id,
+            "options": query.options,
+            "foretold": foretold.document(),
+        }
+        if not session.as_json:
+            click.echo("\n".join([*foretold_lines(foretold), "and every later row, if both queries go on"]))
+        if how["dry_run"]:
+            tell(session, document | {"done": False}, "nothing was changed (--dry-run)")
+            return
+        check_accepted(session, foretold, document, how)
+        if not how["fence"]:
+            check_rests(session.cluster, found, how["watch"])
+        _settle(session, found, how)
+        carry_out_fork(session.cluster, found, query, watch)
+    tell(session, document | {"done": True}, _done(query, end.batch_id))
+
+
+def _both_write(
+    session: CommandSession, found: Standing, watch: progress.ProgressListener, how: dict[str, Any]
+) -> Foretold:
+    """What both queries write from where they stand: the rows that are in the log."""
+    stands = places(position_of(found))
+    committed = not how["read_uncommitted"]
+    there = LogBounds.of_those_there(session.cluster, (place[1:] for place in stands), committed=committed)
+    moves = [
+        Stretch(place, at, there.end[place[1:]])
+        for place, at in sorted(stands.items())
+        if there.end.get(place[1:], at) > at
+    ]
+    counted = foretell(session.cluster, moves, watch, committed=committed).moved
+    return Foretold(tuple(replace(one, fate=Fate.TWICE) for one in counted))
+
+
+def _settle(session: CommandSession, found: Standing, how: dict[str, Any]) -> None:
+    """Carry out what is decided: the copy drops the rows of such a batch, so they have to be there even if
+    the old query never starts again. With --fence its driver is stopped."""
+    if found.sink is None or found.note is None:
+        return
+    if how["fence"] or found.next_start is NextStart.FINISH:
+        Runner(session.cluster, OWN_TIMEOUT_MS, decisions=found.note.decisions).run(fence(found.sink))
+
+
+def _done(query: NewQuery, batch: int) -> str:
+    options = "\n".join(f"  {name}={value}" for name, value in query.options.items())
+    return (
+        f"done; query {query.query_id} goes on after batch {batch}. Its writeStream has to have\n{options}\n"
+        f"To undo it before its first start: remove {query.location}"
+    )
