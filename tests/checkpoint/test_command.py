@@ -9,40 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
-from eoslog.cli import main
 from eoslog.testing import EmbeddedBroker
-from tests.connector.stock_kafka import Kafka
+from tests.checkpoint.plain_checkpoint import run
 
 PAGE = Path(__file__).parents[2] / "docs" / "checkpoints.md"
-SETTINGS = 'v1\n{"batchWatermarkMs":0}\n'
 
 
 @pytest.fixture
-def topic(broker: EmbeddedBroker) -> str:
-    kafka = Kafka(broker.bootstrap)
-    topic = kafka.topic()
-    kafka.put(topic, [b"%d" % number for number in range(30)])
-    return topic
-
-
-@pytest.fixture
-def checkpoint(tmp_path: Path, topic: str) -> Path:
-    """Of Spark's own source, whose batches end at 10 and 20."""
-    for folder in ("offsets", "commits"):
-        (tmp_path / folder).mkdir()
-    (tmp_path / "metadata").write_text('{"id":"q"}')
-    for batch, end in enumerate((10, 20)):
-        (tmp_path / "offsets" / str(batch)).write_text(SETTINGS + json.dumps({topic: {"0": end}}))
-        (tmp_path / "commits" / str(batch)).write_text('v1\n{"nextBatchWatermarkMs":0}')
-    return tmp_path
-
-
-def run(broker: EmbeddedBroker, command: str, checkpoint: Path, *more: str) -> Result:
-    watch = ["--watch", "0"] if command in ("rewind", "skip-to") else []
-    arguments = [command, str(checkpoint), "--bootstrap-server", broker.bootstrap, *watch, *more]
-    return CliRunner().invoke(main, ["checkpoint", *arguments])
+def checkpoint(plain: Path) -> Path:
+    return plain
 
 
 def shown(broker: EmbeddedBroker, checkpoint: Path) -> Any:

@@ -9,16 +9,15 @@ from typing import Any
 
 import pytest
 
+from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.testing import EmbeddedBroker
-from tests.checkpoint.test_command import SETTINGS, checkpoint, run, topic
+from tests.checkpoint.plain_checkpoint import SETTINGS, decide, last, lines, plan, run
 from tests.connector.stock_kafka import Kafka
 
-__all__ = ["checkpoint", "topic"]
 
-
-def plan(checkpoint: Path, batch: int, text: str) -> None:
-    (checkpoint / "offsets" / str(batch)).write_text(text)
-    (checkpoint / "commits" / str(batch)).write_text('v1\n{"nextBatchWatermarkMs":0}')
+@pytest.fixture
+def checkpoint(plain: Path) -> Path:
+    return plain
 
 
 def diffed(broker: EmbeddedBroker, a: Path, b: Path | str, *more: str) -> Any:
@@ -81,13 +80,30 @@ def test_what_an_edit_has_changed(broker: EmbeddedBroker, checkpoint: Path, topi
     assert (found["a"]["planned"], found["b"]["planned"], found["b"]["done"]) == (2, 1, 1)
 
 
+def test_an_edit_before_one_that_removed_batches(
+    broker: EmbeddedBroker, decided: Path, cluster: Cluster, topic: str
+) -> None:
+    """Those are there again, in the view of it."""
+    for batch, end in ((2, 25), (3, 30)):
+        plan(decided, batch, lines({topic: {"0": end}}))
+    decide(cluster, decided, topic, 3, last(cluster, topic))
+    assert run(broker, "rewind", decided, "--by", "1", "--accept-duplicates", "1").exit_code == 0
+    (decided / "state" / "0" / "0").mkdir(parents=True)
+    (decided / "state" / "0" / "0" / "2.delta").write_text("")
+    said = run(broker, "rewind", decided, "--to-batch", "1", "--accept-duplicates", "9")
+    assert said.exit_code == 0, said.output
+    found = diffed(broker, decided, "edit-0001")
+    assert found["rows_ahead"] == {"a": 0, "b": 10} and found["b"]["stands_after"] == 3
+    assert [(one["a"], one["b"]) for one in found["batches"]][2:] == [(None, "done"), (None, "done")]
+
+
 def test_sources_are_compared_by_name(
     broker: EmbeddedBroker, checkpoint: Path, copy: Path, topic: str
 ) -> None:
     """Their lines may stand in any order."""
-    lines = [f"{name}:" + json.dumps({topic: {"0": at}}) for name, at in (("x", 5), ("y", 9))]
+    sources = [f"{name}:" + json.dumps({topic: {"0": at}}) for name, at in (("x", 5), ("y", 9))]
     settings = SETTINGS.replace("v1", "v2")
-    for folder, order in ((checkpoint, lines), (copy, lines[::-1])):
+    for folder, order in ((checkpoint, sources), (copy, sources[::-1])):
         plan(folder, 2, settings + "\n".join(order))
     found = diffed(broker, checkpoint, copy)
     assert found["rows_ahead"] == {"a": 0, "b": 0} and found["batches"][2]["same"]
@@ -119,8 +135,8 @@ def test_earlier_sources_are_found_by_name(broker: EmbeddedBroker, checkpoint: P
     settings = SETTINGS.replace("v1", "v2")
     ends = [[("x", 5), ("y", 9)], [("y", 19), ("x", 15)]]
     for batch, sources in enumerate(ends, 1):
-        lines = [f"{name}:" + json.dumps({topic: {"0": at}}) for name, at in sources]
-        plan(checkpoint, batch, settings + "\n".join(lines))
+        texts = [f"{name}:" + json.dumps({topic: {"0": at}}) for name, at in sources]
+        plan(checkpoint, batch, settings + "\n".join(texts))
     said = run(broker, "rewind", checkpoint, "--to-batch", "1", "--accept-duplicates", "20")
     assert said.exit_code == 0, said.output
     text = (checkpoint / "offsets" / "2").read_text()

@@ -11,57 +11,29 @@ from click.testing import Result
 
 from eoslog.checkpoint import carry_out, fork
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
-from eoslog.connector.checkpoint.noted_sink import NotedSink
 from eoslog.connector.client.admin.group_offsets import fetch_committed
 from eoslog.connector.client.wire.cluster import Cluster
-from eoslog.connector.client.wire.config import ClientConfig
 from eoslog.connector.commit.decide import SourceOffsets
 from eoslog.connector.commit.decision import decode
-from eoslog.connector.commit.move_decision import move_decision
 from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.offsets.group_notes import Note, read_note
-from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
-from eoslog.connector.sink.start_of_run import cluster_id
 from eoslog.testing import EmbeddedBroker
-from tests.checkpoint.test_command import checkpoint as plain
-from tests.checkpoint.test_command import run, topic
+from tests.checkpoint.plain_checkpoint import group_of, run, sink_of
 from tests.connector.stock_kafka import Kafka
 
-__all__ = ["plain", "topic"]
-
 
 @pytest.fixture
-def cluster(broker: EmbeddedBroker) -> Cluster:
-    return Cluster(ClientConfig((("127.0.0.1", broker.port),)))
-
-
-@pytest.fixture
-def checkpoint(plain: Path, cluster: Cluster, topic: str) -> Path:
-    """Of a query whose sink has decided batch 1 and committed its end to a group."""
-    found = Checkpoint.at(str(plain))
-    NotedSink(sink_of(topic), cluster_id(cluster), 0, group_of(topic)).write(found)
-    (plain / "eoslog" / "sources").write_text("of sources that were removed")
-    (plain / ".metadata.crc").write_text("of the old metadata")
-    to = Batch("q", 1, found.planned(1).digest)
-    note = Note(sink_of(topic), "q", 1).text()
-    source = SourceOffsets(group_of(topic), {(topic, 0): (20, note)})
-    rules = move_decision(Sink(sink_of(topic)), None, to, source, 1)
-    Runner(cluster, OWN_TIMEOUT_MS).run(rules)
-    return plain
-
-
-def sink_of(topic: str) -> str:
-    return f"sink-{topic}"
-
-
-def group_of(topic: str) -> str:
-    return f"group-{topic}"
+def checkpoint(decided: Path) -> Path:
+    """With a note of eoslog's that is the copy's, too, and a checksum that is not."""
+    (decided / "eoslog" / "sources").write_text("of sources that were removed")
+    (decided / ".metadata.crc").write_text("of the old metadata")
+    return decided
 
 
 def forked(broker: EmbeddedBroker, checkpoint: Path, new: Path | str, topic: str, *more: str) -> Result:
     names = ["--transactional-id", f"new-{sink_of(topic)}", "--group", f"new-{group_of(topic)}"]
-    return run(broker, "fork", checkpoint, str(new), "--watch", "0", *names, *more)
+    return run(broker, "fork", checkpoint, str(new), *names, *more)
 
 
 ACCEPTED = ("--accept-duplicates", "10")
@@ -179,7 +151,7 @@ def test_what_is_refused(
 
 def test_names_that_do_not_fit(broker: EmbeddedBroker, checkpoint: Path, topic: str, tmp_path: Path) -> None:
     new = f"{tmp_path}-new"
-    said = run(broker, "fork", checkpoint, new, "--watch", "0")
+    said = run(broker, "fork", checkpoint, new)
     assert f"commits its offsets to the group {group_of(topic)}" in said.output and said.exit_code == 1
     (checkpoint / "eoslog" / "sink").unlink()
     said = forked(broker, checkpoint, new, topic)
@@ -189,7 +161,7 @@ def test_names_that_do_not_fit(broker: EmbeddedBroker, checkpoint: Path, topic: 
 def test_a_query_of_another_sink(broker: EmbeddedBroker, plain: Path, topic: str, tmp_path: Path) -> None:
     """The copy has its files and an id of its own; there is nothing to decide."""
     new = tmp_path.parent / f"{tmp_path.name}-new"
-    said = run(broker, "fork", plain, str(new), "--watch", "0", *ACCEPTED)
+    said = run(broker, "fork", plain, str(new), *ACCEPTED)
     assert said.exit_code == 0, said.output
     assert (new / "offsets" / "1").read_text() == (plain / "offsets" / "1").read_text()
     assert not (new / "eoslog").exists() and json.loads((new / "metadata").read_text())["id"] != "q"

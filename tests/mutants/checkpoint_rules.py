@@ -6,6 +6,9 @@ MOVES = ("tests/connector/commit/test_move_decision.py",)
 COUNTS = ("tests/connector/client/test_count_rows.py",)
 RUNNING = ("tests/checkpoint/test_running.py",)
 COMMAND = ("tests/checkpoint/test_command.py",)
+EDITS = ("tests/checkpoint/test_edits.py",)
+COMPARE = ("tests/checkpoint/test_compare.py",)
+FORK = ("tests/checkpoint/test_fork.py",)
 
 REFRESHED = ("tests/connector/checkpoint/test_refreshed_flow.py",)
 
@@ -58,6 +61,86 @@ MUTANTS: list[Mutant] = [
             "what nobody knows is taken for written",
             "if standing.next_start is NextStart.RUN_AGAIN and standing.newest is not None:",
             "if standing.newest is None:",
+        ),
+    ),
+    *mutants_of(
+        "eoslog/checkpoint/edits.py",
+        EDITS,
+        Break(
+            "a batch is noted as done first",
+            '(2 if log == "offsets" else 3)',
+            '(3 if log == "offsets" else 2)',
+        ),
+        Break("lower batches go first", "else 1), -batch", "else 1), batch"),
+        Break(
+            "taken back, ends come first",
+            '(file[0] == "offsets", file[1])',
+            '(file[0] != "offsets", file[1])',
+        ),
+    ),
+    *mutants_of(
+        "eoslog/checkpoint/backups.py",
+        EDITS,
+        Break("what was written since is taken back", "return since != 0 and (", "return False and ("),
+        Break("an edit is not interrupted", "(EditState.BEGUN, EditState.UNDOING)", "()"),
+        Break(
+            "later batches do not count", "            elif batch > least:\n                return True\n", ""
+        ),
+    ),
+    *mutants_of(
+        "eoslog/checkpoint/carry_out.py",
+        EDITS,
+        Break("there is no backup", "    backup.put(standing.checkpoint, EditState.BEGUN)\n", ""),
+        Break("the decision stays", "    _move(cluster, standing, backup.becomes, source)\n", ""),
+        Break("files of a query that runs change", "    _check_files(standing, backup.before)\n", ""),
+        Break(
+            "what was planned since stays",
+            '        standing.checkpoint.change("offsets", batch, None)\n',
+            "        continue\n",
+        ),
+        Break(
+            "an edit stays undone in part",
+            "        _move_back(cluster, standing, backup)\n",
+            "        pass\n",
+        ),
+    ),
+    *mutants_of(
+        "eoslog/checkpoint/checks.py",
+        EDITS,
+        Break("gaps are fine", "        if gaps:", "        if False:"),
+        Break("batches may be left out", "else completed) < newest.batch_id - 1", "else completed) < -1"),
+        Break("more may be done than planned", "completed > newest.batch_id)", "completed < 0)"),
+        Break("nothing is lost", "        if lost:", "        if False:"),
+    ),
+    *mutants_of(
+        "eoslog/checkpoint/compare.py",
+        COMPARE,
+        Break(
+            "aborted rows count",
+            "foretell(cluster, [move], watch, committed=committed)",
+            "foretell(cluster, [move], watch, committed=False)",
+        ),
+        Break("whoever is behind is ahead", 'return "a" if a > b else "b"', 'return "b" if a > b else "a"'),
+    ),
+    *mutants_of(
+        "eoslog/checkpoint/earlier.py",
+        COMPARE,
+        Break("only the first edit counts", "in reversed(backups):", "in backups[:1]:"),
+        Break("later batches were there", "int(batch) > self._least", "False"),
+    ),
+    *mutants_of(
+        "eoslog/checkpoint/fork.py",
+        FORK,
+        Break("a copy may start before it is complete", '    copy.put("offsets", str(newest), _MARK)\n', ""),
+        Break("what is there is overwritten", "    if files_at(new.location).walk():", "    if False:"),
+        Break(
+            "two queries have one name",
+            'json.dumps({"id": new.query_id})',
+            'json.dumps({"id": found.query_id})',
+        ),
+        Break("the query may go on meanwhile", "    _check_rested(cluster, found)\n", ""),
+        Break(
+            "names may be used", "if group is not None and fetch_committed", "if False and fetch_committed"
         ),
     ),
 ]
