@@ -163,14 +163,10 @@ test-java-tools: setup $(KAFKA)  ## Kafka's own command line tools, on eoslog an
 test-rights: setup $(KAFKA)  ## each API with each right alone and each right missing: eoslog refuses what Apache Kafka refuses
 	$(SCENARIOS)/test_kafka_rights.py -m kafka -s $(TEST_ARGS)
 
-<<<<<<< HEAD
-test-kerberos: setup $(KAFKA)  ## Kerberos logins with a real KDC, on the bundled broker and on Apache Kafka: the client, and a Spark that is killed
-=======
 test-broker-options: setup $(KAFKA)  ## options of listeners, TLS and SASL of a running broker: eoslog and Apache Kafka take, refuse and tell the same
 	$(SCENARIOS)/test_kafka_broker_options.py -m kafka -s $(TEST_ARGS)
 
-test-kerberos: setup $(KAFKA)  ## Kerberos logins with a real KDC: the connector on the bundled broker and on Apache Kafka
->>>>>>> 9c5051f (make test-broker-options: the same requests about sasl.*, ssl.* and listener.name.* to eoslog and Apache Kafka)
+test-kerberos: setup $(KAFKA)  ## Kerberos logins with a real KDC, on the bundled broker and on Apache Kafka: the client, and a Spark that is killed
 	@if ! PATH=$$PATH:/usr/sbin command -v krb5kdc faketime kinit >/dev/null || [ ! -e /usr/include/gssapi.h ]; then \
 		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 			echo "installing krb5-kdc, krb5-admin-server, krb5-user, libkrb5-dev, faketime"; apt-get update -qq; \
