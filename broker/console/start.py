@@ -33,6 +33,7 @@ async def open_console(broker: Broker, listeners: Sequence[Listener], metrics: M
     config = broker.config
     host, port = _address(config.operations.console_listen)
     listener = chosen(listeners, config)
+    _check_logins(listener, config)
     _check_exposure(host, listener, config)
     tls = None
     if listener.tls:
@@ -76,6 +77,17 @@ def chosen(listeners: Sequence[Listener], config: BrokerConfig) -> Listener:
 def authenticates(listener: Listener, config: BrokerConfig) -> bool:
     """Whether every client of this listener must authenticate."""
     return listener.sasl or (listener.tls and listener.option(config, "ssl.client.auth") == "required")
+
+
+def _check_logins(listener: Listener, config: BrokerConfig) -> None:
+    """Refuse a listener by which no browser gets in. Raises ConfigError."""
+    mechanisms: str = listener.option(config, "sasl.enabled.mechanisms")
+    if listener.sasl and {name.strip() for name in mechanisms.split(",")} - {""} == {"GSSAPI"}:
+        raise ConfigError(
+            f"console.listen: listener {listener.name} has no other logins than Kerberos, and browsers have "
+            "none for the console: name another listener in console.listener, or add SCRAM-SHA-512 to its "
+            "sasl.enabled.mechanisms"
+        )
 
 
 def _address(text: str) -> tuple[str, int]:

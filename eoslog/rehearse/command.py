@@ -5,6 +5,7 @@ Exit status: 0 all holds, 1 something does not, 2 something could not be found o
 
 from __future__ import annotations
 
+import re
 import secrets
 import signal
 import traceback
@@ -70,7 +71,7 @@ SEE ALSO
               help="A shell command of yours that kills brokers of a test cluster, or cuts their power, and "
               "starts them again. It is run once.  [default: no broker is crashed]")  # fmt: skip
 @click.option("--principal", metavar="TYPE:NAME", help="Whom printed ACLs are for, as User:alice.  [default: "
-              "the SASL user, else User:ANONYMOUS]")  # fmt: skip
+              "the SASL user, the first part of a Kerberos principal, else User:ANONYMOUS]")  # fmt: skip
 @click.option("--timeout", type=click.FloatRange(0.1), default=30.0, show_default=True, metavar="SECONDS",
               help="How long to keep trying each request.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
@@ -198,8 +199,15 @@ def _document(names: ScratchNames, done: _Done) -> dict[str, Any]:
 
 
 def _principal(config: ClientConfig) -> str:
+    """Whom brokers take this client for. Of a Kerberos principal that is the first part, unless they have
+    other sasl.kerberos.principal.to.local.rules than DEFAULT."""
     sasl = config.security.sasl
-    return f"User:{sasl.user if sasl is not None and sasl.user else 'ANONYMOUS'}"
+    user = sasl.user if sasl is not None else ""
+    if sasl is not None and sasl.kerberos is not None:
+        from eoslog.connector.client.wire.kerberos import owner  # needs an extra
+
+        user = re.split("[/@]", owner(sasl.kerberos))[0]
+    return f"User:{user or 'ANONYMOUS'}"
 
 
 @contextmanager

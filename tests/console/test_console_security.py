@@ -33,7 +33,7 @@ from eoslog.broker.config import BrokerConfig, ConfigError
 from eoslog.broker.config.operations import OperationsOptions
 from eoslog.broker.config.security import SecurityOptions
 from eoslog.broker.console import login
-from eoslog.broker.console.start import _check_exposure, chosen
+from eoslog.broker.console.start import _check_exposure, _check_logins, chosen
 from eoslog.broker.main import Node, StartError
 from eoslog.broker.ports.ports import OsFileSystem
 from eoslog.broker.security.credentials import Credentials
@@ -398,6 +398,17 @@ def test_the_strictest_listener_is_the_consoles() -> None:
     assert chosen([PLAIN, SASL_SSL], BrokerConfig(operations=plaintext)) is PLAIN
     with pytest.raises(ConfigError, match="must be one of the listeners PLAINTEXT"):
         chosen([PLAIN], BrokerConfig(operations=OperationsOptions(console_listener="other")))
+
+
+@pytest.mark.parametrize("mechanisms", ["GSSAPI", " GSSAPI, "])
+def test_a_listener_of_kerberos_alone_lets_nobody_in(mechanisms: str) -> None:
+    """Browsers have no tickets for the console: it says so at the start, not to each who comes."""
+    config = BrokerConfig.from_options({"sasl.enabled.mechanisms": mechanisms})
+    with pytest.raises(ConfigError, match="listener SASL_SSL has no other logins than Kerberos"):
+        _check_logins(SASL_SSL, config)
+    both = BrokerConfig.from_options({"sasl.enabled.mechanisms": "GSSAPI,SCRAM-SHA-256"})
+    _check_logins(SASL_SSL, both)
+    _check_logins(SSL, config)
 
 
 def refusal(data: Path, address: str) -> str:

@@ -678,4 +678,10 @@ MUTANTS: list[Mutant] = [
         ("tests/console/test_console_http.py",),
         Break("what is no request fills the log", "            logger=_requests,\n", ""),
     ),
+    *mutants_of(
+        "broker/console/start.py",
+        ("tests/console/test_console_security.py",),
+        Break("a console that lets nobody in", ' - {""} == {"GSSAPI"}:', ' == {"none"}:'),
+        Break("a mechanism with a comma behind it is another", ' - {""} == {"GSSAPI"}', ' == {"GSSAPI"}'),
+    ),
 ]

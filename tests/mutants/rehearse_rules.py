@@ -107,6 +107,12 @@ MUTANTS: list[Mutant] = [
         Break("any replica may lead", '    if value == "false":\n', "    if value:\n"),
     ),
     *mutants_of(
+        "eoslog/rehearse/command.py",
+        (f"{HERE}test_principal.py",),
+        Break("rights for a Kerberos principal", 're.split("[/@]", owner(sasl.kerberos))[0]', "sasl.user"),
+        Break("rights for its host", '"[/@]"', '"@"'),
+    ),
+    *mutants_of(
         "eoslog/rehearse/granted.py",
         WHOLE,
         Break(

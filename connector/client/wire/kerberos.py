@@ -76,6 +76,16 @@ def credentials(kerberos: KerberosSettings) -> Any:
     return made
 
 
+def owner(kerberos: KerberosSettings) -> str:
+    """The principal whose tickets are used; empty if there are none: a login says why."""
+    if kerberos.principal or gssapi is None:
+        return kerberos.principal
+    try:
+        return str(credentials(kerberos).name)
+    except gssapi.exceptions.GSSError:
+        return ""
+
+
 def _context(kerberos: KerberosSettings, host: str) -> Any:
     broker = gssapi.Name(f"{kerberos.service}@{host}", gssapi.NameType.hostbased_service)
     flags = gssapi.RequirementFlag.mutual_authentication | gssapi.RequirementFlag.integrity

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,15 +86,18 @@ def sasl(kdc: Kdc, port: int, protocol: str = "SASL_PLAINTEXT") -> dict[str, str
 
 
 @contextmanager
-def bundled(kdc: Kdc, stores: Stores | None = None, **more: str) -> Iterator[Server]:
-    """The bundled broker, where alice may do everything; with TLS if there are stores."""
+def bundled(
+    kdc: Kdc, stores: Stores | None = None, config: Mapping[str, str] | None = None
+) -> Iterator[Server]:
+    """The bundled broker, where alice may do everything; with TLS if there are stores. `config`: of its
+    options."""
     protocol, ca = _tls(stores)
     (port,) = free_ports(1)
-    config = sasl(kdc, port, protocol) | _RIGHTS | {n.replace("__", "."): v for n, v in more.items()}
-    config["listeners"] = f"PLAINTEXT://127.0.0.1:0,{config['listeners']}"
+    options = sasl(kdc, port, protocol) | _RIGHTS | dict(config or {})
+    options["listeners"] = f"PLAINTEXT://127.0.0.1:0,{options['listeners']}"
     if stores is not None:
-        config["ssl.keystore.location"] = stores.pem("broker")
-    with EmbeddedBroker(config=config) as broker:
+        options["ssl.keystore.location"] = stores.pem("broker")
+    with EmbeddedBroker(config=options) as broker:
         yield Server(protocol, f"localhost:{port}", broker.bootstrap, ca)
 
 
