@@ -16,15 +16,18 @@ class JaasError(ValueError):
 
 
 class LoginModule(NamedTuple):
-    """One login module with its options. `module` is the class's name without its package."""
+    """One login module with its options. `module` is the class's name without its `package`."""
 
     module: str
     options: dict[str, str]
+    package: str
 
 
 def parse(text: str) -> LoginModule:
     """Read the value of `sasl.jaas.config`: one login module. Raises JaasError."""
     head = _HEAD.match(text)
+    if head is None and "{" in text:
+        raise JaasError("it is a section of a JAAS file: give what stands between { and }")
     if head is None:
         raise JaasError('it does not begin with a class and "required"')
     options: dict[str, str] = {}
@@ -41,4 +44,5 @@ def parse(text: str) -> LoginModule:
         options[name] = re.sub(r"\\(.)", r"\1", quoted) if quoted is not None else bare
     if text[position:].strip():
         raise JaasError('there is text after the ";": give one login module only')
-    return LoginModule(head[1].rpartition(".")[2], options)
+    package, _, module = head[1].rpartition(".")
+    return LoginModule(module, options, package)

@@ -75,6 +75,17 @@ MUTANTS: list[Mutant] = [
         Break("a life without a number", "not isinstance(seconds, int | float)", "False"),
     ),
     *mutants_of(
+        "connector/client/wire/kerberos_settings.py",
+        (f"{HERE}test_security.py", f"{HERE}test_kerberos_forms.py"),
+        Break("a keytab is passed over", 'if "keyTab" in login and not by_keytab:', "if False:"),
+        Break("a cache is passed over", 'elif "ticketCache" in login and not by_cache:', "elif False:"),
+        Break("whoever has run kinit", "elif not by_keytab and not by_cache:", "elif False:"),
+        Break("a broker's login", 'elif not _true(login, "isInitiator", "true"):', "elif False:"),
+        Break("a renewal that nobody does", 'elif _true(login, "renewTGT"):', "elif False:"),
+        Break("a misspelt option", "if name not in _USED + _NO_EFFECT:", "if False:"),
+        Break("another service", 'if login.get("serviceName", service) != service:', "if False:"),
+    ),
+    *mutants_of(
         "connector/client/wire/security_settings.py",
         (f"{HERE}test_security.py",),
         Break(
@@ -82,9 +93,12 @@ MUTANTS: list[Mutant] = [
             'delegated=login.get("tokenauth", "").lower() == "true",',
             "",
         ),
-        Break("a keytab is passed over", 'if "keyTab" in login and not by_keytab:', "if False:"),
-        Break("a cache is passed over", 'elif "ticketCache" in login and not by_cache:', "elif False:"),
-        Break("whoever has run kinit", "elif not by_keytab and not by_cache:", "elif False:"),
+        Break(
+            "options of another Krb5LoginModule",
+            'if login.package.startswith("com.ibm."):',
+            "if False:",
+            (f"{HERE}test_kerberos_forms.py",),
+        ),
         Break(
             "ssl. options of a login are ignored",
             'if any(name.startswith("ssl.") for name in login.options):',

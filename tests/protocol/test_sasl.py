@@ -110,7 +110,8 @@ UP = {"username": "u", "password": "p"}
     ],
 )
 def test_jaas_texts(text: str, module: str, options: dict[str, str]) -> None:
-    assert jaas.parse(text) == (module, options)
+    found = jaas.parse(text)
+    assert (found.module, found.options) == (module, options)
 
 
 @pytest.mark.parametrize(

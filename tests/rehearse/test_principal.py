@@ -3,7 +3,8 @@
 import pytest
 
 from eoslog.connector.client.wire.config import ClientConfig
-from eoslog.connector.client.wire.security_settings import KerberosSettings, SaslSettings, Security
+from eoslog.connector.client.wire.kerberos_settings import KerberosSettings
+from eoslog.connector.client.wire.security_settings import SaslSettings, Security
 from eoslog.rehearse.command import _principal
 
 

@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from eoslog.connector.client.wire.security_settings import KerberosSettings
+from eoslog.connector.client.wire.kerberos_settings import KerberosSettings
 from eoslog.connector.errors import AuthenticationRefused, OptionError
 
 try:

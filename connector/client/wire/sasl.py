@@ -11,7 +11,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from eoslog.connector.client.wire.aws_settings import AwsSettings
-from eoslog.connector.client.wire.security_settings import KerberosSettings, SaslSettings
+from eoslog.connector.client.wire.kerberos_settings import KerberosSettings
+from eoslog.connector.client.wire.security_settings import SaslSettings
 from eoslog.connector.client.wire.token_settings import TokenSettings
 from eoslog.connector.client.wire.tokens import token_for
 from eoslog.connector.errors import AuthenticationRefused

@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from eoslog.connector.client.wire.aws_settings import MECHANISM as AWS
 from eoslog.connector.client.wire.aws_settings import AwsSettings, aws_settings
+from eoslog.connector.client.wire.kerberos_settings import KerberosSettings, kerberos_settings
 from eoslog.connector.client.wire.token_settings import TokenSettings, token_settings
 from eoslog.connector.errors import OptionError
 from eoslog.protocol import jaas
@@ -26,6 +27,11 @@ _MODULES = {
     "IAMLoginModule": (AWS,),
     "Krb5LoginModule": ("GSSAPI",),
 }
+_FORM = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="..." password="...";'
+_KERBEROS_FORM = (
+    "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true "
+    'keyTab="/path" principal="name@REALM";'
+)
 TLS_VERSIONS = ("TLSv1.2", "TLSv1.3")
 STORE_TYPES = ("PEM", "JKS", "PKCS12")
 
@@ -48,21 +54,6 @@ class TlsSettings:
     key_password: str | None = field(default=None, repr=False)
     check_name: bool = True
     versions: tuple[str, ...] = TLS_VERSIONS
-
-
-@dataclass(frozen=True)
-class KerberosSettings:
-    """Whose tickets to use, and for which service. Without a keytab they come from a ticket cache."""
-
-    service: str
-    principal: str = ""
-    keytab: str = ""
-    ticket_cache: str = ""
-
-    @property
-    def who(self) -> str:
-        """The client, for messages."""
-        return self.principal or f"the owner of the ticket cache {self.ticket_cache or '(the default one)'}"
 
 
 @dataclass(frozen=True)
@@ -155,9 +146,8 @@ def _sasl(options: Mapping[str, Any]) -> SaslSettings:
     login = _login(options.get("kafka.sasl.jaas.config"), mechanism)
     service = options.get("kafka.sasl.kerberos.service.name")
     if mechanism == "GSSAPI":
-        if options.get("kafka.sasl.jaas.config") is not None:
-            _check_login(login)
-        kerberos = _kerberos(login, service)
+        given = options.get("kafka.sasl.jaas.config") is not None
+        kerberos = kerberos_settings(login if given else None, service)
         return SaslSettings(mechanism, user=kerberos.who, kerberos=kerberos)
     if service:
         raise OptionError(
@@ -186,44 +176,6 @@ def _implied(options: Mapping[str, Any]) -> str:
     return "GSSAPI" if named or options.get("kafka.sasl.kerberos.service.name") else ""
 
 
-def _kerberos(login: Mapping[str, str], option: str | None) -> KerberosSettings:
-    """What Krb5LoginModule's options say; without any, the default ticket cache. Raises OptionError."""
-    service = option or login.get("serviceName")
-    if not service:
-        raise OptionError(
-            "option kafka.sasl.kerberos.service.name is missing: give the first part of the brokers' "
-            "principal, as in kafka/host@REALM"
-        )
-    if login.get("serviceName", service) != service:
-        raise OptionError(
-            "kafka.sasl.jaas.config: serviceName is not kafka.sasl.kerberos.service.name: give one of them"
-        )
-    principal, keytab = login.get("principal", ""), login.get("keyTab", "").removeprefix("file:")
-    if login.get("useKeyTab", "").lower() != "true":
-        return KerberosSettings(service, principal, "", login.get("ticketCache", ""))
-    if not keytab or not principal:
-        raise OptionError("kafka.sasl.jaas.config: useKeyTab=true needs keyTab and principal: give both")
-    return KerberosSettings(service, principal, keytab)
-
-
-def _check_login(login: Mapping[str, str]) -> None:
-    """Refuse what Java's Krb5LoginModule does not take either. Without this the tickets of whoever has run
-    kinit would be used, and the query would run as somebody else. Raises OptionError."""
-    by_keytab, by_cache = (login.get(name, "").lower() == "true" for name in ("useKeyTab", "useTicketCache"))
-    said = ""
-    if "keyTab" in login and not by_keytab:
-        said = "keyTab is given without useKeyTab=true"
-    elif "ticketCache" in login and not by_cache:
-        said = "ticketCache is given without useTicketCache=true"
-    elif not by_keytab and not by_cache:
-        said = "neither useKeyTab=true nor useTicketCache=true is given, and Spark asks nobody for a password"
-    if said:
-        raise OptionError(
-            f"kafka.sasl.jaas.config: {said}: give useKeyTab=true with keyTab and principal, or "
-            "useTicketCache=true for the tickets of kinit"
-        )
-
-
 def _login(text: str | None, mechanism: str) -> dict[str, str]:
     if text is None:
         return {}
@@ -232,12 +184,17 @@ def _login(text: str | None, mechanism: str) -> dict[str, str]:
     except jaas.JaasError as error:
         raise OptionError(
             f"option kafka.sasl.jaas.config cannot be read: {error}; give it as "
-            'org.apache.kafka.common.security.plain.PlainLoginModule required username="..." password="...";'
+            + (_KERBEROS_FORM if mechanism == "GSSAPI" else _FORM)
         ) from error
     if mechanism not in _MODULES.get(login.module, ()):
         raise OptionError(
             f"option kafka.sasl.jaas.config names {login.module}, which does not go with "
             f"kafka.sasl.mechanism={mechanism}: choose one of {', '.join(_MODULES)}"
+        )
+    if login.package.startswith("com.ibm."):
+        raise OptionError(
+            f"option kafka.sasl.jaas.config names {login.package}.{login.module}, which IBM's old Java had, "
+            f"with options of its own: give it as {_KERBEROS_FORM}"
         )
     if any(name.startswith("ssl.") for name in login.options):
         raise OptionError(

@@ -16,8 +16,9 @@ import trustme
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import ClientConfig
 from eoslog.connector.client.wire.connection import BrokerConnection
+from eoslog.connector.client.wire.kerberos_settings import KerberosSettings
 from eoslog.connector.client.wire.sasl import authenticate
-from eoslog.connector.client.wire.security_settings import PROTOCOLS, KerberosSettings, SaslSettings
+from eoslog.connector.client.wire.security_settings import PROTOCOLS, SaslSettings
 from eoslog.connector.client.wire.token_settings import Flow, TokenSettings
 from eoslog.connector.client.wire.tokens import Tokens
 from eoslog.connector.errors import AuthenticationRefused, BrokerUnreachable, OptionError
@@ -48,7 +49,7 @@ REFUSED: list[tuple[dict[str, str], str]] = [
     ({"security__protocol": "SASL_PLAINTEXT"}, "kafka.sasl.mechanism is missing"),
     ({"security__protocol": "SASL_SSL", "sasl__mechanism": "CRAM-MD5"}, "cannot be 'CRAM-MD5'"),
     ({"security__protocol": "SASL_SSL", "sasl__mechanism": "GSSAPI"}, "kerberos.service.name is missing"),
-    ({"security__protocol": "SASL_SSL", "sasl__jaas__config": KEYTAB.replace("principal", "other"),
+    ({"security__protocol": "SASL_SSL", "sasl__jaas__config": KEYTAB.replace(' principal="alice@REALM"', ""),
       "sasl__kerberos__service__name": "kafka"}, "needs keyTab and principal"),
     ({"security__protocol": "SASL_SSL", "sasl__jaas__config": KEYTAB.replace("use", 'serviceName="x" use'),
       "sasl__kerberos__service__name": "kafka"}, "serviceName is not"),

@@ -1,7 +1,7 @@
 """Whatever fails, no secret is in what a query says or leaves behind.
 
 Each failure is told with its causes and their tracebacks, as Spark tells it; and with all that is logged.
-A query that goes well is in test_security_spark.py.
+Queries that go well are in test_security_spark.py and, with a keytab, in test_kerberos_spark.py.
 """
 
 import logging
@@ -159,6 +159,20 @@ def jaas_of_another_mechanism(given: Given, pki: Pki) -> None:
     write(given | {"kafka.sasl.jaas.config": other})
 
 
+def kerberos_with_a_password(given: Given, pki: Pki) -> None:
+    write(by_kerberos(given, f'useTicketCache=true password="{ALICES}";'))
+
+
+def kerberos_text_that_is_none(given: Given, pki: Pki) -> None:
+    write(by_kerberos(given, f'useTicketCache=true password="{ALICES}" {WRONG}'))
+
+
+def by_kerberos(given: Given, login: str) -> Given:
+    module = "com.sun.security.auth.module.Krb5LoginModule required"
+    named = {"kafka.sasl.mechanism": "GSSAPI", "kafka.sasl.kerberos.service.name": "kafka"}
+    return given | named | {"kafka.sasl.jaas.config": f"{module} {login}"}
+
+
 def secrets_without_their_protocol(given: Given, pki: Pki) -> None:
     write(given | {"kafka.security.protocol": "PLAINTEXT", "kafka.sasl.password": ALICES})
 
@@ -279,6 +293,8 @@ FAILURES: dict[Callable[[Given, Pki], None], str] = {
     misspelt: "did you mean kafka.sasl.jaas.config",
     jaas_that_is_none: "kafka.sasl.jaas.config cannot be read",
     jaas_of_another_mechanism: "does not go with",
+    kerberos_with_a_password: "has no option password",
+    kerberos_text_that_is_none: "kafka.sasl.jaas.config cannot be read",
     secrets_without_their_protocol: "has no effect with kafka.security.protocol=plaintext",
     key_that_cannot_be_read: "kafka.ssl.keystore.certificate.chain or .key cannot be used",
     no_tls_there: "does this port speak TLS",
