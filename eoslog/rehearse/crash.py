@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Callable
 
+from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.rehearse.load import Load
 from eoslog.rehearse.probes import COMMITTED, both, settled, stored_offset
 from eoslog.rehearse.rows import DoesNotHold, NotFoundOut
 from eoslog.rehearse.work import PARTITIONS, Work
@@ -13,9 +15,9 @@ _STANDARD_ERROR = 2  # no pipe: a broker that the command starts may keep it ope
 BEFORE, OPEN = ["committed 1", "committed 2"], ["open 1", "open 2"]
 
 
-def look(work: Work, word: str, crash: Callable[[], None]) -> str:
-    """Crash brokers while one transaction was just committed and another is open. Raises DoesNotHold,
-    NotFoundOut."""
+def look(work: Work, word: str, crash: Callable[[], None], connect: Callable[[], Cluster]) -> str:
+    """Crash brokers while one transaction was just committed, another is open, and others are under way.
+    Raises DoesNotHold, NotFoundOut."""
     topic, group = work.names.name(word), work.names.name(f"{word}-group")
     left, done = work.open(f"{word}-open"), work.open(f"{word}-committed")
     for partition in PARTITIONS:
@@ -24,7 +26,7 @@ def look(work: Work, word: str, crash: Callable[[], None]) -> str:
     work.stage(done, group, {work.place: (9, "noted")})
     work.end(done, commit=True)
     idle = work.open(f"{word}-idle")
-    crash()
+    lost = _crash(work, crash, load := Load(work, f"{word}-load", connect))
     settled(work, done.name, COMMITTED)
     if stored_offset(work, group, "its transaction was committed") != (9, "noted"):
         raise DoesNotHold("a committed offset is gone after the crash")
@@ -36,7 +38,22 @@ def look(work: Work, word: str, crash: Callable[[], None]) -> str:
     again = work.open(f"{word}-idle")
     if again.identity <= idle.identity:
         raise DoesNotHold(f"a new producer got {again.identity}, after {idle.identity} before the crash")
-    return "what was acknowledged is there, open transactions go on, retries are written once"
+    commits = load.check()
+    if not lost:
+        raise NotFoundOut("the command has ended, and no broker has cut a connection: none has crashed")
+    return f"what was acknowledged is there, also {commits} commits under load; retries are written once"
+
+
+def _crash(work: Work, crash: Callable[[], None], load: Load) -> bool:
+    """Crash brokers under load. Returns whether one was lost."""
+    load.start()
+    try:
+        work.cluster.brokers()
+        work.cluster.disturbed()  # from now on
+        crash()
+    finally:
+        load.stop()
+    return work.cluster.disturbed() or any(writer.failure for writer in load.writers)
 
 
 def run_command(text: str) -> None:

@@ -79,7 +79,7 @@ class Rehearsal:
             yield found
         yield from self._killed()
         if self.crash is not None:
-            yield row("a crash of brokers", partial(crash.look, self.work, CRASH, self.crash))
+            yield row("a crash of brokers", partial(crash.look, self.work, CRASH, self.crash, self.connect))
         if begun.verdict is Verdict.HOLDS:
             yield from expires.rows()
         else:
@@ -146,7 +146,13 @@ class Rehearsal:
         yield Row(name, verdict, f"missing: {words}", granted.acl_lines(lacks, self.principal, self.address))
 
     def _create_topics(self) -> None:
-        words = [*(probe.word for probe in PROBES), KILLS, EXPIRES, LASTS, *([CRASH] if self.crash else [])]
+        words = [
+            *(probe.word for probe in PROBES),
+            KILLS,
+            EXPIRES,
+            LASTS,
+            *([CRASH, f"{CRASH}-load"] if self.crash else []),
+        ]
         self.made = [self.work.names.name(word) for word in words]
         body: CreateTopicsRequestDraft = {
             "topics": [

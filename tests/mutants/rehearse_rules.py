@@ -44,6 +44,21 @@ MUTANTS: list[Mutant] = [
         ),
     ),
     *mutants_of(
+        "eoslog/rehearse/crash.py",
+        WHOLE,
+        Break("any command is a crash", "    if not lost:\n", "    if False:\n"),
+    ),
+    *mutants_of(
+        "eoslog/rehearse/load.py",
+        (f"{HERE}test_crashes.py",),
+        Break(
+            "an epoch may come again",
+            "            if again.identity <= told",
+            "            if False and told",
+        ),
+        Break("what was told is not asked", "            if told.committed:\n", "            if False:\n"),
+    ),
+    *mutants_of(
         "eoslog/rehearse/kills.py",
         (*KILLS, *WHOLE),
         Break(

@@ -1,8 +1,8 @@
 """Brokers that break one promise each, and the row of `eoslog rehearse` that has to name it.
 
 Those of the crash judge (test_crash_judge_judged.py) that are wrong while they run are among them. Others
-there are wrong only after a crash (BROKEN_IN_CRASHES), and some show only at moments of a crash that a client
-cannot choose (NOT_SEEN).
+there are wrong only after a crash (BROKEN_IN_CRASHES), or show only in what is under way then
+(BROKEN_UNDER_LOAD, with those of test_transaction_crash.py).
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 
 from eoslog.broker.coordinator.groups.group_offsets import GroupOffsets
+from eoslog.broker.coordinator.transactions import transaction_coordinator
+from eoslog.broker.coordinator.transactions.transaction_changes import Changes
 from eoslog.broker.coordinator.transactions.transaction_coordinator import TransactionCoordinator
 from eoslog.broker.coordinator.transactions.transaction_markers import MarkerWriter
 from eoslog.broker.log.partition.partition import Partition
@@ -23,29 +25,65 @@ from eoslog.broker.rules.committed_offsets import OffsetStore
 from eoslog.broker.rules.producer_state import ProducerStates, Written
 from eoslog.broker.rules.transactions import transaction, transaction_state
 from eoslog.protocol.producer_identity import ProducerIdentity
+from eoslog.testing.disk import FaultyFile, FaultyFileSystem
+from tests.broker.coordinator.transactions import test_transaction_crash as coordinators
 from tests.crash import test_crash_judge_judged as judged
 
 Patch = pytest.MonkeyPatch
 Break = Callable[[Patch], None]
-
-NOT_SEEN = {
-    judged.no_fdatasync: "it breaks the crash judge's own file system, which no broker runs on here",
-    judged.no_directory_sync: "the same",
-    judged.the_torn_tail_is_not_cut: "it needs a crash in the middle of a write",
-    judged.no_recovery_scan: "the same",
-    judged.decisions_stay_unfinished: "it needs a crash between a decision and its markers",
-    judged.prepare_is_not_written: "the same",
-    judged.prepare_is_not_waited_for: "the same",
-    judged.acknowledges_before_it_is_durable: "it needs a crash within the milliseconds until the next sync",
-    judged.a_new_epoch_is_not_waited_for: "it needs a crash within the milliseconds until the next sync",
-}
-"""Brokers of the crash judge that a client's view of one crash cannot tell from whole ones, and why."""
 
 BROKEN_IN_CRASHES = [
     judged.only_the_last_batch_is_known_after_a_restart,
     judged.no_batch_is_known_after_a_restart,
 ]
 """Brokers that are broken when they come back: the row "a crash of brokers" has to fail."""
+
+
+def files_are_not_synced(patch: Patch) -> None:
+    """The crash judge's no_fdatasync, on the disk of the broker that is embedded."""
+    sync = FaultyFile.sync
+
+    def broken(self: FaultyFile) -> None:
+        if not self.path.endswith(".log"):
+            sync(self)
+
+    patch.setattr(FaultyFile, "sync", broken)
+
+
+def directories_are_not_synced(patch: Patch) -> None:
+    """Its no_directory_sync."""
+    patch.setattr(FaultyFileSystem, "sync_dir", lambda self, path: self.meet("sync", path))
+
+
+def coordinator(kind: type[Changes]) -> Break:
+    """A broker with one of the broken coordinators of test_transaction_crash.py."""
+
+    def broken(patch: Patch) -> None:
+        patch.setattr(transaction_coordinator, "Changes", kind)
+
+    broken.__name__ = kind.__name__
+    return broken
+
+
+ANY, STATES, ROWS = "", "__transaction_state", "/eoslog-rehearsal"
+BROKEN_UNDER_LOAD: list[tuple[Break, str]] = [
+    (files_are_not_synced, ANY),
+    (directories_are_not_synced, ANY),
+    (judged.acknowledges_before_it_is_durable, ANY),
+    (judged.prepare_is_not_written, ANY),
+    (judged.prepare_is_not_waited_for, STATES),
+    (judged.a_new_epoch_is_not_waited_for, ANY),
+    (judged.decisions_stay_unfinished, ANY),
+    (judged.the_torn_tail_is_not_cut, ANY),
+    (judged.no_recovery_scan, ANY),
+    (coordinator(coordinators.MarksBeforeDecisionIsDurable), STATES),
+    (coordinator(coordinators.JoinsWithoutWaiting), STATES),
+    (coordinator(coordinators.CompletesBeforeMarkers), ROWS),
+    (coordinator(coordinators.DoesNotWaitForMarkers), ROWS),
+    (coordinator(coordinators.LeavesDecisionsUnfinished), ANY),
+    (coordinator(coordinators.CompletesWithoutMarkersAtStart), ANY),
+]
+"""Brokers of which some crash under load must be named, and the files whose syncs are slow then."""
 
 
 def aborted_rows_are_shown(patch: Patch) -> None:

@@ -10,8 +10,7 @@ import pytest
 
 from eoslog.rehearse import command, crash, time_out
 from eoslog.testing import EmbeddedBroker
-from tests.crash import test_crash_judge_judged as judged
-from tests.rehearse.broken_brokers import BROKEN, BROKEN_IN_CRASHES, NOT_SEEN, SAYS, SWEEPS, Break
+from tests.rehearse.broken_brokers import BROKEN, BROKEN_IN_CRASHES, SAYS, SWEEPS, Break
 from tests.rehearse.rehearsing import document, not_holding
 
 pytestmark = pytest.mark.long  # a rehearsal takes seconds, and there is one for each broken broker
@@ -72,9 +71,3 @@ def test_a_broker_that_comes_back_broken_is_named(broken: Break, monkeypatch: py
 def test_a_broker_that_comes_back_whole_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     found = crashed(None, monkeypatch)
     assert found["status"] == 0 and not not_holding(found) and not found["left"], found
-
-
-def test_each_broker_of_the_crash_judge_is_here() -> None:
-    """Named, or known not to be seen, with the reason."""
-    broken = {entry[0] for entry in judged.BROKEN}
-    assert broken == {*NOT_SEEN, *BROKEN_IN_CRASHES} | ({entry[0] for entry in BROKEN} & broken)
