@@ -74,14 +74,19 @@ _LIMITS = (
 def broker_rows(found: Mapping[int, Configs], query: Query) -> Iterator[Row]:
     """A row for each limit, of the broker with the lowest one. `found`: configs by broker."""
     for limit in _LIMITS:
-        values = _values(found, limit.name)
+        values, instead = _values(found, limit.name), False
         if not values and limit.name == PRODUCERS:
-            values = _values(found, IDS)  # before Kafka 3.4 (KIP-854) producers expire with them
+            values, instead = _values(found, IDS), True
         if not values:
             yield Row(limit.name, Verdict.UNKNOWN, "no broker tells its value")
             continue
         node, value = min(values.items(), key=lambda pair: int(pair[1]))
         row = _compared(limit, node, int(value), query)
+        if instead:
+            what = f"no broker has it; those of Kafka 3.3 take {IDS}, {row.what}"
+            row = row._replace(
+                what=what, verdict=Verdict.NOTE if row.verdict is Verdict.HOLDS else row.verdict
+            )
         if limit.name == PRODUCERS and query.verified and row.verdict is Verdict.FAILS:
             why = "later, leaders still refuse late rows, as they ask the coordinator (transaction.version 2)"
             row = Row(row.name, Verdict.NOTE, f"{row.what}; {why}")

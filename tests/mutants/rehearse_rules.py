@@ -111,8 +111,8 @@ MUTANTS: list[Mutant] = [
         (f"{HERE}test_limits.py",),
         Break(
             "old brokers tell nothing of producers",
-            " and limit.name == PRODUCERS:\n            values =",
-            " and False:\n            values =",
+            " and limit.name == PRODUCERS:\n            values, instead =",
+            " and False:\n            values, instead =",
         ),
         Break(
             "leaders ask everywhere",
