@@ -205,7 +205,7 @@ test-connector-kafka: setup $(KAFKA)  ## the connector's tests on Apache Kafka; 
 	cd tests/kfake && go build -o $(CURDIR)/$@ .
 
 test-connector-kfake: setup .peers/kfake  ## the connector on franz-go's kfake: what works there, and what stops loudly
-	$(BIN)/python -m pytest -q --timeout 600 -m kafka tests/kfake $(TEST_ARGS)
+	$(BIN)/python -m pytest -q --timeout 600 -m "kafka or long" tests/kfake $(TEST_ARGS)
 
 VERSIONS ?= 3.3.2 3.5.2 3.7.2 3.9.1 4.0.0 4.3.1
 
@@ -215,8 +215,12 @@ test-kafka-versions: setup $(VERSIONS:%=.peers/kafka-%)  ## the connector's test
 test-connector-cluster: setup $(KAFKA) $(OLD_KAFKA)  ## queries on three Apache Kafka nodes that are killed, upgraded, or whose leaders move, in mid-batch
 	$(BIN)/python -m pytest -q -s --timeout 900 -m kafka tests/connector/cluster $(TEST_ARGS)
 
-test-rehearse-kafka: setup $(KAFKA)  ## eoslog rehearse on Apache Kafka, under both transaction protocols, and on brokers that are broken on purpose
+test-rehearse-kafka: setup $(KAFKA) .peers/kafka-4.0.0  ## eoslog rehearse on Apache Kafka, under both transaction protocols, and on brokers that are broken on purpose
 	$(BIN)/python -m pytest -q --timeout 600 -m "kafka or long" tests/rehearse $(TEST_ARGS)
+
+.PHONY: test-rehearse-versions
+test-rehearse-versions: setup $(VERSIONS:%=.peers/kafka-%)  ## eoslog rehearse on versions of Apache Kafka; makes the table of docs/rehearse.md (VERSIONS="3.9.1 4.0.0")
+	$(BIN)/python -u -m tests.rehearse.run_versions $(VERSIONS)
 
 EXECUTORS := $(addprefix tests/connector/executors/,test_executors.py test_losses.py test_speculation.py)
 
