@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
-from eoslog.broker.config import BrokerConfig, ConfigError
+from eoslog.broker.config import LISTENER_PREFIX, BrokerConfig, ConfigError
 from eoslog.broker.coordinator.transactions.transaction_journal import DamagedTransactionLog
 from eoslog.broker.core.broker import Broker
 from eoslog.broker.log.opening.data_dir import DataDirError
@@ -143,7 +143,7 @@ class Node:
             raise
         self.broker.flush.on_sync = self.server.metrics.synced
         try:
-            self.server.tls = _contexts(self.listeners, self.config)
+            self.server.tls = _contexts(self.listeners, self.broker)
             self._pages = _open_pages(self)
             self.console = await _open_console(self)
             await self.broker.transactions.complete()  # so no reader sees a part of what ends together
@@ -265,7 +265,7 @@ async def _bind(server: Server, listener: Listener) -> Listener:
         raise StartError(f"cannot listen on {where} ({reason}): give another --listen") from error
 
 
-def _contexts(listeners: Sequence[Listener], config: BrokerConfig) -> dict[str, ListenerTls]:
+def _contexts(listeners: Sequence[Listener], broker: Broker) -> dict[str, ListenerTls]:
     """The TLS of each listener that has it, by name, with the stored options too. Raises StartError."""
     wanted = [listener for listener in listeners if listener.tls]
     if not wanted:
@@ -273,6 +273,10 @@ def _contexts(listeners: Sequence[Listener], config: BrokerConfig) -> dict[str, 
     from eoslog.broker.security.tls import ListenerTls  # slow to import, and rarely needed
 
     try:
-        return {listener.name: ListenerTls(listener, config) for listener in wanted}
+        return {listener.name: ListenerTls(listener, broker.config) for listener in wanted}
     except ConfigError as error:
-        raise StartError(str(error)) from error
+        changed = sorted(name for name in broker.options.own if name.startswith(LISTENER_PREFIX))
+        hint = (
+            f" (set while the broker ran, in {broker.configs.path}: {', '.join(changed)})" if changed else ""
+        )
+        raise StartError(f"{error}{hint}") from error

@@ -136,3 +136,14 @@ FACTS: dict[tuple[str, str], str] = {
     (TLS + "ssl.keystore.type", "synonyms"): "the default is PEM, the only type that eoslog reads",
 }
 """(option, fact) that DescribeConfigs tells in another way -> why."""
+
+START_FACTS: dict[tuple[str, str], str] = {
+    ("sasl.enabled.mechanisms", "type"): "a text here, a list in Kafka",
+    ("sasl.enabled.mechanisms", "synonyms"): "another default: eoslog offers what needs no other server",
+    ("sasl.enabled.mechanisms", "read_only"): "Kafka takes it for listeners that are added later",
+    **{
+        (f"{TLS}ssl.{store}.type", "synonyms"): "the default is PEM, the only type that eoslog reads"
+        for store in ("keystore", "truststore")
+    },
+}
+"""The same of the options that both were given at the start."""

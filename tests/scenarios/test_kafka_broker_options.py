@@ -12,9 +12,19 @@ from typing import Any
 
 import pytest
 
+from eoslog.broker.config.listener_options import LIMITS
 from tests.broker.security.stores import Stores, lives, serial
-from tests.scenarios.broker_option_cases import CASES, FACTS, REFUSED_HERE, SECRET, TAKEN_HERE, TLS, Case
-from tests.scenarios.broker_option_site import DELETE, EVERY, OWN, SET, SOURCES, Subject, both
+from tests.scenarios.broker_option_cases import (
+    CASES,
+    FACTS,
+    REFUSED_HERE,
+    SECRET,
+    START_FACTS,
+    TAKEN_HERE,
+    TLS,
+    Case,
+)
+from tests.scenarios.broker_option_site import DELETE, EVERY, OWN, SET, SOURCES, Subject, both, settings
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 
@@ -109,6 +119,32 @@ def test_both_take_and_refuse_the_same(subjects: tuple[Subject, Subject]) -> Non
         print(*key, answers)
     assert (refused, taken, others) == (set(REFUSED_HERE), set(TAKEN_HERE), {})
     assert facts.keys() == FACTS.keys()
+
+
+def test_what_the_start_gave_is_told_alike(subjects: tuple[Subject, Subject]) -> None:
+    names = sorted(settings(subjects[0].stores))
+    theirs, ours = (told(subject, names) for subject in subjects)
+    facts = differing(theirs, ours)
+    for key, answers in facts.items():
+        print(*key, answers)
+    assert facts.keys() == START_FACTS.keys()
+
+
+def test_a_whole_resource_is_replaced(subjects: tuple[Subject, Subject]) -> None:
+    most, rate, key = (TLS + name for name in (*LIMITS, "ssl.keystore.location"))
+    for subject in subjects:
+        before = told(subject, [most, rate, key])
+        assert subject.replace(OWN, {most: "5", key: subject.stores("missing")}) == "INVALID_REQUEST"
+        assert subject.replace(EVERY, {key: subject.stores("renewed")}) == "INVALID_REQUEST"
+        assert subject.alter(OWN, (most, SET, "5"), validate_only=True) == NONE
+        assert subject.alter(OWN, (most, SET, "0"), validate_only=True) == "INVALID_REQUEST"
+        assert told(subject, [most, rate, key]) == before
+        assert subject.replace(OWN, {most: "5", rate: "6"}) == NONE
+        assert subject.replace(OWN, {most: "7"}) == NONE
+        found = subject.described(OWN, [most, rate])
+        assert (found[most]["value"], rate in found) == ("7", False)
+        assert subject.replace(OWN, {}) == NONE
+        assert told(subject, [most, rate, key]) == before
 
 
 def test_secrets_are_never_told(subjects: tuple[Subject, Subject]) -> None:

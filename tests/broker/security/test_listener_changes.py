@@ -10,7 +10,7 @@ import pytest
 
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode
-from eoslog.testing import EmbeddedBroker
+from eoslog.testing import BrokerFailed, EmbeddedBroker
 from tests.broker.admin.test_admin_configs import BROKER, DELETE, SET, change, configs, replace
 from tests.broker.broker_clients import Wire
 from tests.broker.security.securitykit import free_ports
@@ -138,6 +138,19 @@ def test_a_listener_has_a_pace_of_its_own(site: Site) -> None:
         assert site.lets_in()
     assert time.monotonic() - begun > 0.9
     assert site.alter((RATE, DELETE, None)) == 0
+
+
+def test_a_store_that_is_gone_at_the_next_start_stops_it_and_is_named(site: Site) -> None:
+    assert site.alter((KEY, SET, site.stores("renewed"))) == 0
+    site.broker.stop()
+    Path(site.stores("renewed")).rename(site.stores("away"))
+    with pytest.raises(BrokerFailed) as failed:
+        site.broker.start()
+    assert "renewed.pem cannot be read" in str(failed.value)
+    assert f"configs.json: {KEY})" in str(failed.value)
+    Path(site.stores("away")).rename(site.stores("renewed"))
+    site.broker.start()
+    assert site.lets_in()
 
 
 def test_what_is_told_of_a_listener_s_options(site: Site) -> None:
