@@ -46,8 +46,11 @@ class File(Protocol):
 class FileSystem(Protocol):
     """The file operations that a log needs. All raise OSError as the system does."""
 
-    def open(self, path: str, *, create: bool = False) -> File:
-        """Open for reading and writing; FileNotFoundError unless `create`."""
+    def open(self, path: str, *, create: bool = False, private: bool = False) -> File:
+        """Open for reading and writing; FileNotFoundError unless `create`.
+
+        A `private` file is for its owner alone from then on.
+        """
 
     def exists(self, path: str) -> bool:
         """Whether a file or directory is there."""
@@ -147,10 +150,13 @@ class OsFile:
 class OsFileSystem:
     """The `FileSystem` of the operating system."""
 
-    def open(self, path: str, *, create: bool = False) -> File:
+    def open(self, path: str, *, create: bool = False, private: bool = False) -> File:
         """See `FileSystem.open`."""
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        return OsFile(path, os.open(path, flags, 0o644))
+        fd = os.open(path, flags, 0o600 if private else 0o644)
+        if private:
+            os.fchmod(fd, 0o600)  # one that was there already, left by a crash
+        return OsFile(path, fd)
 
     def exists(self, path: str) -> bool:
         """See `FileSystem.exists`."""

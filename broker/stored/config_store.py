@@ -1,7 +1,8 @@
 """Configs of brokers and groups that clients set while the broker runs, stored in `configs.json`.
 
 A config belongs to a kind (broker or group) and a name: a broker's id, "" for all brokers, or a group id.
-Configs of topics are in the registry of topics.
+Configs of topics are in the registry of topics. Secrets are in clear, as in Kafka's log of metadata: only
+its owner can read the file.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class ConfigStore:
             del changed[name]
         content = {"version": _VERSION, **self._kinds, kind: changed}
         try:
-            files.write_whole(self._fs, self.path, json.dumps(content, indent=1).encode())
+            files.write_whole(self._fs, self.path, json.dumps(content, indent=1).encode(), private=True)
         except OSError as error:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,

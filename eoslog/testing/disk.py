@@ -180,13 +180,13 @@ class FaultyFileSystem:
         self.opened.add(file)
         return file
 
-    def open(self, path: str, *, create: bool = False) -> File:
+    def open(self, path: str, *, create: bool = False, private: bool = False) -> File:
         """See `FileSystem.open`."""
         path = os.path.abspath(path)
         with self.lock_of_all:
             self.check()
             new = create and not self._inner.exists(path)
-            file = self._opened(self._inner.open(path, create=create))
+            file = self._opened(self._inner.open(path, create=create, private=private))
             if new:
                 self.unsynced.created(path)
             return file

@@ -200,6 +200,7 @@ MUTANTS: list[Mutant] = [
             "        try:\n            files.write_whole(",
             "        self._kinds[kind] = changed\n        try:\n            files.write_whole(",
         ),
+        Break("everybody may read passwords of key stores", "encode(), private=True)", "encode())", CHANGES),
     ),
     *mutants_of(
         "broker/security/tls.py",

@@ -56,14 +56,15 @@ def write_whole(
     sync: bool = True,
     sync_dir: bool = True,
     temporary: str = "",
+    private: bool = False,
 ) -> None:
     """Replace a file's content, all or nothing even if power fails. Raises OSError.
 
     Without `sync_dir` the caller must sync the directory before it relies on the file. Without `sync` a power
-    loss may leave the file empty: only for files that nothing relies on.
+    loss may leave the file empty: only for files that nothing relies on. `private`: for its owner alone.
     """
     temporary = temporary or path + TEMPORARY
-    file = fs.open(temporary, create=True)
+    file = fs.open(temporary, create=True, private=private)
     try:
         file.truncate(0)
         if file.write([data], 0) != len(data):

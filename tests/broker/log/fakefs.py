@@ -228,7 +228,7 @@ class FakeFileSystem:
             raise FileNotFoundError(errno.ENOENT, "No such file or directory", path)
         return parent, name
 
-    def open(self, path: str, *, create: bool = False) -> File:
+    def open(self, path: str, *, create: bool = False, private: bool = False) -> File:
         parent, name = self._parent(path)
         inode = parent.entries.get(name)
         if inode is None:

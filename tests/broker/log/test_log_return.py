@@ -227,7 +227,7 @@ def test_one_that_could_not_be_opened_is_not_taken_for_shorter_than_it_was() -> 
     assert bring_back(partition) == [] and partition.offline is not None
 
 
-def no_files(path: str, *, create: bool = False) -> FakeFile:
+def no_files(path: str, *, create: bool = False, private: bool = False) -> FakeFile:
     raise OSError(24, "Too many open files", path)
 
 

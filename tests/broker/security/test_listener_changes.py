@@ -161,6 +161,7 @@ def test_what_is_told_of_a_listener_s_options(site: Site) -> None:
     assert secret | {"ssl.truststore.certificates"} <= {
         name for name, one in found.items() if one["is_sensitive"] and one["value"] is None
     }
+    assert (site.broker.data / "configs.json").stat().st_mode & 0o777 == 0o600
     password = found[LISTENER + "ssl.key.password"]
     assert (password["value"], password["is_sensitive"], password["config_type"]) == (None, True, 9)
     assert {one["value"] for one in password["synonyms"]} == {None}
