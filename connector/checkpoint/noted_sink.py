@@ -13,7 +13,8 @@ from typing import Any, NamedTuple, NoReturn, Self
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
 from eoslog.connector.commit.decision import ANCHOR
 
-_FILE = "sink"
+NOTED_SINK = "sink"
+"""The name of the note."""
 _VERSION = 1
 
 
@@ -35,7 +36,7 @@ class NotedSink(NamedTuple):
     @classmethod
     def read(cls, checkpoint: Checkpoint) -> Self | None:
         """The checkpoint's note, or None, as before the first batch. Raises CheckpointUnreadable."""
-        text = checkpoint.noted(_FILE)
+        text = checkpoint.noted(NOTED_SINK)
         if text is None:
             return None
         try:
@@ -46,15 +47,17 @@ class NotedSink(NamedTuple):
             names = (found["sink"], found["cluster"], int(found["since"]), found.get("group"))
             return cls(*names, found.get("decisions", ANCHOR))
         except (ValueError, KeyError, TypeError) as error:
-            raise CheckpointUnreadable(checkpoint.location, f"eoslog/{_FILE} is {text!r}: {error}") from error
+            raise CheckpointUnreadable(
+                checkpoint.location, f"eoslog/{NOTED_SINK} is {text!r}: {error}"
+            ) from error
 
     def write(self, checkpoint: Checkpoint) -> None:
         """Write the note into the checkpoint. Raises CheckpointUnreadable."""
-        checkpoint.note(_FILE, self.text())
+        checkpoint.note(NOTED_SINK, self.text())
 
 
 def _unknown(checkpoint: Checkpoint, text: str) -> NoReturn:
     raise CheckpointUnreadable(
         checkpoint.location,
-        f"eoslog/{_FILE} is {text!r}, which a later version of eoslog has written; use that version",
+        f"eoslog/{NOTED_SINK} is {text!r}, which a later version of eoslog has written; use that version",
     )

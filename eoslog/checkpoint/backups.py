@@ -17,6 +17,7 @@ from typing import Any
 from eoslog.checkpoint.edits import Edit, LogFile
 from eoslog.checkpoint.standing import Standing, position_of
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
+from eoslog.connector.checkpoint.noted_sink import NOTED_SINK
 from eoslog.connector.checkpoint.spark_logs import Planned
 from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.offsets.offsets import TopicPartition
@@ -40,7 +41,8 @@ class EditState(StrEnum):
 class Backup:
     """One edit. `sequence`: of the decision before it (0: none). `was` and `becomes`: the batch at whose end
     the query stands before and after it. `group`: the offsets and metadata
-    that it replaces; None: the partition had none. Texts are as in edits.py."""
+    that it replaces; None: the partition had none. Texts are as in edits.py. `cluster`: the one to which the
+    query moves, where decision and group are; None: it stays. `note`: of its sink, before that."""
 
     name: str
     kind: str
@@ -52,6 +54,8 @@ class Backup:
     group: Mapping[TopicPartition, tuple[int, str] | None]
     before: Mapping[LogFile, str | None]
     after: Mapping[LogFile, str | None]
+    cluster: str | None = None
+    note: str | None = None
 
     @property
     def is_open(self) -> bool:
@@ -91,8 +95,11 @@ class Backup:
         return cls(**found | {"state": EditState(found["state"])})
 
 
-def backup_of(standing: Standing, edit: Edit, group: list[TopicPartition]) -> Backup:
-    """The backup of an edit that is about to begin; `group`: the partitions whose offsets it commits."""
+def backup_of(
+    standing: Standing, edit: Edit, group: list[TopicPartition], cluster: str | None = None
+) -> Backup:
+    """The backup of an edit that is about to begin; `group`: the partitions whose offsets it commits;
+    `cluster`: the one to which it moves the query."""
     last, known = standing.decision, standing.committed
     kept = {tp: (known[tp].offset, known[tp].metadata) if tp in known else None for tp in group}
     return Backup(
@@ -106,6 +113,8 @@ def backup_of(standing: Standing, edit: Edit, group: list[TopicPartition]) -> Ba
         group=kept,
         before=edit.before,
         after=edit.after,
+        cluster=cluster,
+        note=standing.checkpoint.noted(NOTED_SINK) if cluster is not None else None,
     )
 
 
@@ -148,9 +157,15 @@ def interrupted(standing: Standing) -> Backup | None:
     return last if last is not None and last.is_open and not has_gone_on(standing, last) else None
 
 
+def moving_to(checkpoint: Checkpoint) -> str | None:
+    """The cluster to which an interrupted edit was to move the query. Raises CheckpointUnreadable."""
+    last = newest_backup(checkpoint)
+    return last.cluster if last is not None and last.is_open else None
+
+
 def has_gone_on(standing: Standing, backup: Backup) -> bool:
     """Whether the query has written a batch since the edit began."""
-    if standing.sink is None:
+    if standing.sink is None or backup.cluster is not None:  # it may have gone on where it was
         return _has_other_files(standing, backup)
     since = (standing.decision.sequence if standing.decision else 0) - backup.sequence
     return since != 0 and (since > _OWN_DECISIONS or standing.decided not in (backup.was, backup.becomes))

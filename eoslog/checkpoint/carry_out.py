@@ -13,6 +13,7 @@ from eoslog.checkpoint.backups import Backup, EditState, backup_of, batch_of, ha
 from eoslog.checkpoint.edits import Edit, order, order_back
 from eoslog.checkpoint.standing import NotEditable, Standing
 from eoslog.commands.admin_groups import delete_offsets
+from eoslog.connector.checkpoint.noted_sink import NOTED_SINK
 from eoslog.connector.checkpoint.spark_logs import Planned
 from eoslog.connector.client.admin.group_offsets import commit_plain
 from eoslog.connector.client.wire.cluster import Cluster
@@ -25,15 +26,18 @@ from eoslog.connector.offsets.group_notes import Note
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
 
 
-def carry_out(cluster: Cluster, standing: Standing, edit: Edit) -> Backup:
-    """Returns the backup. Raises CommitFault, CheckpointUnreadable, NotEditable, KafkaError, EoslogError."""
+def carry_out(cluster: Cluster, standing: Standing, edit: Edit, moved_to: str | None = None) -> Backup:
+    """Returns the backup. `moved_to`: the id of `cluster`, if the edit moves the query there. Raises
+    CommitFault, CheckpointUnreadable, NotEditable, KafkaError, EoslogError."""
     source = _source_offsets(standing, edit.end)
-    backup = backup_of(standing, edit, list(source.offsets) if source is not None else [])
+    backup = backup_of(standing, edit, list(source.offsets) if source is not None else [], moved_to)
     backup.put(standing.checkpoint, EditState.BEGUN)
     _move(cluster, standing, backup.becomes, source)
     _check_files(standing, backup.before)
     for log, batch in order(backup.after):
         standing.checkpoint.change(log, batch, backup.after[log, batch])
+    if moved_to is not None and standing.note is not None:
+        standing.note._replace(cluster=moved_to).write(standing.checkpoint)
     return backup.put(standing.checkpoint, EditState.DONE)
 
 
@@ -55,6 +59,8 @@ def undo(cluster: Cluster, standing: Standing) -> Backup:
         standing.checkpoint.change("offsets", batch, None)
     for log, batch in order_back(backup.before):
         standing.checkpoint.change(log, batch, backup.before[log, batch])
+    if backup.note is not None:
+        standing.checkpoint.note(NOTED_SINK, backup.note)
     return backup.put(standing.checkpoint, EditState.UNDONE)
 
 

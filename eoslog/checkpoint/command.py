@@ -10,12 +10,14 @@ from typing import Any
 
 import click
 
+from eoslog.checkpoint.backups import moving_to
 from eoslog.checkpoint.carry_out import undo
 from eoslog.checkpoint.checks import problems, unreadable
 from eoslog.checkpoint.compare_command import diff
 from eoslog.checkpoint.editing import WATCH_SECONDS, editable, editing, pay_and_carry_out, tell
 from eoslog.checkpoint.edits import Edit, cut_behind, set_ends
 from eoslog.checkpoint.fork_command import fork
+from eoslog.checkpoint.move_command import move_cluster
 from eoslog.checkpoint.report import COLUMNS, head, shown
 from eoslog.checkpoint.running import check_rests
 from eoslog.checkpoint.standing import (
@@ -77,6 +79,7 @@ def check(session: CommandSession, checkpoint: str) -> None:
 
 command.add_command(diff)
 command.add_command(fork)
+command.add_command(move_cluster)
 
 
 @command.command()
@@ -146,7 +149,8 @@ def add_topic(session: CommandSession, checkpoint: str, topic: str, start: str, 
 @cluster_command
 def take_back(session: CommandSession, checkpoint: str, fence: bool) -> None:
     """Take the last edit back, also one that was interrupted. Not possible once the query has gone on."""
-    found = standing(session.cluster, Checkpoint.at(checkpoint))
+    at = Checkpoint.at(checkpoint)
+    found = standing(session.cluster, at, moving_to(at))
     if not fence:
         check_rests(session.cluster, found, WATCH_SECONDS)
     backup = undo(session.cluster, found)

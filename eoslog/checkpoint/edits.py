@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from eoslog.checkpoint.standing import NextStart, NotEditable, SourcePlace, Standing, position_of
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
-from eoslog.connector.checkpoint.spark_logs import Planned, source_position, with_ends
+from eoslog.connector.checkpoint.spark_logs import Planned, is_eoslog, source_position, with_ends
 from eoslog.connector.offsets.offsets import to_json
 
 LogFile = tuple[str, int]
@@ -33,11 +33,20 @@ class Edit:
     after: Texts
 
 
-def set_ends(standing: Standing, kind: str, ends: Mapping[SourcePlace, int], ids: Mapping[str, str]) -> Edit:
-    """An edit that sets the ends of the last written batch. `ids`: of topics that the batch does not have."""
+def set_ends(
+    standing: Standing,
+    kind: str,
+    ends: Mapping[SourcePlace, int],
+    ids: Mapping[str, str],
+    *,
+    cluster: str | None = None,
+) -> Edit:
+    """An edit that sets the ends of the last written batch. `ids`: of topics that the batch does not have.
+    `cluster`: the ends are of this one, and so are the ids."""
     last = position_of(standing)
     old = standing.checkpoint.text(f"offsets/{last.batch_id}") or ""
-    text = with_ends(old, [_end_of(last, number, ends, ids) for number in range(len(last.sources))])
+    lines = [_end_of(last, number, ends, ids, cluster) for number in range(len(last.sources))]
+    text = with_ends(old, lines)
     after: dict[LogFile, str | None] = {("offsets", last.batch_id): text}
     if standing.next_start is NextStart.FINISH:
         after["commits", last.batch_id] = _commit_after(standing.checkpoint, last.batch_id)
@@ -95,12 +104,21 @@ def _behind(checkpoint: Checkpoint, batch: int) -> list[LogFile]:
     return [(log, n) for log in ("offsets", "commits") for n in checkpoint.batches(log) if n > batch]
 
 
-def _end_of(last: Planned, number: int, ends: Mapping[SourcePlace, int], ids: Mapping[str, str]) -> str:
+def _end_of(
+    last: Planned,
+    number: int,
+    ends: Mapping[SourcePlace, int],
+    ids: Mapping[str, str],
+    cluster: str | None,
+) -> str:
     """A source's line with new ends. Leader epochs are kept where the offset stays: no epoch is known of
     another one, and without it the log is compared by its ends alone."""
     text = last.sources[number]
     mine = {(topic, partition): at for (n, topic, partition), at in ends.items() if n == number}
     position = source_position(text)
+    if cluster is not None and mine:
+        there = (ids, cluster) if is_eoslog(text) else ({}, None)
+        return json.dumps(to_json(mine, *there), separators=(",", ":"))
     if mine == position.offsets:
         return text
     epochs = {tp: epoch for tp, epoch in position.epochs.items() if position.offsets[tp] == mine.get(tp)}

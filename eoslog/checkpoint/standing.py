@@ -107,15 +107,16 @@ class Standing:
         return {tp: NotedOffset(one.offset, read_note(one.metadata)) for tp, one in self.committed.items()}
 
 
-def standing(cluster: Cluster, checkpoint: Checkpoint) -> Standing:
-    """Read all of it. Raises CheckpointUnreadable, WrongCluster, CommitFault, KafkaError, EoslogError."""
+def standing(cluster: Cluster, checkpoint: Checkpoint, moving_to: str | None = None) -> Standing:
+    """Read all of it. `moving_to`: the cluster to which an interrupted edit was to move it, and which has to
+    answer then. Raises CheckpointUnreadable, WrongCluster, CommitFault, KafkaError, EoslogError."""
     planned, note = checkpoint.batches("offsets"), NotedSink.read(checkpoint)
     newest = checkpoint.planned(planned[-1]) if planned else None
     completed = checkpoint.newest_completed()
     if completed is not None:
         checkpoint.check_completed(completed)
     now = cluster_id(cluster)
-    _check_cluster(now, note, newest)
+    _check_cluster(now, note, newest, moving_to)
     sink = None if note is None or note.sink is None else Sink(note.sink)
     return Standing(
         checkpoint=checkpoint,
@@ -125,9 +126,9 @@ def standing(cluster: Cluster, checkpoint: Checkpoint) -> Standing:
         planned=tuple(planned),
         completed=completed,
         newest=newest,
-        decision=None if sink is None or note is None else _last_decision(cluster, sink, note.decisions),
+        decision=None if sink is None or note is None else last_decision(cluster, sink, note.decisions),
         state=None if sink is None else describe(cluster, [sink.coordinator])[sink.coordinator],
-        committed={} if note is None else _committed(cluster, note.group),
+        committed={} if note is None else committed_by(cluster, note.group),
     )
 
 
@@ -158,9 +159,12 @@ def lowest(ends: Mapping[SourcePlace, int]) -> Offsets:
     return found
 
 
-def _check_cluster(now: str | None, note: NotedSink | None, newest: Planned | None) -> None:
+def _check_cluster(
+    now: str | None, note: NotedSink | None, newest: Planned | None, moving_to: str | None
+) -> None:
     """Offsets and decisions mean nothing on another cluster than their own."""
     known = {one for one in (note and note.cluster, *(newest.clusters() if newest else ())) if one}
+    known = known if moving_to is None else {moving_to}
     if now is not None and known - {now}:
         raise WrongCluster(
             f"the checkpoint is one of the cluster {', '.join(sorted(known - {now}))}, and "
@@ -168,14 +172,15 @@ def _check_cluster(now: str | None, note: NotedSink | None, newest: Planned | No
         )
 
 
-def _last_decision(cluster: Cluster, sink: Sink, topic: str) -> Decision | None:
+def last_decision(cluster: Cluster, sink: Sink, topic: str) -> Decision | None:
     """The sink's last decision, without waiting for one that a dead driver has left on its way: an edit ends
     that one first, and then looks again."""
     found = fetch_committed(cluster, sink.group, None, require_stable=False)
     return decode(sink, {number: kept for (where, number), kept in found.items() if where == topic})
 
 
-def _committed(cluster: Cluster, group: str | None) -> Mapping[TopicPartition, CommittedOffset]:
+def committed_by(cluster: Cluster, group: str | None) -> Mapping[TopicPartition, CommittedOffset]:
+    """All offsets of a group."""
     return {} if group is None else fetch_with_epochs(cluster, group, None, require_stable=False)
 
 

@@ -60,3 +60,10 @@ def decided(plain: Path, cluster: Cluster, topic: str) -> Path:
     """The same, of a query whose sink has decided batch 1 and committed its end to a group."""
     decide(cluster, plain, topic, 1)
     return plain
+
+
+@pytest.fixture(scope="module")
+def other() -> Iterator[EmbeddedBroker]:
+    """Another cluster."""
+    with EmbeddedBroker(in_thread=True) as broker:
+        yield broker

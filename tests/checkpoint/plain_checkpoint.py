@@ -21,6 +21,7 @@ from eoslog.connector.offsets.group_notes import Note
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
 from eoslog.connector.sink.start_of_run import cluster_id
 from eoslog.testing import EmbeddedBroker
+from tests.connector.stock_kafka import Kafka
 
 SETTINGS = 'v1\n{"batchWatermarkMs":0}\n'
 _EDITS = ("rewind", "skip-to", "fork", "move-cluster")
@@ -75,3 +76,17 @@ def last(cluster: Cluster, topic: str) -> Decision:
     found = decode(sink, {number: one for (_, number), one in kept.items()})
     assert found is not None
     return found
+
+
+def copy_topic(
+    old: Kafka, new: Kafka, topic: str, partitions: int, before: int, count: int | None = None
+) -> None:
+    """Copy a topic's rows to another cluster as a mirror does, one by one, behind others: offsets differ."""
+    new.topic(partitions, name=topic)
+    for partition in range(partitions):
+        new.put(topic, [b"before"] * before, partition, timestamp=1)
+    producer = new.producer(acks="all")
+    for partition, _, key, value, _, at, _ in old.rows(topic, partitions)[:count]:
+        producer.produce(topic, value, key, partition=partition, timestamp=at)
+        producer.poll(0)
+    assert producer.flush(60) == 0

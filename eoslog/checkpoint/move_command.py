@@ -1,0 +1,154 @@
+"""`eoslog checkpoint move-cluster`: the query goes on on another cluster, which has copies of its topics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import click
+
+from eoslog.checkpoint.boundary import Log, found_again
+from eoslog.checkpoint.carry_out import carry_out
+from eoslog.checkpoint.editing import check_accepted, editable, editing, tell
+from eoslog.checkpoint.edits import set_ends
+from eoslog.checkpoint.foretell import Fate, Foretold, Moved
+from eoslog.checkpoint.report import foretold_lines
+from eoslog.checkpoint.running import check_rests
+from eoslog.checkpoint.standing import (
+    NotEditable,
+    SourcePlace,
+    Standing,
+    committed_by,
+    last_decision,
+    places,
+    position_of,
+)
+from eoslog.checkpoint.targets import LogBounds
+from eoslog.commands import progress
+from eoslog.commands.session import CommandSession, client_config, cluster_command
+from eoslog.connector.client.records.count_rows import count_rows
+from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.commit.leave_sink import fence
+from eoslog.connector.offsets.offsets import TopicPartition, parse_bound
+from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
+from eoslog.connector.sink.start_of_run import cluster_id
+
+
+@click.command("move-cluster")
+@click.argument("checkpoint")
+@click.option("--to-bootstrap-server", metavar="HOST:PORT,...", required=True, help="The new cluster.")
+@click.option("--to-command-config", metavar="FILE", help="Properties of Kafka's clients, for it.")
+@click.option("--offsets", metavar="JSON",
+              help='Where it goes on there, as {"orders":{"0":1200}}; by default it is found.')  # fmt: skip
+@editing
+@cluster_command
+def move_cluster(
+    session: CommandSession,
+    checkpoint: str,
+    to_bootstrap_server: str,
+    to_command_config: str | None,
+    offsets: str | None,
+    **how: Any,
+) -> None:
+    """Have the query go on on another cluster, which has copies of its topics, perhaps with other offsets.
+
+    The place is the same offset, or is found by timestamps; the records around it have to be the same.
+    """
+    found, given = editable(session, checkpoint), _given(offsets)
+    timeout = session.cluster.config.api_timeout_ms / 1000
+    with Cluster(client_config(to_bootstrap_server, to_command_config, timeout)) as there:
+        new_id = cluster_id(there)
+        if new_id is None or new_id == found.cluster_id:
+            raise NotEditable(
+                f"--to-bootstrap-server leads to the cluster {new_id}, where the query is: no move"
+            )
+        with progress.shown() as watch:
+            ends, foretold = _mapped(session.cluster, there, found, given, watch, how)
+        ids = {topic: there.describe(topic).topic_id for topic in sorted({place[1] for place in ends})}
+        known = {topic: number for topic, number in ids.items() if number is not None}
+        edit = set_ends(found, "move-cluster", ends, known, cluster=new_id)
+        document = {"edit": edit.kind, "cluster": new_id, "foretold": foretold.document()}
+        if not session.as_json:
+            click.echo("\n".join(foretold_lines(foretold)))
+        if how["dry_run"]:
+            tell(session, document | {"done": False}, "nothing was changed (--dry-run)")
+            return
+        check_accepted(session, foretold, document, how)
+        if not how["fence"]:
+            check_rests(session.cluster, found, how["watch"])
+        backup = carry_out(there, _left(session.cluster, there, found, new_id), edit, new_id)
+    tell(
+        session,
+        document | {"done": True, "backup": backup.name},
+        f"done; the backup is {backup.name}. Now start the query with the new kafka.bootstrap.servers. What "
+        "it has written is not moved by this. To take it back before that: eoslog checkpoint undo, with the "
+        "new --bootstrap-server",
+    )
+
+
+def _given(offsets: str | None) -> Mapping[TopicPartition, int]:
+    given = {} if offsets is None else parse_bound("--offsets", offsets)
+    if not isinstance(given, Mapping) or min(given.values(), default=0) < 0:
+        raise click.UsageError('--offsets: give numbers, as {"orders":{"0":1200}}')
+    return given
+
+
+def _mapped(
+    old: Cluster,
+    new: Cluster,
+    found: Standing,
+    given: Mapping[TopicPartition, int],
+    watch: progress.ProgressListener,
+    how: Mapping[str, Any],
+) -> tuple[dict[SourcePlace, int], Foretold]:
+    """Where each place is on the new cluster, and the rows that the new one does not have."""
+    stands, committed = places(position_of(found)), not how["read_uncommitted"]
+    partitions = sorted({place[1:] for place in stands})
+    if not partitions:
+        raise NotEditable("the query reads no topic: there is nothing to move")
+    if unknown := sorted({*given} - {*partitions}):
+        raise NotEditable(f"--offsets: the query does not read {unknown[0][0]}-{unknown[0][1]}")
+    bounds = [LogBounds.of(one, partitions, committed=committed) for one in (old, new)]
+    ends, moved = dict[SourcePlace, int](), list[Moved]()
+    for place, at in sorted(stands.items()):
+        here, there = (
+            Log(one, place[1], place[2], bound.first[place[1:]], bound.end[place[1:]], committed)
+            for one, bound in zip((old, new), bounds, strict=True)
+        )
+        watch.begin(f"comparing {place[1]}-{place[2]}", max(here.end - at, 0))
+        ends[place] = found_again(here, there, at, given.get(place[1:]))
+        missing = max(_count(here, at, watch) - _count(there, ends[place], None), 0)
+        moved.append(Moved(*place, at, ends[place], missing, Fate.NEVER))
+    return ends, Foretold(tuple(moved))
+
+
+def _count(log: Log, start: int, watch: progress.ProgressListener | None) -> int:
+    total, at = 0, start
+    for rows, reached in count_rows(
+        log.cluster, log.topic, log.partition, start, max(log.end, start), committed=log.committed
+    ):
+        total += rows
+        if watch is not None:
+            watch.advance(reached - at)
+        at = reached
+    return total
+
+
+def _left(old: Cluster, new: Cluster, found: Standing, new_id: str) -> Standing:
+    """Stop the query's driver on the old cluster, and carry out what it has decided. Returns the query with
+    the decision and the group's offsets of the new cluster."""
+    if found.note is None:
+        return found
+    if found.sink is None:
+        return replace(found, cluster_id=new_id, committed=committed_by(new, found.note.group))
+    decisions = found.note.decisions
+    Runner(old, OWN_TIMEOUT_MS, decisions=decisions).run(fence(found.sink))
+    if last_decision(old, found.sink, decisions) != found.decision:
+        raise NotEditable("the query has written a batch just now. Stop it, and give the command again")
+    return replace(
+        found,
+        cluster_id=new_id,
+        decision=last_decision(new, found.sink, decisions),
+        committed=committed_by(new, found.note.group),
+    )

@@ -1,0 +1,167 @@
+"""`eoslog checkpoint move-cluster`, without Spark: where the query goes on, what is refused, the way back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+from eoslog.checkpoint import carry_out
+from eoslog.connector.client.admin.group_offsets import fetch_committed
+from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.client.wire.config import ClientConfig
+from eoslog.testing import EmbeddedBroker
+from tests.checkpoint.plain_checkpoint import copy_topic, group_of, last, lines, plan, run
+from tests.connector.stock_kafka import Kafka
+
+
+def mirror(broker: EmbeddedBroker, other: EmbeddedBroker, topic: str, before: int, count: int = 30) -> None:
+    """Copy so many rows behind others."""
+    copy_topic(Kafka(broker.bootstrap), Kafka(other.bootstrap), topic, 1, before, count)
+
+
+def moved(broker: EmbeddedBroker, other: EmbeddedBroker, checkpoint: Path, *more: str) -> Result:
+    there = ["--to-bootstrap-server", other.bootstrap]
+    return run(broker, "move-cluster", checkpoint, *there, *more)
+
+
+@pytest.fixture
+def there(other: EmbeddedBroker) -> Cluster:
+    return Cluster(ClientConfig((("127.0.0.1", other.port),)))
+
+
+@pytest.mark.parametrize("before", [0, 7])
+def test_the_query_goes_on_at_the_same_record(
+    broker: EmbeddedBroker, other: EmbeddedBroker, decided: Path, there: Cluster, topic: str, before: int
+) -> None:
+    """With decision and group on the new cluster; and back again."""
+    mirror(broker, other, topic, before)
+    files = {path: path.read_text() for path in decided.rglob("*") if path.is_file()}
+    said = moved(broker, other, decided, "--json")
+    assert said.exit_code == 0, said.output
+    told = json.loads(said.stdout)["foretold"]
+    assert (told["twice"], told["never"]) == (0, 0)
+    assert [(one["before"], one["after"]) for one in told["partitions"]] == [(20, 20 + before)]
+    assert run(other, "check", decided).exit_code == 0
+    assert last(there, topic).batch.batch_id == 1
+    assert fetch_committed(there, group_of(topic), None)[topic, 0][0] == 20 + before
+    assert (
+        "WrongCluster" in run(broker, "show", decided).output or run(broker, "show", decided).exit_code == 1
+    )
+    assert run(other, "undo", decided).exit_code == 0
+    assert run(broker, "check", decided).exit_code == 0
+    assert all(path.read_text() == text for path, text in files.items())
+    assert moved(broker, other, decided).exit_code == 0, "and there again"
+    assert run(other, "check", decided).exit_code == 0
+
+
+def test_rows_that_the_copy_does_not_have_are_lost(
+    broker: EmbeddedBroker, other: EmbeddedBroker, decided: Path, topic: str
+) -> None:
+    mirror(broker, other, topic, 3, count=26)
+    said = moved(broker, other, decided)
+    assert said.exit_code == 1 and "give --accept-loss 4" in said.output
+    assert moved(broker, other, decided, "--accept-loss", "4").exit_code == 0
+
+
+def test_a_copy_that_has_not_got_so_far(
+    broker: EmbeddedBroker, other: EmbeddedBroker, decided: Path, topic: str
+) -> None:
+    mirror(broker, other, topic, 3, count=19)
+    said = moved(broker, other, decided, "--accept-loss", "99")
+    assert said.exit_code == 1 and "the copy has not got so far" in said.output
+
+
+@pytest.mark.parametrize(
+    ("offsets", "status", "says"),
+    [
+        ('{"TOPIC":{"0":27}}', 0, "done"),
+        ('{"TOPIC":{"0":26}}', 1, "the records at 26 are not those at 20"),
+        ('{"TOPIC":{"0":99}}', 1, "the records at 99 are not those at 20"),
+        ('{"other":{"0":27}}', 1, "does not read other-0"),
+        ('{"TOPIC":{"0":-1}}', 2, "give numbers"),
+        ("latest", 2, "give numbers"),
+    ],
+)
+def test_given_offsets_are_proven(
+    broker: EmbeddedBroker,
+    other: EmbeddedBroker,
+    decided: Path,
+    topic: str,
+    offsets: str,
+    status: int,
+    says: str,
+) -> None:
+    mirror(broker, other, topic, 7)
+    said = moved(broker, other, decided, "--offsets", offsets.replace("TOPIC", topic))
+    assert (said.exit_code, says in said.output) == (status, True), said.output
+
+
+def test_records_that_are_all_alike_prove_nothing(
+    broker: EmbeddedBroker, other: EmbeddedBroker, plain: Path
+) -> None:
+    """The place is not guessed."""
+    topic = Kafka(broker.bootstrap).topic()
+    Kafka(broker.bootstrap).put(topic, [b"same"] * 300, timestamp=5)
+    plan(plain, 2, lines({topic: {"0": 150}}))
+    Kafka(other.bootstrap).topic(name=topic)
+    Kafka(other.bootstrap).put(topic, [b"first"] + [b"same"] * 300, timestamp=5)
+    said = moved(broker, other, plain)
+    assert said.exit_code == 1 and "are all like those at 150" in said.output
+
+
+class Died(Exception):
+    """The command's process is dead."""
+
+
+def test_a_move_that_is_interrupted_is_taken_back(
+    broker: EmbeddedBroker,
+    other: EmbeddedBroker,
+    decided: Path,
+    topic: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """From the new cluster; the old query goes on as if nothing had been."""
+    mirror(broker, other, topic, 7)
+    move = carry_out._move
+
+    def dies(*given: Any) -> None:
+        move(*given)
+        raise Died
+
+    with monkeypatch.context() as patch:
+        patch.setattr(carry_out, "_move", dies)
+        assert isinstance(moved(broker, other, decided).exception, Died)
+    assert "was interrupted" in moved(broker, other, decided).output
+    assert run(broker, "undo", decided).exit_code == 1, "it is not the cluster that was to get it"
+    assert run(other, "undo", decided).exit_code == 0
+    assert run(broker, "check", decided).exit_code == 0
+
+
+def test_a_query_that_went_on_where_it_was_is_not_set_back(
+    broker: EmbeddedBroker,
+    other: EmbeddedBroker,
+    decided: Path,
+    topic: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    mirror(broker, other, topic, 7)
+
+    def dies(*given: Any) -> None:
+        raise Died
+
+    with monkeypatch.context() as patch:
+        patch.setattr(carry_out, "_move", dies)
+        assert isinstance(moved(broker, other, decided).exception, Died)
+    plan(decided, 2, lines({topic: {"0": 25}}))
+    said = run(other, "undo", decided)
+    assert said.exit_code == 1 and "the query has gone on since the edit" in said.output
+    assert (decided / "offsets" / "2").exists()
+
+
+def test_the_same_cluster_is_no_move(broker: EmbeddedBroker, decided: Path) -> None:
+    said = moved(broker, broker, decided)
+    assert said.exit_code == 1 and "where the query is: no move" in said.output
