@@ -8,6 +8,7 @@ RUNNING = ("tests/checkpoint/test_running.py",)
 COMMAND = ("tests/checkpoint/test_command.py",)
 EDITS = ("tests/checkpoint/test_edits.py",)
 COMPARE = ("tests/checkpoint/test_compare.py",)
+MOVE = ("tests/checkpoint/test_move_cluster.py",)
 FORK = ("tests/checkpoint/test_fork.py",)
 
 REFRESHED = ("tests/connector/checkpoint/test_refreshed_flow.py",)
@@ -141,6 +142,34 @@ MUTANTS: list[Mutant] = [
         Break("the query may go on meanwhile", "    _check_rested(cluster, found)\n", ""),
         Break(
             "names may be used", "if group is not None and fetch_committed", "if False and fetch_committed"
+        ),
+    ),
+    *mutants_of(
+        "eoslog/checkpoint/backups.py",
+        MOVE,
+        Break("a move is taken back under the old query", " or backup.cluster is not None:", ":"),
+    ),
+    *mutants_of(
+        "eoslog/checkpoint/carry_out.py",
+        MOVE,
+        Break(
+            "the sink's note stays on the new cluster",
+            "        standing.checkpoint.note(NOTED_SINK, backup.note)\n",
+            "        pass\n",
+        ),
+    ),
+    *mutants_of(
+        "eoslog/checkpoint/boundary.py",
+        MOVE,
+        Break("the first place that fits is the one", "    if len(candidates) == 1:", "    if candidates:"),
+        Break("what the user says is believed", "if not _fits(below, above, new, given):", "if False:"),
+        Break("records may differ", "return not len(one) or", "return True or"),
+    ),
+    *mutants_of(
+        "eoslog/checkpoint/move_command.py",
+        MOVE,
+        Break(
+            "nothing is missing", "max(_count(here, at, watch) - _count(there, ends[place], None), 0)", "0"
         ),
     ),
 ]
