@@ -76,7 +76,7 @@ MUTANTS: list[Mutant] = [
     ),
     *mutants_of(
         "connector/client/wire/kerberos_settings.py",
-        (f"{HERE}test_security.py", f"{HERE}test_kerberos_forms.py"),
+        (f"{HERE}test_kerberos_forms.py",),
         Break("a keytab is passed over", 'if "keyTab" in login and not by_keytab:', "if False:"),
         Break("a cache is passed over", 'elif "ticketCache" in login and not by_cache:', "elif False:"),
         Break("whoever has run kinit", "elif not by_keytab and not by_cache:", "elif False:"),
