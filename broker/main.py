@@ -148,6 +148,8 @@ class Node:
             self.console = await _open_console(self)
             await self.broker.transactions.complete()  # so no reader sees a part of what ends together
             await self.server.serve(self.broker)
+            self.broker.options.checks.append(self.server.check_options)
+            self.broker.options.followers.append(self.server.options_changed)
         except BaseException:
             await self.server.stop(0)
             await self.close()

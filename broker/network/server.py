@@ -91,8 +91,6 @@ class Server:
 
             self.guard = Guard(broker.authorizer)
         self.options_changed()
-        broker.options.checks.append(self.check_options)
-        broker.options.followers.append(self.options_changed)
         self._watch = asyncio.create_task(self._look_after())
         for listener in self._listeners:
             await listener.start_serving()
