@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import Any
 
 from eoslog.checkpoint.edits import Edit, LogFile
-from eoslog.checkpoint.standing import Standing, position_of
+from eoslog.checkpoint.standing import NotEditable, Standing, position_of
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
 from eoslog.connector.checkpoint.noted_sink import NOTED_SINK
 from eoslog.connector.checkpoint.spark_logs import Planned
@@ -61,6 +61,11 @@ class Backup:
     def is_open(self) -> bool:
         """Whether the edit, or taking it back, was interrupted."""
         return self.state in (EditState.BEGUN, EditState.UNDOING)
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether it has moved the query to another cluster."""
+        return self.cluster is not None and self.state is EditState.DONE
 
     def put(self, checkpoint: Checkpoint, state: EditState) -> Backup:
         """Write it with another state. Raises CheckpointUnreadable."""
@@ -137,6 +142,17 @@ def backups_since(checkpoint: Checkpoint, name: str) -> list[Backup]:
         raise CheckpointUnreadable(checkpoint.location, f"there is no backup {name}", f"it has {said}")
     found = [_read(checkpoint, _numbered(number)) for number in numbers]
     return found[[one.name for one in found].index(name) :]
+
+
+def check_not_moved(checkpoint: Checkpoint, batch: int) -> None:
+    """Raise NotEditable if the query has been moved to another cluster since this batch: offsets of one mean
+    nothing in the other. Raises CheckpointUnreadable."""
+    for number in _numbers(checkpoint):
+        backup = _read(checkpoint, _numbered(number))
+        if backup.has_moved and batch < backup.becomes.batch_id:
+            raise NotEditable(
+                f"the ends of batch {batch} are of another cluster: the query was moved since ({backup.name})"
+            )
 
 
 def is_name(text: str) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from eoslog.checkpoint.backups import moving_to
+from eoslog.checkpoint.backups import check_not_moved, moving_to
 from eoslog.checkpoint.carry_out import undo
 from eoslog.checkpoint.checks import problems, unreadable
 from eoslog.checkpoint.compare_command import diff
@@ -96,6 +96,8 @@ def rewind(
     if sum(one is not None for one in (to, by, to_batch)) != 1:
         raise click.UsageError("give one of --to, --by and --to-batch")
     found = editable(session, checkpoint)
+    if to_batch is not None:
+        check_not_moved(found.checkpoint, to_batch)
     if found.is_stateful:
         edit = _rewound_with_state(found, to_batch)
     elif to_batch is not None:

@@ -6,14 +6,18 @@ from collections.abc import Mapping
 
 from eoslog.checkpoint.backups import Backup, backups_since
 from eoslog.checkpoint.edits import LogFile
+from eoslog.checkpoint.standing import NotEditable
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
 from eoslog.connector.checkpoint.files import Files, files_at
 
 
 def before_edit(checkpoint: Checkpoint, name: str) -> tuple[Checkpoint, Backup]:
     """The checkpoint before the edit of this name, whatever edits came after it; and the edit's backup.
-    Raises CheckpointUnreadable."""
+    Raises CheckpointUnreadable, NotEditable."""
     backups = backups_since(checkpoint, name)
+    moved = [backup.name for backup in backups if backup.has_moved]
+    if moved:
+        raise NotEditable(f"the offsets before {name} are of another cluster: {moved[0]} has moved the query")
     files: Files = files_at(checkpoint.location)
     for backup in reversed(backups):
         files = _EarlierFiles(files, backup.before)

@@ -162,6 +162,24 @@ def test_a_query_that_went_on_where_it_was_is_not_set_back(
     assert (decided / "offsets" / "2").exists()
 
 
+def test_offsets_of_the_old_cluster_mean_nothing_on_the_new_one(
+    broker: EmbeddedBroker, other: EmbeddedBroker, decided: Path, topic: str
+) -> None:
+    """Those of earlier batches, and of the backup."""
+    mirror(broker, other, topic, 7)
+    assert moved(broker, other, decided).exit_code == 0
+    for command, more in (
+        ("rewind", ["--to-batch", "0", "--accept-duplicates", "99"]),
+        ("diff", ["edit-0001"]),
+    ):
+        said = run(other, command, decided, *more)
+        assert said.exit_code == 1 and "are of another cluster" in said.output, said.output
+    (decided / "state" / "0" / "0").mkdir(parents=True)
+    (decided / "state" / "0" / "0" / "1.delta").write_text("")
+    said = run(other, "rewind", decided, "--to-batch", "0", "--accept-duplicates", "99")
+    assert said.exit_code == 1 and "are of another cluster" in said.output, said.output
+
+
 def test_the_same_cluster_is_no_move(broker: EmbeddedBroker, decided: Path) -> None:
     said = moved(broker, broker, decided)
     assert said.exit_code == 1 and "where the query is: no move" in said.output
