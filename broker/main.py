@@ -147,9 +147,9 @@ class Node:
             self._pages = _open_pages(self)
             self.console = await _open_console(self)
             await self.broker.transactions.complete()  # so no reader sees a part of what ends together
-            await self.server.serve(self.broker)
-            self.broker.options.checks.append(self.server.check_options)
+            self.broker.options.checks.append(self.server.check_options)  # before a client can change them
             self.broker.options.followers.append(self.server.options_changed)
+            await self.server.serve(self.broker)
         except BaseException:
             await self.server.stop(0)
             await self.close()

@@ -129,6 +129,8 @@ class FuzzedBroker:
         self.server = Server()
         self.server.memory = self.broker.memory
         self.server._broker = self.broker
+        for name in ("PLAINTEXT", "SASL_PLAINTEXT"):
+            self.server._counts.add_listener(name)
         self.broker.topics.create("fuzz", 1, {})
         self.broker.topics.create(KEPT, 1, {})
         self._kept = 0
