@@ -145,14 +145,20 @@ def backups_since(checkpoint: Checkpoint, name: str) -> list[Backup]:
 
 
 def check_not_moved(checkpoint: Checkpoint, batch: int) -> None:
-    """Raise NotEditable if the query has been moved to another cluster since this batch: offsets of one mean
-    nothing in the other. Raises CheckpointUnreadable."""
+    """Raise NotEditable if the query has been moved to another cluster since this batch, by move-cluster or
+    the option cluster.moved.to: offsets of one mean nothing in the other. Raises CheckpointUnreadable."""
     for number in _numbers(checkpoint):
         backup = _read(checkpoint, _numbered(number))
         if backup.has_moved and batch < backup.becomes.batch_id:
             raise NotEditable(
                 f"the ends of batch {batch} are of another cluster: the query was moved since ({backup.name})"
             )
+    then, now = checkpoint.planned_if_kept(batch), checkpoint.newest_planned()
+    if then is not None and now is not None and now.clusters() and then.clusters() - now.clusters():
+        raise NotEditable(
+            f"the ends of batch {batch} are of another cluster ({', '.join(sorted(then.clusters()))}): the "
+            "query was moved since (cluster.moved.to). If its offsets are the same there, give them with --to"
+        )
 
 
 def is_name(text: str) -> bool:

@@ -28,6 +28,12 @@ MUTANTS: list[Mutant] = [
         Break("attempts stay", "    yield from _move_attempt(sink, to)\n", ""),
     ),
     *mutants_of(
+        "eoslog/checkpoint/backups.py",
+        ("tests/checkpoint/test_moved_batches.py",),
+        Break("a move by option is not seen", "then.clusters() - now.clusters()", "False"),
+        Break("an unknown cluster is another", "now.clusters() and then", "then"),
+    ),
+    *mutants_of(
         "connector/client/records/count_rows.py",
         COUNTS,
         Break("a batch that is cut counts as a whole", "header.next_offset <= end:", "True:"),
