@@ -75,20 +75,35 @@ def pay_and_carry_out(
         foretold = foretell(session.cluster, moves, watch, committed=not how["read_uncommitted"])
     if edit.before == edit.after:
         raise NotEditable("nothing was changed: the query stands there already")
-    if not session.as_json:
-        click.echo("\n".join(foretold_lines(foretold)))
     document = {"edit": edit.kind, "foretold": foretold.document()}
-    if how["dry_run"]:
-        tell(session, document | {"done": False}, "nothing was changed (--dry-run)")
+    if not may_go_on(session, found, foretold, document, how):
         return
-    check_accepted(session, foretold, document, how)
-    if not how["fence"]:
-        check_rests(session.cluster, found, how["watch"])
     backup = carry_out.carry_out(session.cluster, found, edit)
     tell(session, document | {"done": True, "backup": backup.name}, _done(backup))
 
 
-def check_accepted(
+def may_go_on(
+    session: CommandSession,
+    found: Standing,
+    foretold: Foretold,
+    document: dict[str, Any],
+    how: Mapping[str, Any],
+    *beside: str,
+) -> bool:
+    """Say what is foretold, and the lines `beside` it; False if that is all that was asked for (--dry-run).
+    Raises ClickException if its price is not accepted, NotEditable if the query runs."""
+    if not session.as_json:
+        click.echo("\n".join([*foretold_lines(foretold), *beside]))
+    if how["dry_run"]:
+        tell(session, document | {"done": False}, "nothing was changed (--dry-run)")
+        return False
+    _check_accepted(session, foretold, document, how)
+    if not how["fence"]:
+        check_rests(session.cluster, found, how["watch"])
+    return True
+
+
+def _check_accepted(
     session: CommandSession, foretold: Foretold, document: dict[str, Any], how: Mapping[str, Any]
 ) -> None:
     """Refuse unless the user has accepted so many rows."""

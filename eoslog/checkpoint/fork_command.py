@@ -7,11 +7,9 @@ from typing import Any
 
 import click
 
-from eoslog.checkpoint.editing import check_accepted, doubling, editable, tell
+from eoslog.checkpoint.editing import doubling, editable, may_go_on, tell
 from eoslog.checkpoint.foretell import Fate, Foretold, Stretch, foretell
 from eoslog.checkpoint.fork import NewQuery, carry_out_fork, check_free
-from eoslog.checkpoint.report import foretold_lines
-from eoslog.checkpoint.running import check_rests
 from eoslog.checkpoint.standing import NextStart, Standing, places, position_of
 from eoslog.checkpoint.targets import LogBounds
 from eoslog.commands import progress
@@ -61,14 +59,9 @@ def _fork(session: CommandSession, found: Standing, query: NewQuery, how: dict[s
             "options": query.options,
             "foretold": foretold.document(),
         }
-        if not session.as_json:
-            click.echo("\n".join([*foretold_lines(foretold), "and every later row, if both queries go on"]))
-        if how["dry_run"]:
-            tell(session, document | {"done": False}, "nothing was changed (--dry-run)")
+        later = "and every later row, if both queries go on"
+        if not may_go_on(session, found, foretold, document, how, later):
             return
-        check_accepted(session, foretold, document, how)
-        if not how["fence"]:
-            check_rests(session.cluster, found, how["watch"])
         _settle(session, found, how)
         carry_out_fork(session.cluster, found, query, watch)
     tell(session, document | {"done": True}, _done(query, end.batch_id))

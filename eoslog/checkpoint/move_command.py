@@ -10,11 +10,9 @@ import click
 
 from eoslog.checkpoint.boundary import Log, found_again
 from eoslog.checkpoint.carry_out import carry_out
-from eoslog.checkpoint.editing import check_accepted, editable, editing, tell
+from eoslog.checkpoint.editing import editable, editing, may_go_on, tell
 from eoslog.checkpoint.edits import set_ends
 from eoslog.checkpoint.foretell import Fate, Foretold, Moved
-from eoslog.checkpoint.report import foretold_lines
-from eoslog.checkpoint.running import check_rests
 from eoslog.checkpoint.standing import (
     NotEditable,
     SourcePlace,
@@ -69,14 +67,8 @@ def move_cluster(
         known = {topic: number for topic, number in ids.items() if number is not None}
         edit = set_ends(found, "move-cluster", ends, known, cluster=new_id)
         document = {"edit": edit.kind, "cluster": new_id, "foretold": foretold.document()}
-        if not session.as_json:
-            click.echo("\n".join(foretold_lines(foretold)))
-        if how["dry_run"]:
-            tell(session, document | {"done": False}, "nothing was changed (--dry-run)")
+        if not may_go_on(session, found, foretold, document, how):
             return
-        check_accepted(session, foretold, document, how)
-        if not how["fence"]:
-            check_rests(session.cluster, found, how["watch"])
         backup = carry_out(there, _left(session.cluster, there, found, new_id), edit, new_id)
     tell(
         session,
