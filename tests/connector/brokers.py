@@ -3,8 +3,9 @@
 EOSLOG_TEST_BROKER=kafka makes every broker that a test asks for an Apache Kafka node (KRaft, a process and
 directory of its own), of version EOSLOG_TEST_KAFKA (4.3.1 by default). EOSLOG_TEST_TRANSACTION_VERSION=1
 formats it for the older transaction protocol (TV1), 0 leaves the level to its version: before 4.0 nothing
-can be chosen. EOSLOG_TEST_BROKER=kfake makes them nodes of franz-go's kfake. A test never asks which
-one it got: it asks the cluster what it offers.
+can be chosen. EOSLOG_TEST_ZOOKEEPER=1 gives each node a ZooKeeper, which Kafka had until 3.9.
+EOSLOG_TEST_BROKER=kfake makes them nodes of franz-go's kfake. A test never asks which one it got: it asks the
+cluster what it offers.
 """
 
 from __future__ import annotations
@@ -34,10 +35,12 @@ from eoslog.testing import EmbeddedBroker
 from tests.connector.stock_kafka import Kafka
 from tests.kfake.kfake import Kfake
 from tests.scenarios.apache_kafka import JARS, ApacheKafka
+from tests.scenarios.zookeeper import kafka_on_zookeeper
 
 ON_KFAKE = os.environ.get("EOSLOG_TEST_BROKER") == "kfake"
 ON_KAFKA = os.environ.get("EOSLOG_TEST_BROKER", "eoslog") == "kafka"
 _JARS = JARS.with_name(f"kafka-{os.environ.get('EOSLOG_TEST_KAFKA', '4.3.1')}")
+_WITH_ZOOKEEPER = os.environ.get("EOSLOG_TEST_ZOOKEEPER") == "1"
 _LEVEL = os.environ.get("EOSLOG_TEST_TRANSACTION_VERSION", "2")
 FORMATTING = () if _LEVEL == "0" else (f"--feature=transaction.version={_LEVEL}",)
 _ADDS_PARTITIONS = 12  # the Produce that adds partitions to the transaction by itself (KIP-890)
@@ -80,6 +83,8 @@ class Broker(Protocol):
 
 def start_broker(config: Mapping[str, str] | None = None) -> AbstractContextManager[Broker]:
     """A broker with these options, which both kinds know by the same names."""
+    if ON_KAFKA and _WITH_ZOOKEEPER:
+        return kafka_on_zookeeper(config or {}, _JARS)
     if ON_KAFKA:
         return ApacheKafka(config or {}, FORMATTING, _JARS)
     if ON_KFAKE:

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 from tests.docs.blocks import ROOT
 from tests.rehearse.rehearsing import document
 from tests.scenarios.apache_kafka import ApacheKafka
-from tests.versions.kafka_results import levels_of
+from tests.scenarios.zookeeper import kafka_on_zookeeper
+from tests.versions.kafka_results import LEVELS, WITH_ZOOKEEPER, levels_of, with_level
 
 PAGE = ROOT / "docs" / "rehearse.md"
 KEPT = Path(__file__).with_name("versions.json")
@@ -27,7 +28,7 @@ QUIET = ("replicas of new topics", "two-phase commit")
 
 
 class Node(NamedTuple):
-    """A version and its transaction.version; "": it has none."""
+    """A version and its transaction.version; "": it has none; or WITH_ZOOKEEPER."""
 
     version: str
     level: str
@@ -40,8 +41,12 @@ def nodes(versions: list[str]) -> list[Node]:
 
 def rehearsed(node: Node) -> dict[str, Any]:
     """The document of a rehearsal on a node of its own."""
+    jars = ROOT / ".peers" / f"kafka-{node.version}"
+    if node.level == WITH_ZOOKEEPER:
+        with kafka_on_zookeeper({}, jars) as kafka:
+            return document(kafka.bootstrap)
     formatting = (f"--feature=transaction.version={node.level}",) if node.level else ()
-    with ApacheKafka({}, formatting, ROOT / ".peers" / f"kafka-{node.version}") as kafka:
+    with ApacheKafka({}, formatting, jars) as kafka:
         return document(kafka.bootstrap)
 
 
@@ -69,9 +74,9 @@ def table(kept: dict[str, dict[str, Any]]) -> str:
     for key, seen in sorted(kept.items(), key=lambda pair: _number(pair[0])):
         version, _, level = key.partition(" ")
         rows = f"{seen['holds']} hold, {seen['note']} to note"
-        cells = (version, level or "none", str(seen["status"]), rows, seen["late"], seen["day"])
+        cells = (version, LEVELS[level], str(seen["status"]), rows, seen["late"], seen["day"])
         lines.append(f"| {' | '.join(cells)} |")
-        name = version + (f" with transaction.version {level}" if level else "")
+        name = version + with_level(level)
         below += [f"- {name}: {text}" for text in seen["named"]]
     return "\n".join(lines) + "\n" + ("\n" + "\n".join(below) + "\n" if below else "")
 

@@ -1,4 +1,4 @@
-"""A single Apache Kafka node (KRaft) to run the scenarios against: the yardstick of what to expect."""
+"""A single Apache Kafka node to run the scenarios against: the yardstick of what to expect."""
 
 from __future__ import annotations
 
@@ -33,8 +33,15 @@ def check(jars: Path = JARS) -> None:
 class ApacheKafka(peer_kafka.ApacheKafka):
     """A small node of few partitions, from the jars that the make targets fetch."""
 
-    def __init__(self, config: Mapping[str, str], formatting: Sequence[str] = (), jars: Path = JARS) -> None:
+    def __init__(
+        self,
+        config: Mapping[str, str],
+        formatting: Sequence[str] = (),
+        jars: Path = JARS,
+        zookeeper: str = "",
+    ) -> None:
         """`config`: broker options on top of what a single node needs; `formatting`: arguments of
-        kafka-storage format; `jars`: those of the version that is wanted. Raises KafkaMissing."""
+        kafka-storage format; `jars`: those of the version that is wanted; `zookeeper`: the address of one, in
+        place of KRaft. Raises KafkaMissing."""
         check(jars)
-        super().__init__(jars, _FEW | dict(config), _SMALL, formatting)
+        super().__init__(jars, _FEW | dict(config), _SMALL, formatting, zookeeper)

@@ -2,7 +2,7 @@
 the same through Spark's own connector.
 
     python -m tests.soaks.soak_copy [--rows 200000] [--kills 20] [--seed N] [--only bundled,kafka,spark]
-        [--kafka 4.3.1 [--transaction-version 1]]
+        [--kafka 4.3.1 [--transaction-version 1 | --zookeeper]]
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from benchmarks.peer_kafka import ApacheKafka
 from eoslog.testing import EmbeddedBroker
+from tests.scenarios.zookeeper import kafka_on_zookeeper
 from tests.soaks.copy_audit import audit
 from tests.soaks.copy_lives import Job
 from tests.soaks.copy_rows import publish
@@ -47,9 +48,14 @@ def broker_of(subject: str, options: argparse.Namespace) -> Iterator[str]:
         with EmbeddedBroker() as broker:
             yield broker.bootstrap
     else:
+        jars = KAFKA.with_name(f"kafka-{options.kafka}")
+        if options.zookeeper:
+            with kafka_on_zookeeper(FEW, jars) as node:
+                yield node.bootstrap
+            return
         level = options.transaction_version
         formatting = (f"--feature=transaction.version={level}",) if level else ()
-        with ApacheKafka(KAFKA.with_name(f"kafka-{options.kafka}"), FEW, formatting=formatting) as node:
+        with ApacheKafka(jars, FEW, formatting=formatting) as node:
             yield node.bootstrap
 
 
@@ -86,6 +92,7 @@ def main() -> None:
     parser.add_argument("--java", default="", help="options of the driver's JVM, such as a shared archive")
     parser.add_argument("--kafka", default="4.3.1", help="version of Apache Kafka")
     parser.add_argument("--transaction-version", default="", help="level of the feature, by default Kafka's")
+    parser.add_argument("--zookeeper", action="store_true", help="the node has a ZooKeeper (until 3.9)")
     options = parser.parse_args()
     wrong = []
     for subject in options.only.split(","):

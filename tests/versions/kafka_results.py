@@ -15,8 +15,15 @@ DOCS = Path(__file__).parents[2] / "docs"
 KEPT, PAGE = DOCS / "kafka-versions.json", DOCS / "cluster.md"
 BEGIN, END = "<!-- kafka versions -->", "<!-- end of kafka versions -->"
 SUITES = ("client", "source", "sink", "crash table", "copy")
-LEVELS = {"": "none: older protocol", "1": "1: older protocol", "2": "2: KIP-890"}
-"""Level of the feature transaction.version -> how the table names it. Before 4.0 there is none to choose."""
+WITH_ZOOKEEPER = "ZooKeeper"
+LEVELS = {
+    "": "none: older protocol",
+    WITH_ZOOKEEPER: "none (ZooKeeper): older protocol",
+    "1": "1: older protocol",
+    "2": "2: KIP-890",
+}
+"""Level of the feature transaction.version -> how the table names it. Before 4.0 there is none to choose, but
+ZooKeeper in place of KRaft."""
 
 
 WHOLE = ""
@@ -118,7 +125,7 @@ class Results:
             *(self._line(version, level) for version, level in nodes),
         ]
         failures = [
-            f"- {r.version}{f' with transaction.version {r.level}' if r.level else ''}, {r.suite}: `{name}`"
+            f"- {r.version}{with_level(r.level)}, {r.suite}: `{name}`"
             for r in self.found.values()
             for name in r.failed
         ]
@@ -150,14 +157,24 @@ def put_into_page(results: Results, page: Path = PAGE) -> None:
 
 
 def levels_of(version: str) -> Sequence[str]:
-    """Levels of transaction.version that a node of this version can be formatted with."""
-    return ("1", "2") if _number(version) >= (4,) else ("",)
+    """Levels of transaction.version that a node of this version can be formatted with; below 4.0 the nodes
+    that there are."""
+    return ("1", "2") if _number(version) >= (4,) else ("", WITH_ZOOKEEPER)
 
 
 def environment(version: str, level: str) -> Mapping[str, str]:
     """What tells tests/connector/brokers.py to start such nodes."""
-    chosen = {"EOSLOG_TEST_KAFKA": version, "EOSLOG_TEST_TRANSACTION_VERSION": level or "0"}
-    return {"EOSLOG_TEST_BROKER": "kafka"} | chosen
+    node = {"EOSLOG_TEST_BROKER": "kafka", "EOSLOG_TEST_KAFKA": version}
+    if level == WITH_ZOOKEEPER:
+        return node | {"EOSLOG_TEST_ZOOKEEPER": "1", "EOSLOG_TEST_TRANSACTION_VERSION": "0"}
+    return node | {"EOSLOG_TEST_TRANSACTION_VERSION": level or "0"}
+
+
+def with_level(level: str) -> str:
+    """The node's kind, as it follows its version in a sentence."""
+    if level == WITH_ZOOKEEPER:
+        return f" with {level}"
+    return f" with transaction.version {level}" if level else ""
 
 
 def _number(version: str) -> tuple[int, ...]:

@@ -23,8 +23,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.versions.kafka_results import (
+    LEVELS,
     SUITES,
     WHOLE,
+    WITH_ZOOKEEPER,
     Result,
     Results,
     cell,
@@ -95,7 +97,8 @@ def run_tests(run: Run, more: list[str]) -> Result:
 def run_copy(version: str, level: str, rows: int, kills: int) -> Result:
     """A copy whose driver is killed, judged by a stock client."""
     sizes = [f"--rows={rows}", f"--kills={kills}", f"--batch={rows // 20}", f"--seed={COPY_SEED}"]
-    which = ["--only=kafka", f"--kafka={version}", f"--transaction-version={level}"]
+    node = ["--zookeeper"] if level == WITH_ZOOKEEPER else [f"--transaction-version={level}"]
+    which = ["--only=kafka", f"--kafka={version}", *node]
     command = [sys.executable, "-u", "-m", "tests.soaks.soak_copy", *sizes, *which]
     ended = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
     print(ended.stdout, flush=True)
@@ -114,7 +117,7 @@ def chosen(options: argparse.Namespace, kept: Results) -> Iterator[Run]:
         files = files_of(suite)
         for version in options.versions:
             for level in levels_of(version):
-                if level and options.levels and level not in options.levels.split(","):
+                if options.levels and (level or "none") not in options.levels.split(","):
                     continue
                 node = version, level, suite
                 wanted = files
@@ -133,7 +136,7 @@ def main() -> None:
         if time.monotonic() >= until:
             print(f"{options.minutes:g} minutes are over: {len(runs) - number} of {len(runs)} runs are left")
             break
-        node = f"Apache Kafka {run.version}, transaction.version {run.level or 'none'}"
+        node = f"Apache Kafka {run.version}, transaction.version {LEVELS[run.level]}"
         print(f"{node}: {run.suite} {run.file}", flush=True)
         if run.suite == "copy":
             result = run_copy(run.version, run.level, options.rows, options.kills)
@@ -151,7 +154,9 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("versions", nargs="+")
     parser.add_argument("--suites", default=",".join(SUITES), help=f"of {', '.join(SUITES)}")
-    parser.add_argument("--levels", default="", help="of transaction.version, from 4.0 on: 1,2")
+    parser.add_argument(
+        "--levels", default="", help="of transaction.version, from 4.0 on: 1,2; before: none,ZooKeeper"
+    )
     parser.add_argument("--minutes", type=float, default=float("inf"), help="begin nothing after them")
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--missing", action="store_true", help="what has no result")

@@ -69,7 +69,7 @@ def test_a_later_result_replaces_the_earlier_one(tmp_path: Path) -> None:
 
 
 def test_versions_are_in_the_order_of_numbers() -> None:
-    assert levels_of("4.0.1") == ("1", "2") and levels_of("3.9.1") == ("",)
+    assert levels_of("4.0.1") == ("1", "2") and levels_of("3.9.1") == ("", "ZooKeeper")
     names = ("3.10.0", "3.9.1", "4.0.1")
     lines = Results.of(Result(name, "", "sink", "2026-11-24", 1) for name in names).table().splitlines()[2:]
     assert [line.split("|")[1].strip() for line in lines] == ["3.9.1", "3.10.0", "4.0.1"]
