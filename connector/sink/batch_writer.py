@@ -17,7 +17,7 @@ from eoslog.connector.sink import committer
 from eoslog.connector.sink.begin_on_driver import BeginsWhenPickled
 from eoslog.connector.sink.task_message import Attempt, check_forms, reports_of
 from eoslog.connector.spark.columns import check_sink_schema
-from eoslog.connector.spark.plain_errors import plainly
+from eoslog.connector.spark.plain_errors import only_warned, plainly
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,7 +55,7 @@ class BatchWriter(BeginsWhenPickled, DataSourceArrowWriter):
         check_forms(messages)
         committer.commit_batch(self._options, reports_of(messages))
 
-    @plainly
+    @only_warned
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """End the open transactions of a failed write; runs on the driver."""
         committer.abort_write(self._options, self._begun, reports_of(messages))

@@ -19,7 +19,7 @@ from eoslog.connector.sink.begin_on_driver import BeginsWhenPickled
 from eoslog.connector.sink.task_message import Attempt, check_forms, reports_of
 from eoslog.connector.spark.calls import called
 from eoslog.connector.spark.columns import check_sink_schema
-from eoslog.connector.spark.plain_errors import plainly
+from eoslog.connector.spark.plain_errors import only_warned, plainly
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -60,7 +60,7 @@ class StreamWriter(BeginsWhenPickled, DataSourceStreamArrowWriter):
         check_forms(messages)
         committer.commit_stream(self._options, reports_of(messages), batchId)
 
-    @plainly
+    @only_warned
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """End the open transactions of a failed batch; runs on the driver."""
         committer.abort_batch(self._options, reports_of(messages), batchId)

@@ -6,6 +6,7 @@ in the environment of Spark's driver (and executors) keeps it. From the first su
 Spark's own (logs.py).
 """
 
+import logging
 import os
 from collections.abc import Callable, Iterator
 from functools import wraps
@@ -15,7 +16,13 @@ from eoslog.connector.errors import EoslogError
 from eoslog.connector.spark.logs import look_as_sparks
 from eoslog.protocol.errors import KafkaError
 
+log = logging.getLogger(__name__)
+
 KEPT = "EOSLOG_TRACEBACK"
+_WAITS = (
+    "Readers may wait for it until the next start, or until its transactions time out. "
+    "See exactly-once.md#an-orderly-end-in-mid-batch"
+)
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -33,6 +40,22 @@ def plainly(call: Callable[P, T]) -> Callable[P, T]:
             if os.environ.get(KEPT):
                 raise
             raise error.with_traceback(None) from None
+
+    return called_by_spark
+
+
+def only_warned(call: Callable[P, None]) -> Callable[P, None]:
+    """Wrap an abort: eoslog's errors become warnings. Spark calls it when it has an error to show already,
+    and shows "Writing job failed." in its place if the abort fails too."""
+    aborts = plainly(call)
+
+    @wraps(call)
+    def called_by_spark(*given: P.args, **named: P.kwargs) -> None:
+        try:
+            aborts(*given, **named)
+        except (EoslogError, KafkaError) as error:
+            kind = type(error).__name__
+            log.warning("what the failed write left open could not be ended: %s: %s. %s", kind, error, _WAITS)
 
     return called_by_spark
 

@@ -634,6 +634,11 @@ MUTANTS: list[Mutant] = [
             "(lambda: next(pieces, None))",
         ),
         Break("warnings look as they did", "        look_as_sparks()\n", ""),
+        Break(
+            "an abort hides why the batch failed",
+            "            kind = type(error).__name__\n",
+            "            raise\n",
+        ),
     ),
     *mutants_of(
         "connector/spark/logs.py",

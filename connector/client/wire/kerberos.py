@@ -110,11 +110,11 @@ def _agree(exchange: Callable[[bytes], bytes], context: Any) -> None:
 
 
 def _reason(error: Any, kerberos: KerberosSettings) -> str:
+    expired = isinstance(error, gssapi.exceptions.ExpiredCredentialsError)  # its minor code says "Success"
     code = error.min_code - (1 << 32) if error.min_code >= 1 << 31 else error.min_code
-    if isinstance(error, gssapi.exceptions.ExpiredCredentialsError):
-        code = _EXPIRED
+    code = _EXPIRED if expired else code
     if code == _NO_CACHE and kerberos.keytab:  # what the library says if it could not use the keytab
         return f"the keytab {kerberos.keytab} has no key of this principal; {_ADVICE[_NO_KEY]}"
-    texts = error.get_all_statuses(error.min_code, False) if error.min_code else []
+    texts = error.get_all_statuses(error.min_code, False) if error.min_code and not expired else []
     said = ": ".join(texts or error.get_all_statuses(error.maj_code, True))
     return f"{said}; {_ADVICE.get(code, 'check krb5.conf, the principal and the clock')}"

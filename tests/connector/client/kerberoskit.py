@@ -102,7 +102,9 @@ def bundled(
 
 
 @contextmanager
-def apache(kdc: Kdc, stores: Stores | None = None) -> Iterator[Server]:
+def apache(
+    kdc: Kdc, stores: Stores | None = None, config: Mapping[str, str] | None = None
+) -> Iterator[Server]:
     """The same of Apache Kafka."""
     assert any(JARS.glob("kafka-clients-*.jar")), (
         f"no Kafka in {JARS}: make test-kerberos fetches it by Maven"
@@ -116,7 +118,7 @@ def apache(kdc: Kdc, stores: Stores | None = None) -> Iterator[Server]:
         "listeners": f"{plain},CONTROLLER://127.0.0.1:{node._controller}",
         "advertised.listeners": plain,
         "listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,{protocol}:{protocol}",
-    } | _keys(stores)  # fmt: skip
+    } | _keys(stores) | dict(config or {})  # fmt: skip
     with node:
         yield Server(protocol, f"localhost:{port}", node.bootstrap, ca)
 

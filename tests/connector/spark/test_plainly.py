@@ -8,7 +8,8 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from eoslog.connector.data_source import EoslogDataSource
 from eoslog.connector.errors import OptionError, WrongCluster
-from eoslog.connector.spark.plain_errors import KEPT, pieces_plainly, plainly
+from eoslog.connector.sink import committer
+from eoslog.connector.spark.plain_errors import KEPT, only_warned, pieces_plainly, plainly
 
 
 def deep(error: Exception, depth: int = 5) -> None:
@@ -57,6 +58,25 @@ def test_pieces_come_as_they_are_and_their_errors_plainly() -> None:
         seen.extend(pieces_plainly(pieces()))
     assert not any("in deep" in line for line in lines(raised.value))
     assert list(pieces_plainly(iter((1, 2)))) == [1, 2]
+
+
+@pytest.mark.parametrize("call", ["writer", "streamWriter"])
+def test_an_abort_that_fails_does_not_hide_why_the_batch_failed(
+    call: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Spark puts "Writing job failed." in place of the first error if an abort raises one."""
+
+    def fails(*_: object) -> None:
+        raise WrongCluster("a sentence")
+
+    monkeypatch.setattr(committer, "abort_batch", fails)
+    monkeypatch.setattr(committer, "abort_write", fails)
+    made = EoslogDataSource({"kafka.bootstrap.servers": "one:1", "topic": "t"})
+    writer = getattr(made, call)(StructType([StructField("value", StringType())]), False)
+    writer.abort([], *([0] if call == "streamWriter" else []))
+    assert "could not be ended: WrongCluster: a sentence. Readers" in caplog.text
+    with pytest.raises(ZeroDivisionError):
+        only_warned(lambda: [1 // 0].clear())()
 
 
 @pytest.mark.parametrize("call", ["reader", "streamReader"])
