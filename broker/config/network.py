@@ -55,7 +55,12 @@ class NetworkOptions:
         dynamic=True,
     )
     max_connections_per_ip_overrides: str = option(
-        "", "max.connections.per.ip.overrides", "the same for some addresses, as ADDRESS:NUMBER,..."
+        "",
+        "max.connections.per.ip.overrides",
+        "the same for some addresses or names of machines, as ADDRESS:NUMBER,...",
+        pattern=r"([^,]+:[0-9]{1,9}(,[^,]+:[0-9]{1,9})*,?)?",
+        hint="ADDRESS:NUMBER,...",
+        dynamic=True,
     )
     max_connection_creation_rate: int = option(
         INT32_MAX,

@@ -6,6 +6,8 @@ listener may have its own `max.connections` and rate (KIP-402, KIP-612), beside 
 
 from __future__ import annotations
 
+import logging
+import socket
 from collections import Counter
 from collections.abc import Callable
 
@@ -13,6 +15,8 @@ from eoslog.broker.config import BrokerConfig
 from eoslog.broker.config.config_def import INT32_MAX
 from eoslog.broker.config.listener_options import LIMITS
 from eoslog.broker.security.listeners import PREFIX, own_options
+
+log = logging.getLogger(__name__)
 
 _LONGEST_WAIT = 60.0
 
@@ -112,5 +116,17 @@ def _too_many(most: int, listener: str = "") -> str:
 
 
 def _overrides(text: str) -> dict[str, int]:
-    pairs = (item.strip().rpartition(":") for item in text.split(",") if item.strip())
-    return {host.strip("[]"): int(number) for host, _, number in pairs}
+    """Most connections by address. A name of a machine stands for all its addresses, as they are now."""
+    found = {}
+    for item in filter(None, map(str.strip, text.split(","))):
+        host, _, number = item.rpartition(":")
+        found |= dict.fromkeys(_addresses(host.strip("[]")), int(number))
+    return found
+
+
+def _addresses(host: str) -> set[str]:
+    try:
+        return {str(place[0]) for *_, place in socket.getaddrinfo(host, None)}
+    except OSError as error:
+        log.warning("max.connections.per.ip.overrides: %s has no effect: %s", host, error)
+        return set()

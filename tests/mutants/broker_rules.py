@@ -223,6 +223,15 @@ MUTANTS: list[Mutant] = [
     ),
     *mutants_of(
         "broker/network/connection_counts.py",
+        ("tests/broker/fairness/test_server_limits.py",),
+        Break(
+            "an unknown machine ends the broker",
+            "    except OSError as error:\n        log",
+            "    except KeyError as error:\n        log",
+        ),
+    ),
+    *mutants_of(
+        "broker/network/connection_counts.py",
         CHANGES,
         Break(
             "a listener has no limit before a handshake",

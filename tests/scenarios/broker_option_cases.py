@@ -58,6 +58,14 @@ _LIMITS = tuple(
     for name in ("max.connections", "max.connection.creation.rate")
     for value in ("50", "0", "-1", "many")
 )
+_OVERRIDES = tuple(
+    ("max.connections.per.ip.overrides", value)
+    for value in (
+        "127.0.0.9:5", "localhost:50", "10.0.0.1:3,10.0.0.2:4", "10.0.0.1:3, 10.0.0.2:4", "x",
+        "10.0.0.1:many", "10.0.0.1:-1", "10.0.0.1:0", "10.0.0.1:3,10.0.0.1:4", "no.such.host.invalid:4", "",
+        "[::9]:5", "::9:5", "10.0.0.1:99999999999", ":5", "10.0.0.1:", "10.0.0.1:3,",
+    )
+)  # fmt: skip
 _BAD_STORES = (
     *(("ssl.keystore.location", f"{{{bad}}}") for bad in ("renamed", "fewer", "mixed", "garbage", "missing")),
     ("ssl.keystore.location", ""),
@@ -69,7 +77,7 @@ _BAD_STORES = (
 )
 
 CASES: tuple[Case, ...] = (
-    *_set(*_STORES, *_RESTART, *_LIMITS),
+    *_set(*_STORES, *_RESTART, *_LIMITS, *_OVERRIDES),
     *_set(("sasl.login.refresh.buffer.seconds", "200"), ("sasl.login.refresh.buffer.seconds", "soon")),
     *_set(("sasl.kerberos.kinit.cmd", "/bin/true"), ("sasl.oauthbearer.jwks.endpoint.url", "file:/keys")),
     *_set(("advertised.listeners", "PLAINTEXT://127.0.0.1:1"), ("principal.builder.class", "no.such.Class")),
@@ -100,9 +108,16 @@ _NAMES = (
 )
 _NO_DEFAULT = "Options of Kafka that mean nothing here have no default"
 
+_NO_LIMIT = "Kafka takes a limit below 0 and an address without a name, which are mistakes"
+
 REFUSED_HERE: dict[str, str] = {
     **{f"{OWN}: {name}={value}": _UNCHECKED for name, value in _RESTART[:3] + _RESTART[5:9]},
     **{f"{OWN}: {TLS}{name}={value}": _UNCHECKED for name, value in _RESTART},
+    **{
+        f"{resource or 'every broker'}: max.connections.per.ip.overrides={value}": _NO_LIMIT
+        for resource in (OWN, EVERY)
+        for value in ("10.0.0.1:-1", ":5")
+    },
     f"{OWN}: {TLS}ssl.keystore.location={{mixed}}": "Kafka takes a key that does not fit the certificate",
     f"{OWN}: {TLS}no.such.option=1": _UNCHECKED,
     f"{OWN}: {TLS}connections.max.idle.ms=1000": _UNCHECKED,
@@ -124,6 +139,10 @@ REFUSED_HERE: dict[str, str] = {
 """Title of the case -> why eoslog refuses what Kafka takes."""
 
 TAKEN_HERE: dict[str, str] = {
+    **{
+        f"{resource or 'every broker'}: max.connections.per.ip.overrides=[::9]:5": "IPv6 is written so"
+        for resource in (OWN, EVERY)
+    },
     f"{OWN}: {TLS}ssl.keystore.location={{renamed}}": _NAMES,
     f"{OWN}: {TLS}ssl.keystore.location={{fewer}}": _NAMES,
     f"{OWN}: {TLS}ssl.key.password={SECRET}": "OpenSSL needs no password for a key that is not encrypted",

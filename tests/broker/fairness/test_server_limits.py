@@ -10,6 +10,7 @@ from collections.abc import Callable
 import psutil
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from eoslog.broker.fairness.memory import SMALL, Memory
 from eoslog.protocol.apis import ApiKey
@@ -205,7 +206,7 @@ def test_most_connections() -> None:
             wire.socket.close()
 
 
-@pytest.mark.parametrize(("overrides", "most"), [("", 2), ("127.0.0.1:4", 4)])
+@pytest.mark.parametrize(("overrides", "most"), [("", 2), ("127.0.0.1:4", 4), ("localhost:3,", 3)])
 def test_most_connections_of_one_address(overrides: str, most: int) -> None:
     config = {"max.connections.per.ip": "2", "max.connections.per.ip.overrides": overrides}
     with EmbeddedBroker(config=config) as broker:
@@ -215,6 +216,23 @@ def test_most_connections_of_one_address(overrides: str, most: int) -> None:
         assert refused(broker)
         for wire in held:
             wire.socket.close()
+
+
+def test_the_limit_of_one_address_changes_while_the_broker_runs() -> None:
+    """KIP-226. Names of machines stand for their addresses, and one that there is not has no effect."""
+    with EmbeddedBroker() as broker, Wire(broker.host, broker.port).socket as held:
+        assert served(broker)
+        overrides = "no.such.machine.invalid:0,localhost:1"
+        option = "max.connections.per.ip.overrides"
+        entry = ConfigEntry(option, overrides, incremental_operation=AlterConfigOpType.SET)
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        (done,) = admin.incremental_alter_configs(
+            [ConfigResource(ResourceType.BROKER, "1", incremental_configs=[entry])]
+        ).values()
+        done.result(30)
+        until(lambda: refused(broker))
+        assert held.fileno() >= 0
+        assert "no.such.machine.invalid has no effect" in broker.output()
 
 
 def test_new_connections_wait_their_turn() -> None:
