@@ -117,7 +117,7 @@ def _too_many(most: int, listener: str = "") -> str:
 
 def _overrides(text: str) -> dict[str, int]:
     """Most connections by address. A name of a machine stands for all its addresses, as they are now."""
-    found = {}
+    found = dict[str, int]()
     for item in filter(None, map(str.strip, text.split(","))):
         host, _, number = item.rpartition(":")
         found |= dict.fromkeys(_addresses(host.strip("[]")), int(number))
