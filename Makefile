@@ -10,7 +10,7 @@ OLD_KAFKA := .peers/kafka-3.9.1
 SPARK_KAFKA := .peers/spark-kafka-4.2.0
 DEMO_DATA ?= .demo
 
-.PHONY: help setup compiled java demo test mutants test-java test-java-tools test-rights test-broker-options test-kafka test-differential test-connector-kafka test-kafka-versions test-connector-cluster audit-million top-picture demo-picture test-console model lint bench bench-quick bench-starts bench-tasks bench-participants bench-cost trace-micro-batch bench-codec bench-broker bench-scale dump-segments dump-upkept docs docs-pages test-docs newcomer stories fuzz clean crash-log soak-crash soak-kill9 soak-stateful soak-hostile soak-copy soak-copy-cluster histories histories-spark soak-kill test-ends test-beginnings map typed test-rehearse-kafka test-connector-kfake simulate test-kerberos test-checkpoint
+.PHONY: help setup compiled java demo test mutants test-java test-java-tools test-rights test-broker-options test-kafka test-differential test-connector-kafka test-kafka-versions test-connector-cluster audit-million top-picture demo-picture test-console model lint bench bench-quick bench-starts bench-tasks bench-participants bench-cost trace-micro-batch bench-codec bench-broker bench-scale dump-segments dump-upkept docs docs-pages test-docs newcomer stories fuzz clean crash-log soak-crash soak-kill9 soak-stateful soak-hostile soak-copy soak-copy-cluster histories histories-spark soak-kill test-ends test-beginnings map typed test-rehearse-kafka test-connector-kfake simulate test-kerberos test-checkpoint test-object-store
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -235,6 +235,17 @@ test-beginnings: setup  ## queries killed in their first batch, and then given o
 
 test-checkpoint: setup  ## eoslog checkpoint on checkpoints of killed queries: eoslog audit counts what each edit has foretold
 	$(BIN)/python -m pytest -q --timeout 0 -m long tests/checkpoint $(TEST_ARGS)
+
+S3A := .peers/hadoop-aws-3.5.0
+
+$(S3A):
+	@command -v mvn >/dev/null || { echo "Hadoop's S3A comes by Maven: install it (Debian: apt-get install maven)"; exit 1; }
+	mvn -q -f benchmarks/hadoop-aws.xml dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/$@.part
+	mv $@.part $@
+
+test-object-store: setup $(S3A)  ## checkpoints in an object store (S3): a query that is killed, and eoslog checkpoint
+	$(BIN)/python -m pytest -q --timeout 0 -m long tests/checkpoint/test_object_store.py \
+		tests/connector/checkpoint/test_object_store_spark.py $(TEST_ARGS)
 
 docs: $(READY)  ## build the docs as a site in build/site; a warning is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

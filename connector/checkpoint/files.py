@@ -1,6 +1,7 @@
-"""A folder's files, on this machine or on a file system that Arrow opens by its URI (s3, gs, abfs, hdfs).
+"""A folder's files, on this machine or on a file system that Arrow opens by its URI.
 
-Arrow's file systems are slow to import, so they are imported only for folders on other machines.
+Spark's users write Hadoop's names of these, s3a for Arrow's s3. Arrow's file systems are slow to import, so
+they are imported only for folders on other machines.
 """
 
 import os
@@ -12,6 +13,20 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from pyarrow import fs
+
+
+_ARROWS_NAMES = {"s3a": "s3", "s3n": "s3", "wasb": "abfs", "wasbs": "abfss"}
+"""What Hadoop calls a file system -> what Arrow calls it."""
+_AZURE = "eoslog logs in as Azure's SDK does: AZURE_CLIENT_ID, AZURE_TENANT_ID, AZURE_CLIENT_SECRET"
+_ADVICE = {
+    "s3": "eoslog finds keys, region and endpoint as the AWS SDKs do: AWS_PROFILE, or AWS_ACCESS_KEY_ID, "
+    "AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT_URL. Spark's options fs.s3a.* do not reach it",
+    "gs": "eoslog logs in as Google's libraries do: GOOGLE_APPLICATION_CREDENTIALS",
+    "abfs": _AZURE,
+    "abfss": _AZURE,
+    "hdfs": "eoslog needs Hadoop's libhdfs: JAVA_HOME, HADOOP_HOME, CLASSPATH (hadoop classpath --glob)",
+}
+"""Arrow's name of a file system -> what its errors ask of the driver's environment."""
 
 
 class Files(Protocol):
@@ -42,7 +57,11 @@ class Files(Protocol):
 def files_at(location: str) -> Files:
     """The files at a path or URI. Hadoop's form `file:/path` is supported. Raises OSError."""
     local = re.sub(r"^file:(//)?(?=/)", "", location)
-    return ArrowFiles(local) if re.match(r"[a-zA-Z][a-zA-Z0-9+.-]+:", local) else LocalFiles(local)
+    scheme, colon, rest = local.partition(":")
+    if not colon or not re.fullmatch(r"[a-zA-Z][a-zA-Z0-9+.-]+", scheme):
+        return LocalFiles(local)
+    scheme = scheme.lower()
+    return ArrowFiles(f"{_ARROWS_NAMES.get(scheme, scheme)}:{rest}")
 
 
 class LocalFiles:
@@ -103,13 +122,14 @@ class ArrowFiles:
     def __init__(self, uri: str) -> None:
         from pyarrow import fs
 
-        with _as_os_errors():
+        self._scheme = uri.partition(":")[0]
+        with self._advised():
             self._files, root = fs.FileSystem.from_uri(uri)
         self._root = root.rstrip("/")
 
     def read(self, name: str) -> bytes:
         """The content of a file."""
-        with _as_os_errors(), self._files.open_input_stream(f"{self._root}/{name}") as stream:
+        with self._advised(), self._files.open_input_stream(f"{self._root}/{name}") as stream:
             return bytes(stream.read())
 
     def is_there(self, name: str) -> bool:
@@ -138,7 +158,7 @@ class ArrowFiles:
         """Write the file under a temporary name, then rename it."""
         inside = f"{self._root}/{folder}" if folder else self._root
         draft = f"{inside}/.{name}.{uuid.uuid4().hex}"
-        with _as_os_errors():
+        with self._advised():
             self._files.create_dir(inside)
             with self._files.open_output_stream(draft) as stream:
                 stream.write(data)
@@ -147,29 +167,32 @@ class ArrowFiles:
     def remove(self, name: str) -> None:
         """Remove a file, if it is there."""
         if self.is_there(name):
-            with _as_os_errors():
+            with self._advised():
                 self._files.delete_file(f"{self._root}/{name}")
 
     def _infos(self, path: str, *, recursive: bool = False) -> "list[fs.FileInfo]":
         from pyarrow import fs
 
-        with _as_os_errors():
+        with self._advised():
             found: list[fs.FileInfo] = self._files.get_file_info(
                 fs.FileSelector(path, allow_not_found=True, recursive=recursive)
             )
         return found
 
     def _info(self, name: str) -> "fs.FileInfo":
-        with _as_os_errors():
+        with self._advised():
             (info,) = self._files.get_file_info([f"{self._root}/{name}"])
         return info
 
+    @contextmanager
+    def _advised(self) -> Iterator[None]:
+        """Arrow's errors become OSErrors that say what to do."""
+        from pyarrow import ArrowException
 
-@contextmanager
-def _as_os_errors() -> Iterator[None]:
-    from pyarrow import ArrowException
-
-    try:
-        yield
-    except (ValueError, ArrowException) as error:
-        raise OSError(str(error)) from error
+        try:
+            yield
+        except FileNotFoundError:
+            raise
+        except (OSError, ValueError, ArrowException) as error:
+            advice = _ADVICE.get(self._scheme)
+            raise OSError(f"{error} ({advice})" if advice else str(error)) from error

@@ -27,7 +27,7 @@ SETTINGS = 'v1\n{"batchWatermarkMs":0}\n'
 _EDITS = ("rewind", "skip-to", "fork", "move-cluster")
 
 
-def run(broker: EmbeddedBroker, command: str, checkpoint: Path, *more: str) -> Result:
+def run(broker: EmbeddedBroker, command: str, checkpoint: Path | str, *more: str) -> Result:
     """`eoslog checkpoint COMMAND`; nobody runs the query."""
     watch = ["--watch", "0"] if command in _EDITS else ["--fence"] if command == "undo" else []
     arguments = [command, str(checkpoint), "--bootstrap-server", broker.bootstrap, *watch, *more]

@@ -443,6 +443,8 @@ MUTANTS: list[Mutant] = [
     *mutants_of(
         "connector/checkpoint/files.py",
         (f"{HERE}checkpoint/test_writer_checkpoint.py",),
+        Break("Hadoop's names are Arrow's", "_ARROWS_NAMES.get(scheme, scheme)", "scheme"),
+        Break("names are as they were typed", "    scheme = scheme.lower()\n", ""),
         Break("an empty folder is an error", "allow_not_found=True", "allow_not_found=False"),
         Break("an empty folder here is an error", "            return []", "            raise"),
         Break(

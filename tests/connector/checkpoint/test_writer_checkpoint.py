@@ -31,6 +31,20 @@ def root(tmp_path: Path) -> Path:
 def test_paths_and_uris(root: Path, form: str) -> None:
     checkpoint = Checkpoint.at(form.format(root))
     assert isinstance(files_at(form.format(root)), LocalFiles)
+
+
+@pytest.mark.parametrize(
+    ("sparks", "arrows"),
+    [
+        ("s3a://b/c:d", "s3://b/c:d"),
+        ("S3A://b/c", "s3://b/c"),
+        ("wasbs://c@a.blob.core.windows.net/d", "abfss://c@a.blob.core.windows.net/d"),
+        ("gs://b/c", "gs://b/c"),
+    ],
+)
+def test_hadoops_names_of_file_systems(sparks: str, arrows: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("eoslog.connector.checkpoint.files.ArrowFiles", lambda uri: uri)
+    assert str(files_at(sparks)) == arrows
     assert checkpoint.query_id() == "3f2b"
     assert checkpoint.newest_completed() == 9
     planned = checkpoint.newest_planned()

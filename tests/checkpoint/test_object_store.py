@@ -1,0 +1,150 @@
+"""`eoslog checkpoint` on checkpoints in an object store, under the URIs that Spark's users write:
+`make test-object-store`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eoslog.connector.checkpoint.files import ArrowFiles
+from eoslog.connector.client.admin.group_offsets import fetch_committed
+from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.testing import EmbeddedBroker
+from tests.checkpoint.plain_checkpoint import copy_topic, group_of, run
+from tests.connector.stock_kafka import Kafka
+from tests.kit.object_store import BUCKET, ObjectStore, object_store
+
+pytestmark = pytest.mark.long
+
+COUNTED = ("--accept-duplicates", "5")
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[ObjectStore]:
+    with object_store() as started:
+        yield started
+
+
+@pytest.fixture
+def stored(store: ObjectStore, decided: Path) -> str:
+    """The decided checkpoint, in the store."""
+    for path in decided.rglob("*"):
+        if path.is_file():
+            store.put(f"{decided.name}/{path.relative_to(decided)}", path.read_bytes())
+    return f"s3a://{BUCKET}/{decided.name}"
+
+
+def files_of(uri: str) -> dict[str, bytes]:
+    """Spark's files of a checkpoint."""
+    files = ArrowFiles(uri.replace("s3a", "s3"))
+    return {name: files.read(name) for name in files.walk() if not name.startswith("eoslog/edit")}
+
+
+def test_it_is_shown_and_checked(broker: EmbeddedBroker, stored: str, topic: str) -> None:
+    said = json.loads(run(broker, "show", stored, "--json").output)
+    assert (said["planned"], said["done"]) == (1, 1), said
+    assert run(broker, "check", stored).exit_code == 0
+
+
+@pytest.mark.parametrize("edit", ["rewind", "skip-to"])
+def test_an_edit_and_its_undo(
+    broker: EmbeddedBroker, stored: str, cluster: Cluster, topic: str, edit: str
+) -> None:
+    before = files_of(stored)
+    accepted = COUNTED if edit == "rewind" else ("--accept-loss", "5")
+    said = run(broker, edit, stored, "--by", "5", *accepted)
+    assert said.exit_code == 0, said.output
+    to = 15 if edit == "rewind" else 25
+    assert fetch_committed(cluster, group_of(topic), None)[topic, 0][0] == to
+    assert run(broker, "check", stored).exit_code == 0
+    assert "rows" in run(broker, "diff", stored, "edit-0001").output
+    assert run(broker, "undo", stored).exit_code == 0
+    assert files_of(stored) == before and run(broker, "check", stored).exit_code == 0
+
+
+def test_a_topic_more(broker: EmbeddedBroker, stored: str) -> None:
+    kafka = Kafka(broker.bootstrap)
+    more = kafka.topic()
+    kafka.put(more, [b"1"])
+    said = run(broker, "add-topic", stored, more, "--start", "earliest", "--watch", "0")
+    assert said.exit_code == 0, said.output
+    assert run(broker, "check", stored).exit_code == 0 and more.encode() in files_of(stored)["offsets/1"]
+
+
+def test_a_fork(broker: EmbeddedBroker, stored: str, topic: str) -> None:
+    new, names = f"{stored}-new", ("--transactional-id", f"new-{topic}", "--group", f"group-new-{topic}")
+    said = run(broker, "fork", stored, new, *names, "--accept-duplicates", "10")
+    assert said.exit_code == 0, said.output
+    assert run(broker, "check", new).exit_code == 0
+    assert "has files already" in run(broker, "fork", stored, new, *names).output
+
+
+def test_another_cluster(broker: EmbeddedBroker, other: EmbeddedBroker, stored: str, topic: str) -> None:
+    copy_topic(Kafka(broker.bootstrap), Kafka(other.bootstrap), topic, 1, before=3)
+    said = run(broker, "move-cluster", stored, "--to-bootstrap-server", other.bootstrap)
+    assert said.exit_code == 0, said.output
+    assert run(other, "check", stored).exit_code == 0
+
+
+class Died(Exception):
+    """The command's process is dead."""
+
+
+def dies_at(count: int, error: Exception) -> Callable[..., None]:
+    """In place of what changes a file: the error, in place of this change and all after it."""
+    changes = iter(range(1, 100))
+
+    def changed(method: Callable[..., None], *given: Any) -> None:
+        if next(changes) >= count:
+            raise error
+        method(*given)
+
+    return changed
+
+
+@pytest.mark.parametrize("error", [Died(), OSError("ACCESS_DENIED")], ids=["dead", "no right to write"])
+def test_an_edit_that_ends_at_any_change_can_be_taken_back(
+    broker: EmbeddedBroker, stored: str, error: Exception
+) -> None:
+    """An object is written as a whole, but there are several: `check` tells of an edit that is not done."""
+    put, remove, before, count, whole = ArrowFiles.put, ArrowFiles.remove, files_of(stored), 0, False
+    while not whole:
+        count += 1
+        changed = dies_at(count, error)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(ArrowFiles, "put", lambda *given: changed(put, *given))  # noqa: B023  # in this turn
+            patch.setattr(ArrowFiles, "remove", lambda *given: changed(remove, *given))  # noqa: B023
+            said = run(broker, "rewind", stored, "--by", "5", *COUNTED)
+        whole = said.exit_code == 0
+        checked = run(broker, "check", stored)
+        if not whole and count > 1:
+            assert checked.exit_code == 1 and "was interrupted" in checked.output, checked.output
+        if whole or count > 1:
+            assert run(broker, "undo", stored).exit_code == 0
+        assert files_of(stored) == before
+        assert run(broker, "check", stored).exit_code == 0
+    assert count > 4, "several changes"
+
+
+def test_what_is_not_there_and_what_is_not_known(broker: EmbeddedBroker, store: ObjectStore) -> None:
+    for uri, says in (
+        ("s3a://no-such-bucket/x", "no-such-bucket/x"),
+        (f"s3a://{BUCKET}/nothing", "nothing"),
+        ("oss://bucket/x", "Unrecognized filesystem type"),
+        ("hdfs://nowhere:1/x", "eoslog needs Hadoop's libhdfs"),
+    ):
+        said = run(broker, "show", uri)
+        assert said.exit_code != 0 and says in said.output and "Traceback" not in said.output, said.output
+
+
+def test_without_keys_it_says_where_they_are_looked_for(
+    broker: EmbeddedBroker, stored: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And does not look for long."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    said = run(broker, "show", stored)
+    assert said.exit_code != 0 and "Spark's options fs.s3a.* do not reach it" in said.output, said.output
