@@ -458,7 +458,11 @@ MUTANTS: list[Mutant] = [
         Break("a folder is made once", "exist_ok=True", "exist_ok=False"),
         Break("nanoseconds are seconds", "written_ns / 1e9", "written_ns"),
         Break("every file is there", "is not fs.FileType.NotFound", "is not None"),
-        Break("Arrow's errors are others", "except (ValueError, ArrowException)", "except ZeroDivisionError"),
+        Break(
+            "Arrow's errors are others",
+            "except (OSError, ValueError, ArrowException)",
+            "except ZeroDivisionError",
+        ),
         Break("Hadoop's way to say file:", 're.sub(r"^file:(//)?(?=/)", "", location)', "location"),
     ),
     *mutants_of(

@@ -31,6 +31,11 @@ def root(tmp_path: Path) -> Path:
 def test_paths_and_uris(root: Path, form: str) -> None:
     checkpoint = Checkpoint.at(form.format(root))
     assert isinstance(files_at(form.format(root)), LocalFiles)
+    assert checkpoint.query_id() == "3f2b"
+    assert checkpoint.newest_completed() == 9
+    planned = checkpoint.newest_planned()
+    assert planned == Planned(10, ('{"t":{"0":5,"1":7}}', "-"))
+    assert planned.topic_offsets() == {("t", 0): 5, ("t", 1): 7}
 
 
 @pytest.mark.parametrize(
@@ -45,11 +50,6 @@ def test_paths_and_uris(root: Path, form: str) -> None:
 def test_hadoops_names_of_file_systems(sparks: str, arrows: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("eoslog.connector.checkpoint.files.ArrowFiles", lambda uri: uri)
     assert str(files_at(sparks)) == arrows
-    assert checkpoint.query_id() == "3f2b"
-    assert checkpoint.newest_completed() == 9
-    planned = checkpoint.newest_planned()
-    assert planned == Planned(10, ('{"t":{"0":5,"1":7}}', "-"))
-    assert planned.topic_offsets() == {("t", 0): 5, ("t", 1): 7}
 
 
 def test_a_new_checkpoint_has_no_batches(tmp_path: Path) -> None:
