@@ -18,7 +18,8 @@ from eoslog.connector.spark.driver_folder import as_spark_takes
 
 _NOTES = "eoslog"
 _GIVE = "give checkpointLocation as a path or URI that Spark's driver and its Python processes can read"
-_RESTORE = "if the file is damaged, restore it from a copy of the checkpoint"
+RESTORE = "if the file is damaged, restore it from a copy of the checkpoint"
+"""What to do about a file that cannot be understood."""
 
 
 class CheckpointUnreadable(EoslogError):
@@ -49,11 +50,18 @@ class Checkpoint:
 
     def query_id(self) -> str:
         """The query's id, which stays the same across restarts."""
-        text = self._read("metadata")
+        try:
+            text = self._read("metadata")
+        except CheckpointUnreadable as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                raise CheckpointUnreadable(
+                    self.location, "no query has a checkpoint here (no metadata)"
+                ) from error
+            raise
         try:
             return str(json.loads(text)["id"])
         except (ValueError, KeyError, TypeError) as error:
-            raise CheckpointUnreadable(self.location, f"metadata is {text!r}: {error}") from error
+            raise CheckpointUnreadable(self.location, f"metadata is {text!r}: {error}", RESTORE) from error
 
     def newest_planned(self) -> Planned | None:
         """The newest batch of the offset log: the one that is running or about to run."""
@@ -145,7 +153,7 @@ class Checkpoint:
         try:
             yield text
         except FormatError as error:
-            raise CheckpointUnreadable(self.location, f"{name}: {error}", _RESTORE) from error
+            raise CheckpointUnreadable(self.location, f"{name}: {error}", RESTORE) from error
 
     @contextmanager
     def _reading(self, name: str) -> Iterator[str]:

@@ -10,7 +10,7 @@ this one is recognised by the names that both had then, even if they have change
 import json
 from typing import Any, NamedTuple, NoReturn, Self
 
-from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
+from eoslog.connector.checkpoint.checkpoint import RESTORE, Checkpoint, CheckpointUnreadable
 from eoslog.connector.commit.decision import ANCHOR
 
 NOTED_SINK = "sink"
@@ -48,7 +48,7 @@ class NotedSink(NamedTuple):
             return cls(*names, found.get("decisions", ANCHOR))
         except (ValueError, KeyError, TypeError) as error:
             raise CheckpointUnreadable(
-                checkpoint.location, f"eoslog/{NOTED_SINK} is {text!r}: {error}"
+                checkpoint.location, f"eoslog/{NOTED_SINK} is {text!r}: {error}", RESTORE
             ) from error
 
     def write(self, checkpoint: Checkpoint) -> None:

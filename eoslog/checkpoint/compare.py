@@ -45,6 +45,11 @@ class Side:
         return cls(earlier, tuple(earlier.batches("offsets")), earlier.newest_completed(), stands)
 
     @property
+    def clusters(self) -> list[str]:
+        """The clusters that its offsets are noted to be of: none by Spark's own source."""
+        return sorted(self.stands.clusters()) if self.stands else []
+
+    @property
     def newest(self) -> Planned | None:
         """The newest batch that is planned."""
         return self.checkpoint.planned(self.planned[-1]) if self.planned else None
@@ -59,6 +64,7 @@ class Side:
         return {
             "checkpoint": self.checkpoint.location,
             "query": self.checkpoint.query_id(),
+            "clusters": self.clusters,
             "planned": self.planned[-1] if self.planned else None,
             "done": self.done,
             "stands_after": self.stands and self.stands.batch_id,
@@ -68,8 +74,9 @@ class Side:
 def two_sides(cluster: Cluster, a: str, b: str) -> tuple[Side, Side]:
     """`b`: another checkpoint, or the name of a backup of `a`. Raises as standing()."""
     first = Checkpoint.at(a)
-    other = Side.before(first, b) if is_name(b) else Side.of(cluster, Checkpoint.at(b))
-    return Side.of(cluster, first), other
+    return Side.of(cluster, first), (
+        Side.before(first, b) if is_name(b) else Side.of(cluster, Checkpoint.at(b))
+    )
 
 
 def compared(
@@ -169,6 +176,12 @@ def lines(document: Mapping[str, Any]) -> list[str]:
         said.append(
             f"{name}: {side['checkpoint']}: query {side['query']}, planned {_text(side['planned'])}, "
             f"done {_text(side['done'])}, stands at the end of batch {_text(side['stands_after'])}"
+        )
+    unknown = [name for name in ("a", "b") if not document[name]["clusters"]]
+    if unknown:
+        said.append(
+            f"{' and '.join(unknown)}: the offsets do not say of which cluster they are; they are taken for "
+            "those of this one"
         )
     apart = [one for one in document["batches"] if not one["same"]]
     if not apart:

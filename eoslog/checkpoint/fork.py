@@ -44,6 +44,9 @@ class NewQuery:
     def named(cls, found: Standing, location: str, sink: str | None, group: str | None) -> NewQuery:
         """Its names, as far as they were given. Raises NotEditable if they do not fit the old ones."""
         note, query_id = found.note, str(uuid.uuid4())
+        empty = [option for option, name in (("--transactional-id", sink), ("--group", group)) if name == ""]
+        if empty:
+            raise NotEditable(f"{empty[0]}: the name is empty")
         if found.sink is None and sink is not None:
             raise NotEditable(
                 "the checkpoint names no sink that keeps decisions, so there is none to make for a new "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,7 @@ import click
 from eoslog.checkpoint.editing import doubling, editable, may_go_on, tell
 from eoslog.checkpoint.foretell import Fate, Foretold, Stretch, foretell
 from eoslog.checkpoint.fork import NewQuery, carry_out_fork, check_free
-from eoslog.checkpoint.standing import NextStart, Standing, places, position_of
+from eoslog.checkpoint.standing import NextStart, SourcePlace, Standing, places, position_of
 from eoslog.checkpoint.targets import LogBounds
 from eoslog.commands import progress
 from eoslog.commands.session import CommandSession, cluster_command
@@ -70,8 +71,9 @@ def _fork(session: CommandSession, found: Standing, query: NewQuery, how: dict[s
 def _both_write(
     session: CommandSession, found: Standing, watch: progress.ProgressListener, how: dict[str, Any]
 ) -> Foretold:
-    """What both queries write from where they stand: the rows that are in the log."""
-    stands = places(position_of(found))
+    """What both queries write from where they stand: the rows that are in the log, and those of partitions
+    that the query has not read yet."""
+    stands = _with_new_partitions(session, places(position_of(found)))
     committed = not how["read_uncommitted"]
     there = LogBounds.of_those_there(session.cluster, (place[1:] for place in stands), committed=committed)
     moves = [
@@ -81,6 +83,23 @@ def _both_write(
     ]
     counted = foretell(session.cluster, moves, watch, committed=committed).moved
     return Foretold(tuple(replace(one, fate=Fate.TWICE) for one in counted))
+
+
+def _with_new_partitions(
+    session: CommandSession, stands: Mapping[SourcePlace, int]
+) -> Mapping[SourcePlace, int]:
+    """Where the query stands; in partitions that its topics have got since, at their beginning."""
+    reads = sorted({place[:2] for place in stands})
+    there = session.cluster.metadata(sorted({topic for _, topic in reads})).topics if reads else {}
+    new = [
+        (source, topic, partition)
+        for source, topic in reads
+        if topic in there
+        for partition in there[topic].leaders
+        if (source, topic, partition) not in stands
+    ]
+    first = LogBounds.of(session.cluster, sorted({place[1:] for place in new}), committed=False).first
+    return {**stands, **{place: first[place[1:]] for place in new}}
 
 
 def _settle(session: CommandSession, found: Standing, how: dict[str, Any]) -> None:

@@ -56,6 +56,9 @@ def test_rows_between_two_checkpoints(
     said = run(broker, "diff", checkpoint, str(copy)).output
     assert "batch 2: a has it done, b does not have it" in said
     assert "a has read 11 rows that b has not, b 0 that a has not" in said
+    assert "a and b: the offsets do not say of which cluster they are" in said, (
+        "as those of Spark's own source"
+    )
 
 
 def test_a_batch_that_is_planned_alone_is_not_read(

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from click.testing import Result
+from confluent_kafka.admin import AdminClient, NewPartitions
 
 from eoslog.checkpoint import carry_out, fork
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
@@ -71,6 +72,20 @@ def test_a_copy_stands_where_the_query_stands(
         assert run(broker, "check", path).exit_code == 0
         assert run(broker, "diff", path, str(checkpoint)).exit_code == 0
     assert before == {path: path.read_bytes() for path in checkpoint.rglob("*") if path.is_file()}
+
+
+def test_partitions_that_the_query_has_not_read_yet(
+    broker: EmbeddedBroker, checkpoint: Path, topic: str, tmp_path: Path
+) -> None:
+    """Both queries read them from the beginning."""
+    kafka = Kafka(broker.bootstrap)
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.create_partitions([NewPartitions(topic, 2)])[topic].result(30)
+    kafka.put(topic, [b"x", b"y"], partition=1)
+    new = tmp_path.parent / f"{tmp_path.name}-new"
+    said = forked(broker, checkpoint, new, topic, *ACCEPTED)
+    assert said.exit_code == 1 and "-1: from 0 to 2: 2 rows twice" in said.output, said.output
+    assert forked(broker, checkpoint, new, topic, "--accept-duplicates", "12").exit_code == 0
 
 
 class Died(Exception):

@@ -120,8 +120,16 @@ MUTANTS: list[Mutant] = [
         Break("nothing is lost", "        if lost:", "        if False:"),
     ),
     *mutants_of(
+        "eoslog/checkpoint/fork_command.py",
+        ("tests/checkpoint/test_fork.py",),
+        Break(
+            "new partitions are no rows", "return {**stands, **{place", "return {**stands, **{} and {place"
+        ),
+    ),
+    *mutants_of(
         "eoslog/checkpoint/compare.py",
         COMPARE,
+        Break("an unknown cluster is this one", 'if not document[name]["clusters"]', "if False"),
         Break(
             "aborted rows count",
             "foretell(cluster, [move], watch, committed=committed)",
