@@ -20,6 +20,7 @@ from eoslog.connector.options.source_and_sink import source_options
 from eoslog.connector.run.runner import Runner, commit_known
 from eoslog.connector.source.reader import StreamReader
 from eoslog.protocol.errors import ErrorCode, KafkaError
+from tests.connector.brokers import skip_unless_served
 from tests.connector.sink.test_round_trips import prepare
 from tests.connector.source.test_source_restored import values
 from tests.connector.source.test_source_stream import reader
@@ -158,6 +159,7 @@ def test_the_group_s_commit_leaves_out_what_no_cluster_takes(
     kafka: Kafka, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tv: int
 ) -> None:
     """With the decision, which is all or nothing as ever; the other offsets keep their epochs."""
+    skip_unless_served(kafka.bootstrap, tv)
     monkeypatch.setattr(Cluster, "transaction_version", lambda self: tv)
     kept, deleted, target = kafka.topic(), kafka.topic(), kafka.topic()
     delete(kafka, deleted)
