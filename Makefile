@@ -10,7 +10,7 @@ OLD_KAFKA := .peers/kafka-3.9.1
 SPARK_KAFKA := .peers/spark-kafka-4.2.0
 DEMO_DATA ?= .demo
 
-.PHONY: help setup compiled java demo test mutants test-java test-java-tools test-rights test-broker-options test-kafka test-differential test-connector-kafka test-kafka-versions test-connector-cluster audit-million top-picture demo-picture test-console model lint bench bench-quick bench-starts bench-tasks bench-participants bench-cost trace-micro-batch bench-codec bench-broker bench-scale dump-segments dump-upkept docs docs-pages test-docs newcomer stories fuzz clean crash-log soak-crash soak-kill9 soak-stateful soak-hostile soak-copy soak-copy-cluster histories histories-spark soak-kill test-ends test-beginnings map typed test-rehearse-kafka test-connector-kfake simulate test-kerberos test-checkpoint test-object-store
+.PHONY: help setup compiled java demo test mutants test-java test-java-tools test-rights test-broker-options test-kafka test-differential test-connector-kafka test-kafka-versions test-connector-cluster audit-million top-picture demo-picture test-console model lint bench bench-quick bench-starts bench-tasks bench-participants bench-cost trace-micro-batch bench-codec bench-broker bench-scale dump-segments dump-upkept docs docs-pages test-docs newcomer stories fuzz clean crash-log soak-crash soak-kill9 soak-stateful soak-hostile soak-copy soak-copy-cluster histories histories-spark soak-kill test-ends test-beginnings map typed test-rehearse-kafka test-connector-kfake simulate test-kerberos test-checkpoint test-object-store test-spark-version
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -288,6 +288,18 @@ jar: dist  ## build the jar for spark-submit --packages, in a Maven repository i
 test-packages: setup  ## wheel, sdist and jar in empty environments with PySpark 4.3 and 4.2: queries, killed and resumed
 	$(BIN)/python -m pytest -q --timeout 0 -m packages tests/packages $(TEST_ARGS)
 	$(BIN)/python -m pytest -q --timeout 300 -m long tests/connector/spark/test_spark_pipelines.py
+
+OTHER_SPARK := .venv-spark-$(or $(SPARK),4.2.0)
+
+.venv-spark-%/.ready: setup.cfg pyproject.toml
+	$(PYTHON) -m venv .venv-spark-$*
+	.venv-spark-$*/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	.venv-spark-$*/bin/python -m pip install --quiet --disable-pip-version-check "pyspark==$*"
+	@touch $@
+
+test-spark-version: setup $(OTHER_SPARK)/.ready  ## the tests that start Spark, with another PySpark in an environment of its own (SPARK=4.2.0)
+	$(OTHER_SPARK)/bin/python -m pytest -q --timeout 900 -m spark tests/connector tests/checkpoint tests/histories $(TEST_ARGS)
+	$(OTHER_SPARK)/bin/python -m pytest -q --timeout 900 -m long tests/connector/spark/test_spark_pipelines.py $(TEST_ARGS)
 
 check-release: setup  ## check what would be released, from a fresh clone to README's first section in an empty environment (FINAL=1)
 	$(BIN)/python packaging/check_release.py $(if $(FINAL),--final)

@@ -113,8 +113,8 @@ class Results:
 
     def write(self, path: Path = KEPT) -> None:
         """Write the file."""
-        entries = [asdict(result) for _, result in sorted(self.found.items())]
-        path.write_text(json.dumps(entries, indent=1) + "\n")
+        entries = [json.dumps(asdict(result)) for _, result in sorted(self.found.items())]
+        path.write_text("[\n" + ",\n".join(entries) + "\n]\n")  # a line each, for who reads the changes
 
     def table(self) -> str:
         """The table and what failed, as Markdown. What did not run is said."""
