@@ -2,16 +2,17 @@
 
 A client of Spark Connect can bring the jar (`spark.addArtifacts`). Spark's planners then import from it. But
 the process of a streaming source looks for it in a folder that never exists (PythonStreamingSourceRunner of
-Spark 4.2 and 4.3). So a pickle's first step puts the jar on sys.path, by a function of PySpark's, and only
-the next one imports eoslog. On a machine that does not have the path, the step does no harm.
+Spark 4.2 and 4.3). So a pickle's first step puts the jar on sys.path, and only the next one imports eoslog.
+
+An executor gets the jar from Spark, into a folder of the session's below its own, and Spark does not tell the
+tasks of a Python data source of that folder (4.2 and 4.3). On an executor's machine the driver's path leads
+nowhere, so the first step also looks into the folders where a task works.
 """
 
 from operator import itemgetter
 from os import fspath
 from pathlib import Path
 from typing import Any, NamedTuple, SupportsIndex
-
-from pyspark.worker_util import add_path
 
 from eoslog.version.home import home_archive
 
@@ -28,13 +29,19 @@ _LAST = itemgetter(-1)
 """Of the two steps' results: the object. Python's own, so that it can be loaded before eoslog."""
 
 
+_ON_PATH = (
+    "[__import__('pyspark.worker_util', fromlist=['add_path']).add_path(__import__('os').path.abspath(jar))"
+    " for jar in [{path!r}, *__import__('glob').glob({sent!r})]]"
+)
+
+
 class _Jar(NamedTuple):
-    """Loaded, it is on sys.path."""
+    """Loaded, it is on sys.path. What loads it has no eoslog yet, so it is told as an expression."""
 
     path: Path
 
     def __reduce__(self) -> Any:
-        return add_path, (fspath(self.path),)
+        return eval, (_ON_PATH.format(path=fspath(self.path), sent=f"*/{self.path.name}"),)
 
 
 class _Blank(NamedTuple):

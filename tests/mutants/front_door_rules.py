@@ -41,6 +41,7 @@ MUTANTS: list[Mutant] = [
             "eoslog before its jar", "(_Jar(jar), _Blank(type(value)))", "(_Blank(type(value)), _Jar(jar))"
         ),
         Break("an eoslog of a folder is a jar", "    if jar is None:", "    if False:"),
+        Break("executors look where the driver does", ", *__import__('glob').glob({sent!r})]]", "]]"),
     ),
     *mutants_of(
         "connector/spark/processes.py",

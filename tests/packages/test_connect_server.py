@@ -1,8 +1,11 @@
 """docs/connect.md, typed: a server of Spark Connect that has eoslog by pip, in a jar that its client brings,
 or in a jar of its own; killed, started again and resumed. `make test-packages`."""
 
+import os
 import shlex
+import shutil
 import socket
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -71,7 +74,7 @@ class Place:
         settings = f"--conf spark.connect.grpc.binding.port={port} --conf spark.ui.enabled=false"
         start = code_of(_PAGE, "spark-submit").strip()
         typed = f"{before}\n{start} {settings} --driver-memory 700m {more}"
-        server = self._run(python, typed, "server.log")
+        server = self.run(python, typed, "server.log")
         server.wait_until("the server listens", lambda: _listens(port))
         self._remote = f"sc://127.0.0.1:{port}"
         return server
@@ -84,9 +87,10 @@ class Place:
         code = code.replace(f"sc://127.0.0.1:{_PORT}", remote or self._remote)
         code = code.replace("kafka = {", f"{register}\nkafka = {{", 1)
         self.orders.write(self.folder / "orders_connect.py", code)
-        return self._run(python, code_of(_PAGE, start), "client.log")
+        return self.run(python, code_of(_PAGE, start), "client.log")
 
-    def _run(self, python: BarePython, typed: str, log: str) -> Program:
+    def run(self, python: BarePython, typed: str, log: str) -> Program:
+        """What is typed in this folder."""
         return Program(
             ["bash", "-c", typed], self.folder / log, folder=self.folder, environment=python.environment,
             patience=PATIENCE_SECONDS,
@@ -125,6 +129,51 @@ def test_a_server_that_is_killed_after_a_decision(brought: bool, pythons: Python
     place.orders.check_some_are_copied()
     with place.server(python), place.client(pythons.without, start, register=register) as again:
         _finish(again)
+    place.orders.check_all_are_copied()
+
+
+_WORKER = """
+mkdir -p "$AWAY/venv" && mount --bind "$VENV" "$AWAY/venv"
+mount -t tmpfs none /tmp
+mkdir -p "$VENV" && mount --bind "$AWAY/venv" "$VENV"
+cd /tmp
+exec spark-class org.apache.spark.deploy.worker.Worker --cores 2 --memory 1g --work-dir "$AWAY/work" "$MASTER"
+"""
+"""A worker with a /tmp of its own: of the driver's machine it sees Python and PySpark alone."""
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0, reason="a worker with files of its own takes mounts, which root alone may make"
+)
+def test_executors_on_another_machine_get_the_client_s_jar(
+    pythons: Pythons, place: Place, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Its files are not the driver's: the jar comes as Spark sends files of a session."""
+    python, start = pythons.without, "PYTHONPATH="
+    assert str(python.folder).startswith("/tmp/") and str(place.folder).startswith("/tmp/")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        url = f"spark://127.0.0.1:{taken.getsockname()[1]}"
+    away = Path(tempfile.mkdtemp(prefix="eoslog-", dir="/var/tmp"))
+    around = {"VENV": str(python.folder), "AWAY": str(away), "MASTER": url}
+    node = (
+        f"spark-class org.apache.spark.deploy.master.Master --host 127.0.0.1 --port {url.rpartition(':')[2]}"
+    )
+    exports = "".join(f"export {name}={value}\n" for name, value in around.items())
+    separate = f"{exports}exec unshare --mount bash -ec {shlex.quote(_WORKER)}"
+    register = code_of(_PAGE, "import eoslog")
+    try:
+        with place.run(python, node, "master.log"), place.run(python, separate, "worker.log") as worker:
+            worker.wait_until(
+                "the worker is known", lambda: "Successfully registered" in worker.log.read_text()
+            )
+            with (
+                place.server(python, more=f"--master {url} --conf spark.executor.memory=512m"),
+                place.client(python, start, register=register) as client,
+            ):
+                _finish(client)
+            assert "Asked to launch executor" in worker.log.read_text()
+    finally:
+        shutil.rmtree(away)
     place.orders.check_all_are_copied()
 
 
