@@ -10,7 +10,7 @@ OLD_KAFKA := .peers/kafka-3.9.1
 SPARK_KAFKA := .peers/spark-kafka-4.2.0
 DEMO_DATA ?= .demo
 
-.PHONY: help setup compiled java demo test mutants test-java test-java-tools test-rights test-broker-options test-kafka test-differential test-connector-kafka test-kafka-versions test-connector-cluster audit-million top-picture demo-picture test-console model lint bench bench-quick bench-starts bench-tasks bench-participants bench-cost trace-micro-batch bench-codec bench-broker bench-scale dump-segments dump-upkept docs docs-pages test-docs newcomer stories fuzz clean crash-log soak-crash soak-kill9 soak-stateful soak-hostile soak-copy soak-copy-cluster histories histories-spark soak-kill test-ends test-beginnings map typed test-rehearse-kafka test-connector-kfake simulate test-kerberos test-checkpoint test-object-store test-spark-version
+.PHONY: help setup compiled java demo test mutants test-java test-java-tools test-rights test-broker-options test-kafka test-differential test-connector-kafka test-kafka-versions test-connector-cluster audit-million top-picture demo-picture test-console model lint bench bench-quick bench-starts bench-tasks bench-participants bench-cost trace-micro-batch bench-codec bench-broker bench-scale dump-segments dump-upkept docs docs-pages test-docs newcomer stories fuzz clean crash-log soak-crash soak-kill9 soak-stateful soak-hostile soak-copy soak-copy-cluster histories histories-spark soak-kill test-ends test-beginnings map typed test-rehearse-kafka test-connector-kfake simulate test-kerberos test-checkpoint test-object-store test-spark-version soak-fanout test-fanout
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -90,6 +90,12 @@ soak-copy: setup $(KAFKA) $(SPARK_KAFKA)  ## copy 200,000 rows, the driver kille
 
 soak-copy-cluster: setup $(KAFKA)  ## the same copy on three Apache Kafka nodes, killed in turn, and all but one at once (SEED=n)
 	$(SOAK_COPY).soak_copy_cluster $(if $(SEED),--seed $(SEED)) $(SOAK_ARGS)
+
+soak-fanout: setup  ## fan out 200,000 rows to a Delta table, an Iceberg table and a topic, the driver killed 20 times, with eoslog.fanout and with plain writers (SEED=n SOAK_ARGS="--rows 20000 --kills 5")
+	$(BIN)/python -u -m tests.fanout.soak_fanout $(if $(SEED),--seed $(SEED)) $(SOAK_ARGS)
+
+test-fanout: setup  ## fan-outs in a real Spark: new checkpoints, other rows, changed columns, kills at each step
+	$(BIN)/python -m pytest -q -m "long" tests/fanout
 
 soak-kill: setup $(if $(filter nodes,$(BROKER)),$(KAFKA))  ## kill everything for hours, and check each round (KILLS=1000 SEED=n BROKER=nodes SOAK_ARGS="--kinds ...")
 	nice -n 5 $(BIN)/python -u -m tests.kills.soak_kill --kills $(or $(KILLS),1000) --broker $(or $(BROKER),bundled) \

@@ -1,0 +1,15 @@
+"""`eoslog.fanout`: each micro-batch in Delta and Iceberg tables and in topics, in each of them once.
+
+Tasks write data files; the driver commits them, with a mark that says which batch of which query they are, in
+the same commit of the table (`delta`, `iceberg`). A topic gets the batch as one write with a token (`topic`).
+`rules` is pure: what a mark means for a batch. `batch` does a batch by these rules, `rows` is what runs in
+tasks. docs/fanout.md
+"""
+
+from eoslog.fanout.batch import fanout
+from eoslog.fanout.delta import delta
+from eoslog.fanout.iceberg import iceberg
+from eoslog.fanout.rules import FanoutStopped
+from eoslog.fanout.topic import topic
+
+__all__ = ["FanoutStopped", "delta", "fanout", "iceberg", "topic"]

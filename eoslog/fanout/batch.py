@@ -1,0 +1,131 @@
+"""`fanout`: a function for `foreachBatch`, and what it does with a batch."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from eoslog.connector.errors import OptionError
+from eoslog.fanout.delta import DeltaTarget
+from eoslog.fanout.iceberg import IcebergTarget
+from eoslog.fanout.rows import Rows, SparkRows
+from eoslog.fanout.rules import Batch, FanoutStopped, Step, number_of, step
+from eoslog.fanout.table import Table, Transform, check, write
+from eoslog.fanout.topic import TopicTarget
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
+_QUERY_ID = "sql.streaming.queryId"
+
+
+class Topic(Protocol):
+    """A topic: it knows by itself, by the write's token, whether it has a batch."""
+
+    transform: Transform | None
+
+    def write(self, rows: Any, batch: Batch, *, other_rows: bool) -> None:
+        """Write the batch, or see that it has the same rows already (unless `other_rows`)."""
+
+
+Through = Callable[[Transform | None], Rows]
+"""The rows of the batch, as a transform makes them."""
+
+
+def carry_out(
+    batch: Batch,
+    through: Through,
+    tables: Sequence[Table],
+    topics: Sequence[Topic],
+    *,
+    other_rows: bool = False,
+) -> None:
+    """Bring a batch to all places that do not have it: tables in their order, then topics.
+
+    All are looked at before the first is written to. A table that has the batch proves that it has the same
+    rows (`other_rows`: need not). Raises FanoutStopped, and SchemaError.
+    """
+    steps = []
+    for table in tables:
+        rows = through(table.transform)
+        mark = table.prepare(rows, batch)
+        steps.append((table, rows, mark, step(table.place, mark, batch, table.since)))
+    for table, rows, mark, what in steps:
+        if what is Step.CHECK and mark is not None and not other_rows:
+            check(table, mark, rows, batch)
+    for table, rows, _, what in steps:
+        if what is Step.WRITE:
+            write(table, rows, batch)
+    for topic in topics:
+        topic.write(through(topic.transform), batch, other_rows=other_rows)
+
+
+def fanout(
+    name: str,
+    to: Sequence[DeltaTarget | IcebergTarget | TopicTarget],
+    *,
+    accept_other_rows: int | None = None,
+) -> Callable[[DataFrame, int], None]:
+    """A function for `foreachBatch` that brings each micro-batch to all places of `to`, in each once.
+
+    `name` stands in the tables' marks and the topics' tokens: one name, one checkpoint. `accept_other_rows`:
+    a batch that may have other rows than when it was first tried. Raises OptionError.
+    """
+    tables = [one for one in to if isinstance(one, DeltaTarget | IcebergTarget)]
+    topics = [one for one in to if isinstance(one, TopicTarget)]
+    _check(name, to, tables, topics, accept_other_rows)
+
+    def write_batch(frame: DataFrame, number: int) -> None:
+        batch = Batch(name, number_of(_query_id(frame, name)), number)
+        several = len(to) > 1
+        if several:
+            frame.persist()  # all places see the same rows, and the source is read once
+        try:
+            rows = SparkRows(frame)
+            carry_out(batch, rows.through, tables, topics, other_rows=accept_other_rows == number)
+        finally:
+            if several:
+                frame.unpersist()
+
+    return write_batch
+
+
+def _check(
+    name: str, to: Sequence[object], tables: Sequence[Table], topics: Sequence[TopicTarget], batch: int | None
+) -> None:
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise OptionError(f"fanout name={name!r}: 1 to 100 letters, digits, '.', '_' and '-' are a name")
+    if len(tables) + len(topics) != len(to):
+        raise OptionError(f"fanout {name}: to has things that are not delta(...), iceberg(...) or topic(...)")
+    if not tables:
+        raise OptionError(
+            f"fanout {name}: to has no table, whose mark says which batches are done. For topics alone use "
+            "writeStream.format('eoslog'), which is exact by itself"
+        )
+    places = [*(one.place for one in tables), *(one.place for one in topics)]
+    twice = sorted({place for place in places if places.count(place) > 1})
+    if twice:
+        raise OptionError(
+            f"fanout {name}: {', '.join(twice)} twice in to: give it one transform with all rows"
+        )
+    if batch is not None and (not isinstance(batch, int) or batch < 0):
+        raise OptionError(f"fanout {name}: accept_other_rows={batch!r} is no number of a batch")
+
+
+def _query_id(frame: DataFrame, name: str) -> str:
+    """The id of the query whose thread this is."""
+    if not hasattr(frame, "_jdf"):
+        raise FanoutStopped(
+            f"fanout {name}: Spark Connect does not tell foreachBatch which query it runs for, and "
+            f"without it a "
+            "new checkpoint could not be told from the old one. Nothing was written. Run it in a classic "
+            "session (spark-submit, or SparkSession.builder.master)"
+        )
+    found = frame.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
+    if not found:
+        raise FanoutStopped(
+            f"fanout {name}: called outside of a streaming query. Give it to writeStream.foreachBatch"
+        )
+    return str(found)

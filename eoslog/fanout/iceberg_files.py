@@ -1,0 +1,47 @@
+"""Data files of an Iceberg table, written by a task with pyiceberg: its partitions, statistics and field
+ids."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+
+from eoslog.fanout.extras import library
+
+ENOUGH_BYTES = 64 * 2**20
+"""Of rows in memory, before a file is written."""
+
+
+class IcebergFiles:
+    """A task's writer. Nobody reads its files before a commit names them."""
+
+    def __init__(self, metadata: Any, io: Any) -> None:
+        """`metadata`, `io`: of the pyiceberg table."""
+        self._metadata, self._io = metadata, io
+        self._uuid, self._counter = uuid4(), itertools.count()
+        self._rows: list[pa.RecordBatch] = []
+        self._files: list[bytes] = []
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        """Keep rows, and write a file when they are many."""
+        self._rows.append(rows)
+        if sum(one.nbytes for one in self._rows) >= ENOUGH_BYTES:
+            self._write()
+
+    def close(self) -> list[bytes]:
+        """Write the last file: a pickled DataFile each."""
+        self._write()
+        return self._files
+
+    def _write(self) -> None:
+        if not self._rows:
+            return
+        files_of = library("pyiceberg.io.pyarrow", "iceberg")._dataframe_to_data_files
+        table = pa.Table.from_batches(self._rows)
+        found = files_of(self._metadata, table, self._io, self._uuid, self._counter)
+        self._files += [pickle.dumps(one) for one in found]
+        self._rows = []

@@ -1,0 +1,100 @@
+"""What the mark of a table means for a batch. Pure.
+
+A table's mark is written in the commit that adds a batch's rows, so it is there if and only if they are.
+Spark numbers a query's batches without gaps, and every batch is committed, also one without rows. So each
+table stands at this batch or at the one before; anywhere else, rows have been lost or would be doubled.
+"""
+
+from enum import Enum
+from hashlib import sha256
+from typing import NamedTuple
+
+from eoslog.connector.errors import EoslogError
+
+
+class FanoutStopped(EoslogError):
+    """A batch cannot be made exact in all places. Nothing more is written; the message says what to do."""
+
+
+class Content(NamedTuple):
+    """The rows that a table was given: how many, and the sum of their hashes modulo 2**63, free of order."""
+
+    rows: int
+    checksum: int
+
+
+class Batch(NamedTuple):
+    """A micro-batch: the fan-out's name, the number of its query (`number_of`), and its batch id."""
+
+    name: str
+    query: int
+    number: int
+
+
+class Mark(NamedTuple):
+    """The last batch that a table has."""
+
+    query: int
+    number: int
+    content: Content
+
+
+class Step(Enum):
+    """What there is to do for a table."""
+
+    WRITE = "write"
+    CHECK = "check"
+    """It has the batch: see that it got the same rows."""
+
+
+def number_of(query_id: str) -> int:
+    """A query id as a number that fits into Delta's `txn.version`: 63 bits of its SHA-256."""
+    return int.from_bytes(sha256(query_id.encode()).digest()[:8]) >> 1
+
+
+def step(place: str, mark: Mark | None, batch: Batch, since: int | None) -> Step:
+    """What to do for a table with this mark. `since`: the batch from which on it takes part; None: the first.
+
+    Raises FanoutStopped where the table stands neither at this batch nor at the one before.
+    """
+    what = f"fanout {batch.name}, batch {batch.number}, {place}"
+    if mark is not None and mark.query != batch.query:
+        raise FanoutStopped(
+            f"{what}: another query (another checkpoint) has written its batches 0 to {mark.number} under "
+            f"this "
+            "name. A new checkpoint counts from 0 again, so its batches would be taken for those. Nothing "
+            "was "
+            "written. Start with the old checkpoint, or give the fan-out a new name: then the places get all "
+            "rows of the new checkpoint, also those that they have"
+        )
+    if mark is not None and mark.number == batch.number:
+        return Step.CHECK
+    if mark is not None and mark.number > batch.number:
+        raise FanoutStopped(
+            f"{what}: it has batch {mark.number} already, so this checkpoint is an older copy, or another "
+            "driver runs the query. Nothing was written. Stop the other driver, or bring back the newest "
+            "checkpoint"
+        )
+    if batch.number in (0 if mark is None else mark.number + 1, since):
+        return Step.WRITE
+    has = "it has none of this fan-out's batches" if mark is None else f"it ends at batch {mark.number}"
+    raise FanoutStopped(
+        f"{what}: {has}, but the query has done those before {batch.number}: the table was created again, "
+        f"was "
+        "added to the fan-out, or has lost its mark. Nothing was written. Bring back the table; or, if it "
+        f"is to get the rows from this batch on alone, say since={batch.number} for it"
+    )
+
+
+def compare(place: str, had: Content, given: Content, batch: Batch) -> None:
+    """Raise FanoutStopped if a batch that the table has comes again with other rows."""
+    if had == given:
+        return
+    raise FanoutStopped(
+        f"fanout {batch.name}, batch {batch.number}, {place}: it has {had.rows} rows (checksum "
+        f"{had.checksum:016x}) of this batch, and is given {given.rows} (checksum {given.checksum:016x}) "
+        f"now. "
+        "Nothing more was written. The query's plan does not repeat (rand, uuid, a table read beside the "
+        "stream), or its checkpoint was changed. To keep what the places have, and to give this batch's "
+        f"rows of now to the others, start once with accept_other_rows={batch.number}"
+    )

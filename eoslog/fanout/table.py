@@ -1,0 +1,76 @@
+"""What a table of any format does for a fan-out, and the commit of a batch to it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from eoslog.fanout.rows import Nothing, Rows, Staged
+from eoslog.fanout.rules import Batch, FanoutStopped, Mark, Step, compare, step
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Transform = Callable[["DataFrame"], "DataFrame"]
+TRIES = 30
+"""How often a commit is tried while others commit to the table."""
+
+
+class TableMoved(Exception):
+    """Another commit came first: this one is not in the table."""
+
+
+class Table(Protocol):
+    """A table of some format. `place`: its name in messages; `since`: see `rules.step`."""
+
+    place: str
+    since: int | None
+    transform: Transform | None
+
+    def prepare(self, rows: Rows, batch: Batch) -> Mark | None:
+        """Look at the table (batch 0 creates it), check that the rows fit, and return its mark.
+
+        Raises SchemaError, or FanoutStopped if the table's mark is worth nothing or it cannot be written to.
+        """
+
+    def mark(self, name: str) -> Mark | None:
+        """Read the table again. Raises FanoutStopped if it was rolled back."""
+
+    def stage(self, rows: Rows, batch: Batch) -> Staged:
+        """Write the rows to files that no commit names."""
+
+    def commit(self, staged: Staged, batch: Batch) -> None:
+        """Commit them with a mark, if the table is as it was last read. Raises TableMoved if it is not."""
+
+
+def write(table: Table, rows: Rows, batch: Batch) -> None:
+    """Write a batch that the table does not have.
+
+    What the commit's outcome was is read from the table, never guessed: by its mark, which is the batch's or
+    not. Trying again is safe: every try is for the successor of what was read, and there is only one.
+    """
+    staged = table.stage(rows, batch)
+    for tried in range(TRIES):
+        try:
+            table.commit(staged, batch)
+            return
+        except Exception as error:
+            mark = table.mark(batch.name)
+            if step(table.place, mark, batch, table.since) is Step.CHECK and mark is not None:
+                compare(table.place, mark.content, staged.content, batch)
+                return
+            if not isinstance(error, TableMoved):
+                raise
+            time.sleep(min(1.0, 0.02 * 2**tried))
+    raise FanoutStopped(
+        f"fanout {batch.name}, batch {batch.number}, {table.place}: others have committed {TRIES} times "
+        f"while "
+        "this batch was to be committed. The batch is not in the table. Start the query again when less is "
+        "written to it"
+    )
+
+
+def check(table: Table, mark: Mark, rows: Rows, batch: Batch) -> None:
+    """See that the rows are those that the table has got. Raises FanoutStopped if not."""
+    compare(table.place, mark.content, rows.stage(Nothing).content, batch)

@@ -1,0 +1,52 @@
+"""A topic of a fan-out: each batch is one batch write with a token (docs/exactly-once.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from eoslog.connector.errors import OptionError
+from eoslog.fanout.rows import SparkRows
+from eoslog.fanout.rules import Batch
+from eoslog.fanout.table import Transform
+
+_OURS = ("topic", "write.token", "checkpointLocation", "processing.guarantee")
+
+
+@dataclass
+class TopicTarget:
+    """A topic, with the options of `format("eoslog")`."""
+
+    name: str
+    options: Mapping[str, str]
+    transform: Transform | None
+
+    @property
+    def place(self) -> str:
+        """Its name in messages."""
+        return f"topic {self.name}"
+
+    def write(self, rows: SparkRows, batch: Batch, *, other_rows: bool) -> None:
+        """Write the batch, or see that the token has written the same rows."""
+        writer = rows.frame.write.format("eoslog").mode("append").options(**self.options)
+        writer = writer.option("topic", self.name).option("write.token", f"{batch.name}-{batch.number}")
+        try:
+            writer.save()
+        except Exception as error:
+            if not (other_rows and "TokenReused" in str(error)):
+                raise
+
+
+def topic(name: str, options: Mapping[str, str], transform: Transform | None = None) -> TopicTarget:
+    """A topic. `options`: those of `format("eoslog")`, at least kafka.bootstrap.servers; `transform` makes
+    the columns key and value (and headers, partition) of a batch. Raises OptionError."""
+    if not isinstance(name, str) or not name:
+        raise OptionError(f"topic({name!r}): name a topic")
+    set_here = sorted(set(_OURS) & set(options))
+    if set_here:
+        raise OptionError(
+            f"topic({name!r}): the fan-out sets {', '.join(set_here)} by itself: leave them out"
+        )
+    if "kafka.bootstrap.servers" not in options:
+        raise OptionError(f"topic({name!r}): the option kafka.bootstrap.servers is missing")
+    return TopicTarget(name, dict(options), transform)
