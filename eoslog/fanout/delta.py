@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -165,9 +166,9 @@ def delta(
     if isinstance(partition_by, str):
         raise OptionError(f"delta({uri!r}): partition_by is a list of columns")
     check_since(f"delta({uri!r})", since)
-    return DeltaTarget(
-        uri, tuple(partition_by), storage_options or {}, transform, since, f"Delta table {uri}"
-    )
+    place = uri if "://" in uri else str(Path(uri).absolute())  # tasks have another working directory
+    options = dict(storage_options or {})
+    return DeltaTarget(place, tuple(partition_by), options, transform, since, f"Delta table {place}")
 
 
 def check_since(what: str, since: int | None) -> None:

@@ -76,7 +76,8 @@ class IcebergTarget:
     def stage(self, rows: Rows, batch: Batch) -> Staged:
         """Write data files into the table's location."""
         metadata, io = self._read.metadata, self._read.io
-        return rows.stage(lambda: IcebergFiles(metadata, io))
+        columns = _arrow(rows.schema_json)
+        return rows.stage(lambda: IcebergFiles(metadata, io, columns))
 
     def commit(self, staged: Staged, batch: Batch) -> None:
         """Commit on the snapshot that was read. A batch without rows has a snapshot too: it guards the
@@ -102,12 +103,14 @@ class IcebergTarget:
         return library("pyiceberg.catalog", "iceberg").load_catalog("eoslog", **self.catalog)
 
     def _check_rolled_back(self, name: str, said: Mapping[str, int]) -> None:
-        """The mark's snapshot must be the current one or before it. An expired one still has its child's
-        word."""
-        at = self._read.current_snapshot()
+        """The mark's snapshot must be the current one, or before it. Expiry cuts the way to it, and
+        pyiceberg's also the children's word of their parents: then a manifest of it in the current one is
+        proof."""
+        current = at = self._read.current_snapshot()
         while at is not None and said["snapshot"] not in (at.snapshot_id, at.parent_snapshot_id):
             at = None if at.parent_snapshot_id is None else self._read.snapshot_by_id(at.parent_snapshot_id)
-        if at is None:
+        manifests = [] if at is not None or current is None else current.manifests(self._read.io)
+        if at is None and all(one.added_snapshot_id != said["snapshot"] for one in manifests):
             raise FanoutStopped(
                 f"fanout {name}, {self.place}: snapshot {said['snapshot']} with batch {said['batch']} is "
                 f"not among "
@@ -151,5 +154,5 @@ def _arrow(schema_json: str) -> pa.Schema:
     from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import StructType
 
-    found: pa.Schema = to_arrow_schema(StructType.fromJson(json.loads(schema_json)))
+    found: pa.Schema = to_arrow_schema(StructType.fromJson(json.loads(schema_json)), timezone="UTC")
     return found

@@ -19,9 +19,9 @@ ENOUGH_BYTES = 64 * 2**20
 class IcebergFiles:
     """A task's writer. Nobody reads its files before a commit names them."""
 
-    def __init__(self, metadata: Any, io: Any) -> None:
-        """`metadata`, `io`: of the pyiceberg table."""
-        self._metadata, self._io = metadata, io
+    def __init__(self, metadata: Any, io: Any, columns: pa.Schema) -> None:
+        """`metadata`, `io`: of the pyiceberg table; `columns`: the rows', with their times in UTC."""
+        self._metadata, self._io, self._columns = metadata, io, columns
         self._uuid, self._counter = uuid4(), itertools.count()
         self._rows: list[pa.RecordBatch] = []
         self._files: list[bytes] = []
@@ -41,7 +41,7 @@ class IcebergFiles:
         if not self._rows:
             return
         files_of = library("pyiceberg.io.pyarrow", "iceberg")._dataframe_to_data_files
-        table = pa.Table.from_batches(self._rows)
+        table = pa.Table.from_batches(self._rows).cast(self._columns)
         found = files_of(self._metadata, table, self._io, self._uuid, self._counter)
         self._files += [pickle.dumps(one) for one in found]
         self._rows = []

@@ -1,0 +1,69 @@
+"""docs/fanout.md in a real Spark: the block of the page, a new checkpoint, a call outside of a stream."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.compute as pc
+import pytest
+from deltalake import DeltaTable
+from pyiceberg.catalog import load_catalog
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from eoslog.fanout import delta, fanout
+from eoslog.fanout.rules import FanoutStopped
+from eoslog.testing import EmbeddedBroker
+from tests.connector.stock_kafka import Kafka
+from tests.docs.blocks import code_of
+
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(600)]
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[Path]:
+    old = Path.cwd()
+    os.chdir(tmp_path)
+    yield tmp_path
+    os.chdir(old)
+
+
+def test_the_page_s_block_writes_each_row_once_and_a_new_checkpoint_stops(
+    spark: SparkSession, broker: EmbeddedBroker, here: Path
+) -> None:
+    kafka = Kafka(broker.bootstrap)
+    kafka.topic(1, name="orders")
+    kafka.topic(1, name="orders_clean")
+    catalog = {"type": "sql", "uri": f"sqlite:///{here}/c.db", "warehouse": f"file://{here}/ice"}
+    load_catalog("eoslog", **catalog).create_namespace("shop")
+    options = {"kafka.bootstrap.servers": broker.bootstrap}
+    code = code_of("fanout.md", "from eoslog.fanout import")
+    put = 0
+    for checkpoint in ("./checkpoint", "./checkpoint", "./new"):
+        kafka.put("orders", [b"%d" % n for n in range(put, put + 100)])
+        source = spark.readStream.format("eoslog").options(**options).option("subscribe", "orders")
+        source = source.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", 40)
+        names: dict[str, Any] = {"orders": source.load(), "catalog": catalog, "kafka": options}
+        exec(code.replace("./checkpoint", str(here / checkpoint)), names)
+        if checkpoint == "./new":
+            with pytest.raises(PySparkException, match="another query"):
+                names["query"].awaitTermination()
+            break
+        names["query"].awaitTermination()
+        put += 100
+    tables = (
+        DeltaTable(str(here / "lake" / "orders")).to_pyarrow_table(),
+        load_catalog("eoslog", **catalog).load_table("shop.orders").scan().to_arrow(),
+    )
+    for table in tables:
+        assert sorted(table.column("offset").to_pylist()) == list(range(put))
+        assert pc.min(table.column("timestamp")).as_py().year > 2000
+    assert sorted(int(row[3]) for row in kafka.rows("orders_clean")) == list(range(put))
+
+
+def test_outside_of_a_query_it_says_so(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(FanoutStopped, match="outside of a streaming query"):
+        fanout("a", [delta(str(tmp_path / "t"))])(spark.range(3), 0)

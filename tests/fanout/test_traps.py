@@ -1,0 +1,255 @@
+"""Ways to lose or double rows silently: each stops loudly, before anything is written, or is exact."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from pyiceberg.catalog import load_catalog
+
+from eoslog.connector.errors import OptionError, SchemaError
+from eoslog.fanout import delta, fanout, iceberg, topic
+from eoslog.fanout.batch import carry_out
+from eoslog.fanout.rules import Batch, FanoutStopped
+from eoslog.fanout.table import write
+from tests.fanout.kit import FakeTopic, ListRows, delta_at, iceberg_at, numbers_in
+
+AT = pytest.mark.parametrize("at", [delta_at, iceberg_at], ids=["delta", "iceberg"])
+OTHER_COLUMNS = '{"type":"struct","fields":[{"name":"n","type":"string","nullable":true,"metadata":{}}]}'
+
+
+def rows_of(number: int) -> range:
+    return range(10 * number, 10 * number + 10)
+
+
+def go(tables: list[Any], place: Any, number: int, *, query: int = 7, rows: Any = None, **more: bool) -> None:
+    given = rows or ListRows(rows_of(number))
+    carry_out(Batch("orders", query, number), given.through, tables, [place], **more)
+
+
+def ice(target: Any) -> Any:
+    return load_catalog("eoslog", **target.catalog).load_table(target.identifier)
+
+
+@AT
+def test_a_new_checkpoint_under_the_same_name_stops_before_anything_is_written(
+    at: Any, tmp_path: Path
+) -> None:
+    table, place = at(tmp_path), FakeTopic()
+    for number in range(2):
+        go([table], place, number)
+    for number in (0, 1, 2):
+        with pytest.raises(FanoutStopped, match="another query"):
+            go([table], FakeTopic(), number, query=8)
+    assert numbers_in(table) == list(range(20))
+
+
+@AT
+def test_another_query_s_second_table_stops_the_first_from_being_written(at: Any, tmp_path: Path) -> None:
+    (tmp_path / "new").mkdir()
+    old, new, place = at(tmp_path), delta_at(tmp_path / "new"), FakeTopic()
+    go([old], place, 0, query=8)
+    with pytest.raises(FanoutStopped, match="another query"):
+        go([new, old], place, 0)
+    assert numbers_in(new) == []
+
+
+@AT
+def test_a_replay_with_other_rows_stops_before_the_others_get_them(at: Any, tmp_path: Path) -> None:
+    table, place = at(tmp_path), FakeTopic()
+    batch, first = Batch("orders", 7, 0), ListRows(range(10))
+    table.prepare(first, batch)
+    write(table, first, batch)  # killed here
+    for other in (range(11), range(1, 11)):
+        with pytest.raises(FanoutStopped, match="accept_other_rows=0"):
+            go([table], place, 0, rows=ListRows(other))
+    assert place.numbers() == []
+    go([table], place, 0, rows=ListRows(range(11)), other_rows=True)
+    assert (numbers_in(table), place.numbers()) == (list(range(10)), list(range(11)))
+
+
+def test_a_restored_delta_table_stops(tmp_path: Path) -> None:
+    table, place = delta_at(tmp_path), FakeTopic()
+    for number in range(3):
+        go([table], place, number)
+    DeltaTable(table.uri).restore(2)
+    for number in (2, 3):
+        with pytest.raises(FanoutStopped, match="restored"):
+            go([table], place, number)
+    DeltaTable(table.uri).restore(3)
+    with pytest.raises(FanoutStopped, match="restored"):
+        go([table], place, 3)
+
+
+def test_a_rolled_back_iceberg_table_stops_also_when_others_have_written_since(tmp_path: Path) -> None:
+    table, place = iceberg_at(tmp_path), FakeTopic()
+    for number in range(3):
+        go([table], place, number)
+    second = ice(table).snapshots()[1].snapshot_id
+    ice(table).manage_snapshots().rollback_to_snapshot(second).commit()
+    for _ in range(2):
+        for number in (2, 3):
+            with pytest.raises(FanoutStopped, match="rolled back"):
+                go([table], place, number)
+        ice(table).append(ice(table).scan(limit=1).to_arrow())
+
+
+def test_expired_snapshots_and_other_writers_are_no_harm(tmp_path: Path) -> None:
+    table, place = iceberg_at(tmp_path), FakeTopic()
+    for number in range(3):
+        go([table], place, number)
+        ice(table).append(ice(table).scan(limit=1).to_arrow().slice(0, 0))
+        ours = ice(table).snapshots()[-2].snapshot_id
+        ice(table).maintenance.expire_snapshots().by_id(ours).commit()
+        go([table], place, number)
+    assert numbers_in(table) == list(range(30))
+
+
+@AT
+def test_a_table_that_was_created_again_or_joins_late_stops_unless_since_says_so(
+    at: Any, tmp_path: Path
+) -> None:
+    first, late = tmp_path / "first", tmp_path / "late"
+    first.mkdir()
+    late.mkdir()
+    place, old = FakeTopic(), at(first)
+    go([old], place, 0)
+    with pytest.raises(FanoutStopped):
+        go([old, at(late)], place, 1)
+    assert numbers_in(old) == list(range(10))
+    new = at(late, since=1)
+    go([old, new], place, 1)
+    go([old, new], place, 1)
+    go([old, new], place, 2)
+    assert numbers_in(new) == list(range(10, 30)) and numbers_in(old) == place.numbers() == list(range(30))
+    with pytest.raises(FanoutStopped, match="older copy"):
+        go([old, new], place, 1)
+
+
+@AT
+def test_of_two_drivers_with_the_same_batch_one_commits(at: Any, tmp_path: Path) -> None:
+    one, zombie, place = at(tmp_path), at(tmp_path), FakeTopic()
+    go([one], place, 0)
+    batch, rows = Batch("orders", 7, 1), ListRows(rows_of(1))
+    for driver in (one, zombie):
+        driver.prepare(rows, batch)
+    write(one, rows, batch)
+    write(zombie, rows, batch)
+    assert numbers_in(one) == list(range(20))
+    zombie.prepare(rows, batch)
+    go([one], place, 2)
+    with pytest.raises(FanoutStopped, match="batch 2 already"):
+        write(zombie, rows, batch)
+    assert numbers_in(one) == list(range(30))
+
+
+@AT
+def test_other_writers_in_between_are_no_harm(at: Any, tmp_path: Path) -> None:
+    table, other, place = at(tmp_path), at(tmp_path), FakeTopic()
+    go([table], place, 0)
+    batch, rows = Batch("orders", 7, 1), ListRows(rows_of(1))
+    table.prepare(rows, batch)
+    foreign = Batch("another", 9, 0)
+    other.prepare(ListRows(range(0)), foreign)
+    write(other, ListRows(range(0)), foreign)
+    write(table, rows, batch)
+    go([table], place, 1)
+    assert numbers_in(table) == list(range(20))
+
+
+@AT
+def test_a_commit_whose_answer_is_lost_is_looked_for(at: Any, tmp_path: Path, monkeypatch: Any) -> None:
+    table, place, commit = at(tmp_path), FakeTopic(), type(at(tmp_path)).commit
+
+    def lost(self: Any, *given: Any) -> None:
+        commit(self, *given)
+        raise ConnectionError("no answer")
+
+    monkeypatch.setattr(type(table), "commit", lost)
+    go([table], place, 0)
+    assert numbers_in(table) == place.numbers() == list(range(10))
+
+    def refused(self: Any, *given: Any) -> None:
+        raise ConnectionError("not sent")
+
+    monkeypatch.setattr(type(table), "commit", refused)
+    with pytest.raises(ConnectionError, match="not sent"):
+        go([table], place, 1)
+    assert place.numbers() == list(range(10))
+
+
+@AT
+def test_other_columns_stop_before_any_table_is_written(at: Any, tmp_path: Path) -> None:
+    (tmp_path / "first").mkdir()
+    first, table, place = delta_at(tmp_path / "first"), at(tmp_path), FakeTopic()
+    go([first, table], place, 0)
+    with pytest.raises(SchemaError, match="columns"):
+        go([table], place, 1, rows=ListRows(rows_of(1), OTHER_COLUMNS))
+    assert numbers_in(table) == list(range(10))
+
+
+@AT
+def test_batches_without_rows_count(at: Any, tmp_path: Path) -> None:
+    table, place = at(tmp_path), FakeTopic()
+    for number in range(3):
+        for _ in range(2):
+            go([table], place, number, rows=ListRows(rows_of(number) if number == 2 else range(0)))
+    assert numbers_in(table) == list(range(20, 30))
+
+
+def test_partitioned_tables_have_each_row_once(tmp_path: Path) -> None:
+    by_kind, place = delta_at(tmp_path, partition_by=["kind"]), FakeTopic()
+    table = iceberg_at(tmp_path)
+    table.prepare(ListRows(range(10)), Batch("orders", 7, 0))
+    with ice(table).update_spec() as spec:
+        spec.add_identity("kind")
+    for number in range(3):
+        go([by_kind, table], place, number)
+    assert numbers_in(by_kind) == numbers_in(table) == list(range(30))
+    found = DeltaTable(by_kind.uri).to_pyarrow_table(filters=[("kind", "=", "k/1")])
+    assert sorted(found.column("n").to_pylist()) == list(range(1, 30, 3))
+
+
+def test_a_delta_table_that_forgets_marks_is_refused(tmp_path: Path) -> None:
+    table = delta_at(tmp_path)
+    go([table], FakeTopic(), 0)
+    configuration = {"delta.setTransactionRetentionDuration": "interval 7 days"}
+    DeltaTable(table.uri).alter.set_table_properties(configuration, raise_if_not_exists=False)
+    with pytest.raises(OptionError, match="setTransactionRetentionDuration"):
+        go([table], FakeTopic(), 1)
+
+
+SERVERS = {"kafka.bootstrap.servers": "x:1"}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (lambda: fanout("", [delta("/t")]), "name"),
+        (lambda: fanout("a b", [delta("/t")]), "name"),
+        (lambda: fanout("a", []), "no table"),
+        (lambda: fanout("a", [topic("t", SERVERS)]), "no table"),
+        (lambda: fanout("a", ["/t"]), "not delta"),  # type: ignore[list-item]
+        (lambda: fanout("a", [delta("/t"), delta("/t")]), "twice"),
+        (lambda: fanout("a", [delta("/t")], accept_other_rows=-1), "accept_other_rows"),
+        (lambda: delta(""), "path"),
+        (lambda: delta("/t", partition_by="day"), "list"),
+        (lambda: delta("/t", since=0), "since"),
+        (lambda: iceberg("t", {"type": "sql"}), "namespace.table"),
+        (lambda: iceberg("d.t", {}), "catalog"),
+        (lambda: topic("", SERVERS), "name a topic"),
+        (lambda: topic("t", {}), "kafka.bootstrap.servers"),
+        (lambda: topic("t", SERVERS | {"write.token": "1"}), "write.token"),
+    ],
+)
+def test_a_wrong_argument_is_named(wrong: Any, said: str) -> None:
+    with pytest.raises(OptionError, match=said):
+        wrong()
+
+
+def test_a_missing_extra_is_named(monkeypatch: Any) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "deltalake", None)
+    with pytest.raises(OptionError, match=r"install eoslog\[delta\]"):
+        delta("/t")
