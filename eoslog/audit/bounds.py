@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from eoslog.connector.client.admin.list_offsets import EARLIEST, LATEST, list_offsets
 from eoslog.connector.client.wire.cluster import Cluster
@@ -77,6 +78,17 @@ class AuditedRange:
     def size(self) -> int:
         """Offsets to read; there are at most as many records."""
         return self.end - self.start
+
+    def where(self, position: int) -> dict[str, Any]:
+        """An offset of it, for the report."""
+        return {"topic": self.topic, "partition": self.partition, "offset": position}
+
+    def described(self, records: int) -> dict[str, Any]:
+        """What was read of it, for the report."""
+        return {
+            "topic": self.topic, "partition": self.partition, "start": self.start, "end": self.end,
+            "records": records, "hidden_by_open_transactions": self.hidden,
+        }  # fmt: skip
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"

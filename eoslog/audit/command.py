@@ -15,13 +15,16 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
+from eoslog.audit import table_command, table_report
 from eoslog.audit.bounds import Bound, places, settled
 from eoslog.audit.identity import Identity
 from eoslog.audit.match import DigestsCollide
 from eoslog.audit.read import ReadSettings
 from eoslog.audit.report import document, lines
 from eoslog.audit.run import AuditedCluster, Job, audit
+from eoslog.audit.table.location import Location
 from eoslog.commands.output import show_json
 from eoslog.commands.progress import shown
 from eoslog.commands.session import client_config, in_our_terms
@@ -53,9 +56,13 @@ def _options(function: Callable[..., None]) -> Callable[..., None]:
             metavar="HOST:PORT,...",
             help=f"As --bootstrap-server, for --{side} alone.",
         )(function)
-        function = click.option(
-            f"--{side}", f"{side}_topics", multiple=True, required=True, metavar="TOPIC", help="Repeatable."
-        )(function)
+    function = click.option(
+        "--to", "to_topics", multiple=True, required=True, metavar="TOPIC",
+        help="Repeatable; or a table: parquet:PATH.",
+    )(function)  # fmt: skip
+    function = click.option(
+        "--from", "from_topics", multiple=True, metavar="TOPIC", help="As TOPIC; repeatable."
+    )(function)
     return function
 
 
@@ -87,6 +94,7 @@ def _give_up(text: str) -> None:
 
 
 @click.command()
+@click.argument("topics", nargs=-1, metavar="[TOPIC]...")
 @_options
 @click.option("--key", is_flag=True, help="Records with the same key are the same.")
 @click.option(
@@ -116,13 +124,56 @@ def _give_up(text: str) -> None:
 @click.option("--command-config", metavar="FILE", help="Properties of Kafka's clients, for TLS and SASL too.")
 @click.option("--timeout", type=click.FloatRange(0.1), default=30.0, show_default=True, metavar="SECONDS",
               help="How long to keep trying.")  # fmt: skip
+@click.option(
+    "--column", "columns", multiple=True, metavar="PART=NAME",
+    help="The table's column of a record's topic, partition, offset, key or value; PART= if it has none.  "
+    "[default: the column of this name]",
+)  # fmt: skip
 @click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="As --output json.")
 @_status
-def command(addresses: str | None, command_config: str | None, timeout: float, **options: Any) -> None:
-    """Prove that --to has each record of --from exactly once, and in order.
+def command(
+    topics: tuple[str, ...], addresses: str | None, command_config: str | None, timeout: float, **options: Any
+) -> None:
+    """Prove that --to has each record of TOPIC exactly once, and in order.
 
     Exit status: 0 it does, 1 it does not, 2 the audit failed.
     """
+    options["from_topics"] = (*topics, *options["from_topics"])
+    if not options["from_topics"]:
+        raise click.UsageError("give the topic to audit: eoslog audit TOPIC --to ...")
+    table = _table(options["to_topics"])
+    if table is not None:
+        report = table_command.audited(table, addresses, command_config, timeout, options, _is_given)
+        text = table_report.lines
+    else:
+        report = _audited(addresses, command_config, timeout, options)
+        text = lines
+    if options["as_json"] or options["output"] == "json":
+        show_json(report)
+    else:
+        click.echo("\n".join(text(report)))
+    if not report["right"]:
+        raise click.exceptions.Exit(WRONG)
+
+
+def _table(targets: tuple[str, ...]) -> Location | None:
+    tables = [found for found in map(Location.parse, targets) if found is not None]
+    if tables and len(targets) > 1:
+        raise click.UsageError(f"--to {tables[0]} is a table: give no other --to")
+    return tables[0] if tables else None
+
+
+def _is_given(option: str) -> bool:
+    return click.get_current_context().get_parameter_source(option) is not ParameterSource.DEFAULT
+
+
+def _audited(
+    addresses: str | None, command_config: str | None, timeout: float, options: dict[str, Any]
+) -> Any:
+    """The report of an audit of topics."""
+    if options["columns"]:
+        raise click.UsageError("--column is for tables: --to parquet:PATH")
     identity = _identity(options)
     way = ReadSettings(identity, by_key=options["order"] == "key", committed=not options["read_uncommitted"])
     with ExitStack() as stack:
@@ -133,16 +184,10 @@ def command(addresses: str | None, command_config: str | None, timeout: float, *
         job = Job(way, options["order"] != "none", Path(directory), until, options["show"])
         with shown() as watch:
             findings = audit(source, target, job, watch)
-    report = document(
+    return document(
         findings, len(source.places),
         compared=str(identity), order=options["order"], allow_foreign=options["allow_foreign"],
     )  # fmt: skip
-    if options["output"] == "json":
-        show_json(report)
-    else:
-        click.echo("\n".join(lines(report)))
-    if not report["right"]:
-        raise click.exceptions.Exit(WRONG)
 
 
 def _identity(options: dict[str, Any]) -> Identity:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from eoslog.audit.bounds import AuditedRange
 from eoslog.audit.order import Breaks
+from eoslog.audit.place import Place
 from eoslog.audit.rows import Rows
 
 _AT = ("at", "source", "other", "other_source")
@@ -38,11 +40,11 @@ class FindingsOfKind:
         order = np.lexsort((merged["at_offset"], merged["at_place"]))
         self._first = merged[order[: self._most]]
 
-    def listed(self, places: list[AuditedRange]) -> list[dict[str, dict[str, Any]]]:
+    def listed(self, places: Sequence[Place]) -> list[dict[str, dict[str, Any]]]:
         """The first few, as the report has them."""
         return [
             {
-                name: _where(places, int(row[f"{name}_place"]), int(row[f"{name}_offset"]))
+                name: places[row[f"{name}_place"]].where(int(row[f"{name}_offset"]))
                 for name in _AT
                 if row[f"{name}_place"] >= 0
             }
@@ -56,10 +58,6 @@ def _found(columns: dict[str, Rows | None]) -> Rows:
         if rows is not None:
             found[f"{name}_place"], found[f"{name}_offset"] = rows["place"], rows["offset"]
     return found
-
-
-def _where(places: list[AuditedRange], place: int, offset: int) -> dict[str, Any]:
-    return {"topic": places[place].topic, "partition": places[place].partition, "offset": offset}
 
 
 class Findings:

@@ -42,34 +42,41 @@ def read(
     cluster: Cluster, place: AuditedRange, number: int, way: ReadSettings, digester: Digester
 ) -> Iterator[Read]:
     """All records of a place, one answer at a time. Raises what fetch does."""
+    headers = way.identity.needs_headers
+    for records in records_of(cluster, place, committed=way.committed, headers=headers):
+        yield _rows(records, number, way, digester)
+
+
+def records_of(
+    cluster: Cluster, place: AuditedRange, *, committed: bool, headers: bool = False
+) -> Iterator[DecodedRecords]:
+    """All records of a place, in pieces that need little memory to work on. Raises what fetch does."""
     answers = fetch(
         cluster, place.topic, place.partition, place.start, place.end,
-        committed=way.committed, topic_id=place.topic_id, max_bytes=_FETCH_BYTES,
-        headers=way.identity.needs_headers, max_payload=_PAYLOAD_BYTES,
+        committed=committed, topic_id=place.topic_id, max_bytes=_FETCH_BYTES,
+        headers=headers, max_payload=_PAYLOAD_BYTES,
     )  # fmt: skip
     for answer in answers:
-        for records in _pieces(answer):
-            yield _rows(records, number, way, digester)
+        yield from _pieces(answer)
 
 
 def _rows(records: DecodedRecords, number: int, way: ReadSettings, digester: Digester) -> Read:
     words, there = way.identity.digests(digester, records)
     rows = np.zeros(len(records), ITEM)
-    rows["digest"], rows["more"] = _halves(words).T
+    rows["digest"], rows["more"] = halves(words).T
     if way.by_key:
-        rows["group"] = _halves(digester.strings(records.key))[:, 0]
+        rows["group"] = halves(digester.strings(records.key))[:, 0]
     rows["offset"] = records.offset.to_numpy()
     rows["place"] = number
     return Read(rows[there], rows[~there])
 
 
-def _halves(words: Words) -> Raw:
-    """Digests as two numbers of 64 bits each."""
+def halves(words: Words) -> Raw:
+    """Digests as two numbers of 64 bits each, an array of shape (rows, 2)."""
     return words.view("<u8")
 
 
 def _pieces(records: DecodedRecords) -> Iterator[DecodedRecords]:
-    """The same records, in pieces that need little memory to work on."""
     size = sum(c.nbytes for c in (records.key, records.value, records.headers) if c is not None)
     step = max(1, len(records) * _PIECE_BYTES // max(size, 1))
     for first in range(0, len(records), step):

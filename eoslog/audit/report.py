@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from eoslog.audit.bounds import AuditedRange
 from eoslog.audit.digest import COLLISION
 from eoslog.audit.findings import Findings
+from eoslog.audit.place import Place
 
 KINDS = {
     "lost": "of the source, not in the target",
@@ -35,17 +35,14 @@ def document(findings: Findings, sources: int, *, compared: str, order: str, all
             "order_not_checked": findings.loose,
         },
         **{kind: getattr(findings, kind).listed(findings.places) for kind in KINDS},
-        "source": [_place(*pair) for pair in zip(findings.places[:sources], records[:sources], strict=True)],
-        "target": [_place(*pair) for pair in zip(findings.places[sources:], records[sources:], strict=True)],
+        "source": _described(findings.places[:sources], records[:sources]),
+        "target": _described(findings.places[sources:], records[sources:]),
         "collision_probability": min(1.0, COLLISION * sum(records) ** 2 / 2),
     }
 
 
-def _place(place: AuditedRange, records: int) -> dict[str, Any]:
-    return {
-        "topic": place.topic, "partition": place.partition, "start": place.start, "end": place.end,
-        "records": records, "hidden_by_open_transactions": place.hidden,
-    }  # fmt: skip
+def _described(places: Sequence[Place], records: Sequence[int]) -> list[dict[str, Any]]:
+    return [place.described(count) for place, count in zip(places, records, strict=True)]
 
 
 def lines(report: Any) -> Iterator[str]:

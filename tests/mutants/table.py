@@ -1,6 +1,7 @@
 """All mutants: the rules that a guarantee leans on, each broken once or more."""
 
 from tests.mutants import (
+    audit_rules,
     broker_log_rules,
     broker_rules,
     checkpoint_rules,
@@ -17,6 +18,7 @@ from tests.mutants import (
 from tests.mutants.mutant import Mutant
 
 MUTANTS: list[Mutant] = [
+    *audit_rules.MUTANTS,
     *broker_log_rules.MUTANTS,
     *broker_rules.MUTANTS,
     *checkpoint_rules.MUTANTS,

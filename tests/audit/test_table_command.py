@@ -1,0 +1,199 @@
+"""`eoslog audit TOPIC --to parquet:PATH` on a cluster: what it finds, what it says, and how it leaves."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner, Result
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from eoslog.cli import main
+from tests.audit.filling import cluster_at, create, fill, split
+from tests.audit.stored_tables import HURTS, SCHEMA, halves, rows_of
+from tests.audit.test_audit_command import open_transaction, topic, write, written
+
+TOPIC, PARTITIONS = "to-tables", 3
+
+
+def audit(broker: Any, *arguments: str) -> Result:
+    given = ["audit", *arguments, "--bootstrap-server", broker.bootstrap, "--timeout", "60"]
+    return CliRunner().invoke(main, given)
+
+
+def counts(broker: Any, *arguments: str) -> dict[str, int]:
+    """How many of each kind that there are any of."""
+    result = audit(broker, *arguments, "--json")
+    assert result.exit_code in (0, 1), result.output
+    report = json.loads(result.stdout)
+    assert report["right"] == (result.exit_code == 0)
+    others = ("source", "target", "matched")
+    return {kind: n for kind, n in report["counts"].items() if n and kind not in others}
+
+
+def refusal(broker: Any, *arguments: str) -> str:
+    result = audit(broker, *arguments)
+    assert result.exit_code == 2, result.output
+    return str(result.stderr)
+
+
+@pytest.fixture(scope="module")
+def rows(cluster_broker: Any) -> pa.Table:
+    """A thousand records in transactions, behind some that were aborted."""
+    with cluster_at(cluster_broker.bootstrap) as cluster:
+        create(cluster, TOPIC, PARTITIONS)
+        fill(cluster, TOPIC, split(1000, PARTITIONS))
+    return rows_of(cluster_broker.bootstrap, TOPIC, PARTITIONS)
+
+
+def store(rows: pa.Table, folder: Path) -> str:
+    folder.mkdir(exist_ok=True)
+    for number, half in enumerate(halves(rows)):
+        pq.write_table(half, folder / f"part-{number}.parquet")
+    return f"parquet:{folder}"
+
+
+@pytest.mark.parametrize("how", HURTS)
+def test_a_table_is_right_or_what_is_wrong_is_found(
+    cluster_broker: Any, rows: pa.Table, tmp_path: Path, how: str
+) -> None:
+    hurt, expected = HURTS[how]
+    assert counts(cluster_broker, TOPIC, "--to", store(hurt(rows), tmp_path)) == expected
+
+
+def test_the_findings_are_told_with_their_places(cluster_broker: Any, rows: pa.Table, tmp_path: Path) -> None:
+    to = store(rows, tmp_path)
+    result = audit(cluster_broker, TOPIC, "--to", to)
+    assert result.exit_code == 0
+    assert "topic: 1,000 records (to-tables-0 " in result.output
+    assert f"table: 1,000 rows in 2 files ({to})\n" in result.output
+    assert "compared by partition, offset, key, value\n" in result.output
+    assert result.output.endswith("right: 1,000 records are in the table exactly once\n")
+    pq.write_table(rows[7:9], tmp_path / "z.parquet")
+    result = audit(cluster_broker, "--from", TOPIC, "--to", to, "--show", "1")
+    where = f"to-tables-{rows['partition'][7]} offset {rows['offset'][7]}"
+    assert result.exit_code == 1
+    assert "doubled: 2 once more in the table\n" in result.output
+    assert f"row 0 of z.parquet repeats row 7 of part-0.parquet, both are {where}\n" in result.output
+    assert "  ... and 1 more\nWRONG: 2 doubled\n" in result.output
+
+
+def test_columns_may_have_other_names_and_types(cluster_broker: Any, rows: pa.Table, tmp_path: Path) -> None:
+    text = pa.table({
+        "at": rows["offset"].cast(pa.int32()), "part": rows["partition"].cast(pa.uint64()),
+        "from": rows["topic"].combine_chunks().dictionary_encode(), "k": rows["key"].cast(pa.string()),
+        "body": rows["value"].cast(pa.large_string()), "value": pa.array([1.5] * len(rows)),
+    })  # fmt: skip
+    to = store(text, tmp_path)
+    names = [f"--column={p}" for p in ("offset=at", "partition=part", "topic=from", "key=k", "value=body")]
+    assert counts(cluster_broker, TOPIC, "--to", to, *names) == {}
+    assert "no columns partition and offset" in refusal(cluster_broker, TOPIC, "--to", to, "--column=value=")
+    wrong = [*names[:-1]]
+    assert "column value has the type double" in refusal(cluster_broker, TOPIC, "--to", to, *wrong)
+    assert counts(cluster_broker, TOPIC, "--to", to, *wrong, "--column", "value=") == {}
+    assert "has no column nope" in refusal(cluster_broker, TOPIC, "--to", to, "--column", "key=nope")
+    assert "the parts of a record are" in refusal(cluster_broker, TOPIC, "--to", to, "--column", "time=at")
+
+
+def test_without_a_topic_column_only_one_topic_can_be_audited(
+    cluster_broker: Any, rows: pa.Table, tmp_path: Path
+) -> None:
+    to = store(rows.drop_columns(["topic", "value"]), tmp_path)
+    result = audit(cluster_broker, TOPIC, "--to", to)
+    assert result.exit_code == 0 and "compared by partition, offset, key\n" in result.output
+    other = topic(cluster_broker)
+    assert "has no column topic" in refusal(cluster_broker, TOPIC, other, "--to", to)
+    assert counts(cluster_broker, TOPIC, other, "--to", store(rows, tmp_path / "whole")) == {}
+    only = store(rows.select(["partition", "offset"]), tmp_path / "only")
+    assert "whether rows were altered is not checked" in audit(cluster_broker, TOPIC, "--to", only).output
+
+
+def test_rows_of_records_that_are_gone_cannot_be_checked(cluster_broker: Any, tmp_path: Path) -> None:
+    name = written(cluster_broker, [(b"%d" % n, b"v") for n in range(20)])
+    rows = rows_of(cluster_broker.bootstrap, name, 1)
+    admin = AdminClient({"bootstrap.servers": cluster_broker.bootstrap})
+    admin.delete_records([TopicPartition(name, 0, 5)])[TopicPartition(name, 0)].result(60)
+    to = store(rows, tmp_path)
+    result = audit(cluster_broker, name, "--to", to)
+    assert result.exit_code == 0
+    said = "right: 15 records are in the table exactly once; 5 rows could not be checked\n"
+    assert result.output.endswith(said)
+    assert f"row 0 of part-0.parquet is {name}-0 offset 0\n" in result.output
+    bounded = [name, "--to", to, "--from-start", "0:10", "--from-end", "0:15"]
+    assert counts(cluster_broker, *bounded) == {"outside_of_bounds": 15}
+    assert "15 rows are outside of --from-start and --from-end" in audit(cluster_broker, *bounded).output
+    store(pa.concat_tables([rows, rows[2:3]]), tmp_path)
+    assert counts(cluster_broker, name, "--to", to) == {"unchecked": 5, "doubled": 1}
+
+
+def test_a_compacted_topic_tells_aborted_records_from_removed_ones(
+    cluster_broker: Any, tmp_path: Path
+) -> None:
+    """Rows at offsets of aborted records are phantoms; nobody knows what was at a marker's offset."""
+    name = topic(cluster_broker) + "-compacted"
+    admin = AdminClient({"bootstrap.servers": cluster_broker.bootstrap})
+    admin.create_topics([NewTopic(name, 1, 1, config={"cleanup.policy": "compact"})])[name].result(60)
+    write(cluster_broker, name, [(b"k", b"v")])
+    with open_transaction(cluster_broker, name) as producer:
+        producer.produce(name, b"aborted", b"k2", 0)
+        producer.flush(60)
+    rows = rows_of(cluster_broker.bootstrap, name, 1)
+    more = [{"key": b"k", "value": b"v", "topic": name, "partition": 0, "offset": n} for n in (1, 2)]
+    to = store(pa.concat_tables([rows, pa.Table.from_pylist(more, SCHEMA)]), tmp_path)
+    assert counts(cluster_broker, name, "--to", to) == {"phantom": 1, "unchecked": 1}
+
+
+def test_rows_of_an_open_transaction_are_phantoms(cluster_broker: Any, tmp_path: Path) -> None:
+    name = written(cluster_broker, [(b"k", b"v")])
+    rows = rows_of(cluster_broker.bootstrap, name, 1)
+    with open_transaction(cluster_broker, name) as producer:
+        producer.produce(name, b"open", b"k2", 0)
+        producer.flush(60)
+        more = [{"key": b"k2", "value": b"open", "topic": name, "partition": 0, "offset": 1}]
+        to = store(pa.concat_tables([rows, pa.Table.from_pylist(more, SCHEMA)]), tmp_path)
+        result = audit(cluster_broker, name, "--to", to)
+        assert result.exit_code == 1 and result.output.endswith("WRONG: 1 phantom\n")
+        assert "hidden by an open transaction" in result.output
+
+
+def test_what_may_still_come_is_pending(cluster_broker: Any, rows: pa.Table, tmp_path: Path) -> None:
+    to = store(rows[:-1], tmp_path)
+    assert counts(cluster_broker, TOPIC, "--to", to) == {"lost": 1}
+    assert counts(cluster_broker, TOPIC, "--to", to, "--grace", "36000") == {"pending": 1}
+
+
+def test_foreign_rows_may_be_allowed(cluster_broker: Any, rows: pa.Table, tmp_path: Path) -> None:
+    to = store(pa.concat_tables([rows, HURTS["foreign"][0](rows)[123:124]]), tmp_path)
+    assert audit(cluster_broker, TOPIC, "--to", to).exit_code == 1
+    assert audit(cluster_broker, TOPIC, "--to", to, "--allow-foreign").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--to", "parquet:/nowhere"], "parquet:/nowhere: there is no such folder or file"),
+        (["--to", "parquet:"], "give a topic, or a table as parquet:PATH"),
+        (["--to", "orc:/x"], "--to orc:/x: give a topic, or a table as"),
+        (["--to", "parquet:nope://x"], "nope"),
+        (["--to", "parquet:/x", "--to", "other"], "give no other --to"),
+        (["--to", "parquet:/x", "--order", "key"], "--order: only for topics"),
+        (["--to", "parquet:/x", "--to-end", "latest", "--header", "id"], "--to-end, --header: only for"),
+        (["--to", "parquet:/x", "--column", "offset"], "--column offset: give NAME=VALUE"),
+        (["--to", "other", "--column", "offset=o"], "--column is for tables"),
+    ],
+)
+def test_a_wrong_argument_is_told(cluster_broker: Any, arguments: list[str], says: str) -> None:
+    assert says in refusal(cluster_broker, TOPIC, *arguments)
+
+
+def test_a_topic_must_be_given(cluster_broker: Any) -> None:
+    assert "give the topic to audit" in refusal(cluster_broker, "--to", "parquet:/x")
+
+
+def test_an_empty_folder_is_no_table(cluster_broker: Any, tmp_path: Path) -> None:
+    assert "has no files" in refusal(cluster_broker, TOPIC, "--to", f"parquet:{tmp_path}")
