@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -253,3 +255,21 @@ def test_a_missing_extra_is_named(monkeypatch: Any) -> None:
     monkeypatch.setitem(__import__("sys").modules, "deltalake", None)
     with pytest.raises(OptionError, match=r"install eoslog\[delta\]"):
         delta("/t")
+
+
+@AT
+def test_two_drivers_at_once_commit_a_batch_once(at: Any, tmp_path: Path) -> None:
+    go([at(tmp_path)], FakeTopic(), 0)
+    for number in range(1, 5):
+        batch, rows, barrier = Batch("orders", 7, number), ListRows(rows_of(number)), Barrier(2)
+
+        def drive(batch: Batch = batch, rows: ListRows = rows, barrier: Barrier = barrier) -> None:
+            table = at(tmp_path)
+            table.prepare(rows, batch)
+            barrier.wait(60)
+            write(table, rows, batch)
+
+        with ThreadPoolExecutor(2) as drivers:
+            for done in [drivers.submit(drive) for _ in range(2)]:
+                done.result(100)
+    assert numbers_in(at(tmp_path)) == list(range(50))
