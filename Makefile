@@ -190,6 +190,10 @@ test-kafka: setup $(KAFKA)  ## the client scenarios with all clients on Apache K
 audit-million: setup $(if $(filter kafka,$(BROKER)),$(KAFKA))  ## check that eoslog audit finds one lost, doubled or swapped record in a million, within a minute and 200 MB (BROKER=kafka)
 	$(BIN)/python -u -m tests.audit.million --broker $(or $(BROKER),eoslog) $(AUDIT_ARGS)
 
+.PHONY: audit-tables-million
+audit-tables-million: setup  ## check that eoslog audit finds one row lost, doubled or altered in Parquet, Delta and Iceberg tables of a million, within a minute and 200 MB (AUDIT_ARGS="--records 10000000")
+	$(BIN)/python -u -m tests.audit.million_tables $(AUDIT_ARGS)
+
 top-picture: $(READY)  ## make docs/pictures/top.svg: eoslog top on a working broker
 	$(BIN)/python -m tests.top.picture
 

@@ -58,7 +58,8 @@ def _options(function: Callable[..., None]) -> Callable[..., None]:
         )(function)
     function = click.option(
         "--to", "to_topics", multiple=True, required=True, metavar="TOPIC",
-        help="Repeatable; or a table: parquet:PATH.",
+        help="Repeatable; or a table: parquet:PATH, delta:PATH[@VERSION], "
+        "iceberg:CATALOG.NAMESPACE.TABLE[@SNAPSHOT].",
     )(function)  # fmt: skip
     function = click.option(
         "--from", "from_topics", multiple=True, metavar="TOPIC", help="As TOPIC; repeatable."

@@ -71,7 +71,7 @@ def audited(
 
 
 def _columns(table: Table, named: dict[str, str], topics: list[str]) -> Columns:
-    if not table.files:
+    if not table.schema.names:
         raise BadTable(
             f"{table.version} has no files: nothing says what its columns are. Is this the table's folder?"
         )

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from confluent_kafka import Consumer, TopicPartition
+from deltalake import write_deltalake
+from pyiceberg.catalog import Catalog
 
 SCHEMA = pa.schema([
     ("key", pa.binary()), ("value", pa.binary()), ("topic", pa.string()),
@@ -63,6 +67,23 @@ HURTS: dict[str, tuple[Hurt, dict[str, int]]] = {
     "foreign": (lambda rows: _with(rows, AT, topic="another"), {"lost": 1, "foreign": 1}),
 }  # fmt: skip
 """What may be wrong with a table, and what the audit counts then. Offset 3 is an aborted one (filling.py)."""
+
+
+def store(kind: str, rows: pa.Table, folder: Path, catalog: Catalog) -> str:
+    """A new table of this kind with the rows, in two commits; what --to calls it."""
+    if kind == "parquet":
+        folder.mkdir(exist_ok=True)
+        for number, half in enumerate(halves(rows)):
+            pq.write_table(half, folder / f"part-{number}.parquet")
+        return f"parquet:{folder}"
+    if kind == "delta":
+        for half in halves(rows):
+            write_deltalake(folder, half, partition_by=["partition"], mode="append")
+        return f"delta:{folder}"
+    table = catalog.create_table(f"ns.{folder.name}", SCHEMA)
+    for half in halves(rows):
+        table.append(half)
+    return f"iceberg:here.ns.{folder.name}"
 
 
 def halves(rows: pa.Table) -> Sequence[pa.Table]:

@@ -14,6 +14,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from eoslog.cli import main
+from tests.audit import stored_tables
 from tests.audit.filling import cluster_at, create, fill, split
 from tests.audit.stored_tables import HURTS, SCHEMA, halves, rows_of
 from tests.audit.test_audit_command import open_transaction, topic, write, written
@@ -58,12 +59,28 @@ def store(rows: pa.Table, folder: Path) -> str:
     return f"parquet:{folder}"
 
 
+@pytest.mark.parametrize("kind", ["parquet", "delta", "iceberg"])
 @pytest.mark.parametrize("how", HURTS)
 def test_a_table_is_right_or_what_is_wrong_is_found(
-    cluster_broker: Any, rows: pa.Table, tmp_path: Path, how: str
+    cluster_broker: Any, rows: pa.Table, tmp_path: Path, catalog: Any, kind: str, how: str
 ) -> None:
     hurt, expected = HURTS[how]
-    assert counts(cluster_broker, TOPIC, "--to", store(hurt(rows), tmp_path)) == expected
+    to = stored_tables.store(kind, hurt(rows), tmp_path / "table", catalog)
+    assert counts(cluster_broker, TOPIC, "--to", to) == expected
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_the_version_is_told_and_may_be_an_older_one(
+    cluster_broker: Any, rows: pa.Table, tmp_path: Path, catalog: Any, kind: str
+) -> None:
+    to = stored_tables.store(kind, pa.concat_tables([rows, rows]), tmp_path / "table", catalog)
+    second = audit(cluster_broker, TOPIC, "--to", to, "--json")
+    assert json.loads(second.stdout)["counts"]["doubled"] == 1000
+    assert json.loads(second.stdout)["table"].startswith(f"{to}@")
+    first = catalog.load_table("ns.table").snapshots()[0].snapshot_id if kind == "iceberg" else 0
+    assert f"({to}@{first})" in audit(cluster_broker, TOPIC, "--to", f"{to}@{first}").output
+    assert counts(cluster_broker, TOPIC, "--to", f"{to}@{first}") == {}
+    assert "@7" in refusal(cluster_broker, TOPIC, "--to", f"{to}@7")
 
 
 def test_the_findings_are_told_with_their_places(cluster_broker: Any, rows: pa.Table, tmp_path: Path) -> None:
@@ -177,7 +194,9 @@ def test_foreign_rows_may_be_allowed(cluster_broker: Any, rows: pa.Table, tmp_pa
     ("arguments", "says"),
     [
         (["--to", "parquet:/nowhere"], "parquet:/nowhere: there is no such folder or file"),
-        (["--to", "parquet:"], "give a topic, or a table as parquet:PATH"),
+        (["--to", "parquet:"], "give a topic, or a table as parquet:PATH, delta:PATH[@VERSION] or iceberg:"),
+        (["--to", "delta:/nowhere"], "delta:/nowhere: there is no such Delta table"),
+        (["--to", "iceberg:t"], "iceberg:t: give catalog, namespace and table"),
         (["--to", "orc:/x"], "--to orc:/x: give a topic, or a table as"),
         (["--to", "parquet:nope://x"], "nope"),
         (["--to", "parquet:/x", "--to", "other"], "give no other --to"),

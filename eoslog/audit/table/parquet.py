@@ -8,18 +8,18 @@ count.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from urllib.parse import unquote
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyarrow import fs
 
 from eoslog.audit.table import spark_log
-from eoslog.audit.table.files import BadTable, TableFile, rows_at_once
+from eoslog.audit.table.files import BadTable, TableFile
+from eoslog.audit.table.parquet_file import ParquetFile
 
 _NULL = "__HIVE_DEFAULT_PARTITION__"
-_BUFFER = 1 << 20  # bytes; without one, a whole column of a row group is read at once
 
 
 class ParquetFolder:
@@ -30,41 +30,30 @@ class ParquetFolder:
         paths = self._paths(name)
         self.version = f"parquet:{name}"
         self.files: list[TableFile] = []
-        self._at_once: list[int] = []
+        self._stored: list[ParquetFile] = []
         self.schema = pa.schema([])
         for path in paths:
             self._open(path)
 
     def batches(self, number: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """As Table says."""
-        path = self.files[number].name
-        folders = {name: value for name, value in _folders(path).items() if name in columns}
-        stored = [name for name in columns if name not in folders]
-        with self._file(path) as file:
-            for batch in file.iter_batches(self._at_once[number], columns=stored, use_threads=False):
-                yield _with(batch, folders, columns)
+        return self._stored[number].batches(columns)
 
     def _open(self, path: str) -> None:
-        with self._file(path) as file:
-            folders = [pa.field(column, pa.string()) for column in _folders(path)]
-            schema = pa.schema([*(f for f in file.schema_arrow if f.name not in _folders(path)), *folders])
-            if self.files and not _same(schema, self.schema):
-                raise BadTable(
-                    f"{path} has other columns ({_listed(schema)}) than {self.files[0].name} "
-                    f"({_listed(self.schema)}): audit files of one schema"
-                )
-            self.schema = self.schema if self.files else schema
-            found = file.metadata
-            size = sum(found.row_group(n).total_byte_size for n in range(found.num_row_groups))
-            self.files.append(TableFile(path, found.num_rows))
-            self._at_once.append(rows_at_once(found.num_rows, size))
-
-    def _file(self, path: str) -> pq.ParquetFile:
-        whole = f"{self._root}/{path}" if path else self._root
-        try:
-            return pq.ParquetFile(self._system.open_input_file(whole), buffer_size=_BUFFER, pre_buffer=False)
-        except pa.ArrowInvalid as error:
-            raise BadTable(f"{whole} is no Parquet file: {error}") from error
+        whole = f"{self._root}/{path}"
+        constants = {name: pa.scalar(value, pa.string()) for name, value in _folders(path).items()}
+        stored = ParquetFile(whole, partial(self._system.open_input_file, whole), constants)
+        with stored.opened() as file:
+            folders = [pa.field(column, pa.string()) for column in constants]
+            schema = pa.schema([*(f for f in file.schema_arrow if f.name not in constants), *folders])
+            self.files.append(TableFile(path, file.metadata.num_rows))
+        if self._stored and not _same(schema, self.schema):
+            raise BadTable(
+                f"{path} has other columns ({_listed(schema)}) than {self.files[0].name} "
+                f"({_listed(self.schema)}): audit files of one schema"
+            )
+        self.schema = schema
+        self._stored.append(stored)
 
     def _paths(self, name: str) -> list[str]:
         """The files that count, below the root, sorted."""
@@ -127,14 +116,6 @@ def _folders(path: str) -> dict[str, str | None]:
     return {
         unquote(name): None if value == _NULL else unquote(value) for name, equals, value in pairs if equals
     }
-
-
-def _with(batch: pa.RecordBatch, folders: dict[str, str | None], columns: Sequence[str]) -> pa.RecordBatch:
-    arrays = [
-        pa.repeat(pa.scalar(folders[name], pa.string()), batch.num_rows) if name in folders else batch[name]
-        for name in columns
-    ]
-    return pa.RecordBatch.from_arrays(arrays, names=list(columns))
 
 
 def _same(one: pa.Schema, other: pa.Schema) -> bool:
