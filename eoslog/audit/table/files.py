@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from eoslog.connector.errors import EoslogError
 
-BATCH_BYTES = 4 << 20
+BATCH_BYTES = 1 << 20
 """Uncompressed bytes of rows to read at a time, by the mean of their file."""
-BATCH_ROWS = 1 << 16
+BATCH_ROWS = 1 << 14
 
 
 class BadTable(EoslogError):

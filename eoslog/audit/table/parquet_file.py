@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from eoslog.audit.table.files import BadTable, rows_at_once
 
-_BUFFER = 1 << 20  # bytes; without one, a whole column of a row group is read at once
+_BUFFER = 1 << 18  # bytes; without one, a whole column of a row group is read at once
 
 
 @dataclass(frozen=True)
