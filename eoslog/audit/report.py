@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from eoslog.audit.digest import COLLISION
@@ -53,13 +53,19 @@ def lines(report: Any) -> Iterator[str]:
         yield f"{side}: {counts[side]:,} records ({names})"
     yield f"compared by {report['compared']}; order: {report['order']}"
     yield from _notes(report)
-    for kind, meaning in KINDS.items():
+    yield from found_lines(report, KINDS, _finding_line)
+    yield _verdict(report)
+
+
+def found_lines(report: Any, kinds: Mapping[str, str], line: Callable[[str, Any], str]) -> Iterator[str]:
+    """The findings of each kind that there are: how many, and those that are listed, each by `line`."""
+    counts = report["counts"]
+    for kind, meaning in kinds.items():
         if counts[kind]:
             yield f"{kind}: {counts[kind]:,} {meaning}"
-            yield from (f"  {_finding_line(kind, found)}" for found in report[kind])
+            yield from (f"  {line(kind, found)}" for found in report[kind])
             if counts[kind] > len(report[kind]) > 0:
                 yield f"  ... and {counts[kind] - len(report[kind]):,} more"
-    yield _verdict(report)
 
 
 def _verdict(report: Any) -> str:

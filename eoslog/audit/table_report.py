@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from eoslog.audit.digest import COLLISION
+from eoslog.audit.report import found_lines
 from eoslog.audit.table.columns import Columns
 from eoslog.audit.table_findings import TableFindings
 
@@ -51,12 +52,7 @@ def lines(report: Any) -> Iterator[str]:
     yield f"table: {counts['target']:,} rows in {len(report['target']):,} files ({report['table']})"
     yield f"compared by {report['compared']}"
     yield from _notes(report)
-    for kind, meaning in KINDS.items():
-        if counts[kind]:
-            yield f"{kind}: {counts[kind]:,} {meaning}"
-            yield from (f"  {_line(kind, found)}" for found in report[kind])
-            if counts[kind] > len(report[kind]) > 0:
-                yield f"  ... and {counts[kind] - len(report[kind]):,} more"
+    yield from found_lines(report, KINDS, _line)
     yield _verdict(report)
 
 

@@ -131,6 +131,19 @@ def test_a_table_that_was_created_again_or_joins_late_stops_unless_since_says_so
 
 
 @AT
+def test_a_batch_that_a_table_has_missed_stops(at: Any, tmp_path: Path) -> None:
+    """The table is there, and stands two batches behind, or has no mark of this fan-out."""
+    table, place = at(tmp_path), FakeTopic()
+    go([table], place, 0)
+    with pytest.raises(FanoutStopped, match="ends at batch 0"):
+        go([table], place, 2)
+    rows = ListRows(rows_of(1))
+    with pytest.raises(FanoutStopped, match="none of this fan-out"):
+        carry_out(Batch("others", 7, 1), rows.through, [table], [place])
+    assert numbers_in(table) == place.numbers() == list(range(10))
+
+
+@AT
 def test_of_two_drivers_with_the_same_batch_one_commits(at: Any, tmp_path: Path) -> None:
     one, zombie, place = at(tmp_path), at(tmp_path), FakeTopic()
     go([one], place, 0)

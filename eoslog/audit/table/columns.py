@@ -27,7 +27,7 @@ class Columns:
     names: Mapping[str, str]
 
     @classmethod
-    def of(cls, schema: pa.Schema, given: Mapping[str, str], folders: bool = True) -> Columns:
+    def of(cls, schema: pa.Schema, given: Mapping[str, str]) -> Columns:
         """The columns that `given` names for each part, else those that are called as the part is.
 
         An empty name says that the table does not have the part. Raises BadTable for a column that is not
