@@ -59,7 +59,7 @@ def _batch(numbers: range) -> pa.RecordBatch:
 class FakeTopic:
     """A topic as `write.token` promises it: a token is written once, and other rows under it are an error."""
 
-    transform = None
+    transform: Transform | None = None
 
     def __init__(self) -> None:
         self.written: dict[int, list[int]] = {}
