@@ -90,6 +90,15 @@ class Checkpoint:
                 self.location, f"{_NOTES}/{name} cannot be written: {error}"
             ) from error
 
+    def forget(self, name: str) -> None:
+        """Remove one of eoslog's notes, if it is there."""
+        try:
+            self._files.remove(f"{_NOTES}/{name}")
+        except OSError as error:
+            raise CheckpointUnreadable(
+                self.location, f"{_NOTES}/{name} cannot be removed: {error}"
+            ) from error
+
     def notes(self) -> list[str]:
         """The names of eoslog's notes, in order."""
         with self._reading(_NOTES):

@@ -7,25 +7,27 @@ an interrupted edit is taken back.
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
+from socket import gethostname
 from typing import Any
 
+from eoslog.checkpoint.edit_numbers import newest_number, numbered, numbers
 from eoslog.checkpoint.edits import Edit, LogFile
-from eoslog.checkpoint.standing import NotEditable, Standing, position_of
+from eoslog.checkpoint.errors import NotEditable
+from eoslog.checkpoint.standing import Standing, position_of
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
 from eoslog.connector.checkpoint.noted_sink import NOTED_SINK
 from eoslog.connector.checkpoint.spark_logs import Planned
 from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.offsets.offsets import TopicPartition
+from eoslog.connector.spark.processes import ProcessIdentity, lives, this_process
 
 _VERSION = 1
 _OWN_DECISIONS = 2
 """An edit makes one decision, and taking it back another one."""
-_NAME = re.compile(r"edit-(\d{4,})")
 
 
 class EditState(StrEnum):
@@ -42,7 +44,8 @@ class Backup:
     """One edit. `sequence`: of the decision before it (0: none). `was` and `becomes`: the batch at whose end
     the query stands before and after it. `group`: the offsets and metadata
     that it replaces; None: the partition had none. Texts are as in edits.py. `cluster`: the one to which the
-    query moves, where decision and group are; None: it stays. `note`: of its sink, before that."""
+    query moves, where decision and group are; None: it stays. `note`: of its sink, before that.
+    `by`: the host, pid and start of the process that has written the state."""
 
     name: str
     kind: str
@@ -56,11 +59,21 @@ class Backup:
     after: Mapping[LogFile, str | None]
     cluster: str | None = None
     note: str | None = None
+    by: tuple[str, int, str] | None = None
 
     @property
     def is_open(self) -> bool:
         """Whether the edit, or taking it back, was interrupted."""
         return self.state in (EditState.BEGUN, EditState.UNDOING)
+
+    @property
+    def at_work(self) -> int | None:
+        """The pid of another process on this machine that carries it out, or takes it back, just now."""
+        if not self.is_open or self.by is None:
+            return None
+        host, pid, started = self.by
+        known = ProcessIdentity(pid, started)
+        return known.pid if host == gethostname() and known != this_process() and lives(known) else None
 
     @property
     def has_moved(self) -> bool:
@@ -69,7 +82,7 @@ class Backup:
 
     def put(self, checkpoint: Checkpoint, state: EditState) -> Backup:
         """Write it with another state. Raises CheckpointUnreadable."""
-        now = replace(self, state=state)
+        now = replace(self, state=state, by=(gethostname(), *this_process()))
         checkpoint.note(now.name, now.text())
         return now
 
@@ -92,6 +105,8 @@ class Backup:
         found: dict[str, Any] = json.loads(text)
         if found.pop("version") != _VERSION:
             raise ValueError("a later version of eoslog has written it; use that version")
+        if found.get("by") is not None:
+            found["by"] = tuple(found["by"])
         for name in ("was", "becomes"):
             found[name] = Batch(*found[name])
         found["group"] = {(t, p): None if kept is None else tuple(kept) for t, p, kept in found["group"]}
@@ -101,14 +116,14 @@ class Backup:
 
 
 def backup_of(
-    standing: Standing, edit: Edit, group: list[TopicPartition], cluster: str | None = None
+    name: str, standing: Standing, edit: Edit, group: list[TopicPartition], cluster: str | None = None
 ) -> Backup:
-    """The backup of an edit that is about to begin; `group`: the partitions whose offsets it commits;
-    `cluster`: the one to which it moves the query."""
+    """The backup of an edit that is about to begin, under a name that it has claimed; `group`: the partitions
+    whose offsets it commits; `cluster`: the one to which it moves the query."""
     last, known = standing.decision, standing.committed
     kept = {tp: (known[tp].offset, known[tp].metadata) if tp in known else None for tp in group}
     return Backup(
-        name=_numbered(_newest_number(standing.checkpoint) + 1),
+        name=name,
         kind=edit.kind,
         at=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         state=EditState.BEGUN,
@@ -130,25 +145,25 @@ def batch_of(standing: Standing, end: Planned) -> Batch:
 
 def newest_backup(checkpoint: Checkpoint) -> Backup | None:
     """The last edit; None: there was none. Raises CheckpointUnreadable."""
-    number = _newest_number(checkpoint)
-    return _read(checkpoint, _numbered(number)) if number else None
+    number = newest_number(checkpoint)
+    return _read(checkpoint, numbered(number)) if number else None
 
 
 def backups_since(checkpoint: Checkpoint, name: str) -> list[Backup]:
     """The backup of this name and all later ones, in order. Raises CheckpointUnreadable."""
-    numbers = _numbers(checkpoint)
-    if name not in map(_numbered, numbers):
-        said = ", ".join(map(_numbered, numbers)) or "none"
+    there = numbers(checkpoint)
+    if name not in map(numbered, there):
+        said = ", ".join(map(numbered, there)) or "none"
         raise CheckpointUnreadable(checkpoint.location, f"there is no backup {name}", f"it has {said}")
-    found = [_read(checkpoint, _numbered(number)) for number in numbers]
+    found = [_read(checkpoint, numbered(number)) for number in there]
     return found[[one.name for one in found].index(name) :]
 
 
 def check_not_moved(checkpoint: Checkpoint, batch: int) -> None:
     """Raise NotEditable if the query has been moved to another cluster since this batch, by move-cluster or
     the option cluster.moved.to: offsets of one mean nothing in the other. Raises CheckpointUnreadable."""
-    for number in _numbers(checkpoint):
-        backup = _read(checkpoint, _numbered(number))
+    for number in numbers(checkpoint):
+        backup = _read(checkpoint, numbered(number))
         if backup.has_moved and batch < backup.becomes.batch_id:
             raise NotEditable(
                 f"the ends of batch {batch} are of another cluster: the query was moved since ({backup.name})"
@@ -159,11 +174,6 @@ def check_not_moved(checkpoint: Checkpoint, batch: int) -> None:
             f"the ends of batch {batch} are of another cluster ({', '.join(sorted(then.clusters()))}): the "
             "query was moved since (cluster.moved.to). If its offsets are the same there, give them with --to"
         )
-
-
-def is_name(text: str) -> bool:
-    """Whether a backup may be called so."""
-    return _NAME.fullmatch(text) is not None
 
 
 def _read(checkpoint: Checkpoint, name: str) -> Backup:
@@ -207,16 +217,3 @@ def _has_other_files(standing: Standing, backup: Backup) -> bool:
             elif batch > least:
                 return True
     return False
-
-
-def _newest_number(checkpoint: Checkpoint) -> int:
-    return max(_numbers(checkpoint), default=0)
-
-
-def _numbers(checkpoint: Checkpoint) -> list[int]:
-    found = (_NAME.fullmatch(name) for name in checkpoint.notes())
-    return sorted(int(match[1]) for match in found if match)
-
-
-def _numbered(number: int) -> str:
-    return f"edit-{number:04d}"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from eoslog.checkpoint.standing import NotEditable
+from eoslog.checkpoint.errors import NotEditable
 from eoslog.connector.client.admin.list_offsets import list_offsets
 from eoslog.connector.client.records.fetch import fetch
 from eoslog.connector.client.wire.cluster import Cluster

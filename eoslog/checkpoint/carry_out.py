@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from eoslog.checkpoint.backups import Backup, EditState, backup_of, batch_of, has_gone_on, newest_backup
+from eoslog.checkpoint.edit_numbers import LastEdit, check_alone, claimed
 from eoslog.checkpoint.edits import Edit, order, order_back
-from eoslog.checkpoint.standing import NotEditable, Standing
+from eoslog.checkpoint.errors import NotEditable
+from eoslog.checkpoint.standing import Standing
 from eoslog.commands.admin_groups import delete_offsets
 from eoslog.connector.checkpoint.noted_sink import NOTED_SINK
 from eoslog.connector.checkpoint.spark_logs import Planned
@@ -30,8 +32,10 @@ def carry_out(cluster: Cluster, standing: Standing, edit: Edit, moved_to: str | 
     """Returns the backup. `moved_to`: the id of `cluster`, if the edit moves the query there. Raises
     CommitFault, CheckpointUnreadable, NotEditable, KafkaError, EoslogError."""
     source = _source_offsets(standing, edit.end)
-    backup = backup_of(standing, edit, list(source.offsets) if source is not None else [], moved_to)
-    backup.put(standing.checkpoint, EditState.BEGUN)
+    group = list(source.offsets) if source is not None else []
+    with claimed(standing.checkpoint, standing.last_edit) as name:
+        backup = backup_of(name, standing, edit, group, moved_to)
+        backup.put(standing.checkpoint, EditState.BEGUN)
     _move(cluster, standing, backup.becomes, source)
     _check_files(standing, backup.before)
     for log, batch in order(backup.after):
@@ -51,7 +55,7 @@ def undo(cluster: Cluster, standing: Standing) -> Backup:
             f"the query has gone on since the edit {backup.name} ({backup.kind}): what it has written since "
             "cannot be taken back. Edit the checkpoint as it is now"
         )
-    backup.put(standing.checkpoint, EditState.UNDOING)
+    _begin_undo(standing, backup)
     if standing.sink is None or standing.decided == backup.becomes:
         _move_back(cluster, standing, backup)
     _forget_new(cluster, standing, backup)
@@ -62,6 +66,22 @@ def undo(cluster: Cluster, standing: Standing) -> Backup:
     if backup.note is not None:
         standing.checkpoint.note(NOTED_SINK, backup.note)
     return backup.put(standing.checkpoint, EditState.UNDONE)
+
+
+def _begin_undo(standing: Standing, backup: Backup) -> None:
+    """Note that the edit is being taken back, unless another edit begins."""
+    check_alone(standing.checkpoint, standing.last_edit)
+    if backup.at_work is not None:
+        raise NotEditable(
+            f"the edit {backup.name} ({backup.kind}) is at work at this moment: process {backup.at_work} of "
+            "this machine. Nothing was changed. Wait until it has ended"
+        )
+    now = backup.put(standing.checkpoint, EditState.UNDOING)
+    try:
+        check_alone(standing.checkpoint, LastEdit(standing.last_edit.number, now.text()))
+    except NotEditable:
+        backup.put(standing.checkpoint, backup.state)
+        raise
 
 
 def _planned_since(standing: Standing, backup: Backup) -> list[int]:

@@ -16,12 +16,12 @@ from eoslog.checkpoint.checks import problems, unreadable
 from eoslog.checkpoint.compare_command import diff
 from eoslog.checkpoint.editing import WATCH_SECONDS, editable, editing, pay_and_carry_out, tell
 from eoslog.checkpoint.edits import Edit, cut_behind, set_ends
+from eoslog.checkpoint.errors import NotEditable
 from eoslog.checkpoint.fork_command import fork
 from eoslog.checkpoint.move_command import move_cluster
 from eoslog.checkpoint.report import COLUMNS, head, shown
 from eoslog.checkpoint.running import check_rests
 from eoslog.checkpoint.standing import (
-    NotEditable,
     SourcePlace,
     Standing,
     named_places,

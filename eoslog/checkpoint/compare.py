@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from eoslog.checkpoint.backups import is_name
 from eoslog.checkpoint.earlier import before_edit
+from eoslog.checkpoint.edit_numbers import is_name
 from eoslog.checkpoint.foretell import Stretch, foretell
 from eoslog.checkpoint.standing import NamedPlace, SourcePlace, named_places, standing
 from eoslog.checkpoint.targets import LogBounds

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from eoslog.checkpoint.backups import Backup, backups_since
 from eoslog.checkpoint.edits import LogFile
-from eoslog.checkpoint.standing import NotEditable
+from eoslog.checkpoint.errors import NotEditable
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
 from eoslog.connector.checkpoint.files import Files, files_at
 

@@ -11,10 +11,11 @@ from eoslog.checkpoint import carry_out
 from eoslog.checkpoint.backups import Backup, interrupted
 from eoslog.checkpoint.checks import stops
 from eoslog.checkpoint.edits import Edit
+from eoslog.checkpoint.errors import NotEditable
 from eoslog.checkpoint.foretell import Fate, Foretold, foretell, stretches
 from eoslog.checkpoint.report import foretold_lines
 from eoslog.checkpoint.running import check_rests
-from eoslog.checkpoint.standing import NotEditable, SourcePlace, Standing, places, position_of, standing
+from eoslog.checkpoint.standing import SourcePlace, Standing, places, position_of, standing
 from eoslog.commands import progress
 from eoslog.commands.session import CommandSession
 from eoslog.connector.checkpoint.checkpoint import Checkpoint

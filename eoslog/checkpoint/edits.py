@@ -11,7 +11,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from eoslog.checkpoint.standing import NextStart, NotEditable, SourcePlace, Standing, position_of
+from eoslog.checkpoint.errors import NotEditable
+from eoslog.checkpoint.standing import NextStart, SourcePlace, Standing, position_of
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
 from eoslog.connector.checkpoint.spark_logs import Planned, is_eoslog, source_position, with_ends
 from eoslog.connector.offsets.offsets import to_json

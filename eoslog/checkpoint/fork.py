@@ -14,7 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from eoslog.checkpoint import carry_out
-from eoslog.checkpoint.standing import NotEditable, Standing, position_of, standing
+from eoslog.checkpoint.errors import NotEditable
+from eoslog.checkpoint.standing import Standing, position_of, standing
 from eoslog.commands.progress import ProgressListener
 from eoslog.connector.checkpoint.files import Files, files_at
 from eoslog.connector.checkpoint.noted_sink import NotedSink
@@ -26,7 +27,7 @@ from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.spark.driver_folder import as_spark_takes
 
 _MARK = b"eoslog checkpoint fork has not finished this copy: remove it"
-_OWN = re.compile(r"metadata|eoslog/sink|eoslog/edit-.*|(.*/)?\..*")
+_OWN = re.compile(r"metadata|eoslog/sink|eoslog/(edit|claim)-.*|(.*/)?\..*")
 """Files that a copy does not take over: those of the query's names, and hidden ones: temporary files, and
 checksums that Hadoop does without."""
 

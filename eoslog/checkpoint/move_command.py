@@ -12,16 +12,9 @@ from eoslog.checkpoint.boundary import Log, found_again
 from eoslog.checkpoint.carry_out import carry_out
 from eoslog.checkpoint.editing import editable, editing, may_go_on, tell
 from eoslog.checkpoint.edits import set_ends
+from eoslog.checkpoint.errors import NotEditable
 from eoslog.checkpoint.foretell import Fate, Foretold, Moved
-from eoslog.checkpoint.standing import (
-    NotEditable,
-    SourcePlace,
-    Standing,
-    committed_by,
-    last_decision,
-    places,
-    position_of,
-)
+from eoslog.checkpoint.standing import SourcePlace, Standing, committed_by, last_decision, places, position_of
 from eoslog.checkpoint.targets import LogBounds
 from eoslog.commands import progress
 from eoslog.commands.session import CommandSession, client_config, cluster_command

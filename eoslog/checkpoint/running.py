@@ -11,7 +11,8 @@ from __future__ import annotations
 import time
 from typing import NamedTuple
 
-from eoslog.checkpoint.standing import NotEditable, Standing
+from eoslog.checkpoint.errors import NotEditable
+from eoslog.checkpoint.standing import Standing
 from eoslog.connector.client.admin.transactions import describe, list_transactions
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.commit.finish import ONGOING

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 
+from eoslog.checkpoint.edit_numbers import LastEdit
+from eoslog.checkpoint.errors import NotEditable
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
 from eoslog.connector.checkpoint.noted_sink import NotedSink
 from eoslog.connector.checkpoint.spark_logs import Planned, offsets_of
@@ -17,7 +19,7 @@ from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.commit.decision import Decision, decode
 from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.commit.transactional_ids import Sink
-from eoslog.connector.errors import EoslogError, WrongCluster
+from eoslog.connector.errors import WrongCluster
 from eoslog.connector.offsets.group_notes import NotedOffset, read_note
 from eoslog.connector.offsets.offsets import Offsets, TopicPartition
 from eoslog.connector.sink.start_of_run import cluster_id
@@ -26,10 +28,6 @@ SourcePlace = tuple[int, str, int]
 """Number of the source in a file of the offset log, topic, partition."""
 NamedPlace = tuple[str, str, int]
 """Name of the source (its number, if it has none), topic, partition: the same in every file."""
-
-
-class NotEditable(EoslogError):
-    """An edit or a look is refused; the message says why, and what to do."""
 
 
 class NextStart(Enum):
@@ -51,7 +49,8 @@ class Standing:
     """A query's checkpoint, its sink and its group, as they are now.
 
     `note`: the checkpoint's note of the sink; None: no sink of eoslog has got a batch. `decision`: the sink's
-    last one. `state`: of the sink's own transactional id. `committed`: all offsets of the group.
+    last one. `state`: of the sink's own transactional id. `committed`: all offsets of the group. `last_edit`
+    was read before all else.
     """
 
     checkpoint: Checkpoint
@@ -64,6 +63,7 @@ class Standing:
     decision: Decision | None
     state: TransactionDescription | None
     committed: Mapping[TopicPartition, CommittedOffset]
+    last_edit: LastEdit
 
     @property
     def sink(self) -> Sink | None:
@@ -110,6 +110,7 @@ class Standing:
 def standing(cluster: Cluster, checkpoint: Checkpoint, moving_to: str | None = None) -> Standing:
     """Read all of it. `moving_to`: the cluster to which an interrupted edit was to move it, and which has to
     answer then. Raises CheckpointUnreadable, WrongCluster, CommitFault, KafkaError, EoslogError."""
+    last_edit = LastEdit.of(checkpoint)
     planned, note = checkpoint.batches("offsets"), NotedSink.read(checkpoint)
     newest = checkpoint.planned(planned[-1]) if planned else None
     completed = checkpoint.newest_completed()
@@ -129,6 +130,7 @@ def standing(cluster: Cluster, checkpoint: Checkpoint, moving_to: str | None = N
         decision=None if sink is None or note is None else last_decision(cluster, sink, note.decisions),
         state=None if sink is None else describe(cluster, [sink.coordinator])[sink.coordinator],
         committed={} if note is None else committed_by(cluster, note.group),
+        last_edit=last_edit,
     )
 
 

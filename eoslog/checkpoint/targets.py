@@ -8,7 +8,8 @@ from datetime import datetime
 
 import click
 
-from eoslog.checkpoint.standing import NotEditable, SourcePlace, lowest
+from eoslog.checkpoint.errors import NotEditable
+from eoslog.checkpoint.standing import SourcePlace, lowest
 from eoslog.connector.client.admin.list_offsets import EARLIEST, LATEST, list_offsets
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.offsets.offsets import AtTime, Offsets, SourcePosition, TopicPartition, parse_bound

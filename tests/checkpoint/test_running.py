@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from eoslog.checkpoint.errors import NotEditable
 from eoslog.checkpoint.running import check_rests
-from eoslog.checkpoint.standing import NotEditable, standing
+from eoslog.checkpoint.standing import standing
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
 from eoslog.connector.checkpoint.noted_sink import NotedSink
 from eoslog.connector.client.admin.transactions import init_producer_id

@@ -10,6 +10,7 @@ EDITS = ("tests/checkpoint/test_edits.py",)
 COMPARE = ("tests/checkpoint/test_compare.py",)
 MOVE = ("tests/checkpoint/test_move_cluster.py",)
 FORK = ("tests/checkpoint/test_fork.py",)
+AT_ONCE = ("tests/checkpoint/test_two_edits_at_once.py",)
 
 REFRESHED = ("tests/connector/checkpoint/test_refreshed_flow.py",)
 
@@ -97,7 +98,7 @@ MUTANTS: list[Mutant] = [
     *mutants_of(
         "eoslog/checkpoint/carry_out.py",
         EDITS,
-        Break("there is no backup", "    backup.put(standing.checkpoint, EditState.BEGUN)\n", ""),
+        Break("there is no backup", "        backup.put(standing.checkpoint, EditState.BEGUN)\n", ""),
         Break("the decision stays", "    _move(cluster, standing, backup.becomes, source)\n", ""),
         Break("files of a query that runs change", "    _check_files(standing, backup.before)\n", ""),
         Break(
@@ -110,6 +111,12 @@ MUTANTS: list[Mutant] = [
             "        _move_back(cluster, standing, backup)\n",
             "        pass\n",
         ),
+    ),
+    *mutants_of(
+        "eoslog/checkpoint/edit_numbers.py",
+        AT_ONCE,
+        Break("claims of others do not count", "    if others:", "    if False:"),
+        Break("edits of others do not count", "    if LastEdit.of(checkpoint) != seen:", "    if False:"),
     ),
     *mutants_of(
         "eoslog/checkpoint/checks.py",

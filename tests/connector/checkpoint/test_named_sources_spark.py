@@ -313,10 +313,11 @@ def test_spark_never_continues_version_1_as_version_2(
     union = Union(evolving, kafka, "orders")
     union.put(5)
     evolving.conf.set(EVOLUTION, "false")
-    union.run(tmp_path, {"orders": ""})
-    union.put(5)
-    evolving.conf.set(FORMAT, "2")
+    evolving.conf.set(FORMAT, "1")
     try:
+        union.run(tmp_path, {"orders": ""})
+        union.put(5)
+        evolving.conf.set(FORMAT, "2")
         union.run(tmp_path, {"orders": ""})
         union.put(5)
         evolving.conf.set(EVOLUTION, "true")
@@ -326,7 +327,7 @@ def test_spark_never_continues_version_1_as_version_2(
         union.run(tmp_path, {"orders": ""})
         union.run(tmp_path / "new", {"orders": ""}, "committed")
     finally:
-        evolving.conf.unset(FORMAT)
+        evolving.conf.set(FORMAT, "2")
     assert union.copied() == sorted(union.made)
     assert (tmp_path / "offsets" / "2").read_text().startswith("v1\n")
     text = (tmp_path / "new" / "offsets" / "0").read_text()
