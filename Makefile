@@ -10,7 +10,7 @@ OLD_KAFKA := .peers/kafka-3.9.1
 SPARK_KAFKA := .peers/spark-kafka-4.2.0
 DEMO_DATA ?= .demo
 
-.PHONY: help setup compiled java demo test mutants test-java test-java-tools test-rights test-broker-options test-kafka test-differential test-connector-kafka test-kafka-versions test-connector-cluster audit-million top-picture demo-picture test-console model lint bench bench-quick bench-starts bench-tasks bench-participants bench-cost trace-micro-batch bench-codec bench-broker bench-scale dump-segments dump-upkept docs docs-pages test-docs newcomer stories fuzz clean crash-log soak-crash soak-kill9 soak-stateful soak-hostile soak-copy soak-copy-cluster histories histories-spark soak-kill test-ends test-beginnings map typed test-rehearse-kafka test-connector-kfake simulate test-kerberos test-checkpoint test-object-store test-spark-version soak-fanout test-fanout
+.PHONY: help setup compiled java demo test mutants test-java test-java-tools test-rights test-broker-options test-kafka test-differential test-connector-kafka test-kafka-versions test-connector-cluster audit-million top-picture demo-picture test-console model lint bench bench-quick bench-starts bench-tasks bench-participants bench-cost trace-micro-batch bench-codec bench-broker bench-scale dump-segments dump-upkept docs docs-pages test-docs newcomer stories fuzz clean crash-log soak-crash soak-kill9 soak-stateful soak-hostile soak-copy soak-copy-cluster soak-sources histories histories-spark soak-kill test-ends test-beginnings map typed test-rehearse-kafka test-connector-kfake simulate test-kerberos test-checkpoint test-object-store test-spark-version soak-fanout test-fanout
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -90,6 +90,9 @@ soak-copy: setup $(KAFKA) $(SPARK_KAFKA)  ## copy 200,000 rows, the driver kille
 
 soak-copy-cluster: setup $(KAFKA)  ## the same copy on three Apache Kafka nodes, killed in turn, and all but one at once (SEED=n)
 	$(SOAK_COPY).soak_copy_cluster $(if $(SEED),--seed $(SEED)) $(SOAK_ARGS)
+
+soak-sources: setup  ## sources with names, added, removed, renamed and exchanged at random under living checkpoints, in a real Spark (MINUTES=10 SEED=n)
+	$(BIN)/python -u -m tests.soaks.soak_sources --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED)) $(SOAK_ARGS)
 
 soak-fanout: setup  ## fan out 200,000 rows to a Delta table, an Iceberg table and a topic, the driver killed 20 times, with eoslog.fanout and with plain writers (SEED=n SOAK_ARGS="--rows 20000 --kills 5")
 	$(BIN)/python -u -m tests.fanout.soak_fanout $(if $(SEED),--seed $(SEED)) $(SOAK_ARGS)
@@ -253,9 +256,9 @@ $(S3A):
 	mvn -q -f benchmarks/hadoop-aws.xml dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/$@.part
 	mv $@.part $@
 
-test-object-store: setup $(S3A)  ## checkpoints in an object store (S3): a query that is killed, and eoslog checkpoint
+test-object-store: setup $(S3A)  ## checkpoints and audited tables in an object store (S3): a query that is killed, and eoslog checkpoint and audit
 	$(BIN)/python -m pytest -q --timeout 0 -m long tests/checkpoint/test_object_store.py \
-		tests/connector/checkpoint/test_object_store_spark.py $(TEST_ARGS)
+		tests/connector/checkpoint/test_object_store_spark.py tests/audit/test_tables_in_an_object_store.py $(TEST_ARGS)
 
 docs: $(READY)  ## build the docs as a site in build/site; a warning is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

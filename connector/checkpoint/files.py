@@ -57,11 +57,17 @@ class Files(Protocol):
 def files_at(location: str) -> Files:
     """The files at a path or URI. Hadoop's form `file:/path` is supported. Raises OSError."""
     local = re.sub(r"^file:(//)?(?=/)", "", location)
-    scheme, colon, rest = local.partition(":")
+    scheme, colon, _ = local.partition(":")
     if not colon or not re.fullmatch(r"[a-zA-Z][a-zA-Z0-9+.-]+", scheme):
         return LocalFiles(local)
+    return ArrowFiles(arrows_uri(location))
+
+
+def arrows_uri(uri: str) -> str:
+    """A URI by Arrow's name of its file system, from Hadoop's."""
+    scheme, _, rest = uri.partition(":")
     scheme = scheme.lower()
-    return ArrowFiles(f"{_ARROWS_NAMES.get(scheme, scheme)}:{rest}")
+    return f"{_ARROWS_NAMES.get(scheme, scheme)}:{rest}"
 
 
 class LocalFiles:

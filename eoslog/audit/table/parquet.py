@@ -18,6 +18,7 @@ from pyarrow import fs
 from eoslog.audit.table import spark_log
 from eoslog.audit.table.files import BadTable, TableFile
 from eoslog.audit.table.parquet_file import ParquetFile
+from eoslog.connector.checkpoint.files import arrows_uri
 
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 
@@ -97,7 +98,7 @@ def _system(name: str) -> tuple[fs.FileSystem, str]:
     if "://" not in name and not name.startswith("file:"):
         return fs.LocalFileSystem(), str(Path(name).absolute())
     try:
-        system, root = fs.FileSystem.from_uri(name)
+        system, root = fs.FileSystem.from_uri(arrows_uri(name))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise BadTable(f"parquet:{name}: {error}. Give a path, or a URI as s3://bucket/folder") from error
     return system, root.rstrip("/")

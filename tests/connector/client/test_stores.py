@@ -87,7 +87,7 @@ def test_stores_and_pem_together(strict: EmbeddedBroker, stores: Stores) -> None
 def test_without_a_key_the_broker_refuses(strict: EmbeddedBroker, stores: Stores) -> None:
     none = dict.fromkeys(("ssl__keystore__location", "ssl__keystore__password", "ssl__key__password"))
     with pytest.raises((AuthenticationRefused, BrokerUnreachable)):
-        topics(strict.bootstrap, given(stores, "JKS", **none))
+        topics(strict.bootstrap, given(stores, "JKS", **none) | {"kafka.request.timeout.ms": "3000"})
 
 
 def test_a_trust_store_of_jks_opens_without_its_password(strict: EmbeddedBroker, stores: Stores) -> None:

@@ -176,6 +176,7 @@ def test_a_batch_of_nothing_but_aborted_rows(kafka: Kafka, transactions: Produce
     transactions.produce(empty, b"never")
     transactions.flush()
     transactions.abort_transaction()
+    until(lambda: batch(small(kafka, empty))[1] is not None, "the marker is there")
     _, rows = batch(small(kafka, empty))
     assert values(rows) == []
 
