@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _ARROWS_NAMES = {"s3a": "s3", "s3n": "s3", "wasb": "abfs", "wasbs": "abfss"}
 """What Hadoop calls a file system -> what Arrow calls it."""
+_GS_LIMIT, _GS_SECONDS = "retry_limit_seconds", 60
 _AZURE = "eoslog logs in as Azure's SDK does: AZURE_CLIENT_ID, AZURE_TENANT_ID, AZURE_CLIENT_SECRET"
 _ADVICE = {
     "s3": "eoslog finds keys, region and endpoint as the AWS SDKs do: AWS_PROFILE, or AWS_ACCESS_KEY_ID, "
@@ -67,6 +68,8 @@ def arrows_uri(uri: str) -> str:
     """A URI by Arrow's name of its file system, from Hadoop's."""
     scheme, _, rest = uri.partition(":")
     scheme = scheme.lower()
+    if scheme == "gs" and _GS_LIMIT not in rest:  # without a login it would try for a quarter of an hour
+        rest += f"{'&' if '?' in rest else '?'}{_GS_LIMIT}={_GS_SECONDS}"
     return f"{_ARROWS_NAMES.get(scheme, scheme)}:{rest}"
 
 

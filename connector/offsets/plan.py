@@ -1,9 +1,9 @@
 """Which offsets a batch covers and how its tasks share them. Pure: offsets in, ranges out."""
 
 import itertools
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from pyspark.sql.datasource import InputPartition
 
@@ -109,7 +109,8 @@ class Losses:
     position, as (position, end), because the topic was created again or truncated. `recreated`: topics that
     have another id now, as (then, now), whatever their ends. `early`: partitions that begin after the query's
     position, as (position, beginning, end), because records were deleted. `parted`: partitions whose log
-    differs below the query's position, by their leader epochs.
+    differs below the query's position, by their leader epochs. `dropped`: partitions that the options select
+    no more.
     """
 
     gone: tuple[TopicPartition, ...]
@@ -117,9 +118,15 @@ class Losses:
     recreated: dict[str, tuple[str, str]] = field(default_factory=dict)
     early: dict[TopicPartition, tuple[int, int, int]] = field(default_factory=dict)
     parted: dict[TopicPartition, Divergence] = field(default_factory=dict)
+    dropped: tuple[TopicPartition, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.gone or self.back or self.recreated or self.early or self.parted)
+        return bool(self.gone or self.back or self.recreated or self.early or self.parted or self.dropped)
+
+    def apart(self, selects: Callable[[TopicPartition], bool]) -> Self:
+        """The same, with what the options select no more apart from what is gone."""
+        dropped = tuple(tp for tp in self.gone if not selects(tp))
+        return replace(self, gone=tuple(tp for tp in self.gone if selects(tp)), dropped=dropped)
 
     def __str__(self) -> str:
         said = [
@@ -128,6 +135,10 @@ class Losses:
             for topic, (old, new) in self.recreated.items()
         ]
         said += [f"{topic}-{p} does not exist any more" for topic, p in self.gone]
+        said += [
+            f"{topic}-{p} was read before, and subscribe, subscribePattern or assign no longer names it"
+            for topic, p in self.dropped
+        ]
         said += [
             f"{topic}-{p} ends at {end}, before {at}, where the query is: the log was cut, or restored "
             "from an older copy"

@@ -1,5 +1,6 @@
 """Options of a read: which topics, from where to where, how much at once. Pure."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -44,6 +45,14 @@ class SourceOptions:
     end_pause_ms: int
     small_offsets: int
     small_bytes: int
+
+    def selects(self, place: offsets.TopicPartition) -> bool:
+        """Whether the source reads this partition, if it exists."""
+        if self.assign is not None:
+            return place in self.assign
+        if self.subscribe is not None:
+            return place[0] in self.subscribe
+        return re.fullmatch(self.pattern or "", place[0]) is not None
 
 
 def check_source_options(raw: Mapping[str, str]) -> None:

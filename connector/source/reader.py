@@ -175,18 +175,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         end, ids = until.offsets, until.ids
         self._latest = end
         lost = plan.losses(position.offsets, end, (position.ids, ids), self._beginnings(position, until))
-        lost = replace(lost, parted=self._parted(position, until))
-        if lost:
-            report_loss(self.options.fail_on_data_loss, str(lost))
+        lost = self._reported(lost, self._parted(position, until))
         self._say_absent(position.offsets)
         until = _back_to(lost.parted, until)
         end = until.offsets
         begin = self._begin((position.offsets, position.ids), (end, ids))
-        if (
-            not isinstance(limit, ReadAllAvailable)
-            and not (lost.recreated or lost.parted)
-            and self._too_few(begin, end)
-        ):
+        may_wait = not isinstance(limit, ReadAllAvailable) and not (lost.recreated or lost.parted)
+        if may_wait and self._too_few(begin, end):
             return offsets.to_json(*offsets.position_from_json(start))
         self._last_batch = time.monotonic()
         if isinstance(limit, ReadMaxRows):
@@ -271,12 +266,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         first = {tp: begin.offsets[tp] for tp in read if tp in begin.offsets}
         earliest = self._beginnings(until._replace(offsets=first), latest)
         early = plan.losses(first, latest.offsets, earliest=earliest).early
-        lost = plan.losses(read, latest.offsets, (until.ids, latest.ids))
-        lost = replace(lost, early=early, parted=self._parted(until, latest))
-        if lost:
-            report_loss(self.options.fail_on_data_loss, str(lost))
+        lost = replace(plan.losses(read, latest.offsets, (until.ids, latest.ids)), early=early)
+        lost = self._reported(lost, self._parted(until, latest))
         there = {tp: at for tp, at in until.offsets.items() if tp in latest.offsets}
         return _back_to(lost.parted, until._replace(offsets=there))
+
+    def _reported(self, lost: plan.Losses, parted: dict[TopicPartition, plan.Divergence]) -> plan.Losses:
+        """All that is lost; raises DataLoss, or warns of it."""
+        lost = replace(lost.apart(self.options.selects), parted=parted)
+        if lost:
+            report_loss(self.options.fail_on_data_loss, str(lost))
+        return lost
 
     def _too_few(self, begin: Offsets, end: Offsets) -> bool:
         """Whether the batch has to wait for minOffsetsPerTrigger. The first batch of a run does not wait."""

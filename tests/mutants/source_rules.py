@@ -178,8 +178,8 @@ MUTANTS: list[Mutant] = [
         ),
         Break(
             "losses are not looked for",
-            "            report_loss(self.options.fail_on_data_loss, str(lost))\n        self._say_absent",
-            "            pass\n        self._say_absent",
+            "            report_loss(self.options.fail_on_data_loss, str(lost))\n        return lost",
+            "            pass\n        return lost",
         ),
         Break(
             "the log's beginning is never compared",
@@ -306,14 +306,15 @@ MUTANTS: list[Mutant] = [
         Break("gone is created again", "if t in now and then[t] != now[t]}", "if then[t] != now.get(t, '')}"),
         Break(
             "losses are none",
-            "self.recreated or self.early or self.parted)",
-            "self.recreated or self.parted)",
+            "self.recreated or self.early or self.parted or",
+            "self.recreated or self.parted or",
         ),
         Break(
             "topics created again are no loss",
-            "self.recreated or self.early or self.parted)",
-            "self.early or self.parted)",
+            "self.recreated or self.early or self.parted or",
+            "self.early or self.parted or",
         ),
+        Break("what is not named is no loss", " or self.parted or self.dropped)", " or self.parted)"),
         Break("offsets of topics created again are kept", "if tp[0] not in topics}", "if True}"),
     ),
     *mutants_of(

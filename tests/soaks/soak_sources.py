@@ -85,6 +85,8 @@ class History:
     def _changed(self) -> None:
         """What people do between two runs; often nothing."""
         draw, topic = self.random.random(), self.random.choice(list(self.names))
+        if FAILED in self.stopped:  # the batch runs again, and with what sources?
+            draw *= 0.4
         free = [name for name in NAMES if name not in self.names.values()]
         others = [one for one in TOPICS if one not in self.names]
         if draw < 0.2:
@@ -161,7 +163,7 @@ class History:
             self.told.append(f"  stopped: {said if match else kind}")
             self._judge(owed=False)
             return False
-        self.good, self.read = dict(self.names), self.read | self.names.keys()
+        self.stopped, self.good, self.read = "", dict(self.names), self.read | self.names.keys()
         self._judge(owed=True)
         return True
 

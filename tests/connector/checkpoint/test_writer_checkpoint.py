@@ -42,9 +42,11 @@ def test_paths_and_uris(root: Path, form: str) -> None:
     ("sparks", "arrows"),
     [
         ("s3a://b/c:d", "s3://b/c:d"),
+        ("gs://b/c", "gs://b/c?retry_limit_seconds=60"),
+        ("GS://b/c?a=b", "gs://b/c?a=b&retry_limit_seconds=60"),
+        ("gs://b/c?retry_limit_seconds=5", "gs://b/c?retry_limit_seconds=5"),
         ("S3A://b/c", "s3://b/c"),
         ("wasbs://c@a.blob.core.windows.net/d", "abfss://c@a.blob.core.windows.net/d"),
-        ("gs://b/c", "gs://b/c"),
     ],
 )
 def test_hadoops_names_of_file_systems(sparks: str, arrows: str, monkeypatch: pytest.MonkeyPatch) -> None:

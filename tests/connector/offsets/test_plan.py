@@ -91,3 +91,11 @@ def test_what_has_no_backlog_is_no_task() -> None:
     assert share({}, {("t", 0): 5}, 2) == {("t", 0): 5}
     assert ranges({("t", 0): 5, ("t", 1): 3}, {("t", 0): 3, ("t", 1): 3}) == []
     assert [piece.size for piece in split([Range("t", 0, 5, 7)], 10, None)] == [1, 1]
+
+
+def test_what_is_not_named_any_more_is_not_gone() -> None:
+    lost = losses({("t", 0): 5, ("u", 1): 7}, {}).apart(lambda place: place[0] == "t")
+    assert (lost.gone, lost.dropped) == ((("t", 0),), (("u", 1),))
+    dropped = losses({("u", 1): 7}, {}).apart(lambda _: False)
+    assert dropped and str(dropped).startswith("u-1 was read before, and subscribe")
+    assert not losses({}, {}).apart(lambda _: False)

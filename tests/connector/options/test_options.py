@@ -333,3 +333,15 @@ def test_the_second_name_that_create_table_gives_to_an_option_is_left_out() -> N
     assert source_options({**given, **copies}, stream=False) == source_options(given, stream=False)
     with pytest.raises(OptionError, match=r"unknown option option\.kafka\.bootstrap\.servers"):
         source_options({**given, "option.kafka.bootstrap.servers": "b:1"}, stream=False)
+
+
+@pytest.mark.parametrize(
+    ("named", "selected"),
+    [
+        ({"subscribe": "a,b"}, [True, True, False]),
+        ({"subscribePattern": "a"}, [True, False, False]),
+        ({"assign": '{"a":[1],"ab":[0]}'}, [False, False, True]),
+    ],
+)
+def test_which_partitions_a_source_selects(named: dict[str, str], selected: list[bool]) -> None:
+    assert [source(**named).selects((topic, 0)) for topic in ("a", "b", "ab")] == selected
