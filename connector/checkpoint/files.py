@@ -57,11 +57,27 @@ class Files(Protocol):
 
 def files_at(location: str) -> Files:
     """The files at a path or URI. Hadoop's form `file:/path` is supported. Raises OSError."""
-    local = re.sub(r"^file:(//)?(?=/)", "", location)
-    scheme, colon, _ = local.partition(":")
-    if not colon or not re.fullmatch(r"[a-zA-Z][a-zA-Z0-9+.-]+", scheme):
-        return LocalFiles(local)
-    return ArrowFiles(arrows_uri(location))
+    local = _local(location)
+    return ArrowFiles(arrows_uri(location)) if local is None else LocalFiles(local)
+
+
+def place_of(location: str) -> str:
+    """The folder under one name, whichever form of it was given; URIs without Arrow's options."""
+    local = _local(location)
+    found = without_options(arrows_uri(location)) if local is None else os.path.realpath(local)
+    return found.rstrip("/") + "/"
+
+
+def without_options(location: str) -> str:
+    """The location as Spark takes it: a URI without Arrow's options."""
+    return location.partition("?")[0] if _local(location) is None else location
+
+
+def _local(location: str) -> str | None:
+    """A path of this machine. None: the location is a URI."""
+    path = re.sub(r"^file:(//)?(?=/)", "", location)
+    scheme, colon, _ = path.partition(":")
+    return None if colon and re.fullmatch(r"[a-zA-Z][a-zA-Z0-9+.-]+", scheme) else path
 
 
 def arrows_uri(uri: str) -> str:

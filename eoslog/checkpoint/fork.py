@@ -17,7 +17,7 @@ from eoslog.checkpoint import carry_out
 from eoslog.checkpoint.errors import NotEditable
 from eoslog.checkpoint.standing import Standing, position_of, standing
 from eoslog.commands.progress import ProgressListener
-from eoslog.connector.checkpoint.files import Files, files_at
+from eoslog.connector.checkpoint.files import Files, files_at, place_of, without_options
 from eoslog.connector.checkpoint.noted_sink import NotedSink
 from eoslog.connector.client.admin.group_offsets import fetch_committed
 from eoslog.connector.client.wire.cluster import Cluster
@@ -65,12 +65,12 @@ class NewQuery:
         """The options of writeStream that it must have."""
         given = {"transactional.id": self.sink, "kafka.group.id": self.group}
         own = {name: value for name, value in given.items() if value is not None}
-        return {"checkpointLocation": self.location, **own}
+        return {"checkpointLocation": without_options(self.location), **own}
 
 
 def check_free(cluster: Cluster, found: Standing, new: NewQuery) -> None:
     """Raise NotEditable unless the place and the names of a new query are unused. Raises OSError."""
-    here, there = (place.rstrip("/") + "/" for place in (found.checkpoint.location, new.location))
+    here, there = place_of(found.checkpoint.location), place_of(new.location)
     if here.startswith(there) or there.startswith(here):
         raise NotEditable(
             f"{new.location} and {found.checkpoint.location} lie in one another: name a new place"

@@ -139,6 +139,8 @@ def test_a_query_that_goes_on_meanwhile_is_not_copied(
         ("used", [], "has files already"),
         ("CHECKPOINT/new", [], "lie in one another"),
         ("CHECKPOINT/..", [], "lie in one another"),
+        ("file:CHECKPOINT/new", [], "lie in one another"),
+        ("/proc/self/rootCHECKPOINT/new", [], "lie in one another"),
         ("new", ["--group", "old"], "the group old has offsets already"),
         ("new", ["--transactional-id", "SINK"], "--transactional-id: the group SINK has offsets already"),
         ("new", ["--group", "new-SINK"], "have to differ"),

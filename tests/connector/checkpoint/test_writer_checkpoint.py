@@ -10,7 +10,14 @@ from pathlib import Path
 import pytest
 
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
-from eoslog.connector.checkpoint.files import ArrowFiles, Files, LocalFiles, files_at
+from eoslog.connector.checkpoint.files import (
+    ArrowFiles,
+    Files,
+    LocalFiles,
+    files_at,
+    place_of,
+    without_options,
+)
 from eoslog.connector.checkpoint.spark_logs import Planned
 from eoslog.connector.offsets.offsets import to_json
 
@@ -52,6 +59,24 @@ def test_paths_and_uris(root: Path, form: str) -> None:
 def test_hadoops_names_of_file_systems(sparks: str, arrows: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("eoslog.connector.checkpoint.files.ArrowFiles", lambda uri: uri)
     assert str(files_at(sparks)) == arrows
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("s3a://b/c", "s3://b/c/?endpoint_override=http://127.0.0.1:1"),
+        ("file:/x/y", "/x/y/"),
+        ("file:///x/y", "/x/./y"),
+        ("gs://b/c", "GS://b/c"),
+    ],
+)
+def test_one_place_under_several_names(one: str, other: str) -> None:
+    assert place_of(one) == place_of(other) != place_of(f"{one}z")
+
+
+def test_spark_is_told_no_options_of_arrow() -> None:
+    assert without_options("s3a://b/c?endpoint_override=x") == "s3a://b/c"
+    assert without_options("/a?b") == "/a?b"
 
 
 def test_a_new_checkpoint_has_no_batches(tmp_path: Path) -> None:
