@@ -43,8 +43,8 @@ java:
 demo: setup  ## the main job: a year of flights through a pipeline that is killed repeatedly (GUARANTEE=at_least_once shows the duplicates)
 	@$(BIN)/python -m examples.flights.run --guarantee $(GUARANTEE) --data $(DEMO_DATA) $(DEMO_ARGS)
 
-test: setup  ## all tests
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(TEST_ARGS)
+test: setup  ## all tests (WORKERS=3: processes; most tests wait more than they work)
+	$(BIN)/python -m pytest -n $(or $(WORKERS),3) --dist loadfile --no-loadscope-reorder $(TEST_ARGS)
 
 lint: $(READY) docs  ## ruff, mypy (strict; tests and examples too), the import rules, and the docs as a site
 	$(BIN)/ruff check .

@@ -23,7 +23,7 @@ from eoslog.commands.progress import ProgressListener
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.errors import EoslogError
 
-LIMIT = 1 << 17
+LIMIT = 1 << 16
 """The most rows in memory at a time; work on them takes some 300 bytes each."""
 
 

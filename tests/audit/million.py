@@ -32,6 +32,16 @@ class Cost(NamedTuple):
     megabytes: float
 
 
+_HIDING = """
+import sys
+hidden = sys.argv.pop(1)
+class Hiding:
+    def find_spec(self, name, *_):
+        if name == hidden:
+            raise ImportError(name)
+sys.meta_path.insert(0, Hiding())
+"""
+"""A module is not found, as if it were not installed."""
 _MEASURED = """
 import atexit, pathlib, sys
 from eoslog.cli import main
@@ -42,10 +52,11 @@ main()
 """The command, which writes down its own peak: wait4 tells that of its parent, where that was larger."""
 
 
-def audit(bootstrap: str, target: str, *more: str) -> tuple[Any, int, Cost]:
-    """The report, the exit status, and the cost of one run of the command."""
+def audit(bootstrap: str, target: str, *more: str, without: str = "") -> tuple[Any, int, Cost]:
+    """The report, the exit status, and the cost of one run of the command. `without`: a module to hide."""
     with tempfile.NamedTemporaryFile("r") as peak, tempfile.TemporaryFile() as output:
-        command = [sys.executable, "-c", _MEASURED, peak.name, "audit", "--from", "orders", "--to", target]
+        program = [sys.executable, "-c", _HIDING + _MEASURED, without, peak.name]
+        command = [*program, "audit", "--from", "orders", "--to", target]
         command += ["--bootstrap-server", bootstrap, "--output", "json", *more]
         began = time.monotonic()
         process = subprocess.Popen(command, stdout=output)
