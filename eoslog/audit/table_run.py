@@ -50,6 +50,7 @@ def audit_table(
     compacted = np.array([_compacted(source, number) for number in range(len(source.places))], np.bool_)
     for number in range(len(source.places)):
         _read_topic(source, number, bool(compacted[number]), job, rows, findings, digester, watch)
+    watch.begin(f"reading {len(table.files)} files", sum(file.size for file in table.files))
     for number in range(len(table.files)):
         _read_file(table, number, job, rows, findings, digester, watch)
     watch.begin("comparing", rows.count)
@@ -111,7 +112,6 @@ def _read_file(
     watch: ProgressListener,
 ) -> None:  # fmt: skip
     columns = job.columns
-    watch.begin(f"reading {table.files[number]}", table.files[number].size)
     first = 0
     for batch in table.batches(number, list(columns.names.values())):
         topic = columns.array(batch, "topic") if "topic" in columns.names else None

@@ -20,6 +20,7 @@ from eoslog.audit.run import AuditedCluster
 from eoslog.audit.table.columns import Columns
 from eoslog.audit.table.files import TableFile
 from eoslog.audit.table_findings import TableFindings
+from eoslog.commands.progress import ProgressListener
 from tests.audit.audit_of_rows import Silent
 
 SCHEMA = pa.schema([
@@ -72,7 +73,7 @@ class RowsTable:
 def table_judged(
     log: Sequence[Partition], files: Sequence[Sequence[Row]], *, limit: int = 4, show: int = 1000,
     from_start: bool = True, to_end: bool = True, settled: Sequence[int] | None = None,
-    columns: Mapping[str, str] | None = None,
+    columns: Mapping[str, str] | None = None, watch: ProgressListener | None = None,
 ) -> TableFindings:  # fmt: skip
     """What an audit of topic t finds in a table with these rows, with so many rows in memory at a time."""
     ranges = [AuditedRange("t", None, n, part.start, part.end) for n, part in enumerate(log)]
@@ -101,7 +102,7 @@ def table_judged(
         )  # fmt: skip
         none: Any = None
         table = RowsTable(files, limit)
-        found = table_run.audit_table(AuditedCluster(none, ranges), table, job, Silent())
+        found = table_run.audit_table(AuditedCluster(none, ranges), table, job, watch or Silent())
         assert not list(Path(directory).iterdir()), "files are left"
         return found
 

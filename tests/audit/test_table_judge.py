@@ -128,3 +128,19 @@ def test_without_a_value_column_nothing_is_altered() -> None:
     }  # fmt: skip
     named = {"value": "", "topic": ""}
     assert counts(table_judged(log, [[row._replace(topic=None) for row in rows]], columns=named)) == {}
+
+
+def test_the_files_of_a_table_are_one_phase() -> None:
+    """A table may have thousands of them; each phase ends where it was foretold to end."""
+    phases: list[list[object]] = []
+
+    class Noting:
+        def begin(self, what: str, total: int) -> None:
+            phases.append([what, total, 0])
+
+        def advance(self, steps: int) -> None:
+            phases[-1][2] = int(str(phases[-1][2])) + steps
+
+    log = [Partition([str(number) for number in range(100)])]
+    table_judged(log, [[row] for row in whole(log)], watch=Noting())
+    assert phases == [["reading t-0", 100, 100], ["reading 100 files", 100, 100], ["comparing", 200, 200]]
