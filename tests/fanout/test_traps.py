@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
@@ -227,13 +228,31 @@ def test_partitioned_tables_have_each_row_once(tmp_path: Path) -> None:
     assert sorted(found.column("n").to_pylist()) == list(range(1, 30, 3))
 
 
-def test_a_delta_table_that_forgets_marks_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("configuration", "column", "said"),
+    [
+        ({"delta.setTransactionRetentionDuration": "interval 7 days"}, {}, "setTransactionRetentionDuration"),
+        ({"delta.constraints.positive": "n >= 0"}, {}, "constraints.positive"),
+        ({"delta.columnMapping.mode": "name"}, {}, "columnMapping.mode"),
+        ({}, {"delta.generationExpression": "n % 3"}, "kind"),
+    ],
+)
+def test_a_delta_table_with_what_the_fanout_cannot_keep_to_is_refused(
+    tmp_path: Path, configuration: dict[str, str], column: dict[str, str], said: str
+) -> None:
     table = delta_at(tmp_path)
     go([table], FakeTopic(), 0)
-    configuration = {"delta.setTransactionRetentionDuration": "interval 7 days"}
-    DeltaTable(table.uri).alter.set_table_properties(configuration, raise_if_not_exists=False)
-    with pytest.raises(OptionError, match="setTransactionRetentionDuration"):
+    log = Path(table.uri) / "_delta_log"
+    actions = [json.loads(line) for line in (log / f"{0:020}.json").read_text().splitlines()]
+    (metadata,) = [action["metaData"] for action in actions if "metaData" in action]
+    fields = json.loads(metadata["schemaString"])
+    fields["fields"][1]["metadata"] |= column
+    changed = {**metadata, "schemaString": json.dumps(fields), "configuration": configuration}
+    version = DeltaTable(table.uri).version() + 1
+    (log / f"{version:020}.json").write_text(json.dumps({"metaData": changed}) + "\n")
+    with pytest.raises(OptionError, match=said):
         go([table], FakeTopic(), 1)
+    assert DeltaTable(table.uri).version() == version, "nothing was written"
 
 
 SERVERS = {"kafka.bootstrap.servers": "x:1"}
