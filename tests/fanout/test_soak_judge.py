@@ -17,6 +17,7 @@ RIGHT = [(partition, offset) for partition in range(PARTITIONS) for offset in ra
         (RIGHT, (0, 0, 0)),
         (RIGHT[:-3], (3, 0, 0)),
         ([*RIGHT, *RIGHT[:7]], (0, 7, 0)),
+        ([*RIGHT, *RIGHT[:7], *RIGHT[:2]], (0, 9, 0)),
         ([*RIGHT, (0, 50)], (0, 0, 1)),
         ([*RIGHT[1:], RIGHT[5]], (1, 1, 0)),
     ],
