@@ -46,7 +46,7 @@ DYNAMIC: dict[ConfigType, str] = {
         principal.builder.class ssl.engine.factory.class
     """,
     ConfigType.PASSWORD: """
-        sasl.jaas.config ssl.keystore.password ssl.truststore.password
+        sasl.jaas.config
     """,
 }
 """By type, those that change while Kafka's broker runs."""

@@ -18,8 +18,10 @@ from eoslog.broker.config.security import SecurityOptions
 
 LIMITS = ("max.connections", "max.connection.creation.rate")
 STORES = (
-    "ssl.keystore.type", "ssl.keystore.location", "ssl.keystore.certificate.chain", "ssl.keystore.key",
-    "ssl.key.password", "ssl.truststore.type", "ssl.truststore.location", "ssl.truststore.certificates",
+    "ssl.keystore.type", "ssl.keystore.location", "ssl.keystore.password", "ssl.keystore.certificate.chain",
+    "ssl.keystore.key", "ssl.key.password",
+    "ssl.truststore.type", "ssl.truststore.location", "ssl.truststore.password",
+    "ssl.truststore.certificates",
 )  # fmt: skip
 """The key store and the trust store."""
 

@@ -13,20 +13,30 @@ AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 class SecurityOptions:
     """Who may connect, and who may do what."""
 
-    ssl_keystore_type: str = option("PEM", "ssl.keystore.type", "format of the broker's certificate: PEM")
+    ssl_keystore_type: str = option(
+        "JKS", "ssl.keystore.type", "JKS, PKCS12 (each means both) or PEM; by default what the file is"
+    )
     ssl_keystore_location: str = option(
         "", "ssl.keystore.location", "file with the broker's private key and its certificate chain"
+    )
+    ssl_keystore_password: str = option(
+        "", "ssl.keystore.password", "password of a key store that is JKS or PKCS12", secret=True
     )
     ssl_keystore_certificate_chain: str = option(
         "", "ssl.keystore.certificate.chain", "the certificate chain itself, in place of a file", secret=True
     )
     ssl_keystore_key: str = option("", "ssl.keystore.key", "the private key itself, PKCS #8", secret=True)
     ssl_key_password: str = option(
-        "", "ssl.key.password", "password of an encrypted private key", secret=True
+        "", "ssl.key.password", "password of an encrypted key; in JKS that of the store if empty", secret=True
     )
-    ssl_truststore_type: str = option("PEM", "ssl.truststore.type", "format of the trusted certificates: PEM")
+    ssl_truststore_type: str = option(
+        "JKS", "ssl.truststore.type", "JKS, PKCS12 (each means both) or PEM; by default what the file is"
+    )
     ssl_truststore_location: str = option(
         "", "ssl.truststore.location", "file with the certificates that sign clients' certificates"
+    )
+    ssl_truststore_password: str = option(
+        "", "ssl.truststore.password", "password of a trust store that is JKS or PKCS12", secret=True
     )
     ssl_truststore_certificates: str = option(
         "", "ssl.truststore.certificates", "those certificates themselves, in place of a file", secret=True

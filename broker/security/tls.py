@@ -1,9 +1,9 @@
 """TLS of a listener: from Kafka's options to an `ssl.SSLContext`.
 
-Certificates and keys are PEM, in files (`ssl.keystore.location`: private key and chain in one file;
-`ssl.truststore.location`) or as texts in the options (KIP-651). If the options or the files change while the
-broker runs, a new context takes the place of the old one: new connections use the renewed certificate, and
-trust only the authorities that are trusted now.
+Certificates and keys are in files, PEM or Java's stores (`ssl.keystore.location`: private key and chain in
+one file; `ssl.truststore.location`), or PEM texts in the options (KIP-651). If options or files change while
+the broker runs, a new context takes the place of the old one: new connections use the renewed certificate,
+and trust only the authorities that are trusted now.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ import os
 import ssl
 import tempfile
 
-from eoslog.broker.config import BrokerConfig
+from eoslog.broker.config import BrokerConfig, option_table
 from eoslog.broker.config.config_def import ConfigError
 from eoslog.broker.config.listener_options import STORES
 from eoslog.broker.security.listeners import Listener, own_options
 from eoslog.broker.security.principals import parse_rules
+from eoslog.protocol.stores import StoreError, StoreFile, is_pem, own_pem, trusted_pem
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +29,7 @@ _TEXTS = {
     "ssl.truststore": ("ssl.truststore.certificates",),
 }
 """The options that stand in place of a store's file."""
-_PEM_HEAD = b"-----BEGIN "
+_TYPES = ("JKS", "PKCS12", "PEM")
 
 Stamps = list[str | tuple[int, int]]
 
@@ -47,11 +48,11 @@ class ListenerTls:
             raise self._wrong("ssl.client.auth", f"{auth}: must be {' or '.join(_AUTH)}")
         self.context.verify_mode = _AUTH[auth]
         parse_rules(self._option("ssl.principal.mapping.rules"))
-        for store in ("ssl.keystore", "ssl.truststore"):
-            self._check_store(store)
+        key, trusted = (self._store(store) for store in _TEXTS)
         if auth != "none" and not self._files()[1:] and not self._option("ssl.truststore.certificates"):
             raise self._wrong("ssl.client.auth", f"{auth} needs ssl.truststore.location")
-        self._load()
+        self._load_key(key)
+        self._load_trusted(trusted)
 
     def follow(self) -> None:
         """Make a new context if options or files have changed. An error is logged, and the old one stays.
@@ -89,30 +90,30 @@ class ListenerTls:
         versions = [_VERSIONS[name] for name in names]
         return min(versions), max(versions)
 
-    def _check_store(self, store: str) -> None:
-        kind = self._option(f"{store}.type").upper()
-        if kind != "PEM":
+    def _store(self, store: str) -> StoreFile | None:
+        """The file of a store, None if there is none."""
+        kind = _kind(self._listener, self._config, store)
+        if kind not in (None, *_TYPES):
             raise self._wrong(
                 f"{store}.type",
-                f"{kind} cannot be read, only PEM. Convert it: keytool -importkeystore -srckeystore FILE"
-                " -destkeystore store.p12 -deststoretype PKCS12, then openssl pkcs12 -in store.p12 -nodes"
-                " -out store.pem",
+                f"{kind} cannot be read, only {', '.join(_TYPES)}. keytool -importkeystore -srckeystore FILE"
+                " -destkeystore store.p12 -deststoretype PKCS12 converts it",
             )
         path = self._option(f"{store}.location")
-        if not path:
-            return
-        for text in _TEXTS[store]:
-            if self._option(text):  # as in Kafka: one of them would have no effect
+        for text in filter(self._option, _TEXTS[store]):
+            if path:  # as in Kafka: one of them would have no effect
                 raise self._wrong(text, f"give it or {store}.location, not both")
+            if kind not in (None, "PEM"):
+                raise self._wrong(
+                    f"{store}.type", f"{kind}: {text} is PEM: correct the type, or leave it out"
+                )
+        if not path:
+            return None
         try:
             with open(path, "rb") as file:
-                head = file.read(1 << 20)
+                return StoreFile(store, path, kind, self._option(f"{store}.password") or None, file.read())
         except OSError as error:
             raise self._wrong(f"{store}.location", f"{path} cannot be read: {error.strerror}") from error
-        if _PEM_HEAD not in head:
-            raise self._wrong(
-                f"{store}.location", f"{path} is no PEM file (a JKS or PKCS #12 store perhaps?)"
-            )
 
     def _files(self) -> list[str]:
         """The files of the key store and the trust store, as far as they are given."""
@@ -131,34 +132,54 @@ class ListenerTls:
                 stamps.append((0, 0))
         return stamps
 
-    def _load(self) -> None:
-        self._load_key()
-        trust, text = self._option("ssl.truststore.location"), self._option("ssl.truststore.certificates")
-        if not trust and not text:
+    def _load_trusted(self, store: StoreFile | None) -> None:
+        text = _lines(self._option("ssl.truststore.certificates"))
+        if store is None and not text:
             return
         try:
-            self.context.load_verify_locations(trust or None, cadata=_lines(text) or None)
+            if store is None or not is_pem(store):
+                self.context.load_verify_locations(cadata=text if store is None else trusted_pem(store))
+            else:
+                self.context.load_verify_locations(store.path)
         except (ssl.SSLError, OSError) as error:
-            name = "ssl.truststore.location" if trust else "ssl.truststore.certificates"
+            name = "ssl.truststore.location" if store else "ssl.truststore.certificates"
             raise self._wrong(name, f"no certificates could be read ({_reason(error)})") from error
+        except StoreError as error:
+            raise self._unusable(error) from None
 
-    def _load_key(self) -> None:
-        path, password = self._option("ssl.keystore.location"), self._option("ssl.key.password")
-        if path:
-            self._load_chain("ssl.keystore.location", path, password)
+    def _load_key(self, store: StoreFile | None) -> None:
+        password = self._option("ssl.key.password")
+        if store is None:
+            self._load_key_texts(password)
             return
+        try:
+            if is_pem(store):
+                self._load_chain("ssl.keystore.location", store.path, password)
+            else:
+                pem = own_pem(store, password or None)
+                self._load_chain_text("ssl.keystore.location", pem, store.password or "")
+        except StoreError as error:
+            raise self._unusable(error) from None
+
+    def _unusable(self, error: StoreError) -> ConfigError:
+        return ConfigError(f"listener {self._listener.name}: {error}")
+
+    def _load_key_texts(self, password: str) -> None:
         key, chain = self._option("ssl.keystore.key"), self._option("ssl.keystore.certificate.chain")
         if not key or not chain:
             raise self._wrong(
                 "ssl.keystore.location",
-                "give a PEM file with the private key and its certificate chain"
+                "give a file with the private key and its certificate chain"
                 " (or ssl.keystore.key and ssl.keystore.certificate.chain)",
             )
+        self._load_chain_text("ssl.keystore.key", _lines(key) + "\n" + _lines(chain) + "\n", password)
+
+    def _load_chain_text(self, option: str, pem: str, password: str) -> None:
         # OpenSSL reads a chain from a file only. This file is private and deleted at once.
         with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:
-            file.write(_lines(key) + "\n" + _lines(chain) + "\n")
+            file.write(pem)
             file.flush()
-            self._load_chain("ssl.keystore.key", file.name, password)
+            self._load_chain(option, file.name, password)
 
     def _load_chain(self, option: str, path: str, password: str) -> None:
         try:
@@ -173,6 +194,14 @@ def _option(listener: Listener, config: BrokerConfig, name: str) -> str:
     """An option as it is now, unlike `Listener.own`, which is as at the start."""
     value: str = own_options(config, listener.name).get(name, config.value(name))
     return value.strip()
+
+
+def _kind(listener: Listener, config: BrokerConfig, store: str) -> str | None:
+    """The type that a store was said to have; None: what its file is, as for Kafka's default."""
+    name = f"{store}.type"
+    own, base = own_options(config, listener.name).get(name), config.value(name)
+    given = own if own is not None or base == option_table()[name].default else base
+    return given.strip().upper() if given else None
 
 
 def _stores(listener: Listener, config: BrokerConfig) -> list[str]:

@@ -208,7 +208,8 @@ MUTANTS: list[Mutant] = [
         Break(
             "an authority that was removed stays trusted",
             "            self.context = ListenerTls(self._listener, self._config).context",
-            "            self._load()",
+            '            self._load_key(self._store("ssl.keystore"))\n'
+            '            self._load_trusted(self._store("ssl.truststore"))',
         ),
         Break(
             "a store that cannot be read is taken",
@@ -217,8 +218,8 @@ MUTANTS: list[Mutant] = [
         ),
         Break(
             "the stores are those of the start",
-            "own_options(config, listener.name).get(name",
-            "listener.own.get(name",
+            "own_options(config, listener.name).get(name, config",
+            "listener.own.get(name, config",
         ),
     ),
     *mutants_of(
@@ -379,6 +380,15 @@ MUTANTS: list[Mutant] = [
             "        self._versions()\n",
         ),
         Break("nobody needs a certificate", "        self.context.verify_mode = _AUTH[auth]\n", ""),
+    ),
+    *mutants_of(
+        "broker/security/tls.py",
+        ("tests/broker/security/test_java_stores.py",),
+        Break("the default type is what it says", "base == option_table()[name].default", "False"),
+        Break(
+            "the type is what the file is", "return given.strip().upper() if given else None", "return None"
+        ),
+        Break("the store's password is not that of the PEM", 'pem, store.password or ""', 'pem, ""'),
     ),
     # What a fault is answered
     *mutants_of(

@@ -129,12 +129,12 @@ MUTANTS: list[Mutant] = [
         ),
     ),
     *mutants_of(
-        "connector/client/wire/jks.py",
+        "protocol/jks.py",
         STORES,
         Break("a wrong password opens a store", "if not hmac.compare_digest(expected, digest):", "if False:"),
     ),
     *mutants_of(
-        "connector/client/wire/stores.py",
+        "protocol/stores.py",
         STORES,
         Break("one of several keys is used", "if len(aliases) != 1:", "if not aliases:"),
         Break("other keys of PKCS12 are not seen", '*["another"] * (keys - 1)', ""),

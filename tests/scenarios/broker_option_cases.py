@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tests.broker.security.securitykit import plain_jaas
+from tests.broker.security.stores import STORE_WORD
 from tests.scenarios.broker_option_site import APPEND, DELETE, EVERY, OWN, SET, SUBTRACT, Change
 
 TLS, SASL, PLAIN = (f"listener.name.{name}." for name in ("ssl", "sasl_plaintext", "plaintext"))
@@ -76,6 +77,25 @@ _BAD_STORES = (
     ("ssl.truststore.type", "JKS"),
 )
 
+
+def _java_store(store: str, path: str, kind: str | None, password: str | None) -> Case:
+    """A Java store in the place of a PEM file; what is None is left as it was."""
+    given = {"type": kind, "location": path, "password": password}
+    return Case(
+        OWN,
+        tuple((f"{TLS}ssl.{store}.{name}", SET, value) for name, value in given.items() if value is not None),
+    )
+
+
+_JAVA_STORES = tuple(
+    _java_store(store, path, kind, password)
+    for store, path in (("keystore", "{renewed.p12}"), ("truststore", "{both.p12}"))
+    for kind, password in (
+        *((kind, STORE_WORD) for kind in ("PKCS12", "JKS", "pkcs12", "PEM", "nothing", None)),
+        ("PKCS12", "wrong"), ("PKCS12", ""), ("PKCS12", None),
+    )
+)  # fmt: skip
+
 CASES: tuple[Case, ...] = (
     *_set(*_STORES, *_RESTART, *_LIMITS, *_OVERRIDES),
     *_set(("sasl.login.refresh.buffer.seconds", "200"), ("sasl.login.refresh.buffer.seconds", "soon")),
@@ -89,6 +109,7 @@ CASES: tuple[Case, ...] = (
     *_set((PLAIN + "ssl.keystore.location", "{renewed}"), (PLAIN + "ssl.truststore.location", "{missing}")),
     *_set(("listener.name.other.max.connections", "5"), ("listener.name.SSL.max.connections", "5")),
     *_set(("listener.name.other.ssl.keystore.location", "{renewed}"), ("listener.name.ssl", "5")),
+    *_JAVA_STORES,
     Case(OWN, ((TLS + "max.connections", DELETE, None),)),
     Case(OWN, ((TLS + "ssl.client.auth", DELETE, None),)),
     Case(OWN, ((TLS + "max.connections", SET, None),)),
@@ -119,6 +140,9 @@ REFUSED_HERE: dict[str, str] = {
         for value in ("10.0.0.1:-1", ":5")
     },
     f"{OWN}: {TLS}ssl.keystore.location={{mixed}}": "Kafka takes a key that does not fit the certificate",
+    _java_store("truststore", "{both.p12}", "PKCS12", None).title: (
+        "Without its password Java sees none of the certificates, and Kafka then trusts nobody"
+    ),
     f"{OWN}: {TLS}no.such.option=1": _UNCHECKED,
     f"{OWN}: {TLS}connections.max.idle.ms=1000": _UNCHECKED,
     f"{OWN}: {TLS}log.dirs=x": _UNCHECKED,
@@ -152,7 +176,6 @@ TAKEN_HERE: dict[str, str] = {
 FACTS: dict[tuple[str, str], str] = {
     ("sasl.login.refresh.buffer.seconds", "synonyms"): _NO_DEFAULT,
     ("sasl.kerberos.kinit.cmd", "synonyms"): _NO_DEFAULT,
-    (TLS + "ssl.keystore.type", "synonyms"): "the default is PEM, the only type that eoslog reads",
 }
 """(option, fact) that DescribeConfigs tells in another way -> why."""
 
@@ -160,9 +183,5 @@ START_FACTS: dict[tuple[str, str], str] = {
     ("sasl.enabled.mechanisms", "type"): "a text here, a list in Kafka",
     ("sasl.enabled.mechanisms", "synonyms"): "another default: eoslog offers what needs no other server",
     ("sasl.enabled.mechanisms", "read_only"): "Kafka takes it for listeners that are added later",
-    **{
-        (f"{TLS}ssl.{store}.type", "synonyms"): "the default is PEM, the only type that eoslog reads"
-        for store in ("keystore", "truststore")
-    },
 }
 """The same of the options that both were given at the start."""

@@ -10,14 +10,16 @@ import socket
 import ssl
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 from eoslog.connector.client.wire.security_settings import TlsSettings
-from eoslog.connector.client.wire.stores import StoreFile, is_pem, own_pem, trusted_pem
 from eoslog.connector.errors import AuthenticationRefused, OptionError
+from eoslog.protocol.stores import StoreError, StoreFile, is_pem, own_pem, trusted_pem
+
+T = TypeVar("T")
 
 
 def secured(plain: socket.socket, host: str, port: int, tls: TlsSettings) -> ssl.SSLSocket:
@@ -55,9 +57,9 @@ def _load_trusted(made: ssl.SSLContext, tls: TlsSettings) -> None:
     made.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     file, text = tls.ca_file, tls.ca_text
     if file is not None:
-        store = StoreFile("kafka.ssl.truststore", file, tls.ca_type, tls.ca_password)
-        if not is_pem(store):
-            file, text = None, trusted_pem(store) + (text or "")
+        store = _store("kafka.ssl.truststore", file, tls.ca_type, tls.ca_password)
+        if not _read(lambda: is_pem(store)):
+            file, text = None, _read(lambda: trusted_pem(store)) + (text or "")
     _load(
         "kafka.ssl.truststore.location or .certificates",
         lambda: made.load_verify_locations(cafile=file, cadata=text),
@@ -68,21 +70,40 @@ def _load_own(made: ssl.SSLContext, tls: TlsSettings) -> None:
     """Load the client's own key and certificates, if there are any."""
     if tls.certificate_file is not None:
         certificate, key = tls.certificate_file, tls.key_file
-        store = StoreFile("kafka.ssl.keystore", certificate, tls.certificate_type, tls.certificate_password)
-        if is_pem(store):
+        store = _store("kafka.ssl.keystore", certificate, tls.certificate_type, tls.certificate_password)
+        if _read(lambda: is_pem(store)):
             _load(
                 "kafka.ssl.keystore.location",
                 lambda: made.load_cert_chain(certificate, key, lambda: tls.key_password or ""),
             )
         else:
-            pem = own_pem(store, tls.key_password)
-            _load("kafka.ssl.keystore.location", lambda: _load_text(made, pem, ""))
+            pem = _read(lambda: own_pem(store, tls.key_password))
+            _load("kafka.ssl.keystore.location", lambda: _load_text(made, pem, store.password or ""))
     elif tls.certificate_text is not None:
         pem = f"{tls.key_text}\n{tls.certificate_text}\n"
         _load(
             "kafka.ssl.keystore.certificate.chain or .key",
             lambda: _load_text(made, pem, tls.key_password or ""),
         )
+
+
+def _store(option: str, path: str, kind: str | None, password: str | None) -> StoreFile:
+    try:
+        with open(path, "rb") as file:
+            return StoreFile(option, path, kind, password, file.read())
+    except OSError as error:
+        raise OptionError(
+            f"option {option}.location cannot be used: {path}: {error.strerror}; give a file that exists on "
+            "every machine that runs the query's tasks"
+        ) from error
+
+
+def _read(action: Callable[[], T]) -> T:
+    """What a store holds. Raises OptionError."""
+    try:
+        return action()
+    except StoreError as error:
+        raise OptionError(f"option {error}") from None
 
 
 def _load_text(made: ssl.SSLContext, pem: str, password: str) -> None:

@@ -7,17 +7,22 @@ from pathlib import Path
 from typing import Any
 
 import trustme
+from cryptography import x509
 from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.serialization import pkcs12
 
 from eoslog.protocol.apis import ApiKey
 from tests.broker.broker_clients import Wire
 
+STORE_WORD = "store-word-7Pq"
+"""The password of the stores that are PKCS12."""
 WAITS = 3.0
 """Seconds; a connection without an answer by then is not served."""
 
 
 class Stores:
-    """PEM files in a directory: keys and chains of the broker, trusted authorities, clients."""
+    """PEM files in a directory: keys and chains of the broker, trusted authorities, clients. Two have a copy
+    in PKCS12, `renewed.p12` and `both.p12`."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -33,8 +38,20 @@ class Stores:
         self._write("first", first.cert_pem.bytes())
         self._write("second", second.cert_pem.bytes())
         self._write("both", first.cert_pem.bytes() + second.cert_pem.bytes())
+        self._put_java_stores()
         for user, authority in (("alice", first), ("bob", second)):
             self._put(user, authority.issue_cert(f"{user}@example.org", common_name=user))
+
+    def _put_java_stores(self) -> None:
+        how = serialization.BestAvailableEncryption(STORE_WORD.encode())
+        pem = Path(self("renewed")).read_bytes()
+        key: Any = serialization.load_pem_private_key(pem, None)
+        own, *others = x509.load_pem_x509_certificates(pem)
+        store = pkcs12.serialize_key_and_certificates(b"broker", key, own, others, how)
+        (self.directory / "renewed.p12").write_bytes(store)
+        trusted = x509.load_pem_x509_certificates(Path(self("both")).read_bytes())
+        named = [pkcs12.PKCS12Certificate(one, b"%d" % at) for at, one in enumerate(trusted)]
+        (self.directory / "both.p12").write_bytes(pkcs12.serialize_java_truststore(named, how))
 
     def _put(self, name: str, made: trustme.LeafCert) -> None:
         self._write(name, _key(made) + b"".join(one.bytes() for one in made.cert_chain_pems))
@@ -43,7 +60,7 @@ class Stores:
         (self.directory / f"{name}.pem").write_bytes(data)
 
     def __call__(self, name: str) -> str:
-        return str(self.directory / f"{name}.pem")
+        return str(self.directory / (name if "." in name else f"{name}.pem"))
 
     def put(self, name: str, source: str) -> None:
         """Replace one file by the content of another."""

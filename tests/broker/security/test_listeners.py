@@ -202,22 +202,26 @@ def test_certificates_as_texts(pki: Pki) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"ssl_keystore_type": "JKS"}, "JKS cannot be read, only PEM"),
+        ({"ssl_keystore_type": "BCFKS"}, "BCFKS cannot be read, only JKS, PKCS12, PEM"),
+        ({"ssl_keystore_type": "PKCS12"}, "is PEM, not PKCS12: correct the type"),
+        ({"ssl_keystore_password": "x"}, "is PEM, which has no store password"),
         ({"ssl_keystore_location": "/no/such/file"}, "/no/such/file cannot be read"),
-        ({"ssl_keystore_location": ""}, "give a PEM file"),
+        ({"ssl_keystore_location": ""}, "give a file with the private key"),
         ({"ssl_keystore_location": "{ca}"}, "private key and certificate could not be read"),
-        ({"ssl_keystore_location": "{binary}"}, "is no PEM file"),
+        ({"ssl_keystore_location": "{binary}"}, "ssl.keystore.password is missing"),
         ({"ssl_keystore_key": "x"}, "ssl.keystore.key: give it or ssl.keystore.location, not both"),
         ({"ssl_client_auth": "required"}, "needs ssl.truststore.location"),
         ({"ssl_client_auth": "always"}, "ssl.client.auth=always"),
         ({"ssl_enabled_protocols": "SSLv3"}, "ssl.enabled.protocols: SSLv3"),
-        ({"ssl_truststore_location": "{binary}", "ssl_client_auth": "required"}, "is no PEM file"),
+        ({"ssl_truststore_location": "{text}"}, "is neither PEM, JKS nor PKCS12"),
     ],
 )
 def test_wrong_tls_options(pki: Pki, tmp_path: Path, options: dict[str, str], said: str) -> None:
     binary = tmp_path / "store.jks"
     binary.write_bytes(b"\xfe\xed\xfe\xed" * 10)
-    filled = {name: text.format(ca=pki.ca, binary=binary) for name, text in options.items()}
+    text = tmp_path / "store.txt"
+    text.write_text("no store")
+    filled = {name: value.format(ca=pki.ca, binary=binary, text=text) for name, value in options.items()}
     broker, _ = tls_broker(pki, **filled)
     with pytest.raises(BrokerFailed) as failed, broker:
         pass

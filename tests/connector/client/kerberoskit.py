@@ -15,7 +15,7 @@ from eoslog.testing import EmbeddedBroker
 from tests.broker.security import kdc as realm
 from tests.broker.security.kdc import BROKER, REALM, Kdc
 from tests.broker.security.securitykit import free_ports
-from tests.connector.client.storekit import WORD, Stores
+from tests.kit.java_stores import WORD, Stores
 from tests.scenarios.apache_kafka import JARS
 
 MARKS = [

@@ -20,11 +20,11 @@ from tests.connector.client.kerberoskit import (
     keys_of,
     login_of,
 )
-from tests.connector.client.storekit import Stores
 from tests.connector.executors.cluster import LOCAL_CLUSTER, Copy, SparkCluster
 from tests.connector.spark_application import PATIENCE_SECONDS
 from tests.connector.spark_probe import DECIDED, PREPARED, UNDECIDED
 from tests.connector.stock_kafka import Kafka
+from tests.kit.java_stores import Stores
 
 pytestmark = [*MARKS, pytest.mark.spark, pytest.mark.timeout(3 * PATIENCE_SECONDS)]
 

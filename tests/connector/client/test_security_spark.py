@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from eoslog.testing import EmbeddedBroker
 from tests.broker.security.securitykit import ALICE, Pki, plain_jaas
-from tests.connector.client.storekit import KEY_WORD, WORD, Stores
+from tests.kit.java_stores import KEY_WORD, WORD, Stores
 
 pytestmark = pytest.mark.spark
 

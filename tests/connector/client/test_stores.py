@@ -13,13 +13,12 @@ from typing import Any
 
 import pytest
 
-from eoslog.connector.client.wire import stores as reading
 from eoslog.connector.client.wire import tls as made
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.errors import AuthenticationRefused, BrokerUnreachable, OptionError
 from eoslog.connector.options.source_and_sink import source_options
 from eoslog.testing import EmbeddedBroker
-from tests.connector.client.storekit import KEY_WORD, WORD, Stores
+from tests.kit.java_stores import KEY_WORD, WORD, Stores
 from tests.scenarios.apache_kafka import ApacheKafka
 
 KINDS = ("JKS", "PKCS12")
@@ -215,10 +214,15 @@ def test_without_the_library_the_error_names_the_extra(
     stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "cryptography", None)
-    store = reading.StoreFile("kafka.ssl.truststore", stores.trust["JKS"], None, WORD)
-    with pytest.raises(OptionError, match=r"pip install 'eoslog\[keystores\]', also where the tasks run"):
-        reading.trusted_pem(store)
-    assert reading.is_pem(reading.StoreFile("kafka.ssl.truststore", str(stores.ca), None, None))
+    made.context.cache_clear()
+    with pytest.raises(
+        OptionError, match=r"pip install 'eoslog\[keystores\]', for a query also where its tasks run"
+    ):
+        topics("127.0.0.1:9", given(stores, "JKS"))
+    pem = {"kafka.security.protocol": "SSL", "kafka.ssl.truststore.location": str(stores.ca)}
+    options = {"kafka.bootstrap.servers": "b:1", "subscribe": "t"} | pem
+    tls = source_options(options, stream=False).client.security.tls
+    assert tls is not None and made.context(tls)
 
 
 @pytest.mark.parametrize("system", ["linux", "darwin"])

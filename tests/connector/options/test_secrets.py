@@ -42,7 +42,7 @@ from eoslog.connector.sink.task_writer import write_rows
 from eoslog.testing import EmbeddedBroker
 from tests.broker.security.securitykit import ADMIN, ALICE, SECRET, STANDARD, Issuer, Pki, plain_jaas
 from tests.connector.client.mskkit import MskBroker, sts
-from tests.connector.client.storekit import KEY_WORD, WORD, Stores
+from tests.kit.java_stores import KEY_WORD, WORD, Stores
 
 ALICES, WRONG, KEYS = "secret-of-alice-5512", "secret-of-nobody-5513", "secret-of-a-key-5514"
 APPS, TOKEN = "secret-of-an-app-5515", "token-of-an-app-5516"

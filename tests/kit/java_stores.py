@@ -23,7 +23,7 @@ class Stores:
         self.authority = trustme.CA()
         self.ca = folder / "ca.pem"
         self.authority.cert_pem.write_to_path(str(self.ca))
-        self.keys = {kind: self._key_store(kind, "client") for kind in ("JKS", "PKCS12")}
+        self.keys = {kind: self.key_store(kind, "client") for kind in ("JKS", "PKCS12")}
         self.trust = {kind: self._trust_store(kind, self.ca) for kind in ("JKS", "PKCS12")}
 
     def _trust_store(self, kind: str, pem: Path, *, name: str = "trust") -> str:
@@ -34,7 +34,7 @@ class Stores:
         )  # fmt: skip
         return store
 
-    def _key_store(self, kind: str, name: str, *, expires: datetime.datetime | None = None) -> str:
+    def key_store(self, kind: str, name: str, *, expires: datetime.datetime | None = None) -> str:
         """The certificate comes as PKCS12 of openssl, and keytool imports it."""
         pem, store = self.pem(name, expires=expires), str(self.folder / f"{name}.{kind.lower()}")
         plain = str(self.folder / f"{name}.openssl.p12")
@@ -48,7 +48,7 @@ class Stores:
         return store
 
     def expired_keys(self, kind: str) -> str:
-        return self._key_store(kind, f"late-{kind.lower()}", expires=LONG_AGO)
+        return self.key_store(kind, f"late-{kind.lower()}", expires=LONG_AGO)
 
     def expired_trust(self, kind: str) -> str:
         """A trust store whose only certificate is no longer good."""
@@ -59,7 +59,7 @@ class Stores:
 
     def two_keys(self, kind: str) -> str:
         """A store in which somebody made a second key."""
-        store = self._key_store(kind, f"two-{kind.lower()}")
+        store = self.key_store(kind, f"two-{kind.lower()}")
         self._generate(store, kind, "second")
         return store
 
