@@ -193,7 +193,7 @@ def test_a_broker_that_dies_is_told() -> None:
     with EmbeddedBroker(in_thread=True) as broker:
         broker.faults.drop_request("TxnOffsetCommit", times=0, cut=False)
         broker.faults.drop_request("DeleteTopics", times=0, cut=False)
-        found = document(broker.bootstrap, "--timeout", "0.5")
+        found = document(broker.bootstrap, "--timeout", "2")
     assert found["status"] == 2 and verdicts(found)["offsets in transactions"] == "unknown", found
     assert len([text for text in found["left"] if text.startswith("topic ")]) == 13
 
@@ -211,7 +211,7 @@ def test_a_command_that_crashes_nothing_proves_nothing(broker: EmbeddedBroker, s
 def test_a_broker_that_is_gone_leaves_all(monkeypatch: pytest.MonkeyPatch) -> None:
     with EmbeddedBroker(in_thread=True) as broker:
         monkeypatch.setattr("eoslog.rehearse.kills.rehearse", lambda *_: broker.kill())
-        found = document(broker.bootstrap, "--timeout", "0.5")
+        found = document(broker.bootstrap, "--timeout", "2")
         broker.start()
     assert found["status"] == 2
     kinds = [text.partition(" ")[0] for text in found["left"]]
