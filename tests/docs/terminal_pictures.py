@@ -1,0 +1,103 @@
+"""Pictures of commands and what they print, for docs/pictures: rehearsals of three clusters, and an edited
+checkpoint. make command-pictures."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.client.wire.config import ClientConfig
+from eoslog.testing import EmbeddedBroker
+from tests.checkpoint.plain_checkpoint import decide, lines, plan
+from tests.connector.brokers import DECISIONS
+from tests.connector.stock_kafka import Kafka
+from tests.kfake.kfake import Kfake
+from tests.scenarios.apache_kafka import ApacheKafka
+from tests.svg import PICTURES, save
+
+WIDTH = 120
+_STYLES = {"holds": "green", "fails": "bold red", "unknown": "yellow", "note": "cyan", "Error:": "bold red"}
+"""By a line's first word."""
+
+
+def draw(name: str, title: str, commands: Sequence[str], bootstrap: str, folder: Path) -> Path:
+    """Type the commands in the folder, and keep what they print. They find the cluster by themselves, as one
+    at the usual address."""
+    console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True)
+    for number, command in enumerate(commands):
+        console.print(Text(("\n" if number else "") + f"$ {command}", style="bold"))
+        for line in _printed(command, bootstrap, folder).splitlines():
+            text = Text(line)
+            word = line.partition(" ")[0]
+            text.stylize(_STYLES.get(word, ""), 0, len(word))
+            console.print(text)
+    path = PICTURES / f"{name}.svg"
+    save(console, path, title)
+    return path
+
+
+def _printed(command: str, bootstrap: str, folder: Path) -> str:
+    program, *arguments = shlex.split(command)
+    assert program == "eoslog"
+    eoslog = Path(sys.executable).with_name("eoslog")
+    done = subprocess.run(
+        [eoslog, *arguments, "--bootstrap-server", bootstrap],
+        cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300,
+        env=os.environ | {"COLUMNS": str(WIDTH)},
+    )  # fmt: skip
+    return done.stdout
+
+
+def rehearsals(folder: Path) -> list[Path]:
+    """The bundled broker, Apache Kafka, and a broker that is not fit."""
+    drawn = []
+    with EmbeddedBroker() as broker:
+        title = "eoslog rehearse: the bundled broker"
+        drawn.append(draw("rehearse-eoslog", title, ["eoslog rehearse"], broker.bootstrap, folder))
+    with ApacheKafka({}) as kafka:
+        title = "eoslog rehearse: Apache Kafka 4.3.1"
+        drawn.append(draw("rehearse-kafka", title, ["eoslog rehearse"], kafka.bootstrap, folder))
+    with Kfake({}) as kfake:
+        Kafka(kfake.bootstrap).topic(3, DECISIONS)
+        command = f"eoslog rehearse --decision-topic {DECISIONS}"
+        title = "eoslog rehearse: kfake of franz-go"
+        drawn.append(draw("rehearse-kfake", title, [command], kfake.bootstrap, folder))
+    return drawn
+
+
+def edited_checkpoint(folder: Path) -> Path:
+    """A query that stands at 20 of 30 rows is set back by 15, and again where it was."""
+    checkpoint = folder / "checkpoint"
+    for name in ("offsets", "commits"):
+        (checkpoint / name).mkdir(parents=True)
+    (checkpoint / "metadata").write_text(json.dumps({"id": "q"}))
+    for batch, end in enumerate((10, 20)):
+        plan(checkpoint, batch, lines({"orders": {"0": end}}))
+    with EmbeddedBroker() as broker:
+        kafka = Kafka(broker.bootstrap)
+        kafka.put(kafka.topic(1, "orders"), [b"%d" % number for number in range(30)])
+        with Cluster(ClientConfig((("127.0.0.1", broker.port),))) as cluster:
+            decide(cluster, checkpoint, "orders", 1)
+        rewind = "eoslog checkpoint rewind checkpoint --by 15"
+        commands = [
+            "eoslog checkpoint show checkpoint", rewind, f"{rewind} --accept-duplicates 15",
+            "eoslog checkpoint show checkpoint", "eoslog checkpoint undo checkpoint",
+        ]  # fmt: skip
+        return draw("checkpoint", "eoslog checkpoint", commands, broker.bootstrap, folder)
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as made:
+        for drawn in (edited_checkpoint(Path(made)), *rehearsals(Path(made))):
+            print(f"{drawn}: {drawn.stat().st_size} bytes")
