@@ -98,11 +98,11 @@ def _give_up(text: str) -> None:
 @click.command()
 @click.argument("topics", nargs=-1, metavar="[TOPIC]...")
 @_options
-@click.option("--key", is_flag=True, help="Records with the same key are the same.")
+@click.option("--key", is_flag=True, help="Records with the same key are the same; rows of a table too.")
 @click.option(
     "--header", "headers", multiple=True, metavar="NAME", help="... with the same header NAME; repeatable."
 )
-@click.option("--content", is_flag=True, help="... with the same key and value; the default.")
+@click.option("--content", is_flag=True, help="... with the same key and value; the default of topics.")
 @click.option("--all-headers", is_flag=True, help="With --content: with the same headers too.")
 @click.option(
     "--order", type=click.Choice(["partition", "key", "none"]), default="partition", show_default=True,
@@ -198,7 +198,9 @@ def _identity(options: dict[str, Any]) -> Identity:
     named = options["key"] or bool(options["headers"])
     if named and (options["content"] or options["all_headers"]):
         raise click.UsageError("give either --key and --header, or --content and --all-headers")
-    return Identity(options["key"], options["headers"], not named, options["all_headers"])
+    return Identity(
+        key=options["key"], headers=options["headers"], content=not named, all_headers=options["all_headers"]
+    )
 
 
 def _sides(

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from eoslog.audit.bounds import AuditedRange
 from eoslog.audit.order import Breaks
 from eoslog.audit.place import Place
 from eoslog.audit.rows import Rows
@@ -63,7 +62,7 @@ def _found(columns: dict[str, Rows | None]) -> Rows:
 class Findings:
     """All kinds. `settled`: for each source place, the offset from which missing records may still arrive."""
 
-    def __init__(self, places: list[AuditedRange], sources: int, settled: list[int], most: int) -> None:
+    def __init__(self, places: list[Place], sources: int, settled: list[int], most: int) -> None:
         self.places, self._sources = places, sources
         self._settled = np.array(settled, np.int64)
         sizes = np.array([place.size for place in places[sources:]], np.int64)

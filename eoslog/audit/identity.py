@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,33 +27,51 @@ class Identity:
     """Key and value, either of which may be null."""
     all_headers: bool = False
     """With `content`: all headers too, in their order."""
+    value: bool = False
+    """The value alone, which may be null: of a table that has no keys."""
 
     @property
     def needs_headers(self) -> bool:
         """Whether headers must be decoded."""
         return bool(self.headers) or self.all_headers
 
+    @property
+    def contents(self) -> tuple[str, ...]:
+        """Which of key and value are compared."""
+        compared = {"key": self.key or self.content, "value": self.content or self.value}
+        return tuple(part for part, wanted in compared.items() if wanted)
+
     def __str__(self) -> str:
         if self.content:
             return "content (key, value, headers)" if self.all_headers else "content (key, value)"
+        if self.value:
+            return "value"
         return " and ".join([*(["key"] if self.key else []), *(f"header {name}" for name in self.headers)])
 
     def digests(self, digester: Digester, records: DecodedRecords) -> tuple[Words, Bools]:
         """The digest of each record's identity, and which records have one."""
-        parts, there = [], np.ones(len(records), np.bool_)
-        if self.key or self.content:
-            parts.append(digester.strings(records.key))
-        if self.key:
-            there &= _valid(records.key)
+        parts, there = self._contents(digester, {"key": records.key, "value": records.value})
         for name in self.headers:
             values, found = header_values(records.headers, name)
             parts.append(digester.strings(values))
             there &= found
-        if self.content:
-            parts.append(digester.strings(records.value))
         if self.all_headers:
             parts.append(_headers(digester, records.headers))
-        return (parts[0] if len(parts) == 1 else digester.together(parts)), there
+        return _one(digester, parts), there
+
+    def of_contents(self, digester: Digester, columns: Mapping[str, pa.Array]) -> tuple[Words, Bools]:
+        """The same of rows that have `key` and `value` alone, as far as they are compared."""
+        parts, there = self._contents(digester, columns)
+        return _one(digester, parts), there
+
+    def _contents(self, digester: Digester, columns: Mapping[str, pa.Array]) -> tuple[list[Words], Bools]:
+        parts = [digester.strings(columns[part]) for part in self.contents]
+        there = _valid(columns["key"]) if self.key else np.ones(len(next(iter(columns.values()))), np.bool_)
+        return parts, there
+
+
+def _one(digester: Digester, parts: list[Words]) -> Words:
+    return parts[0] if len(parts) == 1 else digester.together(parts)
 
 
 def header_values(headers: pa.Array, name: str) -> tuple[pa.Array, Bools]:

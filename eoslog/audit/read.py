@@ -32,8 +32,10 @@ class ReadSettings:
 
 @dataclass(frozen=True)
 class Read:
-    """Rows of one answer: those with an identity, and those without."""
+    """Rows of one answer, or of one piece of a file: those with an identity, and those without. `place`: the
+    number of their place."""
 
+    place: int
     rows: Rows
     without: Rows
 
@@ -68,7 +70,7 @@ def _rows(records: DecodedRecords, number: int, way: ReadSettings, digester: Dig
         rows["group"] = halves(digester.strings(records.key))[:, 0]
     rows["offset"] = records.offset.to_numpy()
     rows["place"] = number
-    return Read(rows[there], rows[~there])
+    return Read(number, rows[there], rows[~there])
 
 
 def halves(words: Words) -> Raw:

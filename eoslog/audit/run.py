@@ -1,12 +1,13 @@
-"""The audit from beginning to end: reads both sides into buckets, compares each bucket, then checks the
-order.
+"""The audit by identity from beginning to end: reads both sides into buckets, compares each bucket, then
+checks the order. A side is the partitions of topics, or the files of a table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
@@ -16,7 +17,8 @@ from eoslog.audit.findings import Findings
 from eoslog.audit.match import Verdict, compare
 from eoslog.audit.one_key import compare_one
 from eoslog.audit.order import RunningOrder, check_groups
-from eoslog.audit.read import ReadSettings, read
+from eoslog.audit.place import Place
+from eoslog.audit.read import Read, ReadSettings, read
 from eoslog.audit.rows import ITEM, PAIR, Rows
 from eoslog.audit.spill import OneKey, Spill
 from eoslog.commands.progress import ProgressListener
@@ -38,6 +40,34 @@ class AuditedCluster:
     cluster: Cluster
     places: Sequence[AuditedRange]
 
+    def read(
+        self, first: int, way: ReadSettings, digester: Digester, watch: ProgressListener
+    ) -> Iterator[Read]:
+        """All records of each place; `first`: the number of the first one. Raises what fetch does."""
+        for number, place in enumerate(self.places, first):
+            if not place.size:
+                continue
+            watch.begin(f"reading {place}", place.size)
+            at = place.start
+            for got in read(self.cluster, place, number, way, digester):
+                yield got
+                reached = 1 + int(max(rows["offset"][-1] for rows in (got.rows, got.without) if len(rows)))
+                watch.advance(reached - at)
+                at = reached
+
+
+class AuditedSide(Protocol):
+    """What is compared with a topic: another one, or a table."""
+
+    @property
+    def places(self) -> Sequence[Place]:
+        """Where its rows are."""
+
+    def read(
+        self, first: int, way: ReadSettings, digester: Digester, watch: ProgressListener
+    ) -> Iterator[Read]:
+        """All its rows, place by place; `first`: the number of its first place."""
+
 
 @dataclass(frozen=True)
 class Job:
@@ -53,7 +83,7 @@ class Job:
     limit: int = LIMIT
 
 
-def audit(source: AuditedCluster, target: AuditedCluster, job: Job, watch: ProgressListener) -> Findings:
+def audit(source: AuditedCluster, target: AuditedSide, job: Job, watch: ProgressListener) -> Findings:
     """Compare. Raises NoIdentity, DigestsCollide, OSError (the disk is full), and what reading raises."""
     places, sources = [*source.places, *target.places], len(source.places)
     findings = Findings(places, sources, list(job.settled), job.show)
@@ -71,27 +101,19 @@ def audit(source: AuditedCluster, target: AuditedCluster, job: Job, watch: Progr
 
 
 def _read_all(
-    source: AuditedCluster, target: AuditedCluster, job: Job, findings: Findings, watch: ProgressListener
+    source: AuditedCluster, target: AuditedSide, job: Job, findings: Findings, watch: ProgressListener
 ) -> Spill:
-    places = findings.places
     items = Spill(
         job.directory / "items", ITEM, "digest",
-        expected=sum(place.size for place in places), limit=job.limit,
+        expected=sum(place.size for place in findings.places), limit=job.limit,
     )  # fmt: skip
     digester = Digester()
-    for number, place in enumerate(places):
-        if not place.size:
-            continue
-        watch.begin(f"reading {place}", place.size)
-        at, is_source = place.start, number < len(source.places)
-        for got in read((source if is_source else target).cluster, place, number, job.way, digester):
-            findings.records[number] += len(got.rows) + len(got.without)
+    for side, first in ((source, 0), (target, len(source.places))):
+        for got in side.read(first, job.way, digester, watch):
+            findings.records[got.place] += len(got.rows) + len(got.without)
             if len(got.without):
-                _without_identity(got.without, is_source, job, findings)
+                _without_identity(got.without, side is source, job, findings)
             items.add(got.rows)
-            reached = 1 + int(max(rows["offset"][-1] for rows in (got.rows, got.without) if len(rows)))
-            watch.advance(reached - at)
-            at = reached
     return items
 
 

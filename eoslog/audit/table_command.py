@@ -12,11 +12,13 @@ import click
 
 from eoslog.audit.bounds import Bound, places, settled
 from eoslog.audit.lines import Lines
-from eoslog.audit.run import AuditedCluster
+from eoslog.audit.read import ReadSettings
+from eoslog.audit.run import AuditedCluster, Job, audit
 from eoslog.audit.table.columns import Columns
 from eoslog.audit.table.files import BadTable, Table
 from eoslog.audit.table.location import Location
-from eoslog.audit.table_report import document
+from eoslog.audit.table_contents import AuditedTable, identity_of
+from eoslog.audit.table_report import content_document, document
 from eoslog.audit.table_run import TableJob, audit_table
 from eoslog.commands.progress import shown
 from eoslog.commands.session import client_config, pairs
@@ -24,8 +26,8 @@ from eoslog.connector.client.wire.cluster import Cluster
 
 _OF_TOPICS = {
     "to_start": "--to-start", "to_end": "--to-end", "to_bootstrap_server": "--to-bootstrap-server",
-    "to_command_config": "--to-command-config", "order": "--order", "headers": "--header", "key": "--key",
-    "content": "--content", "all_headers": "--all-headers", "read_uncommitted": "--read-uncommitted",
+    "to_command_config": "--to-command-config", "order": "--order", "headers": "--header",
+    "all_headers": "--all-headers", "read_uncommitted": "--read-uncommitted",
 }  # fmt: skip
 """Options that say nothing about a table."""
 
@@ -42,10 +44,15 @@ def audited(
     wrong = [name for option, name in _OF_TOPICS.items() if is_given(option)]
     if wrong:
         raise click.UsageError(f"{', '.join(wrong)}: only for topics, but --to {location} is a table")
+    by_contents = options["key"] or options["content"]
+    if options["key"] and options["content"]:
+        raise click.UsageError("give either --key or --content")
     now_ms = time.time() * 1000
     named = pairs(options["columns"], "--column")
     table = location.open()
-    columns = _columns(table, named, list(dict.fromkeys(options["from_topics"])))
+    columns = _columns(table, named)
+    if not by_contents:
+        _check_places(table, columns, list(dict.fromkeys(options["from_topics"])))
     start = Bound.parse("--from-start", options["from_start"])
     end = Bound.parse("--from-end", options["from_end"])
     own = client_config(
@@ -59,6 +66,8 @@ def audited(
         late = [place.end for place in source.places]
         if options["grace"] is not None:
             late = settled(cluster, source.places, int(now_ms - options["grace"] * 1000))
+        if by_contents:
+            return _audit_contents(source, AuditedTable(table, columns), Path(directory), late, options)
         lines = Lines(
             source.places,
             from_start=options["from_start"] == "earliest",
@@ -70,20 +79,37 @@ def audited(
     return document(findings, table.version, columns, allow_foreign=options["allow_foreign"])
 
 
-def _columns(table: Table, named: dict[str, str], topics: list[str]) -> Columns:
+def _audit_contents(
+    source: AuditedCluster, target: AuditedTable, directory: Path, late: list[int], options: dict[str, Any]
+) -> Any:
+    """The report of an audit by key or content."""
+    version = target.table.version
+    identity = identity_of(target.columns, version, key=options["key"])
+    with shown() as watch:
+        found = audit(
+            source, target, Job(ReadSettings(identity), False, directory, late, options["show"]), watch
+        )
+    return content_document(
+        found, len(source.places), version, target.columns, identity, allow_foreign=options["allow_foreign"]
+    )
+
+
+def _columns(table: Table, named: dict[str, str]) -> Columns:
     if not table.schema.names:
         raise BadTable(
             f"{table.version} has no files: nothing says what its columns are. Is this the table's folder?"
         )
-    columns = Columns.of(table.schema, named)
+    return Columns.of(table.schema, named)
+
+
+def _check_places(table: Table, columns: Columns, topics: list[str]) -> None:
     if not columns.places:
         raise BadTable(
             f"{table.version} has no columns partition and offset, but {', '.join(table.schema.names)}: "
-            "name them by --column partition=NAME --column offset=NAME"
+            "name them by --column partition=NAME --column offset=NAME, or compare by --content or --key"
         )
     if "topic" not in columns.names and len(topics) > 1:
         raise BadTable(
             f"{table.version} has no column topic, so its rows could be of any of {', '.join(topics)}: name "
             "it by --column topic=NAME, or audit one topic"
         )
-    return columns

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from eoslog.audit.digest import COLLISION
+from eoslog.audit.findings import Findings
+from eoslog.audit.identity import Identity
 from eoslog.audit.report import found_lines
 from eoslog.audit.table.columns import Columns
 from eoslog.audit.table_findings import TableFindings
@@ -21,6 +23,11 @@ KINDS = {
 }
 """The kinds of findings, and their meaning."""
 
+BY_CONTENT = {kind: KINDS[kind] for kind in ("lost", "doubled", "pending")} | {
+    "foreign": "like no record of the topic"
+}
+"""The same where rows are told by their key or content."""
+
 WRONG = ("lost", "doubled", "altered", "phantom", "foreign")
 
 
@@ -29,8 +36,9 @@ def document(findings: TableFindings, table: str, columns: Columns, *, allow_for
     counts = {kind: getattr(findings, kind).count for kind in KINDS}
     records, rows = sum(findings.records), sum(findings.rows)
     return {
-        "right": not any(counts[kind] for kind in WRONG if kind != "foreign" or not allow_foreign),
+        "right": _is_right(counts, allow_foreign),
         "table": table,
+        "identity": "place",
         "compared": ", ".join(["partition", "offset", *columns.contents]),
         "columns": dict(columns.names),
         "counts": {
@@ -44,6 +52,34 @@ def document(findings: TableFindings, table: str, columns: Columns, *, allow_for
     }  # fmt: skip
 
 
+def content_document(
+    findings: Findings, sources: int, table: str, columns: Columns, identity: Identity, *, allow_foreign: bool
+) -> Any:
+    """The report where rows are told by their key or content; `sources`: how many places are the topic's."""
+    counts = {kind: getattr(findings, kind).count for kind in BY_CONTENT}
+    records = findings.records
+    described = [p.described(n) for p, n in zip(findings.places, records, strict=True)]
+    return {
+        "right": _is_right(counts, allow_foreign),
+        "table": table,
+        "identity": "key" if identity.key else "content",
+        "compared": str(identity),
+        "columns": {part: columns.names[part] for part in identity.contents},
+        "counts": {
+            "source": sum(records[:sources]), "target": sum(records[sources:]),
+            "matched": findings.matched, **counts,
+        },
+        **{kind: getattr(findings, kind).listed(findings.places) for kind in BY_CONTENT},
+        "source": described[:sources],
+        "target": described[sources:],
+        "collision_probability": min(1.0, COLLISION * sum(records) ** 2 / 2),
+    }  # fmt: skip
+
+
+def _is_right(counts: dict[str, int], allow_foreign: bool) -> bool:
+    return not any(counts.get(kind) for kind in WRONG if kind != "foreign" or not allow_foreign)
+
+
 def lines(report: Any) -> Iterator[str]:
     """The report as text."""
     counts = report["counts"]
@@ -52,7 +88,7 @@ def lines(report: Any) -> Iterator[str]:
     yield f"table: {counts['target']:,} rows in {len(report['target']):,} files ({report['table']})"
     yield f"compared by {report['compared']}"
     yield from _notes(report)
-    yield from found_lines(report, KINDS, _line)
+    yield from found_lines(report, KINDS if report["identity"] == "place" else BY_CONTENT, _line)
     yield _verdict(report)
 
 
@@ -64,7 +100,7 @@ def _notes(report: Any) -> Iterator[str]:
                 f"note: {place['topic']}-{place['partition']} continues after offset {place['end']}, "
                 "hidden by an open transaction; that is not part of this audit"
             )
-    if counts["outside_of_bounds"]:
+    if counts.get("outside_of_bounds"):
         yield f"note: {counts['outside_of_bounds']:,} rows are outside of --from-start and --from-end"
     if not counts["source"]:
         yield "note: the topic has no records within the bounds"
@@ -74,10 +110,10 @@ def _notes(report: Any) -> Iterator[str]:
 
 def _verdict(report: Any) -> str:
     counts = report["counts"]
-    wrong = [f"{counts[kind]:,} {kind}" for kind in WRONG if counts[kind]]
+    wrong = [f"{counts[kind]:,} {kind}" for kind in WRONG if counts.get(kind)]
     if not report["right"]:
         return f"WRONG: {', '.join(wrong)}"
-    rest = f"; {counts['unchecked']:,} rows could not be checked" if counts["unchecked"] else ""
+    rest = f"; {counts['unchecked']:,} rows could not be checked" if counts.get("unchecked") else ""
     return f"right: {counts['matched']:,} records are in the table exactly once{rest}"
 
 

@@ -64,7 +64,7 @@ def judged(
             rows["group"] = [spread(key) if way.by_key else 0 for _, _, key in piece]
             rows["offset"] = [offset for offset, _, _ in piece]
             rows["place"] = number
-            yield Read(rows, rows[:0])
+            yield Read(number, rows, rows[:0])
 
     with tempfile.TemporaryDirectory() as directory, patch.object(run, "read", read):
         job = run.Job(

@@ -4,6 +4,7 @@ from tests.mutants.mutant import Break, Mutant, mutants_of
 
 JUDGE = ("tests/audit/test_table_judge.py",)
 COMMAND = ("tests/audit/test_table_command.py",)
+CONTENTS = ("tests/audit/test_table_contents.py",)
 PARQUET = ("tests/audit/table/test_parquet.py",)
 
 MUTANTS: list[Mutant] = [
@@ -34,6 +35,21 @@ MUTANTS: list[Mutant] = [
         "eoslog/audit/table_run.py",
         COMMAND,
         Break("a compacted topic is read once", "(True, False) if compacted else (True,)", "(True,)"),
+    ),
+    *mutants_of(
+        "eoslog/audit/table_contents.py",
+        CONTENTS,
+        Break(
+            "rows are told by their value alone",
+            'content=not key and "key" in columns.names',
+            "content=False",
+        ),
+        Break("a file's rows all have one number", "                row += batch.num_rows\n", ""),
+        Break(
+            "rows without a key are dropped",
+            "Read(place, rows[there], rows[~there])",
+            "Read(place, rows[there], rows[:0])",
+        ),
     ),
     *mutants_of(
         "eoslog/audit/table/spark_log.py",
