@@ -11,10 +11,10 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
-from socket import gethostname
 from typing import Any
 
 from eoslog.checkpoint.edit_numbers import newest_number, numbered, numbers
+from eoslog.checkpoint.editor import Editor
 from eoslog.checkpoint.edits import Edit, LogFile
 from eoslog.checkpoint.errors import NotEditable
 from eoslog.checkpoint.standing import Standing, position_of
@@ -23,7 +23,6 @@ from eoslog.connector.checkpoint.noted_sink import NOTED_SINK
 from eoslog.connector.checkpoint.spark_logs import Planned
 from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.offsets.offsets import TopicPartition
-from eoslog.connector.spark.processes import ProcessIdentity, lives, this_process
 
 _VERSION = 1
 _OWN_DECISIONS = 2
@@ -45,7 +44,7 @@ class Backup:
     the query stands before and after it. `group`: the offsets and metadata
     that it replaces; None: the partition had none. Texts are as in edits.py. `cluster`: the one to which the
     query moves, where decision and group are; None: it stays. `note`: of its sink, before that.
-    `by`: the host, pid and start of the process that has written the state."""
+    `by`: the process that has written the state."""
 
     name: str
     kind: str
@@ -59,7 +58,7 @@ class Backup:
     after: Mapping[LogFile, str | None]
     cluster: str | None = None
     note: str | None = None
-    by: tuple[str, int, str] | None = None
+    by: Editor | None = None
 
     @property
     def is_open(self) -> bool:
@@ -69,11 +68,12 @@ class Backup:
     @property
     def at_work(self) -> int | None:
         """The pid of another process on this machine that carries it out, or takes it back, just now."""
-        if not self.is_open or self.by is None:
-            return None
-        host, pid, started = self.by
-        known = ProcessIdentity(pid, started)
-        return known.pid if host == gethostname() and known != this_process() and lives(known) else None
+        return self.by.pid if self.is_open and self.by is not None and self.by.works_here else None
+
+    @property
+    def elsewhere(self) -> str | None:
+        """The other machine on which it was begun, if it is not known to have ended there."""
+        return self.by.host if self.is_open and self.by is not None and self.by.elsewhere else None
 
     @property
     def has_moved(self) -> bool:
@@ -82,7 +82,7 @@ class Backup:
 
     def put(self, checkpoint: Checkpoint, state: EditState) -> Backup:
         """Write it with another state. Raises CheckpointUnreadable."""
-        now = replace(self, state=state, by=(gethostname(), *this_process()))
+        now = replace(self, state=state, by=Editor.this())
         checkpoint.note(now.name, now.text())
         return now
 
@@ -106,7 +106,7 @@ class Backup:
         if found.pop("version") != _VERSION:
             raise ValueError("a later version of eoslog has written it; use that version")
         if found.get("by") is not None:
-            found["by"] = tuple(found["by"])
+            found["by"] = Editor(*found["by"])
         for name in ("was", "becomes"):
             found[name] = Batch(*found[name])
         found["group"] = {(t, p): None if kept is None else tuple(kept) for t, p, kept in found["group"]}

@@ -45,8 +45,9 @@ def carry_out(cluster: Cluster, standing: Standing, edit: Edit, moved_to: str | 
     return backup.put(standing.checkpoint, EditState.DONE)
 
 
-def undo(cluster: Cluster, standing: Standing) -> Backup:
-    """Take the last edit back. It may be interrupted and repeated. Raises as carry_out()."""
+def undo(cluster: Cluster, standing: Standing, *, has_ended: bool = False) -> Backup:
+    """Take the last edit back. It may be interrupted and repeated. `has_ended`: an edit that another machine
+    has begun is not at work. Raises as carry_out()."""
     backup = newest_backup(standing.checkpoint)
     if backup is None or backup.state is EditState.UNDONE:
         raise NotEditable("there is no edit to take back")
@@ -55,7 +56,7 @@ def undo(cluster: Cluster, standing: Standing) -> Backup:
             f"the query has gone on since the edit {backup.name} ({backup.kind}): what it has written since "
             "cannot be taken back. Edit the checkpoint as it is now"
         )
-    _begin_undo(standing, backup)
+    _begin_undo(standing, backup, has_ended)
     if standing.sink is None or standing.decided == backup.becomes:
         _move_back(cluster, standing, backup)
     _forget_new(cluster, standing, backup)
@@ -68,13 +69,19 @@ def undo(cluster: Cluster, standing: Standing) -> Backup:
     return backup.put(standing.checkpoint, EditState.UNDONE)
 
 
-def _begin_undo(standing: Standing, backup: Backup) -> None:
+def _begin_undo(standing: Standing, backup: Backup, has_ended: bool) -> None:
     """Note that the edit is being taken back, unless another edit begins."""
     check_alone(standing.checkpoint, standing.last_edit)
     if backup.at_work is not None:
         raise NotEditable(
             f"the edit {backup.name} ({backup.kind}) is at work at this moment: process {backup.at_work} of "
             "this machine. Nothing was changed. Wait until it has ended"
+        )
+    if backup.elsewhere is not None and not has_ended:
+        raise NotEditable(
+            f"the edit {backup.name} ({backup.kind}) was begun on the machine {backup.elsewhere}, and may be "
+            "at work there. Nothing was changed. Take it back on that machine; if it has surely ended, give "
+            "--edit-has-ended"
         )
     now = backup.put(standing.checkpoint, EditState.UNDOING)
     try:

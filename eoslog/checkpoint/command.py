@@ -148,14 +148,18 @@ def add_topic(session: CommandSession, checkpoint: str, topic: str, start: str, 
 @command.command("undo")
 @click.argument("checkpoint")
 @click.option("--fence", is_flag=True, help="Take the sink from a query that runs: it stops.")
+@click.option(
+    "--edit-has-ended", is_flag=True,
+    help="An edit that was interrupted on another machine is not at work there any more.",
+)  # fmt: skip
 @cluster_command
-def take_back(session: CommandSession, checkpoint: str, fence: bool) -> None:
+def take_back(session: CommandSession, checkpoint: str, fence: bool, edit_has_ended: bool) -> None:
     """Take the last edit back, also one that was interrupted. Not possible once the query has gone on."""
     at = Checkpoint.at(checkpoint)
     found = standing(session.cluster, at, moving_to(at))
     if not fence:
         check_rests(session.cluster, found, WATCH_SECONDS)
-    backup = undo(session.cluster, found)
+    backup = undo(session.cluster, found, has_ended=edit_has_ended)
     tell(
         session, {"undone": backup.name, "kind": backup.kind}, f"{backup.name} ({backup.kind}) is taken back"
     )

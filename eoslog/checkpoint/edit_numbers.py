@@ -6,12 +6,14 @@ alone, and then looks for others: of two at once, at least one sees the other an
 
 from __future__ import annotations
 
+import json
 import re
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from eoslog.checkpoint.editor import Editor
 from eoslog.checkpoint.errors import NotEditable
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
 
@@ -38,7 +40,7 @@ def claimed(checkpoint: Checkpoint, seen: LastEdit) -> Iterator[str]:
     """The name for the backup of a new edit, to be written inside. Nobody else writes it, and nobody has made
     an edit or taken one back since `seen`. Raises NotEditable, CheckpointUnreadable."""
     own = f"claim-{uuid.uuid4().hex}"
-    checkpoint.note(own, "")
+    checkpoint.note(own, json.dumps(Editor.this()))
     try:
         check_alone(checkpoint, seen, own)
         yield numbered(seen.number + 1)
@@ -48,9 +50,12 @@ def claimed(checkpoint: Checkpoint, seen: LastEdit) -> Iterator[str]:
 
 def check_alone(checkpoint: Checkpoint, seen: LastEdit, own: str | None = None) -> None:
     """Raise NotEditable if another edit is about to begin, or has been made since `seen`. `own`: a claim that
-    does not count. Raises CheckpointUnreadable."""
+    does not count. Those of the dead are removed. Raises CheckpointUnreadable."""
     # Claims first: who removes its claim has written its backup, which the second look finds.
-    others = [name for name in checkpoint.notes() if _CLAIM.fullmatch(name) and name != own]
+    claims = [name for name in checkpoint.notes() if _CLAIM.fullmatch(name) and name != own]
+    others = [name for name in claims if _is_alive(checkpoint, name)]
+    for dead in set(claims) - set(others):
+        checkpoint.forget(dead)
     if others:
         raise NotEditable(
             "another edit of this checkpoint begins at this moment; nothing was changed. Look at the "
@@ -62,6 +67,16 @@ def check_alone(checkpoint: Checkpoint, seen: LastEdit, own: str | None = None) 
             "another edit was made, or taken back, since this one looked at the checkpoint; nothing was "
             "changed. Look at the checkpoint again"
         )
+
+
+def _is_alive(checkpoint: Checkpoint, claim: str) -> bool:
+    """Whether its edit may be at work: it has not died on this machine. One that cannot be read is: somebody
+    writes it."""
+    try:
+        by = Editor(*json.loads(checkpoint.noted(claim) or ""))
+    except (ValueError, TypeError):
+        return True
+    return by.elsewhere or by.works_here
 
 
 def is_name(text: str) -> bool:

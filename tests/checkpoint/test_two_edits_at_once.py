@@ -7,11 +7,12 @@ import json
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
+from socket import gethostname
 from typing import Any
 
 import pytest
 
-from eoslog.checkpoint import backups
+from eoslog.checkpoint import carry_out, editor
 from eoslog.checkpoint.edit_numbers import LastEdit, claimed
 from eoslog.checkpoint.errors import NotEditable
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
@@ -75,7 +76,7 @@ def test_each_is_whole_or_changes_nothing(
     def other_process(act: Act) -> Act:
         def acting() -> bool:
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(backups, "this_process", lambda: ANOTHER)
+                patch.setattr(editor, "this_process", lambda: ANOTHER)
                 return act()
 
         return acting
@@ -103,6 +104,32 @@ def test_each_is_whole_or_changes_nothing(
         back_to_the_first(broker, checkpoint)
 
 
+@pytest.mark.parametrize("kind", ["plain", "decided"])
+def test_an_edit_of_another_machine_is_left_alone(
+    broker: EmbeddedBroker, request: pytest.FixtureRequest, kind: str
+) -> None:
+    """Nobody sees from here whether it is at work."""
+    checkpoint: Path = request.getfixturevalue(kind)
+
+    class Killed(Exception):
+        pass
+
+    def die(*_: Any) -> None:
+        raise Killed
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(editor, "gethostname", lambda: "elsewhere")
+        patch.setattr(carry_out, "_check_files", die)
+        assert isinstance(
+            run(broker, "rewind", checkpoint, "--by", "3", "--accept-duplicates", "3").exception, Killed
+        )
+    said = run(broker, "undo", checkpoint)
+    assert said.exit_code == 1 and "begun on the machine elsewhere, and may be at work there" in said.output
+    assert run(broker, "undo", checkpoint, "--edit-has-ended").exit_code == 0
+    assert position(checkpoint) == _FIRST
+    assert run(broker, "check", checkpoint).exit_code == 0
+
+
 def back_to_the_first(broker: EmbeddedBroker, checkpoint: Path) -> None:
     """Go forward to where the query stood before all edits."""
     by = _FIRST - position(checkpoint)
@@ -115,9 +142,36 @@ def test_of_two_claims_at_least_one_stops(tmp_path: Path) -> None:
     checkpoint = Checkpoint.at(str(tmp_path))
     seen = LastEdit.of(checkpoint)
     with claimed(checkpoint, seen) as name:
-        with pytest.raises(NotEditable, match="begins at this moment"), claimed(checkpoint, seen):
-            pass
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(editor, "this_process", lambda: ANOTHER)
+            with pytest.raises(NotEditable, match="begins at this moment"), claimed(checkpoint, seen):
+                pass
         checkpoint.note(name, "a backup")
     with pytest.raises(NotEditable, match="was made"), claimed(checkpoint, seen):
         pass
     assert checkpoint.notes() == ["edit-0001"]
+
+
+@pytest.mark.parametrize(
+    ("claim", "stops"),
+    [
+        ('["HERE", 1, "of a process that has died"]', False),
+        ('["another machine", 1, "1"]', True),
+        ("", True),
+        ("[1]", True),
+    ],
+)
+def test_a_claim_that_was_left(tmp_path: Path, claim: str, stops: bool) -> None:
+    """Of an edit that has died on this machine it is in nobody's way."""
+    checkpoint = Checkpoint.at(str(tmp_path))
+    checkpoint.note(f"claim-{'0' * 32}", claim.replace("HERE", gethostname()))
+    if stops:
+        with (
+            pytest.raises(NotEditable, match=r"delete eoslog/claim-0"),
+            claimed(checkpoint, LastEdit(0, None)),
+        ):
+            pass
+    else:
+        with claimed(checkpoint, LastEdit(0, None)) as name:
+            assert name == "edit-0001"
+        assert checkpoint.notes() == []

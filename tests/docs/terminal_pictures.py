@@ -1,5 +1,5 @@
-"""Pictures of commands and what they print, for docs/pictures: rehearsals of three clusters, and an edited
-checkpoint. make command-pictures."""
+"""Pictures of commands and what they print, for docs/pictures: audits of tables, rehearsals of three
+clusters, and an edited checkpoint. make command-pictures."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from rich.console import Console
 from rich.text import Text
 
@@ -27,7 +29,15 @@ from tests.scenarios.apache_kafka import ApacheKafka
 from tests.svg import PICTURES, save
 
 WIDTH = 120
-_STYLES = {"holds": "green", "fails": "bold red", "unknown": "yellow", "note": "cyan", "Error:": "bold red"}
+_STYLES = {
+    "holds": "green",
+    "fails": "bold red",
+    "unknown": "yellow",
+    "note": "cyan",
+    "Error:": "bold red",
+    "right:": "green",
+    "WRONG:": "bold red",
+}
 """By a line's first word."""
 
 
@@ -57,6 +67,20 @@ def _printed(command: str, bootstrap: str, folder: Path) -> str:
         env=os.environ | {"COLUMNS": str(WIDTH)},
     )  # fmt: skip
     return done.stdout
+
+
+def audits(folder: Path) -> Path:
+    """A table as it should be, and one whose plain writer died behind a file and wrote it again."""
+    rows = [{"topic": "orders", "partition": 0, "offset": at, "value": f"{at}"} for at in range(1000)]
+    with EmbeddedBroker() as broker:
+        kafka = Kafka(broker.bootstrap)
+        kafka.put(kafka.topic(1, "orders"), [b"%d" % at for at in range(1000)])
+        for table in ("lake", "hurt"):
+            (folder / table).mkdir()
+            pq.write_table(pa.Table.from_pylist(rows), folder / table / "part-0.parquet")
+        pq.write_table(pa.Table.from_pylist(rows[997:]), folder / "hurt" / "part-1.parquet")
+        commands = [f"eoslog audit orders --to parquet:{table}" for table in ("lake", "hurt")]
+        return draw("audit", "eoslog audit", commands, broker.bootstrap, folder)
 
 
 def rehearsals(folder: Path) -> list[Path]:
@@ -99,5 +123,5 @@ def edited_checkpoint(folder: Path) -> Path:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as made:
-        for drawn in (edited_checkpoint(Path(made)), *rehearsals(Path(made))):
+        for drawn in (audits(Path(made)), edited_checkpoint(Path(made)), *rehearsals(Path(made))):
             print(f"{drawn}: {drawn.stat().st_size} bytes")

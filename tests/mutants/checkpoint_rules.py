@@ -116,6 +116,12 @@ MUTANTS: list[Mutant] = [
         "eoslog/checkpoint/edit_numbers.py",
         AT_ONCE,
         Break("claims of others do not count", "    if others:", "    if False:"),
+        Break("claims of the dead count", "return by.elsewhere or by.works_here", "return True"),
+        Break(
+            "claims of another machine do not count",
+            "return by.elsewhere or by.works_here",
+            "return by.works_here",
+        ),
         Break("edits of others do not count", "    if LastEdit.of(checkpoint) != seen:", "    if False:"),
     ),
     *mutants_of(
