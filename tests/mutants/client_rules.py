@@ -166,7 +166,7 @@ MUTANTS: list[Mutant] = [
     *mutants_of(
         "connector/client/wire/error_outcomes.py",
         RETRY,
-        Break("nothing is tried again", "Outcome.AGAIN if info(code).retriable else", ""),
+        Break("nothing is tried again", "ErrorOutcome.AGAIN if info(code).retriable else ", ""),
         Break("everything is tried again", "if info(code).retriable else ErrorOutcome.REFUSED", ""),
         Break("departures do not count", "if departure is not None:", "if False:"),
     ),
@@ -418,7 +418,7 @@ MUTANTS: list[Mutant] = [
         ),
         Break("an abort under the old epoch will do", "state.identity == raised", "True"),
         Break("a refused abort is looked at again", "ended |= refused", "pass"),
-        Break("asked without end", "if still and backoff.over:", "if False:"),
+        Break("asked without end", "if still and backoff.over:", "if False:", hangs=True),
         Break("any time-out is asked for", "min(state.timeout_ms, _MOST_TIMEOUT_MS)", "state.timeout_ms"),
         Break(
             "a busy coordinator refuses",

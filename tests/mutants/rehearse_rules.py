@@ -4,6 +4,8 @@ from tests.mutants.mutant import Break, Mutant, mutants_of
 
 HERE = "tests/rehearse/"
 BROKERS = (f"{HERE}test_broken_brokers.py",)
+NAMED = f"{HERE}test_broken_brokers.py::test_a_broken_broker_is_named"
+FORGETS = f"{HERE}test_crashes.py::test_a_broker_that_forgets_in_a_crash_is_named"
 KILLS = (f"{HERE}test_kills.py",)
 WHOLE = (f"{HERE}test_rehearse.py",)
 
@@ -26,7 +28,10 @@ MUTANTS: list[Mutant] = [
         ),
         Break("offsets of the aborted count", "    if found is not None:\n", "    if False:\n"),
         Break(
-            "a sealed transaction may time out", "    if state.timeout_ms != NEVER_MS:\n", "    if False:\n"
+            "a sealed transaction may time out",
+            "    if state.timeout_ms != NEVER_MS:\n",
+            "    if False:\n",
+            (f"{NAMED}[kept_transactions_time_out]",),
         ),
     ),
     *mutants_of(
@@ -36,11 +41,13 @@ MUTANTS: list[Mutant] = [
             "a transaction that has time may be gone",
             "        self.work.end(self.longer, commit=True)\n",
             "        pass\n",
+            (f"{NAMED}[time_outs_come_too_early]",),
         ),
         Break(
             "sealed ones may be gone",
             '        if state is None or state.state not in OPEN:\n            raise DoesNotHold(f"a sealed',
             '        if False:\n            raise DoesNotHold(f"a sealed',
+            (f"{NAMED}[sealed_transactions_time_out]",),
         ),
     ),
     *mutants_of(
@@ -55,8 +62,14 @@ MUTANTS: list[Mutant] = [
             "an epoch may come again",
             "            if again.identity <= told",
             "            if False and told",
+            (f"{FORGETS}[a_new_epoch_is_not_waited_for]",),
         ),
-        Break("what was told is not asked", "            if told.committed:\n", "            if False:\n"),
+        Break(
+            "what was told is not asked",
+            "            if told.committed:\n",
+            "            if False:\n",
+            (f"{FORGETS}[acknowledges_before_it_is_durable]",),
+        ),
     ),
     *mutants_of(
         "eoslog/rehearse/kills.py",

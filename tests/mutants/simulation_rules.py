@@ -18,7 +18,7 @@ MUTANTS: list[Mutant] = [
         (f"{HERE}test_timeline.py",),
         Break("the first marker waits for another", "last = -inf", "last = 0.0"),
         Break("markers do not queue up", "last + costs.marker.each)", "0.0)"),
-        Break("the driver looks without a pause", "        now += pause\n", ""),
+        Break("the driver looks without a pause", "        now += pause\n", "", hangs=True),
         Break(
             "a round has no end", "mine[at : at + IN_FLIGHT] for mine", "mine[at:] if not at else [] for mine"
         ),
