@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from eoslog.audit.table import files
 from tests.audit import stored_tables
 from tests.audit.filling import cluster_at, create, fill, split
 from tests.audit.stored_tables import HURTS, rows_of
@@ -92,6 +93,17 @@ def test_the_findings_are_told_with_their_places(cluster_broker: Any, rows: pa.T
     allowed = audit(cluster_broker, TOPIC, "--to", to, "--content", "--allow-foreign", "--json")
     report = json.loads(allowed.stdout)
     assert (report["identity"], report["columns"]) == ("content", {"key": "key", "value": "value"})
+
+
+def test_rows_are_numbered_through_all_pieces_of_a_file(
+    cluster_broker: Any, rows: pa.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "BATCH_ROWS", 100)
+    foreign = pa.table({"value": pa.array([b"no"], pa.binary())})
+    whole = pa.concat_tables([rows.select(["value"]), foreign])
+    pq.write_table(whole, tmp_path / "one.parquet")
+    result = audit(cluster_broker, TOPIC, "--to", f"parquet:{tmp_path}", "--content")
+    assert "foreign: 1 like no record of the topic\n  row 1000 of one.parquet\n" in result.output
 
 
 def test_columns_may_have_other_names_and_types(cluster_broker: Any, rows: pa.Table, tmp_path: Path) -> None:
