@@ -41,13 +41,11 @@ MUTANTS: list[Mutant] = [
             "a transaction that has time may be gone",
             "        self.work.end(self.longer, commit=True)\n",
             "        pass\n",
-            (f"{NAMED}[time_outs_come_too_early]",),
         ),
         Break(
             "sealed ones may be gone",
             '        if state is None or state.state not in OPEN:\n            raise DoesNotHold(f"a sealed',
             '        if False:\n            raise DoesNotHold(f"a sealed',
-            (f"{NAMED}[sealed_transactions_time_out]",),
         ),
     ),
     *mutants_of(
