@@ -66,7 +66,6 @@ MUTANTS: list[Mutant] = [
             "what was told is not asked",
             "            if told.committed:\n",
             "            if False:\n",
-            (f"{FORGETS}[acknowledges_before_it_is_durable]",),
         ),
     ),
     *mutants_of(
