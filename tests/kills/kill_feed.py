@@ -1,7 +1,7 @@
 """The source of a round: numbered rows, written for as long as the round lasts, by stock clients.
 
 They speak to the brokers directly, over no proxy. Aborted rows of another producer lie between: nobody may
-see one.
+see one. Each partition ends with rows, so the last batch of a query has some.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ class Feed:
         self._failed: list[Any] = []
         self._over = threading.Event()
         self._failure: BaseException | None = None
-        self._threads = [
-            threading.Thread(target=self._guarded, args=(w,)) for w in (self._write, self._abort)
-        ]
+        self._writes, self._aborts = (
+            threading.Thread(target=self._guarded, args=(work,)) for work in (self._write, self._abort)
+        )
 
     def start(self) -> None:
         """Begin."""
-        for thread in self._threads:
-            thread.start()
+        self._aborts.start()
+        self._writes.start()
 
     def end(self) -> int:
         """Write no more; how many rows there are. Raises what went wrong."""
         self._over.set()
-        for thread in self._threads:
+        for thread in (self._writes, self._aborts):
             thread.join()
         if self._failure is not None:
             raise self._failure
@@ -74,7 +74,11 @@ class Feed:
         })  # fmt: skip
         wanted = islice(ids(_FOR_EVER, self._partitions), self.written, None)
         again = deque[list[Id]]()
-        while not self._over.is_set():
+        ended = False
+        while not ended:
+            ended = self._over.is_set()
+            if ended:
+                self._aborts.join()  # its rows lie before these
             chunk = list(islice(wanted, _CHUNK))
             self._send(producer, self._topic, chunk)
             if self._twice is not None:

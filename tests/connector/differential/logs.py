@@ -36,20 +36,20 @@ def _fill(kafka: Kafka, topic: str, partitions: list[int], codec: str = "none", 
 
 
 def _plain(kafka: Kafka, name: str, partitions: int, codec: str) -> Topic:
-    topic = kafka.topic(partitions, name=f"d-{name}", retention_ms="-1")
+    topic = kafka.topic(partitions, name=f"d-{name}")
     _fill(kafka, topic, list(range(partitions)), codec)
     return Topic(topic, dict.fromkeys(range(partitions), (0, 300 // partitions)))
 
 
 def _holes(kafka: Kafka) -> Topic:
     """Partition 1 is empty, and the time is the broker's."""
-    topic = kafka.topic(3, name="d-holes", message_timestamp_type="LogAppendTime", retention_ms="-1")
+    topic = kafka.topic(3, name="d-holes", message_timestamp_type="LogAppendTime")
     _fill(kafka, topic, [0, 2], "zstd", 100)
     return Topic(topic, {0: (0, 50), 1: (0, 0), 2: (0, 50)})
 
 
 def _transactions(kafka: Kafka, name: str, *, leave_open: bool) -> Topic:
-    topic = kafka.topic(2, name=f"d-{name}", retention_ms="-1")
+    topic = kafka.topic(2, name=f"d-{name}")
     producer = kafka.transactional(f"d-{name}")
     for number, commit in enumerate((True, False, False, True, False)):
         producer.begin_transaction()
@@ -72,7 +72,7 @@ _LEFT_OPEN: list[object] = []
 
 
 def _trimmed(kafka: Kafka) -> Topic:
-    topic = kafka.topic(1, name="d-trimmed", retention_ms="-1")
+    topic = kafka.topic(1, name="d-trimmed")
     _fill(kafka, topic, [0], "lz4")
     for future in kafka.admin.delete_records([TopicPartition(topic, 0, 120)]).values():
         future.result(10)

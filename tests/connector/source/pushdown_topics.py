@@ -20,7 +20,7 @@ EAGER = {"log.cleaner.backoff.ms": "100", "log.cleaner.min.cleanable.ratio": "0.
 """The broker's options: compaction at once."""
 _LEAST = 1 << (20 if ON_KAFKA else 10)
 """The smallest segment that the broker allows."""
-_SMALL_SEGMENTS = {"segment_bytes": str(_LEAST), "retention_ms": "-1"}
+_SMALL_SEGMENTS = {"segment_bytes": str(_LEAST)}
 
 
 class Topics(NamedTuple):
