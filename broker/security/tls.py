@@ -108,6 +108,10 @@ class ListenerTls:
                     f"{store}.type", f"{kind}: {text} is PEM: correct the type, or leave it out"
                 )
         if not path:
+            if self._option(f"{store}.password"):  # as in Kafka
+                raise self._wrong(
+                    f"{store}.password", f"name its store in {store}.location, or leave the password out"
+                )
             return None
         try:
             with open(path, "rb") as file:

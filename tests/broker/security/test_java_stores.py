@@ -139,6 +139,8 @@ Wrong = dict[str, Any]
         ({"ssl.keystore.password": "open-sesame"}, r"ssl\.keystore\.password does not open"),
         ({"ssl.truststore.password": "open-sesame"}, r"ssl\.truststore\.password does not open"),
         ({"ssl.keystore.password": ""}, r"ssl\.keystore\.password is missing"),
+        ({"ssl.keystore.location": ""}, r"ssl\.keystore\.password: name its store in"),
+        ({"ssl.truststore.location": ""}, r"ssl\.truststore\.password: name its store in"),
         ({"ssl.key.password": "open-sesame"}, r"ssl\.key\.password"),
         ({"ssl.keystore.type": "PEM"}, r"ssl\.keystore\.type: .* not PEM"),
         ({"ssl.keystore.location": "trust"}, r"ssl\.keystore\.location: .* has no private key"),
