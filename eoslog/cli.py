@@ -27,6 +27,7 @@ COMMANDS = {
     "doctor": ("eoslog.doctor.command", "Show what slows Spark down with eoslog, or would fail."),
     "rehearse": ("eoslog.rehearse.command", "Certify a cluster: the commit protocol, killed at each step."),
     "checkpoint": ("eoslog.checkpoint.command", "Show, check and edit Spark's checkpoint of a query."),
+    "shadow": ("eoslog.shadow.command", "Compare a new version of a query with the running one."),
     "audit": ("eoslog.audit.command", "Prove that a topic, or a table, has a topic's records exactly once."),
 }
 

@@ -16,8 +16,10 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from eoslog.connector.offsets.offsets import (
+    SHADOW,
     Epochs,
     Offsets,
+    ShadowCut,
     SourcePosition,
     TakenFrom,
     TopicPartition,
@@ -27,6 +29,7 @@ from eoslog.connector.offsets.offsets import (
     from_json,
     ids_from_json,
     position_from_json,
+    shadow_from_json,
     taken_from_json,
 )
 
@@ -98,6 +101,11 @@ class Planned:
         """Which sinks have committed the offsets at which the sources begin; only in a source's first
         batch."""
         return frozenset(one for text in self.sources for one in taken_of(text))
+
+    def shadows(self) -> list[ShadowCut]:
+        """The decisions of other queries at which the sources' batches end: a shadow has one or more."""
+        found = (shadow_from_json(_topics(text)) for text in self.sources if SHADOW in text)
+        return [cut for cut in found if cut is not None]
 
     def epochs(self) -> Epochs:
         """Leader epochs of the end offsets, as far as the sources name them."""

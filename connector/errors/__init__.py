@@ -84,6 +84,10 @@ class RefusedByBroker(KafkaError):
         return f"{super().__str__()}; {advice}" if advice else super().__str__()
 
 
+class ShadowLost(EoslogError):
+    """The query that a stream shadows was set back: its batches are not the shadow's any more."""
+
+
 class UnknownTopic(EoslogError):
     """The broker does not know a topic (or a partition of it)."""
 

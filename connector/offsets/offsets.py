@@ -12,7 +12,10 @@ A stream's offsets have further entries, which identify their log:
 - `"offsets-of:<sink>:<group>": {}` in the first batch of a query that began at a group's offsets which a sink
   had committed: the sink and the group, both quoted as in a URL;
 - `"began-at:<topic>:<offset>:<partitions>": {}` in the first batch of a query: where it began, for the option
-  startingOffsets may change, and Spark stores ends alone.
+  startingOffsets may change, and Spark stores ends alone;
+- `"shadow-of:<sink>:<group>:<sequence>": {}` in a query that shadows another one (option shadow.of): the
+  decision of that sink at which the batch ends. With it `"shadow-written:<topic>:<offset>:<partitions>": {}`,
+  where the other query's rows ended, and `"shadow-own:...": {}`, where this one's ended before the batch.
 
 No topic's name can have a colon. Spark's Kafka source takes an entry for a topic and finds no partition in
 it. So each source can continue from the other's checkpoint.
@@ -64,6 +67,7 @@ _CLUSTER = "cluster-id"
 _EPOCH = "leader-epoch"
 _TAKEN = "offsets-of"
 _BEGAN = "began-at"
+SHADOW, _WRITTEN, _OWN = "shadow-of", "shadow-written", "shadow-own"
 
 
 class TakenFrom(NamedTuple):
@@ -73,6 +77,25 @@ class TakenFrom(NamedTuple):
     group: str
 
 
+class ShadowCut(NamedTuple):
+    """A decision of the query that is shadowed, and how far the rows went then. `sequence`: the decision's.
+
+    `written`: where the rows of that decision and of all before it end in the topic that the other query
+    writes. `own`: where the rows of this query end, but for those of the batch that ends here.
+    """
+
+    sink: str
+    group: str
+    sequence: int
+    written: Offsets
+    own: Offsets
+
+    def names(self) -> list[str]:
+        """The entries of it."""
+        head = ":".join([SHADOW, quote(self.sink, safe=""), quote(self.group, safe=""), str(self.sequence)])
+        return [head, *_names(_WRITTEN, self.written), *_names(_OWN, self.own)]
+
+
 def to_json(
     offsets: Mapping[TopicPartition, int],
     ids: Mapping[str, str] | None = None,
@@ -80,6 +103,7 @@ def to_json(
     epochs: Mapping[TopicPartition, int] | None = None,
     taken: Iterable[TakenFrom] = (),
     began: Mapping[TopicPartition, int] | None = None,
+    shadow: ShadowCut | None = None,
 ) -> dict[str, dict[str, int]]:
     """Offsets as the nested dict that Spark stores; sorted, because Spark compares them as text."""
     nested: dict[str, dict[str, int]] = {}
@@ -91,6 +115,7 @@ def to_json(
     for kind, numbers in ((_EPOCH, epochs), (_BEGAN, began)):
         names += _names(kind, {tp: number for tp, number in (numbers or {}).items() if tp in offsets})
     names += [":".join([_TAKEN, *(quote(name, safe="") for name in one)]) for one in sorted(taken)]
+    names += [] if shadow is None else shadow.names()
     return {**nested, **{name: {} for name in names}}
 
 
@@ -154,9 +179,19 @@ def taken_from_json(nested: Mapping[str, Any]) -> frozenset[TakenFrom]:
     return frozenset(TakenFrom(unquote(sink), unquote(group)) for _, sink, group in parts)
 
 
+def shadow_from_json(nested: Mapping[str, Any]) -> ShadowCut | None:
+    """The decision of another query at which a batch ends; None if it shadows none."""
+    heads = [key.split(":") for key in nested if key.startswith(f"{SHADOW}:")]
+    if not heads:
+        return None
+    _, sink, group, sequence = heads[0]
+    written, own = _numbers(_WRITTEN, nested), _numbers(_OWN, nested)
+    return ShadowCut(unquote(sink), unquote(group), int(sequence), written, own)
+
+
 class SourcePosition(NamedTuple):
     """Parsed offsets from Spark: their topics' ids, their cluster, their leader epochs and, in the first
-    batch of a query, whose offsets it took and where it began."""
+    batch of a query, whose offsets it took and where it began; in a shadow, where the other query stood."""
 
     offsets: Offsets
     ids: TopicIds
@@ -164,6 +199,7 @@ class SourcePosition(NamedTuple):
     epochs: Epochs
     taken: frozenset[TakenFrom] = frozenset()
     began: Offsets | None = None
+    shadow: ShadowCut | None = None
 
 
 def position_from_json(nested: Mapping[str, Mapping[str, int]]) -> SourcePosition:
@@ -175,6 +211,7 @@ def position_from_json(nested: Mapping[str, Mapping[str, int]]) -> SourcePositio
         epochs_from_json(nested),
         taken_from_json(nested),
         began_from_json(nested),
+        shadow_from_json(nested),
     )
 
 
@@ -216,7 +253,7 @@ def _entries(nested: Any) -> dict[str, Any]:
     """The entries of such a line other than offsets."""
     if not isinstance(nested, dict):
         return {}
-    entries = _ID, _CLUSTER, _EPOCH, _TAKEN, _BEGAN
+    entries = _ID, _CLUSTER, _EPOCH, _TAKEN, _BEGAN, SHADOW, _WRITTEN, _OWN
     return {key: parts for key, parts in nested.items() if key.partition(":")[0] in entries}
 
 

@@ -12,7 +12,24 @@ from eoslog.connector.offsets import offsets
 from eoslog.connector.options.parsing import parse
 from eoslog.connector.options.table import Use
 
+_SHADOW = ("shadow.of", "shadow.topic", "shadow.into")
+_NOT_OF_A_SHADOW = (
+    "transactional.id", "minOffsetsPerTrigger", "maxOffsetsPerTrigger", "cluster.moved.to",
+)  # fmt: skip
+"""The running query would be stopped by the first. The others have no effect: a batch ends where a decided
+batch of the running query does."""
 _WHERE_FROM = ("subscribe", "subscribePattern", "assign")
+
+
+@dataclass(frozen=True)
+class ShadowOptions:
+    """Which query a stream shadows: its transactional.id and its kafka.group.id; the topic that it writes,
+    and the one that this query writes meanwhile."""
+
+    sink: str
+    group: str
+    topic: str
+    into: str
 
 
 @dataclass(frozen=True)
@@ -45,6 +62,7 @@ class SourceOptions:
     end_pause_ms: int
     small_offsets: int
     small_bytes: int
+    shadow: ShadowOptions | None = None
 
     def selects(self, place: offsets.TopicPartition) -> bool:
         """Whether the source reads this partition, if it exists."""
@@ -100,7 +118,29 @@ def source_options(raw: Mapping[str, str], *, stream: bool, quiet: bool = False)
         end_pause_ms=values["fetchoffset.retryintervalms"],
         small_offsets=values.get("small.batch.max.offsets", 0),
         small_bytes=values.get("small.batch.max.bytes", 0),
+        shadow=_shadow(values),
     )
+
+
+def _shadow(values: Mapping[str, Any]) -> ShadowOptions | None:
+    given = [name for name in _SHADOW if values.get(name)]
+    if not given:
+        return None
+    needed = [name for name in (*_SHADOW, "kafka.group.id") if not values.get(name)]
+    if needed:
+        raise OptionError(f"option {given[0]} needs {', '.join(needed)} as well: give all of them")
+    odd = [name for name in _NOT_OF_A_SHADOW if values.get(name.lower()) is not None]
+    if odd:
+        raise OptionError(
+            f"options {odd[0]} and shadow.of are both given: leave {odd[0]} out while it shadows"
+        )
+    if values["shadow.topic"] == values["shadow.into"]:
+        raise OptionError(
+            f"options shadow.topic and shadow.into are both {values['shadow.into']!r}: let shadow.into name "
+            "a topic that this query alone writes"
+        )
+    sink, topic, into = (values[name] for name in _SHADOW)
+    return ShadowOptions(sink, values["kafka.group.id"], topic, into)
 
 
 def _check_where_from(values: Mapping[str, Any]) -> None:

@@ -147,6 +147,14 @@ TABLE: tuple[Option, ...] = (
            "Name of the sink and prefix of its transactions; the query's id if not given. For a source "
            "with startingOffsets=committed: the sink that this query replaces; it is stopped before "
            "the group is read."),
+    Option("shadow.of", OptionType.TEXT, None, Use.READ_STREAM,
+           "The transactional.id of a running query. This query, a new version of it, reads the batches that "
+           "the running one has decided, and eoslog shadow report compares what both have written. Needs "
+           "kafka.group.id, that of the running query, shadow.topic and shadow.into."),
+    Option("shadow.topic", OptionType.TEXT, None, Use.READ_STREAM,
+           "The topic that the query of shadow.of writes."),
+    Option("shadow.into", OptionType.TEXT, None, Use.READ_STREAM,
+           "The topic that this query writes while it is a shadow."),
     Option("decision.topic", OptionType.TEXT, ANCHOR, Use.SINK | Use.READ_STREAM,
            "The topic on whose partitions the sink's group keeps the decision, for clusters that hide their "
            "internal topics. It must exist, is never read or written, and must live as long as the sink. For "

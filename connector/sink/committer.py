@@ -12,6 +12,7 @@ from functools import partial
 
 from eoslog.connector.checkpoint.accepted_differences import to_accept
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
+from eoslog.connector.checkpoint.shadow_check import check_apart
 from eoslog.connector.client.admin import group_offsets as group_offsets
 from eoslog.connector.client.wire.shared_clusters import shared_cluster
 from eoslog.connector.commit.abandon import run_of
@@ -268,7 +269,9 @@ def _read_checkpoint(options: SinkOptions) -> CheckpointView | None:
     try:
         if options.checkpoint_location is None:
             raise CheckpointUnreadable("(none)", "checkpointLocation is not among the options")
-        return CheckpointView.of(Checkpoint.at(options.checkpoint_location))
+        view = CheckpointView.of(Checkpoint.at(options.checkpoint_location))
+        check_apart(view.planned.shadows(), options.transactional_id, options.group_id, options.topic)
+        return view
     except CheckpointUnreadable as error:
         if options.guarantee is not Guarantee.AT_LEAST_ONCE:
             raise OptionError(_needs_checkpoint(_guarantee(options), error)) from error

@@ -7,7 +7,7 @@ reader has options and plans, but no sockets.
 
 import logging
 import time
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -31,15 +31,16 @@ from eoslog.connector.offsets.offsets import (
     Epochs,
     Offsets,
     SourcePosition,
-    TakenFrom,
     TopicIds,
     TopicPartition,
 )
+from eoslog.connector.offsets.position_changes import back_to, moved_only
 from eoslog.connector.options.source_and_sink import SourceOptions
 from eoslog.connector.run.source_ends import SourceEnd
 from eoslog.connector.source.held_back import Standstill
 from eoslog.connector.source.push_filters import PushFilters
 from eoslog.connector.source.rows_in_plan import hand_over, take_back
+from eoslog.connector.source.shadowed import Shadowed
 from eoslog.connector.source.small_batches import SmallBatches
 from eoslog.connector.source.source_topics import SourceTopics
 from eoslog.connector.spark.brought import reduce_with_jar
@@ -116,6 +117,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._left_out: set[str] = set()  # topics that do not exist, and were warned of
         self._small = SmallBatches(options)
         self._planned_end = SourceEnd()
+        self._shadow = None if options.shadow is None else Shadowed(options, options.shadow, self._log)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         called()
@@ -126,9 +128,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where a query without a checkpointed offset begins (startingOffsets). Spark asks more than once."""
         if self._began is None:
             self._log.cluster.meet()
-            self._initial = self._log.resolve("startingOffsets", self.options.starting)
+            cut = None
+            if self._shadow is not None and self.options.starting == COMMITTED:
+                self._initial, cut = self._shadow.await_cut()
+            else:
+                self._initial = self._log.resolve("startingOffsets", self.options.starting)
             self._first = True
-            self._began = offsets.to_json(*self._now(self._initial)._replace(taken=self._log.taken))
+            now = self._now(self._initial)
+            self._began = offsets.to_json(*now._replace(taken=self._log.taken, shadow=cut))
         return self._began
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -145,6 +152,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Fix the end of the whole query: the present end of the log."""
         self._log.cluster.meet()
         self._target = self._now(self._log.latest())
+        if self._shadow is not None:
+            until, cut = self._shadow.await_cut()
+            self._target = self._target._replace(offsets=until, shadow=cut)
         if self.options.committed:
             self._standstill.look(self._log.cluster, self._target.offsets)
 
@@ -171,13 +181,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return offsets.to_json(*position._replace(began=position.offsets))
         position = self._on_this_cluster(position, self._log.met_cluster())
         until = self._end(position.offsets)
+        if self._shadow is not None and self._target is None:
+            shadowed = self._shadow.end(position, until)
+            if shadowed is None:
+                return offsets.to_json(*offsets.position_from_json(start))
+            until = shadowed
         position = self._on_this_cluster(position, until.cluster)
         end, ids = until.offsets, until.ids
         self._latest = end
         lost = plan.losses(position.offsets, end, (position.ids, ids), self._beginnings(position, until))
         lost = self._reported(lost, self._parted(position, until))
         self._say_absent(position.offsets)
-        until = _back_to(lost.parted, until)
+        until = back_to(lost.parted, until)
         end = until.offsets
         begin = self._begin((position.offsets, position.ids), (end, ids))
         may_wait = not isinstance(limit, ReadAllAvailable) and not (lost.recreated or lost.parted)
@@ -187,7 +202,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if isinstance(limit, ReadMaxRows):
             until = until._replace(offsets=plan.share(begin, end, limit.max_rows))
         self._small.begin(_tasks(self.options, begin, until.offsets, ids))
-        until = _moved_only(until, position, lost.parted)
+        until = moved_only(until, position, lost.parted)
         return offsets.to_json(*(until._replace(began=begin) if first else until))
 
     def _now(self, ends: Offsets) -> SourcePosition:
@@ -269,7 +284,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         lost = replace(plan.losses(read, latest.offsets, (until.ids, latest.ids)), early=early)
         lost = self._reported(lost, self._parted(until, latest))
         there = {tp: at for tp, at in until.offsets.items() if tp in latest.offsets}
-        return _back_to(lost.parted, until._replace(offsets=there))
+        return back_to(lost.parted, until._replace(offsets=there))
 
     def _reported(self, lost: plan.Losses, parted: dict[TopicPartition, plan.Divergence]) -> plan.Losses:
         """All that is lost; raises DataLoss, or warns of it."""
@@ -366,27 +381,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 report_loss(self.options.fail_on_data_loss, f"new partitions do not begin at 0: {late}")
             self._begins.update({keys[tp]: at for tp, at in found.items()})
         return {**known, **{tp: self._begins[key] for tp, key in keys.items()}}
-
-
-def _back_to(parted: Mapping[TopicPartition, plan.Divergence], until: SourcePosition) -> SourcePosition:
-    """The end, but no further than the log is still the one that was read."""
-    known = {tp: found for tp, found in parted.items() if found.offset >= 0}
-    ends = {**until.offsets, **{tp: found.offset for tp, found in known.items()}}
-    return until._replace(offsets=ends, epochs={**until.epochs, **{tp: f.now for tp, f in known.items()}})
-
-
-def _moved_only(
-    until: SourcePosition, position: SourcePosition, parted: Container[TopicPartition]
-) -> SourcePosition:
-    """The end with the old epochs for partitions that have not moved, and with the old `taken` and `began` if
-    none has moved: Spark takes a changed text for new data. Partitions whose log differs always get new
-    epochs."""
-    same = {tp for tp, at in until.offsets.items() if position.offsets.get(tp) == at and tp not in parted}
-    epochs = {tp: epoch for tp, epoch in until.epochs.items() if tp not in same}
-    kept = {tp: e for tp, e in position.epochs.items() if tp in same}
-    stands = until.offsets == position.offsets
-    taken, began = (position.taken, position.began) if stands else (frozenset[TakenFrom](), None)
-    return until._replace(epochs={**epochs, **kept}, taken=taken, began=began)
 
 
 def _moves(starting: offsets.Bound) -> bool:

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import tempfile
 import time
-import traceback
 from collections.abc import Callable
 from contextlib import ExitStack
-from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -21,23 +19,17 @@ from click.core import ParameterSource
 from eoslog.audit import table_command, table_report
 from eoslog.audit.bounds import Bound, places, settled
 from eoslog.audit.identity import Identity
-from eoslog.audit.match import DigestsCollide
 from eoslog.audit.read import ReadSettings
 from eoslog.audit.report import document, lines
 from eoslog.audit.run import AuditedCluster, Job, audit
 from eoslog.audit.table.location import Location
+from eoslog.commands.judging import judging
 from eoslog.commands.output import show_json
 from eoslog.commands.progress import shown
-from eoslog.commands.session import client_config, in_our_terms
+from eoslog.commands.session import client_config
 from eoslog.connector.client.wire.cluster import Cluster
-from eoslog.connector.errors import EoslogError
-from eoslog.protocol.batch import CorruptBatch
-from eoslog.protocol.decode import PayloadTooLarge
-from eoslog.protocol.errors import KafkaError
-from eoslog.protocol.schema import ProtocolError
 
-WRONG, NOT_AUDITED = 1, 2
-_REPORTED = (EoslogError, KafkaError, ProtocolError, CorruptBatch, PayloadTooLarge, DigestsCollide, OSError)
+WRONG = 1
 _BOUND = "earliest, latest, a time as 2026-11-21T10:00:00+01:00, or offsets as 0:1200,1:900"
 
 
@@ -66,33 +58,6 @@ def _options(function: Callable[..., None]) -> Callable[..., None]:
         "--from", "from_topics", multiple=True, metavar="TOPIC", help="As TOPIC; repeatable."
     )(function)
     return function
-
-
-def _status(function: Callable[..., None]) -> Callable[..., None]:
-    """Exit with NOT_AUDITED for any failure: status 1 means that the records are wrong."""
-
-    @wraps(function)
-    def with_status(**options: Any) -> None:
-        try:
-            function(**options)
-        except click.ClickException as error:
-            error.show()
-            raise click.exceptions.Exit(NOT_AUDITED) from error
-        except _REPORTED as error:
-            _give_up(f"Error: {in_our_terms(str(error))}")
-        except KeyboardInterrupt:
-            _give_up("interrupted: nothing was proven")
-        except click.exceptions.Exit:
-            raise
-        except Exception:
-            _give_up(traceback.format_exc())
-
-    return with_status
-
-
-def _give_up(text: str) -> None:
-    click.echo(text, err=True)
-    raise click.exceptions.Exit(NOT_AUDITED)
 
 
 @click.command()
@@ -133,7 +98,7 @@ def _give_up(text: str) -> None:
 )  # fmt: skip
 @click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="As --output json.")
-@_status
+@judging
 def command(
     topics: tuple[str, ...], addresses: str | None, command_config: str | None, timeout: float, **options: Any
 ) -> None:

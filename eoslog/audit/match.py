@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from eoslog.audit.rows import Rows
+from eoslog.connector.errors import EoslogError
 from eoslog.protocol.varints import Ints
 
 
@@ -37,7 +38,7 @@ class Verdict:
     target: Rows
 
 
-class DigestsCollide(RuntimeError):
+class DigestsCollide(EoslogError):
     """Two identities have the same first half of their digests. A new run draws other random numbers."""
 
     def __init__(self) -> None:

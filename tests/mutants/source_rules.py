@@ -121,14 +121,28 @@ MUTANTS: list[Mutant] = [
         ),
     ),
     *mutants_of(
-        "connector/source/reader.py",
+        "connector/offsets/position_changes.py",
         READER,
-        Break("it is not said whose offsets they are", "._replace(taken=self._log.taken)", ""),
         Break(
             "whose they are is new data",
             "(position.taken, position.began) if",
             "(frozenset(), position.began) if",
         ),
+        Break(
+            "where it began is said for ever",
+            "(position.taken, position.began) if stands",
+            "(position.taken, position.began) if True",
+        ),
+        Break(
+            "where it began is new data",
+            "(position.taken, position.began) if stands",
+            "(position.taken, None) if stands",
+        ),
+    ),
+    *mutants_of(
+        "connector/source/reader.py",
+        READER,
+        Break("it is not said whose offsets they are", "(taken=self._log.taken, shadow=cut)", "(shadow=cut)"),
         Break("a range that is turned is empty", "        if turned:\n", "        if False:\n"),
         Break(
             "where it began is not stored",
@@ -155,16 +169,6 @@ MUTANTS: list[Mutant] = [
             "an end that did not move is read again",
             "        if planned.began is not None and position.began is None:\n",
             "        if planned.began is not None:\n",
-        ),
-        Break(
-            "where it began is said for ever",
-            "(position.taken, position.began) if stands",
-            "(position.taken, position.began) if True",
-        ),
-        Break(
-            "where it began is new data",
-            "(position.taken, position.began) if stands",
-            "(position.taken, None) if stands",
         ),
         Break(
             "asked for its beginning twice it begins twice",

@@ -1,0 +1,32 @@
+"""Keeps a shadow from writing anything that belongs to the query that it shadows. Pure."""
+
+from collections.abc import Sequence
+
+from eoslog.connector.errors import OptionError
+from eoslog.connector.offsets.offsets import ShadowCut
+
+
+def check_apart(cuts: Sequence[ShadowCut], sink: str | None, group: str | None, topic: str | None) -> None:
+    """Raise OptionError if this writer of a shadow has the transactional.id, the kafka.group.id or a topic of
+    the query that is shadowed. `topic` None: each row names its own."""
+    if len(cuts) > 1:
+        raise OptionError(
+            f"shadow.of: a query of several sources cannot be a shadow ({len(cuts)} have the option): each "
+            "would end its batches at other decisions: leave the option out"
+        )
+    for cut in cuts:
+        written, own = ({name for name, _ in ends} for ends in (cut.written, cut.own))
+        if sink == cut.sink:
+            raise OptionError(
+                f"transactional.id={sink} is that of the query that this one shadows, and would stop it: "
+                "give the shadow another one. To take over, see shadow.md#taking-over"
+            )
+        if group == cut.group:
+            raise OptionError(
+                f"kafka.group.id={group} is that of the query that this one shadows: give the writer of the "
+                "shadow another one, or none"
+            )
+        if topic not in own or topic in written:
+            raise OptionError(
+                f"a shadow writes to the topic of shadow.into ({', '.join(own)}) alone: set topic to it"
+            )

@@ -1,0 +1,102 @@
+"""Where a shadow's batches end: at the decisions of the query that it shadows.
+
+The running query goes on meanwhile, and is not disturbed: this only reads. Three things have to belong
+together: the source offsets of a decision, its rows and those of all before it in the topic that the running
+query writes, and no row of a later one. So the decision is read before and after the other two. If it is
+settled before (commit/settled.py) and the same after, no row of a later decision can be read between, for
+rows can be read only when their decision is made. If the running query is faster than that, its next decision
+is tried, and a batch of the shadow is several of the running query's together.
+"""
+
+import time
+
+from eoslog.connector.client.admin import group_offsets as group_offsets
+from eoslog.connector.client.admin.list_offsets import list_offsets
+from eoslog.connector.client.wire.retry import retrying
+from eoslog.connector.commit.settled import last_decision, settled
+from eoslog.connector.commit.transactional_ids import Sink
+from eoslog.connector.errors import OptionError, ShadowLost
+from eoslog.connector.offsets.offsets import LATEST, Offsets, ShadowCut, SourcePosition
+from eoslog.connector.options.source_options import ShadowOptions, SourceOptions
+from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
+from eoslog.connector.source.source_topics import SourceTopics
+
+_PAUSE_SECONDS = 0.05
+"""Between two looks at a query whose last decision is not settled."""
+
+Cut = tuple[Offsets, ShadowCut]
+
+
+class Shadowed:
+    """The query that a stream shadows."""
+
+    def __init__(self, options: SourceOptions, shadow: ShadowOptions, log: SourceTopics) -> None:
+        self._options, self._shadow, self._log = options, shadow, log
+
+    def await_cut(self) -> Cut:
+        """The last decision, waited for as long as kafka.default.api.timeout.ms says. Raises OptionError,
+        CommitFault."""
+        deadline = time.monotonic() + self._options.client.api_timeout_ms / 1000
+        while (found := self.cut()) is None:
+            if time.monotonic() > deadline:
+                raise OptionError(
+                    f"shadow.of: the query with transactional.id={self._shadow.sink} has decided nothing, or "
+                    f"its decisions are never settled, in {self._options.client.api_timeout_ms} ms "
+                    "(kafka.default.api.timeout.ms): start it first, with this transactional.id"
+                )
+            time.sleep(_PAUSE_SECONDS)
+        return found
+
+    def end(self, position: SourcePosition, log_ends: SourcePosition) -> SourcePosition | None:
+        """The end of the shadow's next batch. `log_ends`: where the log ends. None: the running query has
+        decided nothing since, or that cannot be told now. Raises ShadowLost, OptionError, CommitFault."""
+        found = self.cut()
+        if found is None:
+            return None
+        ends, cut = found
+        before = position.shadow
+        if before is not None and before.sink == cut.sink and before.sequence == cut.sequence:
+            return None
+        back = sorted(tp for tp, at in ends.items() if at < position.offsets.get(tp, at))
+        if back or (before is not None and before.sink == cut.sink and before.sequence > cut.sequence):
+            where = ", ".join(f"{t}-{p} from {position.offsets[t, p]} to {ends[t, p]}" for t, p in back)
+            raise ShadowLost(
+                f"shadow.of: the query with transactional.id={cut.sink} was set back "
+                f"({where or 'its decisions'}): begin its shadow anew, with a new checkpoint"
+            )
+        known = {tp: at for tp, at in (position.offsets | ends).items() if tp in log_ends.offsets}
+        return log_ends._replace(offsets=known, shadow=cut)
+
+    def cut(self) -> Cut | None:
+        """The last decision: its source offsets, and how far the rows go. None: it is not settled now. Raises
+        OptionError, CommitFault."""
+        sink, cluster = Sink(self._shadow.sink), self._log.cluster
+        runner = Runner(cluster, OWN_TIMEOUT_MS, decisions=self._options.decision_topic)
+        decision = runner.run(settled(sink))
+        if decision is None:
+            return None
+        committed = group_offsets.fetch_committed(cluster, self._shadow.group, sorted(self._log.partitions()))
+        ends = {tp: at for tp, (at, _) in committed.items() if at >= 0}
+        if not ends:
+            raise OptionError(
+                f"kafka.group.id: group {self._shadow.group} has no offset of this query's topics: give the "
+                f"kafka.group.id of the query with transactional.id={sink.id}, which needs one"
+            )
+        written, own = self._rows(self._shadow.topic), self._rows(self._shadow.into)
+        after = runner.run(last_decision(sink))
+        if after is None or after.sequence != decision.sequence:
+            return None
+        return ends, ShadowCut(sink.id, self._shadow.group, decision.sequence, written, own)
+
+    def _rows(self, topic: str) -> Offsets:
+        """Where the rows of a topic end that can be read."""
+        cluster = self._log.cluster
+        found = retrying(
+            cluster,
+            f"Metadata of {topic}",
+            lambda: cluster.describe(topic),
+            timeout_ms=self._options.client.api_timeout_ms,
+            option="kafka.default.api.timeout.ms",
+            forget=lambda: None,
+        )
+        return list_offsets(cluster, {(topic, p): LATEST for p in found.leaders}, committed=True)

@@ -1,0 +1,1 @@
+"""Tests of shadows: a new version of a query beside the running one."""

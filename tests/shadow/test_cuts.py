@@ -1,0 +1,124 @@
+"""What belongs together: a decision, its source offsets and its rows (connector/source/shadowed.py).
+
+No broker: the answers are given.
+"""
+
+from typing import Any
+
+import pytest
+
+from eoslog.connector.errors import OptionError, ShadowLost
+from eoslog.connector.offsets.offsets import Offsets, ShadowCut, SourcePosition
+from eoslog.connector.options.source_and_sink import source_options
+from eoslog.connector.source import shadowed
+from eoslog.connector.source.shadowed import Shadowed
+
+S0, S1 = ("orders", 0), ("orders", 1)
+GIVEN = {
+    "kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "orders", "kafka.group.id": "g", "shadow.of": "v1",
+    "shadow.topic": "totals", "shadow.into": "new", "kafka.default.api.timeout.ms": "200",
+}  # fmt: skip
+
+
+class Decided:
+    """A decision; only its number matters here."""
+
+    def __init__(self, sequence: int) -> None:
+        self.sequence = sequence
+
+
+class Source:
+    """Stands for SourceTopics."""
+
+    cluster = None
+
+    def partitions(self) -> list[tuple[str, int]]:
+        return [S1, S0]
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What the cluster answers: each decision that is looked at, the group's offsets, the ends of topics."""
+    world: dict[str, Any] = {
+        "decided": [],
+        "group": {S0: (5, ""), S1: (-1, "")},
+        "ends": {"totals": 50, "new": 40},
+    }
+
+    class Runner:
+        def __init__(self, *_: Any, **__: Any) -> None:
+            pass
+
+        def run(self, rule: Any) -> Decided | None:
+            rule.close()
+            sequence = world["decided"].pop(0)
+            return None if sequence is None else Decided(sequence)
+
+    monkeypatch.setattr(shadowed, "Runner", Runner)
+    monkeypatch.setattr(shadowed.group_offsets, "fetch_committed", lambda *_: world["group"])
+    monkeypatch.setattr(Shadowed, "_rows", lambda _, topic: {(topic, 0): world["ends"][topic]})
+    return world
+
+
+@pytest.fixture
+def query() -> Shadowed:
+    options = source_options(GIVEN, stream=True)
+    assert options.shadow is not None
+    return Shadowed(options, options.shadow, Source())  # type: ignore[arg-type]
+
+
+def cut(sequence: int) -> ShadowCut:
+    return ShadowCut("v1", "g", sequence, {("totals", 0): 50}, {("new", 0): 40})
+
+
+def at(offsets: Offsets, shadow: ShadowCut | None = None) -> SourcePosition:
+    return SourcePosition(offsets, {}, None, {}, shadow=shadow)
+
+
+def test_it_is_the_same_decision_before_and_after(world: dict[str, Any], query: Shadowed) -> None:
+    world["decided"] = [7, 7]
+    assert query.cut() == ({S0: 5}, cut(7))
+
+
+@pytest.mark.parametrize("decided", [[None], [7, 8], [7, None]])
+def test_the_running_query_goes_on_meanwhile(
+    world: dict[str, Any], query: Shadowed, decided: list[int | None]
+) -> None:
+    world["decided"] = decided
+    assert query.cut() is None
+
+
+def test_the_end_of_a_batch(world: dict[str, Any], query: Shadowed) -> None:
+    """A partition that the running query has not read yet stays as it is; one that is gone is left out."""
+    gone = ("gone", 0)
+    world["decided"] = [8, 8]
+    end = query.end(at({S0: 3, S1: 2, gone: 1}, cut(7)), at({S0: 99, S1: 99}))
+    assert end == at({S0: 5, S1: 2}, cut(8))
+
+
+def test_nothing_was_decided_since(world: dict[str, Any], query: Shadowed) -> None:
+    world["decided"] = [7, 7]
+    assert query.end(at({S0: 5}, cut(7)), at({S0: 99})) is None
+
+
+@pytest.mark.parametrize("before", [at({S0: 6}, cut(7)), at({S0: 5}, cut(9))])
+def test_the_running_query_was_set_back(
+    world: dict[str, Any], query: Shadowed, before: SourcePosition
+) -> None:
+    world["decided"] = [8, 8]
+    with pytest.raises(ShadowLost, match=r"transactional\.id=v1 was set back"):
+        query.end(before, at({S0: 99}))
+
+
+def test_it_is_waited_for(world: dict[str, Any], query: Shadowed) -> None:
+    world["decided"] = [None, 7, 7]
+    assert query.await_cut() == ({S0: 5}, cut(7))
+    world["decided"] = [None] * 100
+    with pytest.raises(OptionError, match=r"transactional.id=v1 has decided nothing.* 200 ms"):
+        query.await_cut()
+
+
+def test_another_group(world: dict[str, Any], query: Shadowed) -> None:
+    world |= {"decided": [7], "group": {S0: (-1, "")}}
+    with pytest.raises(OptionError, match="group g has no offset of this query's topics"):
+        query.cut()

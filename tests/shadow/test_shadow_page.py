@@ -1,0 +1,76 @@
+"""docs/shadow.md as its reader types it: a shadow of a running query, then the new version takes over."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+
+from tests.connector.stock_kafka import Kafka
+from tests.docs.blocks import ROOT, blocks_of
+from tests.kit.waiting import until
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+
+
+def eoslog(kafka: Kafka, *command: str) -> str:
+    called = [sys.executable, "-m", "eoslog", *command, "--bootstrap-server", kafka.bootstrap]
+    done = subprocess.run(called, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    return done.stdout.splitlines()[-1]
+
+
+def version(rows: DataFrame) -> DataFrame:
+    return rows.select("key", "value")
+
+
+def test_the_page(spark: SparkSession, kafka: Kafka, tmp_path: Path) -> None:
+    """Under load all the time; what was written is exact."""
+    for name in ("orders", "totals", "totals_v2"):
+        kafka.topic(2, name=name)
+    options = {"kafka.bootstrap.servers": kafka.bootstrap}
+    names = {"kafka.group.id": "totals", "transactional.id": "totals-v1"}
+    source = spark.readStream.format("eoslog").options(**options).option("subscribe", "orders")
+    source = source.option("startingOffsets", "earliest")
+    sink = version(source.load()).writeStream.format("eoslog").options(**options, **names)
+    sink = sink.option("topic", "totals").option("checkpointLocation", str(tmp_path / "checkpoint-v1"))
+    old = sink.trigger(processingTime="0 seconds").start()
+    put = 0
+
+    def more(seconds: float) -> bool:
+        nonlocal put
+        ends = time.monotonic() + seconds
+        while time.monotonic() < ends:
+            kafka.put("orders", [b"%d" % n for n in range(put, put + 10)], put // 10 % 2)
+            put += 10
+        return False
+
+    def typed(number: int) -> Any:
+        code = [block.code for block in blocks_of(ROOT / "docs" / "shadow.md") if block.language == "python"]
+        given: dict[str, Any] = {"spark": spark, "kafka": options, "new_version": version}
+        exec(code[number].replace("./", f"{tmp_path}/"), given)
+        return given["query"]
+
+    until(lambda: old.lastProgress is not None or more(0.5), "the old version's first batch", 120)
+    shadow = typed(0)
+    until(
+        lambda: len(list((tmp_path / "checkpoint-v2/commits").glob("[0-9]*"))) > 3 or more(0.5),
+        "batches",
+        240,
+    )
+    shadow.stop()
+    said = eoslog(kafka, "shadow", "report", str(tmp_path / "checkpoint-v2"))
+    assert said.startswith("equal: "), said
+    new = typed(1)
+    until(lambda: not old.isActive or more(0.5), "the old version stops", 120)
+    more(2)
+    new.processAllAvailable()
+    new.stop()
+    with pytest.raises(StreamingQueryException, match=r"SinkFenced|TakenOver"):
+        old.awaitTermination()
+    said = eoslog(kafka, "audit", "orders", "--to", "totals", "--order", "none")
+    assert said == f"right: {put:,} records are in the target exactly once", said
