@@ -193,6 +193,14 @@ test-kafka: setup $(KAFKA)  ## the client scenarios with all clients on Apache K
 audit-million: setup $(if $(filter kafka,$(BROKER)),$(KAFKA))  ## check that eoslog audit finds one lost, doubled or swapped record in a million, within a minute and 200 MB (BROKER=kafka)
 	$(BIN)/python -u -m tests.audit.million --broker $(or $(BROKER),eoslog) $(AUDIT_ARGS)
 
+.PHONY: shadow-million
+shadow-million: setup  ## check that eoslog shadow report finds one lost or doubled row of a shadow in a million, within a minute and 200 MB (SHADOW_ARGS="--records 10000000")
+	$(BIN)/python -u -m tests.shadow.million $(SHADOW_ARGS)
+
+.PHONY: soak-hand-over
+soak-hand-over: setup  ## a query takes over from the living one, 50 times under load; no row is lost or doubled, no reader waits for more than two batches (SEED=n SOAK_ARGS="--hand-overs 20 --kills")
+	$(BIN)/python -u -m tests.kills.soak_hand_over $(if $(SEED),--seed $(SEED)) $(SOAK_ARGS)
+
 .PHONY: audit-tables-million
 audit-tables-million: setup  ## check that eoslog audit finds one row lost, doubled or altered in Parquet, Delta and Iceberg tables of a million, within a minute and 200 MB (AUDIT_ARGS="--records 10000000")
 	$(BIN)/python -u -m tests.audit.million_tables $(AUDIT_ARGS)

@@ -53,18 +53,22 @@ main()
 
 
 def audit(bootstrap: str, target: str, *more: str, without: str = "") -> tuple[Any, int, Cost]:
-    """The report, the exit status, and the cost of one run of the command. `without`: a module to hide."""
+    """One run of eoslog audit, see `measured`."""
+    given = ["--from", "orders", "--to", target, "--bootstrap-server", bootstrap, "--json", *more]
+    return measured(["audit", *given], without)
+
+
+def measured(given: list[str], without: str = "") -> tuple[Any, int, Cost]:
+    """The report, the exit status, and the cost of one run of a command. `without`: a module to hide."""
     with tempfile.NamedTemporaryFile("r") as peak, tempfile.TemporaryFile() as output:
-        program = [sys.executable, "-c", _HIDING + _MEASURED, without, peak.name]
-        command = [*program, "audit", "--from", "orders", "--to", target]
-        command += ["--bootstrap-server", bootstrap, "--output", "json", *more]
+        command = [sys.executable, "-c", _HIDING + _MEASURED, without, peak.name, *given]
         began = time.monotonic()
         process = subprocess.Popen(command, stdout=output)
         _, status, usage = os.wait4(process.pid, 0)
         seconds = time.monotonic() - began
         process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode not in (0, 1):
-            sys.exit(f"the audit of {target} ended with {process.returncode}")
+            sys.exit(f"eoslog {' '.join(given)} ended with {process.returncode}")
         output.seek(0)
         (kilobytes,) = (line.split()[1] for line in peak if line.startswith("VmHWM:"))
         cost = Cost(seconds, usage.ru_utime + usage.ru_stime, int(kilobytes) / 1024)

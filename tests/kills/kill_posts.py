@@ -7,7 +7,7 @@ import shutil
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -129,9 +129,15 @@ class Post:
     """One query and the drivers that run it, one at a time but for those that were taken for dead."""
 
     def __init__(
-        self, job: Job, draw: Random, tally: Tally, begin: Callable[[Job, Life], Running | SparkRunning]
+        self,
+        job: Job,
+        draw: Random,
+        tally: Tally,
+        begin: Callable[[Job, Life], Running | SparkRunning],
+        clocks: Sequence[float] = CLOCKS,
     ) -> None:
-        """`begin`: what starts a driver of the job."""
+        """`begin`: what starts a driver of the job. `clocks`: by how many seconds a driver's may be wrong."""
+        self._clocks = clocks
         self.job, self._draw, self._tally, self._begin = job, draw, tally, begin
         self._checkpoints = 0
         self.checkpoint = job.folder / f"{job.name}-0"
@@ -151,7 +157,7 @@ class Post:
 
     def start(self) -> None:
         """A new driver."""
-        wrong = 0.0 if self.job.kind.startswith("spark") else self._draw.choice(CLOCKS)
+        wrong = 0.0 if self.job.kind.startswith("spark") else self._draw.choice(self._clocks)
         life = Life(self.checkpoint, self._starting, self._draw.randrange(1 << 30), wrong)
         if life.clock:
             self._tally.acts["a driver's clock is a day off"] += 1
