@@ -218,7 +218,7 @@ test-differential: setup $(KAFKA) $(SPARK_KAFKA)  ## the same queries through Sp
 	$(if $(DRAWS),DRAWS=$(DRAWS)) $(if $(SEED),SEED=$(SEED)) $(BIN)/python -m pytest -q -s --timeout 0 -m kafka tests/connector/differential $(TEST_ARGS)
 
 test-connector-kafka: setup $(KAFKA)  ## the connector's tests on Apache Kafka; the crash table and the writer by both transaction protocols (OFFSET_LOG=2: the crash table with named sources)
-	EOSLOG_TEST_BROKER=kafka $(if $(OFFSET_LOG),EOSLOG_TEST_OFFSET_LOG=$(OFFSET_LOG)) $(BIN)/python -m pytest -q --timeout 600 tests/connector $(TEST_ARGS)
+	EOSLOG_TEST_BROKER=kafka $(if $(OFFSET_LOG),EOSLOG_TEST_OFFSET_LOG=$(OFFSET_LOG)) $(BIN)/python -m pytest -q --timeout 600 tests/connector tests/shadow $(TEST_ARGS)
 	$(BIN)/python -m pytest -q -m kafka tests/connector/client tests/connector/options
 	EOSLOG_TEST_BROKER=kafka EOSLOG_TEST_TRANSACTION_VERSION=1 $(BIN)/python -m pytest -q --timeout 600 \
 		$(addprefix tests/connector/,crashes/test_crash_table.py sink/test_writer_spark.py sink/test_writer_disturbed.py run/test_writer_markers.py) $(TEST_ARGS)

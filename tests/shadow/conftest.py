@@ -1,15 +1,15 @@
-"""Fixtures for the tests of shadows."""
+"""Fixtures for the tests of shadows. EOSLOG_TEST_BROKER=kafka: on Apache Kafka, not on the bundled broker."""
 
 from collections.abc import Iterator
 
 import pytest
 
-from eoslog.testing import EmbeddedBroker
+from tests.connector.brokers import start_broker
 from tests.connector.stock_kafka import Kafka
 
 
 @pytest.fixture(scope="session")
 def kafka() -> Iterator[Kafka]:
     """A broker of these tests' own."""
-    with EmbeddedBroker() as broker:
+    with start_broker() as broker:
         yield Kafka(broker.bootstrap)
