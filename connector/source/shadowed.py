@@ -2,9 +2,12 @@
 
 The running query goes on meanwhile, and is not disturbed: this only reads. Three things have to belong
 together: the source offsets of a decision, its rows and those of all before it in the topic that the running
-query writes, and no row of a later one. So the decision is read before and after the other two. If it is
-settled before (commit/settled.py) and the same after, no row of a later decision can be read between, for
-rows can be read only when their decision is made. If the running query is faster than that, its next decision
+query writes, and no row of a later one. So the decision is read before and after the others, and must be the
+same. And no transaction may be open anywhere in the topic. It could be the decision's own, whose rows cannot
+be read yet; a late attempt of any batch, behind which readers wait; or the next batch's. If there is none,
+all that was decided ends at the last stable offset.
+
+That is so between two batches at least. If the running query is too fast to be met there, its next decision
 is tried, and a batch of the shadow is several of the running query's together.
 """
 
@@ -13,7 +16,7 @@ import time
 from eoslog.connector.client.admin import group_offsets as group_offsets
 from eoslog.connector.client.admin.list_offsets import list_offsets
 from eoslog.connector.client.wire.retry import retrying
-from eoslog.connector.commit.settled import last_decision, settled
+from eoslog.connector.commit.observe import observed_decision
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.errors import OptionError, ShadowLost
 from eoslog.connector.offsets.offsets import LATEST, Offsets, ShadowCut, SourcePosition
@@ -22,7 +25,7 @@ from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
 from eoslog.connector.source.source_topics import SourceTopics
 
 _PAUSE_SECONDS = 0.05
-"""Between two looks at a query whose last decision is not settled."""
+"""Between two looks at a query that is in the middle of a batch."""
 
 Cut = tuple[Offsets, ShadowCut]
 
@@ -68,13 +71,16 @@ class Shadowed:
         return log_ends._replace(offsets=known, shadow=cut)
 
     def cut(self) -> Cut | None:
-        """The last decision: its source offsets, and how far the rows go. None: it is not settled now. Raises
-        OptionError, CommitFault."""
+        """The last decision: its source offsets, and how far the rows go. None: that cannot be told now.
+        Raises OptionError, CommitFault."""
         sink, cluster = Sink(self._shadow.sink), self._log.cluster
         runner = Runner(cluster, OWN_TIMEOUT_MS, decisions=self._options.decision_topic)
-        decision = runner.run(settled(sink))
+        decision = runner.run(observed_decision(sink))
         if decision is None:
             return None
+        written = self._ends(self._shadow.topic, committed=True)
+        if written != self._ends(self._shadow.topic, committed=False):
+            return None  # a transaction is open, or rows come
         committed = group_offsets.fetch_committed(cluster, self._shadow.group, sorted(self._log.partitions()))
         ends = {tp: at for tp, (at, _) in committed.items() if at >= 0}
         if not ends:
@@ -82,14 +88,14 @@ class Shadowed:
                 f"kafka.group.id: group {self._shadow.group} has no offset of this query's topics: give the "
                 f"kafka.group.id of the query with transactional.id={sink.id}, which needs one"
             )
-        written, own = self._rows(self._shadow.topic), self._rows(self._shadow.into)
-        after = runner.run(last_decision(sink))
+        own = self._ends(self._shadow.into, committed=True)
+        after = runner.run(observed_decision(sink))
         if after is None or after.sequence != decision.sequence:
             return None
         return ends, ShadowCut(sink.id, self._shadow.group, decision.sequence, written, own)
 
-    def _rows(self, topic: str) -> Offsets:
-        """Where the rows of a topic end that can be read."""
+    def _ends(self, topic: str, *, committed: bool) -> Offsets:
+        """Where the rows of a topic end, all of them or those that can be read."""
         cluster = self._log.cluster
         found = retrying(
             cluster,
@@ -99,4 +105,4 @@ class Shadowed:
             option="kafka.default.api.timeout.ms",
             forget=lambda: None,
         )
-        return list_offsets(cluster, {(topic, p): LATEST for p in found.leaders}, committed=True)
+        return list_offsets(cluster, {(topic, p): LATEST for p in found.leaders}, committed=committed)

@@ -21,7 +21,7 @@ from eoslog.connector.checkpoint.spark_logs import Planned
 from eoslog.connector.client.admin.list_offsets import LATEST, list_offsets
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.commit.decision import ANCHOR
-from eoslog.connector.commit.settled import last_decision
+from eoslog.connector.commit.observe import observed_decision
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.offsets.offsets import Offsets
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
@@ -106,5 +106,5 @@ def _ends(cluster: Cluster, own: Offsets) -> Offsets:
 
 def _behind(cluster: Cluster, sink: str, sequence: int, topic: str | None) -> int | None:
     runner = Runner(cluster, OWN_TIMEOUT_MS, decisions=topic or ANCHOR)
-    decision = runner.run(last_decision(Sink(sink)))
+    decision = runner.run(observed_decision(Sink(sink)))
     return None if decision is None else decision.sequence - sequence

@@ -19,6 +19,7 @@ import threading
 import time
 import uuid
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
@@ -102,27 +103,31 @@ class Soak:
         """A line of figures, and what is wrong."""
         self.feed.start()
         try:
-            self._until(lambda: self.post.has_noted)
+            self.until(lambda: self.post.has_noted)
             onlooker = Onlooker(self.brokers.bootstrap, self.job.target)
             for _ in range(hand_overs):
-                self._pass(self.draw.uniform(0.3, 2))
+                self.let_pass(self.draw.uniform(0.3, 2))
                 if kills and self.draw.random() < 0.6:
-                    self._kill()
+                    self.kill_one()
                 self.post.hand_over(stop=self.draw.random() < 0.3)
-                self._until(lambda: self.post.has_noted or self.post.running is None)
-            self._pass(2)
+                self.until(lambda: self.post.has_noted or self.post.running is None)
+            self.let_pass(2)
             waited = onlooker.end()
             rows = self.feed.end()
             ends = ends_of(self.brokers.bootstrap, self.job.source, PARTITIONS)
-            self._until(lambda: self.post.at_end(ends))
+            self.until(lambda: self.post.at_end(ends))
             self.post.stop(signal.SIGTERM)
-            self._until(lambda: self.post.over)
+            self.until(lambda: self.post.over)
             return self._judge(rows, waited, hand_overs)
         finally:
-            self.post.wanted(False)
-            self.post.kill()
-            for victim in victims(self.job.steps):
-                victim.kill()
+            self.end()
+
+    def end(self) -> None:
+        """Leave no process behind."""
+        self.post.wanted(False)
+        self.post.kill()
+        for victim in victims(self.job.steps):
+            victim.kill()
 
     def _judge(self, rows: int, waited: float, hand_overs: int) -> tuple[str, list[str]]:
         verdict = verdict_of(self.job, self.brokers.bootstrap, rows, PARTITIONS)
@@ -138,32 +143,35 @@ class Soak:
         )
         return line, wrong
 
-    def _kill(self) -> None:
+    def kill_one(self) -> None:
+        """A driver or a task."""
         found = victims(self.job.steps)
         if found:
             victim = self.draw.choice(found)
             if step := victim.kill():
                 self.tally.kills[victim.kind, step] += 1
-            self._pass(self.draw.uniform(0, 0.5))
+            self.let_pass(self.draw.uniform(0, 0.5))
 
-    def _look(self) -> None:
+    def look(self) -> None:
+        """Start the driver again if it has died, and see whether a batch was noted."""
         self.post.look()
         if (now := self.post.batches()) != self._noted:
             self._noted = now
             self.batches.event()
         time.sleep(LOOK)
 
-    def _pass(self, seconds: float) -> None:
+    def let_pass(self, seconds: float) -> None:
+        """Let time go by."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
-            self._look()
+            self.look()
 
-    def _until(self, condition: object) -> None:
-        assert callable(condition)
+    def until(self, condition: Callable[[], object]) -> None:
+        """Wait for it. Raises AssertionError."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not condition():
             assert time.monotonic() < deadline, f"no batch for {PATIENCE_SECONDS} s: {dict(self.tally.stops)}"
-            self._look()
+            self.look()
 
 
 def main() -> None:

@@ -4,17 +4,16 @@ from tests.mutants.mutant import Break, Mutant, mutants_of
 
 MUTANTS: list[Mutant] = [
     *mutants_of(
-        "connector/commit/settled.py",
-        ("tests/connector/commit/test_settled.py",),
-        Break("winners that are open are settled", "state.state in _UNFINISHED", "False"),
-        Break("late attempts do not matter", "slot.parity == parity(last.batch.batch_id)", "False"),
-        Break("the next batch is a late attempt", "slot.parity == parity(last.batch.batch_id)", "True"),
+        "connector/commit/observe.py",
+        ("tests/connector/commit/test_observe.py",),
+        Break("a decision that is made just now is a fault", "answer.code == ErrorCode.UNSTABLE_OFFSET_COMMIT", "False"),
     ),
     *mutants_of(
         "connector/source/shadowed.py",
         ("tests/shadow/test_cuts.py",),
         Break("a later decision's rows may be among them", "after.sequence != decision.sequence", "False"),
-        Break("a decision that is not settled counts", "if decision is None:", "if False:"),
+        Break("open transactions do not matter", "if written != self._ends(", "if False and self._ends("),
+        Break("readers see all", "self._shadow.topic, committed=False", "self._shadow.topic, committed=True"),
         Break("the same decision is a new batch", "before.sequence == cut.sequence", "False"),
         Break("a query that was set back is followed", "if back or (", "if False and ("),
         Break("partitions not read yet are left out", "(position.offsets | ends)", "ends"),

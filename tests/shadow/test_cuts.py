@@ -43,6 +43,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         "decided": [],
         "group": {S0: (5, ""), S1: (-1, "")},
         "ends": {"totals": 50, "new": 40},
+        "open": 0,
     }
 
     class Runner:
@@ -56,7 +57,11 @@ def world(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
     monkeypatch.setattr(shadowed, "Runner", Runner)
     monkeypatch.setattr(shadowed.group_offsets, "fetch_committed", lambda *_: world["group"])
-    monkeypatch.setattr(Shadowed, "_rows", lambda _, topic: {(topic, 0): world["ends"][topic]})
+
+    def ends(_: Shadowed, topic: str, *, committed: bool) -> Offsets:
+        return {(topic, 0): world["ends"][topic] + (0 if committed else world["open"])}
+
+    monkeypatch.setattr(Shadowed, "_ends", ends)
     return world
 
 
@@ -85,6 +90,11 @@ def test_the_running_query_goes_on_meanwhile(
     world: dict[str, Any], query: Shadowed, decided: list[int | None]
 ) -> None:
     world["decided"] = decided
+    assert query.cut() is None
+
+
+def test_a_transaction_is_open_in_the_topic(world: dict[str, Any], query: Shadowed) -> None:
+    world |= {"decided": [7, 7], "open": 1}
     assert query.cut() is None
 
 
