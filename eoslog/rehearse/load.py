@@ -16,7 +16,7 @@ from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.commit.transactional_ids import Participant
 from eoslog.connector.errors import EoslogError, ProduceFailed
 from eoslog.protocol.errors import KafkaError
-from eoslog.rehearse.probes import COMMITTED, settled
+from eoslog.rehearse.probes import COMMITTED, settled, stored_offset
 from eoslog.rehearse.rows import DoesNotHold, NotFoundOut
 from eoslog.rehearse.work import PARTITIONS, Work
 
@@ -141,7 +141,7 @@ class Load:
         if last not in (0, len(PARTITIONS)):
             raise DoesNotHold(f"{WHEN}: {last} of {len(PARTITIONS)} rows of one transaction can be read")
         wanted = writer.done if last else writer.done - 1
-        offset = self.work.offset(writer.group, self.work.place)
+        offset = stored_offset(self.work, writer.group, WHEN)
         if offset is None or offset[0] != wanted:
             seen = "none" if offset is None else offset[0]
             raise DoesNotHold(f"{WHEN}: the committed offset is {seen} instead of {wanted}")

@@ -241,7 +241,7 @@ def test_help_is_a_manual() -> None:
 # -- limits ---------------------------------------------------------------------------------------
 
 SHORT = {
-    "transaction.max.timeout.ms": "5000",
+    "transaction.max.timeout.ms": "10000",
     "transactional.id.expiration.ms": "60000",
     "producer.id.expiration.ms": "60000",
     "offsets.retention.minutes": "5",

@@ -11,6 +11,7 @@ from eoslog.connector.commit.transactional_ids import Participant
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.rehearse import time_out
+from eoslog.rehearse.rows import DoesNotHold
 from eoslog.rehearse.time_out import PROOF, ROW, TimeOut
 
 WHO = Participant("dead", ProducerIdentity(7, 0))
@@ -69,3 +70,30 @@ def test_a_time_out_that_another_history_could_be_is_noted(monkeypatch: pytest.M
 def test_a_time_out_that_did_not_happen_does_not_hold(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
     """And nothing is said of transactions that would have had to outlast it."""
     assert rows(told, monkeypatch) == {"time-outs": "fails"}
+
+
+class OneLeft(Told):
+    """The transaction that should have had time is over, too, and the sealed one is open: a slow machine."""
+
+    def describe(self, name: str) -> TransactionDescription | None:
+        state = "Ongoing" if name == "sealed" else self.state
+        return TransactionDescription(state, ProducerIdentity(7, self.epoch), 3_000, 0, [])
+
+    def check_rows(self, topic: str, expected: list[str], when: str) -> None:
+        there = [ROW] if topic == time_out.LASTS else []
+        if expected != there:
+            raise DoesNotHold(f"{expected} instead of {there}")
+
+    def end(self, who: Participant, *, commit: bool) -> None:
+        if who.name != "sealed":
+            raise KafkaError(ErrorCode.INVALID_TXN_STATE)
+
+
+def test_too_much_time_has_passed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That is not known then; but the sealed transaction holds, and its row alone is there."""
+    monkeypatch.setattr(time_out, "SWEEP_S", 0.0)
+    work: Any = OneLeft()
+    sealed = Participant("sealed", ProducerIdentity(8, 0)), ProducerIdentity(8, 1)
+    looked = TimeOut(work, who=WHO, longer=WHO, sealed=sealed, begun_s=-1e9)
+    found = {row.name: row.verdict.value for row in looked.rows()}
+    assert (found["transactions that have time"], found["sealed transactions"]) == ("unknown", "holds")
