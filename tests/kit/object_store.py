@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -35,6 +36,10 @@ class ObjectStore(NamedTuple):
         """Write an object."""
         self._client().put_object(Bucket=BUCKET, Key=key, Body=data)
 
+    def _empty(self) -> None:
+        """moto keeps its buckets in the process, also those of a server that was stopped."""
+        urllib.request.urlopen(f"{self.endpoint}/moto-api/reset", data=b"").close()
+
     def _client(self) -> Any:
         return boto3.client(
             "s3", endpoint_url=self.endpoint, region_name=REGION,
@@ -53,6 +58,7 @@ def object_store() -> Iterator[ObjectStore]:
     before = {name: os.environ.get(name) for name in store.environment}
     os.environ.update(store.environment)
     try:
+        store._empty()
         store._client().create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": REGION})
         yield store
     finally:
