@@ -14,7 +14,7 @@ from tests.connector.stock_kafka import Kafka
 from tests.docs.blocks import ROOT, blocks_of
 from tests.kit.waiting import until
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 
 def eoslog(kafka: Kafka, *command: str) -> str:
@@ -55,7 +55,7 @@ def test_the_page(spark: SparkSession, kafka: Kafka, tmp_path: Path) -> None:
         exec(code[number].replace("./", f"{tmp_path}/"), given)
         return given["query"]
 
-    until(lambda: old.lastProgress is not None or more(0.5), "the old version's first batch", 120)
+    until(lambda: old.lastProgress is not None or more(0.5), "the old version's first batch", 240)
     shadow = typed(0)
     until(
         lambda: len(list((tmp_path / "checkpoint-v2/commits").glob("[0-9]*"))) > 3 or more(0.5),
@@ -66,7 +66,7 @@ def test_the_page(spark: SparkSession, kafka: Kafka, tmp_path: Path) -> None:
     said = eoslog(kafka, "shadow", "report", str(tmp_path / "checkpoint-v2"))
     assert said.startswith("equal: "), said
     new = typed(1)
-    until(lambda: not old.isActive or more(0.5), "the old version stops", 120)
+    until(lambda: not old.isActive or more(0.5), "the old version stops", 240)
     more(2)
     new.processAllAvailable()
     new.stop()

@@ -16,7 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from tests.connector.stock_kafka import Kafka
 from tests.docs.blocks import ROOT, blocks_of
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 Given = dict[str, str]
 Version = Callable[[DataFrame], DataFrame]
 
@@ -113,7 +113,7 @@ def test_a_planted_bug_is_found_in_its_batch(spark: SparkSession, kafka: Kafka, 
         pair.put(10 * step, 10)
         for start, version in ((pair.old, plain), (pair.shadow, wrong_at_33)):
             query = start(version, now)
-            assert query.awaitTermination(120)
+            assert query.awaitTermination(240)
             assert query.exception() is None
     done, said = report(pair)
     assert done == 1 and said["differs_first_in_batch"] == 3
@@ -156,7 +156,7 @@ def test_an_aggregation_with_a_watermark(spark: SparkSession, kafka: Kafka, tmp_
     for step in range(4):
         pair.put(100 * step, 100)
         for start in (pair.old, pair.shadow):
-            assert start(counted, now).awaitTermination(120)
+            assert start(counted, now).awaitTermination(240)
     done, said = report(pair)
     assert done == 0 and said["equal"] and said["counts"]["running"] >= 5, said
     assert len(said["steps"]) >= 4 and said["counts"]["late"] == 0, said
@@ -168,7 +168,7 @@ def test_a_shadow_writes_nothing_of_the_running_query(
     pair = Pair(spark, kafka, tmp_path)
     pair.put(0, 5)
     now = {"availableNow": True}
-    assert pair.old(plain, now).awaitTermination(60)
+    assert pair.old(plain, now).awaitTermination(240)
     before = kafka.rows(pair.topic, 2, committed=False)
     for wrong, says in (
         ({"topic": pair.topic}, "a shadow writes to the topic of shadow.into"),
@@ -177,7 +177,7 @@ def test_a_shadow_writes_nothing_of_the_running_query(
     ):
         query = pair.shadow(plain, now, **wrong)
         with pytest.raises(StreamingQueryException, match=says):
-            query.awaitTermination(60)
+            query.awaitTermination(240)
     assert kafka.rows(pair.topic, 2, committed=False) == before
     pair.put(5, 5)
-    assert pair.old(plain, now).awaitTermination(60), "it was not fenced"
+    assert pair.old(plain, now).awaitTermination(240), "it was not fenced"
