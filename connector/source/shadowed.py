@@ -44,7 +44,7 @@ class Shadowed:
             if time.monotonic() > deadline:
                 raise OptionError(
                     f"shadow.of: the query with transactional.id={self._shadow.sink} has decided nothing, or "
-                    f"its decisions are never settled, in {self._options.client.api_timeout_ms} ms "
+                    f"always has a transaction open, for {self._options.client.api_timeout_ms} ms "
                     "(kafka.default.api.timeout.ms): start it first, with this transactional.id"
                 )
             time.sleep(_PAUSE_SECONDS)
