@@ -118,6 +118,24 @@ class Checkpoint:
         """A file's text. None: there is no such file."""
         return self._read(name) if self._is_there(name) else None
 
+    def files(self) -> list[str]:
+        """The names of all files, those in folders too, in order."""
+        with self._reading("."):
+            return self._files.walk()
+
+    def content(self, name: str) -> bytes:
+        """A file's content."""
+        with self._reading(name):
+            return self._files.read(name)
+
+    def put(self, name: str, data: bytes) -> None:
+        """Write a file, all of it or nothing."""
+        folder, _, file = name.rpartition("/")
+        try:
+            self._files.put(folder, file, data)
+        except OSError as error:
+            raise CheckpointUnreadable(self.location, f"{name} cannot be written: {error}") from error
+
     def change(self, log: str, batch_id: int, text: str | None) -> None:
         """Write a batch of a log, all of it or nothing; None removes it. Hadoop's checksum of the file, which
         is on local disks alone, is removed first: Spark reads a file without one."""

@@ -31,6 +31,7 @@ from eoslog.connector.offsets.offsets import (
     position_from_json,
     shadow_from_json,
     taken_from_json,
+    then_from_json,
 )
 
 OFFSET_LOG = ("v1", "v2")
@@ -106,6 +107,17 @@ class Planned:
         """The decisions of other queries at which the sources' batches end: a shadow has one or more."""
         found = (shadow_from_json(_topics(text)) for text in self.sources if SHADOW in text)
         return [cut for cut in found if cut is not None]
+
+    def thens(self) -> list[tuple[str, ...]]:
+        """For each source the ends of the next batches, if they are decided already."""
+        return [then_from_json(_topics(text)) for text in self.sources]
+
+    @property
+    def leads_to(self) -> Self:
+        """The last of the batches that follow and are decided already; this one if there are none."""
+        thens = self.thens()
+        ends = tuple(then[-1] if then else text for then, text in zip(thens, self.sources, strict=True))
+        return type(self)(self.batch_id + max(map(len, thens), default=0), ends, self.names)
 
     def epochs(self) -> Epochs:
         """Leader epochs of the end offsets, as far as the sources name them."""

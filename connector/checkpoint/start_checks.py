@@ -90,7 +90,8 @@ class StartFacts(NamedTuple):
     offsets, for the partitions of `ends` and `ended` (empty without `group`). `taken`: the sinks and groups
     whose offsets the source has begun with. `since`: the first batch that was given to this sink, None if the
     checkpoint does not say. `rested`: whether the last completed batch is so old that the cluster may have
-    forgotten its decision. `accepted`: the words of start.accepted.
+    forgotten its decision. `accepted`: the words of start.accepted. `left_state`: the sink's last query has
+    saved its state.
     """
 
     sink: str
@@ -106,6 +107,7 @@ class StartFacts(NamedTuple):
     since: int | None = None
     rested: bool = False
     accepted: Collection[str] = ()
+    left_state: bool = False
 
     @property
     def ours(self) -> int | None:
@@ -180,6 +182,14 @@ def _new_checkpoint(story: StartFacts) -> list[str]:
     """Check where a query with a new checkpoint begins. To begin at the group's offsets is exact if this sink
     has committed them (a hand-over): no other driver owns the sink any more, so none can change them."""
     _check_taken(story)
+    if story.left_state and WORD_STATE not in story.accepted:
+        raise StartsElsewhere(
+            f"sink {story.sink}: the checkpoint is new, and the last query of this transactional.id has "
+            "saved its state (state.topic), which this one would begin without. Nothing was written. Restore "
+            "the checkpoint before the start, with eoslog checkpoint restore or restore_checkpoint, into an "
+            "empty folder. If this query is to begin without state, set "
+            f"{to_accept(WORD_STATE, story.accepted)}"
+        )
     stands = {tp: found.offset for tp, found in story.committed.items()}
     if stands and all(story.begins.get(tp) == at for tp, at in stands.items()):
         return _from_the_group(story)
@@ -200,6 +210,8 @@ def _new_checkpoint(story: StartFacts) -> list[str]:
     return []
 
 
+WORD_STATE = "without-state"
+"""The word of start.accepted for a query that begins without the state that the last one has saved."""
 WORD_NEW = "new-checkpoint"
 """The word of start.accepted for a query that begins anew where another has been."""
 

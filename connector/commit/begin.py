@@ -61,11 +61,13 @@ def begin(
     once_at_most: bool = False,
     two_phase: TwoPhase = TwoPhase.AUTO,
     on_lost: OnLost = OnLost.STOP,
+    leads_to: Batch | None = None,
 ) -> Rules[tuple[Begun, Run]]:
     """Make the sink ready for the tasks of `batch`.
 
     `last_run`: what this process remembers of this query's last batch. `completed`: the newest batch in
-    Spark's own commit log. Returns what tasks need, and what to remember. Raises CommitFault.
+    Spark's own commit log. `leads_to`: see check_checkpoint. Returns what tasks need, and what to remember.
+    Raises CommitFault.
     """
     owned = None
     if last_run is not None and batch.batch_id == last_run.batch.batch_id + 1:
@@ -83,6 +85,7 @@ def begin(
         is_complete=is_complete(last, batch.query_id, completed),
         once_at_most=once_at_most,
         on_lost=on_lost,
+        leads_to=leads_to,
     )
     return begun, Run(owned.incarnation, owned.identity, batch)
 
@@ -96,6 +99,7 @@ def make_ready(
     is_complete: bool,
     once_at_most: bool = False,
     on_lost: OnLost = OnLost.STOP,
+    leads_to: Batch | None = None,
 ) -> Rules[Begun]:
     """Commit the last decision's winners, unless they are certain to be, and abort left-over transactions.
 
@@ -103,8 +107,8 @@ def make_ready(
     """
     lost: tuple[int, ...] = ()
     if last is not None and not is_complete:
-        lost = yield from _roll_forward(sink, last, batch, on_lost)
-    check_checkpoint(sink, last, batch)
+        lost = yield from _roll_forward(sink, last, batch, on_lost, leads_to)
+    check_checkpoint(sink, last, batch, leads_to)
     spared = last.participants if last else ()
     kept = yield from clear(sink, spared, owner=owned.identity, asked=not owned.acquired_now)
     if last is not None and kept:
@@ -123,10 +127,13 @@ def make_ready(
         dropped=dropped,
         lost=lost,
         acquired_now=owned.acquired_now,
+        left_state=last is not None and last.saved is not None and last.saved.stateful,
     )
 
 
-def _roll_forward(sink: Sink, last: Decision, batch: Batch, on_lost: OnLost) -> Rules[tuple[int, ...]]:
+def _roll_forward(
+    sink: Sink, last: Decision, batch: Batch, on_lost: OnLost, leads_to: Batch | None
+) -> Rules[tuple[int, ...]]:
     """Commit the last decision's winners. Returns the Spark partitions of `batch` to write again."""
     lost: tuple[int, ...] = ()
     try:
@@ -134,7 +141,7 @@ def _roll_forward(sink: Sink, last: Decision, batch: Batch, on_lost: OnLost) -> 
     except ParticipantsLost as loss:
         if on_lost is OnLost.STOP:
             raise
-        check_checkpoint(sink, last, batch)
+        check_checkpoint(sink, last, batch, leads_to)
         lost = to_replay(loss, last, batch)
     yield from prove(last.without(lost))
     return lost
@@ -234,14 +241,19 @@ def is_complete(last: Decision | None, query_id: str, completed: int | None) -> 
     return last.batch.query_id == query_id and last.batch.batch_id <= completed
 
 
-def check_checkpoint(sink: Sink, last: Decision | None, batch: Batch) -> None:
+def check_checkpoint(sink: Sink, last: Decision | None, batch: Batch, leads_to: Batch | None = None) -> None:
     """Raise CheckpointMismatch unless the batch is new to the sink or replays its query's last decided one.
+
+    `leads_to`: in a checkpoint that was restored from state.topic, the batch up to which Spark runs decided
+    batches again, for their state. It has to be the last decided one.
 
     A checkpoint that was set back plans its next batches from old offsets up to the present, with batch ids
     that are already decided. Their rows must be neither written again nor dropped.
     """
     decided = last.last_of(batch.query_id) if last else None
     if decided is None or batch.batch_id > decided.batch_id:
+        return
+    if batch.batch_id < decided.batch_id and leads_to == decided:
         return
     if batch.batch_id < decided.batch_id:
         raise CheckpointOlder(

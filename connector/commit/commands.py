@@ -12,6 +12,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from eoslog.connector.commit.decision import Stored
 from eoslog.connector.commit.faults import CommitFault
+from eoslog.connector.commit.saved_state import Saved, Saving, TaskContents
 from eoslog.connector.commit.task_reports import TopicPartition
 from eoslog.connector.commit.transactional_ids import Participant
 from eoslog.protocol.errors import ErrorCode
@@ -121,6 +122,16 @@ class StageOffsets(Command[None]):
     offsets: Offsets
     epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
     of_source: bool = False
+
+
+@dataclass(frozen=True)
+class SaveState(Command[Saved]):
+    """Records of the query's state in the sink's own transaction. `last`: the query's last save."""
+
+    sink: Participant
+    saving: Saving
+    last: Saved | None
+    contents: TaskContents
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from eoslog.connector.commit.commands import (
     ReadClock,
     Refused,
     Rules,
+    SaveState,
     Seal,
     StageOffsets,
     Unknown,
@@ -36,6 +37,7 @@ from eoslog.connector.commit.faults import (
 from eoslog.connector.commit.finish import check_owner, clear, fenced, finish, is_open, try_abort
 from eoslog.connector.commit.lost_transaction import why_gone, why_refused
 from eoslog.connector.commit.replay import check_replay
+from eoslog.connector.commit.saved_state import LARGEST, Saved, Saving
 from eoslog.connector.commit.seal import TwoPhase, seal
 from eoslog.connector.commit.sink_transaction import ask_stored, fetch_stored
 from eoslog.connector.commit.task_reports import (
@@ -141,11 +143,13 @@ def commit(
     source: SourceOffsets | None = None,
     two_phase: TwoPhase = TwoPhase.AUTO,
     token: str | None = None,
+    saving: Saving | None = None,
 ) -> Rules[Decision | None]:
     """Make the batch visible, all of it, once. May be called again: a decided batch is only finished.
 
     Returns the sink's last decision, with all of its transactions committed. None: there is no decision, or
-    another driver has made a later one. `token`: of a batch write (token_write.py).
+    another driver has made a later one. `token`: of a batch write (token_write.py). `saving`: saves the
+    query's state with the batch.
 
     Never acquires the sink: it acts under the identity that begin got, so a driver that has been replaced
     cannot decide. Raises CommitFault or a subclass: after Unfinished and ParticipantsLost the batch is
@@ -172,7 +176,7 @@ def commit(
             raise fenced(sink, f"it has decided {last.batch if last else 'nothing'} since")
         if last is not None and stamp.lost:
             check_replay(last, decision, stamp.lost)
-        last = yield from decide(sink, decision, stamp, source, two_phase, last)
+        last = yield from decide(sink, decision, stamp, source, two_phase, last, saving)
     elif last is not None and not ballot.decided and last.unsealed != decision:
         raise fenced(sink, f"it has decided {last.batch} since")
     if last is not None:
@@ -223,15 +227,20 @@ def decide(
     source: SourceOffsets | None,
     two_phase: TwoPhase,
     last: Decision | None,
+    saving: Saving | None = None,
 ) -> Rules[Decision]:
     """Take the batch from "prepared" to "decided". If that fails, nothing is left that could still decide it,
     except after OutcomeUnknown."""
     own = Participant(sink.coordinator, stamp.identity)
-    encode(decision.sealed_as_usual, sink, stamp.anchors)  # raises DecisionTooLarge before anything is sealed
+    largest = None if saving is None else Saved(saving.topic, LARGEST, LARGEST, LARGEST, LARGEST, False)
+    as_usual = decision.sealed_as_usual._replace(saved=largest)
+    encode(as_usual, sink, stamp.anchors)  # raises DecisionTooLarge before anything is sealed
     if decision.winners and two_phase is not TwoPhase.NEVER:
         decision = yield from _seal(sink, own, decision, two_phase)
-    chunks = encode(decision, sink, stamp.anchors)
     began_ms = yield from demand(ReadClock(), "the clock cannot be read")
+    if saving is not None:
+        decision = yield from _save(sink, own, decision, began_ms, last, saving)
+    chunks = encode(decision, sink, stamp.anchors)
     staged = [StageOffsets(own, sink.group, {(ANCHOR, at): chunk for at, chunk in chunks.items()})]
     if source is not None and source.offsets:
         staged.append(StageOffsets(own, source.group, source.offsets, source.epochs, of_source=True))
@@ -248,6 +257,21 @@ def decide(
     if isinstance(outcome, ProducerIdentity):
         return decision
     return (yield from _find_out(sink, own, decision, began_ms, outcome))
+
+
+def _save(
+    sink: Sink, own: Participant, decision: Decision, began_ms: int, last: Decision | None, saving: Saving
+) -> Rules[Decision]:
+    """The decision with what it says about the query's state, which is written in its transaction."""
+    same = last is not None and last.batch.query_id == decision.batch.query_id
+    before, contents = last.saved if same and last is not None else None, (decision.rows, decision.checksums)
+    saved = yield from ask(SaveState(own, saving, before, contents))
+    if isinstance(saved, (Refused, Unknown)):
+        fault = _refusal(sink, decision, f"its state could not be saved to {saving.topic}", saved)
+        fault = yield from why_refused(sink, own, decision.batch, began_ms, fault)
+        yield from _withdraw(own, decision)
+        raise fault
+    return decision._replace(saved=saved)
 
 
 def _seal(sink: Sink, own: Participant, decision: Decision, policy: TwoPhase) -> Rules[Decision]:

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from eoslog.connector.commit.faults import DecisionDamaged, DecisionTooLarge
+from eoslog.connector.commit.saved_state import Saved
 from eoslog.connector.commit.task_reports import Batch, TopicPartition
 from eoslog.connector.commit.transactional_ids import Participant, ParticipantSlot, Sink, parity
 from eoslog.connector.commit.winner import Winner
@@ -41,7 +42,7 @@ class Decision(NamedTuple):
     `earlier`: the last decided batch of each other query that has used the sink, newest first. Spark replays
     a batch that was decided but not noted in its checkpoint when the query comes back; its rows must not be
     written again. `tokens`: in a sink of batch writes with tokens, what was written under the last tokens,
-    this one included.
+    this one included. `saved`: where the query's state is (state.topic).
     """
 
     sequence: int
@@ -53,6 +54,7 @@ class Decision(NamedTuple):
     checksums: tuple[int, ...] = ()
     earlier: tuple[Batch, ...] = ()
     tokens: RememberedTokens = RememberedTokens()
+    saved: Saved | None = None
 
     def last_of(self, query_id: str) -> Batch | None:
         """The last decided batch of a query or a token. None: there is none, or it is forgotten."""
@@ -99,8 +101,9 @@ class Decision(NamedTuple):
 
     @property
     def unsealed(self) -> "Decision":
-        """This decision without holders. If a batch was sealed twice, these are equal."""
-        return self._replace(winners=tuple(winner._replace(holder=None) for winner in self.winners))
+        """This decision as the tasks' reports make it, without holders and what was saved with it. If a batch
+        was sealed twice, these are equal."""
+        return self._replace(winners=tuple(w._replace(holder=None) for w in self.winners), saved=None)
 
     @property
     def sealed_as_usual(self) -> "Decision":
@@ -195,6 +198,7 @@ def _to_json(decision: Decision, sink: Sink) -> dict[str, Any]:
         "sums": decision.checksums,
         "before": decision.earlier,
         "tokens": decision.tokens.text(),
+        "saved": decision.saved,
     }
     return {
         "query": decision.batch.query_id,
@@ -229,12 +233,13 @@ def _from_json(sink: Sink, sequence: int, text: str) -> Decision:
             Batch(str(query), int(number), str(d)) for query, number, d in found.get("before", ())
         )
         tokens = RememberedTokens.read(str(found.get("tokens", "")))
+        saved = Saved(*found["saved"]) if "saved" in found else None
     except (ValueError, KeyError, TypeError) as error:
         raise DecisionDamaged(
             f"decision {sequence} in consumer group {sink.group} makes no sense: {error}. "
             f"{DecisionDamaged.advice}"
         ) from error
-    details = (rows, checksums, earlier, tokens)
+    details = (rows, checksums, earlier, tokens, saved)
     return Decision(sequence, batch, incarnation, tuple(sorted(winners)), written, *details)
 
 

@@ -101,6 +101,15 @@ class StartsElsewhere(CommitFault):
     )
 
 
+class RunsDifferently(CommitFault):
+    """After a restore a decided batch was run again for its state, and is not what it was."""
+
+    advice = (
+        "Begin the query anew, with a new checkpoint and start.accepted=without-state, and save the state of "
+        "every batch from now on: state.every.batches=1."
+    )
+
+
 class TakenOver(CommitFault):
     """Another query has replaced this one, and has written rows that this one would write again."""
 

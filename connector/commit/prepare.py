@@ -40,7 +40,8 @@ def judge(begun: Begun, query_id: str, batch_id: int, partition: int) -> tuple[T
             f"of query {query_id}. Does another query use this checkpoint? Give each its own and start again"
         )
     stamp = stamp_of(begun)
-    if begun.decided is not None and begun.decided[:2] == (query_id, batch_id):
+    done = begun.decided
+    if done is not None and done.query_id == query_id and done.batch_id >= batch_id:
         return Task.WRITE if partition in begun.lost else Task.PASS_DECIDED, stamp
     return Task.DROP if begun.dropped else Task.WRITE, stamp
 

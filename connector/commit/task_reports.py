@@ -50,7 +50,8 @@ class Begun:
     of partitions that can hold a decision. `dropped`: at_most_once has attempted this batch before. `lost`:
     Spark partitions of the decided batch whose rows the broker has aborted; they are written again.
     `acquired_now`: the sink was acquired for this batch, not kept from the last one. (The identity does not
-    show that: brokers that were restored from an older copy assign the same one again.)
+    show that: brokers that were restored from an older copy assign the same one again.) `left_state`: the
+    sink's last decision has saved the state of its query.
     """
 
     sink_id: str
@@ -63,6 +64,7 @@ class Begun:
     dropped: bool = False
     lost: tuple[int, ...] = ()
     acquired_now: bool = True
+    left_state: bool = False
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,9 @@ A stream's offsets have further entries, which identify their log:
   startingOffsets may change, and Spark stores ends alone;
 - `"shadow-of:<sink>:<group>:<sequence>": {}` in a query that shadows another one (option shadow.of): the
   decision of that sink at which the batch ends. With it `"shadow-written:<topic>:<offset>:<partitions>": {}`,
-  where the other query's rows ended, and `"shadow-own:...": {}`, where this one's ended before the batch.
+  where the other query's rows ended, and `"shadow-own:...": {}`, where this one's ended before the batch;
+- `"then:<number>:<offsets>": {}` in a checkpoint that was restored from state.topic: the ends of the next
+  batches, numbered from 0, which the sink has decided already; quoted as in a URL.
 
 No topic's name can have a colon. Spark's Kafka source takes an entry for a topic and finds no partition in
 it. So each source can continue from the other's checkpoint.
@@ -68,6 +70,7 @@ _EPOCH = "leader-epoch"
 _TAKEN = "offsets-of"
 _BEGAN = "began-at"
 SHADOW, _WRITTEN, _OWN = "shadow-of", "shadow-written", "shadow-own"
+_THEN = "then"
 
 
 class TakenFrom(NamedTuple):
@@ -104,6 +107,7 @@ def to_json(
     taken: Iterable[TakenFrom] = (),
     began: Mapping[TopicPartition, int] | None = None,
     shadow: ShadowCut | None = None,
+    then: Iterable[str] = (),
 ) -> dict[str, dict[str, int]]:
     """Offsets as the nested dict that Spark stores; sorted, because Spark compares them as text."""
     nested: dict[str, dict[str, int]] = {}
@@ -116,7 +120,7 @@ def to_json(
         names += _names(kind, {tp: number for tp, number in (numbers or {}).items() if tp in offsets})
     names += [":".join([_TAKEN, *(quote(name, safe="") for name in one)]) for one in sorted(taken)]
     names += [] if shadow is None else shadow.names()
-    return {**nested, **{name: {} for name in names}}
+    return {**nested, **{name: {} for name in [*names, *_then_names(then)]}}
 
 
 def _names(kind: str, numbers: Mapping[TopicPartition, int]) -> list[str]:
@@ -189,9 +193,26 @@ def shadow_from_json(nested: Mapping[str, Any]) -> ShadowCut | None:
     return ShadowCut(unquote(sink), unquote(group), int(sequence), written, own)
 
 
+def then_from_json(nested: Mapping[str, Any]) -> tuple[str, ...]:
+    """The ends of the next batches, as Spark's JSON, which are decided already."""
+    parts = (key.split(":") for key in nested if key.startswith(f"{_THEN}:"))
+    return tuple(text for _, text in sorted((int(number), unquote(text)) for _, number, text in parts))
+
+
+def leading_to(text: str, then: Iterable[str]) -> dict[str, dict[str, int]]:
+    """An end of a batch, Spark's JSON, with the ends of the next batches."""
+    nested: dict[str, dict[str, int]] = json.loads(text)
+    return nested | {name: {} for name in _then_names(then)}
+
+
+def _then_names(then: Iterable[str]) -> list[str]:
+    return [f"{_THEN}:{number}:{quote(end, safe='')}" for number, end in enumerate(then)]
+
+
 class SourcePosition(NamedTuple):
     """Parsed offsets from Spark: their topics' ids, their cluster, their leader epochs and, in the first
-    batch of a query, whose offsets it took and where it began; in a shadow, where the other query stood."""
+    batch of a query, whose offsets it took and where it began; in a shadow, where the other query stood; in a
+    restored checkpoint, the ends of the next batches, as Spark's JSON."""
 
     offsets: Offsets
     ids: TopicIds
@@ -200,6 +221,7 @@ class SourcePosition(NamedTuple):
     taken: frozenset[TakenFrom] = frozenset()
     began: Offsets | None = None
     shadow: ShadowCut | None = None
+    then: tuple[str, ...] = ()
 
 
 def position_from_json(nested: Mapping[str, Mapping[str, int]]) -> SourcePosition:
@@ -212,6 +234,7 @@ def position_from_json(nested: Mapping[str, Mapping[str, int]]) -> SourcePositio
         taken_from_json(nested),
         began_from_json(nested),
         shadow_from_json(nested),
+        then_from_json(nested),
     )
 
 
@@ -253,7 +276,7 @@ def _entries(nested: Any) -> dict[str, Any]:
     """The entries of such a line other than offsets."""
     if not isinstance(nested, dict):
         return {}
-    entries = _ID, _CLUSTER, _EPOCH, _TAKEN, _BEGAN, SHADOW, _WRITTEN, _OWN
+    entries = _ID, _CLUSTER, _EPOCH, _TAKEN, _BEGAN, SHADOW, _WRITTEN, _OWN, _THEN
     return {key: parts for key, parts in nested.items() if key.partition(":")[0] in entries}
 
 

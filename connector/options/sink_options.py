@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 from eoslog.connector.client.records.send_window import MAX_UNANSWERED
 from eoslog.connector.client.wire.config import ClientConfig
@@ -20,6 +20,13 @@ class Guarantee(Enum):
     EXACTLY_ONCE = "exactly_once"
     AT_LEAST_ONCE = "at_least_once"
     AT_MOST_ONCE = "at_most_once"
+
+
+class StateOptions(NamedTuple):
+    """Where the query's state is saved: the topic, and every so many batches."""
+
+    topic: str
+    every: int
 
 
 @dataclass(frozen=True)
@@ -43,6 +50,7 @@ class SinkOptions:
     checkpoint_location: str | None
     progress_log: bool
     accepted: frozenset[str]
+    state: StateOptions | None = None
 
 
 def sink_options(raw: Mapping[str, str], *, stream: bool) -> SinkOptions:
@@ -68,7 +76,30 @@ def sink_options(raw: Mapping[str, str], *, stream: bool) -> SinkOptions:
         checkpoint_location=values["checkpointlocation"],
         progress_log=_progress_log(values),
         accepted=frozenset(word.strip() for word in (values.get("start.accepted") or "").split(",")),
+        state=_state(values),
     )
+
+
+def _state(values: Mapping[str, Any]) -> StateOptions | None:
+    topic: str | None = values.get("state.topic")
+    every: int | None = values.get("state.every.batches")
+    if topic is None:
+        if every is not None:
+            raise OptionError("state.every.batches needs state.topic: give it, or leave it out")
+        return None
+    if values["processing.guarantee"] != "exactly_once":
+        raise OptionError("state.topic needs processing.guarantee=exactly_once: leave one of them out")
+    if values["transactional.id"] is None:
+        raise OptionError(
+            "state.topic needs transactional.id: without it the state would be saved under the query's id, "
+            "which is lost with the checkpoint. Give the query a name"
+        )
+    for other in ("topic", "deadletter.topic", "decision.topic"):
+        if values[other] == topic:
+            raise OptionError(
+                f"options state.topic and {other} are both {topic!r}: choose another state.topic"
+            )
+    return StateOptions(topic, every or 1)
 
 
 def _check_idempotence(values: Mapping[str, Any]) -> None:

@@ -170,6 +170,13 @@ TABLE: tuple[Option, ...] = (
            "again adds its rows once. Other rows are an error. A text with a number at its end (job-17): the "
            "last 64 numbers of a text are remembered, as long as the cluster keeps a group's offsets, and no "
            "two of them may be written at the same time."),
+    Option("state.topic", OptionType.TEXT, None, Use.WRITE_STREAM,
+           "A compacted topic to which the query's checkpoint is saved, with its state, under the decisions "
+           "of its batches. If it is lost, eoslog checkpoint restore writes it again. Needs "
+           "transactional.id."),
+    Option("state.every.batches", OptionType.COUNT, None, Use.WRITE_STREAM,
+           "With state.topic: the state is saved every so many micro-batches; 1 by default. After a restore "
+           "Spark runs the batches since then once more, for their state alone."),
     Option("kafka.group.id", OptionType.TEXT, None, Use.ALL,
            "Consumer group to which a streaming query's source offsets are committed with its rows."),
     Option("kafka.transaction.timeout.ms", OptionType.MILLIS, 900_000, Use.SINK,

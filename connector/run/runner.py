@@ -37,6 +37,7 @@ from eoslog.connector.commit.commands import (
     ReadClock,
     Refused,
     Rules,
+    SaveState,
     Seal,
     Sealed,
     StageOffsets,
@@ -46,11 +47,13 @@ from eoslog.connector.commit.commands import (
 )
 from eoslog.connector.commit.decision import ANCHOR, Stored, topics_with_chunks
 from eoslog.connector.commit.finish import ONGOING
+from eoslog.connector.commit.saved_state import Saved
 from eoslog.connector.commit.sink_transaction import LOOKS
 from eoslog.connector.errors import (
     BrokerUnreachable,
     ConnectionLost,
     EoslogError,
+    ProduceFailed,
     RetriesExhausted,
     UnsupportedByBroker,
 )
@@ -96,6 +99,7 @@ class Runner:
             Acquire: self._acquire,
             FetchStored: self._fetch_stored,
             StageOffsets: self._stage_offsets,
+            SaveState: _save_state,
             CommitOffsets: lambda c: group_offsets.commit_plain(cluster, c.group, self._placed(c.offsets)),
             End: self._end,
             Seal: self._seal,
@@ -276,6 +280,13 @@ def _failure(error: Exception) -> Failure:
     if isinstance(error, _NO_ANSWER):
         return Unknown(str(error))
     raise error
+
+
+def _save_state(command: SaveState) -> Saved | Refused:
+    try:
+        return command.saving.write(command.sink, command.last, command.contents)
+    except ProduceFailed as error:
+        return Refused(error.code, str(error))
 
 
 def _sealed(

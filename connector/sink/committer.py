@@ -31,6 +31,9 @@ from eoslog.connector.options.source_and_sink import Guarantee, SinkOptions
 from eoslog.connector.progress import log_progress, timed
 from eoslog.connector.run import abandoned_run, run_memory
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner, commit_known
+from eoslog.connector.saved.run_again import check_equal_run
+from eoslog.connector.saved.save import CheckpointSaving
+from eoslog.connector.saved.state_topic import check_state_topic
 from eoslog.connector.sink import token_begin
 from eoslog.connector.sink.source_check import check_sources, takes_over
 from eoslog.connector.sink.start_of_run import CheckpointView, StartOfRun, leave_for_none
@@ -67,6 +70,8 @@ def begin_stream(options: SinkOptions, runner: Runner | None = None) -> Begun | 
     start = StartOfRun(options, view, sink, runner)
     continues = last_run is not None and view.batch.batch_id == last_run.batch.batch_id + 1
     if not continues:
+        if options.state is not None:
+            check_state_topic(shared_cluster(options.client), options.state, view.planned)
         start.before()
     begun, run = runner.run(
         begin(
@@ -77,6 +82,7 @@ def begin_stream(options: SinkOptions, runner: Runner | None = None) -> Begun | 
             once_at_most=options.guarantee is Guarantee.AT_MOST_ONCE,
             two_phase=options.two_phase,
             on_lost=options.on_lost,
+            leads_to=view.leads_to,
         )
     )
     if runner.disturbed() or not acquainted:
@@ -153,7 +159,10 @@ def commit_stream(
         return
     runner, sink = runner or runner_for(options), _sink_of(reports)
     spent: dict[str, float] = {}
-    last = runner.run(timed(commit(sink, reports, batch_id, source, options.two_phase), spent, sink))
+    check_equal_run(options, reports, batch_id)
+    saving = _saving(options, reports)
+    rules = commit(sink, reports, batch_id, source, options.two_phase, saving=saving)
+    last = runner.run(timed(rules, spent, sink))
     _prove_if_disturbed(runner, sink, reports)
     _await_readable(runner, sink, last, spent)
     log_progress(sink, reports, spent, loud=options.progress_log)
@@ -236,6 +245,17 @@ def _memory_key(options: SinkOptions, sink: Sink, batch: Batch) -> tuple[str, ..
 def _sink_of(reports: Sequence[Report | None]) -> Sink:
     """The sink under which the tasks worked."""
     return Sink(next((report.stamp.sink_id for report in reports if report is not None), ""))
+
+
+def _saving(options: SinkOptions, reports: Sequence[Report | None]) -> CheckpointSaving | None:
+    """What saves the query's state with the batch (state.topic). None: nothing is to be saved."""
+    stamp = next((report.stamp for report in reports if report is not None), None)
+    if options.state is None or stamp is None:
+        return None
+    assert options.checkpoint_location is not None  # otherwise begin has raised an error
+    checkpoint = Checkpoint.at(options.checkpoint_location)
+    cluster, size = shared_cluster(options.client), options.max_batch_bytes
+    return CheckpointSaving(cluster, checkpoint, stamp.sink_id, stamp.batch, *options.state, size)
 
 
 def _source_offsets(

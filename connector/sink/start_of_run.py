@@ -34,6 +34,7 @@ from eoslog.connector.offsets.group_notes import NotedOffset, read_note
 from eoslog.connector.offsets.offsets import Offsets
 from eoslog.connector.options.source_and_sink import SinkOptions
 from eoslog.connector.run.runner import Runner
+from eoslog.connector.saved.run_again import check_restored
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +60,12 @@ class CheckpointView(NamedTuple):
         batch = Batch(checkpoint.query_id(), planned.batch_id, planned.digest)
         return cls(checkpoint, planned, checkpoint.newest_completed(), batch)
 
+    @property
+    def leads_to(self) -> Batch:
+        """The batch up to which Spark runs decided batches again, in a restored checkpoint; else `batch`."""
+        last = self.planned.leads_to
+        return Batch(self.batch.query_id, last.batch_id, last.digest)
+
 
 class StartOfRun:
     """The comparisons around the first begin of a run."""
@@ -75,6 +82,7 @@ class StartOfRun:
         CommitFault, CheckpointUnreadable.
         """
         view, sink, accepted = self._view, self._sink, self._options.accepted
+        check_restored(view.checkpoint)
         if self._options.transactional_id is None and view.completed is None:
             repeats = check_not_refreshed(view.checkpoint, accepted)
             if repeats:
@@ -154,6 +162,7 @@ class StartOfRun:
             since=None if given is None else given.since,
             rested=has_rested(view),
             accepted=options.accepted,
+            left_state=begun.left_state,
         )
         for warning in check_story(story):
             log.warning(warning)

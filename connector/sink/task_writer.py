@@ -47,7 +47,9 @@ def write_rows(
         _write_plainly(options, attempt, rows)
         return TaskMessage(FORM, None)
     task, stamp = judge(begun, attempt.query_id, attempt.batch_id, attempt.partition)
-    tally = Tally(checksum=options.on_lost is OnLost.REPLAY or options.write_token is not None)
+    runs_again = options.state is not None and options.state.every > 1
+    compared = options.on_lost is OnLost.REPLAY or options.write_token is not None or runs_again
+    tally = Tally(checksum=compared)
     rows = _tallied(rows, tally)
     if task is Task.WRITE:
         return TaskMessage(FORM, _prepare(options, stamp, attempt, rows, tally))

@@ -174,6 +174,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         again, do not read that: if the beginning moves by itself, as `latest` does, the first batch is empty.
         """
         position = offsets.position_from_json(start)
+        if position.then:  # a restored checkpoint: what is decided is planned as it was
+            return offsets.leading_to(position.then[0], position.then[1:])
         if self._began is not None and not self._compared:
             self._log.check_absent()  # a new query cannot have lost a topic: a name must be wrong
         first = self._first and position.began is None and position.offsets == self._initial

@@ -20,6 +20,7 @@ from eoslog.checkpoint.errors import NotEditable
 from eoslog.checkpoint.fork_command import fork
 from eoslog.checkpoint.move_command import move_cluster
 from eoslog.checkpoint.report import COLUMNS, head, shown
+from eoslog.checkpoint.restore_command import restore_command
 from eoslog.checkpoint.running import check_rests
 from eoslog.checkpoint.standing import (
     SourcePlace,
@@ -80,6 +81,7 @@ def check(session: CommandSession, checkpoint: str) -> None:
 command.add_command(diff)
 command.add_command(fork)
 command.add_command(move_cluster)
+command.add_command(restore_command)
 
 
 @command.command()

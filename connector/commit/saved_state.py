@@ -1,0 +1,43 @@
+"""Where a query's saved state is, as a decision says it. Its records are written in the sink's own
+transaction, so they become visible with the decision, or never."""
+
+from typing import NamedTuple, Protocol
+
+from eoslog.connector.commit.transactional_ids import Participant
+
+
+class Saved(NamedTuple):
+    """The newest save: a manifest in the topic of state.topic.
+
+    `batch`: what was saved is what Spark needs to run this batch. `size`, `crc`: of the manifest, in bytes
+    and by CRC-32. `stateful`: whether the query keeps any state.
+    """
+
+    topic: str
+    partition: int
+    batch: int
+    size: int
+    crc: int
+    stateful: bool
+
+
+LARGEST = 2**32 - 1
+"""The largest size and CRC, for the size of a decision that is still to be made."""
+
+
+TaskContents = tuple[tuple[int, ...], tuple[int, ...]]
+"""Rows and checksums of a batch's tasks, as in Decision."""
+
+
+class Saving(Protocol):
+    """What saves a batch."""
+
+    @property
+    def topic(self) -> str:
+        """The topic to which it is saved."""
+
+    def write(self, own: Participant, last: Saved | None, contents: TaskContents) -> Saved:
+        """Write what the batch adds to `last`, the query's last save, in the sink's own transaction.
+
+        Returns what the batch's decision has to say. Raises CheckpointUnreadable, ProduceFailed,
+        KafkaError."""

@@ -1,0 +1,223 @@
+"""Saves a query's checkpoint under the decision of a batch: as it is when the batch has been planned.
+
+At that time the state is that of the batch before, and so are the files that Spark has written for good.
+Spark runs the batch again from there, and finds it decided. Batches between two saves add only their entry of
+the offset log: Spark runs them again, too.
+
+The checkpoint has a note of the last two saves, so that only what is new is written. The last decision says
+which of them counts. If none does, the topic is read.
+"""
+
+import json
+import time
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+
+from eoslog.connector.checkpoint.checkpoint import RESTORE, Checkpoint, CheckpointUnreadable
+from eoslog.connector.client.records.produce import Producer
+from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.client.wire.retry import retrying
+from eoslog.connector.commit.saved_state import Saved, TaskContents
+from eoslog.connector.commit.task_reports import Batch
+from eoslog.connector.commit.transactional_ids import Participant
+from eoslog.connector.saved.manifest import (
+    DECIDED,
+    FILE,
+    MANIFEST,
+    Content,
+    DecidedBatch,
+    Key,
+    Manifest,
+    is_that_of,
+    keys_of,
+    pieces,
+)
+from eoslog.connector.saved.read_back import ManifestPieces, records_of
+from eoslog.connector.saved.run_again import check_operators
+from eoslog.connector.saved.state_files import StateGone, files_before, is_versioned
+from eoslog.protocol.records import encode_batches
+
+NOTE = "saved"
+"""The name of the checkpoint's note of its last two saves."""
+_TOGETHER = 4 * 1024 * 1024
+"""Bytes of records that are encoded at once."""
+
+Record = tuple[Key, bytes | None]
+
+
+@dataclass(frozen=True)
+class CheckpointSaving:
+    """Saves one batch. `every`: a save every so many batches. `max_batch_bytes`: of a record batch."""
+
+    cluster: Cluster
+    checkpoint: Checkpoint
+    sink: str
+    batch: Batch
+    topic: str
+    every: int
+    max_batch_bytes: int
+
+    def write(self, own: Participant, last: Saved | None, contents: TaskContents) -> Saved:
+        """Write what the batch adds to `last`. Raises CheckpointUnreadable, OptionError, ProduceFailed,
+        KafkaError."""
+        partitions, topic_id = self._looked_up()
+        if last is not None and (last.topic != self.topic or last.partition >= partitions):
+            last = None
+        number = self.batch.batch_id
+        if last is not None and number % self.every and last.batch < number:
+            self._produce(own, last.partition, [self._decided(contents)])
+            return last
+        return self._save(own, last, contents, partitions, topic_id)
+
+    def _decided(self, contents: TaskContents) -> Record:
+        number = self.batch.batch_id
+        planned = self.checkpoint.content(f"offsets/{number}").decode()
+        return Key(self.sink, DECIDED, str(number)), DecidedBatch(planned, *contents).text().encode()
+
+    def _save(
+        self,
+        own: Participant,
+        last: Saved | None,
+        contents: TaskContents,
+        partitions: int,
+        topic_id: str | None,
+    ) -> Saved:
+        check_operators(self.checkpoint, self.every)
+        partition = zlib.crc32(self.sink.encode()) % partitions if last is None else last.partition
+        known, there = self._known(last, partition, topic_id)
+        manifest, changed = self._collected(known)
+        text = manifest.text()
+        packed = text.encode()
+        size, crc = Content.of(packed)
+        _Note.write(self.checkpoint, topic_id, (known.text(), text))
+        records = [] if self.every == 1 else [self._decided(contents)]
+        kept = {
+            *manifest.keys(self.sink),
+            *keys_of(self.sink, MANIFEST, "", size),
+            *(key for key, _ in records),
+        }
+        self._produce(own, partition, chain(records, self._all_records(there - kept, changed, packed)))
+        return Saved(self.topic, partition, self.batch.batch_id, size, crc, manifest.is_stateful)
+
+    def _looked_up(self) -> tuple[int, str | None]:
+        """The number of the topic's partitions, and its id."""
+        info = retrying(
+            self.cluster,
+            f"Metadata of {self.topic}",
+            lambda: self.cluster.topic(self.topic),
+            timeout_ms=self.cluster.config.api_timeout_ms,
+            option="kafka.default.api.timeout.ms",
+            forget=lambda: None,
+        )
+        return len(info.leaders), info.topic_id
+
+    def _known(self, last: Saved | None, partition: int, topic_id: str | None) -> tuple[Manifest, set[Key]]:
+        """The last save, and the keys of all records that are there. Without a last save, or a note of it,
+        the topic is read."""
+        nothing = Manifest(self.batch.query_id, -1, {})
+        found = None if last is None else _Note.read(self.checkpoint, topic_id, last)
+        if found is not None and last is not None:
+            own = keys_of(self.sink, MANIFEST, "", last.size)
+            between = range(last.batch, self.batch.batch_id if self.every > 1 else last.batch)
+            decided = (Key(self.sink, DECIDED, str(number)) for number in between)
+            return found, {*found.keys(self.sink), *own, *decided}
+        kept = ManifestPieces()
+        for key, value in records_of(self.cluster, self.topic, partition, self.sink):
+            if value is None:
+                kept.drop(key)
+            else:
+                kept.put(key, value)
+        found = None if last is None else kept.manifest(self.sink, last)
+        ours = found is not None and found.query == self.batch.query_id and found.keys(self.sink) <= kept.keys
+        return (found if ours and found is not None else nothing), kept.keys
+
+    def _collected(self, known: Manifest) -> tuple[Manifest, dict[str, Content]]:
+        """What is to be saved, and which files of it are not there yet. Of files that do not change, those
+        that are there are not read again."""
+        batch, checkpoint = self.batch.batch_id, self.checkpoint
+        try:
+            names = files_before(batch, checkpoint.files(), checkpoint.content)
+        except StateGone as error:
+            raise CheckpointUnreadable(
+                checkpoint.location, f"{error}; nothing was decided", RESTORE
+            ) from error
+        contents: dict[str, Content] = {}
+        for name in names:
+            before = known.files.get(name)
+            same = before is not None and is_versioned(name)
+            now = before if same and before is not None else Content.of(checkpoint.content(name))
+            contents[name] = now
+        changed = {name: now for name, now in contents.items() if known.files.get(name) != now}
+        return Manifest(self.batch.query_id, batch, contents), changed
+
+    def _all_records(self, gone: set[Key], changed: dict[str, Content], manifest: bytes) -> Iterator[Record]:
+        yield from ((key, None) for key in sorted(gone))
+        for name, content in changed.items():
+            data = self.checkpoint.content(name)
+            if Content.of(data) != content:
+                raise CheckpointUnreadable(
+                    self.checkpoint.location,
+                    f"{name} changes while it is saved: does another query use this checkpoint? Nothing was "
+                    "decided",
+                )
+            yield from pieces(self.sink, FILE, name, data)
+        yield from pieces(self.sink, MANIFEST, "", manifest)
+
+    def _produce(self, own: Participant, partition: int, records: Iterable[Record]) -> None:
+        """Write records in the sink's own transaction, and wait for their acknowledgement."""
+        with Producer(self.cluster, identity=own.identity, transactional_id=own.name) as producer:
+            for together in _in_parts(records):
+                keys = pa.array([key.packed() for key, _ in together], pa.binary())
+                values = pa.array([value for _, value in together], pa.binary())
+                now_ms, limit = int(time.time() * 1000), self.max_batch_bytes
+                batches = encode_batches(keys, values, None, now_ms, codec=0, max_batch_bytes=limit)
+                for batch in batches:
+                    producer.send(self.topic, partition, batch)
+            producer.flush()
+
+
+def _in_parts(records: Iterable[Record]) -> Iterator[list[Record]]:
+    part: list[Record] = []
+    size = 0
+    for record in records:
+        part.append(record)
+        size += len(record[1] or b"")
+        if size >= _TOGETHER:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part
+
+
+class _Note:
+    """The checkpoint's note of its last two saves. It is written before the later of them is decided."""
+
+    @staticmethod
+    def read(checkpoint: Checkpoint, topic_id: str | None, last: Saved) -> Manifest | None:
+        """The save that a decision names. None: the note has another topic, or other saves."""
+        text = checkpoint.noted(NOTE)
+        try:
+            found: Any = json.loads(text or "{}")
+            if found.get("topic_id") != topic_id:
+                return None
+            texts = [str(one) for one in found["saves"] if is_that_of(last, str(one))]
+            return Manifest.parse(texts[0]) if texts else None
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise CheckpointUnreadable(
+                checkpoint.location, f"eoslog/{NOTE} cannot be read: {error}", RESTORE
+            ) from error
+
+    @staticmethod
+    def write(checkpoint: Checkpoint, topic_id: str | None, saves: tuple[str, ...]) -> None:
+        """Note saves, of which one is decided, or will be."""
+        checkpoint.note(NOTE, json.dumps({"version": 1, "topic_id": topic_id, "saves": saves}))
+
+
+def note_restored(checkpoint: Checkpoint, topic_id: str | None, manifest: str) -> None:
+    """Note the save that a checkpoint was restored from."""
+    _Note.write(checkpoint, topic_id, (manifest,))

@@ -1,0 +1,252 @@
+"""Writes a query's checkpoint again from where it was saved (state.topic), as it was when a batch had been
+planned.
+
+The sink is fenced first, so that nothing more is decided. Its last decision says which save counts. The
+batches that were decided since stand as further ends in the offset log's entry of the saved one: the source
+plans them as they were, Spark runs them again for their state, and the sink lets their rows pass. The last of
+them has to have the source offsets of the last decision.
+"""
+
+import json
+import logging
+import tempfile
+from collections.abc import Callable, Mapping
+from typing import IO, NamedTuple
+
+from eoslog.checkpoint.errors import NotRestorable
+from eoslog.connector.checkpoint.checkpoint import Checkpoint
+from eoslog.connector.checkpoint.spark_logs import FormatError, Planned, with_ends
+from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.client.wire.shared_clusters import shared_cluster
+from eoslog.connector.commit.decision import Decision
+from eoslog.connector.commit.leave_sink import fence
+from eoslog.connector.commit.observe import observed_decision
+from eoslog.connector.commit.saved_state import Saved
+from eoslog.connector.commit.transactional_ids import Sink
+from eoslog.connector.errors import OptionError
+from eoslog.connector.offsets.offsets import leading_to
+from eoslog.connector.options.source_and_sink import sink_options
+from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
+from eoslog.connector.saved.manifest import (
+    DECIDED,
+    FILE,
+    MANIFEST,
+    Content,
+    DecidedBatch,
+    Key,
+    Manifest,
+    keys_of,
+)
+from eoslog.connector.saved.read_back import parsed, records_of
+from eoslog.connector.saved.run_again import UNFINISHED, note_decided
+from eoslog.connector.saved.save import note_restored
+
+log = logging.getLogger(__name__)
+
+_LOGS = ("offsets/", "commits/")
+
+
+class Restored(NamedTuple):
+    """What was restored. `batch`: the one whose state was saved; `decided`: the last one that is decided."""
+
+    checkpoint: str
+    query: str
+    batch: int
+    decided: int
+    files: int
+    bytes: int
+
+    def __str__(self) -> str:
+        runs = (
+            f"batch {self.batch}" if self.batch == self.decided else f"batches {self.batch} to {self.decided}"
+        )
+        return (
+            f"checkpoint {self.checkpoint} of query {self.query} is restored: {self.files} files, "
+            f"{self.bytes} bytes. Its next start runs {runs} again, for the state alone"
+        )
+
+
+def restore(
+    cluster: Cluster,
+    runner: Runner,
+    sink: Sink,
+    location: str,
+    seen: Callable[[int, int], None] | None = None,
+) -> Restored | None:
+    """Restore a checkpoint into an empty folder. None: the sink has decided nothing, so nothing is lost.
+
+    Raises NotRestorable, CheckpointUnreadable, CommitFault, KafkaError, EoslogError.
+    """
+    checkpoint = Checkpoint.at(location)
+    if not is_empty(checkpoint):
+        raise NotRestorable(
+            f"checkpoint {checkpoint.location} has batches: name an empty folder, or start the query with it"
+        )
+    runner.run(fence(sink))
+    decision = runner.run(observed_decision(sink))
+    if decision is None:
+        return None
+    saved = decision.saved
+    if saved is None:
+        raise NotRestorable(
+            f"sink {sink.id}: {decision.batch} is decided, and no state was saved with it: the query did not "
+            "have the option state.topic. A query without state can begin with a new checkpoint and "
+            "startingOffsets=committed"
+        )
+    with tempfile.TemporaryFile(prefix="eoslog-restore-") as room:
+        kept = Spool(room)
+        for key, value in records_of(cluster, saved.topic, saved.partition, sink.id, seen):
+            if value is None:
+                kept.drop(key)
+            else:
+                kept.put(key, value)
+        manifest = parsed(kept.whole(keys_of(sink.id, MANIFEST, "", saved.size)), saved)
+        if manifest is None or manifest.query != decision.batch.query_id:
+            raise _lost(sink, saved, f"the save of batch {saved.batch}")
+        return _written(checkpoint, sink, decision, saved, manifest, kept, _topic_id(cluster, saved.topic))
+
+
+def restore_checkpoint(location: str, options: Mapping[str, str]) -> Restored | None:
+    """Restore a query's checkpoint if there is none at `location`, or do nothing. Call it before the query is
+    started. It stops a driver that still runs the query.
+
+    `options`: those of the query's writer. Returns what was restored; None: the checkpoint is there, or the
+    query has decided nothing. Raises OptionError, NotRestorable, CheckpointUnreadable, CommitFault,
+    KafkaError.
+    """
+    given = sink_options({**options, "checkpointLocation": location}, stream=True)
+    if given.state is None or given.transactional_id is None:
+        raise OptionError("restore_checkpoint: the option state.topic is missing: give the writer's options")
+    if not is_empty(Checkpoint.at(location)):
+        return None
+    cluster = shared_cluster(given.client)
+    cluster.meet()
+    runner = Runner(cluster, OWN_TIMEOUT_MS, decisions=given.decision_topic)
+    restored = restore(cluster, runner, Sink(given.transactional_id), location)
+    if restored is not None:
+        log.warning("%s", restored)
+    return restored
+
+
+def is_empty(checkpoint: Checkpoint) -> bool:
+    """Whether no query has planned a batch here, or a restore was interrupted."""
+    unfinished = checkpoint.noted(UNFINISHED) is not None
+    return unfinished or not any(checkpoint.batches(log) for log in ("offsets", "commits"))
+
+
+class Spool:
+    """The newest value of each key, in a file: a state may be larger than memory."""
+
+    def __init__(self, room: IO[bytes]) -> None:
+        self._room = room
+        self._places: dict[Key, tuple[int, int]] = {}
+
+    def put(self, key: Key, value: bytes) -> None:
+        """Keep a record in place of an earlier one."""
+        self._places[key] = (self._room.seek(0, 2), len(value))
+        self._room.write(value)
+
+    def drop(self, key: Key) -> None:
+        """Forget a record."""
+        self._places.pop(key, None)
+
+    def whole(self, keys: list[Key]) -> bytes:
+        """The records one after another; what is missing is left out."""
+        return b"".join(self._piece(*self._places[key]) for key in keys if key in self._places)
+
+    def _piece(self, at: int, size: int) -> bytes:
+        self._room.seek(at)
+        return self._room.read(size)
+
+
+def _written(
+    checkpoint: Checkpoint,
+    sink: Sink,
+    decision: Decision,
+    saved: Saved,
+    manifest: Manifest,
+    kept: Spool,
+    topic_id: str | None,
+) -> Restored:
+    def content(name: str) -> bytes:
+        expected = manifest.files[name]
+        data = kept.whole(keys_of(sink.id, FILE, name, expected.size))
+        if Content.of(data) != expected:
+            raise _lost(sink, saved, f"{name} of the save of batch {saved.batch}")
+        return data
+
+    logs = {name for name in manifest.files if name.startswith(_LOGS)}
+    first = f"offsets/{saved.batch}"
+    since = _since(sink, decision, saved, kept)
+    planned = _planned(sink, decision, saved, content(first), since)
+    checkpoint.note(UNFINISHED, "{}")
+    for name in sorted(manifest.files.keys() - logs):
+        checkpoint.put(name, content(name))
+    note_decided(checkpoint, since)
+    for name in sorted(logs):
+        checkpoint.put(name, planned if name == first else content(name))
+    note_restored(checkpoint, topic_id, manifest.text())
+    checkpoint.forget(UNFINISHED)
+    size = sum(file.size for file in manifest.files.values())
+    place, query = checkpoint.location, manifest.query
+    return Restored(place, query, saved.batch, decision.batch.batch_id, len(manifest.files), size)
+
+
+def _since(sink: Sink, decision: Decision, saved: Saved, kept: Spool) -> dict[int, DecidedBatch]:
+    """The saved batch and those decided since; empty if there are none since."""
+    found: dict[int, DecidedBatch] = {}
+    for number in range(saved.batch, decision.batch.batch_id + 1):
+        if decision.batch.batch_id == saved.batch:
+            break
+        data = kept.whole([Key(sink.id, DECIDED, str(number))])
+        try:
+            found[number] = DecidedBatch.parse(data.decode())
+        except ValueError as error:
+            raise _lost(
+                sink, saved, f"batch {number}, decided since batch {saved.batch} was saved"
+            ) from error
+    return found
+
+
+def _planned(
+    sink: Sink, decision: Decision, saved: Saved, text: bytes, since: Mapping[int, DecidedBatch]
+) -> bytes:
+    """The offset log's entry of the saved batch, with the ends of the batches decided since."""
+    first = _parsed(sink, saved.batch, text.decode())
+    after = [_parsed(sink, number, one.planned) for number, one in since.items() if number > saved.batch]
+    last = after[-1] if after else first
+    if last.digest != decision.batch.digest:
+        raise _lost(sink, saved, f"the source offsets of {decision.batch}")
+    odd = [one.batch_id for one in after if list(one.by_name) != list(first.by_name)]
+    odd += [first.batch_id] if after and len(first.by_name) < len(first.sources) else []
+    if odd:
+        raise NotRestorable(
+            f"sink {sink.id}: the query has other sources since batch {odd[0]}, and its state was saved with "
+            f"batch {saved.batch}: the batches between cannot be run again. Begin it anew"
+        )
+    if not after:
+        return text
+    names = list(first.by_name)
+    ends = [json.dumps(leading_to(first.by_name[n], [one.by_name[n] for one in after])) for n in names]
+    return with_ends(text.decode(), ends).encode()
+
+
+def _parsed(sink: Sink, number: int, text: str) -> Planned:
+    try:
+        return Planned.parse(number, text)
+    except FormatError as error:
+        raise NotRestorable(
+            f"sink {sink.id}: the offset log's entry of batch {number}: {error}. Begin the query anew"
+        ) from error
+
+
+def _lost(sink: Sink, saved: Saved, what: str) -> NotRestorable:
+    return NotRestorable(
+        f"sink {sink.id}: topic {saved.topic}, partition {saved.partition}, has lost {what}. Was the topic "
+        "deleted, or does it have another cleanup.policy than compact? Nothing was restored; begin the query "
+        "anew"
+    )
+
+
+def _topic_id(cluster: Cluster, topic: str) -> str | None:
+    return cluster.topic(topic).topic_id
