@@ -76,9 +76,9 @@ soak-crash: $(READY)  ## crash the broker at random points of random work for MI
 soak-kill9: $(READY)  ## ROUNDS=5 of kill -9 and power loss while stock clients work (SEED=n repeats a run)
 	$(BIN)/python -m tests.crash.soak_kill9 --rounds $(or $(ROUNDS),5) $(if $(SEED),--seed $(SEED))
 
-soak-stateful: $(READY) $(if $(filter kafka,$(BROKER)),$(KAFKA))  ## kill stateful queries at random (KILLS=6 SEED=n QUERIES="..." BROKER=kafka GUARANTEE=at_least_once)
+soak-stateful: $(READY) $(if $(filter kafka,$(BROKER)),$(KAFKA))  ## kill stateful queries at random (KILLS=6 SEED=n QUERIES="..." BROKER=kafka GUARANTEE=at_least_once; LOSE=1: with checkpoints deleted, EVERY=3)
 	$(BIN)/python -m tests.stateful.soak_stateful --kills $(or $(KILLS),6) --guarantee $(GUARANTEE) --broker $(or $(BROKER),eoslog) \
-		$(if $(SEED),--seed $(SEED)) $(if $(QUERIES),--queries $(QUERIES))
+		$(if $(SEED),--seed $(SEED)) $(if $(QUERIES),--queries $(QUERIES)) $(if $(LOSE),--lose) $(if $(EVERY),--every $(EVERY))
 
 SOAK_COPY := nice -n 5 $(BIN)/python -u -m tests.soaks
 

@@ -57,10 +57,18 @@ class Bench:
         bootstrap = self._broker.bootstrap
         return Application(list(self.cases), bootstrap, self._topics, run, self._place / run, *more)
 
+    def saving(self) -> list[str]:
+        """Arguments for queries that save their state."""
+        if not self._args.lose:
+            return []
+        topic = self._kafka.topic(name=f"{self._topics}-state", cleanup_policy="compact")
+        return ["--state-topic", topic, "--every", str(self._args.every)]
+
     def endure(self, application: Application, kills: int) -> list[Hit]:
         """Run to the end, killed by a random plan."""
         args, random = self._args, Random(self._args.seed)
-        plan = strikes(kills, args.batches * len(self.cases), random, args.guarantee) if kills else []
+        batches, losing = args.batches * len(self.cases), args.lose
+        plan = strikes(kills, batches, random, args.guarantee, losing=losing) if kills else []
         return Ordeal(application, self._broker, plan, args.batches, random).run()
 
     def seen(self, query: str, run: str) -> Seen:
@@ -78,13 +86,15 @@ def run(bench: Bench, args: argparse.Namespace) -> list[str]:
         flush=True,
     )
     began = time.monotonic()
-    killed = bench.application("killed", "--guarantee", args.guarantee).watched()
+    killed = bench.application("killed", "--guarantee", args.guarantee, *bench.saving()).watched()
     for hit in bench.endure(killed, args.kills):
         print(f"    {hit}")
     print(f"killed: {killed.starts} starts, {time.monotonic() - began:.0f} s", flush=True)
     bad = []
     for query, case in bench.cases.items():
-        cuts = batches(calm.checkpoint(query)) == batches(killed.checkpoint(query))
+        calm_cuts, cuts_now = batches(calm.checkpoint(query)), batches(killed.checkpoint(query))
+        cuts = bool(cuts_now) and calm_cuts | cuts_now == calm_cuts
+        cuts = cuts and (args.lose or len(calm_cuts) == len(cuts_now))
         before, after = bench.seen(query, "undisturbed"), bench.seen(query, "killed")
         if not (_compared(query, case, before, after, args.guarantee) and cuts):
             bad.append(query)
@@ -119,6 +129,8 @@ def main() -> int:
     parser.add_argument("--queries", nargs="+", choices=CASES, default=list(CASES))
     parser.add_argument("--broker", choices=("eoslog", "kafka"), default="eoslog")
     parser.add_argument("--guarantee", choices=("exactly_once", "at_least_once"), default="exactly_once")
+    parser.add_argument("--lose", action="store_true", help="delete the checkpoints at every other kill")
+    parser.add_argument("--every", type=int, default=3, help="with --lose: batches between two saves")
     args = parser.parse_args()
     # So that the processes below end with this one, however it is ended.
     signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(1))

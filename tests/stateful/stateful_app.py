@@ -23,8 +23,9 @@ from pyspark.sql.streaming.stateful_processor import (
     TimerValues,
 )
 
+from eoslog.checkpoint import restore_checkpoint
 from tests.stateful.stateful_halts import HaltingSource
-from tests.stateful.stateful_input import BATCH, DELAY, QUIET, WINDOW, WITHIN
+from tests.stateful.stateful_input import BATCH, DELAY, LOSABLE, QUIET, WINDOW, WITHIN
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -130,6 +131,10 @@ QUERIES: dict[str, Callable[[SparkSession, argparse.Namespace], DataFrame]] = {
 }
 
 
+RUN_AGAIN = ("aggregation", "sessions")
+"""Those whose batches may be run again after a restore: they have one watermark, and no processing time."""
+
+
 def session() -> SparkSession:
     """A small one; its tasks may be tried four times."""
     return (
@@ -157,6 +162,12 @@ def start(spark: SparkSession, query: str, args: argparse.Namespace) -> Streamin
         "processing.guarantee": args.guarantee,
     }
     sink = "eoslog"
+    place = str(args.checkpoints / query)
+    if args.state_topic and query in LOSABLE:
+        every = args.every if query in RUN_AGAIN else 1
+        named = {"transactional.id": target, "state.topic": args.state_topic, "state.every.batches": every}
+        options |= {name: str(value) for name, value in named.items()}
+        print(f"{query}: {restore_checkpoint(place, options)}", flush=True)
     if args.halts:
         sink, options["halts"] = HaltingSource.name(), str(args.halts / query)
 
@@ -172,7 +183,6 @@ def start(spark: SparkSession, query: str, args: argparse.Namespace) -> Streamin
         writer = writer.outputMode("update").foreachBatch(write)
     else:
         writer = writer.outputMode("append").format(sink).options(**options)
-    place = str(args.checkpoints / query)
     return writer.option("checkpointLocation", place).trigger(availableNow=True).start()
 
 
@@ -185,6 +195,8 @@ def main() -> int:
     parser.add_argument("--run", required=True, help="what the names of the target topics end with")
     parser.add_argument("--checkpoints", type=Path, required=True)
     parser.add_argument("--guarantee", default="exactly_once")
+    parser.add_argument("--state-topic", help="save the queries' state here; lost checkpoints are restored")
+    parser.add_argument("--every", type=int, default=1, help="so many batches between two saves")
     parser.add_argument("--halts", type=Path, help="folder of the orders to stop, one below it for a query")
     args = parser.parse_args()
     spark = session()
@@ -194,7 +206,8 @@ def main() -> int:
     started = []
     for query in args.queries:  # one by one: Spark gives a Python process 10 s to come up, whatever else runs
         started.append(start(spark, query, args))
-        while started[-1].isActive and not (args.checkpoints / query / "offsets" / "0").exists():
+        planned = args.checkpoints / query / "offsets"
+        while started[-1].isActive and not any(planned.glob("[0-9]*")):
             time.sleep(0.1)
     while any(query.isActive for query in started):
         spark.streams.awaitAnyTermination()

@@ -41,6 +41,8 @@ OF_TRANSACTIONS = (
     "decided, no winner finished",
     "decided, some winners finished",
 )
+SAVED = "the state written, not decided"
+"""With state.topic."""
 EVERYWHERE = (MIDDLE, PREPARED, FINISHED)
 """Places that at_least_once has too."""
 
@@ -117,6 +119,8 @@ def _runner(options: SinkOptions, halts: Halts, batch: int) -> Runner:
 
     def after(command: c.Command[Any]) -> None:
         nonlocal finished
+        if isinstance(command, c.SaveState):
+            halts.here(SAVED, batch)
         if isinstance(command, c.Seal):
             halts.here("some winners sealed", batch)
         if _decides(command):

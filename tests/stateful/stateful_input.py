@@ -32,6 +32,10 @@ SESSION = 216
 AFTER_ALL = 10_000  # the closing rows come so much later, and carry the watermark past everything
 
 
+LOSABLE = ("aggregation", "inner-join", "outer-join", "sessions")
+"""The queries of the streaming sink, which can save their state; `updates` is written by foreachBatch."""
+
+
 class Row(NamedTuple):
     """A record of a source topic or of the target."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import sys
 import time
@@ -16,7 +17,8 @@ from typing import NamedTuple, Protocol
 import psutil
 
 from tests.kit.program import Program, kill, plain_python
-from tests.stateful.stateful_halts import EVERYWHERE, OF_TRANSACTIONS, Halts
+from tests.stateful.stateful_halts import EVERYWHERE, OF_TRANSACTIONS, SAVED, Halts
+from tests.stateful.stateful_input import LOSABLE
 
 PATIENCE = 900.0
 """Seconds within which a run must get to its next kill, or to its end."""
@@ -37,28 +39,34 @@ class Server(Protocol):
 @dataclass(frozen=True)
 class Strike:
     """What is killed, and when: once `after` micro-batches are done, of all queries together, at a place of
-    stateful_halts.py in a later batch of a query that is drawn then; or `wait` seconds later."""
+    stateful_halts.py in a later batch of a query that is drawn then; or `wait` seconds later. `loses`: the
+    application is killed in any case, and its checkpoints are deleted."""
 
     weapon: str
     after: int
     place: str = RANDOM
     wait: float = 0.0
+    loses: bool = False
 
 
-def strikes(kills: int, batches: int, random: Random, guarantee: str = "exactly_once") -> list[Strike]:
+def strikes(
+    kills: int, batches: int, random: Random, guarantee: str = "exactly_once", *, losing: bool = False
+) -> list[Strike]:
     """A plan of `kills` strikes while `batches` batches are done: all weapons in turns, in random order; two
-    of three at a place drawn at random, one at a random moment."""
+    of three at a place drawn at random, one at a random moment. `losing`: every other one loses the
+    checkpoints."""
     places = [*EVERYWHERE, *(OF_TRANSACTIONS if guarantee == "exactly_once" else ())]
+    places += [SAVED] if losing else []
     random.shuffle(places)
     weapons = [WEAPONS[number % len(WEAPONS)] for number in range(kills)]
     random.shuffle(weapons)
     plan = []
     for number, weapon in enumerate(weapons):
-        after = int(batches * (0.1 + 0.75 * number / kills))
+        after, loses = int(batches * (0.1 + 0.75 * number / kills)), losing and number % 2 == 0
         if number % 3 == 2:
-            plan.append(Strike(weapon, after, RANDOM, random.random()))
+            plan.append(Strike(weapon, after, RANDOM, random.random(), loses))
         else:
-            plan.append(Strike(weapon, after, places[number % len(places)]))
+            plan.append(Strike(weapon, after, places[number % len(places)], loses=loses))
     return plan
 
 
@@ -114,6 +122,12 @@ class Application:
         psutil.wait_procs(family, timeout=60)
         return len(family)
 
+    def lose_checkpoints(self) -> None:
+        """Delete the checkpoints of all queries that save their state."""
+        for query in self.halts:
+            if query in LOSABLE:
+                shutil.rmtree(self.checkpoint(query), ignore_errors=True)
+
     def kill_workers(self) -> int:
         """SIGKILL to every Python process that Spark has forked: workers of tasks, planners, committers."""
         workers = [p for p in self.program.family() if _is_worker(p)]
@@ -142,7 +156,8 @@ class Hit:
     killed: int
 
     def __str__(self) -> str:
-        return f"{self.done:>3} batches done: {self.strike.weapon} ({self.killed}), {self.where}"
+        lost = ", checkpoints deleted" if self.strike.loses else ""
+        return f"{self.done:>3} batches done: {self.strike.weapon} ({self.killed}), {self.where}{lost}"
 
 
 class Sleeper(NamedTuple):
@@ -187,13 +202,17 @@ class Ordeal:
             time.sleep(strike.wait)
         else:
             sleeper = self._halted(strike)
-        done, killed = application.done(), self._strike(strike.weapon)
+        done, killed = application.done(), self._strike(strike)
         if sleeper is not None:
             application.halts[sleeper.query].recall()
             with contextlib.suppress(ProcessLookupError):
                 os.kill(sleeper.pid, signal.SIGCONT)
         if strike.weapon == "broker":
             self._server.restart()
+        if strike.loses and strike.weapon != "application":
+            application.kill()
+            application.lose_checkpoints()
+            application.start()
         where = f"{sleeper.query} {sleeper.batch}: {strike.place}" if sleeper else strike.place
         return Hit(strike, done, where, killed)
 
@@ -211,13 +230,15 @@ class Ordeal:
         assert found is not None
         return Sleeper(query, found[1], found[0])
 
-    def _strike(self, weapon: str) -> int:
-        if weapon == "workers":
+    def _strike(self, strike: Strike) -> int:
+        if strike.weapon == "workers":
             return self._application.kill_workers()
-        if weapon == "broker":
+        if strike.weapon == "broker":
             self._server.kill()
             return 1
         killed = self._application.kill()
+        if strike.loses:
+            self._application.lose_checkpoints()
         self._application.start()
         return killed
 

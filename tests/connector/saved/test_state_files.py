@@ -1,0 +1,132 @@
+"""Which files of a checkpoint are saved: those that Spark needs to run a batch, and no others."""
+
+import io
+import json
+import zipfile
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eoslog.connector.saved.state_files import StateGone, files_before, is_versioned
+
+LOGS = ["offsets/6", "offsets/7", "commits/6"]
+FIXED = ["metadata", "state/0/_metadata/metadata", "state/0/0/_metadata/schema"]
+
+
+def packed(*tables: str, logs: Iterable[str] = ()) -> bytes:
+    said = {"sstFiles": [{"localFileName": "x", "dfsSstFileName": name, "sizeBytes": 1} for name in tables]}
+    more = {"logFiles": [{"localFileName": "x", "dfsLogFileName": name, "sizeBytes": 1} for name in logs]}
+    whole = io.BytesIO()
+    with zipfile.ZipFile(whole, "w") as file:
+        file.writestr("metadata", f"v1\n{json.dumps(said | more)}")
+    return whole.getvalue()
+
+
+def needed(state: Iterable[str], batch: int = 7, **zips: bytes) -> set[str]:
+    """The state's files of one partition that are saved with a batch."""
+    names = [*FIXED, *LOGS, *(f"state/0/0/{name}" for name in state)]
+    contents = {f"state/0/0/{name}.zip": data for name, data in zips.items()}
+    found = files_before(batch, names, contents.__getitem__)
+    assert set(FIXED) | set(LOGS) <= set(found) and len(found) == len(set(found))
+    return {name.removeprefix("state/0/0/") for name in found if name not in {*FIXED, *LOGS}}
+
+
+def test_changes_without_a_whole_version() -> None:
+    deltas = [f"{n}.delta" for n in range(1, 10)]
+    assert needed(deltas) == set(deltas[:7])
+
+
+def test_changes_since_the_newest_whole_version() -> None:
+    names = [*(f"{n}.delta" for n in range(1, 10)), "3.snapshot", "5.snapshot", "8.snapshot"]
+    assert needed(names) == {"5.snapshot", "6.delta", "7.delta"}
+
+
+def test_a_gap_is_refused() -> None:
+    with pytest.raises(StateGone, match=r"state/0/0 has no unbroken line of files up to version 7"):
+        needed([f"{n}.delta" for n in range(1, 8) if n != 6])
+
+
+def test_a_whole_version_before_a_gap_does_not_help() -> None:
+    with pytest.raises(StateGone):
+        needed(["3.snapshot", "4.delta", "6.delta", "7.delta"])
+
+
+def test_a_missing_log_is_refused() -> None:
+    with pytest.raises(StateGone, match="commits/6 of 1 files"):
+        files_before(7, ["metadata", "offsets/6", "offsets/7"], lambda name: b"")
+
+
+def test_the_first_batch_has_no_state() -> None:
+    names = ["metadata", "offsets/0", "state/0/_metadata/metadata", "state/0/0/1.delta"]
+    assert files_before(0, names, lambda name: b"") == names[:3]
+
+
+def test_rocksdb_shares_tables() -> None:
+    names = ["6.zip", "7.zip", "SSTs/a.sst", "SSTs/b.sst", "SSTs/c.sst", "logs/l.log", "logs/m.log"]
+    shared = packed("a.sst", "c.sst", logs=["l.log"])
+    assert needed(names, **{"7": shared}) == {"7.zip", "SSTs/a.sst", "SSTs/c.sst", "logs/l.log"}
+
+
+def test_a_table_that_is_missing_is_refused() -> None:
+    with pytest.raises(StateGone, match=r"state/0/0/SSTs/b.sst"):
+        needed(["7.zip", "SSTs/a.sst"], **{"7": packed("a.sst", "b.sst")})
+
+
+def test_a_change_log_after_a_whole_version() -> None:
+    names = ["4.zip", "5.changelog", "6.changelog", "7.changelog", "8.changelog", "SSTs/a.sst"]
+    found = needed(names, **{"4": packed("a.sst")})
+    assert found == {"4.zip", "5.changelog", "6.changelog", "7.changelog", "SSTs/a.sst"}
+
+
+def test_several_tasks_have_written_the_version() -> None:
+    """The commit log says which one counts; both are saved."""
+    names = ["6_a.zip", "7_b.zip", "7_c.zip", "7_c.zip.crc"]
+    found = needed(names, **{"7_b": packed(), "7_c": packed()})
+    assert found == {"7_b.zip", "7_c.zip", "7_c.zip.crc"}
+
+
+def test_several_tasks_have_written_a_version_of_a_change_log() -> None:
+    """Which of them the later one builds on is not told by the names: the line begins after it."""
+    names = ["4_x.changelog", "4_y.changelog", "5_z.zip", "6_u.changelog", "7_v.changelog"]
+    assert needed(names, **{"5_z": packed()}) == {"5_z.zip", "6_u.changelog", "7_v.changelog"}
+    with pytest.raises(StateGone):
+        needed(["5_z.zip", "6_u.changelog", "6_w.changelog", "7_v.changelog"], **{"5_z": packed()})
+
+
+def test_stores_of_a_partition_have_folders_of_their_own() -> None:
+    names = [*FIXED, *LOGS, *(f"state/0/1/left/{n}.delta" for n in range(1, 8)), "state/0/1/right/7.snapshot"]
+    assert set(files_before(7, names, lambda name: b"")) == set(names)
+
+
+def test_what_is_left_out() -> None:
+    drafts = ["state/0/0/.7.delta.4711.tmp", "state/0/0/.7.delta.crc", "offsets/.7.crc", ".metadata.crc"]
+    others = ["offsets/3", "commits/3", "commits/7", "eoslog/saved", "eoslog/edits/1/backup"]
+    kept = ["eoslog/sink", "eoslog/sources", "sources/0/17", "sources/0/9.compact"]
+    names = [*FIXED, *LOGS, *drafts, *others, *kept, *(f"state/0/0/{n}.delta" for n in range(1, 8))]
+    found = set(files_before(7, names, lambda name: b""))
+    assert found == set(names) - {*drafts, *others}
+
+
+@given(st.integers(1, 40), st.sets(st.integers(1, 40)), st.integers(1, 40))
+def test_any_history_can_be_read_back(batch: int, snapshots: set[int], oldest: int) -> None:
+    """Deltas from some version on, and snapshots here and there: what is chosen is enough, and no more."""
+    deltas = range(oldest, 41)
+    names = [*(f"state/0/0/{n}.delta" for n in deltas), *(f"state/0/0/{n}.snapshot" for n in snapshots)]
+    logs = [f"offsets/{batch}", f"offsets/{batch - 1}", f"commits/{batch - 1}"]
+    begins = [n for n in {0, *snapshots} if n <= batch and {*range(n + 1, batch + 1)} <= {*deltas}]
+    if not begins:
+        with pytest.raises(StateGone):
+            files_before(batch, [*names, *logs], lambda name: b"")
+        return
+    chosen = set(files_before(batch, [*names, *logs], lambda name: b"")) - set(logs)
+    begin = max(begins)
+    expected = {f"state/0/0/{n}.delta" for n in range(begin + 1, batch + 1)}
+    assert chosen == expected | ({f"state/0/0/{begin}.snapshot"} if begin else set())
+
+
+def test_which_files_never_change() -> None:
+    fixed = ["0/0/7.delta", "0/0/7_a.zip.crc", "0/0/SSTs/a.sst", "1/2/left/9.snapshot"]
+    assert all(is_versioned(f"state/{name}") for name in fixed)
+    assert not any(map(is_versioned, ["metadata", "state/0/_metadata/metadata", "eoslog/sink", "offsets/7"]))

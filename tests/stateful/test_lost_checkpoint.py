@@ -1,0 +1,159 @@
+"""A query's checkpoint is lost twice, and restored from state.topic: what it writes is what it writes when
+nothing happens. The operators of docs/state.md, in both of Spark's state stores."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from eoslog.checkpoint import Restored, restore_checkpoint
+from eoslog.testing import EmbeddedBroker
+from tests.connector.stock_kafka import Kafka
+from tests.kit.waiting import until
+from tests.stateful.operators import BATCH, OPERATORS, RUN_AGAIN, rows, values
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+_STORE = "spark.sql.streaming.stateStore"
+_PROVIDER = "org.apache.spark.sql.execution.streaming.state"
+STORES = {
+    "files": {f"{_STORE}.providerClass": f"{_PROVIDER}.HDFSBackedStateStoreProvider"},
+    "rocksdb": {f"{_STORE}.providerClass": f"{_PROVIDER}.RocksDBStateStoreProvider"},
+    "rocksdb, change log": {
+        f"{_STORE}.providerClass": f"{_PROVIDER}.RocksDBStateStoreProvider",
+        f"{_STORE}.rocksdb.changelogCheckpointing.enabled": "true",
+    },
+    "rocksdb, unique ids": {
+        f"{_STORE}.providerClass": f"{_PROVIDER}.RocksDBStateStoreProvider",
+        f"{_STORE}.rocksdb.changelogCheckpointing.enabled": "true",
+        f"{_STORE}.checkpointFormatVersion": "2",
+    },
+}
+
+
+class SavedQuery:
+    """A query of one operator that saves its state, and the same one undisturbed."""
+
+    def __init__(self, spark: SparkSession, kafka: Kafka, folder: Path, operator: str, every: int) -> None:
+        self._spark, self._kafka, self._operator = spark, kafka, operator
+        self.checkpoint, self._calm = folder / "checkpoint", folder / "calm"
+        self.source, self.target, self.undisturbed = kafka.topic(), kafka.topic(2), kafka.topic(2)
+        self.options = {
+            "kafka.bootstrap.servers": kafka.bootstrap,
+            "topic": self.target,
+            "transactional.id": f"q-{self.target}",
+            "state.topic": kafka.topic(cleanup_policy="compact"),
+            "state.every.batches": str(every),
+        }
+        kafka.put(self.source, values())
+
+    def start(self, **more: str) -> StreamingQuery:
+        return self._start(self.checkpoint, self.options | {n.replace("_", "."): v for n, v in more.items()})
+
+    def run_calmly(self) -> None:
+        options = {"kafka.bootstrap.servers": self._kafka.bootstrap, "topic": self.undisturbed}
+        self._start(self._calm, options).awaitTermination()
+
+    def _start(self, checkpoint: Path, options: dict[str, str]) -> StreamingQuery:
+        source = self._spark.readStream.format("eoslog").option(
+            "kafka.bootstrap.servers", self._kafka.bootstrap
+        )
+        source = source.option("subscribe", self.source).option("startingOffsets", "earliest")
+        found = OPERATORS[self._operator](rows(source.option("maxOffsetsPerTrigger", BATCH).load()))
+        value = "to_json(struct(*)) as value"
+        sink = (
+            found.selectExpr("cast(key as string) as key", value)
+            .writeStream.format("eoslog")
+            .options(**options)
+        )
+        return sink.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+
+    def run_to(self, batch: int, **more: str) -> None:
+        """Until Spark has noted the batch as done."""
+        query, done = self.start(**more), self.checkpoint / "commits" / str(batch)
+        until(lambda: done.exists() or not query.isActive, f"batch {batch}", 300)
+        query.stop()
+        assert query.exception() is None, query.exception()
+        assert done.exists()
+
+    def lose(self) -> None:
+        shutil.rmtree(self.checkpoint)
+
+    def restore(self) -> Restored | None:
+        return restore_checkpoint(str(self.checkpoint), self.options)
+
+    def written(self, topic: str) -> list[tuple[bytes, bytes]]:
+        return sorted((key, value) for _, _, key, value, *_ in self._kafka.rows(topic, 2))
+
+
+@pytest.fixture
+def kafka(broker: EmbeddedBroker) -> Kafka:
+    return Kafka(broker.bootstrap)
+
+
+@pytest.fixture
+def store(request: pytest.FixtureRequest, spark: SparkSession) -> object:
+    """Chooses a state store while the test lasts."""
+    settings = STORES[request.param]
+    before = {name: spark.conf.get(name, None) for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    yield request.param
+    for name, value in before.items():
+        if value is None:
+            spark.conf.unset(name)
+        else:
+            spark.conf.set(name, value)
+
+
+def survives(query: SavedQuery, every: int) -> None:
+    """Lose the checkpoint twice; the target is that of the undisturbed query."""
+    query.run_calmly()
+    assert query.restore() is None  # nothing is decided yet: an empty folder is right
+    for batch in (3, 7):
+        query.run_to(batch)
+        query.lose()
+        restored = query.restore()
+        assert restored is not None and restored.decided >= batch, restored
+        assert restored.batch == restored.decided // every * every, restored
+        assert query.restore() is None  # it is there
+    query.start().awaitTermination()
+    expected = query.written(query.undisturbed)
+    assert query.written(query.target) == expected and len(expected) > 50
+
+
+@pytest.mark.parametrize("store", ["files"], indirect=True)
+def test_an_aggregation_loses_its_checkpoint(
+    spark: SparkSession, kafka: Kafka, tmp_path: Path, store: str
+) -> None:
+    survives(SavedQuery(spark, kafka, tmp_path, "aggregation", 3), 3)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("store", STORES, indirect=True)
+@pytest.mark.parametrize("every", [1, 3])
+def test_every_state_store(spark: SparkSession, kafka: Kafka, tmp_path: Path, store: str, every: int) -> None:
+    survives(SavedQuery(spark, kafka, tmp_path, "aggregation", every), every)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("store", ["rocksdb"], indirect=True)
+@pytest.mark.parametrize("every", [1, 3])
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_the_table_of_operators(
+    spark: SparkSession, kafka: Kafka, tmp_path: Path, store: str, operator: str, every: int
+) -> None:
+    """Every operator can be restored if each batch is saved. If not, those that cannot run batches again as
+    they were are refused before anything is decided."""
+    query = SavedQuery(spark, kafka, tmp_path, operator, every)
+    if every == 1 or operator in RUN_AGAIN:
+        survives(query, every)
+        return
+    running = query.start()
+    with pytest.raises(StreamingQueryException, match=r"state.every.batches=3: the query has the operator"):
+        running.awaitTermination()
+    assert query.written(query.target) == []
