@@ -197,6 +197,13 @@ audit-million: setup $(if $(filter kafka,$(BROKER)),$(KAFKA))  ## check that eos
 shadow-million: setup  ## check that eoslog shadow report finds one lost or doubled row of a shadow in a million, within a minute and 200 MB (SHADOW_ARGS="--records 10000000")
 	$(BIN)/python -u -m tests.shadow.million $(SHADOW_ARGS)
 
+.PHONY: test-state bench-state
+test-state: setup  ## lose the checkpoint of a query of each stateful operator, and of one in each state store
+	$(BIN)/python -m pytest -q -m "long or not long" tests/stateful/test_lost_checkpoint.py
+
+bench-state: setup  ## what it costs to save a query's state every 1, 10 and 100 micro-batches
+	$(BIN)/python -u -m benchmarks.saved_state
+
 .PHONY: soak-hand-over
 soak-hand-over: setup  ## a query takes over from the living one, 50 times under load; no row is lost or doubled, no reader waits for more than two batches (SEED=n SOAK_ARGS="--hand-overs 20 --kills")
 	$(BIN)/python -u -m tests.kills.soak_hand_over $(if $(SEED),--seed $(SEED)) $(SOAK_ARGS)

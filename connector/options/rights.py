@@ -135,6 +135,14 @@ def _of_sink(options: SinkOptions, stream: bool) -> Iterator[Right]:
         if options.topic is not None:
             why = "deadletter.topic: how large a row may be"
             yield Right(DESCRIBE_CONFIGS, TOPIC, options.topic, False, why)
+    if options.state is not None:
+        yield from _of_state(options.state.topic)
+
+
+def _of_state(topic: str) -> Iterator[Right]:
+    yield Right(WRITE, TOPIC, topic, False, "state.topic: the state")
+    yield Right(READ, TOPIC, topic, False, "state.topic: what is saved already, and to restore it")
+    yield Right(DESCRIBE_CONFIGS, TOPIC, topic, False, "state.topic: whether it keeps what is saved")
 
 
 def _of_transactions(options: SinkOptions, stream: bool) -> Iterator[Right]:

@@ -120,7 +120,8 @@ class CheckpointSaving:
         """The last save, and the keys of all records that are there. Without a last save, or a note of it,
         the topic is read."""
         nothing = Manifest(self.batch.query_id, -1, {})
-        found = None if last is None else _Note.read(self.checkpoint, topic_id, last)
+        back = last is not None and last.batch >= self.batch.batch_id  # an edit: files have new contents
+        found = None if last is None or back else _Note.read(self.checkpoint, topic_id, last)
         if found is not None and last is not None:
             own = keys_of(self.sink, MANIFEST, "", last.size)
             between = range(last.batch, self.batch.batch_id if self.every > 1 else last.batch)
@@ -132,7 +133,7 @@ class CheckpointSaving:
                 kept.drop(key)
             else:
                 kept.put(key, value)
-        found = None if last is None else kept.manifest(self.sink, last)
+        found = None if last is None or back else kept.manifest(self.sink, last)
         ours = found is not None and found.query == self.batch.query_id and found.keys(self.sink) <= kept.keys
         return (found if ours and found is not None else nothing), kept.keys
 

@@ -173,6 +173,7 @@ class StartOfRun:
 def leave_for_none(options: SinkOptions, runner: Runner, view: CheckpointView) -> None:
     """Leave the checkpoint's former sink, and commit its last decision's transactions: at_least_once has no
     sink with decisions. Raises CommitFault, WrongCluster, CheckpointUnreadable, StartsElsewhere."""
+    check_restored(view.checkpoint)
     if view.completed is None and view.batch.batch_id == 0:
         _check_plain_start(options, view, runner)
     given = NotedSink.read(view.checkpoint)

@@ -88,6 +88,7 @@ QUERIES = {
     "a name with signs": Query(FROM, TO | {"transactional.id": "to/copy%{n}"}),
     "a group": Query(FROM, TO | NAMED | GROUP),
     "dead letters": Query(FROM_LARGE, TO | NAMED | {"deadletter.topic": "orders_bad"}),
+    "saved state": Query(FROM, TO | NAMED | {"state.topic": "state"}),
     "at most once": Query(FROM, TO | NAMED | AT_MOST_ONCE),
     "at least once": Query(FROM, TO | AT_LEAST_ONCE),
     "at least once, named": Query(FROM, TO | NAMED | AT_LEAST_ONCE),
@@ -112,6 +113,8 @@ def site() -> Iterator[Site]:
         admin = made.admin()
         small = NewTopic("orders_copy", 1, config={"max.message.bytes": "5000"})
         admin.create_topics([small])["orders_copy"].result(10)
+        state = NewTopic("state", 1, config={"cleanup.policy": "compact"})
+        admin.create_topics([state])["state"].result(10)
         fill(made, "orders", b"a", b"b")
         fill(made, "large", b"small", b"large" * 2000)
         yield made

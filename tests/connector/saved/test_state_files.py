@@ -3,7 +3,8 @@
 import io
 import json
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 import pytest
 from hypothesis import given
@@ -24,11 +25,11 @@ def packed(*tables: str, logs: Iterable[str] = ()) -> bytes:
     return whole.getvalue()
 
 
-def needed(state: Iterable[str], batch: int = 7, **zips: bytes) -> set[str]:
+def needed(state: Iterable[str], zips: Mapping[str, bytes] = MappingProxyType({})) -> set[str]:
     """The state's files of one partition that are saved with a batch."""
     names = [*FIXED, *LOGS, *(f"state/0/0/{name}" for name in state)]
     contents = {f"state/0/0/{name}.zip": data for name, data in zips.items()}
-    found = files_before(batch, names, contents.__getitem__)
+    found = files_before(7, names, contents.__getitem__)
     assert set(FIXED) | set(LOGS) <= set(found) and len(found) == len(set(found))
     return {name.removeprefix("state/0/0/") for name in found if name not in {*FIXED, *LOGS}}
 
@@ -66,33 +67,33 @@ def test_the_first_batch_has_no_state() -> None:
 def test_rocksdb_shares_tables() -> None:
     names = ["6.zip", "7.zip", "SSTs/a.sst", "SSTs/b.sst", "SSTs/c.sst", "logs/l.log", "logs/m.log"]
     shared = packed("a.sst", "c.sst", logs=["l.log"])
-    assert needed(names, **{"7": shared}) == {"7.zip", "SSTs/a.sst", "SSTs/c.sst", "logs/l.log"}
+    assert needed(names, {"7": shared}) == {"7.zip", "SSTs/a.sst", "SSTs/c.sst", "logs/l.log"}
 
 
 def test_a_table_that_is_missing_is_refused() -> None:
     with pytest.raises(StateGone, match=r"state/0/0/SSTs/b.sst"):
-        needed(["7.zip", "SSTs/a.sst"], **{"7": packed("a.sst", "b.sst")})
+        needed(["7.zip", "SSTs/a.sst"], {"7": packed("a.sst", "b.sst")})
 
 
 def test_a_change_log_after_a_whole_version() -> None:
     names = ["4.zip", "5.changelog", "6.changelog", "7.changelog", "8.changelog", "SSTs/a.sst"]
-    found = needed(names, **{"4": packed("a.sst")})
+    found = needed(names, {"4": packed("a.sst")})
     assert found == {"4.zip", "5.changelog", "6.changelog", "7.changelog", "SSTs/a.sst"}
 
 
 def test_several_tasks_have_written_the_version() -> None:
     """The commit log says which one counts; both are saved."""
     names = ["6_a.zip", "7_b.zip", "7_c.zip", "7_c.zip.crc"]
-    found = needed(names, **{"7_b": packed(), "7_c": packed()})
+    found = needed(names, {"7_b": packed(), "7_c": packed()})
     assert found == {"7_b.zip", "7_c.zip", "7_c.zip.crc"}
 
 
 def test_several_tasks_have_written_a_version_of_a_change_log() -> None:
     """Which of them the later one builds on is not told by the names: the line begins after it."""
     names = ["4_x.changelog", "4_y.changelog", "5_z.zip", "6_u.changelog", "7_v.changelog"]
-    assert needed(names, **{"5_z": packed()}) == {"5_z.zip", "6_u.changelog", "7_v.changelog"}
+    assert needed(names, {"5_z": packed()}) == {"5_z.zip", "6_u.changelog", "7_v.changelog"}
     with pytest.raises(StateGone):
-        needed(["5_z.zip", "6_u.changelog", "6_w.changelog", "7_v.changelog"], **{"5_z": packed()})
+        needed(["5_z.zip", "6_u.changelog", "6_w.changelog", "7_v.changelog"], {"5_z": packed()})
 
 
 def test_stores_of_a_partition_have_folders_of_their_own() -> None:
