@@ -7,7 +7,7 @@ from eoslog.connector.errors import OptionError, UnknownTopic
 from eoslog.connector.options.sink_options import StateOptions
 
 _POLICY = "cleanup.policy"
-_CREATE = "create it with the config cleanup.policy=compact"
+_CREATE = "make one with cleanup.policy=compact (eoslog topics create)"
 
 
 def check_state_topic(cluster: Cluster, state: StateOptions, planned: Planned) -> None:

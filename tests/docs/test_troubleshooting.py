@@ -79,6 +79,7 @@ STEP = re.compile(
     re.IGNORECASE,
 )
 PASSED_ON = {
+    "StateGone": "becomes CheckpointUnreadable, which says what to do",
     "_NotSmall": "not seen: tasks read instead",
     "ConnectionLost": "tried again; RetriesExhausted says what to do",
     "BrokerUnreachable": "of one address; the one for all of them says what to do",

@@ -99,15 +99,12 @@ def kafka(broker: EmbeddedBroker) -> Kafka:
 def store(request: pytest.FixtureRequest, spark: SparkSession) -> object:
     """Chooses a state store while the test lasts."""
     settings = STORES[request.param]
-    before = {name: spark.conf.get(name, None) for name in settings}
+    before = {name: str(spark.conf.get(name)) for name in settings}
     for name, value in settings.items():
         spark.conf.set(name, value)
     yield request.param
     for name, value in before.items():
-        if value is None:
-            spark.conf.unset(name)
-        else:
-            spark.conf.set(name, value)
+        spark.conf.set(name, value)
 
 
 def survives(query: SavedQuery, every: int) -> None:

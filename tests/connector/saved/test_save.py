@@ -292,7 +292,7 @@ def test_a_topic_that_forgets_is_refused(world: SavedWorld, policy: str) -> None
 
 
 def test_a_topic_that_is_missing_is_refused(world: SavedWorld) -> None:
-    with pytest.raises(OptionError, match=r"there is no such topic: create it with"):
+    with pytest.raises(OptionError, match=r"there is no such topic: make one with"):
         check_state_topic(world.cluster, StateOptions("no-such-topic", 1), _planned(world))
 
 
