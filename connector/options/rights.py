@@ -14,6 +14,7 @@ from eoslog.connector.commit.write_token import WRITER, sinks_of_tokens
 from eoslog.connector.errors import OptionError
 from eoslog.connector.offsets import offsets
 from eoslog.connector.options.source_and_sink import Guarantee, SinkOptions, SourceOptions
+from eoslog.connector.options.source_options import ShadowOptions
 
 TOPIC, GROUP, ID = "Topic", "Group", "TransactionalId"
 READ, WRITE, DESCRIBE = "Read", "Write", "Describe"
@@ -74,6 +75,8 @@ def _of_source(options: SourceOptions) -> Iterator[Right]:
         yield Right(READ, TOPIC, topic, False, "the source")
     if options.pattern is not None:
         yield _of_pattern(options.pattern)
+    if options.shadow is not None:
+        yield from _of_shadow(options.shadow, options.decision_topic)
     if options.starting != offsets.COMMITTED or options.group_id is None:
         return
     yield Right(DESCRIBE, GROUP, options.group_id, False, "startingOffsets=committed")
@@ -83,6 +86,15 @@ def _of_source(options: SourceOptions) -> Iterator[Right]:
             options.decision_topic,
             "the sink that this query replaces is stopped first",
         )
+
+
+def _of_shadow(shadow: ShadowOptions, decisions: str) -> Iterator[Right]:
+    sink = Sink(shadow.sink)
+    yield Right(DESCRIBE, GROUP, sink.group, False, "shadow.of: what that query has decided")
+    yield Right(DESCRIBE, TOPIC, decisions, False, "the same: it is kept as offsets of its partitions")
+    yield Right(DESCRIBE, GROUP, shadow.group, False, "kafka.group.id: how far that query has read")
+    yield Right(DESCRIBE, TOPIC, shadow.topic, False, "shadow.topic: where that query's rows end")
+    yield Right(DESCRIBE, TOPIC, shadow.into, False, "shadow.into: where this query's rows end")
 
 
 def _of_pattern(pattern: str) -> Right:

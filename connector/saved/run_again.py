@@ -95,7 +95,7 @@ def check_operators(checkpoint: Checkpoint, every: int) -> None:
             if obstacle is not None:
                 raise OptionError(
                     f"state.every.batches={every}: the query has the operator {obstacle}: its batches may "
-                    "not run again as they were. Set state.every.batches to 1: then only the last is run again"
+                    "not run again as they were. Set state.every.batches to 1: then only the last one is"
                 )
 
 

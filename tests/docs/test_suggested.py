@@ -40,6 +40,7 @@ FROM, TO = {"subscribe": "orders"}, {"topic": "orders_copy"}
 FROM_MORE, FROM_LARGE = {"subscribe": "more"}, {"subscribe": "large"}
 NAMED, GROUP = {"transactional.id": "copy{n}"}, {"kafka.group.id": "dashboards{n}"}
 GOES_ON = {"startingOffsets": "committed", **GROUP}
+SHADOW = {"shadow.of": "then{n}", "shadow.topic": "orders_copy", "shadow.into": "shadowed"}
 AT_MOST_ONCE = {"processing.guarantee": "at_most_once"}
 AT_LEAST_ONCE = {"processing.guarantee": "at_least_once"}
 SEALED = {"two.phase.commit": "require"}
@@ -83,6 +84,7 @@ QUERIES = {
     "where a group stands": Query(FROM_MORE | GOES_ON, after_another=True),
     "in a sink's place, without it": Query(FROM_MORE | NAMED | GOES_ON, after_another=True),
     "in a sink's place": Query(FROM_MORE | NAMED | GOES_ON, TO | NAMED | GROUP, after_another=True),
+    "a shadow's source": Query(FROM_MORE | GOES_ON | SHADOW, after_another=True),
     "a stream": Query(FROM, TO | NAMED),
     "a stream, sealed": Query(FROM, TO | NAMED | SEALED),
     "a name with signs": Query(FROM, TO | {"transactional.id": "to/copy%{n}"}),
@@ -109,7 +111,7 @@ QUERIES = {
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
     with Site() as made:
-        made.create("orders", "more", "large", "orders_bad")
+        made.create("orders", "more", "large", "orders_bad", "shadowed")
         admin = made.admin()
         small = NewTopic("orders_copy", 1, config={"max.message.bytes": "5000"})
         admin.create_topics([small])["orders_copy"].result(10)
@@ -135,7 +137,8 @@ def write_batch(options: SinkOptions, batches: list[pa.RecordBatch]) -> None:
 def prepare(site: Site, query: Query) -> None:
     """What another query has done before."""
     if query.after_another:
-        into = {**TO, "transactional.id": query.source.get("transactional.id", f"then{next(NUMBERS)}")}
+        other = query.source.get("shadow.of") or query.source.get("transactional.id")
+        into = {**TO, "transactional.id": other or f"then{next(NUMBERS)}"}
         into["kafka.group.id"] = query.source["kafka.group.id"]
         run_stream(site, ADMIN, SECRET, FROM_MORE | {"startingOffsets": "latest"}, into)
         fill(site, "more", b"another")

@@ -40,7 +40,7 @@ MUTANTS: list[Mutant] = [
         ),
         Break(
             "the checkpoint is not compared",
-            "    check_checkpoint(sink, last, batch)\n    spared = ",
+            "    check_checkpoint(sink, last, batch, leads_to)\n    spared = ",
             "    spared = ",
         ),
         Break("clear keeps nothing", "spared = last.participants if last else ()", "spared = ()"),
@@ -185,8 +185,8 @@ MUTANTS: list[Mutant] = [
         Break("the oldest others are kept", "tuple(others[:KEPT_QUERIES])", "tuple(others[-KEPT_QUERIES:])"),
         Break(
             "what is sealed twice is another decision",
-            "winner._replace(holder=None) for winner",
-            "winner for winner",
+            "w._replace(holder=None) for w in",
+            "w for w in",
         ),
         Break("the size is reckoned unsealed", "w._replace(holder=_later(w.participant.identity, 1))", "w"),
         Break("lost partitions are not left out", "if w.partition not in partitions", "if True"),
@@ -613,7 +613,7 @@ MUTANTS: list[Mutant] = [
         ),
         Break(
             "too large is said after sealing",
-            "    encode(decision.sealed_as_usual, sink, stamp.anchors)",
+            "    encode(as_usual, sink, stamp.anchors)",
             "    #",
         ),
         Break("sealed though it is off", "and two_phase is not TwoPhase.NEVER:", ":"),
@@ -749,11 +749,11 @@ MUTANTS: list[Mutant] = [
         "connector/commit/prepare.py",
         ALL,
         Break("a task of another batch writes", "if begun.batch[:2] != (query_id, batch_id):", "if False:"),
-        Break("a decided batch is written again", "begun.decided[:2] == (query_id, batch_id):", "False:"),
+        Break("a decided batch is written again", "if done is not None and done.query_id", "if False and done.query_id"),
         Break(
             "decided by its number alone",
-            "begun.decided[:2] == (query_id, batch_id):",
-            "begun.decided[1] == batch_id:",
+            "done.query_id == query_id and done.batch_id >= batch_id:",
+            "done.batch_id >= batch_id:",
         ),
         Break(
             "lost partitions pass",

@@ -80,8 +80,8 @@ MUTANTS: list[Mutant] = [
         ),
         Break(
             "on.lost.transaction does not count",
-            "            on_lost=options.on_lost,\n        )\n    )",
-            "        )\n    )",
+            "            on_lost=options.on_lost,\n            leads_to",
+            "            leads_to",
         ),
         Break(
             "a lost broker does not matter", "if runner.disturbed() or not acquainted:", "if not acquainted:"
@@ -106,13 +106,13 @@ MUTANTS: list[Mutant] = [
         ),
         Break(
             "committed without source offsets",
-            "commit(sink, reports, batch_id, source, options.two_phase)",
-            "commit(sink, reports, batch_id, None, options.two_phase)",
+            "commit(sink, reports, batch_id, source, options.two_phase, saving",
+            "commit(sink, reports, batch_id, None, options.two_phase, saving",
         ),
         Break(
             "two.phase.commit does not count for a commit",
-            "commit(sink, reports, batch_id, source, options.two_phase)",
-            "commit(sink, reports, batch_id, source)",
+            "commit(sink, reports, batch_id, source, options.two_phase, saving",
+            "commit(sink, reports, batch_id, source, saving",
         ),
         Break(
             "a commit does not look for lost markers",
@@ -410,7 +410,7 @@ MUTANTS: list[Mutant] = [
             "        return\n    _check_taken(story)\n",
             "        return\n",
         ),
-        Break("a source takes any offsets", "    _check_taken(story)\n    stands", "    stands"),
+        Break("a source takes any offsets", "    _check_taken(story)\n    if story", "    if story"),
         Break(
             "any word accepts others' offsets",
             'if f"offsets-of:{s}" not in story.accepted)',
@@ -710,7 +710,7 @@ MUTANTS: list[Mutant] = [
         TASK,
         Break("a producer id is always asked for", "    if options.idempotent:\n", "    if True:\n", PLAINLY),
         Break(
-            "no checksum where a replay compares", "checksum=options.on_lost is OnLost.REPLAY or", "checksum="
+            "no checksum where a replay compares", "compared = options.on_lost is OnLost.REPLAY or", "compared ="
         ),
         Break("decided rows are written again", "    if task is Task.WRITE:\n", "    if True:\n"),
         Break(

@@ -99,12 +99,11 @@ def kafka(broker: EmbeddedBroker) -> Kafka:
 def store(request: pytest.FixtureRequest, spark: SparkSession) -> object:
     """Chooses a state store while the test lasts."""
     settings = STORES[request.param]
-    before = {name: str(spark.conf.get(name)) for name in settings}
     for name, value in settings.items():
         spark.conf.set(name, value)
     yield request.param
-    for name, value in before.items():
-        spark.conf.set(name, value)
+    for name in settings:
+        spark.conf.unset(name)
 
 
 def survives(query: SavedQuery, every: int) -> None:

@@ -14,7 +14,7 @@ from eoslog.connector.commit.begin import begin
 from eoslog.connector.commit.decide import commit
 from eoslog.connector.commit.decision import Decision
 from eoslog.connector.commit.prepare import stamp_of
-from eoslog.connector.commit.task_reports import Batch, Decided, Empty, Report
+from eoslog.connector.commit.task_reports import Batch, Begun, Decided, Empty, Report
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.run.runner import Runner
 from eoslog.connector.saved.manifest import Key
@@ -60,14 +60,23 @@ class SavedWorld:
 
     def decide(self, number: int, *, runner: Runner | None = None, topic: str | None = None) -> Decision:
         """Run a batch that writes nothing, and save it."""
+        return self.end(*self.begin(number), runner=runner, topic=topic)
+
+    def begin(self, number: int) -> tuple[Batch, Begun]:
+        """Plan and begin a batch."""
         batch = self.plan(number)
-        runner = runner or self.runner
-        begun, _ = runner.run(begin(self.sink, batch))
+        begun, _ = self.runner.run(begin(self.sink, batch))
+        return batch, begun
+
+    def end(
+        self, batch: Batch, begun: Begun, *, runner: Runner | None = None, topic: str | None = None
+    ) -> Decision:
+        """Commit a batch that was begun."""
         report: Report = Empty(stamp_of(begun), 0)
-        if begun.decided is not None and begun.decided.batch_id >= number:
+        if begun.decided is not None and begun.decided.batch_id >= batch.batch_id:
             report = Decided(stamp_of(begun), 0)
-        rules = commit(self.sink, [report], number, saving=self.saving(batch, topic))
-        decision = runner.run(rules)
+        rules = commit(self.sink, [report], batch.batch_id, saving=self.saving(batch, topic))
+        decision = (runner or self.runner).run(rules)
         assert decision is not None
         return decision
 

@@ -1,0 +1,74 @@
+"""Rules of saved checkpoints, each broken."""
+
+from tests.mutants.mutant import Break, Mutant, mutants_of
+
+MUTANTS: list[Mutant] = [
+    *mutants_of(
+        "connector/saved/state_files.py",
+        ("tests/connector/saved/test_state_files.py",),
+        Break("a gap does not matter", "if clear and changes.issuperset(after):", "if clear:"),
+        Break("unique ids do not matter", "clear = begin == version or all(", "clear = True or all("),
+        Break("the oldest whole version will do", "kind in _WHOLE}, reverse=True)", "kind in _WHOLE})"),
+        Break("tables are left out", "_named_in(one, read)", "()"),
+        Break("what is missing is left out", "    if lacks:", "    if False:"),
+        Break("later versions are saved", "one.version <= version]", "one.version <= version + 1]"),
+        Break("drafts are saved", "return any(part.startswith", "return False and any(part.startswith"),
+        Break("checksums are left out", '{f"{one.name}.crc" for one in state} & there', "set[str]()"),
+    ),
+    *mutants_of(
+        "connector/saved/manifest.py",
+        ("tests/connector/saved/test_manifest.py", "tests/connector/saved/test_save.py"),
+        Break("any manifest will do", "return Content.of(text.encode()) == (saved.size, saved.crc)", "return True"),
+        Break("the first piece is the file", "range(max(1, -(-size // PIECE)))", "range(1)"),
+        Break("another version's records count", "if version == _VERSION else None", "if version else None"),
+    ),
+    *mutants_of(
+        "connector/saved/save.py",
+        ("tests/connector/saved/test_save.py",),
+        Break("a query that was set back keeps its files", "last.batch >= self.batch.batch_id  #", "False  #"),
+        Break("a note of another topic counts", 'found.get("topic_id") != topic_id', "False"),
+        Break("nothing is removed", "((key, None) for key in sorted(gone))", "()"),
+        Break("all files are the old ones", "before is not None and is_versioned(name)", "before is not None"),
+        Break("another topic's save counts", "last.topic != self.topic or", "False or"),
+        Break("operators do not matter", "check_operators(self.checkpoint, self.every)", "pass"),
+    ),
+    *mutants_of(
+        "connector/saved/run_again.py",
+        ("tests/connector/saved/test_run_again.py",),
+        Break("the watermark does not matter", "if marks[0] != marks[1]:", "if False:"),
+        Break("rows do not matter", "if then.rows != now.rows:", "if False:"),
+        Break("checksums do not matter", "then.checksums != now.checksums", "False"),
+        Break("nothing is compared", "    if then is None:", "    if True:"),
+        Break("processing time runs again", 'mode in ("None", "EventTime")', "True"),
+        Break("an interrupted restore is whole", "if checkpoint.noted(UNFINISHED) is not None:", "if False:"),
+    ),
+    *mutants_of(
+        "connector/saved/read_back.py",
+        ("tests/connector/saved/test_save.py",),
+        Break("open transactions do not matter", "committed=True)[where]) < until", "committed=True)[where]) < 0"),
+    ),
+    *mutants_of(
+        "connector/saved/state_topic.py",
+        ("tests/connector/saved/test_save.py",),
+        Break("state may expire", 'if policy != "compact":', "if False:"),
+        Break("any source can plan again", "if others and state.every > 1:", "if False:"),
+    ),
+    *mutants_of(
+        "connector/commit/begin.py",
+        ("tests/connector/saved/test_save.py",),
+        Break("any older batch runs again", "batch.batch_id < decided.batch_id and leads_to == decided", "True"),
+    ),
+    *mutants_of(
+        "connector/commit/decide.py",
+        ("tests/connector/saved/test_save.py",),
+        Break("the decision does not say what was saved", "decision._replace(saved=saved)", "decision"),
+    ),
+    *mutants_of(
+        "eoslog/checkpoint/restore.py",
+        ("tests/connector/saved/test_save.py",),
+        Break("files are not compared", "if Content.of(data) != expected:", "if False:"),
+        Break("the last batch's end does not matter", "last.digest != decision.batch.digest", "False"),
+        Break("the living driver goes on", "    runner.run(fence(sink))\n", ""),
+        Break("a checkpoint is overwritten", "if not is_empty(checkpoint):", "if False:"),
+    ),
+]  # fmt: skip
