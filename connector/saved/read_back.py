@@ -53,7 +53,8 @@ def _settled_end(cluster: Cluster, where: TopicPartition) -> int:
         if time.monotonic() > deadline:
             raise RetriesExhausted(
                 f"{where[0]}-{where[1]}: a transaction is open at offset {end}, and has not ended in "
-                f"{limit_ms} ms (kafka.default.api.timeout.ms): see troubleshooting.md#no-committed-record-can-be-read"
+                f"{limit_ms} ms (kafka.default.api.timeout.ms): see "
+                "troubleshooting.md#no-committed-record-can-be-read"
             )
         time.sleep(_PAUSE_SECONDS)
     return end

@@ -82,10 +82,8 @@ def _needed(folder: str, files: list[_Versioned], version: int) -> Iterator[_Ver
     ids = _ids(old)
     whole = sorted({one.version for one in old if one.kind in _WHOLE}, reverse=True)
     for begin in (*whole, 0):
-        after = range(begin + 1, version + 1)
-        changes = {one.version for one in old if one.kind in _CHANGES}
         clear = begin == version or all(len(ids.get(n, ())) == 1 for n in range(max(begin, 1), version + 1))
-        if clear and changes.issuperset(after):
+        if clear:
             yield from (one for one in old if one.version == begin and one.kind in _WHOLE)
             yield from (one for one in old if one.version > begin and one.kind in _CHANGES)
             return

@@ -96,7 +96,7 @@ def _in_pandas(rows: DataFrame) -> DataFrame:
 OPERATORS: dict[str, Callable[[DataFrame], DataFrame]] = {
     "none": lambda rows: rows.select("key", "v"),
     "aggregation": lambda rows: _window(rows, F.window("at", "10 seconds")),
-    "session window": lambda rows: _window(rows, F.session_window("at", "2 seconds")),
+    "session window": lambda rows: _window(rows, F.session_window("at", "500 milliseconds")),
     "dropDuplicates": lambda rows: rows.dropDuplicates(["v", "at"]).select("key", "v"),
     "dropDuplicatesWithinWatermark": lambda rows: rows.dropDuplicatesWithinWatermark(["v"]).select(
         "key", "v"

@@ -21,7 +21,7 @@ from eoslog.connector.offsets.offsets import position_from_json
 from eoslog.connector.options.sink_options import StateOptions
 from eoslog.connector.run.runner import Runner
 from eoslog.connector.saved import manifest
-from eoslog.connector.saved.manifest import DECIDED, FILE, MANIFEST
+from eoslog.connector.saved.manifest import DECIDED, FILE, MANIFEST, DecidedBatch
 from eoslog.connector.saved.run_again import check_restored
 from eoslog.connector.saved.state_topic import check_state_topic
 from eoslog.testing import EmbeddedBroker
@@ -73,6 +73,19 @@ def test_what_is_not_needed_is_removed(world: SavedWorld) -> None:
     assert names(world) == [*fixed, "state/0/0/6.snapshot", "state/0/_metadata/metadata"]
 
 
+def test_a_file_that_has_changed_is_written_again(world: SavedWorld) -> None:
+    """Files of the state's versions do not change, others may."""
+    world.decide(0)
+    world.write("eoslog/sink", "first")
+    world.decide(1)
+    world.write("eoslog/sink", "second")
+    world.decide(2)
+    assert {key.name: value for key, value in world.live().items()}["eoslog/sink"] == b"second"
+    world.lose()
+    assert world.restore() is not None
+    assert (world.folder / "eoslog" / "sink").read_text() == "second"
+
+
 @pytest.mark.parametrize("loss", ["the note", "the note and the topic"])
 def test_without_a_note_the_topic_is_read(world: SavedWorld, loss: str) -> None:
     for number in range(3):
@@ -109,6 +122,14 @@ def test_another_topic_gets_everything(world: SavedWorld) -> None:
     world.lose()
     restored = world.restore()
     assert restored is not None and restored.batch == 3
+
+
+def test_another_topic_gets_everything_at_once(world: SavedWorld) -> None:
+    world.every = 5
+    world.decide(0)
+    other = world.kafka.topic(cleanup_policy="compact")
+    decision = world.decide(1, topic=other)
+    assert decision.saved is not None and (decision.saved.topic, decision.saved.batch) == (other, 1)
 
 
 def test_a_query_that_was_set_back_saves_its_files_again(world: SavedWorld) -> None:
@@ -243,6 +264,18 @@ def test_a_batch_between_two_saves_that_is_not_there_is_refused(world: SavedWorl
     producer.flush()
     world.lose()
     with pytest.raises(NotRestorable, match="has lost batch 2, decided since batch 0 was saved"):
+        world.restore()
+
+
+def test_batches_that_do_not_end_at_the_decision_are_refused(world: SavedWorld) -> None:
+    world.every = 5
+    for number in range(3):
+        world.decide(number)
+    key = next(key for key in world.live() if (key.kind, key.name) == (DECIDED, "2"))
+    other = DecidedBatch('v1\n{}\n{"in":{"0":17}}', (0,), (0,))
+    world.kafka.put(world.state, [other.text().encode()], key=key.packed())
+    world.lose()
+    with pytest.raises(NotRestorable, match="has lost the source offsets of batch 2"):
         world.restore()
 
 
