@@ -215,7 +215,7 @@ audit-tables-million: setup  ## check that eoslog audit finds one row lost, doub
 top-picture: $(READY)  ## make docs/pictures/top.svg: eoslog top on a working broker
 	$(BIN)/python -m tests.top.picture
 
-command-pictures: setup $(KAFKA) .peers/kfake  ## make the pictures of eoslog audit, checkpoint and rehearse, on three clusters, in docs/pictures
+command-pictures: setup $(KAFKA) .peers/kfake  ## make the pictures of eoslog audit, checkpoint, shadow and rehearse, on three clusters, in docs/pictures
 	$(BIN)/python -m tests.docs.terminal_pictures
 
 demo-picture: setup  ## make docs/pictures/demo.svg: the output of a whole make demo

@@ -1,5 +1,5 @@
 """Pictures of commands and what they print, for docs/pictures: audits of tables, rehearsals of three
-clusters, and an edited checkpoint. make command-pictures."""
+clusters, an edited and a restored checkpoint, and a shadow. make command-pictures."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -23,9 +23,11 @@ from eoslog.connector.client.wire.config import ClientConfig
 from eoslog.testing import EmbeddedBroker
 from tests.checkpoint.plain_checkpoint import decide, lines, plan
 from tests.connector.brokers import DECISIONS
+from tests.connector.saved.saved_world import SavedWorld
 from tests.connector.stock_kafka import Kafka
 from tests.kfake.kfake import Kfake
 from tests.scenarios.apache_kafka import ApacheKafka
+from tests.shadow.test_shadow_command import Shadow
 from tests.svg import PICTURES, save
 
 WIDTH = 120
@@ -37,6 +39,8 @@ _STYLES = {
     "Error:": "bold red",
     "right:": "green",
     "WRONG:": "bold red",
+    "DIFFERENT": "bold red",
+    "equal:": "green",
 }
 """By a line's first word."""
 
@@ -121,7 +125,39 @@ def edited_checkpoint(folder: Path) -> Path:
         return draw("checkpoint", "eoslog checkpoint", commands, broker.bootstrap, folder)
 
 
+def shadow_report(folder: Path) -> Path:
+    """A new version's rows differ from its fourth batch on."""
+    with EmbeddedBroker() as broker:
+        kafka = Kafka(broker.bootstrap)
+        shadow = Shadow(kafka, folder / "checkpoint-v2", batches=5, wrong=33)
+        commands = ["eoslog shadow report checkpoint-v2", "eoslog shadow report checkpoint-v2 --from-batch 4"]
+        assert shadow.place.exists()
+        return draw("shadow", "eoslog shadow report", commands, broker.bootstrap, folder)
+
+
+def restored_checkpoint(folder: Path) -> Path:
+    """A query that saves its state every three batches loses its checkpoint."""
+    with EmbeddedBroker() as broker:
+        world = SavedWorld(broker, folder / "checkpoint", every=3)
+        world.kafka.put(world.kafka.topic(1, "in"), [b"%d" % number for number in range(80)])
+        for number in range(6):
+            world.decide(number)
+        world.lose()
+        restore = f"eoslog checkpoint restore checkpoint --transactional-id {world.sink.id}"
+        commands = [restore, "eoslog checkpoint show checkpoint"]
+        return draw("state", "eoslog checkpoint restore", commands, broker.bootstrap, folder)
+
+
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as made:
-        for drawn in (audits(Path(made)), edited_checkpoint(Path(made)), *rehearsals(Path(made))):
-            print(f"{drawn}: {drawn.stat().st_size} bytes")
+        folders = [Path(tempfile.mkdtemp(dir=made)) for _ in range(5)]
+        drawings: list[Callable[[], list[Path]]] = [
+            lambda: [audits(folders[0])],
+            lambda: [edited_checkpoint(folders[1])],
+            lambda: [shadow_report(folders[2])],
+            lambda: [restored_checkpoint(folders[3])],
+            lambda: rehearsals(folders[4]),
+        ]
+        for drawing in drawings:
+            for drawn in drawing():
+                print(f"{drawn}: {drawn.stat().st_size} bytes")

@@ -16,15 +16,16 @@ S = ("orders", 0)
 
 
 class Shadow:
-    """Two topics of one partition with the same rows, ten in each batch, and a checkpoint made by hand."""
+    """Two topics of one partition with the same rows, ten in each batch, and a checkpoint made by hand.
+    `wrong`: a row that differs."""
 
-    def __init__(self, kafka: Kafka, place: Path, batches: int = 3) -> None:
+    def __init__(self, kafka: Kafka, place: Path, batches: int = 3, wrong: int = -1) -> None:
         self.kafka, self.place = kafka, place
         self.topic, self.into = kafka.topic(), kafka.topic()
         for batch in range(batches):
             rows = [b"%d" % number for number in range(10 * batch, 10 * batch + 10)]
-            for topic in (self.topic, self.into):
-                kafka.put(topic, rows)
+            kafka.put(self.topic, rows)
+            kafka.put(self.into, [b"-" + row if row == b"%d" % wrong else row for row in rows])
         for folder in ("offsets", "commits"):
             (place / folder).mkdir(parents=True)
         (place / "metadata").write_text('{"id":"made-by-hand"}')

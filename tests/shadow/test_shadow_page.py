@@ -1,5 +1,6 @@
 """docs/shadow.md as its reader types it: a shadow of a running query, then the new version takes over."""
 
+import re
 import subprocess
 import sys
 import time
@@ -10,6 +11,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
+from eoslog.testing import EmbeddedBroker
 from tests.connector.stock_kafka import Kafka
 from tests.docs.blocks import ROOT, blocks_of
 from tests.kit.waiting import until
@@ -74,3 +76,45 @@ def test_the_page(spark: SparkSession, kafka: Kafka, tmp_path: Path) -> None:
         old.awaitTermination()
     said = eoslog(kafka, "audit", "orders", "--to", "totals", "--order", "none")
     assert said == f"right: {put:,} records are in the target exactly once", said
+
+
+def test_the_page_with_state(spark: SparkSession, tmp_path: Path) -> None:
+    """A query that keeps state is taken over under load; its rows come twice, and are written once."""
+
+    def stateful(rows: DataFrame) -> DataFrame:
+        return rows.dropDuplicates(["value"]).select("key", "value")
+
+    with EmbeddedBroker() as broker:
+        kafka = Kafka(broker.bootstrap)
+        for name in ("orders", "totals"):
+            kafka.topic(2, name=name)
+        kafka.topic(name="totals_state", cleanup_policy="compact")
+        options = {"kafka.bootstrap.servers": kafka.bootstrap}
+        names = {"kafka.group.id": "totals", "transactional.id": "totals-v1", "state.topic": "totals_state"}
+        source = spark.readStream.format("eoslog").options(**options).option("subscribe", "orders")
+        rows = stateful(source.option("startingOffsets", "earliest").load())
+        sink = rows.writeStream.format("eoslog").options(**options, **names).option("topic", "totals")
+        sink = sink.option("checkpointLocation", str(tmp_path / "checkpoint-v1"))
+        old = sink.trigger(processingTime="0 seconds").start()
+        put = 0
+
+        def more(rounds: int) -> bool:
+            nonlocal put
+            for _ in range(rounds):
+                first = max(put - 30, 0)
+                kafka.put("orders", [b"%d" % n for n in range(first, put + 10)], put // 10 % 2)
+                put += 10
+            return False
+
+        until(lambda: more(1) or (tmp_path / "checkpoint-v1/commits/3").exists(), "batches", 240)
+        code = [block.code for block in blocks_of(ROOT / "docs" / "shadow.md") if block.language == "python"]
+        given: dict[str, Any] = {"spark": spark, "kafka": options, "new_version": stateful}
+        exec(code[2].replace("./", f"{tmp_path}/"), given)
+        new = given["query"]
+        until(lambda: more(1) or not old.isActive, "the old version stops", 240)
+        more(5)
+        new.processAllAvailable()
+        new.stop()
+        fenced = str(old.exception())  # in one session Spark stops it: it is the same query
+        assert fenced == "None" or re.search("SinkFenced|TakenOver|CheckpointOlder", fenced), fenced
+        assert sorted(int(row[3]) for row in kafka.rows("totals", 2)) == list(range(put))
