@@ -197,7 +197,13 @@ audit-million: setup $(if $(filter kafka,$(BROKER)),$(KAFKA))  ## check that eos
 shadow-million: setup  ## check that eoslog shadow report finds one lost or doubled row of a shadow in a million, within a minute and 200 MB (SHADOW_ARGS="--records 10000000")
 	$(BIN)/python -u -m tests.shadow.million $(SHADOW_ARGS)
 
-.PHONY: test-state bench-state
+.PHONY: test-state bench-state state-million soak-take-over
+state-million: setup  ## save and restore the state of a query that counts a million keys, within 200 MB (STATE_ARGS="--records 10000000")
+	$(BIN)/python -u -m tests.stateful.million_keys $(STATE_ARGS)
+
+soak-take-over: setup  ## a version of a query with state takes over from the living one, 50 times under load; no window is lost, doubled or wrong (SOAK_ARGS="--take-overs 20 --kills --seed 2")
+	$(BIN)/python -u -m tests.stateful.soak_take_over $(SOAK_ARGS)
+
 test-state: setup  ## lose the checkpoint of a query of each stateful operator, and of one in each state store
 	$(BIN)/python -m pytest -q -m "long or not long" tests/stateful/test_lost_checkpoint.py
 
