@@ -37,7 +37,7 @@ from eoslog.connector.commit.faults import (
 from eoslog.connector.commit.finish import check_owner, clear, fenced, finish, is_open, try_abort
 from eoslog.connector.commit.lost_transaction import why_gone, why_refused
 from eoslog.connector.commit.replay import check_replay
-from eoslog.connector.commit.saved_state import LARGEST, Saved, Saving
+from eoslog.connector.commit.saved_state import Saving, largest
 from eoslog.connector.commit.seal import TwoPhase, seal
 from eoslog.connector.commit.sink_transaction import ask_stored, fetch_stored
 from eoslog.connector.commit.task_reports import (
@@ -232,8 +232,7 @@ def decide(
     """Take the batch from "prepared" to "decided". If that fails, nothing is left that could still decide it,
     except after OutcomeUnknown."""
     own = Participant(sink.coordinator, stamp.identity)
-    largest = None if saving is None else Saved(saving.topic, LARGEST, LARGEST, LARGEST, LARGEST, False)
-    as_usual = decision.sealed_as_usual._replace(saved=largest)
+    as_usual = decision.sealed_as_usual._replace(saved=None if saving is None else largest(saving.topic))
     encode(as_usual, sink, stamp.anchors)  # raises DecisionTooLarge before anything is sealed
     if decision.winners and two_phase is not TwoPhase.NEVER:
         decision = yield from _seal(sink, own, decision, two_phase)

@@ -2,7 +2,7 @@
 
 from eoslog.connector.commit.begin import acquire, begin, make_ready
 from eoslog.connector.commit.commands import Rules
-from eoslog.connector.commit.decision import decode
+from eoslog.connector.commit.decision import Decision, decode
 from eoslog.connector.commit.sink_transaction import fetch_stored
 from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.commit.transactional_ids import Sink
@@ -24,6 +24,13 @@ def decided_by(sink: Sink, query_id: str) -> Rules[Batch | None]:
     stored = yield from fetch_stored(sink, None)
     last = decode(sink, stored.chunks)
     return last.last_of(query_id) if last else None
+
+
+def taken_over(sink: Sink) -> Rules[Decision | None]:
+    """Fence the sink's owner, and return what was decided last. What is to be done about that is left to the
+    next begin. Raises CommitFault."""
+    owned = yield from acquire(sink)
+    return decode(sink, owned.stored.chunks)
 
 
 def fence(sink: Sink) -> Rules[ProducerIdentity]:

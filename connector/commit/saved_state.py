@@ -9,20 +9,25 @@ from eoslog.connector.commit.transactional_ids import Participant
 class Saved(NamedTuple):
     """The newest save: a manifest in the topic of state.topic.
 
-    `batch`: what was saved is what Spark needs to run this batch. `size`, `crc`: of the manifest, in bytes
-    and by CRC-32. `stateful`: whether the query keeps any state.
+    `batch`: what was saved is what Spark needs to run this batch. `size`, `digest`: of the manifest, in
+    bytes and by SHA-256. `stateful`: whether the query keeps any state.
     """
 
     topic: str
     partition: int
     batch: int
     size: int
-    crc: int
+    digest: str
     stateful: bool
 
 
 LARGEST = 2**32 - 1
-"""The largest size and CRC, for the size of a decision that is still to be made."""
+"""For the size of a decision that is still to be made."""
+
+
+def largest(topic: str) -> Saved:
+    """The largest that a decision may have to say."""
+    return Saved(topic, LARGEST, LARGEST, LARGEST, "0" * 32, False)
 
 
 TaskContents = tuple[tuple[int, ...], tuple[int, ...]]

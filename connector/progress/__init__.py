@@ -21,6 +21,7 @@ from eoslog.connector.commit.commands import (
     ListOngoing,
     ReadClock,
     Rules,
+    SaveState,
     Seal,
     StageOffsets,
 )
@@ -103,6 +104,7 @@ def step_of(command: Command[Any], sink: Sink) -> str:
 _STEPS: dict[type[Command[Any]], str] = {
     FetchStored: "look",
     Seal: "seal",
+    SaveState: "save",
     StageOffsets: "stage",
     DescribeTransactions: "verify",
     AskOngoing: "clear",

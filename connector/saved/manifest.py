@@ -4,14 +4,14 @@ A record's key is JSON: `[1, sink, kind, name, number]`. Its value is a piece of
 `number`th. Kinds:
 
 - `file`: a file of the checkpoint, `name` is its path there;
-- `manifest`: the files of the newest save, with their sizes and CRCs;
+- `manifest`: the files of the newest save, with their sizes and digests;
 - `decided`: a batch that was decided since, `name` is its number (DecidedBatch).
 
 The topic is compacted: the newest record of a key counts, and null removes it.
 """
 
+import hashlib
 import json
-import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
@@ -47,15 +47,15 @@ class Key(NamedTuple):
 
 
 class Content(NamedTuple):
-    """Size in bytes and CRC-32 of a file."""
+    """Size in bytes and digest of a file: the first half of its SHA-256, in hexadecimal."""
 
     size: int
-    crc: int
+    digest: str
 
     @classmethod
     def of(cls, data: bytes) -> Self:
         """Those of some data."""
-        return cls(len(data), zlib.crc32(data))
+        return cls(len(data), hashlib.sha256(data).hexdigest()[:32])
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Manifest:
             found: Any = json.loads(text)
             if found["version"] != _VERSION:
                 raise ValueError(f"its version is {found['version']}")
-            files = {str(name): Content(int(size), int(crc)) for name, (size, crc) in found["files"].items()}
+            files = {str(name): Content(int(size), str(sha)) for name, (size, sha) in found["files"].items()}
             return cls(str(found["query"]), int(found["batch"]), files)
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(str(error)) from error
@@ -131,4 +131,4 @@ def pieces(sink: str, kind: str, name: str, data: bytes) -> Iterator[tuple[Key, 
 
 def is_that_of(saved: Saved, text: str) -> bool:
     """Whether a manifest's text is the one that a decision names."""
-    return Content.of(text.encode()) == (saved.size, saved.crc)
+    return Content.of(text.encode()) == (saved.size, saved.digest)

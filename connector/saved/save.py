@@ -93,7 +93,7 @@ class CheckpointSaving:
         manifest, changed = self._collected(known)
         text = manifest.text()
         packed = text.encode()
-        size, crc = Content.of(packed)
+        size, digest = Content.of(packed)
         _Note.write(self.checkpoint, topic_id, (known.text(), text))
         records = [] if self.every == 1 else [self._decided(contents)]
         kept = {
@@ -102,7 +102,7 @@ class CheckpointSaving:
             *(key for key, _ in records),
         }
         self._produce(own, partition, chain(records, self._all_records(there - kept, changed, packed)))
-        return Saved(self.topic, partition, self.batch.batch_id, size, crc, manifest.is_stateful)
+        return Saved(self.topic, partition, self.batch.batch_id, size, digest, manifest.is_stateful)
 
     def _looked_up(self) -> tuple[int, str | None]:
         """The number of the topic's partitions, and its id."""
@@ -124,7 +124,8 @@ class CheckpointSaving:
         found = None if last is None or back else _Note.read(self.checkpoint, topic_id, last)
         if found is not None and last is not None:
             own = keys_of(self.sink, MANIFEST, "", last.size)
-            between = range(last.batch, self.batch.batch_id if self.every > 1 else last.batch)
+            gap = self.every > 1 or last.batch + 1 < self.batch.batch_id  # there may be records of them
+            between = range(last.batch, self.batch.batch_id if gap else last.batch)
             decided = (Key(self.sink, DECIDED, str(number)) for number in between)
             return found, {*found.keys(self.sink), *own, *decided}
         kept = ManifestPieces()

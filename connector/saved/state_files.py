@@ -64,6 +64,12 @@ def files_before(batch: int, names: Iterable[str], read: ReadFile) -> list[str]:
     return sorted(wanted | sums)
 
 
+def is_of_checkpoint(name: str) -> bool:
+    """Whether this may be the name of a saved file. A name from elsewhere must not lead out of the folder."""
+    known = _KEPT_WHOLE.fullmatch(name) or re.fullmatch(r"(offsets|commits)/\d+", name)
+    return bool(known) and not any(part in ("", ".", "..") for part in name.split("/"))
+
+
 def is_versioned(name: str) -> bool:
     """Whether a file belongs to one version of the state: it does not change once that is complete."""
     return bool(_SHARED.fullmatch(name)) or bool(_VERSION.fullmatch(name.rpartition("/")[2]))

@@ -19,8 +19,7 @@ from eoslog.connector.checkpoint.spark_logs import FormatError, Planned, with_en
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.shared_clusters import shared_cluster
 from eoslog.connector.commit.decision import Decision
-from eoslog.connector.commit.leave_sink import fence
-from eoslog.connector.commit.observe import observed_decision
+from eoslog.connector.commit.leave_sink import taken_over
 from eoslog.connector.commit.saved_state import Saved
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.errors import OptionError
@@ -40,6 +39,7 @@ from eoslog.connector.saved.manifest import (
 from eoslog.connector.saved.read_back import parsed, records_of
 from eoslog.connector.saved.run_again import UNFINISHED, note_decided
 from eoslog.connector.saved.save import note_restored
+from eoslog.connector.saved.state_files import is_of_checkpoint
 
 log = logging.getLogger(__name__)
 
@@ -82,8 +82,7 @@ def restore(
         raise NotRestorable(
             f"checkpoint {checkpoint.location} has batches: name an empty folder, or start the query with it"
         )
-    runner.run(fence(sink))
-    decision = runner.run(observed_decision(sink))
+    decision = runner.run(taken_over(sink))
     if decision is None:
         return None
     saved = decision.saved
@@ -168,6 +167,9 @@ def _written(
     kept: Spool,
     topic_id: str | None,
 ) -> Restored:
+    if not all(map(is_of_checkpoint, manifest.files)):
+        raise _lost(sink, saved, f"the save of batch {saved.batch}: it has files that are no checkpoint's")
+
     def content(name: str) -> bytes:
         expected = manifest.files[name]
         data = kept.whole(keys_of(sink.id, FILE, name, expected.size))

@@ -18,7 +18,7 @@ MUTANTS: list[Mutant] = [
     *mutants_of(
         "connector/saved/manifest.py",
         ("tests/connector/saved/test_manifest.py", "tests/connector/saved/test_save.py"),
-        Break("any manifest will do", "return Content.of(text.encode()) == (saved.size, saved.crc)", "return True"),
+        Break("any manifest will do", "return Content.of(text.encode()) == (saved.size, saved.digest)", "return True"),
         Break("the first piece is the file", "range(max(1, -(-size // PIECE)))", "range(1)"),
         Break("another version's records count", "if version == _VERSION else None", "if version else None"),
     ),
@@ -59,6 +59,11 @@ MUTANTS: list[Mutant] = [
         Break("any older batch runs again", "batch.batch_id < decided.batch_id and leads_to == decided", "True"),
     ),
     *mutants_of(
+        "connector/commit/leave_sink.py",
+        ("tests/connector/saved/test_run_again.py",),
+        Break("the living driver goes on", "owned = yield from acquire(sink)\n    return decode(sink, owned.stored.chunks)", "return decode(sink, (yield from fetch_stored(sink, None)).chunks)"),
+    ),
+    *mutants_of(
         "connector/commit/decide.py",
         ("tests/connector/saved/test_save.py",),
         Break("the decision does not say what was saved", "decision._replace(saved=saved)", "decision"),
@@ -68,7 +73,7 @@ MUTANTS: list[Mutant] = [
         ("tests/connector/saved/test_save.py",),
         Break("files are not compared", "if Content.of(data) != expected:", "if False:"),
         Break("the last batch's end does not matter", "last.digest != decision.batch.digest", "False"),
-        Break("the living driver goes on", "    runner.run(fence(sink))\n", ""),
+        Break("any name is a file's", "if not all(map(is_of_checkpoint, manifest.files)):", "if False:"),
         Break("a checkpoint is overwritten", "if not is_empty(checkpoint):", "if False:"),
     ),
 ]  # fmt: skip

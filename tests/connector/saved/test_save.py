@@ -14,14 +14,19 @@ from eoslog.checkpoint.errors import NotRestorable
 from eoslog.checkpoint.restore import is_empty
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
 from eoslog.connector.commit import commands as c
+from eoslog.connector.commit.begin import begin
+from eoslog.connector.commit.decide import commit
 from eoslog.connector.commit.faults import CheckpointOlder, SinkFenced
+from eoslog.connector.commit.prepare import stamp_of
+from eoslog.connector.commit.saved_state import Saved
+from eoslog.connector.commit.task_reports import Empty
 from eoslog.connector.commit.transactional_ids import Participant
 from eoslog.connector.errors import OptionError
 from eoslog.connector.offsets.offsets import position_from_json
 from eoslog.connector.options.sink_options import StateOptions
 from eoslog.connector.run.runner import Runner
 from eoslog.connector.saved import manifest
-from eoslog.connector.saved.manifest import DECIDED, FILE, MANIFEST, DecidedBatch
+from eoslog.connector.saved.manifest import DECIDED, FILE, MANIFEST, Content, DecidedBatch, Key, Manifest
 from eoslog.connector.saved.run_again import check_restored
 from eoslog.connector.saved.state_topic import check_state_topic
 from eoslog.testing import EmbeddedBroker
@@ -144,6 +149,35 @@ def test_a_query_that_was_set_back_saves_its_files_again(world: SavedWorld) -> N
     assert saved.batch == 3
     found = {key.name: value for key, value in world.live().items()}
     assert found["state/0/0/3.delta"] == b"y3" and "state/0/0/4.delta" not in found
+
+
+def test_what_was_saved_less_often_is_removed(world: SavedWorld) -> None:
+    world.every = 10
+    for number in range(3):
+        world.decide(number)
+    world.every = 1
+    world.decide(3)
+    assert not [key for key in world.live() if key.kind == DECIDED]
+
+
+def test_a_manifest_of_other_files_is_refused(world: SavedWorld) -> None:
+    """Whoever can write decisions does not write anywhere on the disk."""
+    batch = world.plan(0)
+    begun, _ = world.runner.run(begin(world.sink, batch))
+    text = Manifest("query", 0, {"../../x": Content.of(b"x")}).text()
+    for key, value in ((Key(world.sink.id, MANIFEST, ""), text), (Key(world.sink.id, FILE, "../../x"), "x")):
+        world.kafka.put(world.state, [value.encode()], key=key.packed())
+
+    class Forged:
+        topic = world.state
+
+        def write(self, *_: object) -> Saved:
+            return Saved(world.state, 0, 0, *Content.of(text.encode()), True)
+
+    world.runner.run(commit(world.sink, [Empty(stamp_of(begun), 0)], 0, saving=Forged()))
+    world.lose()
+    with pytest.raises(NotRestorable, match="it has files that are no checkpoint's"):
+        world.restore()
 
 
 def test_large_files_are_cut(world: SavedWorld, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eoslog.connector.saved.state_files import StateGone, files_before, is_versioned
+from eoslog.connector.saved.state_files import StateGone, files_before, is_of_checkpoint, is_versioned
 
 LOGS = ["offsets/6", "offsets/7", "commits/6"]
 FIXED = ["metadata", "state/0/_metadata/metadata", "state/0/0/_metadata/schema"]
@@ -30,6 +30,7 @@ def needed(state: Iterable[str], zips: Mapping[str, bytes] = MappingProxyType({}
     names = [*FIXED, *LOGS, *(f"state/0/0/{name}" for name in state)]
     contents = {f"state/0/0/{name}.zip": data for name, data in zips.items()}
     found = files_before(7, names, contents.__getitem__)
+    assert all(map(is_of_checkpoint, found))
     assert set(FIXED) | set(LOGS) <= set(found) and len(found) == len(set(found))
     return {name.removeprefix("state/0/0/") for name in found if name not in {*FIXED, *LOGS}}
 
@@ -125,6 +126,13 @@ def test_any_history_can_be_read_back(batch: int, snapshots: set[int], oldest: i
     begin = max(begins)
     expected = {f"state/0/0/{n}.delta" for n in range(begin + 1, batch + 1)}
     assert chosen == expected | ({f"state/0/0/{begin}.snapshot"} if begin else set())
+
+
+@pytest.mark.parametrize(
+    "name", ["../x", "state/../../x", "/etc/passwd", "state//x", "state/./x", "", "x", "eoslog/1"]
+)
+def test_a_name_does_not_lead_out_of_the_folder(name: str) -> None:
+    assert not is_of_checkpoint(name)
 
 
 def test_which_files_never_change() -> None:
