@@ -19,6 +19,7 @@ INTERNAL = {
     "OSError": "becomes CheckpointUnreadable",
     "JksError": "becomes OptionError",
     "FormatError": "becomes CheckpointUnreadable",
+    "StateGone": "becomes CheckpointUnreadable",
     "RuntimeError": "a mistake in the connector itself, or a call outside of Spark",
     "ValueError": "the same, or caught where it is raised",
     "AssertionError": "the same",
@@ -79,7 +80,6 @@ STEP = re.compile(
     re.IGNORECASE,
 )
 PASSED_ON = {
-    "StateGone": "becomes CheckpointUnreadable, which says what to do",
     "_NotSmall": "not seen: tasks read instead",
     "ConnectionLost": "tried again; RetriesExhausted says what to do",
     "BrokerUnreachable": "of one address; the one for all of them says what to do",
