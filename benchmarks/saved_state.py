@@ -94,7 +94,9 @@ def main() -> None:
         spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
         kafka = Kafka(broker.bootstrap)
         source = kafka.topic()
-        kafka.put(source, [b"%d" % n for n in range(BATCHES * BATCH)])
+        for first in range(0, BATCHES * BATCH, 50_000):
+            last = min(first + 50_000, BATCHES * BATCH)
+            kafka.put(source, [b"%d" % n for n in range(first, last)])
         spent = {every: Spent() for every in EVERY}
         for turn in range(turns):
             for every in EVERY[turn % 2 * 3 :: 1 - turn % 2 * 2]:

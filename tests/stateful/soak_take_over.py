@@ -23,6 +23,8 @@ from random import Random
 
 import psutil
 from confluent_kafka import Consumer, TopicPartition
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
@@ -36,7 +38,7 @@ from tests.spark_session import set_environment, small_session
 KEYS, A_SECOND, WINDOW = 5, 100, 10
 """Rows of a second of event time, and seconds of a window."""
 START = 1_000_000
-PATIENCE_SECONDS = 240.0
+PATIENCE_SECONDS, TRIES = 240.0, 5
 
 
 @dataclass
@@ -130,7 +132,16 @@ class Versions:
         return self.start()
 
     def start(self) -> StreamingQuery:
-        """This version, with its checkpoint."""
+        """This version, with its checkpoint. Tried again if Spark has just lost the Python process that it
+        asks about the source."""
+        for _ in range(TRIES):
+            try:
+                return self._start()
+            except (PySparkException, Py4JError):
+                time.sleep(0.5)
+        return self._start()
+
+    def _start(self) -> StreamingQuery:
         checkpoint = str(self._folder / f"checkpoint-{self.number}")
         source = {"kafka.bootstrap.servers": self.options["kafka.bootstrap.servers"]}
         read = self._spark.readStream.format("eoslog").options(**source, subscribe=self.source)
