@@ -120,8 +120,11 @@ class LocalFiles:
 
     def walk(self) -> list[str]:
         """The names of all files."""
-        found = ((folder, name) for folder, _, names in os.walk(self._root) for name in names)
-        return sorted(os.path.relpath(os.path.join(*file), self._root) for file in found)
+        found: list[str] = []
+        for folder, _, names in os.walk(self._root):
+            inside = os.path.relpath(folder, self._root)
+            found += names if inside == "." else [f"{inside}/{name}" for name in names]
+        return sorted(found)
 
     def put(self, folder: str, name: str, data: bytes) -> None:
         """Write the file under a temporary name, then rename it."""

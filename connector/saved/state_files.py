@@ -77,7 +77,7 @@ def is_versioned(name: str) -> bool:
 
 def _is_hidden(name: str) -> bool:
     """Whether it is a draft, or a checksum of Hadoop's, which no other file system has."""
-    return any(part.startswith(".") for part in name.split("/"))
+    return "/." in name or name.startswith(".")
 
 
 def _needed(folder: str, files: list[_Versioned], version: int) -> Iterator[_Versioned]:

@@ -12,7 +12,7 @@ MUTANTS: list[Mutant] = [
         Break("tables are left out", "_named_in(one, read)", "()"),
         Break("what is missing is left out", "    if lacks:", "    if False:"),
         Break("later versions are saved", "one.version <= version]", "one.version <= version + 1]"),
-        Break("drafts are saved", "return any(part.startswith", "return False and any(part.startswith"),
+        Break("drafts are saved", 'return "/." in name or name.startswith(".")', "return False"),
         Break("checksums are left out", '{f"{one.name}.crc" for one in state} & there', "set[str]()"),
     ),
     *mutants_of(
