@@ -749,7 +749,11 @@ MUTANTS: list[Mutant] = [
         "connector/commit/prepare.py",
         ALL,
         Break("a task of another batch writes", "if begun.batch[:2] != (query_id, batch_id):", "if False:"),
-        Break("a decided batch is written again", "if done is not None and done.query_id", "if False and done.query_id"),
+        Break(
+            "a decided batch is written again",
+            "if done is not None and done.query_id",
+            "if False and done.query_id",
+        ),
         Break(
             "decided by its number alone",
             "done.query_id == query_id and done.batch_id >= batch_id:",

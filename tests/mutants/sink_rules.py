@@ -710,7 +710,9 @@ MUTANTS: list[Mutant] = [
         TASK,
         Break("a producer id is always asked for", "    if options.idempotent:\n", "    if True:\n", PLAINLY),
         Break(
-            "no checksum where a replay compares", "compared = options.on_lost is OnLost.REPLAY or", "compared ="
+            "no checksum where a replay compares",
+            "compared = options.on_lost is OnLost.REPLAY or",
+            "compared =",
         ),
         Break("decided rows are written again", "    if task is Task.WRITE:\n", "    if True:\n"),
         Break(
