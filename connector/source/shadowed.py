@@ -19,6 +19,7 @@ from eoslog.connector.client.wire.retry import retrying
 from eoslog.connector.commit.observe import observed_decision
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.errors import OptionError, ShadowLost
+from eoslog.connector.offsets.group_notes import read_note
 from eoslog.connector.offsets.offsets import LATEST, Offsets, ShadowCut, SourcePosition
 from eoslog.connector.options.source_options import ShadowOptions, SourceOptions
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
@@ -87,6 +88,13 @@ class Shadowed:
             raise OptionError(
                 f"kafka.group.id: group {self._shadow.group} has no offset of this query's topics: give the "
                 f"kafka.group.id of the query with transactional.id={sink.id}, which needs one"
+            )
+        notes = (read_note(text) for at, text in committed.values() if at >= 0)
+        others = sorted({note.sink for note in notes if note is not None} - {sink.id})
+        if others:
+            raise OptionError(
+                f"kafka.group.id: the offsets of group {self._shadow.group} are those of the query with "
+                f"transactional.id={others[0]}, and shadow.of is {sink.id}: give the group of that one"
             )
         own = self._ends(self._shadow.into, committed=True)
         after = runner.run(observed_decision(sink))

@@ -16,6 +16,7 @@ MUTANTS: list[Mutant] = [
         Break("readers see all", "self._shadow.topic, committed=False", "self._shadow.topic, committed=True"),
         Break("the same decision is a new batch", "before.sequence == cut.sequence", "False"),
         Break("a query that was set back is followed", "if back or (", "if False and ("),
+        Break("another query's group will do", "        if others:", "        if False:"),
         Break("partitions not read yet are left out", "(position.offsets | ends)", "ends"),
     ),
     *mutants_of(

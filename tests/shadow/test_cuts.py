@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from eoslog.connector.errors import OptionError, ShadowLost
+from eoslog.connector.offsets.group_notes import Note
 from eoslog.connector.offsets.offsets import Offsets, ShadowCut, SourcePosition
 from eoslog.connector.options.source_and_sink import source_options
 from eoslog.connector.source import shadowed
@@ -91,6 +92,17 @@ def test_the_running_query_goes_on_meanwhile(
 ) -> None:
     world["decided"] = decided
     assert query.cut() is None
+
+
+def test_the_group_is_another_query_s(world: dict[str, Any], query: Shadowed) -> None:
+    """A note of the query that is shadowed is right, and so is none."""
+    world |= {"decided": [7, 7], "group": {S0: (5, Note("v1", "q", 3).text()), S1: (4, "")}}
+    assert query.cut() == ({S0: 5, S1: 4}, cut(7))
+    world |= {"decided": [7, 7], "group": {S0: (5, Note("other", "q", 3).text()), S1: (4, "")}}
+    with pytest.raises(
+        OptionError, match=r"those of the query with transactional.id=other, and shadow.of is v1"
+    ):
+        query.cut()
 
 
 def test_a_transaction_is_open_in_the_topic(world: dict[str, Any], query: Shadowed) -> None:

@@ -181,3 +181,22 @@ def test_a_shadow_writes_nothing_of_the_running_query(
     assert kafka.rows(pair.topic, 2, committed=False) == before
     pair.put(5, 5)
     assert pair.old(plain, now).awaitTermination(240), "it was not fenced"
+
+
+def test_a_shadow_s_checkpoint_does_not_take_over(spark: SparkSession, kafka: Kafka, tmp_path: Path) -> None:
+    """Under the running query's names it stops, and nothing is written: it stands where the shadow stood."""
+    pair = Pair(spark, kafka, tmp_path)
+    once: dict[str, Any] = {"availableNow": True}
+
+    pair.put(0, 10)
+    pair.old(plain, once).awaitTermination()
+    pair.shadow(plain, once).awaitTermination()
+    pair.put(10, 10)
+    pair.old(plain, once).awaitTermination()
+    before = kafka.rows(pair.topic, 2)
+    pair.put(20, 10)
+    names = {"topic": pair.topic, "transactional.id": pair.id, "kafka.group.id": pair.group}
+    query = pair._start("new", plain, {}, names, once)
+    with pytest.raises(StreamingQueryException, match="TakenOver|StartsElsewhere|SinkChanged"):
+        query.awaitTermination()
+    assert kafka.rows(pair.topic, 2) == before
