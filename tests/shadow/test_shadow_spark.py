@@ -197,6 +197,6 @@ def test_a_shadow_s_checkpoint_does_not_take_over(spark: SparkSession, kafka: Ka
     pair.put(20, 10)
     names = {"topic": pair.topic, "transactional.id": pair.id, "kafka.group.id": pair.group}
     query = pair._start("new", plain, {}, names, once)
-    with pytest.raises(StreamingQueryException, match="TakenOver|StartsElsewhere|SinkChanged"):
+    with pytest.raises(StreamingQueryException, match=r"TakenOver|StartsElsewhere|SinkChanged"):
         query.awaitTermination()
     assert kafka.rows(pair.topic, 2) == before
