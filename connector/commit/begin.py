@@ -116,6 +116,7 @@ def make_ready(
     dropped = False
     if once_at_most:
         dropped = yield from _mark_attempt(sink, batch)
+    decided = (last.last_of(batch.query_id) or last.batch) if last else None
     return Begun(
         sink_id=sink.id,
         incarnation=owned.incarnation,
@@ -123,11 +124,12 @@ def make_ready(
         sequence=last.sequence if last else 0,
         anchors=owned.stored.anchors,
         batch=batch,
-        decided=(last.last_of(batch.query_id) or last.batch) if last else None,
+        decided=decided,
         dropped=dropped,
         lost=lost,
         acquired_now=owned.acquired_now,
         left_state=last is not None and last.saved is not None and last.saved.stateful,
+        passes=decided is not None and batch.batch_id < decided.batch_id and leads_to == decided,
     )
 
 

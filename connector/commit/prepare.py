@@ -41,7 +41,7 @@ def judge(begun: Begun, query_id: str, batch_id: int, partition: int) -> tuple[T
         )
     stamp = stamp_of(begun)
     done = begun.decided
-    if done is not None and done.query_id == query_id and done.batch_id >= batch_id:
+    if done is not None and (begun.passes or done[:2] == (query_id, batch_id)):
         return Task.WRITE if partition in begun.lost else Task.PASS_DECIDED, stamp
     return Task.DROP if begun.dropped else Task.WRITE, stamp
 

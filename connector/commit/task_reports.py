@@ -51,7 +51,8 @@ class Begun:
     Spark partitions of the decided batch whose rows the broker has aborted; they are written again.
     `acquired_now`: the sink was acquired for this batch, not kept from the last one. (The identity does not
     show that: brokers that were restored from an older copy assign the same one again.) `left_state`: the
-    sink's last decision has saved the state of its query.
+    sink's last decision has saved the state of its query. `passes`: a restored checkpoint
+    runs this batch again, which was decided before the last one.
     """
 
     sink_id: str
@@ -65,6 +66,7 @@ class Begun:
     lost: tuple[int, ...] = ()
     acquired_now: bool = True
     left_state: bool = False
+    passes: bool = False
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from eoslog.connector.commit.decision import Decision
 from eoslog.connector.commit.finish import await_readable
 from eoslog.connector.commit.leave_sink import fence
 from eoslog.connector.commit.marker_proof import prove_last
+from eoslog.connector.commit.saved_state import Saving
 from eoslog.connector.commit.task_reports import Batch, Begun, Report, Run
 from eoslog.connector.commit.token_write import note_finished
 from eoslog.connector.commit.transactional_ids import Sink
@@ -32,7 +33,6 @@ from eoslog.connector.progress import log_progress, timed
 from eoslog.connector.run import abandoned_run, run_memory
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner, commit_known
 from eoslog.connector.saved.run_again import check_equal_run
-from eoslog.connector.saved.save import CheckpointSaving
 from eoslog.connector.saved.state_topic import check_state_topic
 from eoslog.connector.sink import token_begin
 from eoslog.connector.sink.source_check import check_sources, takes_over
@@ -247,12 +247,14 @@ def _sink_of(reports: Sequence[Report | None]) -> Sink:
     return Sink(next((report.stamp.sink_id for report in reports if report is not None), ""))
 
 
-def _saving(options: SinkOptions, reports: Sequence[Report | None]) -> CheckpointSaving | None:
+def _saving(options: SinkOptions, reports: Sequence[Report | None]) -> Saving | None:
     """What saves the query's state with the batch (state.topic). None: nothing is to be saved."""
     stamp = next((report.stamp for report in reports if report is not None), None)
     if options.state is None or stamp is None:
         return None
     assert options.checkpoint_location is not None  # otherwise begin has raised an error
+    from eoslog.connector.saved.save import CheckpointSaving  # others need no codec
+
     checkpoint = Checkpoint.at(options.checkpoint_location)
     cluster, size = shared_cluster(options.client), options.max_batch_bytes
     return CheckpointSaving(cluster, checkpoint, stamp.sink_id, stamp.batch, *options.state, size)

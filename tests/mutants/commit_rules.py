@@ -751,13 +751,13 @@ MUTANTS: list[Mutant] = [
         Break("a task of another batch writes", "if begun.batch[:2] != (query_id, batch_id):", "if False:"),
         Break(
             "a decided batch is written again",
-            "if done is not None and done.query_id",
-            "if False and done.query_id",
+            "if done is not None and (begun.passes or done[:2] == (query_id, batch_id)):",
+            "if begun.passes:",
         ),
         Break(
             "decided by its number alone",
-            "done.query_id == query_id and done.batch_id >= batch_id:",
-            "done.batch_id >= batch_id:",
+            "done[:2] == (query_id, batch_id)):",
+            "done[1] == batch_id):",
         ),
         Break(
             "lost partitions pass",

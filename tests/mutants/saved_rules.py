@@ -56,7 +56,7 @@ MUTANTS: list[Mutant] = [
     *mutants_of(
         "connector/commit/begin.py",
         ("tests/connector/saved/test_save.py",),
-        Break("any older batch runs again", "batch.batch_id < decided.batch_id and leads_to == decided", "True"),
+        Break("any older batch runs again", "if batch.batch_id < decided.batch_id and leads_to == decided:", "if True:"),
     ),
     *mutants_of(
         "connector/commit/leave_sink.py",

@@ -39,7 +39,7 @@ def eoslog(kafka: Kafka, *command: str) -> str:
 
 def test_the_page(spark: SparkSession, kafka: Kafka, tmp_path: Path) -> None:
     blocks = blocks_of(ROOT / "docs" / "state.md")
-    (shell,) = [block.code for block in blocks if block.language == "bash"]
+    shell = next(block.code for block in blocks if block.language == "bash")
     (code,) = [block.code for block in blocks if block.language == "python"]
     eoslog(kafka, *shlex.split(shell)[1:])
     for name in ("orders", "totals"):
