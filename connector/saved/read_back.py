@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Iterator
-from typing import Protocol
 
 from eoslog.connector.client.admin.list_offsets import list_offsets
 from eoslog.connector.client.records.fetch import fetch
@@ -15,16 +14,6 @@ from eoslog.connector.saved.manifest import MANIFEST, Key, Manifest, is_that_of,
 _PAUSE_SECONDS = 0.05
 Seen = Callable[[int, int], None]
 """Called with the offsets read so far, and with how many there are."""
-
-
-class Pieces(Protocol):
-    """Where the values of records go while the topic is read."""
-
-    def put(self, key: Key, value: bytes) -> None:
-        """Keep a record in place of an earlier one."""
-
-    def drop(self, key: Key) -> None:
-        """Forget a record."""
 
 
 def records_of(

@@ -7,7 +7,6 @@ doubled later. So batches are compared with what they were; and operators that a
 """
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -23,7 +22,6 @@ UNFINISHED = "restoring"
 """The note in a checkpoint that is being restored."""
 _DECIDED = "decided"
 """The note of the batches that were decided since the restored one was saved, which it includes."""
-_OPERATOR = re.compile(r"state/(\d+)/_metadata/(metadata|v2/\d+)")
 _REPEATABLE = {"stateStoreSave", "sessionWindowStateStoreSaveExec", "dedupe", "dedupeWithinWatermark"}
 _WITH_TIMERS = {"transformWithStateExec", "transformWithStateInPySparkExec", "transformWithStateInPandasExec"}
 
