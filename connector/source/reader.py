@@ -172,6 +172,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         be a later one, or startingOffsets may have changed, and records would be lost silently. So the first
         end says where the query began. Spark's Kafka source and older versions, which may run the batch
         again, do not read that: if the beginning moves by itself, as `latest` does, the first batch is empty.
+        Not so if the query takes another one's place: that one is stopped, and those who read its rows wait.
         """
         position = offsets.position_from_json(start)
         if position.then:  # a restored checkpoint: what is decided is planned as it was
@@ -179,7 +180,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._began is not None and not self._compared:
             self._log.check_absent()  # a new query cannot have lost a topic: a name must be wrong
         first = self._first and position.began is None and position.offsets == self._initial
-        if first and (self._moved() or self.options.stored is not None):  # where another source ended
+        moved = self._moved() and self.options.taken_over is None
+        if first and (moved or self.options.stored is not None):  # where another source ended
             return offsets.to_json(*position._replace(began=position.offsets))
         position = self._on_this_cluster(position, self._log.met_cluster())
         until = self._end(position.offsets)
@@ -205,7 +207,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             until = until._replace(offsets=plan.share(begin, end, limit.max_rows))
         self._small.begin(_tasks(self.options, begin, until.offsets, ids))
         until = moved_only(until, position, lost.parted)
-        return offsets.to_json(*(until._replace(began=begin) if first else until))
+        return offsets.to_json(*(until._replace(began=begin, taken=position.taken) if first else until))
 
     def _now(self, ends: Offsets) -> SourcePosition:
         """The position at ends that were just looked up."""

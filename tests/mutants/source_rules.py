@@ -146,14 +146,33 @@ MUTANTS: list[Mutant] = [
         Break("a range that is turned is empty", "        if turned:\n", "        if False:\n"),
         Break(
             "where it began is not stored",
-            "        if first and (self._moved() or self.options.stored is not None):",
+            "        if first and (moved or self.options.stored is not None):",
             "        if False:",
         ),
-        Break("a first end does not say where it began", "until._replace(began=begin) if first else", ""),
+        Break(
+            "a query that takes over begins with an empty batch",
+            "self._moved() and self.options.taken_over is None",
+            "self._moved()",
+        ),
+        Break(
+            "a query that may begin later reads at once",
+            "self._moved() and self.options.taken_over is None",
+            "False",
+        ),
+        Break(
+            "a first end with rows does not say whose offsets they are",
+            "(began=begin, taken=position.taken)",
+            "(began=begin)",
+        ),
+        Break(
+            "a first end does not say where it began",
+            "until._replace(began=begin, taken=position.taken) if first else",
+            "",
+        ),
         Break(
             "every end says where it began",
-            "until._replace(began=begin) if first else",
-            "until._replace(began=begin) if True else",
+            "until._replace(began=begin, taken=position.taken) if first else",
+            "until._replace(began=begin, taken=position.taken) if True else",
         ),
         Break(
             "an empty first batch does not say where it is",

@@ -165,7 +165,8 @@ def kill_pythons(random: Random) -> int:
     killed = 0
     for one in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess):
-            if "pyspark" in " ".join(one.cmdline()) and random.random() < 0.7:
+            is_python = one.name().startswith("python") and "pyspark" in " ".join(one.cmdline())
+            if is_python and random.random() < 0.7:
                 one.kill()
                 killed += 1
     return killed

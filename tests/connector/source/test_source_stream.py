@@ -12,7 +12,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.streaming.query import StreamingQuery
 
+from eoslog.connector.client.admin.group_offsets import commit_plain
+from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
 from eoslog.connector.errors import DataLoss, OptionError
+from eoslog.connector.offsets.group_notes import Note
+from eoslog.connector.offsets.offsets import TakenFrom, position_from_json
 from eoslog.connector.options.source_and_sink import source_options
 from eoslog.connector.source.reader import StreamReader
 from tests.connector.stock_kafka import Kafka, bare
@@ -207,6 +212,34 @@ def test_where_a_query_began_is_stored_before_anything_is_read(kafka: Kafka, top
     assert planned(again, later, stored) == []
     end = again.latestOffset(stored, NO_LIMIT)
     assert planned(again, stored, end) == [(0, 3, 7)]
+
+
+def test_a_query_that_takes_over_reads_at_once(kafka: Kafka, topic: str) -> None:
+    """Nobody who reads the rows waits for an empty batch. Replayed, it is read as it was planned."""
+    kafka.put(topic, [b"old"] * 9)
+    sink, group = f"sink-{topic}", f"group-{topic}"
+    with Cluster(ClientConfig(parse_addresses(kafka.bootstrap))) as cluster:
+        commit_plain(cluster, group, {(topic, 0): (3, Note(sink, "old", 7).text()), (topic, 1): (0, "")})
+    options = {"startingOffsets": "committed", "kafka__group__id": group, "transactional__id": sink}
+    first = reader(kafka, topic, **options)
+    began = first.initialOffset()
+    assert bare(began) == {topic: {"0": 3, "1": 0}}
+    end = first.latestOffset(began, NO_LIMIT)
+    assert planned(first, began, end) == [(0, 3, 9)]
+    position = position_from_json(end)
+    assert (position.taken, position.began) == ({TakenFrom(sink, group)}, {(topic, 0): 3, (topic, 1): 0})
+
+    kafka.put(topic, [b"new"] * 2)
+    with Cluster(ClientConfig(parse_addresses(kafka.bootstrap))) as cluster:
+        commit_plain(cluster, group, {(topic, 0): (5, "")})
+    again = reader(kafka, topic, **options)
+    assert planned(again, again.initialOffset(), end) == [(0, 3, 9)]
+    later = again.latestOffset(end, NO_LIMIT)
+    assert planned(again, end, later) == [(0, 9, 11)]
+    assert not position_from_json(later).taken
+    del options["transactional__id"]
+    other = reader(kafka, topic, **options)
+    assert planned(other, other.initialOffset(), other.latestOffset(other.initialOffset(), NO_LIMIT)) == []
 
 
 def test_a_query_that_died_in_its_first_batch_goes_on_at_once(kafka: Kafka, topic: str) -> None:
