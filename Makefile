@@ -280,7 +280,19 @@ $(S3A):
 	mvn -q -f benchmarks/hadoop-aws.xml dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/$@.part
 	mv $@.part $@
 
-test-object-store: setup $(S3A)  ## checkpoints and audited tables in an object store (S3): a query that is killed, and eoslog checkpoint and audit
+GCS := .peers/fake-gcs-server
+AZURITE := .peers/azurite-3.37.0
+
+$(GCS):
+	@command -v go >/dev/null || { echo "fake-gcs-server is built from a Go module: install Go 1.26 or later"; exit 1; }
+	GOBIN=$(CURDIR)/.peers go install github.com/fsouza/fake-gcs-server@v1.56.1
+
+$(AZURITE):
+	@command -v npm >/dev/null || { echo "Azurite comes by npm: install it (Debian: apt-get install npm)"; exit 1; }
+	npm install --silent --no-fund --no-audit --prefix $@.part azurite@3.37.0
+	mv $@.part $@
+
+test-object-store: setup $(S3A) $(GCS) $(AZURITE)  ## checkpoints in object stores (S3, Google's, Azure's) and audited tables (S3): a query that is killed, and eoslog checkpoint and audit
 	$(BIN)/python -m pytest -q --timeout 0 -m long tests/checkpoint/test_object_store.py \
 		tests/connector/checkpoint/test_object_store_spark.py tests/audit/test_tables_in_an_object_store.py $(TEST_ARGS)
 

@@ -81,9 +81,14 @@ def _local(location: str) -> str | None:
 
 
 def arrows_uri(uri: str) -> str:
-    """A URI by Arrow's name of its file system, from Hadoop's."""
+    """A URI by Arrow's name of its file system, from Hadoop's.
+
+    Of Azure's hosts Arrow takes the container before the @ for one of dfs alone, and leaves it out for blob.
+    """
     scheme, _, rest = uri.partition(":")
     scheme = scheme.lower()
+    if _ARROWS_NAMES.get(scheme, scheme) in ("abfs", "abfss"):
+        rest = re.sub(r"^(//[^/@:][^/@]*@[^/]+)\.blob\.", r"\1.dfs.", rest)
     if scheme == "gs" and _GS_LIMIT not in rest:  # without a login it would try for a quarter of an hour
         rest += f"{'&' if '?' in rest else '?'}{_GS_LIMIT}={_GS_SECONDS}"
     return f"{_ARROWS_NAMES.get(scheme, scheme)}:{rest}"
@@ -183,14 +188,22 @@ class ArrowFiles:
         return sorted(info.path[len(self._root) + 1 :] for info in found if info.type is fs.FileType.File)
 
     def put(self, folder: str, name: str, data: bytes) -> None:
-        """Write the file under a temporary name, then rename it."""
+        """Write the file under a temporary name, then rename it. Azure's accounts without folders do not
+        rename; like every object store they show an object when it is whole."""
         inside = f"{self._root}/{folder}" if folder else self._root
         draft = f"{inside}/.{name}.{uuid.uuid4().hex}"
         with self._advised():
             self._files.create_dir(inside)
-            with self._files.open_output_stream(draft) as stream:
-                stream.write(data)
-            self._files.move(draft, f"{inside}/{name}")
+            self._write(draft, data)
+            try:
+                self._files.move(draft, f"{inside}/{name}")
+            except NotImplementedError:
+                self._files.delete_file(draft)
+                self._write(f"{inside}/{name}", data)
+
+    def _write(self, path: str, data: bytes) -> None:
+        with self._files.open_output_stream(path) as stream:
+            stream.write(data)
 
     def remove(self, name: str) -> None:
         """Remove a file, if it is there."""

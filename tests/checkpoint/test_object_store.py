@@ -12,37 +12,38 @@ import pytest
 
 from eoslog.checkpoint.backups import EditState, newest_backup
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
-from eoslog.connector.checkpoint.files import ArrowFiles
+from eoslog.connector.checkpoint.files import ArrowFiles, files_at
 from eoslog.connector.client.admin.group_offsets import fetch_committed
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.testing import EmbeddedBroker
 from tests.checkpoint.plain_checkpoint import copy_topic, group_of, run
 from tests.connector.stock_kafka import Kafka
-from tests.kit.object_store import BUCKET, ObjectStore, object_store
+from tests.kit.object_store import BUCKET
+from tests.kit.object_stores import STORES, Store
 
 pytestmark = pytest.mark.long
 
 COUNTED = ("--accept-duplicates", "5")
 
 
-@pytest.fixture(scope="module")
-def store() -> Iterator[ObjectStore]:
-    with object_store() as started:
+@pytest.fixture(scope="module", params=STORES)
+def store(request: pytest.FixtureRequest) -> Iterator[Store]:
+    with STORES[request.param]() as started:
         yield started
 
 
 @pytest.fixture
-def stored(store: ObjectStore, decided: Path) -> str:
+def stored(store: Store, decided: Path) -> str:
     """The decided checkpoint, in the store."""
     for path in decided.rglob("*"):
         if path.is_file():
             store.put(f"{decided.name}/{path.relative_to(decided)}", path.read_bytes())
-    return f"s3a://{BUCKET}/{decided.name}"
+    return f"{store.uri}/{decided.name}"
 
 
 def files_of(uri: str) -> dict[str, bytes]:
     """Spark's files of a checkpoint."""
-    files = ArrowFiles(uri.replace("s3a", "s3"))
+    files = files_at(uri)
     return {name: files.read(name) for name in files.walk() if not name.startswith("eoslog/edit")}
 
 
@@ -141,10 +142,10 @@ def test_an_edit_that_ends_at_any_change_can_be_taken_back(
     assert count > 4, "several changes"
 
 
-def test_what_is_not_there_and_what_is_not_known(broker: EmbeddedBroker, store: ObjectStore) -> None:
+def test_what_is_not_there_and_what_is_not_known(broker: EmbeddedBroker, store: Store) -> None:
     for uri, says in (
-        ("s3a://no-such-bucket/x", "no-such-bucket/x"),
-        (f"s3a://{BUCKET}/nothing", "nothing"),
+        (f"{store.uri.replace(BUCKET, 'no-such-bucket')}/x", "no-such-bucket"),
+        (f"{store.uri}/nothing", "nothing"),
         ("oss://bucket/x", "Unrecognized filesystem type"),
         ("hdfs://nowhere:1/x", "eoslog needs Hadoop's libhdfs"),
     ):
@@ -152,10 +153,13 @@ def test_what_is_not_there_and_what_is_not_known(broker: EmbeddedBroker, store: 
         assert said.exit_code != 0 and says in said.output and "Traceback" not in said.output, said.output
 
 
+@pytest.mark.parametrize("store", ["s3", "google"], indirect=True)
 def test_without_keys_it_says_where_they_are_looked_for(
     broker: EmbeddedBroker, stored: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And does not look for long."""
-    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    for name in ("AWS_ENDPOINT_URL", "CLOUD_STORAGE_EMULATOR_ENDPOINT"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
     said = run(broker, "show", stored)
-    assert said.exit_code != 0 and "Spark's options fs.s3a.* do not reach it" in said.output, said.output
+    advice = "GOOGLE_APPLICATION_CREDENTIALS" if stored.startswith("gs") else "fs.s3a.* do not reach it"
+    assert said.exit_code != 0 and advice in said.output, said.output

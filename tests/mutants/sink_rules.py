@@ -445,6 +445,14 @@ MUTANTS: list[Mutant] = [
         (f"{HERE}checkpoint/test_writer_checkpoint.py",),
         Break("Hadoop's names are Arrow's", "_ARROWS_NAMES.get(scheme, scheme)", "scheme"),
         Break("names are as they were typed", "    scheme = scheme.lower()\n", ""),
+        Break(
+            "Arrow takes the container of every host",
+            'rest = re.sub(r"^(//[^/@:]',
+            'rest = rest or re.sub(r"^(//[^/@:]',
+        ),
+        Break("an account's key is a container", "^(//[^/@:][^/@]*@", "^(//[^/@]*@"),
+        Break("every store moves files", "except NotImplementedError:", "except ZeroDivisionError:"),
+        Break("a draft that does not move stays", "                self._files.delete_file(draft)\n", ""),
         Break("an empty folder is an error", "allow_not_found=True", "allow_not_found=False"),
         Break("an empty folder here is an error", "            return []", "            raise"),
         Break(

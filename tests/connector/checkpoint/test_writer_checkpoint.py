@@ -6,14 +6,18 @@ import pickle
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyarrow import fs
 
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
 from eoslog.connector.checkpoint.files import (
     ArrowFiles,
     Files,
     LocalFiles,
+    arrows_uri,
     files_at,
     place_of,
     without_options,
@@ -53,12 +57,22 @@ def test_paths_and_uris(root: Path, form: str) -> None:
         ("GS://b/c?a=b", "gs://b/c?a=b&retry_limit_seconds=60"),
         ("gs://b/c?retry_limit_seconds=5", "gs://b/c?retry_limit_seconds=5"),
         ("S3A://b/c", "s3://b/c"),
-        ("wasbs://c@a.blob.core.windows.net/d", "abfss://c@a.blob.core.windows.net/d"),
+        ("wasbs://c@a.blob.core.windows.net/d", "abfss://c@a.dfs.core.windows.net/d"),
+        ("abfs://c@a.dfs.core.windows.net/d", "abfs://c@a.dfs.core.windows.net/d"),
+        ("abfs://:key@a.blob.core.windows.net/c/d", "abfs://:key@a.blob.core.windows.net/c/d"),
+        ("s3://c@a.blob.x/d", "s3://c@a.blob.x/d"),
     ],
 )
 def test_hadoops_names_of_file_systems(sparks: str, arrows: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("eoslog.connector.checkpoint.files.ArrowFiles", lambda uri: uri)
     assert str(files_at(sparks)) == arrows
+
+
+@pytest.mark.parametrize("scheme", ["wasb", "wasbs", "abfs", "abfss"])
+@pytest.mark.parametrize("host", ["blob", "dfs"])
+def test_arrow_looks_into_the_container(scheme: str, host: str) -> None:
+    uri = f"{scheme}://box@account.{host}.core.windows.net/a/folder"
+    assert fs.FileSystem.from_uri(arrows_uri(uri))[1].rstrip("/") == "box/a/folder"
 
 
 @pytest.mark.parametrize(
@@ -178,10 +192,28 @@ def test_the_epochs_are_those_of_the_offsets_that_count() -> None:
     assert planned.epochs() == {("t", 0): 3, ("t", 1): 2}
 
 
-@pytest.fixture(params=["local", "arrow"])
+class NothingMoves:
+    """Arrow's file system of an Azure account without folders."""
+
+    def __init__(self) -> None:
+        self._files = fs.LocalFileSystem()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._files, name)
+
+    def move(self, *_: str) -> None:
+        raise pa.ArrowNotImplementedError("FileSystem::Move() is not implemented")
+
+
+@pytest.fixture(params=["local", "arrow", "without folders"])
 def files(request: pytest.FixtureRequest, tmp_path: Path) -> Files:
     """A folder's files, by Python's own means and by Arrow's, which another file system takes."""
-    return LocalFiles(str(tmp_path)) if request.param == "local" else ArrowFiles(f"file://{tmp_path}/")
+    if request.param == "local":
+        return LocalFiles(str(tmp_path))
+    found = ArrowFiles(f"file://{tmp_path}/")
+    if request.param == "without folders":
+        found._files = NothingMoves()
+    return found
 
 
 def test_files_are_the_same_wherever_they_are(files: Files, tmp_path: Path) -> None:

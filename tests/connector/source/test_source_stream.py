@@ -227,7 +227,8 @@ def test_a_query_that_takes_over_reads_at_once(kafka: Kafka, topic: str) -> None
     end = first.latestOffset(began, NO_LIMIT)
     assert planned(first, began, end) == [(0, 3, 9)]
     position = position_from_json(end)
-    assert (position.taken, position.began) == ({TakenFrom(sink, group)}, {(topic, 0): 3, (topic, 1): 0})
+    assert position.taken == {TakenFrom(sink, group)}
+    assert position.began == {(topic, 0): 3, (topic, 1): 0}
 
     kafka.put(topic, [b"new"] * 2)
     with Cluster(ClientConfig(parse_addresses(kafka.bootstrap))) as cluster:
