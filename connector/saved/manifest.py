@@ -58,6 +58,13 @@ class Content(NamedTuple):
         return cls(len(data), hashlib.sha256(data).hexdigest()[:32])
 
 
+def _found(text: str) -> Any:
+    found: Any = json.loads(text)
+    if found["version"] != _VERSION:
+        raise ValueError(f"its version is {found['version']}")
+    return found
+
+
 @dataclass(frozen=True)
 class Manifest:
     """One save. `batch`: the files are what Spark needs to run this batch of the query."""
@@ -75,9 +82,7 @@ class Manifest:
     def parse(cls, text: str) -> Self:
         """The reverse of text(). Raises ValueError."""
         try:
-            found: Any = json.loads(text)
-            if found["version"] != _VERSION:
-                raise ValueError(f"its version is {found['version']}")
+            found = _found(text)
             files = {str(name): Content(int(size), str(sha)) for name, (size, sha) in found["files"].items()}
             return cls(str(found["query"]), int(found["batch"]), files)
         except (KeyError, TypeError, AttributeError) as error:
@@ -110,9 +115,7 @@ class DecidedBatch(NamedTuple):
     def parse(cls, text: str) -> Self:
         """The reverse of text(). Raises ValueError."""
         try:
-            found: Any = json.loads(text)
-            if found["version"] != _VERSION:
-                raise ValueError(f"its version is {found['version']}")
+            found = _found(text)
             return cls(str(found["planned"]), *(tuple(map(int, found[n])) for n in ("rows", "checksums")))
         except (KeyError, TypeError) as error:
             raise ValueError(str(error)) from error

@@ -130,6 +130,25 @@ def test_an_aggregation_loses_its_checkpoint(
     survives(SavedQuery(spark, kafka, tmp_path, "aggregation", 3), 3)
 
 
+@pytest.mark.parametrize("store", ["files"], indirect=True)
+def test_a_query_does_not_begin_without_its_saved_state(
+    spark: SparkSession, kafka: Kafka, tmp_path: Path, store: str
+) -> None:
+    query = SavedQuery(spark, kafka, tmp_path, "aggregation", 1)
+    query.run_calmly()
+    query.run_to(3)
+    query.lose()
+    there = query.written(query.target)
+    running = query.start()
+    with pytest.raises(StreamingQueryException, match=r"StartsElsewhere.*eoslog checkpoint restore"):
+        running.awaitTermination()
+    assert query.written(query.target) == there
+    query.lose()
+    assert query.restore() is not None
+    query.start().awaitTermination()
+    assert query.written(query.target) == query.written(query.undisturbed)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("store", STORES, indirect=True)
 @pytest.mark.parametrize("every", [1, 3])

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
-from eoslog.connector.commit.faults import RunsDifferently, SinkFenced
+from eoslog.connector.commit.begin import begin
+from eoslog.connector.commit.faults import CheckpointOlder, RunsDifferently, SinkFenced
 from eoslog.connector.commit.task_reports import Batch, Decided, Empty, Stamp
 from eoslog.connector.errors import OptionError
 from eoslog.connector.options.source_and_sink import SinkOptions, sink_options
@@ -149,3 +150,28 @@ def test_a_restore_stops_the_living_driver(broker: EmbeddedBroker, tmp_path: Pat
     assert restored is not None and restored.decided == 0
     with pytest.raises(SinkFenced):
         world.end(batch, begun)
+
+
+def restored_elsewhere(broker: EmbeddedBroker, world: SavedWorld, folder: Path) -> SavedWorld:
+    """The same query on another machine."""
+    other = SavedWorld(broker, folder)
+    other.sink, other.state = world.sink, world.state
+    (folder / "metadata").unlink()
+    assert other.restore() is not None
+    return other
+
+
+def test_of_two_machines_that_restore_the_later_start_goes_on(broker: EmbeddedBroker, tmp_path: Path) -> None:
+    lost = SavedWorld(broker, tmp_path / "lost")
+    for number in range(3):
+        lost.decide(number)
+    one, two = (restored_elsewhere(broker, lost, tmp_path / name) for name in ("one", "two"))
+    batch = one.plan(2)
+    begun, run = one.runner.run(begin(one.sink, batch))
+    two.decide(2)
+    one.end(batch, begun)  # it was decided, and nothing is written
+    with pytest.raises(SinkFenced):
+        one.runner.run(begin(one.sink, one.plan(3), last_run=run))
+    two.decide(3)
+    with pytest.raises(CheckpointOlder, match="has decided batch 3"):
+        one.begin(2)
