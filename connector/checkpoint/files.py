@@ -87,11 +87,12 @@ def arrows_uri(uri: str) -> str:
     """
     scheme, _, rest = uri.partition(":")
     scheme = scheme.lower()
-    if _ARROWS_NAMES.get(scheme, scheme) in ("abfs", "abfss"):
+    arrows = _ARROWS_NAMES.get(scheme, scheme)
+    if arrows in ("abfs", "abfss"):
         rest = re.sub(r"^(//[^/@:][^/@]*@[^/]+)\.blob\.", r"\1.dfs.", rest)
     if scheme == "gs" and _GS_LIMIT not in rest:  # without a login it would try for a quarter of an hour
         rest += f"{'&' if '?' in rest else '?'}{_GS_LIMIT}={_GS_SECONDS}"
-    return f"{_ARROWS_NAMES.get(scheme, scheme)}:{rest}"
+    return f"{arrows}:{rest}"
 
 
 class LocalFiles:
