@@ -125,8 +125,8 @@ class StageOffsets(Command[None]):
 
 
 @dataclass(frozen=True)
-class SaveState(Command[Saved]):
-    """Records of the query's state in the sink's own transaction. `last`: the query's last save."""
+class SaveState(Command[Saved | None]):
+    """Records in the sink's own transaction, as of the query's state. `last`: the query's last save."""
 
     sink: Participant
     saving: Saving

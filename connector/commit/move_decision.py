@@ -12,17 +12,23 @@ from eoslog.connector.commit.commands import CommitOffsets, FetchStored, Rules, 
 from eoslog.connector.commit.decide import SourceOffsets, decide
 from eoslog.connector.commit.decision import ANCHOR, Decision, decode
 from eoslog.connector.commit.faults import CommitFault
+from eoslog.connector.commit.saved_state import Saving
 from eoslog.connector.commit.seal import TwoPhase
 from eoslog.connector.commit.task_reports import Batch, Stamp
 from eoslog.connector.commit.transactional_ids import Sink
 
 
 def move_decision(
-    sink: Sink, seen: Decision | None, to: Batch, source: SourceOffsets | None, completed: int | None
+    sink: Sink,
+    seen: Decision | None,
+    to: Batch,
+    source: SourceOffsets | None,
+    completed: int | None,
+    rows: Saving | None = None,
 ) -> Rules[Decision]:
     """Make `to` the last decided batch of its query. `seen`: the last decision when the edit was judged;
-    `completed`: the newest batch in Spark's commit log. Raises CommitFault; then nothing was moved, except
-    after OutcomeUnknown."""
+    `completed`: the newest batch in Spark's commit log. `rows`: written with the decision. Raises
+    CommitFault; then nothing was moved, except after OutcomeUnknown."""
     owned = yield from acquire(sink)
     last = decode(sink, owned.stored.chunks)
     if last != seen:
@@ -36,7 +42,7 @@ def move_decision(
     stamp = Stamp(begun.sink_id, begun.incarnation, begun.identity, begun.sequence, begun.anchors, to)
     earlier = last.earlier_than(to.query_id) if last else ()
     decision = Decision(begun.sequence + 1, to, begun.incarnation, (), (), earlier=earlier)
-    decision = yield from decide(sink, decision, stamp, source, TwoPhase.NEVER, last)
+    decision = yield from decide(sink, decision, stamp, source, TwoPhase.NEVER, last, rows)
     yield from _move_attempt(sink, to)
     return decision
 

@@ -1,5 +1,5 @@
 """Where a query's saved state is, as a decision says it. Its records are written in the sink's own
-transaction, so they become visible with the decision, or never."""
+transaction, so they become visible with the decision, or never. So are rows of a shadow that takes over."""
 
 from typing import NamedTuple, Protocol
 
@@ -35,14 +35,14 @@ TaskContents = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 class Saving(Protocol):
-    """What saves a batch."""
+    """What writes records in the transaction of a decision."""
 
     @property
     def topic(self) -> str:
-        """The topic to which it is saved."""
+        """The topic to which it writes."""
 
-    def write(self, own: Participant, last: Saved | None, contents: TaskContents) -> Saved:
+    def write(self, own: Participant, last: Saved | None, contents: TaskContents) -> Saved | None:
         """Write what the batch adds to `last`, the query's last save, in the sink's own transaction.
 
-        Returns what the batch's decision has to say. Raises CheckpointUnreadable, ProduceFailed,
-        KafkaError."""
+        Returns what the batch's decision has to say of the query's state. Raises CheckpointUnreadable,
+        ProduceFailed, KafkaError."""

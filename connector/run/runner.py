@@ -282,7 +282,7 @@ def _failure(error: Exception) -> Failure:
     raise error
 
 
-def _save_state(command: SaveState) -> Saved | Refused:
+def _save_state(command: SaveState) -> Saved | Refused | None:
     try:
         return command.saving.write(command.sink, command.last, command.contents)
     except ProduceFailed as error:

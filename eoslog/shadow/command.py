@@ -1,18 +1,23 @@
 """`eoslog shadow`: the command line.
 
-Exit status: 0 both versions have written the same, 1 they have not, 2 that could not be found out.
+Exit status of `report`: 0 both versions have written the same, 1 they have not, 2 that cannot be found out.
+Of `take-over`: 0 the shadow has taken over, 1 nothing was changed.
 """
 
 from __future__ import annotations
 
+import sys
 import tempfile
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 import pyarrow as pa
 
 from eoslog.audit.identity import Identity
+from eoslog.checkpoint.running import check_rests
+from eoslog.checkpoint.standing import standing
 from eoslog.commands.judging import judging
 from eoslog.commands.progress import shown
 from eoslog.commands.session import CommandSession, cluster_command
@@ -20,28 +25,53 @@ from eoslog.connector.checkpoint.checkpoint import Checkpoint
 from eoslog.connector.checkpoint.spark_logs import Planned
 from eoslog.connector.client.admin.list_offsets import LATEST, list_offsets
 from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.commit import leave_sink
 from eoslog.connector.commit.decision import ANCHOR
 from eoslog.connector.commit.observe import observed_decision
 from eoslog.connector.commit.transactional_ids import Sink
-from eoslog.connector.offsets.offsets import Offsets
+from eoslog.connector.offsets.offsets import Offsets, ShadowCut
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
-from eoslog.shadow.compare import compare
+from eoslog.shadow.compare import Comparison, compare
 from eoslog.shadow.report import COLUMNS, document, lines, rows
-from eoslog.shadow.steps import NoShadow, cut_of, steps
+from eoslog.shadow.steps import NoShadow, Step, cut_of, steps
+from eoslog.shadow.take_over import (
+    LeftRows,
+    Place,
+    carry_out_take_over,
+    check_equal,
+    check_settled,
+    left_rows,
+    place_of,
+)
 
 DIFFERENT = 1
+WATCH_SECONDS = 2.0
 
 
 @click.group()
 def command() -> None:
-    """Compare a new version of a query, a shadow, with the running one."""
+    """Compare a new version of a query, a shadow, with the running one; let it take over."""
+
+
+def comparing(function: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of a comparison."""
+    for option in (
+        click.option("--temp-dir", type=click.Path(exists=True, file_okay=False, writable=True),
+                     help="Where to store some 32 bytes a row while it runs.  [default: the system's]"),
+        click.option("--decision-topic", metavar="TOPIC",
+                     help="The running query's option decision.topic, if it has one."),
+        click.option("--all-headers", is_flag=True, help="Equal rows have the same headers, too."),
+        click.option("--key", is_flag=True,
+                     help="Rows with the same key are equal; the values may differ."),
+        click.option("--from-batch", type=click.IntRange(0), metavar="N", help="Leave out earlier batches."),
+    ):  # fmt: skip
+        function = option(function)
+    return function
 
 
 @command.command()
 @click.argument("checkpoint")
-@click.option("--from-batch", type=click.IntRange(0), metavar="N", help="Leave out earlier batches.")
-@click.option("--key", is_flag=True, help="Rows with the same key are equal; the values may differ.")
-@click.option("--all-headers", is_flag=True, help="Equal rows have the same headers, too.")
+@comparing
 @click.option(
     "--show",
     type=click.IntRange(0),
@@ -49,36 +79,19 @@ def command() -> None:
     show_default=True,
     help="Differing rows to list of each step.",
 )
-@click.option(
-    "--decision-topic", metavar="TOPIC", help="The running query's option decision.topic, if it has one."
-)
-@click.option(
-    "--temp-dir", type=click.Path(exists=True, file_okay=False, writable=True),
-    help="Where to store some 32 bytes a row while it runs.  [default: the system's]",
-)  # fmt: skip
 @judging
 @cluster_command
-def report(session: CommandSession, checkpoint: str, **options: Any) -> None:
+def report(session: CommandSession, checkpoint: str, show: int, **options: Any) -> None:
     """Compare batch by batch what the shadow with this CHECKPOINT and the running query have written.
 
     Exit status: 0 both have written the same, 1 they have not, 2 that could not be found out.
     """
-    if options["key"] and options["all_headers"]:
-        raise click.UsageError("give either --key or --all-headers")
-    pa.set_memory_pool(pa.system_memory_pool())  # as in eoslog audit: it gives memory back
-    batches, is_done = _batches(Checkpoint.at(checkpoint), options["from_batch"])
-    last = cut_of(batches[-1])
-    found = steps(batches, _ends(session.cluster, last.own) if is_done else None)
-    if not found:
-        raise NoShadow("the shadow has done no batch yet that can be compared: wait for one")
-    identity = Identity(key=options["key"], content=not options["key"], all_headers=options["all_headers"])
-    with (
-        tempfile.TemporaryDirectory(prefix="eoslog-shadow-", dir=options["temp_dir"]) as directory,
-        shown() as watch,
-    ):
-        compared = compare(session.cluster, found, identity, Path(directory), options["show"], watch)
-    behind = _behind(session.cluster, last.sink, last.sequence, options["decision_topic"])
-    said = document(found, compared, sink=last.sink, compared=str(identity), behind=behind)
+    found = _compared(session.cluster, checkpoint, options, show)
+    behind = _behind(session.cluster, found.last.sink, found.last.sequence, options["decision_topic"])
+    said = document(
+        found.steps, found.comparison, found.comparison.examples(session.cluster),
+        sink=found.last.sink, compared=str(found.identity), behind=behind,
+    )  # fmt: skip
     if session.as_json:
         session.show_json(said)
     else:
@@ -86,6 +99,85 @@ def report(session: CommandSession, checkpoint: str, **options: Any) -> None:
         click.echo("\n".join(lines(said)))
     if not said["equal"]:
         raise click.exceptions.Exit(DIFFERENT)
+
+
+@command.command("take-over")
+@click.argument("checkpoint")
+@comparing
+@click.option("--dry-run", is_flag=True, help="Only say what would happen.")
+@click.option("--fence", is_flag=True, help="Take the shadow's sink from it, if it runs: it stops.")
+@click.option("--watch", type=click.FloatRange(0), default=WATCH_SECONDS, show_default=True,
+              metavar="SECONDS", help="How long to look whether the shadow runs.")  # fmt: skip
+@cluster_command
+def take_over(
+    session: CommandSession, checkpoint: str, dry_run: bool, fence: bool, watch: float, **options: Any
+) -> None:
+    """Let the shadow with this CHECKPOINT take the running query's place, with the state that it has.
+
+    Stop the shadow first. It has to end where the running query ends, and to have written the same.
+    """
+    cluster = session.cluster
+    shadow = standing(cluster, Checkpoint.at(checkpoint))
+    place = place_of(cluster, shadow, options["decision_topic"] or ANCHOR)
+    if not (fence or dry_run or place.is_taken):
+        check_rests(cluster, shadow, watch)
+    if fence and not dry_run and shadow.sink is not None and shadow.sink.id != place.cut.sink:
+        Runner(cluster, OWN_TIMEOUT_MS).run(leave_sink.fence(shadow.sink))
+    left = None if place.is_taken else _left(cluster, checkpoint, place, options)
+    if not dry_run:
+        carry_out_take_over(cluster, shadow, place, left)
+    _tell(session, place, 0 if left is None else len(left.rows), done=not dry_run)
+
+
+def _left(cluster: Cluster, location: str, place: Place, options: Mapping[str, Any]) -> LeftRows | None:
+    """What the shadow alone has written, if it may take over."""
+    check_settled(cluster, place.cut)
+    found = _compared(cluster, location, options, sys.maxsize)
+    check_equal(found.steps, found.comparison)
+    return left_rows(cluster, found.comparison, place.cut)
+
+
+def _tell(session: CommandSession, place: Place, count: int, *, done: bool) -> None:
+    names = {"transactional.id": place.cut.sink, "kafka.group.id": place.cut.group}
+    if session.as_json:
+        document = {"done": done, "batch": place.batch.batch_id, "decision": place.cut.sequence}
+        session.show_json(document | {"rows": count, "options": names})
+        return
+    rows = f"{count:,} rows that the shadow alone has written"
+    if not done:
+        session.say(f"equal, but for {rows}: they would be written. Nothing was changed (--dry-run)")
+        return
+    given = ", ".join(f"{name}={value}" for name, value in names.items())
+    session.say(
+        f"done: {rows} were added. Now start the new version with this checkpoint, without shadow.of, into "
+        f"the old one's topic, with {given}"
+    )
+
+
+class _Compared(NamedTuple):
+    last: ShadowCut
+    steps: list[Step]
+    comparison: Comparison
+    identity: Identity
+
+
+def _compared(cluster: Cluster, location: str, options: Mapping[str, Any], show: int) -> _Compared:
+    """Compare what both versions have written."""
+    if options["key"] and options["all_headers"]:
+        raise click.UsageError("give either --key or --all-headers")
+    pa.set_memory_pool(pa.system_memory_pool())  # as in eoslog audit: it gives memory back
+    batches, is_done = _batches(Checkpoint.at(location), options["from_batch"])
+    last = cut_of(batches[-1])
+    found = steps(batches, _ends(cluster, last.own) if is_done else None)
+    if not found:
+        raise NoShadow("the shadow has done no batch yet that can be compared: wait for one")
+    identity = Identity(key=options["key"], content=not options["key"], all_headers=options["all_headers"])
+    with (
+        tempfile.TemporaryDirectory(prefix="eoslog-shadow-", dir=options["temp_dir"]) as directory,
+        shown() as watch,
+    ):
+        comparison = compare(cluster, found, identity, Path(directory), show, watch)
+    return _Compared(last, found, comparison, identity)
 
 
 def _batches(checkpoint: Checkpoint, first: int | None) -> tuple[list[Planned], bool]:

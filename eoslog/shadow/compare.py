@@ -37,20 +37,37 @@ class Difference:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Rows by step: of the running query, of the shadow, and as in Judged. `examples`: the first differences
-    of each step."""
+    """Rows by step: of the running query, of the shadow, and as in Judged. `differing`: the first differences
+    of each step, and `places` what their places are, of which the first `running` are the running query's.
+    """
 
     rows: Counts
     shadows: Counts
     late: Counts
     missing: Counts
     extra: Counts
-    examples: Sequence[Difference]
+    differing: Rows
+    places: Sequence[AuditedRange]
+    running: int
 
     @property
     def differs(self) -> Counts:
         """Rows of each step that one of both alone has written."""
         return self.missing + self.extra
+
+    def examples(self, cluster: Cluster) -> list[Difference]:
+        """The differing rows, read one by one."""
+        return [self._difference(cluster, row) for row in self.differing]
+
+    def _difference(self, cluster: Cluster, row: np.void) -> Difference:
+        number, offset = int(row["place"]), int(row["offset"])
+        found = self.places[number]
+        one = AuditedRange(found.topic, None, found.partition, offset, offset + 1)
+        record = next(records_of(cluster, one, committed=True))
+        return Difference(
+            int(row["step"]), number >= self.running, found.topic, found.partition, offset,
+            record.key[0].as_py(), record.value[0].as_py(),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -93,8 +110,8 @@ def compare(
         late, missing, extra = late + judged.late, missing + judged.missing, extra + judged.extra
         examples = _first(np.concatenate([examples, judged.differing]), show)
         watch.advance(len(piece))
-    found = [_difference(cluster, row, places, len(running), identity) for row in examples]
-    return Comparison(total[0], total[1], late, missing, extra, found)
+    ranges = [place.range for place in places]
+    return Comparison(total[0], total[1], late, missing, extra, examples, ranges, len(running))
 
 
 def _places(cluster: Cluster, ranges: Sequence[Ranges]) -> list[_Place]:
@@ -147,16 +164,3 @@ def _first(rows: Rows, show: int) -> Rows:
     starts = np.searchsorted(rows["step"], rows["step"], "left")
     kept: Rows = rows[np.arange(len(rows)) - starts < show]
     return kept
-
-
-def _difference(
-    cluster: Cluster, row: np.void, places: Sequence[_Place], running: int, identity: Identity
-) -> Difference:
-    number, offset = int(row["place"]), int(row["offset"])
-    found = places[number].range
-    one = AuditedRange(found.topic, None, found.partition, offset, offset + 1)
-    record = next(records_of(cluster, one, committed=True))
-    return Difference(
-        int(row["step"]), number >= running, found.topic, found.partition, offset,
-        record.key[0].as_py(), record.value[0].as_py(),
-    )  # fmt: skip

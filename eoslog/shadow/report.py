@@ -16,7 +16,13 @@ _SHOWN = 60
 
 
 def document(
-    steps: Sequence[Step], found: Comparison, *, sink: str, compared: str, behind: int | None
+    steps: Sequence[Step],
+    found: Comparison,
+    examples: Sequence[Difference],
+    *,
+    sink: str,
+    compared: str,
+    behind: int | None,
 ) -> Any:
     """The whole report, as JSON. `behind`: how many decisions the running query has made since the last step;
     None: not known."""
@@ -40,7 +46,7 @@ def document(
             }
             for n, step in enumerate(steps)
         ],
-        "differences": [_described(one, steps[one.step]) for one in found.examples],
+        "differences": [_described(one, steps[one.step]) for one in examples],
     }  # fmt: skip
 
 

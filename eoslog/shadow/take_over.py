@@ -1,0 +1,186 @@
+"""A shadow takes the place of the query that it shadows, with its own checkpoint and its state.
+
+It has to have read what the running query has decided, no more and no less. Then all rows that the running
+query has written are the shadow's too. The shadow may have written more: an aggregation's windows that the
+running query would have closed in its next batch. These rows are written to the running query's topic, in the
+transaction of a decision that makes the shadow's last batch the last one of the running query's sink. From
+then on the old version's checkpoint is refused, and the shadow's is that of the query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from eoslog.audit.bounds import AuditedRange
+from eoslog.audit.read import records_of
+from eoslog.audit.rows import Rows
+from eoslog.checkpoint import carry_out
+from eoslog.checkpoint.standing import NextStart, Standing, last_decision, position_of
+from eoslog.connector.checkpoint.noted_sink import NotedSink
+from eoslog.connector.client.admin.list_offsets import LATEST, list_offsets
+from eoslog.connector.client.records.produce import Producer
+from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.commit.decision import Decision
+from eoslog.connector.commit.move_decision import move_decision
+from eoslog.connector.commit.saved_state import Saved, TaskContents
+from eoslog.connector.commit.task_reports import Batch
+from eoslog.connector.commit.transactional_ids import Participant, Sink
+from eoslog.connector.errors import EoslogError
+from eoslog.connector.offsets.offsets import ShadowCut, TopicPartition
+from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
+from eoslog.protocol.records import encode_batches
+from eoslog.shadow.compare import Comparison
+from eoslog.shadow.steps import Step, cut_of
+
+LEAST_STEPS = 10
+"""A row may come in another step than the running query's, so at least so many are compared."""
+_MAX_BATCH_BYTES = 900_000
+"""Topics take a little more than a megabyte by default (max.message.bytes)."""
+
+
+class NoTakeOver(EoslogError):
+    """The shadow cannot take over now; nothing was changed. The message says why, and what to do."""
+
+
+class Place(NamedTuple):
+    """Where both versions stand: the shadow's last batch, the decision at which it ends, and its topic."""
+
+    batch: Batch
+    cut: ShadowCut
+    seen: Decision | None
+    decisions: str
+
+    @property
+    def is_taken(self) -> bool:
+        """Whether the shadow has taken over in this batch already."""
+        return self.seen is not None and self.seen.batch == self.batch
+
+
+def place_of(cluster: Cluster, shadow: Standing, decisions: str) -> Place:
+    """Compare where both stand. `decisions`: the topic of the running query's decisions. Raises NoTakeOver,
+    NoShadow."""
+    newest = shadow.newest
+    if newest is None or shadow.next_start is not NextStart.GO_ON:
+        raise NoTakeOver(
+            f"the shadow has {'no batch' if newest is None else f'not done batch {newest.batch_id}'} yet. "
+            "Nothing was changed. Start it once more, and stop it between two batches"
+        )
+    cut = cut_of(newest)
+    seen = last_decision(cluster, Sink(cut.sink), decisions)
+    place = Place(Batch(shadow.query_id, newest.batch_id, newest.digest), cut, seen, decisions)
+    if place.is_taken:
+        return place
+    if seen is None:
+        raise NoTakeOver(
+            f"sink {cut.sink} has no decision on {decisions}: give the running query's decision.topic "
+            "with --decision-topic"
+        )
+    if seen.sequence != cut.sequence:
+        raise NoTakeOver(
+            f"the running query has decided {seen.batch}, {seen.sequence - cut.sequence} batches after the "
+            f"one at which the shadow's batch {newest.batch_id} ends. Nothing was changed. Stop the running "
+            "query, let the shadow run until eoslog shadow report says that it is not behind, and stop it"
+        )
+    return place
+
+
+def check_equal(steps: Sequence[Step], found: Comparison) -> None:
+    """Raise NoTakeOver unless all rows that both have to have are there: only in the last step may the shadow
+    have written more."""
+    if steps[0].after is not None and len(steps) < LEAST_STEPS:
+        raise NoTakeOver(
+            f"{len(steps)} steps were compared, and at least {LEAST_STEPS} have to be, or all: give an "
+            "earlier --from-batch, or let both run for longer"
+        )
+    missing = int(found.missing.sum())
+    if missing:
+        raise NoTakeOver(
+            f"{missing:,} rows were written by the running query alone, first in batch "
+            f"{steps[int(np.flatnonzero(found.missing)[0])].first}, and the shadow would write them again. "
+            "Nothing was changed. See eoslog shadow report"
+        )
+    earlier = int(found.extra[:-1].sum())
+    if earlier:
+        raise NoTakeOver(
+            f"{earlier:,} rows were written by the shadow alone, first in batch "
+            f"{steps[int(np.flatnonzero(found.extra)[0])].first}, before the last step: the versions differ. "
+            "Nothing was changed. See eoslog shadow report"
+        )
+
+
+@dataclass(frozen=True)
+class LeftRows:
+    """Rows of the shadow that the running query has not written: `rows`, of `places`. They go to the same
+    partitions of `topic`."""
+
+    cluster: Cluster
+    rows: Rows
+    places: Sequence[AuditedRange]
+    topic: str
+
+    def write(self, own: Participant, last: Saved | None, contents: TaskContents) -> None:
+        """Copy them in the sink's own transaction. Raises ProduceFailed, KafkaError."""
+        with Producer(self.cluster, identity=own.identity, transactional_id=own.name) as producer:
+            for number in np.unique(self.rows["place"]):
+                offsets = np.sort(self.rows["offset"][self.rows["place"] == number])
+                self._copy(producer, self.places[int(number)], offsets)
+            producer.flush()
+
+    def _copy(self, producer: Producer, place: AuditedRange, offsets: Rows) -> None:
+        within = AuditedRange(place.topic, None, place.partition, int(offsets[0]), int(offsets[-1]) + 1)
+        for records in records_of(self.cluster, within, committed=True, headers=True):
+            wanted = pa.array(np.isin(records.offset.to_numpy(), offsets))
+            key, value, headers, times = (
+                None if column is None else column.filter(wanted)
+                for column in (records.key, records.value, records.headers, records.timestamp)
+            )
+            for batch in encode_batches(
+                key, value, headers, times, codec=0, max_batch_bytes=_MAX_BATCH_BYTES
+            ):
+                producer.send(self.topic, place.partition, batch)
+
+
+def left_rows(cluster: Cluster, found: Comparison, cut: ShadowCut) -> LeftRows | None:
+    """What the shadow has written and the running query has not; None: nothing. Raises NoTakeOver."""
+    if not len(found.differing):
+        return None
+    written, own = (sorted(places) for places in (cut.written, cut.own))
+    if [p for _, p in written] != [p for _, p in own]:
+        raise NoTakeOver(
+            f"the shadow has written {len(found.differing):,} rows that the running query has not, of "
+            f"windows that close next. Its topic {own[0][0]} has {len(own)} partitions and {written[0][0]} "
+            f"has {len(written)}, so their places are not known. Nothing was changed. Let the running query "
+            "close them, with nothing more to read; or give a shadow a topic of as many partitions"
+        )
+    return LeftRows(cluster, found.differing, found.places, written[0][0])
+
+
+def check_settled(cluster: Cluster, cut: ShadowCut) -> None:
+    """Raise NoTakeOver if rows of the shadow's topic cannot be read yet."""
+    ends = [
+        list_offsets(cluster, dict.fromkeys(cut.own, LATEST), committed=committed)
+        for committed in (True, False)
+    ]
+    held: list[TopicPartition] = [tp for tp, at in ends[0].items() if at < ends[1][tp]]
+    if held:
+        topic, p = held[0]
+        raise NoTakeOver(
+            f"a transaction is open in {topic}-{p}, so not all rows of the shadow can be read. Nothing was "
+            "changed. Wait until it has ended: see eoslog transactions list"
+        )
+
+
+def carry_out_take_over(cluster: Cluster, shadow: Standing, place: Place, rows: LeftRows | None) -> None:
+    """Take over. It may be interrupted and repeated. Raises CommitFault, KafkaError, EoslogError."""
+    cut, batch = place.cut, place.batch
+    if not place.is_taken:
+        source = carry_out.source_offsets(cut.group, cut.sink, batch, position_of(shadow), decided=True)
+        rules = move_decision(Sink(cut.sink), place.seen, batch, source, shadow.completed, rows)
+        Runner(cluster, OWN_TIMEOUT_MS, decisions=place.decisions).run(rules)
+    noted = NotedSink(cut.sink, shadow.cluster_id, batch.batch_id, cut.group, place.decisions)
+    noted.write(shadow.checkpoint)

@@ -1,0 +1,283 @@
+"""`eoslog shadow take-over` on a broker, without Spark: what it writes, what it refuses, and its crashes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from eoslog.cli import main
+from eoslog.connector.checkpoint.checkpoint import Checkpoint
+from eoslog.connector.checkpoint.noted_sink import NotedSink
+from eoslog.connector.client.admin.group_offsets import fetch_committed
+from eoslog.connector.client.admin.list_offsets import LATEST, list_offsets
+from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
+from eoslog.connector.commit import commands as c
+from eoslog.connector.commit.begin import begin
+from eoslog.connector.commit.decide import SourceOffsets, commit
+from eoslog.connector.commit.observe import observed_decision
+from eoslog.connector.commit.prepare import stamp_of
+from eoslog.connector.commit.task_reports import Batch, Empty
+from eoslog.connector.commit.transactional_ids import Sink
+from eoslog.connector.offsets.group_notes import Note, read_note
+from eoslog.connector.offsets.offsets import Offsets, ShadowCut, to_json
+from eoslog.connector.run.runner import Runner
+from eoslog.protocol.producer_identity import ProducerIdentity
+from eoslog.shadow import take_over
+from tests.connector.stock_kafka import Kafka
+
+ROWS = 4
+CLOSED: dict[str, Any] = {"key": b"k", "timestamp": 5, "headers": [("a", b"1"), ("a", None)]}
+"""Of rows that the shadow alone has written."""
+
+
+class Both:
+    """A query and its shadow that have done the same batches. Each reads one row of the source and writes
+    `ROWS` rows to each of two partitions; the query's transactions are not those of its rows."""
+
+    def __init__(self, kafka: Kafka, place: Path, batches: int = 3, partitions: int = 2) -> None:
+        self.kafka, self.place = kafka, place
+        self.source, self.topic, self.into = kafka.topic(), kafka.topic(2), kafka.topic(partitions)
+        self.group, self.old, self.done = f"g-{self.topic}", Sink(f"s-{self.topic}"), 0
+        self.cluster = Cluster(ClientConfig(parse_addresses(kafka.bootstrap)))
+        self.runner = Runner(self.cluster, 60_000)
+        for folder in ("offsets", "commits", "eoslog"):
+            (place / folder).mkdir(parents=True)
+        (place / "metadata").write_text('{"id":"new-query"}')
+        NotedSink(f"new-{self.topic}", None, 0).write(Checkpoint.at(str(place)))
+        for _ in range(batches):
+            self.batch()
+
+    def decide(self) -> None:
+        """The running query's next batch."""
+        batch = Batch("old-query", self.done, f"{self.done:032x}")
+        begun, _ = self.runner.run(begin(self.old, batch))
+        note = Note(self.old.id, batch.query_id, batch.batch_id).text()
+        source = SourceOffsets(self.group, {(self.source, 0): (self.done + 1, note)})
+        self.runner.run(commit(self.old, [Empty(stamp_of(begun), 0)], batch.batch_id, source))
+        self.done += 1
+
+    def batch(self, early: Sequence[bytes] = ()) -> None:
+        """A batch of both. `early`: rows that the shadow alone writes, before all others."""
+        number, own = self.done, self.ends(self.into)
+        self.kafka.put(self.into, list(early), 1, **CLOSED)
+        for topic in (self.topic, self.into):
+            for p in {0, 1} & {tp[1] for tp in self.ends(topic)}:
+                self.kafka.put(topic, [b"%d" % n for n in range(ROWS)], p, key=b"%d" % number)
+        self.decide()
+        cut = ShadowCut(self.old.id, self.group, number + 1, self.ends(self.topic), own)
+        first: Offsets | None = None if number else {(self.source, 0): 0}
+        end = to_json({(self.source, 0): number + 1}, began=first, shadow=cut)
+        (self.place / "offsets" / str(number)).write_text(f"v1\n{{}}\n{json.dumps(end)}")
+        (self.place / "commits" / str(number)).write_text("v1\n{}")
+
+    def ends(self, topic: str) -> Offsets:
+        places = {(topic, p): LATEST for p in self.cluster.describe(topic).leaders}
+        return list_offsets(self.cluster, places, committed=True)
+
+    def take_over(self, *more: str) -> Result:
+        command = ["shadow", "take-over", str(self.place), "--watch", "0", *more]
+        return CliRunner().invoke(main, [*command, "--bootstrap-server", self.kafka.bootstrap])
+
+    def identity(self, sink: Sink) -> ProducerIdentity:
+        """Of the sink's owner."""
+        found = self.runner.run(c.demand(c.Describe((sink.coordinator,)), ""))[sink.coordinator]
+        assert found is not None
+        return found.identity
+
+    def decided(self) -> Batch | None:
+        last = self.runner.run(observed_decision(self.old))
+        return None if last is None else last.batch
+
+    def standing(self) -> tuple[Any, ...]:
+        """All that a take-over changes."""
+        group = fetch_committed(self.cluster, self.group, None)
+        note = NotedSink.read(Checkpoint.at(str(self.place)))
+        return self.kafka.rows(self.topic, 2), self.decided(), group, note
+
+    def close_windows(self) -> None:
+        """Rows that the shadow has written and the running query would write next."""
+        self.batch(early=[b"closed"])
+        self.kafka.put(self.into, [b"too"], 1, **CLOSED)
+        self.kafka.put(self.into, [b"other"], 0, timestamp=6)
+
+
+@pytest.fixture
+def both(kafka: Kafka, tmp_path: Path) -> Both:
+    return Both(kafka, tmp_path / "new")
+
+
+def check_taken(both: Both, before: tuple[Any, ...], *, left: bool) -> None:
+    """The shadow has taken over in its last batch."""
+    rows, decided, group, note = both.standing()
+    last = both.done - 1
+    assert decided is not None and (decided.query_id, decided.batch_id) == ("new-query", last)
+    assert decided.digest == Checkpoint.at(str(both.place)).planned(last).digest
+    ((at, text),) = group.values()
+    assert (at, read_note(text)) == (both.done, Note(both.old.id, "new-query", last))
+    assert note is not None and (note.sink, note.since, note.group) == (both.old.id, last, both.group)
+    more = [row[:1] + row[2:] for row in rows if row not in before[0]]
+    closed = (0, CLOSED["timestamp"], CLOSED["headers"])
+    expected = [
+        (0, None, b"other", 0, 6, None), (1, b"k", b"closed", *closed), (1, b"k", b"too", *closed)
+    ]  # fmt: skip
+    assert more == (expected if left else [])
+
+
+@pytest.mark.parametrize("left", [False, True])
+def test_a_shadow_takes_over(both: Both, left: bool) -> None:
+    if left:
+        both.close_windows()
+    before = both.standing()
+    tried = both.take_over("--dry-run")
+    assert tried.exit_code == 0 and both.standing() == before, tried.output
+    done = both.take_over()
+    assert done.exit_code == 0 and f"done: {3 if left else 0} rows" in done.output, done.output
+    assert f"transactional.id={both.old.id}, kafka.group.id={both.group}" in done.output
+    check_taken(both, before, left=left)
+    taken = both.standing()
+    living = both.runner.run(begin(both.old, Batch("new-query", both.done)))[1].identity
+    again = both.take_over("--json")
+    assert again.exit_code == 0 and json.loads(again.output)["rows"] == 0 and both.standing() == taken
+    assert both.identity(both.old) == living, "the new version is not stopped"
+
+
+class Dies(Exception):
+    """The command's process is dead."""
+
+
+@pytest.mark.parametrize("after", [c.Acquire, c.SaveState, c.StageOffsets, c.End])
+def test_a_crash_changes_nothing_or_all(
+    both: Both, after: type[c.Command[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both.close_windows()
+    before = both.standing()
+
+    def die(command: c.Command[Any]) -> None:
+        if isinstance(command, after):
+            raise Dies
+
+    with monkeypatch.context() as patch:
+        patch.setattr(take_over, "Runner", partial(Runner, after=die))
+        assert isinstance(both.take_over().exception, Dies)
+    if after is not c.End:
+        assert both.kafka.rows(both.topic, 2) == before[0]
+    done = both.take_over()
+    assert done.exit_code == 0, done.output
+    check_taken(both, before, left=True)
+
+
+def test_the_running_query_decides_meanwhile(both: Both, monkeypatch: pytest.MonkeyPatch) -> None:
+    both.close_windows()
+    before = both.standing()
+
+    def decides(command: c.Command[Any]) -> None:
+        if isinstance(command, c.Acquire) and both.done == 4:
+            both.decide()
+
+    monkeypatch.setattr(take_over, "Runner", partial(Runner, before=decides))
+    done = both.take_over()
+    assert done.exit_code == 1 and "has decided batch 4" in done.output, done.output
+    assert both.standing()[0] == before[0] and both.standing()[3] == before[3]
+
+
+def behind(both: Both) -> None:
+    both.decide()
+
+
+def missing(both: Both) -> None:
+    both.kafka.put(both.topic, [b"more"])
+    both.batch()
+
+
+def extra_before(both: Both) -> None:
+    both.kafka.put(both.into, [b"more"])
+    both.batch()
+
+
+def not_done(both: Both) -> None:
+    (both.place / "commits" / str(both.done - 1)).unlink()
+
+
+def held_back(both: Both) -> None:
+    producer = both.kafka.transactional(f"held-{both.into}")
+    producer.begin_transaction()
+    producer.produce(both.into, b"open", partition=0)
+    assert producer.flush(30) == 0
+
+
+def few_steps(both: Both) -> None:
+    for log in ("offsets", "commits"):
+        (both.place / log / "0").unlink()
+
+
+def no_batch(both: Both) -> None:
+    for log in ("offsets", "commits"):
+        for path in (both.place / log).iterdir():
+            path.unlink()
+
+
+def another(both: Both) -> None:
+    end = to_json({(both.source, 0): both.done})
+    (both.place / "offsets" / str(both.done - 1)).write_text(f"v1\n{{}}\n{json.dumps(end)}")
+
+
+@pytest.mark.parametrize(
+    ("history", "says"),
+    [
+        (behind, "decided batch 3 of query old-query, 1 batches after"),
+        (missing, "1 rows were written by the running query alone, first in batch 3"),
+        (extra_before, "1 rows were written by the shadow alone, first in batch 2, before the last step"),
+        (not_done, "the shadow has not done batch 2 yet"),
+        (held_back, "a transaction is open in"),
+        (few_steps, "1 steps were compared, and at least 10 have to be, or all"),
+        (no_batch, "the shadow has no batch yet"),
+        (another, "not the checkpoint of a query with the option shadow.of"),
+    ],
+)
+def test_what_is_refused(both: Both, history: Any, says: str) -> None:
+    history(both)
+    before = both.standing()
+    done = both.take_over()
+    assert done.exit_code == 1 and says in done.output and "Traceback" not in done.output, done.output
+    assert both.standing() == before
+
+
+def test_rows_left_need_the_same_partitions(kafka: Kafka, tmp_path: Path) -> None:
+    both = Both(kafka, tmp_path / "new", partitions=3)
+    before = both.standing()
+    kafka.put(both.into, [b"closed"], 2)
+    done = both.take_over()
+    assert done.exit_code == 1 and "has 3 partitions" in done.output, done.output
+    assert both.standing() == before
+    same = Both(kafka, tmp_path / "same", partitions=3)
+    assert same.take_over().exit_code == 0, "nothing is left to write"
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        (("--decision-topic", "elsewhere"), "has no decision on elsewhere: give the running query's"),
+        (("--key", "--all-headers"), "give either --key or --all-headers"),
+        (("--from-batch", "2"), "1 steps were compared"),
+    ],
+)
+def test_wrong_options(both: Both, more: tuple[str, ...], says: str) -> None:
+    done = both.take_over(*more)
+    assert done.exit_code in (1, 2) and says in done.output, done.output
+
+
+def test_the_shadow_is_stopped_first(both: Both, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("eoslog.checkpoint.running.drivers_of", lambda query: [4711])
+    done = both.take_over()
+    assert done.exit_code == 1 and "a driver of this query lives on this machine (pid 4711)" in done.output
+    shadow = Sink(f"new-{both.topic}")
+    living = both.runner.run(begin(shadow, Batch("new-query", 3)))[1].identity
+    assert both.take_over("--fence").exit_code == 0
+    assert both.identity(shadow) != living
