@@ -53,12 +53,13 @@ class Shadowed:
 
     def end(self, position: SourcePosition, log_ends: SourcePosition) -> SourcePosition | None:
         """The end of the shadow's next batch. `log_ends`: where the log ends. None: the running query has
-        decided nothing since, or that cannot be told now. Raises ShadowLost, OptionError, CommitFault."""
-        found = self.cut()
+        decided nothing since, or that cannot be told now. Its first batch is waited for, as Spark would run
+        one without an end. Raises ShadowLost, OptionError, CommitFault."""
+        before = position.shadow
+        found = self.await_cut() if before is None else self.cut()
         if found is None:
             return None
         ends, cut = found
-        before = position.shadow
         if before is not None and before.sink == cut.sink and before.sequence == cut.sequence:
             return None
         back = sorted(tp for tp, at in ends.items() if at < position.offsets.get(tp, at))

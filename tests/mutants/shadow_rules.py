@@ -13,6 +13,7 @@ MUTANTS: list[Mutant] = [
         ("tests/shadow/test_cuts.py",),
         Break("a later decision's rows may be among them", "after.sequence != decision.sequence", "False"),
         Break("open transactions do not matter", "if written != self._ends(", "if False and self._ends("),
+        Break("a first batch has no decision", "self.await_cut() if before is None else self.cut()", "self.cut()"),
         Break("readers see all", "self._shadow.topic, committed=False", "self._shadow.topic, committed=True"),
         Break("the same decision is a new batch", "before.sequence == cut.sequence", "False"),
         Break("a query that was set back is followed", "if back or (", "if False and ("),

@@ -110,6 +110,14 @@ def test_a_transaction_is_open_in_the_topic(world: dict[str, Any], query: Shadow
     assert query.cut() is None
 
 
+def test_the_first_batch_is_waited_for(world: dict[str, Any], query: Shadowed) -> None:
+    """Spark runs a first batch in any case, and one without a decision could not be compared."""
+    world["decided"] = [None, 7, 8, 8, 8]
+    assert query.end(at({S0: 0}), at({S0: 99})) == at({S0: 5}, cut(8))
+    world["decided"] = [None]
+    assert query.end(at({S0: 5}, cut(8)), at({S0: 99})) is None
+
+
 def test_the_end_of_a_batch(world: dict[str, Any], query: Shadowed) -> None:
     """A partition that the running query has not read yet stays as it is; one that is gone is left out."""
     gone = ("gone", 0)

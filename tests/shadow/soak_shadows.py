@@ -1,0 +1,191 @@
+"""A shadow takes over from the living version, again and again, with its own state: `make soak-shadows`.
+
+Each version keeps another state than the one before. Its shadow reads the source from the beginning, and
+follows the living version while rows come all the time. Then the living version is stopped, or its Python
+processes are killed, and those of the shadow with them. The shadow takes over, and goes on. At the end each
+window of each key must be there once, with the right count and sum.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from random import Random
+
+from click.testing import CliRunner
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+
+from eoslog import register
+from eoslog.cli import main as eoslog
+from eoslog.testing import EmbeddedBroker
+from tests.connector.stock_kafka import Kafka
+from tests.spark_session import set_environment, small_session
+from tests.stateful.soak_take_over import (
+    A_SECOND,
+    KEYS,
+    PATIENCE_SECONDS,
+    START,
+    TRIES,
+    WINDOW,
+    Feed,
+    Reader,
+    kill_pythons,
+    works,
+)
+
+AGAIN = ("batches after the one", "a transaction is open", "has not done batch", "has no batch")
+"""What a take-over says if the shadow has to run for longer."""
+FOLLOWED = 5
+"""Batches that a shadow does before it takes over."""
+
+
+class Versions:
+    """The versions of one query. The one with `number` runs; the next is its shadow."""
+
+    def __init__(self, spark: SparkSession, kafka: Kafka, folder: Path) -> None:
+        self._spark, self._kafka, self._folder = spark, kafka, folder
+        self.source, self.target, self.into = kafka.topic(2), kafka.topic(2), ""
+        self.number, self.added, self.tries = 0, 0, 0
+
+    def live(self) -> StreamingQuery:
+        """Start the version that has the query's place."""
+        writes = {"topic": self.target, "transactional.id": "versions", "kafka.group.id": "versions-group"}
+        return self._start(self.number, {}, writes)
+
+    def shadow(self) -> StreamingQuery:
+        """Start the next version beside it."""
+        named = {"shadow.of": "versions", "shadow.topic": self.target, "shadow.into": self.into}
+        writes = {"topic": self.into, "transactional.id": f"shadow-{self.number + 1}"}
+        return self._start(self.number + 1, {**named, "kafka.group.id": "versions-group"}, writes)
+
+    def take_over(self, shadow: StreamingQuery) -> StreamingQuery:
+        """Have the shadow take the place of the version that was stopped, and start it there."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        command = ["shadow", "take-over", str(self._folder / f"{self.number + 1}"), "--key", "--json"]
+        command += ["--fence", "--bootstrap-server", self._kafka.bootstrap]
+        while True:
+            self.tries += 1
+            self._rest(shadow)
+            done = CliRunner().invoke(eoslog, command)
+            if done.exit_code == 0:
+                break
+            assert time.monotonic() < deadline and any(said in done.output for said in AGAIN), done.output
+            shadow = self.shadow()
+        self.added += json.loads(done.stdout)["rows"]
+        self.number += 1
+        return self.live()
+
+    def _rest(self, shadow: StreamingQuery) -> None:
+        try:
+            shadow.processAllAvailable()
+        except PySparkException:  # its Python processes were killed
+            return
+        shadow.stop()
+        time.sleep(0.2)
+
+    def _start(self, number: int, reads: dict[str, str], writes: dict[str, str]) -> StreamingQuery:
+        """Tried again if Spark has just lost the Python process that it asks about the source."""
+        for _ in range(TRIES):
+            try:
+                return self._query(number, reads, writes)
+            except (PySparkException, Py4JError):
+                time.sleep(0.5)
+        return self._query(number, reads, writes)
+
+    def _query(self, number: int, reads: dict[str, str], writes: dict[str, str]) -> StreamingQuery:
+        shared = {"kafka.bootstrap.servers": self._kafka.bootstrap}
+        read = self._spark.readStream.format("eoslog").options(**shared, **reads, subscribe=self.source)
+        rows = read.option("startingOffsets", "earliest").load()
+        n = F.col("value").cast("string").cast("long")
+        at = F.timestamp_seconds(F.floor(n / A_SECOND) + START)
+        named = rows.select((n % KEYS).alias("k"), n.alias("v"), at.alias("at"))
+        window = F.window("at", f"{WINDOW} seconds").alias("w")
+        counted = named.withWatermark("at", f"{WINDOW} seconds").groupBy("k", window)
+        kept = [F.count("*").alias("n"), F.sum("v").alias("sum"), F.max("v").alias("max")][: 2 + number % 2]
+        sums = counted.agg(*kept)
+        start = F.unix_seconds("w.start").alias("start")
+        value = F.to_json(F.struct("k", start, "n", "sum", F.lit(number).alias("version"))).alias("value")
+        key = F.concat_ws(" ", "k", F.unix_seconds("w.start")).alias("key")
+        sink = sums.select(key, value).writeStream.format("eoslog").options(**shared, **writes)
+        sink = sink.option("checkpointLocation", str(self._folder / f"{number}"))
+        return sink.trigger(processingTime="0 seconds").start()
+
+
+def run(spark: SparkSession, kafka: Kafka, folder: Path, take_overs: int, seed: int, *, kills: bool) -> int:
+    """All take-overs and the audit. Returns how many windows are lost, doubled or wrong."""
+    random, versions, killed = Random(seed), Versions(spark, kafka, folder), 0
+    feed, reader = Feed(kafka, versions.source), Reader(kafka, versions.target)
+    threads = [threading.Thread(target=one.run, daemon=True) for one in (feed, reader)]
+    for thread in threads:
+        thread.start()
+    live, took = versions.live(), []
+    while versions.number < take_overs:
+        if not works(live, 3):
+            live = versions.live()
+            continue
+        versions.into = kafka.topic(2)
+        shadow = versions.shadow()
+        assert works(shadow, FOLLOWED), shadow.exception()
+        time.sleep(random.random())
+        if kills and versions.number % 2:
+            killed += kill_pythons(random)
+        took.append(time.monotonic())
+        live.stop()
+        live = versions.take_over(shadow)
+    while not works(live, 1):
+        live = versions.live()
+    feed.ended.set()
+    threads[0].join()
+    live.processAllAvailable()
+    time.sleep(3.0)
+    live.stop()
+    reader.ended.set()
+    threads[1].join()
+    expected = feed.expected()
+    lost, surplus = expected - reader.rows, reader.rows - expected
+    later = sum(1 for key in surplus if key[1] + WINDOW > START + feed.rows // A_SECOND - WINDOW - 2)
+    waits = sorted(
+        min(at for at in reader.seen if at > began) - max(at for at in reader.seen if at <= began)
+        for began in took
+    )
+    print(
+        f"{take_overs} take-overs in {versions.tries} tries, {killed} processes killed, {feed.rows} rows, "
+        f"{reader.rows.total()} windows by {len(reader.versions)} versions, {versions.added} of them added "
+        f"at take-overs: {lost.total()} lost or wrong, {surplus.total() - later} doubled or wrong; readers "
+        f"waited: median {waits[len(waits) // 2]:.1f} s, longest {waits[-1]:.1f} s",
+        flush=True,
+    )
+    return lost.total() + surplus.total() - later
+
+
+def main() -> int:
+    """Exit status 0 if all is exact."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--take-overs", type=int, default=50)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--kills", action="store_true")
+    args = parser.parse_args()
+    set_environment()
+    with (
+        EmbeddedBroker() as broker,
+        small_session() as spark,
+        tempfile.TemporaryDirectory(prefix="shadows-", ignore_cleanup_errors=True) as folder,
+    ):
+        register(spark)
+        wrong = run(
+            spark, Kafka(broker.bootstrap), Path(folder), args.take_overs, args.seed, kills=args.kills
+        )
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
