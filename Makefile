@@ -214,7 +214,7 @@ bench-state: setup  ## what it costs to save a query's state every 1, 10 and 100
 	$(BIN)/python -u -m benchmarks.saved_state
 
 .PHONY: soak-hand-over
-soak-hand-over: setup  ## a query takes over from the living one, 50 times under load; no row is lost or doubled, no reader waits for more than two batches (SEED=n SOAK_ARGS="--hand-overs 20 --kills")
+soak-hand-over: setup  ## a query takes over from the living one, 50 times under load; no row is lost or doubled, no reader waits for longer than a batch takes (SEED=n SOAK_ARGS="--hand-overs 20 --kills")
 	$(BIN)/python -u -m tests.kills.soak_hand_over $(if $(SEED),--seed $(SEED)) $(SOAK_ARGS)
 
 .PHONY: audit-tables-million

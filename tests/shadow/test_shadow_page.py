@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, functions
 
 from eoslog.testing import EmbeddedBroker
 from tests.connector.stock_kafka import Kafka
@@ -76,6 +76,66 @@ def test_the_page(spark: SparkSession, kafka: Kafka, tmp_path: Path) -> None:
         old.awaitTermination()
     said = eoslog(kafka, "audit", "orders", "--to", "totals", "--order", "none")
     assert said == f"right: {put:,} records are in the target exactly once", said
+
+
+def test_the_page_with_another_state(spark: SparkSession, tmp_path: Path) -> None:
+    """A version that adds up takes over from one that counts; each window is there once."""
+
+    def windows(rows: DataFrame, sums: bool) -> DataFrame:
+        seconds = rows.selectExpr("cast(cast(value as string) as bigint) as n")
+        timed = seconds.withColumn("at", functions.timestamp_seconds("n")).withWatermark("at", "10 seconds")
+        found = [functions.count("*"), functions.sum("n")][: 1 + sums]
+        grouped = timed.groupBy(functions.window("at", "1 minute")).agg(functions.to_json(
+            functions.struct(*found)).alias("value"))  # fmt: skip
+        return grouped.selectExpr("cast(unix_seconds(window.start) as string) as key", "value")
+
+    with EmbeddedBroker() as broker:
+        kafka = Kafka(broker.bootstrap)
+        for name in ("orders", "totals", "totals_v2"):
+            kafka.topic(2, name=name)
+        options = {"kafka.bootstrap.servers": kafka.bootstrap}
+        names = {"kafka.group.id": "totals", "transactional.id": "totals-v1"}
+        source = spark.readStream.format("eoslog").options(**options).option("subscribe", "orders")
+        rows = windows(source.option("startingOffsets", "earliest").load(), sums=False)
+        sink = rows.writeStream.format("eoslog").options(**options, **names).option("topic", "totals")
+        sink = sink.option("checkpointLocation", str(tmp_path / "checkpoint-v1"))
+        old = sink.trigger(processingTime="0 seconds").start()
+        put = 0
+
+        def more(rounds: int) -> bool:
+            nonlocal put
+            for _ in range(rounds):
+                for p in (0, 1):
+                    kafka.put("orders", [b"%d" % n for n in range(put, put + 50)], p)
+                put += 50
+            return False
+
+        def typed(language: str, number: int) -> str:
+            page = blocks_of(ROOT / "docs" / "shadow.md")
+            code = [block.code for block in page if block.language == language][number]
+            return code.replace("./", f"{tmp_path}/")
+
+        def started(code: str) -> Any:
+            given: dict[str, Any] = {
+                "spark": spark, "kafka": options, "new_version": lambda rows: windows(rows, sums=True),
+            }  # fmt: skip
+            exec(code, given)
+            return given["query"]
+
+        until(lambda: more(1) or (tmp_path / "checkpoint-v1/commits/3").exists(), "batches", 240)
+        shadow = started(typed("python", 0).replace('"committed"', '"earliest"'))
+        until(lambda: more(1) or (tmp_path / "checkpoint-v2/commits/3").exists(), "batches", 240)
+        old.stop()
+        shadow.processAllAvailable()
+        shadow.stop()
+        (command,) = (line for line in typed("bash", 0).splitlines() if "take-over" in line)
+        assert eoslog(kafka, *command.split()[1:]).startswith("done: ")
+        new = started(typed("python", 3))
+        more(3)
+        new.processAllAvailable()
+        new.stop()
+        closed = (put - 11) // 60
+        assert sorted(int(row[2]) for row in kafka.rows("totals", 2)) == [60 * n for n in range(closed)]
 
 
 def test_the_page_with_state(spark: SparkSession, tmp_path: Path) -> None:
