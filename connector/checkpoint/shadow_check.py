@@ -6,9 +6,17 @@ from eoslog.connector.errors import OptionError
 from eoslog.connector.offsets.offsets import ShadowCut
 
 
-def check_apart(cuts: Sequence[ShadowCut], sink: str | None, group: str | None, topic: str | None) -> None:
+def check_apart(
+    cuts: Sequence[ShadowCut],
+    sink: str | None,
+    group: str | None,
+    topic: str | None,
+    noted: str | None = None,
+) -> None:
     """Raise OptionError if this writer of a shadow has the transactional.id, the kafka.group.id or a topic of
-    the query that is shadowed. `topic` None: each row names its own."""
+    the query that is shadowed. `topic` None: each row names its own. `noted`: the sink that the checkpoint
+    was given to. If it is that query's, the shadow has taken over: then it must not leave that sink again,
+    and what a start with shadow.of has planned by mistake is written to where it belongs."""
     if len(cuts) > 1:
         raise OptionError(
             f"shadow.of: a query of several sources cannot be a shadow ({len(cuts)} have the option): each "
@@ -16,6 +24,14 @@ def check_apart(cuts: Sequence[ShadowCut], sink: str | None, group: str | None, 
         )
     for cut in cuts:
         written, own = ({name for name, _ in ends} for ends in (cut.written, cut.own))
+        if noted == cut.sink and sink == cut.sink and topic in written:
+            continue
+        if noted == cut.sink:
+            raise OptionError(
+                f"shadow.of={cut.sink}: this checkpoint has taken that query's place, and is no shadow's any "
+                "more. Nothing was written. Leave shadow.of out, and give the writer transactional.id="
+                f"{cut.sink}, kafka.group.id={cut.group} and that query's topic"
+            )
         if sink == cut.sink:
             raise OptionError(
                 f"transactional.id={sink} is that of the query that this one shadows, and would stop it: "

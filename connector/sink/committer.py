@@ -12,6 +12,7 @@ from functools import partial
 
 from eoslog.connector.checkpoint.accepted_differences import to_accept
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
+from eoslog.connector.checkpoint.noted_sink import NotedSink
 from eoslog.connector.checkpoint.shadow_check import check_apart
 from eoslog.connector.client.admin import group_offsets as group_offsets
 from eoslog.connector.client.wire.shared_clusters import shared_cluster
@@ -292,7 +293,10 @@ def _read_checkpoint(options: SinkOptions) -> CheckpointView | None:
         if options.checkpoint_location is None:
             raise CheckpointUnreadable("(none)", "checkpointLocation is not among the options")
         view = CheckpointView.of(Checkpoint.at(options.checkpoint_location))
-        check_apart(view.planned.shadows(), options.transactional_id, options.group_id, options.topic)
+        if cuts := view.planned.shadows():
+            noted = NotedSink.read(view.checkpoint)
+            given = options.transactional_id, options.group_id, options.topic
+            check_apart(cuts, *given, None if noted is None else noted.sink)
         return view
     except CheckpointUnreadable as error:
         if options.guarantee is not Guarantee.AT_LEAST_ONCE:

@@ -24,6 +24,7 @@ MUTANTS: list[Mutant] = [
         "connector/checkpoint/shadow_check.py",
         ("tests/shadow/test_options.py",),
         Break("two sources may be shadows", "len(cuts) > 1", "False"),
+        Break("who has taken over is a shadow again", "if noted == cut.sink:", "if False:"),
         Break("the running query is stopped", "if sink == cut.sink:", "if False:"),
         Break("its group is moved", "if group == cut.group:", "if False:"),
         Break("its topic is written", "topic not in own or topic in written", "False"),

@@ -52,7 +52,17 @@ def test_a_writer_is_kept_apart(sink: str | None, group: str | None, topic: str 
         check_apart([CUT], sink, group, topic)
 
 
+def test_a_shadow_that_has_taken_over_is_none() -> None:
+    """It would leave the sink that it has now, and its rows would be in the shadow's topic alone."""
+    with pytest.raises(OptionError, match=r"taken that query's place.*transactional.id=v1, kafka.group.id=g"):
+        check_apart([CUT], "v2", None, "new", "v1")
+    with pytest.raises(OptionError, match="taken that query's place"):
+        check_apart([CUT], "v1", "g", "new", "v1")
+    check_apart([CUT], "v1", "g", "totals", "v1")  # what that start has planned
+
+
 def test_a_writer_apart() -> None:
+    check_apart([CUT], "v2", "other", "new", "v2")
     check_apart([CUT], "v2", "other", "new")
     check_apart([], "v1", "g", None)
 

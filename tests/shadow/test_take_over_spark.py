@@ -115,6 +115,10 @@ def test_it_can_be_interrupted_and_repeated(pair: TakenOver, monkeypatch: pytest
     before = pair.windows()
     assert pair.take_over().exit_code == 0
     assert pair.windows() == before
+    shadows = pair.kafka.rows(pair.into, 2)
+    with pytest.raises(StreamingQueryException, match="this checkpoint has taken that query's place"):
+        pair.shadow(summed, NOW).awaitTermination(240)
+    assert pair.kafka.rows(pair.into, 2) == shadows, "it is no shadow any more"
     pair.step(2)
     pair.run(pair.live())
     assert pair.windows() == expected(4)
