@@ -153,6 +153,22 @@ class Losses:
         return "; ".join(said)
 
 
+class BeginsUnknown(NamedTuple):
+    """A first batch that another source has planned: it says where the batch ends, not where it begins. That
+    cannot be looked up again if startingOffsets is a place that moves."""
+
+    ends: Offsets
+
+    def __str__(self) -> str:
+        said = ", ".join(f"{topic}-{p} at {at}" for (topic, p), at in sorted(self.ends.items()))
+        return (
+            f"the query's first batch was planned by another source and is not done. It ends in {said}; where "
+            "it begins is not in the checkpoint's offsets/, and startingOffsets is a later place now than "
+            "then, so rows may be left out. Spark's Kafka source has noted the beginning in sources/, in the "
+            "file 0 of the source's number: give its last line as startingOffsets"
+        )
+
+
 def losses(
     start: Mapping[TopicPartition, int],
     latest: Mapping[TopicPartition, int],

@@ -320,6 +320,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._first = False
         if planned.began is not None and position.began is None:
             position = planned._replace(offsets=planned.began)
+        elif start == self._began and self._moved():
+            report_loss(self.options.fail_on_data_loss, str(plan.BeginsUnknown(planned.offsets)))
         if not self._compared and position.offsets != planned.offsets:
             planned = self._compare_replay(position, planned)
         begin, until, ids = position.offsets, planned.offsets, planned.ids
@@ -330,12 +332,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
         recreated = plan.recreated(then, ids)
         back = {tp: (begin[tp], at) for tp, at in until.items() if begin.get(tp, at) > at}
-        moved = (
-            {tp for tp, (at, _) in back.items() if self._initial.get(tp) == at} if self._moved() else set()
-        )
-        lost = plan.Losses(
-            (), {tp: at for tp, at in back.items() if tp not in moved and tp[0] not in recreated}, recreated
-        )
+        lost = plan.Losses((), {tp: at for tp, at in back.items() if tp[0] not in recreated}, recreated)
         if lost:
             report_loss(self.options.fail_on_data_loss, str(lost))
         tasks = _tasks(self.options, self._begin((begin, then), (until, ids)), until, ids)
@@ -364,8 +361,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         close_shared(self.options.client)
 
     def _moved(self) -> bool:
-        """Whether a replayed first batch may have a later beginning than before: see latestOffset. That batch
-        was empty."""
+        """Whether a replayed first batch may have a later beginning than before: see latestOffset."""
         return _moves(self.options.starting)
 
     def _reachable(self, target: Offsets) -> Offsets:

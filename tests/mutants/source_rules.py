@@ -227,14 +227,14 @@ MUTANTS: list[Mutant] = [
             "        tasks = _tasks(",
         ),
         Break(
-            "a beginning found later is a loss",
-            "if self._initial.get(tp) == at} if self._moved() else set()",
-            "if False} if self._moved() else set()",
+            "a first batch of another source begins where latest is now",
+            "        elif start == self._began and self._moved():\n",
+            "        elif False:\n",
         ),
         Break(
-            "whatever goes back was found later",
-            "if self._initial.get(tp) == at} if self._moved() else set()",
-            "if True} if self._moved() else set()",
+            "no first batch of another source can be read",
+            "        elif start == self._began and self._moved():\n",
+            "        elif start == self._began:\n",
         ),
         Break(
             "new partitions begin at their end",

@@ -243,6 +243,21 @@ def test_a_query_that_takes_over_reads_at_once(kafka: Kafka, topic: str) -> None
     assert planned(other, other.initialOffset(), other.latestOffset(other.initialOffset(), NO_LIMIT)) == []
 
 
+@pytest.mark.parametrize("later", [0, 4])
+def test_a_first_batch_that_spark_s_kafka_source_has_planned(kafka: Kafka, topic: str, later: int) -> None:
+    """It does not say where it began, and `latest` is past its rows now: they are not left out silently."""
+    kafka.put(topic, [b"of the batch"] * 3)
+    planned_end = {topic: {"0": 3, "1": 0}}
+    kafka.put(topic, [b"between"] * later)
+    moved = reader(kafka, topic)
+    with pytest.raises(DataLoss, match=rf"{topic}-0 at 3, .*give its last line as startingOffsets"):
+        moved.partitions(moved.initialOffset(), planned_end)
+    noted = reader(kafka, topic, startingOffsets=json.dumps({topic: {"0": 0, "1": 0}}))
+    assert planned(noted, noted.initialOffset(), planned_end) == [(0, 0, 3)]
+    careless = reader(kafka, topic, failOnDataLoss="false")
+    assert planned(careless, careless.initialOffset(), planned_end) == []
+
+
 def test_a_query_that_died_in_its_first_batch_goes_on_at_once(kafka: Kafka, topic: str) -> None:
     """Its beginning is stored: no second empty batch, with which Trigger.AvailableNow would end."""
     kafka.put(topic, [b"old"] * 3)
