@@ -36,7 +36,7 @@ MUTANTS: list[Mutant] = [
     ),
     *mutants_of(
         "eoslog/rehearse/time_out.py",
-        BROKERS,
+        (f"{HERE}test_time_out.py", *BROKERS),
         Break(
             "a transaction that has time may be gone",
             "        self.work.end(self.longer, commit=True)\n",

@@ -74,14 +74,6 @@ MUTANTS: list[Mutant] = [
         ),
     ),
     *mutants_of(
-        "connector/source/push_filters.py",
-        ("tests/connector/source/test_pushdown_spark.py",),
-        Break(
-            "the plan of a filter is given to other scans", 'self._wanted == "auto" and not', "False and not"
-        ),
-        Break("Spark sees a method of ours", "__func__ = staticmethod(DataSourceReader.pushFilters)", ""),
-    ),
-    *mutants_of(
         "connector/source/read_range.py",
         READER,
         Break(

@@ -75,8 +75,10 @@ def test_a_time_out_that_did_not_happen_does_not_hold(told: Told, monkeypatch: p
 class OneLeft(Told):
     """The transaction that should have had time is over, too, and the sealed one is open: a slow machine."""
 
+    sealed = "Ongoing"
+
     def describe(self, name: str) -> TransactionDescription | None:
-        state = "Ongoing" if name == "sealed" else self.state
+        state = self.sealed if name == "sealed" else self.state
         return TransactionDescription(state, ProducerIdentity(7, self.epoch), 3_000, 0, [])
 
     def check_rows(self, topic: str, expected: list[str], when: str) -> None:
@@ -89,11 +91,14 @@ class OneLeft(Told):
             raise KafkaError(ErrorCode.INVALID_TXN_STATE)
 
 
-def test_too_much_time_has_passed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """That is not known then; but the sealed transaction holds, and its row alone is there."""
+@pytest.mark.parametrize(("state", "verdict"), [("Ongoing", "holds"), ("CompleteAbort", "fails")])
+def test_too_much_time_has_passed(state: str, verdict: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That is not known then; but the sealed transaction holds, and its row alone is there. One that is not
+    open any more does not hold, whatever its end is answered with."""
+    monkeypatch.setattr(OneLeft, "sealed", state)
     monkeypatch.setattr(time_out, "SWEEP_S", 0.0)
     work: Any = OneLeft()
     sealed = Participant("sealed", ProducerIdentity(8, 0)), ProducerIdentity(8, 1)
     looked = TimeOut(work, who=WHO, longer=WHO, sealed=sealed, begun_s=-1e9)
     found = {row.name: row.verdict.value for row in looked.rows()}
-    assert (found["transactions that have time"], found["sealed transactions"]) == ("unknown", "holds")
+    assert (found["transactions that have time"], found["sealed transactions"]) == ("unknown", verdict)
