@@ -164,8 +164,8 @@ class BeginsUnknown(NamedTuple):
         return (
             f"the query's first batch was planned by another source and is not done. It ends in {said}; "
             "where it begins is not in the checkpoint's offsets/, and startingOffsets is a later place now "
-            "than then, so rows may be left out. Spark's Kafka source has noted the beginning in sources/, in "
-            "the file 0 of the source's number: give its last line as startingOffsets"
+            "than then, so rows may be left out. Spark's Kafka source has noted the beginning in sources/, "
+            "in the file 0 of the source's number: give its last line as startingOffsets"
         )
 
 
