@@ -129,14 +129,20 @@ def make_ready(
         lost=lost,
         acquired_now=owned.acquired_now,
         left_state=last is not None and last.saved is not None and last.saved.stateful,
-        passes=decided is not None and batch.batch_id < decided.batch_id and leads_to == decided,
+        passes=last is not None and _passes(last, batch, leads_to),
     )
+
+
+def _passes(last: Decision, batch: Batch, leads_to: Batch | None) -> bool:
+    """Whether Spark runs the batch for its state alone, on the way to the last decided one."""
+    return last.is_after(batch) and leads_to == last.last_of(batch.query_id)
 
 
 def _roll_forward(
     sink: Sink, last: Decision, batch: Batch, on_lost: OnLost, leads_to: Batch | None
 ) -> Rules[tuple[int, ...]]:
-    """Commit the last decision's winners. Returns the Spark partitions of `batch` to write again."""
+    """Commit the last decision's winners. Returns the Spark partitions of `batch` to write again; none before
+    Spark comes to that decision's batch."""
     lost: tuple[int, ...] = ()
     try:
         yield from finish(last)
@@ -144,6 +150,8 @@ def _roll_forward(
         if on_lost is OnLost.STOP:
             raise
         check_checkpoint(sink, last, batch, leads_to)
+        if _passes(last, batch, leads_to):
+            return ()
         lost = to_replay(loss, last, batch)
     yield from prove(last.without(lost))
     return lost
@@ -255,7 +263,7 @@ def check_checkpoint(sink: Sink, last: Decision | None, batch: Batch, leads_to: 
     decided = last.last_of(batch.query_id) if last else None
     if decided is None or batch.batch_id > decided.batch_id:
         return
-    if batch.batch_id < decided.batch_id and leads_to == decided:
+    if last is not None and _passes(last, batch, leads_to):
         return
     if batch.batch_id < decided.batch_id:
         raise CheckpointOlder(

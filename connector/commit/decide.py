@@ -182,7 +182,8 @@ def commit(
     if last is not None:
         # An attempt that opens its transaction after the decision aborts it itself (prepare.py).
         yield from ask(AskOngoing(sink.prefix))
-        yield from finish(last)
+        if not last.is_after(stamp.batch):
+            yield from finish(last)
         mine = (stamp.incarnation, parity(batch_id))
         yield from clear(sink, last.participants, only=mine, asked=True)
     return last

@@ -56,6 +56,11 @@ class Decision(NamedTuple):
     tokens: RememberedTokens = RememberedTokens()
     saved: Saved | None = None
 
+    def is_after(self, batch: Batch) -> bool:
+        """Whether a later batch of the query is decided: Spark runs this one for its state alone."""
+        decided = self.last_of(batch.query_id)
+        return decided is not None and batch.batch_id < decided.batch_id
+
     def last_of(self, query_id: str) -> Batch | None:
         """The last decided batch of a query or a token. None: there is none, or it is forgotten."""
         if query_id != self.batch.query_id and self.tokens.get(Token.of(query_id)) is not None:

@@ -4,6 +4,16 @@ from tests.mutants.mutant import Break, Mutant, mutants_of
 
 MUTANTS: list[Mutant] = [
     *mutants_of(
+        "connector/commit/begin.py",
+        ("tests/connector/commit/test_replay.py",),
+        Break("lost rows stop a restored query before it comes to them", "        if _passes(last, batch, leads_to):\n            return ()\n", ""),
+    ),
+    *mutants_of(
+        "connector/commit/decide.py",
+        ("tests/connector/commit/test_replay.py",),
+        Break("a batch that is passed finishes a later one", "        if not last.is_after(stamp.batch):\n", "        if True:\n"),
+    ),
+    *mutants_of(
         "connector/saved/state_files.py",
         ("tests/connector/saved/test_state_files.py",),
         Break("a gap does not matter", "== 1 for n in range(max(begin, 1), version + 1))", "<= 1 for n in range(max(begin, 1), version + 1))"),
@@ -56,7 +66,7 @@ MUTANTS: list[Mutant] = [
     *mutants_of(
         "connector/commit/begin.py",
         ("tests/connector/saved/test_save.py",),
-        Break("any older batch runs again", "if batch.batch_id < decided.batch_id and leads_to == decided:", "if True:"),
+        Break("any older batch runs again", "return last.is_after(batch) and leads_to ==", "return last.is_after(batch) or leads_to =="),
     ),
     *mutants_of(
         "connector/commit/leave_sink.py",

@@ -19,7 +19,7 @@ from eoslog.connector.commit.faults import (
     Unfinished,
 )
 from eoslog.connector.commit.replay import OnLost
-from eoslog.connector.commit.task_reports import Begun, Decided, Empty, Prepared, Report
+from eoslog.connector.commit.task_reports import Batch, Begun, Decided, Empty, Prepared, Report
 from tests.connector.commit.model_bench import Bench, Crash, decides, finishes
 
 BOTH = pytest.mark.parametrize("tv", [1, 2])
@@ -81,6 +81,43 @@ def test_only_the_lost_partitions_are_written_again(tv: int) -> None:
     bench.commit(again, 0)
     bench.whole_batch(1, run=bench.remembered, completed=0)
     assert bench.visible() == [*ALL, "q1p0", "q1p1"] and bench.open() == ()
+
+
+@BOTH
+def test_a_restored_checkpoint_comes_to_the_batch_that_is_lost(tv: int) -> None:
+    """Spark runs batches before it again, for their state; the lost rows are written when it comes to it."""
+    bench = ReplayBench(tv)
+    for number in (0, 1):
+        bench.commit(bench.tasks(bench.begin(number), [[f"q{number}"]]), number)
+    reports = bench.tasks(bench.begin(2))
+    bench.crash_at(finishes)
+    with pytest.raises(Crash):
+        bench.commit(reports, 2)
+    bench.expire(reports, 1)
+    leads_to, run = Batch("q", 2, "digest 2"), None
+    for number in (0, 1):
+        begun = bench.begin(number, run=run, completed=number - 1, leads_to=leads_to)
+        assert begun.passes and not begun.lost
+        bench.commit(bench.tasks(begun, [[f"q{number}"]]), number)
+        run = bench.remembered
+    assert bench.visible() == ["q0", "q0p0", "q0p3", "q1"]
+    begun = bench.begin(2, run=run, completed=1, leads_to=leads_to)
+    assert begun.lost == (1,)
+    bench.commit(bench.tasks(begun), 2)
+    assert bench.visible() == ["q0", *ALL, "q1"] and bench.open() == ()
+
+
+@BOTH
+def test_a_restored_checkpoint_stops_at_once_where_nothing_is_written_again(tv: int) -> None:
+    bench = ReplayBench(tv, on_lost=OnLost.STOP)
+    bench.commit(bench.tasks(bench.begin(0)), 0)
+    reports = bench.tasks(bench.begin(1))
+    bench.crash_at(finishes)
+    with pytest.raises(Crash):
+        bench.commit(reports, 1)
+    bench.expire(reports, 1)
+    with pytest.raises(ParticipantsLost, match=r"on.lost.transaction=replay"):
+        bench.begin(0, leads_to=Batch("q", 1, "digest 1"))
 
 
 @BOTH

@@ -87,6 +87,13 @@ def test_what_is_not_run_again_is_not_compared(options: SinkOptions) -> None:
     check_equal_run(replace(options, checkpoint_location=None), [Decided(STAMP, 0, 2, 17)], 5)
 
 
+def test_a_batch_whose_lost_rows_are_written_again_is_not_compared_here(options: SinkOptions) -> None:
+    lost = replace(STAMP, lost=(1,))
+    check_equal_run(options, [Decided(lost, 0, 3, 17), Empty(lost, 1)], 5)
+    with pytest.raises(RunsDifferently):
+        check_equal_run(options, [Decided(STAMP, 0, 3, 17)], 5)
+
+
 def test_a_note_that_cannot_be_read_stops(options: SinkOptions) -> None:
     assert options.checkpoint_location is not None
     Checkpoint.at(options.checkpoint_location).note("decided", "{}")
