@@ -56,6 +56,7 @@ class Both:
 
     def decide(self) -> None:
         """The running query's next batch."""
+        self.kafka.put(self.source, [b"row"])
         batch = Batch("old-query", self.done, f"{self.done:032x}")
         begun, _ = self.runner.run(begin(self.old, batch))
         note = Note(self.old.id, batch.query_id, batch.batch_id).text()
@@ -142,6 +143,11 @@ def test_a_shadow_takes_over(both: Both, left: bool) -> None:
     assert f"transactional.id={both.old.id}, kafka.group.id={both.group}" in done.output
     check_taken(both, before, left=left)
     taken = both.standing()
+    for look in ("show", "check"):
+        seen = CliRunner().invoke(
+            main, ["checkpoint", look, str(both.place), "--bootstrap-server", both.kafka.bootstrap]
+        )
+        assert seen.exit_code == 0, seen.output
     living = both.runner.run(begin(both.old, Batch("new-query", both.done)))[1].identity
     again = both.take_over("--json")
     assert again.exit_code == 0 and json.loads(again.output)["rows"] == 0 and both.standing() == taken
