@@ -49,7 +49,7 @@ class Query:
 
     Rows have their partition's number as key, or none (`keyed`): then each Arrow batch goes to another
     partition. If the query `varies`, every run names itself in its rows, and has a number of its own of them.
-    `version`: of Spark's offset log and commit log.
+    `version`: of Spark's offset log and commit log. `ours`: the source is eoslog's, which names topic ids.
     """
 
     checkpoint: Path
@@ -59,6 +59,7 @@ class Query:
     keyed: bool = True
     varies: bool = False
     version: int = OFFSET_LOG
+    ours: bool = False
     run: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def rows(self) -> list[bytes]:
@@ -230,7 +231,7 @@ def _batch(query: Query, options: SinkOptions, batch: int, crash: Crash | None) 
 
     ends = {str(p): (batch + 1) * ROWS for p in range(query.partitions)}
     if not (query.checkpoint / "offsets" / str(batch)).exists():
-        _write(query.checkpoint / "offsets" / str(batch), _planned(query.version, ends))
+        _write(query.checkpoint / "offsets" / str(batch), _planned(query, ends))
     reached("offsets logged")
     runner = _runner(options, batch, crash)
     begun = committer.begin_stream(options, runner)
@@ -251,10 +252,13 @@ def _batch(query: Query, options: SinkOptions, batch: int, crash: Crash | None) 
     _write(query.checkpoint / "commits" / str(batch), _completed(query.version))
 
 
-def _planned(version: int, ends: dict[str, int]) -> str:
+def _planned(query: Query, ends: dict[str, int]) -> str:
     """A file of the offset log as Spark writes it."""
-    line = json.dumps({SOURCE: ends})
-    return f"v1\n{{}}\n{line}" if version == 1 else f'v2\n{{"sourceMetadataInfo":{{}}}}\n{SOURCE}:{line}'
+    ids: dict[str, dict[str, int]] = {f"topic-id:{SOURCE}:{'A' * 22}": {}} if query.ours else {}
+    line = json.dumps({SOURCE: ends, **ids})
+    return (
+        f"v1\n{{}}\n{line}" if query.version == 1 else f'v2\n{{"sourceMetadataInfo":{{}}}}\n{SOURCE}:{line}'
+    )
 
 
 def _completed(version: int) -> str:

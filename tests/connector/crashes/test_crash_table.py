@@ -4,6 +4,7 @@ stock consumer as the reader.
 With EOSLOG_TEST_OFFSET_LOG=2 every line of it with the checkpoint of a query whose sources have names.
 """
 
+import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from eoslog.checkpoint import restore_checkpoint
 from eoslog.connector.client.admin import group_offsets, transactions
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
@@ -330,6 +332,27 @@ def test_participant_timed_out_after_the_decision_and_is_replayed(hasty: Broker,
     assert run(bench.query, Crash(MAYBE_DECIDED)) == "killed"
     bench.finish()
     assert bench.written(1) == kept, "what was committed is not written again"
+
+
+@pytest.mark.timeout(3 * PATIENCE_SECONDS)
+@pytest.mark.parametrize("every", [1, 3])
+def test_a_lost_participant_is_replayed_although_the_checkpoint_is_lost_too(
+    hasty: Broker, tmp_path: Path, every: int
+) -> None:
+    """The machine is gone, with the disk. Batches between the last save and the lost one are passed."""
+    bench = Bench(hasty, tmp_path / "checkpoint", two__phase__commit="false", on__lost__transaction="replay")
+    saved = {"state.topic": bench.kafka.topic(cleanup_policy="compact"), "state.every.batches": f"{every}"}
+    hurry = {"kafka.transaction.timeout.ms": str(2 * SHORT_MS)}
+    bench.query = replace(bench.query, batches=6, version=1, ours=True, options=bench.query.options | saved)
+    crash = Crash("decided, some winners finished", batch=4)
+    assert run(replace(bench.query, options=bench.query.options | hurry), crash) == "killed"
+    bench.wait_until_nothing_is_open()
+    lost = set(bench.batch(4)) - set(bench.visible())
+    assert len(lost) == ROWS
+    shutil.rmtree(bench.query.checkpoint)
+    restored = restore_checkpoint(str(bench.query.checkpoint), bench.query.options)
+    assert restored is not None and (restored.batch, restored.decided) == (4 if every == 1 else 3, 4)
+    bench.finish()
 
 
 @pytest.mark.timeout(3 * PATIENCE_SECONDS)
