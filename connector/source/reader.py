@@ -320,7 +320,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._first = False
         if planned.began is not None and position.began is None:
             position = planned._replace(offsets=planned.began)
-        elif start == self._began and self._moved():
+        elif self._begins_unknown(start):
             report_loss(self.options.fail_on_data_loss, str(plan.BeginsUnknown(planned.offsets)))
         if not self._compared and position.offsets != planned.offsets:
             planned = self._compare_replay(position, planned)
@@ -359,6 +359,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._planned_end.forget()
         self._small.close()
         close_shared(self.options.client)
+
+    def _begins_unknown(self, start: StoredOffset) -> bool:
+        """Whether another source has planned a first batch, from a place that cannot be looked up again. Its
+        end says no beginning; partitions that were not there then are read from theirs."""
+        return start == self._began and bool(self._initial) and self._moved()
 
     def _moved(self) -> bool:
         """Whether a replayed first batch may have a later beginning than before: see latestOffset."""

@@ -165,7 +165,10 @@ ROWS: dict[str, Callable[[], list[Change]]] = {
         (source_topics.SourceTopics, "_as_stored", lambda self, option, wanted: self._within(option, wanted)),
     ],
     "topics created again": lambda: [(plan, "recreated", lambda then, now: {})],
-    "a first batch that is replayed": lambda: [(offsets, "began_from_json", lambda nested: None)],
+    "a first batch that is replayed": lambda: [
+        (offsets, "began_from_json", lambda nested: None),
+        (reader.StreamReader, "_begins_unknown", lambda *_: False),
+    ],
     "where a new source began": lambda: [
         (source_changes, "beginning_of", spark_logs.offsets_of),
         (spark_logs, "beginning_of", spark_logs.offsets_of),

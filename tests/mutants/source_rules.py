@@ -220,13 +220,13 @@ MUTANTS: list[Mutant] = [
         ),
         Break(
             "a first batch of another source begins where latest is now",
-            "        elif start == self._began and self._moved():\n",
-            "        elif False:\n",
+            "        return start == self._began and bool(self._initial) and self._moved()",
+            "        return False",
         ),
         Break(
             "no first batch of another source can be read",
-            "        elif start == self._began and self._moved():\n",
-            "        elif start == self._began:\n",
+            "        return start == self._began and bool(self._initial) and self._moved()",
+            "        return start == self._began and bool(self._initial)",
         ),
         Break(
             "new partitions begin at their end",
