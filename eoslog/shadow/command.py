@@ -6,7 +6,6 @@ Of `take-over`: 0 the shadow has taken over, 1 nothing was changed.
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -35,6 +34,7 @@ from eoslog.shadow.compare import Comparison, compare
 from eoslog.shadow.report import COLUMNS, document, lines, rows
 from eoslog.shadow.steps import NoShadow, Step, cut_of, steps
 from eoslog.shadow.take_over import (
+    MOST_LEFT,
     LeftRows,
     Place,
     carry_out_take_over,
@@ -132,7 +132,7 @@ def take_over(
 def _left(cluster: Cluster, location: str, place: Place, options: Mapping[str, Any]) -> LeftRows | None:
     """What the shadow alone has written, if it may take over."""
     check_settled(cluster, place.cut)
-    found = _compared(cluster, location, options, sys.maxsize)
+    found = _compared(cluster, location, options, MOST_LEFT)
     check_equal(found.steps, found.comparison)
     return left_rows(cluster, found.comparison, place.cut)
 

@@ -39,6 +39,8 @@ from eoslog.shadow.steps import Step, cut_of
 
 LEAST_STEPS = 10
 """A row may come in another step than the running query's, so at least so many are compared."""
+MOST_LEFT = 1_000_000
+"""Rows that the shadow alone has written: they are written in one short transaction."""
 _MAX_BATCH_BYTES = 900_000
 """Topics take a little more than a megabyte by default (max.message.bytes)."""
 
@@ -110,6 +112,12 @@ def check_equal(steps: Sequence[Step], found: Comparison) -> None:
             f"{earlier:,} rows were written by the shadow alone, first in batch "
             f"{steps[int(np.flatnonzero(found.extra)[0])].first}, before the last step: the versions differ. "
             "Nothing was changed. See eoslog shadow report"
+        )
+    if found.extra[-1] > MOST_LEFT:
+        raise NoTakeOver(
+            f"{found.extra[-1]:,} rows were written by the shadow alone in its last step, and at most "
+            f"{MOST_LEFT:,} can be added to those of the running query. Nothing was changed. Let the running "
+            "query run until it has written them, with nothing more to read"
         )
 
 

@@ -1,5 +1,5 @@
 """Pictures of commands and what they print, for docs/pictures: audits of tables, rehearsals of three
-clusters, an edited and a restored checkpoint, and a shadow. make command-pictures."""
+clusters, an edited and a restored checkpoint, a shadow, and one that takes over. make command-pictures."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from tests.connector.stock_kafka import Kafka
 from tests.kfake.kfake import Kfake
 from tests.scenarios.apache_kafka import ApacheKafka
 from tests.shadow.test_shadow_command import Shadow
+from tests.shadow.test_take_over import Both
 from tests.svg import PICTURES, save
 
 WIDTH = 120
@@ -135,6 +136,17 @@ def shadow_report(folder: Path) -> Path:
         return draw("shadow", "eoslog shadow report", commands, broker.bootstrap, folder)
 
 
+def shadow_takes_over(folder: Path) -> Path:
+    """It has closed windows that the running query has not."""
+    with EmbeddedBroker() as broker:
+        names = "orders", "totals", "totals_v2"
+        both = Both(Kafka(broker.bootstrap), folder / "checkpoint-v2", batches=5, names=names)
+        both.close_windows()
+        take_over = "eoslog shadow take-over checkpoint-v2"
+        commands = [f"{take_over} --dry-run", take_over, "eoslog checkpoint show checkpoint-v2"]
+        return draw("take-over", "eoslog shadow take-over", commands, broker.bootstrap, folder)
+
+
 def restored_checkpoint(folder: Path) -> Path:
     """A query that saves its state every three batches loses its checkpoint."""
     with EmbeddedBroker() as broker:
@@ -150,13 +162,14 @@ def restored_checkpoint(folder: Path) -> Path:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as made:
-        folders = [Path(tempfile.mkdtemp(dir=made)) for _ in range(5)]
+        folders = [Path(tempfile.mkdtemp(dir=made)) for _ in range(6)]
         drawings: list[Callable[[], list[Path]]] = [
             lambda: [audits(folders[0])],
             lambda: [edited_checkpoint(folders[1])],
             lambda: [shadow_report(folders[2])],
-            lambda: [restored_checkpoint(folders[3])],
-            lambda: rehearsals(folders[4]),
+            lambda: [shadow_takes_over(folders[3])],
+            lambda: [restored_checkpoint(folders[4])],
+            lambda: rehearsals(folders[5]),
         ]
         for drawing in drawings:
             for drawn in drawing():

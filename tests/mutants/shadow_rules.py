@@ -51,6 +51,7 @@ MUTANTS: list[Mutant] = [
         Break("a few steps are enough", "len(steps) < LEAST_STEPS", "False"),
         Break("rows may be written again", "    if missing:\n", "    if False:\n"),
         Break("the versions may differ", "    if earlier:\n", "    if False:\n"),
+        Break("any number of rows is added", "    if found.extra[-1] > MOST_LEFT:\n", "    if False:\n"),
         Break("rows of the last step are a difference", "found.extra[:-1]", "found.extra"),
         Break("rows of the shadow alone are lost", "    if not len(found.differing):\n        return None", "    return None"),
         Break("all rows of the shadow are written", "wanted = pa.array(np.isin(records.offset.to_numpy(), offsets))", "wanted = pa.array(np.ones(len(records), bool))"),

@@ -29,7 +29,7 @@ from eoslog.connector.offsets.group_notes import Note, read_note
 from eoslog.connector.offsets.offsets import Offsets, ShadowCut, to_json
 from eoslog.connector.run.runner import Runner
 from eoslog.protocol.producer_identity import ProducerIdentity
-from eoslog.shadow import take_over
+from eoslog.shadow import command, take_over
 from tests.connector.stock_kafka import Kafka
 
 ROWS = 4
@@ -41,9 +41,17 @@ class Both:
     """A query and its shadow that have done the same batches. Each reads one row of the source and writes
     `ROWS` rows to each of two partitions; the query's transactions are not those of its rows."""
 
-    def __init__(self, kafka: Kafka, place: Path, batches: int = 3, partitions: int = 2) -> None:
+    def __init__(
+        self,
+        kafka: Kafka,
+        place: Path,
+        batches: int = 3,
+        partitions: int = 2,
+        names: tuple[str | None, str | None, str | None] = (None, None, None),
+    ) -> None:
         self.kafka, self.place = kafka, place
-        self.source, self.topic, self.into = kafka.topic(), kafka.topic(2), kafka.topic(partitions)
+        self.source, self.topic = kafka.topic(1, names[0]), kafka.topic(2, names[1])
+        self.into = kafka.topic(partitions, names[2])
         self.group, self.old, self.done = f"g-{self.topic}", Sink(f"s-{self.topic}"), 0
         self.cluster = Cluster(ClientConfig(parse_addresses(kafka.bootstrap)))
         self.runner = Runner(self.cluster, 60_000)
@@ -252,6 +260,16 @@ def test_what_is_refused(both: Both, history: Any, says: str) -> None:
     before = both.standing()
     done = both.take_over()
     assert done.exit_code == 1 and says in done.output and "Traceback" not in done.output, done.output
+    assert both.standing() == before
+
+
+def test_too_many_rows_are_left(both: Both, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(take_over, "MOST_LEFT", 2)
+    monkeypatch.setattr(command, "MOST_LEFT", 2)
+    both.close_windows()
+    before = both.standing()
+    done = both.take_over()
+    assert done.exit_code == 1 and "3 rows were written by the shadow alone in its last step" in done.output
     assert both.standing() == before
 
 
