@@ -133,7 +133,7 @@ def _left(cluster: Cluster, location: str, place: Place, options: Mapping[str, A
     """What the shadow alone has written, if it may take over."""
     check_settled(cluster, place.cut)
     found = _compared(cluster, location, options, MOST_LEFT)
-    check_equal(found.steps, found.comparison)
+    check_equal(found.steps, found.comparison, by_key=options["key"])
     return left_rows(cluster, found.comparison, place.cut)
 
 

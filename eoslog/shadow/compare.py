@@ -46,6 +46,7 @@ class Comparison:
     late: Counts
     missing: Counts
     extra: Counts
+    alike: int
     differing: Rows
     places: Sequence[AuditedRange]
     running: int
@@ -102,16 +103,18 @@ def compare(
             rows.add(got)
     watch.begin("comparing", rows.count)
     late, missing, extra = np.zeros((3, len(steps)), np.int64)
+    alike = 0
     examples = np.empty(0, ROW)
     for piece in rows.ranges():
         if isinstance(piece, OneKey):  # so many equal rows that they do not fit: they are compared at once
             piece = np.concatenate(list(piece.pieces(LIMIT)))
         judged = judge(piece, len(running), len(steps))
         late, missing, extra = late + judged.late, missing + judged.missing, extra + judged.extra
+        alike += judged.alike
         examples = _first(np.concatenate([examples, judged.differing]), show)
         watch.advance(len(piece))
     ranges = [place.range for place in places]
-    return Comparison(total[0], total[1], late, missing, extra, examples, ranges, len(running))
+    return Comparison(total[0], total[1], late, missing, extra, alike, examples, ranges, len(running))
 
 
 def _places(cluster: Cluster, ranges: Sequence[Ranges]) -> list[_Place]:

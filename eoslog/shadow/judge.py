@@ -22,12 +22,14 @@ Numbers = npt.NDArray[Any]
 class Judged(NamedTuple):
     """Rows of each step of the running query, by step: `late` ones, which the shadow wrote in another step,
     and `missing` ones, which it did not write. `extra`: rows of the shadow alone. `differing`: those of both.
+    `alike`: how many extra rows have an equal of the running query in their step, or one that is late.
     """
 
     late: Counts
     missing: Counts
     extra: Counts
     differing: Rows
+    alike: int
 
 
 def judge(rows: Rows, running: int, steps: int) -> Judged:
@@ -41,16 +43,20 @@ def judge(rows: Rows, running: int, steps: int) -> Judged:
     of_shadow = rows["place"] >= running
     content = _numbered(rows["digest"], rows["more"])
     cell = _numbered(content, rows["step"])
-    surplus = _rank(cell, of_shadow) >= _both(cell, of_shadow)
+    both = _both(cell, of_shadow)
+    surplus = _rank(cell, of_shadow) >= both
     left, left_content, left_shadow = rows[surplus], content[surplus], of_shadow[surplus]
+    left_met = both[surplus] > 0
     by_side = np.lexsort((left_shadow, left_content))  # stable: within a side in the order of steps
     left, left_content, left_shadow = left[by_side], left_content[by_side], left_shadow[by_side]
     paired = _rank(left_content, left_shadow) < _both(left_content, left_shadow)
+    alike = np.isin(left_content, left_content[paired]) | left_met[by_side]
     return Judged(
         _counts(left[paired & ~left_shadow], steps),
         _counts(left[~paired & ~left_shadow], steps),
         _counts(left[~paired & left_shadow], steps),
         left[~paired],
+        int(np.count_nonzero(alike & ~paired & left_shadow)),
     )
 
 

@@ -91,9 +91,9 @@ def place_of(cluster: Cluster, shadow: Standing, decisions: str) -> Place:
     return place
 
 
-def check_equal(steps: Sequence[Step], found: Comparison) -> None:
+def check_equal(steps: Sequence[Step], found: Comparison, *, by_key: bool) -> None:
     """Raise NoTakeOver unless all rows that both have to have are there: only in the last step may the shadow
-    have written more."""
+    have written more. `by_key`: rows were compared by their keys."""
     if steps[0].after is not None and len(steps) < LEAST_STEPS:
         raise NoTakeOver(
             f"{len(steps)} steps were compared, and at least {LEAST_STEPS} have to be, or all: give an "
@@ -112,6 +112,13 @@ def check_equal(steps: Sequence[Step], found: Comparison) -> None:
             f"{earlier:,} rows were written by the shadow alone, first in batch "
             f"{steps[int(np.flatnonzero(found.extra)[0])].first}, before the last step: the versions differ. "
             "Nothing was changed. See eoslog shadow report"
+        )
+    if by_key and found.alike:
+        raise NoTakeOver(
+            f"{found.alike:,} rows that the shadow alone has written in its last step have keys of rows that "
+            "the running query has written with it: which of them it has not written cannot be told by the "
+            "key. Nothing was changed. Let the running query run until it has written all, with nothing more "
+            "to read; or give each window's rows a key of their own in both versions"
         )
     if found.extra[-1] > MOST_LEFT:
         raise NoTakeOver(

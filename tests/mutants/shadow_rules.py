@@ -34,6 +34,8 @@ MUTANTS: list[Mutant] = [
         ("tests/shadow/test_judge.py",),
         Break("half of a digest is enough", '_numbered(rows["digest"], rows["more"])', '_numbered(rows["digest"])'),
         Break("steps do not matter", '_numbered(content, rows["step"])', "content"),
+        Break("late rows are not alike", "np.isin(left_content, left_content[paired]) | left_met[by_side]", "left_met[by_side]"),
+        Break("rows of a step are not alike", "left_met = both[surplus] > 0", "left_met = both[surplus] < 0"),
         Break("late rows are missing", "paired = _rank(left_content, left_shadow) <", "paired = -1 >"),
     ),
     *mutants_of(
@@ -51,6 +53,7 @@ MUTANTS: list[Mutant] = [
         Break("a few steps are enough", "len(steps) < LEAST_STEPS", "False"),
         Break("rows may be written again", "    if missing:\n", "    if False:\n"),
         Break("the versions may differ", "    if earlier:\n", "    if False:\n"),
+        Break("a key tells rows of one key apart", "    if by_key and found.alike:\n", "    if False:\n"),
         Break("any number of rows is added", "    if found.extra[-1] > MOST_LEFT:\n", "    if False:\n"),
         Break("rows of the last step are a difference", "found.extra[:-1]", "found.extra"),
         Break("rows of the shadow alone are lost", "    if not len(found.differing):\n        return None", "    return None"),

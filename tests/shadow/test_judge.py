@@ -22,8 +22,9 @@ def as_rows(drawn: list[Row], spread: int) -> np.ndarray:
 
 
 def plainly(drawn: list[Row]) -> dict[str, Counter[int]]:
-    """Rows that are late, missing and extra, by step."""
-    found: dict[str, Counter[int]] = {"late": Counter(), "missing": Counter(), "extra": Counter()}
+    """Rows that are late, missing and extra, by step; and extra ones that are alike."""
+    names = "late", "missing", "extra", "alike"
+    found: dict[str, Counter[int]] = {name: Counter() for name in names}
     for content in range(3):
         left: tuple[list[int], list[int]] = ([], [])
         for step in range(4):
@@ -34,6 +35,7 @@ def plainly(drawn: list[Row]) -> dict[str, Counter[int]]:
         found["late"].update(left[0][:pairs])
         found["missing"].update(left[0][pairs:])
         found["extra"].update(left[1][pairs:])
+        found["alike"].update(step for step in left[1][pairs:] if pairs or (False, step, content) in drawn)
     return found
 
 
@@ -42,6 +44,7 @@ def test_as_row_by_row(drawn: list[Row], spread: int) -> None:
     found, wanted = judge(as_rows(drawn, spread), 2, 4), plainly(drawn)
     for name in ("late", "missing", "extra"):
         assert [wanted[name][step] for step in range(4)] == getattr(found, name).tolist(), name
+    assert found.alike == wanted["alike"].total()
     sides = Counter(zip(found.differing["step"].tolist(), found.differing["place"] >= 2, strict=True))
     assert sides == Counter(
         {

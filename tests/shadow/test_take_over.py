@@ -263,6 +263,21 @@ def test_what_is_refused(both: Both, history: Any, says: str) -> None:
     assert both.standing() == before
 
 
+@pytest.mark.parametrize("alike", ["in the step", "late"])
+def test_keys_that_do_not_tell_which_row_is_left(both: Both, alike: str) -> None:
+    """Of two rows of a key one is there: the wrong one would be written twice, the other never."""
+    both.kafka.put(both.topic, [b"first"], key=b"j")
+    both.batch()
+    if alike == "late":
+        both.batch()
+    both.kafka.put(both.into, [b"second", b"first"], key=b"j")
+    before = both.standing()
+    done = both.take_over("--key")
+    assert done.exit_code == 1 and "1 rows that the shadow alone has written" in done.output, done.output
+    assert "cannot be told by the key" in done.output
+    assert both.standing() == before
+
+
 def test_too_many_rows_are_left(both: Both, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(take_over, "MOST_LEFT", 2)
     monkeypatch.setattr(command, "MOST_LEFT", 2)
