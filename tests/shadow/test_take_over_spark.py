@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,10 +15,11 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.streaming.query import StreamingQuery
 
+from eoslog.checkpoint import restore_checkpoint
 from eoslog.cli import main
 from eoslog.connector.checkpoint.noted_sink import NotedSink
 from tests.connector.stock_kafka import Kafka
-from tests.shadow.test_shadow_spark import Pair, counted
+from tests.shadow.test_shadow_spark import Pair, Version, counted
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 NOW: dict[str, Any] = {"availableNow": True}
@@ -47,10 +49,14 @@ class TakenOver(Pair):
         for start, version in starts:
             self.run(start(version, NOW))
 
-    def live(self) -> StreamingQuery:
+    def live(self, **more: str) -> StreamingQuery:
         """The new version, in the running query's place, with the shadow's checkpoint."""
-        names = {"topic": self.topic, "transactional.id": self.id, "kafka.group.id": self.group}
-        return self._start("new", summed, {}, names, NOW)
+        return self._start("new", summed, {}, self.names | more, NOW)
+
+    @property
+    def names(self) -> dict[str, str]:
+        """Of the running query."""
+        return {"topic": self.topic, "transactional.id": self.id, "kafka.group.id": self.group}
 
     def take_over(self, *more: str, key: bool = True) -> Result:
         command = ["shadow", "take-over", str(self.folder / "new"), "--watch", "0", "--fence", *more]
@@ -122,6 +128,29 @@ def test_it_can_be_interrupted_and_repeated(pair: TakenOver, monkeypatch: pytest
     pair.step(2)
     pair.run(pair.live())
     assert pair.windows() == expected(4)
+
+
+def test_a_shadow_that_has_taken_over_saves_its_state(pair: TakenOver) -> None:
+    """In the place of the state that the old version has saved."""
+    saved = {"state.topic": pair.kafka.topic(cleanup_policy="compact")}
+    options = {"kafka.bootstrap.servers": pair.kafka.bootstrap, **pair.names, **saved}
+
+    def old(version: Version, trigger: dict[str, Any]) -> StreamingQuery:
+        return pair._start("old", version, {}, pair.names | saved, trigger)
+
+    for number in range(2):
+        pair.step(number, (old, counted), (pair.shadow, summed))
+    done = pair.take_over()
+    assert done.exit_code == 0, done.output
+    place = pair.folder / "new"
+    for number in (2, 3):
+        pair.step(number)
+        pair.run(pair.live(**saved))
+        shutil.rmtree(place)
+        assert restore_checkpoint(str(place), options) is not None
+    pair.step(4)
+    pair.run(pair.live(**saved))
+    assert pair.windows() == expected(8), "windows that end before 490 s"
 
 
 class Killed(BaseException):
