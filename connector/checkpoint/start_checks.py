@@ -67,16 +67,33 @@ def check_taken_over(
         return
     said = _listed((tp, f"{at}, this query stands at {stands.get(tp)}") for tp, (at, _) in moved.items())
     by = next(note.query for _, note in moved.values())
+    why = f"group {group} is where that query has written to ({said})"
+    _refuse_taken_over(sink, batch, group, by, why, accepted)
+
+
+def check_followed(
+    sink: str, batch: Batch, group: str | None, by: str | None, accepted: Collection[str]
+) -> None:
+    """Check that no other query has decided in this one's sink since this one did: it has taken over, also
+    if it stands where this one stands, or if others have moved the group. `by`: its id, if there is one.
+    Raises TakenOver unless that is accepted."""
+    if by is not None:
+        why = "that query has made the sink's last decision"
+        _refuse_taken_over(sink, batch, group, by, why, accepted)
+
+
+def _refuse_taken_over(
+    sink: str, batch: Batch, group: str | None, by: str, why: str, accepted: Collection[str]
+) -> None:
     if (word := f"taken-over:{by}") in accepted:
         return
     raise TakenOver(
-        f"sink {sink}: query {by} has taken the place of query {batch.query_id}: group {group} is where that "
-        f"query has written to ({said}). {batch} would write rows again. Nothing was written. Stop this "
-        "query for good; or, to go back from the other one to this, start this one with a new checkpoint, "
-        f"kafka.group.id={group} and transactional.id={sink} in source and sink, and "
-        "startingOffsets=committed. If these are two queries, and this one is to write those rows as "
-        "well, give each a transactional.id and a kafka.group.id of its own, and "
-        f"set {to_accept(word, accepted)}"
+        f"sink {sink}: query {by} has taken the place of query {batch.query_id}: {why}. {batch} would write "
+        "rows again. Nothing was written. Stop this query for good; or, to go back from the other one to "
+        f"this, start this one with a new checkpoint, kafka.group.id={group or '(that of the other)'} and "
+        f"transactional.id={sink} in source and sink, and startingOffsets=committed. If these are two "
+        "queries, and this one is to write those rows as well, give each a transactional.id and a "
+        f"kafka.group.id of its own, and set {to_accept(word, accepted)}"
     )
 
 
@@ -108,6 +125,7 @@ class StartFacts(NamedTuple):
     rested: bool = False
     accepted: Collection[str] = ()
     left_state: bool = False
+    followed_by: str | None = None
 
     @property
     def ours(self) -> int | None:
@@ -137,6 +155,7 @@ def check_story(story: StartFacts) -> list[str]:
         return _new_checkpoint(story)
     stands = story.ended[1] if story.ended else {}
     check_taken_over(story.sink, story.batch, story.group, story.committed, stands, story.accepted)
+    check_followed(story.sink, story.batch, story.group, story.followed_by, story.accepted)
     ours = None if story.ours is None or story.decided is None else story.decided
     check_completed(story.sink, Completed(story.completed, story.since, story.rested), ours, story.accepted)
     return [*_missing_decisions(story), *_moved_group(story)]

@@ -128,6 +128,7 @@ def make_ready(
         dropped=dropped,
         lost=lost,
         acquired_now=owned.acquired_now,
+        followed_by=None if last is None else last.successor_of(batch.query_id),
         left_state=last is not None and last.saved is not None and last.saved.stateful,
         passes=last is not None and _passes(last, batch, leads_to),
     )

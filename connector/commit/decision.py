@@ -56,6 +56,11 @@ class Decision(NamedTuple):
     tokens: RememberedTokens = RememberedTokens()
     saved: Saved | None = None
 
+    def successor_of(self, query_id: str) -> str | None:
+        """Which query has decided in this sink since this one did. None: none has, or this one never did."""
+        followed = self.batch.query_id != query_id and any(b.query_id == query_id for b in self.earlier)
+        return self.batch.query_id if followed else None
+
     def is_after(self, batch: Batch) -> bool:
         """Whether a later batch of the query is decided: Spark runs this one for its state alone."""
         decided = self.last_of(batch.query_id)

@@ -66,6 +66,7 @@ class Begun:
     lost: tuple[int, ...] = ()
     acquired_now: bool = True
     left_state: bool = False
+    followed_by: str | None = None
     passes: bool = False
 
 

@@ -17,6 +17,7 @@ from eoslog.connector.checkpoint.start_checks import (
     Completed,
     StartFacts,
     check_completed,
+    check_followed,
     check_given,
     check_plain_start,
     check_story,
@@ -28,6 +29,7 @@ from eoslog.connector.client.wire.retry import retrying
 from eoslog.connector.client.wire.shared_clusters import shared_cluster
 from eoslog.connector.commit.begin import check_noted_place
 from eoslog.connector.commit.leave_sink import decided_by, fence, leave
+from eoslog.connector.commit.observe import observed_decision
 from eoslog.connector.commit.task_reports import Batch, Begun
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.offsets.group_notes import NotedOffset, read_note
@@ -116,6 +118,9 @@ class StartOfRun:
             names.add((given.sink, given.group))
         for sink, group in sorted(names, key=str):
             self._check_taken_over(sink, group)
+            last = self._runner.run(observed_decision(Sink(sink)))
+            by = None if last is None else last.successor_of(self._view.batch.query_id)
+            check_followed(sink, self._view.batch, group, by, self._options.accepted)
 
     def _check_taken_over(self, sink: str, group: str | None) -> None:
         view = self._view
@@ -163,6 +168,7 @@ class StartOfRun:
             rested=has_rested(view),
             accepted=options.accepted,
             left_state=begun.left_state,
+            followed_by=begun.followed_by,
         )
         for warning in check_story(story):
             log.warning(warning)

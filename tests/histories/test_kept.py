@@ -521,6 +521,24 @@ KEPT: dict[str, list[tuple[Any, ...]]] = {
         ("run", "B", 1),
         ("anew", "B", "committed"),
     ],
+    "an old query, when a third one has moved the group of the hand-over": [
+        ("query", "A", {"kafka.group.id": "g", "processing.guarantee": "at_least_once"}),
+        (
+            "query",
+            "B",
+            {"out": "out", "id": "x", "kafka.group.id": "h", "starting": "latest", "ahead": "yes"},
+        ),
+        ("query", "C", {"in": "in", "out": "out", "kafka.group.id": "g", "id": "x", "starting": "earliest"}),
+        ("produce", "in", 6),
+        ("run", "C", 2),
+        ("produce", "in", 5),
+        ("follow", "B", "C"),
+        ("run", "B", 3),
+        ("produce", "in", 3),
+        ("now", "C"),
+        ("run", "A", 2, None),
+        ("run", "C", 1, ("stop", ("spark: before commits", 1), 8)),
+    ],
 }
 
 

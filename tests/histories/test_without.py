@@ -14,6 +14,7 @@ FOUND_BY = {
     "TakenOver": "the old query again after a hand-over",
     "TakenOver, under other names": "the old query again after a hand-over, under another group",
     "a checkpoint's line by hand": "the source's log cut, and a start by hand from the checkpoint's line",
+    "TakenOver, the group moved": "an old query, when a third one has moved the group of the hand-over",
     "SinkChanged": "another transactional.id after a kill between decision and commits",
     "the old sink is left": "another transactional.id after a kill before the decision, sealed",
     "at_least_once finishes": "at_least_once from now on, after a kill between decision and commits",

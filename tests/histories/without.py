@@ -136,8 +136,18 @@ ROWS: dict[str, Callable[[], list[Change]]] = {
     "TakenOver": lambda: [
         (start_checks, "check_taken_over", _nothing),
         (start_of_run, "check_taken_over", _nothing),
+        (start_checks, "check_followed", _nothing),
+        (start_of_run, "check_followed", _nothing),
     ],
-    "TakenOver, under other names": lambda: [(StartOfRun, "_look_for_a_successor", _by_todays_names)],
+    "TakenOver, the group moved": lambda: [
+        (start_checks, "check_followed", _nothing),
+        (start_of_run, "check_followed", _nothing),
+    ],
+    "TakenOver, under other names": lambda: [
+        (StartOfRun, "_look_for_a_successor", _by_todays_names),
+        (start_checks, "check_followed", _nothing),
+        (start_of_run, "check_followed", _nothing),
+    ],
     "SinkChanged": lambda: [(start_of_run, "check_given", _nothing)],
     "the old sink is left": lambda: [(start_of_run, "leave", _no_rules)],
     "at_least_once finishes": lambda: [(committer, "leave_for_none", _nothing)],

@@ -4,6 +4,17 @@ from tests.mutants.mutant import Break, Mutant, mutants_of
 
 MUTANTS: list[Mutant] = [
     *mutants_of(
+        "connector/checkpoint/start_checks.py",
+        ("tests/connector/checkpoint/test_crosscheck.py",),
+        Break("the sink's last decision may be another query's", "    if by is not None:\n        why", "    if False:\n        why"),
+    ),
+    *mutants_of(
+        "connector/commit/decision.py",
+        ("tests/histories/test_kept.py", "tests/connector/commit/test_decision.py"),
+        Break("no query follows another", "followed = self.batch.query_id != query_id and any(", "followed = False and any("),
+        Break("a query that has never decided is followed", "and any(b.query_id == query_id for b in self.earlier)", "or False"),
+    ),
+    *mutants_of(
         "connector/commit/begin.py",
         ("tests/connector/commit/test_replay.py",),
         Break("lost rows stop a restored query before it comes to them", "        if _passes(last, batch, leads_to):\n            return ()\n", ""),

@@ -304,6 +304,16 @@ def test_at_least_once_does_not_begin_where_another_sink_has_committed(at: int, 
     check_plain_start(story(5, completed=4, at=(at, note(7, "other", "s2"))))
 
 
+def test_a_sink_whose_last_decision_is_another_query_s() -> None:
+    """It has taken over, although it stands where this one stands, or a third one has moved the group."""
+    for at in ((40, note(4)), (40, note(4, "third", "t")), (90, note(4, "third", "t"))):
+        told = story(5, of("q", 4), completed=4, at=at, followed_by="successor")
+        with pytest.raises(TakenOver, match="query successor has taken the place of query q: that query has"):
+            check_story(told)
+        check_story(told._replace(accepted={"taken-over:successor"}))
+        check_story(told._replace(followed_by=None))
+
+
 def test_who_has_left_a_sink_is_told_of_its_successor_from_its_first_batch_on() -> None:
     """Under another name it would not stop that one; under the same it does, and goes on where both stand."""
     where = {PLACE: NotedOffset(40, note(0, "successor"))}
