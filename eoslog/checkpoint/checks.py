@@ -98,6 +98,7 @@ def _warnings(standing: Standing) -> Iterator[str]:
         taken=view.planned.taken(),
         since=note.since if note else None,
         rested=has_rested(view),
+        followed_by=None if standing.decision is None else standing.decision.successor_of(standing.query_id),
     )
     check_checkpoint(standing.sink, standing.decision, _next_batch(view))
     yield from check_story(story)

@@ -10,8 +10,13 @@ from typing import Any
 
 import pytest
 
+from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.commit.move_decision import move_decision
+from eoslog.connector.commit.task_reports import Batch
+from eoslog.connector.commit.transactional_ids import Sink
+from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
 from eoslog.testing import EmbeddedBroker
-from tests.checkpoint.plain_checkpoint import run
+from tests.checkpoint.plain_checkpoint import last, run, sink_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "checkpoints.md"
 
@@ -78,6 +83,19 @@ def test_what_is_refused(
 ) -> None:
     said = run(broker, command, checkpoint, *(text.replace("TOPIC", topic) for text in more))
     assert (said.exit_code, says in said.output) == (status, True), said.output
+
+
+def test_a_query_whose_place_is_taken(
+    broker: EmbeddedBroker, decided: Path, cluster: Cluster, topic: str
+) -> None:
+    """Another query has made the sink's last decision: the next start would stop, so no edit is safe."""
+    assert run(broker, "check", decided).exit_code == 0
+    rules = move_decision(Sink(sink_of(topic)), last(cluster, topic), Batch("successor", 0), None, 1)
+    Runner(cluster, OWN_TIMEOUT_MS).run(rules)
+    said = run(broker, "check", decided)
+    assert said.exit_code == 1 and "TakenOver: sink " in said.output, said.output
+    said = run(broker, "rewind", decided, "--by", "5", "--accept-duplicates", "5")
+    assert said.exit_code == 1 and "the next start would stop" in said.output, said.output
 
 
 def test_a_batch_that_nobody_knows_of_is_not_edited_away(broker: EmbeddedBroker, checkpoint: Path) -> None:
