@@ -77,7 +77,7 @@ def check_followed(
     """Check that no other query has decided in this one's sink since this one did: it has taken over, also
     if it stands where this one stands, or if others have moved the group. `by`: its id, if there is one.
     Raises TakenOver unless that is accepted."""
-    if by is not None:
+    if by is not None and group is not None:  # without a group nobody has handed it over
         why = "that query has made the sink's last decision"
         _refuse_taken_over(sink, batch, group, by, why, accepted)
 

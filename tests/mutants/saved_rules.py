@@ -6,7 +6,7 @@ MUTANTS: list[Mutant] = [
     *mutants_of(
         "connector/checkpoint/start_checks.py",
         ("tests/connector/checkpoint/test_crosscheck.py",),
-        Break("the sink's last decision may be another query's", "    if by is not None:\n        why", "    if False:\n        why"),
+        Break("the sink's last decision may be another query's", "    if by is not None and group is not None:", "    if False:"),
     ),
     *mutants_of(
         "connector/commit/decision.py",
