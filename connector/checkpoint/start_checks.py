@@ -85,12 +85,13 @@ def check_followed(
 def _refuse_taken_over(
     sink: str, batch: Batch, group: str | None, by: str, why: str, accepted: Collection[str]
 ) -> None:
+    """Raise TakenOver unless that is accepted. `why`: what shows that the query `by` has taken over."""
     if (word := f"taken-over:{by}") in accepted:
         return
     raise TakenOver(
         f"sink {sink}: query {by} has taken the place of query {batch.query_id}: {why}. {batch} would write "
         "rows again. Nothing was written. Stop this query for good; or, to go back from the other one to "
-        f"this, start this one with a new checkpoint, kafka.group.id={group or '(that of the other)'} and "
+        f"this, start this one with a new checkpoint, kafka.group.id={group} and "
         f"transactional.id={sink} in source and sink, and startingOffsets=committed. If these are two "
         "queries, and this one is to write those rows as well, give each a transactional.id and a "
         f"kafka.group.id of its own, and set {to_accept(word, accepted)}"
@@ -108,7 +109,7 @@ class StartFacts(NamedTuple):
     whose offsets the source has begun with. `since`: the first batch that was given to this sink, None if the
     checkpoint does not say. `rested`: whether the last completed batch is so old that the cluster may have
     forgotten its decision. `accepted`: the words of start.accepted. `left_state`: the sink's last query has
-    saved its state.
+    saved its state. `followed_by`: which query has decided in this sink since this one did.
     """
 
     sink: str

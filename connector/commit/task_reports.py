@@ -51,8 +51,9 @@ class Begun:
     Spark partitions of the decided batch whose rows the broker has aborted; they are written again.
     `acquired_now`: the sink was acquired for this batch, not kept from the last one. (The identity does not
     show that: brokers that were restored from an older copy assign the same one again.) `left_state`: the
-    sink's last decision has saved the state of its query. `passes`: a restored checkpoint
-    runs this batch again, which was decided before the last one.
+    sink's last decision has saved the state of its query. `followed_by`: which query has decided in this sink
+    since the query of `batch` did. `passes`: a restored checkpoint runs this batch again, which was decided
+    before the last one.
     """
 
     sink_id: str

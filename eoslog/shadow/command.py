@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from eoslog.audit.identity import Identity
 from eoslog.checkpoint.running import check_rests
-from eoslog.checkpoint.standing import standing
+from eoslog.checkpoint.standing import Standing, standing
 from eoslog.commands.judging import judging
 from eoslog.commands.progress import shown
 from eoslog.commands.session import CommandSession, cluster_command
@@ -121,12 +121,18 @@ def take_over(
     place = place_of(cluster, shadow, options["decision_topic"] or ANCHOR)
     if not (fence or dry_run or place.is_taken):
         check_rests(cluster, shadow, watch)
-    if fence and not dry_run and shadow.sink is not None and shadow.sink.id != place.cut.sink:
-        Runner(cluster, OWN_TIMEOUT_MS).run(leave_sink.fence(shadow.sink))
+    if fence and not (dry_run or place.is_taken):
+        _fence(cluster, shadow)
     left = None if place.is_taken else _left(cluster, checkpoint, place, options)
     if not dry_run:
         carry_out_take_over(cluster, shadow, place, left)
     _tell(session, place, 0 if left is None else len(left.rows), done=not dry_run)
+
+
+def _fence(cluster: Cluster, shadow: Standing) -> None:
+    if shadow.sink is not None and shadow.note is not None:
+        runner = Runner(cluster, OWN_TIMEOUT_MS, decisions=shadow.note.decisions)
+        runner.run(leave_sink.fence(shadow.sink))
 
 
 def _left(cluster: Cluster, location: str, place: Place, options: Mapping[str, Any]) -> LeftRows | None:

@@ -8,10 +8,8 @@ window of each key must be there once, with the right count and sum.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
-import tempfile
 import threading
 import time
 from pathlib import Path
@@ -24,11 +22,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from eoslog import register
 from eoslog.cli import main as eoslog
-from eoslog.testing import EmbeddedBroker
 from tests.connector.stock_kafka import Kafka
-from tests.spark_session import set_environment, small_session
 from tests.stateful.soak_take_over import (
     A_SECOND,
     KEYS,
@@ -39,7 +34,9 @@ from tests.stateful.soak_take_over import (
     Feed,
     Reader,
     kill_pythons,
+    main,
     works,
+    wrong_windows,
 )
 
 AGAIN = ("batches after the one", "a transaction is open", "has not done batch", "has no batch")
@@ -150,9 +147,7 @@ def run(spark: SparkSession, kafka: Kafka, folder: Path, take_overs: int, seed: 
     live.stop()
     reader.ended.set()
     threads[1].join()
-    expected = feed.expected()
-    lost, surplus = expected - reader.rows, reader.rows - expected
-    later = sum(1 for key in surplus if key[1] + WINDOW > START + feed.rows // A_SECOND - WINDOW - 2)
+    lost, doubled = wrong_windows(feed, reader)
     waits = sorted(
         min(at for at in reader.seen if at > began) - max(at for at in reader.seen if at <= began)
         for began in took
@@ -160,32 +155,12 @@ def run(spark: SparkSession, kafka: Kafka, folder: Path, take_overs: int, seed: 
     print(
         f"{take_overs} take-overs in {versions.tries} tries, {killed} processes killed, {feed.rows} rows, "
         f"{reader.rows.total()} windows by {len(reader.versions)} versions, {versions.added} of them added "
-        f"at take-overs: {lost.total()} lost or wrong, {surplus.total() - later} doubled or wrong; readers "
+        f"at take-overs: {lost} lost or wrong, {doubled} doubled or wrong; readers "
         f"waited: median {waits[len(waits) // 2]:.1f} s, longest {waits[-1]:.1f} s",
         flush=True,
     )
-    return lost.total() + surplus.total() - later
-
-
-def main() -> int:
-    """Exit status 0 if all is exact."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--take-overs", type=int, default=50)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--kills", action="store_true")
-    args = parser.parse_args()
-    set_environment()
-    with (
-        EmbeddedBroker() as broker,
-        small_session() as spark,
-        tempfile.TemporaryDirectory(prefix="shadows-", ignore_cleanup_errors=True) as folder,
-    ):
-        register(spark)
-        wrong = run(
-            spark, Kafka(broker.bootstrap), Path(folder), args.take_overs, args.seed, kills=args.kills
-        )
-    return 1 if wrong else 0
+    return lost + doubled
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(run, __doc__))

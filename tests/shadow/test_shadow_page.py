@@ -4,12 +4,15 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession, functions
+from pyspark.sql.streaming.query import StreamingQuery
 
 from eoslog.testing import EmbeddedBroker
 from tests.connector.stock_kafka import Kafka
@@ -30,17 +33,28 @@ def version(rows: DataFrame) -> DataFrame:
     return rows.select("key", "value")
 
 
+def first_version(
+    spark: SparkSession,
+    folder: Path,
+    new: Callable[[DataFrame], DataFrame],
+    options: dict[str, str],
+    names: dict[str, str],
+) -> StreamingQuery:
+    """The running query, from the beginning of orders to totals."""
+    source = spark.readStream.format("eoslog").options(**options).option("subscribe", "orders")
+    rows = new(source.option("startingOffsets", "earliest").load())
+    sink = rows.writeStream.format("eoslog").options(**options, **names).option("topic", "totals")
+    sink = sink.option("checkpointLocation", str(folder / "checkpoint-v1"))
+    return sink.trigger(processingTime="0 seconds").start()
+
+
 def test_the_page(spark: SparkSession, kafka: Kafka, tmp_path: Path) -> None:
     """Under load all the time; what was written is exact."""
     for name in ("orders", "totals", "totals_v2"):
         kafka.topic(2, name=name)
     options = {"kafka.bootstrap.servers": kafka.bootstrap}
     names = {"kafka.group.id": "totals", "transactional.id": "totals-v1"}
-    source = spark.readStream.format("eoslog").options(**options).option("subscribe", "orders")
-    source = source.option("startingOffsets", "earliest")
-    sink = version(source.load()).writeStream.format("eoslog").options(**options, **names)
-    sink = sink.option("topic", "totals").option("checkpointLocation", str(tmp_path / "checkpoint-v1"))
-    old = sink.trigger(processingTime="0 seconds").start()
+    old = first_version(spark, tmp_path, version, options, names)
     put = 0
 
     def more(seconds: float) -> bool:
@@ -95,11 +109,7 @@ def test_the_page_with_another_state(spark: SparkSession, tmp_path: Path) -> Non
             kafka.topic(2, name=name)
         options = {"kafka.bootstrap.servers": kafka.bootstrap}
         names = {"kafka.group.id": "totals", "transactional.id": "totals-v1"}
-        source = spark.readStream.format("eoslog").options(**options).option("subscribe", "orders")
-        rows = windows(source.option("startingOffsets", "earliest").load(), sums=False)
-        sink = rows.writeStream.format("eoslog").options(**options, **names).option("topic", "totals")
-        sink = sink.option("checkpointLocation", str(tmp_path / "checkpoint-v1"))
-        old = sink.trigger(processingTime="0 seconds").start()
+        old = first_version(spark, tmp_path, partial(windows, sums=False), options, names)
         put = 0
 
         def more(rounds: int) -> bool:
@@ -151,11 +161,7 @@ def test_the_page_with_state(spark: SparkSession, tmp_path: Path) -> None:
         kafka.topic(name="totals_state", cleanup_policy="compact")
         options = {"kafka.bootstrap.servers": kafka.bootstrap}
         names = {"kafka.group.id": "totals", "transactional.id": "totals-v1", "state.topic": "totals_state"}
-        source = spark.readStream.format("eoslog").options(**options).option("subscribe", "orders")
-        rows = stateful(source.option("startingOffsets", "earliest").load())
-        sink = rows.writeStream.format("eoslog").options(**options, **names).option("topic", "totals")
-        sink = sink.option("checkpointLocation", str(tmp_path / "checkpoint-v1"))
-        old = sink.trigger(processingTime="0 seconds").start()
+        old = first_version(spark, tmp_path, stateful, options, names)
         put = 0
 
         def more(rounds: int) -> bool:
