@@ -201,6 +201,25 @@ def test_the_running_query_decides_meanwhile(both: Both, monkeypatch: pytest.Mon
     assert both.standing()[0] == before[0] and both.standing()[3] == before[3]
 
 
+@pytest.mark.parametrize("at", ["before", "after"])
+def test_two_commands_at_once(both: Both, monkeypatch: pytest.MonkeyPatch, at: str) -> None:
+    """One takes over while the other is about to acquire the sink, or has just acquired it."""
+    both.close_windows()
+    before, others = both.standing(), list[Result]()
+
+    def second(command: c.Command[Any]) -> None:
+        if isinstance(command, c.Acquire) and not others:
+            monkeypatch.setattr(take_over, "Runner", Runner)
+            others.append(both.take_over())
+
+    first = partial(Runner, before=second) if at == "before" else partial(Runner, after=second)
+    monkeypatch.setattr(take_over, "Runner", first)
+    done = both.take_over()
+    assert others[0].exit_code == 0, others[0].output
+    assert done.exit_code == 1 and "Traceback" not in done.output, done.output
+    check_taken(both, before, left=True)
+
+
 def behind(both: Both) -> None:
     both.decide()
 
