@@ -149,6 +149,25 @@ class Checkpoint:
         except OSError as error:
             raise CheckpointUnreadable(self.location, f"{name} cannot be changed: {error}") from error
 
+    def sync_planned(self, batch_id: int) -> None:
+        """Have what Spark has written of a batch's plan outlive a power cut of the driver's machine: its entry
+        of the offset log, the newest entries of the sources' own logs, with the first batch the query's id.
+
+        Spark only hands these files to the operating system. A plan that is lost after its decision would be
+        made anew, with other rows.
+        """
+        names = [f"offsets/{batch_id}", *(["metadata"] if batch_id == 0 else [])]
+        with self._reading(names[0]):
+            self._files.sync([*names, *self._newest_of_sources()])
+
+    def _newest_of_sources(self) -> Iterator[str]:
+        """The newest entry of each source's log, `sources/<source>/<number>`, which may be `.compact`."""
+        for source in self._files.names("sources"):
+            entries = [n for n in self._files.names(f"sources/{source}") if n.partition(".")[0].isdecimal()]
+            if entries:
+                newest = max(entries, key=lambda name: int(name.partition(".")[0]))
+                yield f"sources/{source}/{newest}"
+
     def planned(self, batch_id: int) -> Planned:
         """A batch of the offset log."""
         with self._parsing(f"offsets/{batch_id}") as text:

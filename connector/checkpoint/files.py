@@ -7,7 +7,7 @@ they are imported only for folders on other machines.
 import os
 import re
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Protocol
 
@@ -53,6 +53,9 @@ class Files(Protocol):
 
     def remove(self, name: str) -> None:
         """Remove a file, if it is there."""
+
+    def sync(self, names: Iterable[str]) -> None:
+        """Have files that others have written, and their names, outlive a power cut of this machine."""
 
 
 def files_at(location: str) -> Files:
@@ -139,15 +142,32 @@ class LocalFiles:
         draft = os.path.join(inside, f".{name}.{uuid.uuid4().hex}")
         with open(draft, "wb") as file:
             file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
         os.replace(draft, os.path.join(inside, name))
+        _sync(inside)
 
     def remove(self, name: str) -> None:
         """Remove a file, if it is there."""
         with suppress(FileNotFoundError):
             os.unlink(self._path(name))
 
+    def sync(self, names: Iterable[str]) -> None:
+        """Sync the files, then their folders."""
+        paths = [self._path(name) for name in names]
+        for path in [*paths, *dict.fromkeys(map(os.path.dirname, paths))]:
+            _sync(path)
+
     def _path(self, name: str) -> str:
         return os.path.join(self._root, name)
+
+
+def _sync(path: str) -> None:
+    opened = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
 
 
 class ArrowFiles:
@@ -211,6 +231,9 @@ class ArrowFiles:
         if self.is_there(name):
             with self._advised():
                 self._files.delete_file(f"{self._root}/{name}")
+
+    def sync(self, names: Iterable[str]) -> None:
+        """Nothing: what another machine's file system has taken does not depend on this one's power."""
 
     def _infos(self, path: str, *, recursive: bool = False) -> "list[fs.FileInfo]":
         from pyarrow import fs

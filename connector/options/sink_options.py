@@ -48,6 +48,7 @@ class SinkOptions:
     codec: int
     max_batch_bytes: int
     checkpoint_location: str | None
+    checkpoint_sync: bool
     progress_log: bool
     accepted: frozenset[str]
     state: StateOptions | None = None
@@ -74,6 +75,7 @@ def sink_options(raw: Mapping[str, str], *, stream: bool) -> SinkOptions:
         codec=CODEC_NAMES.index(values["kafka.compression.type"]),
         max_batch_bytes=values["kafka.batch.size"],
         checkpoint_location=values["checkpointlocation"],
+        checkpoint_sync=values.get("checkpoint.sync", False),
         progress_log=_progress_log(values),
         accepted=frozenset(word.strip() for word in (values.get("start.accepted") or "").split(",")),
         state=_state(values),

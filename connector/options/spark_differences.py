@@ -21,6 +21,7 @@ OURS_ALONE = (
     "on.lost.transaction",
     "progress.log",
     "start.accepted",
+    "checkpoint.sync",
     "deadletter.topic",
     "write.token",
     "first.contact.timeout.ms",

@@ -162,6 +162,9 @@ TABLE: tuple[Option, ...] = (
     Option("start.accepted", OptionType.TEXT, None, Use.WRITE_STREAM,
            "Findings with which a start may continue although rows may be doubled or missing: the words from "
            "its error, separated by commas."),
+    Option("checkpoint.sync", OptionType.BOOL, True, Use.WRITE_STREAM,
+           "Before a batch is decided, what Spark has written of its plan to a checkpoint on a local disk is "
+           "synced, so that a power cut of the driver's machine cannot take it; false: it is not."),
     Option("deadletter.topic", OptionType.TEXT, None, Use.SINK,
            "Rows that cannot be written go here, in the same transaction, with the reason in their headers; "
            "without it such a row fails the batch."),

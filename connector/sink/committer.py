@@ -7,8 +7,10 @@ reports. Only begin remembers anything from batch to batch, and nothing breaks i
 import logging
 import uuid
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from typing import Any, TypeVar
 
 from eoslog.connector.checkpoint.accepted_differences import to_accept
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
@@ -18,6 +20,7 @@ from eoslog.connector.client.admin import group_offsets as group_offsets
 from eoslog.connector.client.wire.shared_clusters import shared_cluster
 from eoslog.connector.commit.abandon import run_of
 from eoslog.connector.commit.begin import begin
+from eoslog.connector.commit.commands import End, Rules
 from eoslog.connector.commit.decide import SourceOffsets, commit
 from eoslog.connector.commit.decision import Decision
 from eoslog.connector.commit.finish import await_readable
@@ -40,6 +43,8 @@ from eoslog.connector.sink.source_check import check_sources, takes_over
 from eoslog.connector.sink.start_of_run import CheckpointView, StartOfRun, leave_for_none
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _SEE_LATE = "See troubleshooting.md#readers-may-see-a-part-of-a-batch"
 
@@ -163,10 +168,29 @@ def commit_stream(
     check_equal_run(options, reports, batch_id)
     saving = _saving(options, reports)
     rules = commit(sink, reports, batch_id, source, options.two_phase, saving=saving)
-    last = runner.run(timed(rules, spent, sink))
+    last = runner.run(timed(_once_synced(rules, options, batch_id), spent, sink))
     _prove_if_disturbed(runner, sink, reports)
     _await_readable(runner, sink, last, spent)
     log_progress(sink, reports, spent, loud=options.progress_log)
+
+
+def _once_synced(rules: Rules[T], options: SinkOptions, batch_id: int) -> Rules[T]:
+    """Wrap the rules of a commit: nothing is committed before the batch's plan is on the disk
+    (checkpoint.sync). The disk works while the rules ask the brokers. Raises CheckpointUnreadable."""
+    if not options.checkpoint_sync or options.checkpoint_location is None:
+        return (yield from rules)
+    answer: Any = None
+    with ThreadPoolExecutor(1) as disk:
+        synced = disk.submit(Checkpoint.at(options.checkpoint_location).sync_planned, batch_id)
+        while True:
+            try:
+                command = rules.send(answer)
+            except StopIteration as done:
+                result: T = done.value
+                return result
+            if isinstance(command, End) and command.commit:
+                synced.result()
+            answer = yield command
 
 
 def commit_batch(

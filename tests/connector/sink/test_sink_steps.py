@@ -2,6 +2,7 @@
 they remember, and when the partitions are asked."""
 
 import json
+import os
 import tempfile
 import time
 from collections.abc import Mapping
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from eoslog.connector.checkpoint.checkpoint import Checkpoint
+from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
 from eoslog.connector.client.admin import group_offsets as group_offsets
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit.faults import CheckpointMismatch, CommitFault, DecisionGone
@@ -501,3 +502,49 @@ def test_a_failed_write_is_looked_at_until_its_tasks_are_dead(monkeypatch: pytes
     write.bench.prepare(begun, 0, ["row"])
     committer.abort_write(write.options, begun, [None, None])
     assert looks and not write.bench.broker.ongoing(begun.sink_id)
+
+
+def test_a_batch_is_decided_when_its_plan_is_on_the_disk(tmp_path: Path, monkeypatch: Any) -> None:
+    bench, synced = Bench(), list[str]()
+    query = Query(tmp_path, bench)
+    query.plan(0)
+    own = tmp_path / "sources" / "0"
+    own.mkdir(parents=True)
+    for entry in ("8", "9.compact", "10"):
+        (own / entry).write_text("v1\n{}")
+    reports, real = bench.prepare_all(query.begin()), os.fsync
+
+    def fsync(opened: int) -> None:
+        synced.append(os.path.relpath(os.readlink(f"/proc/self/fd/{opened}"), tmp_path))
+        real(opened)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    bench.crash_at(lambda command: isinstance(command, c.End) and command.commit)
+    with pytest.raises(Crash):
+        query.commit(reports, 0)
+    assert {"offsets/0", "offsets", "metadata", ".", "sources/0/10", "sources/0"} <= set(synced)
+
+
+def test_a_plan_that_the_disk_does_not_take_is_not_decided(tmp_path: Path, monkeypatch: Any) -> None:
+    bench = Bench()
+    query = Query(tmp_path, bench)
+    query.plan(0)
+    reports = bench.prepare_all(query.begin())
+
+    def fsync(_: int) -> None:
+        raise OSError("no space left on the device")
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with pytest.raises(CheckpointUnreadable, match="offsets/0: no space left"):
+        query.commit(reports, 0)
+    assert not any(isinstance(command, c.End) and command.commit for command in bench.commands)
+
+
+def test_without_checkpoint_sync_the_disk_is_left_alone(tmp_path: Path, monkeypatch: Any) -> None:
+    bench = Bench()
+    query = Query(tmp_path, bench, **{"checkpoint.sync": "false"})
+    query.plan(0)
+    reports, synced = bench.prepare_all(query.begin()), list[int]()
+    monkeypatch.setattr(os, "fsync", synced.append)
+    query.commit(reports, 0)
+    assert synced == []
