@@ -64,7 +64,11 @@ MUTANTS: list[Mutant] = [
         ),
         Break("a write that is done is watched", "    _unwatch(options, run_of(reports))\n", "", GUARD),
         Break("a write that failed is watched", "        _unwatch(options, run)\n", "", GUARD),
-        Break("a plan may be lost after its decision", "                synced.result()\n", "                pass\n"),
+        Break(
+            "a plan may be lost after its decision",
+            "                synced.result()\n",
+            "                pass\n",
+        ),
         Break("two queries share a memory", "sink.id, batch.query_id", "sink.id"),
         Break("two sinks share a memory", "sink.id, batch.query_id", "batch.query_id"),
         Break("another cluster's offsets", "        start.before()\n", "        pass\n"),
