@@ -150,8 +150,8 @@ class Checkpoint:
             raise CheckpointUnreadable(self.location, f"{name} cannot be changed: {error}") from error
 
     def sync_planned(self, batch_id: int) -> None:
-        """Have what Spark has written of a batch's plan outlive a power cut of the driver's machine: the entry
-        in the offset log, the newest entries of the sources' own logs, with the first batch the query's id.
+        """Have what Spark has written of a batch's plan outlive a power cut of the driver's machine: its
+        entry in the offset log, the newest ones of the sources' own logs, with the first batch the query's id.
 
         Spark only hands these files to the operating system. A plan that is lost after its decision would be
         made anew, with other rows.
