@@ -151,7 +151,7 @@ class Checkpoint:
 
     def sync_planned(self, batch_id: int) -> None:
         """Have what Spark has written of a batch's plan outlive a power cut of the driver's machine: its
-        entry in the offset log, the newest ones of the sources' own logs, with the first batch the query's id.
+        entry in the offset log, the newest ones of the sources' logs, and, with batch 0, the query's id.
 
         Spark only hands these files to the operating system. A plan that is lost after its decision would be
         made anew, with other rows.
