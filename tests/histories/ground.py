@@ -5,7 +5,7 @@ SimGround is clusters in memory with Spark imitated; spark_ground.py has a broke
 
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -73,6 +73,18 @@ class Cluster(Protocol):
 
     def cut(self, topic: str, kept: Any) -> None:
         """The logs go back to that copy, as by an unclean election."""
+
+    def places_of(self, group: str) -> Collection[tuple[str, int]]:
+        """The partitions of source topics of which a group has offsets."""
+
+    def commit_by_hand(self, group: str, topic: str, partition: int, offset: int) -> None:
+        """A consumer of the group, or an operator, commits an offset."""
+
+    def end_of(self, topic: str, partition: int) -> int:
+        """Where a partition ends."""
+
+    def forget(self, *, ids: bool, groups: bool) -> None:
+        """Transactional ids and groups that nobody has used for long are gone."""
 
     def terminate(self, name: str) -> bool:
         """Abort what a transactional id has open, whoever holds it; whether it had."""
@@ -162,8 +174,9 @@ class Ground(Protocol):
     def around(self, warned: Counter[str]) -> AbstractContextManager[None]:
         """Within it the connector lives here; its warnings are counted."""
 
-    def application(self, planners: int = 1) -> App:
-        """A new one, with so many planner processes if that can be chosen."""
+    def application(self, planners: int = 1, living: App | None = None) -> App:
+        """A new one, with so many planner processes if that can be chosen; or `living`, for a further start,
+        if it lives."""
 
     def stream(self, plan: Plan, app: App, told: Told) -> Run:
         """A query is started."""
@@ -191,9 +204,12 @@ class SimGround:
         with stage({"a": self.cluster}, warned), self.clock.rules(), machine(self._folder / "tmp"):
             yield
 
-    def application(self, planners: int = 1) -> Application:
+    def application(self, planners: int = 1, living: App | None = None) -> Application:
         """See Ground."""
-        self.apps.append(Application(uuid.uuid4().hex, planners))
+        if isinstance(living, Application) and not living.dead:
+            self.apps.append(Application.again(living))
+        else:
+            self.apps.append(Application(uuid.uuid4().hex, planners))
         return self.apps[-1]
 
     def stream(self, plan: Plan, app: Any, told: Told) -> Stream:

@@ -45,6 +45,11 @@ class Worker(Process):
         self._kept = {(module, name): fresh() for module, name, fresh in _FRESH}
         self.on_step: Callable[[], None] | None = None
 
+    def goes_on(self, earlier: "Worker") -> None:
+        """It is that process, at a later start."""
+        if not earlier.dead:
+            self._kept = earlier._kept
+
     def before(self, what: str) -> None:
         self._step(f"before {what}")
 
@@ -94,6 +99,19 @@ class Application:
         self.committer = Worker(self, "commit")
         self.planners = [Worker(self, "plan") for _ in range(planners)]
         self.tasks = [Worker(self, "task") for _ in range(2)]
+        self._lives = [self]
+        """Every start that this driver has seen."""
+
+    @classmethod
+    def again(cls, living: "Application") -> "Application":
+        """The same driver and its pool of processes, for another start. Only the source's process is new."""
+        made = cls(living.token, len(living.planners))
+        made._lives = living._lives
+        made._lives.append(made)
+        old = [living.committer, *living.planners, *living.tasks]
+        for worker, kept in zip([made.committer, *made.planners, *made.tasks], old, strict=True):
+            worker.goes_on(kept)
+        return made
 
     def planner(self, number: int) -> Worker:
         """Whichever of the pool Spark takes."""
@@ -136,7 +154,8 @@ class Application:
 
     def kill(self) -> None:
         """SIGKILL to the driver and all of its processes."""
-        self.dead, self.ended = True, "killed"
+        for start in self._lives:
+            start.dead, start.ended = True, "killed"
 
 
 @contextmanager

@@ -41,6 +41,8 @@ class Query:
     """The checkpoint of before, if batches are completed in it."""
     copy: str | None = None
     """Where brokers stand that were put back to an older copy, as startingOffsets, since an error told."""
+    living: bool = False
+    """It starts in an application that lives already, if there is one."""
     used: bool = False
     left: bool = False
     """Another query has taken its pipeline over."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from confluent_kafka import IsolationLevel, TopicPartition
 from confluent_kafka.admin import NewPartitions
 
+from eoslog.connector.client.admin.group_offsets import commit_plain, fetch_committed
 from eoslog.connector.client.admin.transactions import init_producer_id, list_transactions
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
@@ -176,6 +177,27 @@ class RealCluster:
         with Cluster(ClientConfig(parse_addresses(self.broker.bootstrap))) as cluster:
             for listed in list_transactions(cluster, "", OPEN):
                 yield listed.transactional_id, self.opener(listed.transactional_id)
+
+    def places_of(self, group: str) -> list[tuple[str, int]]:
+        """See ground.Cluster."""
+        with Cluster(ClientConfig(parse_addresses(self.broker.bootstrap))) as cluster:
+            found = fetch_committed(cluster, group, None, require_stable=False)
+        return [(topic, number) for topic, number in found if not topic.startswith("__")]
+
+    def commit_by_hand(self, group: str, topic: str, partition: int, offset: int) -> None:
+        """See ground.Cluster."""
+        with Cluster(ClientConfig(parse_addresses(self.broker.bootstrap))) as cluster:
+            commit_plain(cluster, group, {(topic, partition): (offset, "")}, {})
+
+    def end_of(self, topic: str, partition: int) -> int:
+        """See ground.Cluster."""
+        asked = {TopicPartition(topic, partition): LATEST}
+        (found,) = self._kafka.admin.list_offsets(asked).values()
+        return int(found.result(60).offset)
+
+    def forget(self, *, ids: bool, groups: bool) -> None:
+        """A real cluster forgets after days."""
+        raise NotImplementedError("histories with a real cluster have no such act")
 
     def terminate(self, name: str) -> bool:
         """Abort what a transactional id has open, whoever holds it (forceTerminateTransaction)."""

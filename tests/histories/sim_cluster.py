@@ -146,6 +146,26 @@ class SimCluster(ModelBroker):
             log.epoch = next(_epochs)
         self.life += 1
 
+    def places_of(self, group: str) -> list[tuple[str, int]]:
+        """The partitions of source topics of which a group has offsets."""
+        return [(t, n) for t, n in self.groups.get(group, {}) if t in self.topics and t != ANCHOR]
+
+    def commit_by_hand(self, group: str, topic: str, partition: int, offset: int) -> None:
+        """A consumer of the group, or an operator, commits an offset."""
+        self.groups.setdefault(group, {})[topic, partition] = offset, ""
+
+    def end_of(self, topic: str, partition: int) -> int:
+        """Where a partition ends."""
+        return self.topics[topic].logs[partition].end
+
+    def forget(self, *, ids: bool, groups: bool) -> None:
+        """Transactional ids and groups that nobody has used for long are gone."""
+        self.settle_all()
+        if ids:
+            self.transactions = {n: t for n, t in self.transactions.items() if t.state == "Ongoing"}
+        if groups:
+            self.groups.clear()
+
     def terminate(self, name: str) -> bool:
         """Abort what a transactional id has open, whoever holds it (forceTerminateTransaction)."""
         txn = self.transactions.get(name)

@@ -419,8 +419,8 @@ class SparkGround:
                     app.kill()
             self.cluster.close()
 
-    def application(self, planners: int = 1) -> SparkApp:
-        """See ground.Ground."""
+    def application(self, planners: int = 1, living: object = None) -> SparkApp:
+        """See ground.Ground. One that has nothing to do lives, and takes whatever starts next."""
         return SparkApp(self._processes.take(), self._processes.give)
 
     def stream(self, plan: Plan, app: Any, told: Told) -> SparkStream:

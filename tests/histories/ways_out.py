@@ -88,7 +88,8 @@ def _behind(world: "World", query: "Query", text: str) -> bool:
         query.new_checkpoint(query.source["startingOffsets"])
         query.lineage.began = bool(query.lineage.done)
         return True
-    return world.publish_and_go_on(query, int(told.group(1)))
+    missing = re.search(r"(\d+) rows of its partitions", text)
+    return world.publish_and_go_on(query, int(told.group(1)), int(missing.group(1)) if missing else 0)
 
 
 def _replay(world: "World", query: "Query", text: str) -> bool:

@@ -5,13 +5,15 @@ import re
 import shutil
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 
+from eoslog.connector.checkpoint.files import LocalFiles
 from eoslog.connector.commit.write_token import Token
 from eoslog.connector.errors import EoslogError
 from eoslog.protocol.errors import KafkaError
@@ -19,6 +21,7 @@ from tests.histories import judge
 from tests.histories.ending import end
 from tests.histories.ground import App, Ground, SimGround
 from tests.histories.judge import Finding, Lineage
+from tests.histories.mishaps import MISHAPS
 from tests.histories.processes import Strike
 from tests.histories.query import Query, age, identity, logged
 from tests.histories.shapes import SINKS, SOURCES, Act
@@ -53,6 +56,13 @@ class World:
         self.gone: Counter[str] = Counter()
         self.put_back: dict[Path, tuple[int, int]] = {}
         """Of checkpoints, when brokers were put back to a copy: batches done then, and when it was made."""
+        self.synced: set[str] = set()
+        """Files of checkpoints that a power cut does not take."""
+        self.meddled: set[str] = set()
+        """Groups that strangers have moved."""
+        self.forgotten: set[str] = set()
+        """Lineages that were there when the cluster has forgotten groups."""
+        self._living: App | None = None
         for name, partitions in (SOURCES | SINKS).items():
             self.cluster.create(name, partitions)
 
@@ -61,8 +71,19 @@ class World:
     @contextmanager
     def around(self) -> Iterator[None]:
         """Within it the connector lives in this world."""
-        with self.ground.around(self.warned):
+        with self.ground.around(self.warned), self._seeing_syncs():
             yield
+
+    @contextmanager
+    def _seeing_syncs(self) -> Iterator[None]:
+        sync = LocalFiles.sync
+
+        def seen(files: LocalFiles, names: Iterable[str]) -> None:
+            self.synced |= {files._path(name) for name in names}
+
+        with patch.object(LocalFiles, "sync", seen):
+            yield
+        assert LocalFiles.sync is sync
 
     def play(self, acts: Sequence[Act]) -> list[Finding]:
         """Do all acts and judge."""
@@ -78,7 +99,10 @@ class World:
             if act[0] == "wake":
                 return
             self.acts_done += 1
-            getattr(self, f"do_{act[0]}")(*act[1:])
+            if act[0] in MISHAPS:
+                MISHAPS[act[0]](self, *act[1:])
+            else:
+                getattr(self, f"do_{act[0]}")(*act[1:])
             self.clock.sleep(0.01)
 
     # -- acts -----------------------------------------------------------------------------------
@@ -136,6 +160,11 @@ class World:
             before = age(query.checkpoint)
             going = self.trigger(query, None, until_now=True) and age(query.checkpoint) != before
         self.do_stop(name)
+
+    def do_living(self, name: str, living: bool) -> None:
+        """From now on the query starts in the application that other such queries have, if it lives."""
+        if name in self.queries:
+            self.queries[name].living = living
 
     def do_stop(self, name: str) -> None:
         query = self.queries.get(name)
@@ -409,18 +438,30 @@ class World:
         others = [q for q in self.queries.values() if q.lineage is not query.lineage]
         return told is not None and any(told.group(1) in identity(q.checkpoint) for q in others)
 
-    def publish_and_go_on(self, query: Query, batch: int) -> bool:
-        """What the error of a lost batch asks for."""
+    def publish_and_go_on(self, query: Query, batch: int, missing: int) -> bool:
+        """What the error of a lost batch asks for, which says that so many of its rows are missing."""
         path = query.checkpoint / "offsets" / str(batch)
         if not path.exists():
             return False
         of_batch = judge.in_log(self.cluster, query.lineage.topic, logged(query.checkpoint, batch))
-        query.lineage.may_lack |= query.lineage.batches.get(batch, of_batch - query.lineage.done)
+        rows = query.lineage.batches.get(batch, of_batch - query.lineage.done)
+        self._publish(query, rows, missing)
         ends = {t: p for t, p in logged(query.checkpoint, batch).items() if ":" not in t}
         query.checkpoint = self.folder / uuid.uuid4().hex
         query.source["startingOffsets"] = json.dumps(ends)
         query.set_id(f"{query.name}-behind-{len(query.ids)}")
         return True
+
+    def _publish(self, query: Query, rows: set[str], missing: int) -> None:
+        """Write rows by hand: all of a batch, if all are said to be missing; else those that nobody sees."""
+        topic = query.sink["topic"]
+        if topic not in self.cluster.topics:
+            return
+        wanted = sorted(f"{query.lineage.name}:{uid}" for uid in rows)
+        if missing < len(wanted):
+            there = judge.seen(self.cluster, SINKS)
+            wanted = [row for row in wanted if not there[row]]
+        self.cluster.take(topic, 0, wanted)
 
     def _strike(self, given: tuple[Any, ...] | None) -> Strike | None:
         if given is None:
@@ -445,7 +486,7 @@ class World:
         run = query.run
         outcome: list[bool] = []
         if run is None or run.busy:  # who stands still in a batch is started a second time
-            app = self.ground.application(1 + self._next("app") % 2)
+            app = self._application(query)
             self._guarded(lambda: self._start(query, app), app, query)
             run = query.run
             if run is None:
@@ -458,6 +499,13 @@ class World:
                 query.run = None
             return False
         return not run.app.ended and query.run is run
+
+    def _application(self, query: Query) -> App:
+        living = self._living if query.living else None
+        app = self.ground.application(1 + self._next("app") % 2, living)
+        if query.living:
+            self._living = app
+        return app
 
     def _start(self, query: Query, app: App) -> None:
         plan = Plan(query.checkpoint, dict(query.source), dict(query.sink), query.token, query.told)

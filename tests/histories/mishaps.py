@@ -1,0 +1,151 @@
+"""What people and machines do around a query, beside its starts: copies that are tried out, strangers in its
+group, a topic that leaves and comes back, a power cut, names that a cluster forgets, a day with Spark's own
+connector."""
+
+import json
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.histories import judge
+from tests.histories.judge import Lineage
+from tests.histories.query import Query, age, logged
+
+if TYPE_CHECKING:
+    from tests.histories.world import World
+
+FORGETTING_SECONDS = 8 * 24 * 3600.0
+"""Longer than a cluster keeps the offsets of an idle group, and a transactional id, by default."""
+
+
+def try_out(world: "World", name: str, topic: str, triggers: int) -> None:
+    """A copy of a query's checkpoint is tried out with its options, into another topic, and thrown away."""
+    query = world.queries.get(name)
+    if query is None or query.token is not None or not query.lineage.began or query.left:
+        return
+    if topic == query.sink["topic"] or not query.checkpoint.exists() or age(query.checkpoint)[0] < 0:
+        return
+    lineage = Lineage(f"{query.lineage.name}-tried{len(world.lineages)}", query.lineage.topic, live=False)
+    ends = logged(query.checkpoint, age(query.checkpoint)[0])
+    lineage.before, lineage.began = judge.in_log(world.cluster, lineage.topic, ends), True
+    world.lineages.append(lineage)
+    tried = Query(world, f"{name}-tried", dict(query.source), {**query.sink, "topic": topic}, lineage)
+    tried.told, tried.source_name, tried.ids = query.told, query.source_name, list(query.ids)
+    tried.checkpoint = world.folder / uuid.uuid4().hex
+    shutil.copytree(query.checkpoint, tried.checkpoint)
+    for _ in range(triggers):
+        if not world.trigger(tried, None):
+            break
+    if tried.run is not None:
+        tried.run.stop()
+
+
+def meddle(world: "World", group: str, ahead: bool) -> None:
+    """Somebody's consumer commits to a group, at the end of its topics, or an operator resets it."""
+    held = world.cluster.places_of(group)
+    for topic, partition in held:
+        at = world.cluster.end_of(topic, partition) if ahead else 0
+        world.cluster.commit_by_hand(group, topic, partition, at)
+    if held:
+        world.meddled.add(group)
+
+
+def leave_out(world: "World", name: str, topic: str) -> None:
+    """A topic leaves subscribe for a while; the query is told that this is a loss, and goes on."""
+    query = world.queries.get(name)
+    if query is None or query.token is not None or not query.lineage.began:
+        return
+    topics = query.source["subscribe"].split(",")
+    if len(topics) < 2 or topic not in topics:
+        return
+    world.do_stop(name)
+    query.source["subscribe"] = ",".join(one for one in topics if one != topic)
+    query.source["failOnDataLoss"] = "false"
+    world.do_run(name, 1)
+    world.do_stop(name)
+    query.source.pop("failOnDataLoss")
+
+
+def take_back(world: "World", name: str) -> None:
+    """Every topic that has left is named again."""
+    query = world.queries.get(name)
+    if query is not None and query.source["subscribe"] != query.lineage.topic:
+        world.do_stop(name)
+        query.source["subscribe"] = query.lineage.topic
+
+
+def black_out(world: "World", name: str, batches: int) -> None:
+    """A power cut of the driver's machine takes the newest batches' files that nobody has synced."""
+    query = world.queries.get(name)
+    if query is None or not query.checkpoint.exists():
+        return
+    world.do_kill(name)
+    query.run = None
+    for log in ("commits", "offsets"):
+        newest = age(query.checkpoint)[log == "offsets"]
+        for number in range(newest, max(newest - batches, -1), -1):
+            path = query.checkpoint / log / str(number)
+            if str(path) in world.synced:
+                break
+            path.unlink(missing_ok=True)
+
+
+def forget(world: "World", ids: bool, groups: bool) -> None:
+    """Nobody does anything for long: the cluster forgets transactional ids, groups' offsets, or both."""
+    for query in world.queries.values():
+        world.do_stop(query.name)
+    world.clock.sleep(FORGETTING_SECONDS)
+    world.cluster.forget(ids=ids, groups=groups)
+    if groups:
+        world.forgotten |= {query.lineage.name for query in world.queries.values()}
+
+
+def day_with_spark(world: "World", name: str) -> None:
+    """Spark's own connector does a batch on the query's checkpoint, after an orderly end."""
+    query = world.queries.get(name)
+    if query is None or query.token is not None or query.source_name is not None or not query.lineage.began:
+        return
+    world.do_stop(name)
+    completed, planned = age(query.checkpoint)
+    if completed < 0 or completed != planned or query.source["subscribe"] != query.lineage.topic:
+        return
+    cluster, topics = world.cluster, query.lineage.topic.split(",")
+    if any(topic not in cluster.topics for topic in [*topics, query.sink["topic"]]):
+        return
+    before = logged(query.checkpoint, completed)
+    if any(f"topic-id:{topic}:{cluster.id_of(topic)}" not in before for topic in topics):
+        return
+    ends = {t: {str(n): cluster.end_of(t, n) for n in range(cluster.partitions(t))} for t in topics}
+    if any(at > ends[t].get(n, -1) for t in topics for n, at in before.get(t, {}).items()):
+        return  # it would stop: records are lost
+    number, settings = planned + 1, json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": 0, "conf": {}})
+    _put(query.checkpoint / "offsets" / str(number), f"v1\n{settings}\n{json.dumps(ends)}")
+    rows = judge.in_log(cluster, query.lineage.topic, ends) - judge.in_log(
+        cluster, query.lineage.topic, before
+    )
+    for uid in sorted(rows):
+        query.lineage.tried.setdefault(uid, set()).add("exactly_once")
+        query.lineage.done.add(uid)
+    cluster.take(query.sink["topic"], 0, [f"{query.lineage.name}:{uid}" for uid in sorted(rows)])
+    _put(query.checkpoint / "commits" / str(number), 'v1\n{"nextBatchWatermarkMs":0}')
+
+
+def _put(path: Path, text: str) -> None:
+    path.write_text(text)
+    os.utime(path, (time.time(), time.time()))  # of the history's clock
+
+
+MISHAPS: Mapping[str, Callable[..., None]] = {
+    "tried": try_out,
+    "meddle": meddle,
+    "out": leave_out,
+    "back": take_back,
+    "blackout": black_out,
+    "forget": forget,
+    "sparkday": day_with_spark,
+}
+"""The acts, by their names; each gets the world first."""
