@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tests.histories import judge, ways_out
 from tests.histories.judge import Finding, Lineage
 from tests.histories.query import Query, age
-from tests.histories.shapes import SINKS, SOURCES
+from tests.histories.shapes import FILES, SINKS, SOURCES
 
 if TYPE_CHECKING:
     from tests.histories.world import World
@@ -21,6 +21,8 @@ def end(world: "World") -> None:
     for query in world.queries.values():
         world.do_stop(query.name)
     _check_closed(world, 5.0)
+    if any(query.reads_files for query in world.queries.values()):
+        world.do_produce(FILES, 4)
     for topic, partitions in SOURCES.items():
         needed = any(query.lineage.topic == topic for query in world.queries.values())
         if needed and topic not in world.cluster.topics:

@@ -16,7 +16,7 @@ from tests.histories.clock import Clock
 from tests.histories.processes import Application, Strike, machine
 from tests.histories.sim_cluster import SimCluster
 from tests.histories.sim_connection import Network
-from tests.histories.spark import BatchSink, Job, Plan, Stream, Told
+from tests.histories.spark import BatchSink, FileStream, Job, Plan, Stream, Told
 from tests.histories.stage import stage
 
 Rows = Callable[[], Iterator[pa.RecordBatch]]
@@ -214,7 +214,7 @@ class SimGround:
 
     def stream(self, plan: Plan, app: Any, told: Told) -> Stream:
         """See Ground."""
-        return Stream(plan, app, self.clock, told)
+        return (FileStream if plan.files else Stream)(plan, app, self.clock, told)
 
     def job(self, app: Any, options: dict[str, str]) -> Job:
         """See Ground."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from eoslog.connector.offsets.offsets import EARLIEST
 from tests.histories.judge import Lineage
 from tests.histories.offset_log import offsets_of
+from tests.histories.shapes import FILES
 
 if TYPE_CHECKING:
     from tests.histories.ground import Run
@@ -50,6 +51,11 @@ class Query:
     """Its names when that happened."""
 
     @property
+    def reads_files(self) -> bool:
+        """Whether its source is Spark's file source."""
+        return self.lineage.topic == FILES
+
+    @property
     def names(self) -> tuple[str | None, str | None]:
         """Its transactional.id and kafka.group.id."""
         return self.ids[-1], self.sink.get("kafka.group.id")
@@ -75,7 +81,7 @@ class Query:
         self.checkpoint = self.world.folder / uuid.uuid4().hex
         self.source["startingOffsets"], self.said = starting, None
         self.source.pop("transactional.id", None)
-        if starting == "committed":
+        if starting == "committed" and not self.reads_files:
             group = self.sink.get("kafka.group.id", self.source.get("kafka.group.id"))
             assert group is not None, "nobody begins at the offsets of no group"
             self.source["kafka.group.id"] = group
@@ -102,7 +108,7 @@ class Query:
         done = -1 if self.before is None else age(self.before)[0]
         if self.before is not None and done == self.world.put_back.get(self.before, (-1, -1))[0]:
             done = self.world.put_back[self.before][1]  # brokers do not know of more
-        if self.before is None or done < 0:
+        if self.before is None or done < 0 or self.reads_files:
             return None
         before = logged(self.before, done)
         cluster, given = self.world.cluster, dict[str, dict[str, int]]()

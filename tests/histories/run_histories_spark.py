@@ -27,7 +27,7 @@ from tests.histories.draw import history
 from tests.histories.ground import SimGround
 from tests.histories.judge import Finding
 from tests.histories.run_histories import MEMORY, Totals, told
-from tests.histories.shapes import Act
+from tests.histories.shapes import FILES, Act
 from tests.histories.spark_ground import Processes, SparkGround
 from tests.histories.world import World
 from tests.spark_session import set_environment
@@ -79,6 +79,7 @@ def _possible(act: Act) -> Act:
         return ("cluster", 2, act[2])
     if act[0] == "query":
         kept = {name: value for name, value in act[2].items() if name != "kafka.transaction.timeout.ms"}
+        kept |= {"in": "in"} if kept.get("in") == FILES else {}
         return ("query", act[1], kept)
     if act[0] in ("run", "write") and isinstance(act[-1], tuple) and act[-1][0] == "copy":
         return (*act[:-1], None)  # local[2] has no speculation

@@ -74,7 +74,8 @@ class Plan:
     `token`: the batches go through foreachBatch and df.write, this is their write.token's beginning.
     `told`: checkpointLocation is an option (else: of the session). `mark`: what rows are marked with.
     `source_name`: that of readStream.name(), which makes the offset log's version 2. `ahead`: small batches
-    are read as soon as their end is known, else when their rows are wanted.
+    are read as soon as their end is known, else when their rows are wanted. `files`: the query reads these
+    with Spark's file source, and what it reads is told by `rows`.
     """
 
     checkpoint: Path
@@ -86,6 +87,7 @@ class Plan:
     mark: str = ""
     source_name: str | None = None
     ahead: bool = False
+    files: Callable[[], list[str]] | None = None
 
 
 @dataclass
@@ -212,9 +214,7 @@ class Stream:
     def _run(self, batch: Batch) -> None:
         rows: list[Callable[[], Rows]] = []
         with self.app.source.runs():
-            begin = batch.begin
-            if begin is None and batch.end is not None:
-                begin = _json(self.reader.initialOffset())
+            begin = self._begins(batch)
             if batch.end is not None and (begin != batch.end or batch.begin is None):
                 rows = self._planned(batch.number, begin, batch.end)
         rows = rows or [lambda: iter(())]
@@ -236,6 +236,12 @@ class Stream:
         self._batch, self._next = None, batch.number + 1
         self._committed = self._committed if batch.end is None else batch.end
         self._step("after commits")
+
+    def _begins(self, batch: Batch) -> Any:
+        """Where a batch begins. Spark asks the source anew if it is the first."""
+        if batch.begin is None and batch.end is not None:
+            return _json(self.reader.initialOffset())
+        return batch.begin
 
     def _planned(self, number: int, begin: Any, end: Any) -> list[Callable[[], Rows]]:
         """What each task reads; one has the rows, if they have come with the plan."""
@@ -263,6 +269,61 @@ class Stream:
         path = self.plan.checkpoint / "offsets" / str(number)
         name = source_name(self.plan.checkpoint, self.plan.source_name)
         return offsets_of(path.read_text()) if path.exists() and is_in(path.read_text(), name) else None
+
+
+class FileStream(Stream):
+    """A run of a query that reads files: FileStreamSource, with its log in sources/0. Its end is the number
+    of that log's last entry, which names the files."""
+
+    began: dict[str, dict[str, int]] = {}  # type: ignore[assignment]
+
+    def _populate(self) -> None:
+        self._begun = True
+        planned, completed = newest(self._logs("offsets")), newest(self._logs("commits"))
+        if planned is None:
+            return
+        before = self._logged(planned - 1) if planned else None
+        if completed == planned:
+            self._next, self._committed = planned + 1, self._logged(planned)
+            return
+        self._committed, self._batch = before, Batch(planned, before, self._logged(planned))
+
+    def _construct(self) -> bool:
+        assert self.plan.files is not None
+        log = self._logs("sources/0")
+        log.mkdir(parents=True, exist_ok=True)
+        seen = {name for path in log.iterdir() for name in path.read_text().splitlines()[1:]}
+        new = [name for name in self.plan.files() if name not in seen]
+        last = newest(log)
+        if new:
+            last = 0 if last is None else last + 1
+            _add(log / str(last), "\n".join(["v1", *new]))
+        end = None if last is None else {"logOffset": last}
+        if end is None or end == self._committed:
+            return False
+        self._step("before offsets")
+        settings = json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": self.clock.ms, "conf": {}})
+        _add(self._logs("offsets") / str(self._next), f"v1\n{settings}\n{json.dumps(end)}")
+        self.told.planned(self._next)
+        self._step("after offsets")
+        self._batch = Batch(self._next, self._committed, end)
+        return True
+
+    def _planned(self, number: int, begin: Any, end: Any) -> list[Callable[[], Rows]]:
+        first = -1 if begin is None else begin["logOffset"]
+        entries = [self._logs("sources/0") / str(at) for at in range(first + 1, end["logOffset"] + 1)]
+        names = [name for path in entries for name in path.read_text().splitlines()[1:]]
+
+        def rows(mine: list[str]) -> Rows:
+            yield self.told.read(number, pa.record_batch({"value": [name.encode() for name in mine]}))
+
+        return [lambda mine=names[at::2]: rows(mine) for at in range(min(2, len(names)))]  # type: ignore[misc]
+
+    def _begins(self, batch: Batch) -> Any:
+        return batch.begin
+
+    def _logs(self, name: str) -> Path:
+        return self.plan.checkpoint / name
 
 
 # -- a job that writes --------------------------------------------------------------------------

@@ -47,7 +47,7 @@ def _right_checkpoint(world: "World", query: "Query", text: str) -> bool:
 
 def _committed(world: "World", query: "Query", text: str) -> bool:
     """A new checkpoint with startingOffsets=committed."""
-    if query.sink.get("kafka.group.id") is None or query.token is not None:
+    if query.sink.get("kafka.group.id") is None or query.token is not None or query.reads_files:
         return False
     if "if kafka.group.id was given to these batches" in text and not world.had_group(query):
         return False
@@ -61,7 +61,7 @@ def _committed(world: "World", query: "Query", text: str) -> bool:
 def _back(world: "World", query: "Query", text: str) -> bool:
     """A new checkpoint with startingOffsets=committed, and the names that the error gives."""
     told = re.search(r"kafka\.group\.id=(\S+) and transactional\.id=(\S+) in source and sink", text)
-    if told is None or world.tells_of_another(query, text):
+    if told is None or world.tells_of_another(query, text) or query.reads_files:
         return False
     query.sink["kafka.group.id"] = told.group(1)
     query.set_id(told.group(2))
@@ -71,7 +71,7 @@ def _back(world: "World", query: "Query", text: str) -> bool:
 
 def _line(world: "World", query: "Query", text: str) -> bool:
     """A new checkpoint where the brokers' older copy stands."""
-    if query.copy is None or query.token is not None:
+    if query.copy is None or query.token is not None or query.reads_files:
         return False
     query.new_checkpoint(query.copy)
     query.sink["start.accepted"] = "new-checkpoint"

@@ -24,7 +24,7 @@ from tests.histories.judge import Finding, Lineage
 from tests.histories.mishaps import MISHAPS
 from tests.histories.processes import Strike
 from tests.histories.query import Query, age, identity, logged
-from tests.histories.shapes import SINKS, SOURCES, Act
+from tests.histories.shapes import FILES, SINKS, SOURCES, Act
 from tests.histories.sim_connection import Killed
 from tests.histories.spark import Plan, Stopped, TaskFailed, Told
 
@@ -63,7 +63,7 @@ class World:
         self.forgotten: set[str] = set()
         """Lineages that were there when the cluster has forgotten groups."""
         self._living: App | None = None
-        for name, partitions in (SOURCES | SINKS).items():
+        for name, partitions in (SOURCES | SINKS | {FILES: 1}).items():
             self.cluster.create(name, partitions)
 
     # -- the frame ------------------------------------------------------------------------------
@@ -187,6 +187,8 @@ class World:
         if starting == "committed":
             if query.sink.get("kafka.group.id") is None or query.token or not query.lineage.done:
                 return
+            if query.reads_files:
+                return
             query.new_checkpoint("committed")
         else:
             query.begin_anew(starting)
@@ -196,7 +198,7 @@ class World:
         query, before = self.queries.get(name), self.queries.get(old)
         if query is None or before is None or query is before or before.token or not before.lineage.done:
             return
-        if before.sink.get("kafka.group.id") is None:
+        if before.sink.get("kafka.group.id") is None or before.reads_files:
             return
         self.do_stop(name)
         if before.ids[-1] is None:
@@ -365,7 +367,11 @@ class World:
             return
         now = judge.written(self.cluster, SINKS)
         disk, ages = self._snapshots[-1]
+        files = self.cluster.plain(FILES)
         self.cluster.restore(disk)
+        later = [name for name in files if name not in set(self.cluster.plain(FILES))]
+        if later:  # files are not the cluster's
+            self.cluster.take(FILES, 0, later)
         for path in self.folder.iterdir():
             self.put_back[path] = (age(path)[0], ages.get(path, -1))
         self._cuts.clear()
@@ -510,6 +516,8 @@ class World:
     def _start(self, query: Query, app: App) -> None:
         plan = Plan(query.checkpoint, dict(query.source), dict(query.sink), query.token, query.told)
         plan.ahead = query.ahead
+        if query.reads_files:
+            plan.files = lambda: self.cluster.plain(FILES)
         if query.said is not None and age(query.checkpoint)[1] >= 0:
             plan.source["startingOffsets"] = query.said
         plan.mark, plan.source_name = query.lineage.name, query.source_name
