@@ -11,8 +11,8 @@ store; in version 3 also `sinkMetadataMap`, the query's sinks by name, of which 
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 from eoslog.connector.offsets.offsets import (
@@ -47,19 +47,22 @@ class FormatError(ValueError):
 class Planned:
     """A batch in the offset log: its batch id, and the end offsets of each source, as JSON texts.
 
-    `names`: the names of the sources; empty in version 1.
+    `names`: the names of the sources; empty in version 1. `times`: the batch's watermark and time, in ms: the
+    settings of its file without those of the session.
     """
 
     batch_id: int
     sources: tuple[str, ...]
     names: tuple[str, ...] = ()
+    times: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     @classmethod
     def parse(cls, batch_id: int, text: str) -> Self:
         """Parse a file of the offset log. Raises FormatError."""
-        version, _, sources = _lines(text, OFFSET_LOG)
+        version, settings, sources = _lines(text, OFFSET_LOG)
+        times = {name: value for name, value in settings.items() if name != "conf"}
         if version == "v1":
-            return cls(batch_id, tuple(_offsets(line) for line in sources))
+            return cls(batch_id, tuple(_offsets(line) for line in sources), times=times)
         if not sources:
             raise FormatError("it is damaged: it has no sources")
         named = [line.partition(":") for line in sources]
@@ -69,12 +72,22 @@ class Planned:
             raise FormatError(f"it is damaged: the line {odd[0]!r} names no source")
         if len(set(names)) < len(names):
             raise FormatError(f"it is damaged: it has two lines for a source ({', '.join(sorted(names))})")
-        return cls(batch_id, tuple(_offsets(end) for _, _, end in named), names)
+        return cls(batch_id, tuple(_offsets(end) for _, _, end in named), names, times)
 
     @property
     def digest(self) -> str:
         """A short digest of the source offsets. A replay of the batch has the same one."""
         return hashlib.sha256("\n".join((*self.names, *self.sources)).encode()).hexdigest()[:16]
+
+    @property
+    def ends(self) -> str:
+        """The batch's file of the offset log without the session's settings: what it takes to plan the batch
+        again. parse() reads it."""
+        lines = self.sources
+        if self.names:
+            lines = tuple(f"{name}:{end}" for name, end in zip(self.names, self.sources, strict=True))
+        times = json.dumps(self.times, separators=(",", ":"))
+        return "\n".join(("v2" if self.names else "v1", times, *lines))
 
     @property
     def by_name(self) -> dict[str, str]:

@@ -144,12 +144,13 @@ def commit(
     two_phase: TwoPhase = TwoPhase.AUTO,
     token: str | None = None,
     saving: Saving | None = None,
+    ends: str = "",
 ) -> Rules[Decision | None]:
     """Make the batch visible, all of it, once. May be called again: a decided batch is only finished.
 
     Returns the sink's last decision, with all of its transactions committed. None: there is no decision, or
     another driver has made a later one. `token`: of a batch write (token_write.py). `saving`: saves the
-    query's state with the batch.
+    query's state with the batch. `ends`: as in Decision.
 
     Never acquires the sink: it acts under the identity that begin got, so a driver that has been replaced
     cannot decide. Raises CommitFault or a subclass: after Unfinished and ParticipantsLost the batch is
@@ -176,6 +177,7 @@ def commit(
             raise fenced(sink, f"it has decided {last.batch if last else 'nothing'} since")
         if last is not None and stamp.lost:
             check_replay(last, decision, stamp.lost)
+        decision = decision._replace(ends=ends)
         last = yield from decide(sink, decision, stamp, source, two_phase, last, saving)
     elif last is not None and not ballot.decided and last.unsealed != decision:
         raise fenced(sink, f"it has decided {last.batch} since")

@@ -7,6 +7,7 @@ committed offset is the decision's sequence number. The metadata is one chunk of
 partitions: the highest sequence number counts.
 """
 
+import base64
 import json
 import zlib
 from collections.abc import Collection, Iterable, Mapping
@@ -42,7 +43,8 @@ class Decision(NamedTuple):
     `earlier`: the last decided batch of each other query that has used the sink, newest first. Spark replays
     a batch that was decided but not noted in its checkpoint when the query comes back; its rows must not be
     written again. `tokens`: in a sink of batch writes with tokens, what was written under the last tokens,
-    this one included. `saved`: where the query's state is (state.topic).
+    this one included. `saved`: where the query's state is (state.topic). `ends`: the batch's plan:
+    its entry of Spark's offset log, as Planned.ends has it; empty: not recorded, or there was no room.
     """
 
     sequence: int
@@ -55,6 +57,7 @@ class Decision(NamedTuple):
     earlier: tuple[Batch, ...] = ()
     tokens: RememberedTokens = RememberedTokens()
     saved: Saved | None = None
+    ends: str = ""
 
     def successor_of(self, query_id: str) -> str | None:
         """Which query has decided in this sink since this one did. None: none has, or this one never did."""
@@ -111,9 +114,10 @@ class Decision(NamedTuple):
 
     @property
     def unsealed(self) -> "Decision":
-        """This decision as the tasks' reports make it, without holders and what was saved with it. If a batch
-        was sealed twice, these are equal."""
-        return self._replace(winners=tuple(w._replace(holder=None) for w in self.winners), saved=None)
+        """This decision as the tasks' reports make it, without holders, what was saved with it, and what is
+        left out where there is no room. If a batch was sealed twice, these are equal."""
+        winners = tuple(w._replace(holder=None) for w in self.winners)
+        return self._replace(winners=winners, saved=None, ends="")
 
     @property
     def sealed_as_usual(self) -> "Decision":
@@ -137,10 +141,12 @@ def topics_with_chunks(committed: Mapping[TopicPartition, tuple[int, str]]) -> s
 
 
 def encode(decision: Decision, sink: Sink, anchors: int) -> dict[int, tuple[int, str]]:
-    """The chunks to commit, by partition. Raises DecisionTooLarge."""
+    """The chunks to commit, by partition. Without `ends` if there is no room. Raises DecisionTooLarge."""
     text = json.dumps(_to_json(decision, sink), separators=(",", ":"))  # ASCII: one unit per character
     room = METADATA_LIMIT - _HEAD_ROOM
     pieces = [text[at : at + room] for at in range(0, len(text), room)]
+    if len(pieces) > anchors and decision.ends:
+        return encode(decision._replace(ends=""), sink, anchors)
     if len(pieces) > anchors:
         raise DecisionTooLarge(
             f"{decision.batch}: its decision names {len(decision.winners)} transactions and takes "
@@ -209,6 +215,7 @@ def _to_json(decision: Decision, sink: Sink) -> dict[str, Any]:
         "before": decision.earlier,
         "tokens": decision.tokens.text(),
         "saved": decision.saved,
+        "ends": _packed(decision.ends),
     }
     return {
         "query": decision.batch.query_id,
@@ -244,13 +251,22 @@ def _from_json(sink: Sink, sequence: int, text: str) -> Decision:
         )
         tokens = RememberedTokens.read(str(found.get("tokens", "")))
         saved = Saved(*found["saved"]) if "saved" in found else None
-    except (ValueError, KeyError, TypeError) as error:
+        ends = _unpacked(str(found.get("ends", "")))
+    except (ValueError, KeyError, TypeError, zlib.error) as error:
         raise DecisionDamaged(
             f"decision {sequence} in consumer group {sink.group} makes no sense: {error}. "
             f"{DecisionDamaged.advice}"
         ) from error
-    details = (rows, checksums, earlier, tokens, saved)
+    details = (rows, checksums, earlier, tokens, saved, ends)
     return Decision(sequence, batch, incarnation, tuple(sorted(winners)), written, *details)
+
+
+def _packed(text: str) -> str:
+    return base64.b64encode(zlib.compress(text.encode(), 9)).decode() if text else ""
+
+
+def _unpacked(text: str) -> str:
+    return zlib.decompress(base64.b64decode(text)).decode() if text else ""
 
 
 def _held(identity: ProducerIdentity, holder: ProducerIdentity | None) -> tuple[int, ...]:

@@ -25,10 +25,11 @@ def move_decision(
     source: SourceOffsets | None,
     completed: int | None,
     rows: Saving | None = None,
+    ends: str = "",
 ) -> Rules[Decision]:
     """Make `to` the last decided batch of its query. `seen`: the last decision when the edit was judged;
-    `completed`: the newest batch in Spark's commit log. `rows`: written with the decision. Raises
-    CommitFault; then nothing was moved, except after OutcomeUnknown."""
+    `completed`: the newest batch in Spark's commit log. `rows`: written with the decision. `ends`: as in
+    Decision. Raises CommitFault; then nothing was moved, except after OutcomeUnknown."""
     owned = yield from acquire(sink)
     last = decode(sink, owned.stored.chunks)
     if last != seen:
@@ -41,7 +42,7 @@ def move_decision(
     begun = yield from make_ready(sink, owned, last, nothing, is_complete=done)
     stamp = Stamp(begun.sink_id, begun.incarnation, begun.identity, begun.sequence, begun.anchors, to)
     earlier = last.earlier_than(to.query_id) if last else ()
-    decision = Decision(begun.sequence + 1, to, begun.incarnation, (), (), earlier=earlier)
+    decision = Decision(begun.sequence + 1, to, begun.incarnation, (), (), earlier=earlier, ends=ends)
     decision = yield from decide(sink, decision, stamp, source, TwoPhase.NEVER, last, rows)
     yield from _move_attempt(sink, to)
     return decision

@@ -16,6 +16,7 @@ from eoslog.connector.checkpoint.accepted_differences import to_accept
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
 from eoslog.connector.checkpoint.noted_sink import NotedSink
 from eoslog.connector.checkpoint.shadow_check import check_apart
+from eoslog.connector.checkpoint.spark_logs import Planned
 from eoslog.connector.client.admin import group_offsets as group_offsets
 from eoslog.connector.client.wire.shared_clusters import shared_cluster
 from eoslog.connector.commit.abandon import run_of
@@ -152,7 +153,8 @@ def commit_stream(
     options: SinkOptions, reports: Sequence[Report | None], batch_id: int, runner: Runner | None = None
 ) -> None:
     """Make a micro-batch visible with its source offsets. Raises CommitFault."""
-    source = _source_offsets(options, reports, batch_id)
+    planned = _planned(options, batch_id)
+    source = _source_offsets(options, planned, reports, batch_id)
     if options.guarantee is Guarantee.AT_LEAST_ONCE:
         if source is not None and source.offsets:
             cluster, group, epochs = shared_cluster(options.client), source.group, source.epochs
@@ -166,8 +168,8 @@ def commit_stream(
     runner, sink = runner or runner_for(options), _sink_of(reports)
     spent: dict[str, float] = {}
     check_equal_run(options, reports, batch_id)
-    saving = _saving(options, reports)
-    rules = commit(sink, reports, batch_id, source, options.two_phase, saving=saving)
+    saving, ends = _saving(options, reports), "" if planned is None else planned.ends
+    rules = commit(sink, reports, batch_id, source, options.two_phase, saving=saving, ends=ends)
     last = runner.run(timed(_once_synced(rules, options, batch_id), spent, sink))
     _prove_if_disturbed(runner, sink, reports)
     _await_readable(runner, sink, last, spent)
@@ -285,20 +287,29 @@ def _saving(options: SinkOptions, reports: Sequence[Report | None]) -> Saving | 
     return CheckpointSaving(cluster, checkpoint, stamp.sink_id, stamp.batch, *options.state, size)
 
 
-def _source_offsets(
-    options: SinkOptions, reports: Sequence[Report | None], batch_id: int
-) -> SourceOffsets | None:
-    """The batch's end offsets for the user's group, with a note of sink and query (group_notes.py)."""
-    if options.group_id is None:
+def _planned(options: SinkOptions, batch_id: int) -> Planned | None:
+    """The batch's plan. None: nobody needs it (at_least_once without a group), or there is no checkpoint."""
+    if options.group_id is None and options.guarantee is Guarantee.AT_LEAST_ONCE:
         return None
     if options.checkpoint_location is None:
-        raise OptionError(_needs_checkpoint("kafka.group.id", "checkpointLocation is not among the options"))
-    checkpoint = Checkpoint.at(options.checkpoint_location)
-    planned = checkpoint.planned(batch_id)
+        if options.group_id is not None:
+            why = "checkpointLocation is not among the options"
+            raise OptionError(_needs_checkpoint("kafka.group.id", why))
+        return None
+    return Checkpoint.at(options.checkpoint_location).planned(batch_id)
+
+
+def _source_offsets(
+    options: SinkOptions, planned: Planned | None, reports: Sequence[Report | None], batch_id: int
+) -> SourceOffsets | None:
+    """The batch's end offsets for the user's group, with a note of sink and query (group_notes.py)."""
+    if options.group_id is None or planned is None:
+        return None
     ends = planned.topic_offsets()
     stamp = next((report.stamp for report in reports if report is not None), None)
     if stamp is None:
-        query = checkpoint.query_id()
+        assert options.checkpoint_location is not None  # otherwise there was an error
+        query = Checkpoint.at(options.checkpoint_location).query_id()
         note = Note(options.transactional_id or query, query, batch_id, decided=False)
     else:
         note = Note(stamp.sink_id, stamp.batch.query_id, batch_id)

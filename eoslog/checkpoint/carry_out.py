@@ -36,7 +36,7 @@ def carry_out(cluster: Cluster, standing: Standing, edit: Edit, moved_to: str | 
     with claimed(standing.checkpoint, standing.last_edit) as name:
         backup = backup_of(name, standing, edit, group, moved_to)
         backup.put(standing.checkpoint, EditState.BEGUN)
-    _move(cluster, standing, backup.becomes, source)
+    _move(cluster, standing, backup.becomes, source, edit.end.ends)
     _check_files(standing, backup.before)
     for log, batch in order(backup.after):
         standing.checkpoint.change(log, batch, backup.after[log, batch])
@@ -118,11 +118,12 @@ def move(
     source: SourceOffsets | None,
     completed: int | None,
     decisions: str,
+    ends: str,
 ) -> None:
     """Move the sink's decision and the group's offsets together. A sink without decisions has the group
-    alone. Raises CommitFault, KafkaError, EoslogError."""
+    alone. `ends`: of the batch `to`, as in Decision. Raises CommitFault, KafkaError, EoslogError."""
     if sink is not None:
-        rules = move_decision(sink, seen, to, source, completed)
+        rules = move_decision(sink, seen, to, source, completed, ends=ends)
         Runner(cluster, OWN_TIMEOUT_MS, decisions=decisions).run(rules)
     elif source is not None:
         commit_plain(cluster, source.group, source.offsets, source.epochs)
@@ -136,16 +137,21 @@ def _source_offsets(standing: Standing, end: Planned) -> SourceOffsets | None:
     return source_offsets(note.group, sink, batch_of(standing, end), end, decided=note.sink is not None)
 
 
-def _move(cluster: Cluster, standing: Standing, to: Batch, source: SourceOffsets | None) -> None:
+def _move(cluster: Cluster, standing: Standing, to: Batch, source: SourceOffsets | None, ends: str) -> None:
     decisions = ANCHOR if standing.note is None else standing.note.decisions
-    move(cluster, standing.sink, standing.decision, to, source, standing.completed, decisions)
+    move(cluster, standing.sink, standing.decision, to, source, standing.completed, decisions, ends)
 
 
 def _move_back(cluster: Cluster, standing: Standing, backup: Backup) -> None:
     """Decision and group as they were before the edit."""
     group = standing.note.group if standing.note is not None else None
     kept = {tp: offset for tp, offset in backup.group.items() if offset is not None}
-    _move(cluster, standing, backup.was, SourceOffsets(group, kept) if group is not None and kept else None)
+    source = SourceOffsets(group, kept) if group is not None and kept else None
+    number = backup.was.batch_id
+    now = standing.checkpoint.text(f"offsets/{number}")
+    text = backup.before.get(("offsets", number), now)
+    ends = "" if text is None else Planned.parse(number, text).ends
+    _move(cluster, standing, backup.was, source, ends)
 
 
 def _forget_new(cluster: Cluster, standing: Standing, backup: Backup) -> None:

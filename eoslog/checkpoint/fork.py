@@ -116,6 +116,7 @@ def carry_out_fork(cluster: Cluster, found: Standing, new: NewQuery, watch: Prog
         source,
         found.completed,
         ANCHOR if found.note is None else found.note.decisions,
+        end.ends,
     )
     copy.put("offsets", str(newest), newest_text)
 

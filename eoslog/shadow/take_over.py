@@ -50,12 +50,14 @@ class NoTakeOver(EoslogError):
 
 
 class Place(NamedTuple):
-    """Where both versions stand: the shadow's last batch, the decision at which it ends, and its topic."""
+    """Where both versions stand: the shadow's last batch, the decision at which it ends, and its topic.
+    `ends`: of the batch, as in Decision."""
 
     batch: Batch
     cut: ShadowCut
     seen: Decision | None
     decisions: str
+    ends: str = ""
 
     @property
     def is_taken(self) -> bool:
@@ -74,7 +76,7 @@ def place_of(cluster: Cluster, shadow: Standing, decisions: str) -> Place:
         )
     cut = cut_of(newest)
     seen = last_decision(cluster, Sink(cut.sink), decisions)
-    place = Place(Batch(shadow.query_id, newest.batch_id, newest.digest), cut, seen, decisions)
+    place = Place(Batch(shadow.query_id, newest.batch_id, newest.digest), cut, seen, decisions, newest.ends)
     if place.is_taken:
         return place
     if seen is None:
@@ -195,7 +197,7 @@ def carry_out_take_over(cluster: Cluster, shadow: Standing, place: Place, rows: 
     cut, batch = place.cut, place.batch
     if not place.is_taken:
         source = carry_out.source_offsets(cut.group, cut.sink, batch, position_of(shadow), decided=True)
-        rules = move_decision(Sink(cut.sink), place.seen, batch, source, shadow.completed, rows)
+        rules = move_decision(Sink(cut.sink), place.seen, batch, source, shadow.completed, rows, place.ends)
         Runner(cluster, OWN_TIMEOUT_MS, decisions=place.decisions).run(rules)
     noted = NotedSink(cut.sink, shadow.cluster_id, batch.batch_id, cut.group, place.decisions)
     noted.write(shadow.checkpoint)

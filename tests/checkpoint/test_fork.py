@@ -159,7 +159,9 @@ def test_what_is_refused(
     folder = tmp_path_factory.mktemp("places")
     (folder / "used").mkdir()
     (folder / "used" / "file").write_text("")
-    carry_out.move(cluster, None, None, Batch("", 0), SourceOffsets("old", {(topic, 0): (3, "")}), None, "")
+    carry_out.move(
+        cluster, None, None, Batch("", 0), SourceOffsets("old", {(topic, 0): (3, "")}), None, "", ""
+    )
     where = place.replace("CHECKPOINT", str(checkpoint)) if "/" in place else str(folder / place)
     named = [text.replace("SINK", sink_of(topic)) for text in more]
     said = forked(broker, checkpoint, where, topic, *ACCEPTED, *named)

@@ -191,3 +191,18 @@ def test_reports_pickle() -> None:
     report = Prepared(stamp, 0, Participant("s/1.0/1/w.0", ProducerIdentity(5, 5)), 10, (("t", 0),))
     assert pickle.loads(pickle.dumps(report)) == report
     assert replace(stamp, sequence=4) != stamp
+
+
+@given(lines=st.lists(st.text(max_size=300), max_size=20))
+def test_what_the_plan_was_is_decoded_as_it_was(lines: list[str]) -> None:
+    made = decision(3)._replace(ends="\n".join(lines))
+    assert decode(SINK, encode(made, SINK, anchors=50)) == made
+
+
+def test_what_the_plan_was_is_left_out_where_there_is_no_room() -> None:
+    """The offsets of many thousand partitions do not stop a batch: the decision is made without them."""
+    noise = "".join(f"{number * 7919 % 99991}," for number in range(30_000))
+    made = decision(3)._replace(ends=noise)
+    assert decode(SINK, encode(made, SINK, anchors=8)) == made._replace(ends="")
+    assert decode(SINK, encode(made, SINK, anchors=50)) == made
+    assert made.unsealed == decision(3)

@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
+from eoslog.connector.checkpoint.spark_logs import Planned
 from eoslog.connector.client.admin import group_offsets as group_offsets
 from eoslog.connector.commit import commands as c
+from eoslog.connector.commit.decision import Decision, decode
 from eoslog.connector.commit.faults import CheckpointMismatch, CommitFault, DecisionGone
 from eoslog.connector.commit.task_reports import Batch, Begun, Decided, Report
 from eoslog.connector.errors import OptionError
@@ -82,6 +84,13 @@ class Query:
         with pytest.raises(Crash):
             self.commit(reports, batch_id)
         return reports
+
+    def last(self) -> Decision:
+        """The sink's last decision."""
+        stored = self.bench.run(c.demand(c.FetchStored(self.bench.sink.group), "it cannot be read"))
+        last = decode(self.bench.sink, stored.chunks)
+        assert last is not None
+        return last
 
     def sent(self, kind: type) -> list[Any]:
         return [command for command in self.bench.commands if isinstance(command, kind)]
@@ -358,6 +367,16 @@ def test_the_offsets_that_are_committed_are_those_of_the_batch(
     ((place, (offset, note)),) = query.bench.broker.groups["g"].items()
     assert (place, offset, read_note(note)) == (("in", 0), 10, Note("sink", "q", 0))
     assert Checkpoint.at(str(query.folder)).planned(1).topic_offsets() == {("in", 0): 20}
+
+
+def test_the_decision_says_what_the_batch_plan_was(query: Query) -> None:
+    """Enough to write offsets/<batch> again, if a power cut of the driver's machine has taken it."""
+    text = 'v1\n{"batchWatermarkMs":7,"batchTimestampMs":9,"conf":{"a":"b"}}\n{"in":{"0":10}}\n-'
+    (query.folder / "offsets" / "0").write_text(text)
+    query.commit(query.bench.prepare_all(query.begin()), 0)
+    last = query.last()
+    assert last.ends == 'v1\n{"batchWatermarkMs":7,"batchTimestampMs":9}\n{"in":{"0":10}}\n-'
+    assert Planned.parse(0, last.ends) == Planned.parse(0, text)
 
 
 def test_at_least_once_commits_its_offsets_too(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
