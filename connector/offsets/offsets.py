@@ -16,6 +16,9 @@ A stream's offsets have further entries, which identify their log:
 - `"shadow-of:<sink>:<group>:<sequence>": {}` in a query that shadows another one (option shadow.of): the
   decision of that sink at which the batch ends. With it `"shadow-written:<topic>:<offset>:<partitions>": {}`,
   where the other query's rows ended, and `"shadow-own:...": {}`, where this one's ended before the batch;
+- `"left-at:<topic>:<offset>:<partitions>": {}` for partitions that the query has read and reads no more:
+  where it goes on if it reads them again. With it `"left-id:<topic>:<id>": {}`, or `"gone-id:...": {}` if the
+  topic did not exist then, and `"left-epoch:<topic>:<epoch>:<partitions>": {}`;
 - `"then:<number>:<offsets>": {}` in a checkpoint that was restored from state.topic: the ends of the next
   batches, numbered from 0, which the sink has decided already; quoted as in a URL.
 
@@ -26,8 +29,9 @@ it. So each source can continue from the other's checkpoint.
 import difflib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
@@ -70,7 +74,12 @@ _EPOCH = "leader-epoch"
 _TAKEN = "offsets-of"
 _BEGAN = "began-at"
 SHADOW, _WRITTEN, _OWN = "shadow-of", "shadow-written", "shadow-own"
+_LEFT, _LEFT_ID, _GONE_ID, _LEFT_EPOCH = "left-at", "left-id", "gone-id", "left-epoch"
 _THEN = "then"
+
+
+_KINDS = {_ID, _CLUSTER, _EPOCH, _TAKEN, _BEGAN, SHADOW, _WRITTEN, _OWN, _THEN}
+_KINDS |= {_LEFT, _LEFT_ID, _GONE_ID, _LEFT_EPOCH}
 
 
 class TakenFrom(NamedTuple):
@@ -99,6 +108,32 @@ class ShadowCut(NamedTuple):
         return [head, *_names(_WRITTEN, self.written), *_names(_OWN, self.own)]
 
 
+class Left(NamedTuple):
+    """Where a query was in partitions that it reads no more. `gone`: topics that did not exist when they were
+    left out; if one is created again, it is another topic."""
+
+    offsets: Mapping[TopicPartition, int] = MappingProxyType({})
+    ids: Mapping[str, str] = MappingProxyType({})
+    epochs: Mapping[TopicPartition, int] = MappingProxyType({})
+    gone: frozenset[str] = frozenset()
+
+    def names(self) -> list[str]:
+        """The entries of it."""
+        ids = [f"{_GONE_ID if t in self.gone else _LEFT_ID}:{t}:{n}" for t, n in sorted(self.ids.items())]
+        return [*_names(_LEFT, self.offsets), *ids, *_names(_LEFT_EPOCH, self.epochs)]
+
+    def only(self, places: Container[TopicPartition]) -> "Left":
+        """As far as it is about these partitions."""
+        offsets = {tp: at for tp, at in self.offsets.items() if tp in places}
+        topics = {topic for topic, _ in offsets}
+        ids = {topic: number for topic, number in self.ids.items() if topic in topics}
+        epochs = {tp: epoch for tp, epoch in self.epochs.items() if tp in offsets}
+        return Left(offsets, ids, epochs, self.gone & topics)
+
+
+NOTHING_LEFT = Left()
+
+
 def to_json(
     offsets: Mapping[TopicPartition, int],
     ids: Mapping[str, str] | None = None,
@@ -108,6 +143,7 @@ def to_json(
     began: Mapping[TopicPartition, int] | None = None,
     shadow: ShadowCut | None = None,
     then: Iterable[str] = (),
+    left: Left = NOTHING_LEFT,
 ) -> dict[str, dict[str, int]]:
     """Offsets as the nested dict that Spark stores; sorted, because Spark compares them as text."""
     nested: dict[str, dict[str, int]] = {}
@@ -119,7 +155,7 @@ def to_json(
     for kind, numbers in ((_EPOCH, epochs), (_BEGAN, began)):
         names += _names(kind, {tp: number for tp, number in (numbers or {}).items() if tp in offsets})
     names += [":".join([_TAKEN, *(quote(name, safe="") for name in one)]) for one in sorted(taken)]
-    names += [] if shadow is None else shadow.names()
+    names += [*([] if shadow is None else shadow.names()), *left.names()]
     return {**nested, **{name: {} for name in [*names, *_then_names(then)]}}
 
 
@@ -193,6 +229,14 @@ def shadow_from_json(nested: Mapping[str, Any]) -> ShadowCut | None:
     return ShadowCut(unquote(sink), unquote(group), int(sequence), written, own)
 
 
+def left_from_json(nested: Mapping[str, Any]) -> Left:
+    """Where the query was in partitions that it reads no more."""
+    parts = [key.split(":") for key in nested if key.partition(":")[0] in (_LEFT_ID, _GONE_ID)]
+    ids = {topic: number for _, topic, number in parts}
+    gone = frozenset(topic for kind, topic, _ in parts if kind == _GONE_ID)
+    return Left(_numbers(_LEFT, nested), ids, _numbers(_LEFT_EPOCH, nested), gone)
+
+
 def then_from_json(nested: Mapping[str, Any]) -> tuple[str, ...]:
     """The ends of the next batches, as Spark's JSON, which are decided already."""
     parts = (key.split(":") for key in nested if key.startswith(f"{_THEN}:"))
@@ -212,7 +256,7 @@ def _then_names(then: Iterable[str]) -> list[str]:
 class SourcePosition(NamedTuple):
     """Parsed offsets from Spark: their topics' ids, their cluster, their leader epochs and, in the first
     batch of a query, whose offsets it took and where it began; in a shadow, where the other query stood; in a
-    restored checkpoint, the ends of the next batches, as Spark's JSON."""
+    restored checkpoint, the ends of the next batches, as Spark's JSON; and where it was in what it left."""
 
     offsets: Offsets
     ids: TopicIds
@@ -222,6 +266,36 @@ class SourcePosition(NamedTuple):
     began: Offsets | None = None
     shadow: ShadowCut | None = None
     then: tuple[str, ...] = ()
+    left: Left = NOTHING_LEFT
+
+    def leaving(self, places: Collection[TopicPartition], gone: Collection[str] = ()) -> Left:
+        """What it leaves if it reads these partitions no more, with what it has left before. `gone`: topics
+        that do not exist."""
+        new = Left(self.offsets, self.ids, self.epochs, frozenset(gone)).only(places)
+        other = {topic for topic, number in new.ids.items() if self.left.ids.get(topic, number) != number}
+        old = self.left.only({tp for tp in self.left.offsets if tp[0] not in other})
+        return Left(
+            {**old.offsets, **new.offsets},
+            {**old.ids, **new.ids},
+            {**old.epochs, **new.epochs},
+            old.gone | new.gone,
+        )
+
+    def back_in(self, places: Iterable[TopicPartition], ids: Mapping[str, str]) -> "SourcePosition":
+        """The position with what it has left of these partitions, which it reads now. `ids`: of their topics.
+
+        A topic that is another one than the query reads, or than was gone, has nothing left."""
+        left = self.left
+        other = {t for t, n in left.ids.items() if t in left.gone and ids.get(t, n) != n}
+        other |= {t for t, n in left.ids.items() if self.ids.get(t, n) != n}
+        read = {tp for tp in places if tp in left.offsets}
+        back = left.only({tp for tp in read if tp[0] not in other and tp not in self.offsets})
+        return self._replace(
+            offsets={**back.offsets, **self.offsets},
+            ids={**back.ids, **self.ids},
+            epochs={**back.epochs, **self.epochs},
+            left=left.only({tp for tp in left.offsets if tp not in read}),
+        )
 
 
 def position_from_json(nested: Mapping[str, Mapping[str, int]]) -> SourcePosition:
@@ -235,6 +309,7 @@ def position_from_json(nested: Mapping[str, Mapping[str, int]]) -> SourcePositio
         began_from_json(nested),
         shadow_from_json(nested),
         then_from_json(nested),
+        left_from_json(nested),
     )
 
 
@@ -276,15 +351,13 @@ def _entries(nested: Any) -> dict[str, Any]:
     """The entries of such a line other than offsets."""
     if not isinstance(nested, dict):
         return {}
-    entries = _ID, _CLUSTER, _EPOCH, _TAKEN, _BEGAN, SHADOW, _WRITTEN, _OWN, _THEN
-    return {key: parts for key, parts in nested.items() if key.partition(":")[0] in entries}
+    return {key: parts for key, parts in nested.items() if key.partition(":")[0] in _KINDS}
 
 
 def _as_stored(option: str, found: Offsets, entries: dict[str, Any], example: str) -> SourcePosition:
     try:
-        said = SourcePosition(
-            found, ids_from_json(entries), cluster_from_json(entries), epochs_from_json(entries)
-        )
+        ids, epochs, left = ids_from_json(entries), epochs_from_json(entries), left_from_json(entries)
+        said = SourcePosition(found, ids, cluster_from_json(entries), epochs, left=left)
     except ValueError as error:
         raise OptionError(f"{option}: {', '.join(entries)} cannot be read: {error}; {example}") from error
     return said._replace(epochs={tp: n for tp, n in said.epochs.items() if found.get(tp, EARLIEST) >= 0})

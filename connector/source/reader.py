@@ -28,7 +28,9 @@ from eoslog.connector.offsets.offsets import (
     COMMITTED,
     EARLIEST,
     LATEST,
+    NOTHING_LEFT,
     Epochs,
+    Left,
     Offsets,
     SourcePosition,
     TopicIds,
@@ -134,8 +136,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             else:
                 self._initial = self._log.resolve("startingOffsets", self.options.starting)
             self._first = True
-            now = self._now(self._initial)
-            self._began = offsets.to_json(*now._replace(taken=self._log.taken, shadow=cut))
+            now, stored = self._now(self._initial), self.options.stored
+            left = NOTHING_LEFT if stored is None else stored.back_in(self._initial, now.ids).left
+            self._began = offsets.to_json(*now._replace(taken=self._log.taken, shadow=cut, left=left))
         return self._began
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -192,11 +195,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             until = shadowed
         position = self._on_this_cluster(position, until.cluster)
         end, ids = until.offsets, until.ids
+        position = position.back_in(end, ids)
         self._latest = end
         lost = plan.losses(position.offsets, end, (position.ids, ids), self._beginnings(position, until))
         lost = self._reported(lost, self._parted(position, until))
-        self._say_absent(position.offsets)
-        until = back_to(lost.parted, until)
+        self._say_absent({**position.offsets, **position.left.offsets})
+        left = position.leaving((*lost.dropped, *lost.gone), {topic for topic, _ in lost.gone})
+        until = back_to(lost.parted, until)._replace(left=left)
         end = until.offsets
         begin = self._begin((position.offsets, position.ids), (end, ids))
         may_wait = not isinstance(limit, ReadAllAvailable) and not (lost.recreated or lost.parted)
@@ -230,7 +235,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Raises WrongCluster.
         """
         moved = check_cluster(position.cluster, now, self.options.moved_to)
-        return SourcePosition(position.offsets, {}, now, {}) if moved else position
+        left = Left(position.left.offsets)
+        return SourcePosition(position.offsets, {}, now, {}, left=left) if moved else position
 
     def _beginnings(self, position: SourcePosition, until: SourcePosition) -> Offsets:
         """Where the log begins now in the partitions that the query has been reading; read once in a run."""
@@ -322,6 +328,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             position = planned._replace(offsets=planned.began)
         elif self._begins_unknown(start):
             report_loss(self.options.fail_on_data_loss, str(plan.BeginsUnknown(planned.offsets)))
+        position = position.back_in(planned.offsets, planned.ids)
         if not self._compared and position.offsets != planned.offsets:
             planned = self._compare_replay(position, planned)
         begin, until, ids = position.offsets, planned.offsets, planned.ids

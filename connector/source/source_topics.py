@@ -152,7 +152,9 @@ class SourceTopics:
             return self.ends(partitions, bound)
         bound = {tp: at for tp, at in bound.items() if not self._is_absent(tp)}
         if option == "startingOffsets" and self.options.stored is not None:
-            bound = {**dict.fromkeys(partitions, EARLIEST), **bound}  # partitions newer than the line
+            known = self.options.stored.back_in(partitions, self.ids).offsets
+            left = {tp: known.get(tp, EARLIEST) for tp in partitions}  # EARLIEST: newer than the line
+            bound = {**left, **bound}
         self._check_names(option, bound, partitions)
         asked = {tp: at for tp, at in bound.items() if at in (EARLIEST, LATEST)}
         found = list_offsets(self.cluster, asked, committed=self.options.committed) if asked else {}
@@ -165,6 +167,7 @@ class SourceTopics:
         stored = self.options.stored if option == "startingOffsets" else None
         if stored is None or check_cluster(stored.cluster, self.cluster_id, self.options.moved_to):
             return self._within(option, wanted)
+        stored = stored.back_in(wanted, self.ids)
         recreated = plan.recreated(stored.ids, self.ids)
         if recreated:
             report_loss(self.options.fail_on_data_loss, f"{option}: {plan.Losses((), {}, recreated)}")

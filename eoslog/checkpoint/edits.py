@@ -15,7 +15,7 @@ from eoslog.checkpoint.errors import NotEditable
 from eoslog.checkpoint.standing import NextStart, SourcePlace, Standing, position_of
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
 from eoslog.connector.checkpoint.spark_logs import Planned, is_eoslog, source_position, with_ends
-from eoslog.connector.offsets.offsets import to_json
+from eoslog.connector.offsets.offsets import Left, to_json
 
 LogFile = tuple[str, int]
 """A log (offsets, commits) and a batch in it."""
@@ -118,13 +118,15 @@ def _end_of(
     mine = {(topic, partition): at for (n, topic, partition), at in ends.items() if n == number}
     position = source_position(text)
     if cluster is not None and mine:
-        there = (ids, cluster) if is_eoslog(text) else ({}, None)
-        return json.dumps(to_json(mine, *there), separators=(",", ":"))
+        left = Left(position.left.offsets)  # as the source has it there: ids and epochs are the old cluster's
+        moved = to_json(mine, ids, cluster, left=left) if is_eoslog(text) else to_json(mine)
+        return json.dumps(moved, separators=(",", ":"))
     if mine == position.offsets:
         return text
     epochs = {tp: epoch for tp, epoch in position.epochs.items() if position.offsets[tp] == mine.get(tp)}
     known = {**{topic: ids[topic] for topic, _ in mine if position.ids and topic in ids}, **position.ids}
-    return json.dumps(to_json(mine, known, position.cluster, epochs), separators=(",", ":"))
+    left = position.back_in(mine, known).left
+    return json.dumps(to_json(mine, known, position.cluster, epochs, left=left), separators=(",", ":"))
 
 
 def _commit_after(checkpoint: Checkpoint, batch: int) -> str:

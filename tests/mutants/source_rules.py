@@ -19,12 +19,33 @@ PLAN = (
     f"{HERE}source/test_source_anew.py",
     f"{HERE}source/test_source_stream.py",
 )
+LEFT = (f"{HERE}source/test_source_left.py",)
 PUSHED = (f"{HERE}source/test_pushed_filters.py",)
 PUSHED_READ = (f"{HERE}source/test_pushdown_broker.py",)
 ROUTING = (f"{HERE}sink/test_writer_routing.py",)
 TALLY = (f"{HERE}sink/test_tally.py",)
 
 MUTANTS: list[Mutant] = [
+    *mutants_of(
+        "connector/offsets/offsets.py",
+        LEFT,
+        Break("what a query left is forgotten with the next batch", ", *left.names()]", "]"),
+        Break(
+            "a topic that was gone is the same one", "if t in left.gone and ids.get(t, n) != n}", "if False}"
+        ),
+        Break("what is read again stays left", "if tp not in read}", "}"),
+    ),
+    *mutants_of(
+        "connector/source/reader.py",
+        LEFT,
+        Break("a topic that is named again is new", "position = position.back_in(end, ids)", "pass"),
+        Break(
+            "a batch that runs again takes it for new",
+            "position = position.back_in(planned.offsets, planned.ids)",
+            "pass",
+        ),
+        Break("what leaves is not kept", "_replace(left=left)\n        end", "_replace()\n        end"),
+    ),
     *mutants_of(
         "connector/source/pushed_ranges.py",
         PUSHED,
