@@ -539,6 +539,18 @@ KEPT: dict[str, list[tuple[Any, ...]]] = {
         ("run", "A", 2, None),
         ("run", "C", 1, ("stop", ("spark: before commits", 1), 8)),
     ],
+    "a topic leaves and is named again": [
+        ("query", "A", {"id": "x", "in": "in,in2"}),
+        ("produce", "in", 4),
+        ("produce", "in2", 4),
+        ("run", "A", 1),
+        ("out", "A", "in2"),
+        ("produce", "in", 2),
+        ("run", "A", 1),
+        ("back", "A"),
+        ("produce", "in2", 3),
+        ("run", "A", 1),
+    ],
 }
 
 
