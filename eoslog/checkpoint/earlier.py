@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from eoslog.checkpoint.backups import Backup, backups_since
 from eoslog.checkpoint.edits import LogFile
@@ -67,6 +67,10 @@ class _EarlierFiles:
     def remove(self, name: str) -> None:
         """What was cannot be changed."""
         raise OSError(f"{name} of an earlier checkpoint cannot be removed")
+
+    def sync(self, names: Iterable[str]) -> None:
+        """What was stays as it was."""
+        raise OSError(f"{', '.join(names)} of an earlier checkpoint cannot be synced")
 
     def _is_later(self, name: str) -> bool:
         log, _, batch = name.partition("/")

@@ -99,7 +99,9 @@ MUTANTS: list[Mutant] = [
         "eoslog/checkpoint/carry_out.py",
         EDITS,
         Break("there is no backup", "        backup.put(standing.checkpoint, EditState.BEGUN)\n", ""),
-        Break("the decision stays", "    _move(cluster, standing, backup.becomes, source)\n", ""),
+        Break(
+            "the decision stays", "    _move(cluster, standing, backup.becomes, source, edit.end.ends)\n", ""
+        ),
         Break("files of a query that runs change", "    _check_files(standing, backup.before)\n", ""),
         Break(
             "what was planned since stays",

@@ -151,8 +151,8 @@ MUTANTS: list[Mutant] = [
         ),
         Break(
             "the offsets of the newest planned batch",
-            "planned = checkpoint.planned(batch_id)",
-            "planned = checkpoint.newest_planned()",
+            "Checkpoint.at(options.checkpoint_location).planned(batch_id)",
+            "Checkpoint.at(options.checkpoint_location).newest_planned()",
         ),
         Break("offsets without a note", "(offset, note.text())", '(offset, "")'),
         Break("at_least_once claims a decision", ", decided=False)", ")"),
@@ -516,8 +516,8 @@ MUTANTS: list[Mutant] = [
         Break("two lines for a source", "if len(set(names)) < len(names):", "if False:"),
         Break(
             "names are nothing",
-            "        return cls(batch_id, tuple(_offsets(end) for _, _, end in named), names)",
-            "        return cls(batch_id, tuple(_offsets(end) for _, _, end in named), ())",
+            "tuple(_offsets(end) for _, _, end in named), names, times)",
+            "tuple(_offsets(end) for _, _, end in named), (), times)",
         ),
         Break(
             "a name is a part of the offsets", "tuple(_offsets(end) for _, _, end in named)", "tuple(sources)"
