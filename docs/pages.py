@@ -24,7 +24,12 @@ from eoslog.connector.client.wire.error_outcomes import DEPARTURES
 from eoslog.connector.errors import ADVICE
 from eoslog.connector.options import table as connector_table
 from eoslog.connector.options.ignored_and_refused import FIXED, FORBIDDEN, NO_EFFECT
-from eoslog.connector.options.spark_differences import DIFFERENCES, OURS_ALONE, SPARKS_OPTIONS, Difference
+from eoslog.connector.options.spark_differences import (
+    DIFFERENCES,
+    OF_LATER_CLIENTS,
+    SPARKS_OPTIONS,
+    Difference,
+)
 from eoslog.protocol.apis import APIS, Api, ApiKey
 from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.fields import Versions
@@ -208,10 +213,21 @@ def connector_page() -> str:
     return "\n".join([*lines, *_connector_others()]) + "\n"
 
 
+def kafkas_options() -> list[str]:
+    """Names of all options of Kafka's clients, as Spark takes them."""
+    return [f"kafka.{name}" for name in KAFKAS_OPTIONS.read_text().split()]
+
+
+def sparks_connector_has(name: str) -> bool:
+    """Whether an option is one of `format("kafka")` too: its own, its clients', or of any data source."""
+    clients = {*kafkas_options()} - {*OF_LATER_CLIENTS}
+    return name in clients or name in (*SPARKS_OPTIONS, "path", "checkpointLocation", "queryName")
+
+
 def _counts() -> list[str]:
     """How many options of the others have which answer. A test compares the lists with Kafka's jars."""
     taken = {*(one.name for one in connector_table.TABLE), *connector_table.ALIASES, *FIXED}
-    kafkas = [f"kafka.{name}" for name in KAFKAS_OPTIONS.read_text().split()]
+    kafkas = kafkas_options()
     lines = ["| of the options of | all | taken | accepted without effect | refused with advice | unknown |"]
     lines.append("|---|---|---|---|---|---|")
     for whose, names in (("Kafka 4.3.1's clients", kafkas), ("Spark's connector", SPARKS_OPTIONS)):
@@ -233,13 +249,20 @@ _SECTIONS = (
 
 def _connector_option(one: connector_table.Option) -> str:
     values = ", ".join(word or "(empty)" for word in one.choices) or one.kind.value
-    default = "" if one.default is None or one.default == "" else str(one.default).lower()
+    default = one.unset or ("" if one.default in (None, "") else _as_typed(one))
     found = DIFFERENCES.get(one.name, Difference("", ""))
-    theirs = "none" if one.name in OURS_ALONE else found.default
+    theirs = found.default if sparks_connector_has(one.name) else "none"
     only = {connector_table.Use.READ: "Batches. ", connector_table.Use.READ_STREAM: "Streams. "}
     meaning = only.get(one.use, "Batches. " if one.use is connector_table.Use.WRITE else "") + one.meaning
     cells = (values, default, theirs, meaning, found.text)
     return f"| `{one.name}` | " + " | ".join(map(_cell, cells)) + " |"
+
+
+def _as_typed(one: connector_table.Option) -> str:
+    """The default as a user would give it: read as the option's value, it is the default again."""
+    if one.kind is connector_table.OptionType.DURATION:
+        return f"{one.default // 60_000}m"
+    return str(one.default).lower()
 
 
 def _connector_others() -> list[str]:

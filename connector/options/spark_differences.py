@@ -14,23 +14,7 @@ class Difference(NamedTuple):
     text: str
 
 
-OURS_ALONE = (
-    "processing.guarantee",
-    "transactional.id",
-    "two.phase.commit",
-    "on.lost.transaction",
-    "progress.log",
-    "start.accepted",
-    "checkpoint.sync",
-    "deadletter.topic",
-    "write.token",
-    "first.contact.timeout.ms",
-    "cluster.moved.to",
-    "filter.push.down",
-    "timestamp.upper.bound.force.push.down",
-    "kafka.sasl.username",
-    "kafka.sasl.password",
-    "kafka.sasl.oauthbearer.token.callback",
+OF_LATER_CLIENTS = (
     "kafka.sasl.oauthbearer.client.credentials.client.id",
     "kafka.sasl.oauthbearer.client.credentials.client.secret",
     "kafka.sasl.oauthbearer.scope",
@@ -46,11 +30,8 @@ OURS_ALONE = (
     "kafka.sasl.oauthbearer.assertion.claim.exp.seconds",
     "kafka.sasl.oauthbearer.assertion.claim.nbf.seconds",
     "kafka.sasl.oauthbearer.assertion.claim.jti.include",
-    "kafka.ssl.ca.location",
-    "kafka.ssl.certificate.location",
-    "kafka.ssl.key.location",
 )
-"""Options that Spark's connector does not have; those of sasl.oauthbearer come with Kafka 4.1."""
+"""Options of Kafka's clients from 4.1 on: those of Spark's connector do not have them."""
 
 SPARKS_OPTIONS = (
     "kafka.bootstrap.servers", "subscribe", "subscribePattern", "assign", "startingOffsets",
@@ -60,7 +41,7 @@ SPARKS_OPTIONS = (
     "maxTriggerDelay", "minPartitions", "maxRecordsPerPartition", "groupIdPrefix", "kafka.group.id",
     "includeHeaders", "useDeprecatedOffsetFetching", "topic",
 )  # fmt: skip
-"""All options of Spark's guide to its Kafka connector."""
+"""All options of Spark's guide to its Kafka connector. It passes on those of Kafka's clients, too."""
 
 _LATER_JSON = "A topic or partition named twice is an error, not the last of the two."
 _SEEN = "Without it eoslog sees from the file whether it is PEM, JKS or PKCS12."

@@ -50,7 +50,8 @@ class Use(Flag):
 
 @dataclass(frozen=True)
 class Option:
-    """One line of the table. `default` is the parsed value, None: not set."""
+    """One line of the table. `default` is the parsed value, None: not set. `unset` says what then applies,
+    where that is one value."""
 
     name: str
     kind: OptionType
@@ -60,6 +61,7 @@ class Option:
     choices: tuple[str, ...] = ()
     secret: bool = False
     """Whether the value must never be shown."""
+    unset: str = ""
 
 
 GUARANTEES = ("exactly_once", "at_least_once", "at_most_once")
@@ -97,7 +99,7 @@ TABLE: tuple[Option, ...] = (
     Option("minOffsetsPerTrigger", OptionType.COUNT, None, Use.READ_STREAM,
            "A micro-batch waits until there are this many offsets, or until maxTriggerDelay is over."),
     Option("maxTriggerDelay", OptionType.DURATION, 900_000, Use.READ_STREAM,
-           "The longest time that minOffsetsPerTrigger makes a micro-batch wait; 15m if not given."),
+           "The longest time that minOffsetsPerTrigger makes a micro-batch wait."),
     Option("maxOffsetsPerTrigger", OptionType.COUNT, None, Use.READ_STREAM,
            "The most offsets in a micro-batch, shared among partitions in proportion to their backlog."),
     Option("minPartitions", OptionType.COUNT, None, Use.SOURCE,
@@ -112,7 +114,7 @@ TABLE: tuple[Option, ...] = (
            "The same limit in bytes: of what is fetched for it, and of its unpacked records."),
     Option("filter.push.down", OptionType.CHOICE, "auto", Use.READ,
            "With spark.sql.python.filterPushdown.enabled: whether less is read for a query's filters. auto: "
-           "where Spark plans each scan by its own filters, which is after 4.3; true: also in 4.1 to 4.3, "
+           "where Spark plans each scan by its own filters, which is after 4.3; true: also in 4.2 and 4.3, "
            "where all scans of what load() returned get the rows of one filter: for what is scanned once.",
            ("auto", "true", "false")),
     Option("timestamp.upper.bound.force.push.down", OptionType.BOOL, False, Use.READ,
@@ -178,8 +180,8 @@ TABLE: tuple[Option, ...] = (
            "of its batches. If it is lost, eoslog checkpoint restore writes it again. Needs "
            "transactional.id."),
     Option("state.every.batches", OptionType.COUNT, None, Use.WRITE_STREAM,
-           "With state.topic: the state is saved every so many micro-batches; 1 by default. After a restore "
-           "Spark runs the batches since then once more, for their state alone."),
+           "With state.topic: the state is saved every so many micro-batches. After a restore "
+           "Spark runs the batches since then once more, for their state alone.", unset="1"),
     Option("kafka.group.id", OptionType.TEXT, None, Use.ALL,
            "Consumer group to which a streaming query's source offsets are committed with its rows."),
     Option("kafka.transaction.timeout.ms", OptionType.MILLIS, 900_000, Use.SINK,
@@ -283,16 +285,16 @@ TABLE: tuple[Option, ...] = (
     Option("kafka.sasl.oauthbearer.assertion.private.key.passphrase", OptionType.TEXT, None, Use.ALL,
            "Password of that key.", secret=True),
     Option("kafka.sasl.oauthbearer.assertion.algorithm", OptionType.CHOICE, None, Use.ALL,
-           "How it is signed; RS256 if not given.", ("rs256", "es256")),
+           "How it is signed.", ("rs256", "es256"), unset="rs256"),
     Option("kafka.sasl.oauthbearer.assertion.template.file", OptionType.TEXT, None, Use.ALL,
            'JSON file with more of the JWT: {"header":{},"payload":{}}.'),
     Option("kafka.sasl.oauthbearer.assertion.claim.iss", OptionType.TEXT, None, Use.ALL, "Its issuer."),
     Option("kafka.sasl.oauthbearer.assertion.claim.sub", OptionType.TEXT, None, Use.ALL, "Its subject."),
     Option("kafka.sasl.oauthbearer.assertion.claim.aud", OptionType.TEXT, None, Use.ALL, "Its audience."),
     Option("kafka.sasl.oauthbearer.assertion.claim.exp.seconds", OptionType.COUNT, None, Use.ALL,
-           "For how many seconds it is good; 300 if not given."),
+           "For how many seconds it is good.", unset="300"),
     Option("kafka.sasl.oauthbearer.assertion.claim.nbf.seconds", OptionType.LIMIT, None, Use.ALL,
-           "For how many seconds before now it is good; 60 if not given."),
+           "For how many seconds before now it is good.", unset="60"),
     Option("kafka.sasl.oauthbearer.assertion.claim.jti.include", OptionType.BOOL, False, Use.ALL,
            "Whether it has an id of its own."),
     Option("kafka.sasl.oauthbearer.token.callback", OptionType.TEXT, None, Use.ALL,
@@ -327,10 +329,10 @@ TABLE: tuple[Option, ...] = (
     Option("kafka.ssl.key.password", OptionType.TEXT, None, Use.ALL,
            "Password of an encrypted key; in a JKS store that of the store if not given.", secret=True),
     Option("kafka.ssl.enabled.protocols", OptionType.TEXT, None, Use.ALL,
-           "TLSv1.2, TLSv1.3 or both, the default."),
+           "TLSv1.2, TLSv1.3 or both.", unset="TLSv1.2,TLSv1.3"),
     Option("kafka.ssl.endpoint.identification.algorithm", OptionType.CHOICE, None, Use.ALL,
-           "https, the default, checks the broker's name against its certificate; none (or empty) does not.",
-           ("https", "none", "")),
+           "https checks the broker's name against its certificate; none (or empty) does not.",
+           ("https", "none", ""), unset="https"),
     Option("path", OptionType.TEXT, None, Use.ALL, "Set by Spark from load() and start(); not used."),
     Option("checkpointLocation", OptionType.TEXT, None, Use.ALL,
            "Spark's checkpoint of the streaming query; the sink reads the batch's source offsets there."),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -12,8 +13,10 @@ import pytest
 from eoslog.broker import handlers
 from eoslog.broker.config import option_table
 from eoslog.connector.options.ignored_and_refused import FIXED, FORBIDDEN, NO_EFFECT
-from eoslog.connector.options.spark_differences import DIFFERENCES, OURS_ALONE
-from eoslog.connector.options.table import ALIASES, TABLE
+from eoslog.connector.options.option_values import read_value
+from eoslog.connector.options.source_and_sink import sink_options
+from eoslog.connector.options.spark_differences import DIFFERENCES, OF_LATER_CLIENTS, SPARKS_OPTIONS
+from eoslog.connector.options.table import ALIASES, TABLE, Option, OptionType
 from eoslog.protocol.apis import APIS
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
@@ -60,7 +63,52 @@ def test_the_connector_s_page_has_every_option_once_and_no_other() -> None:
     known = [option.name for option in TABLE]
     for name in (*known, *ALIASES, *FIXED, *NO_EFFECT, *FORBIDDEN):
         assert page.count(f"\n| `{name}` |") == 1, name
-    assert set(DIFFERENCES) | set(OURS_ALONE) <= set(known) and not set(DIFFERENCES) & set(OURS_ALONE)
+    assert set(DIFFERENCES) | set(OF_LATER_CLIENTS) <= set(known)
+
+
+def test_the_page_says_of_each_option_whether_spark_s_connector_has_it(pages: ModuleType) -> None:
+    lines = [line.split(" | ") for line in (DOCS / "connector-options.md").read_text().splitlines()]
+    theirs = {cells[0].removeprefix("| ").strip("`"): cells[3] for cells in lines if len(cells) > 3}
+    kafkas = {*pages.kafkas_options(), *SPARKS_OPTIONS}
+    unknown = {one.name for one in TABLE} - kafkas - {"path", "checkpointLocation", "queryName"}
+    assert {name for name in theirs if theirs[name] == "none"} == unknown | {*OF_LATER_CLIENTS}
+    assert set(OF_LATER_CLIENTS) <= kafkas and not set(OF_LATER_CLIENTS) & set(SPARKS_OPTIONS)
+    assert "decision.topic" in unknown and "kafka.group.id" not in unknown
+
+
+def test_a_default_can_be_typed_as_the_page_shows_it(pages: ModuleType) -> None:
+    for one in TABLE:
+        shown = pages._connector_option(one).split(" | ")[2].strip()
+        if one.default not in (None, "") and one.kind is not OptionType.TEXT:
+            assert read_value(one, shown) == one.default, one.name
+
+
+UNSET = {
+    **{
+        "kafka.bootstrap.servers": "127.0.0.1:9092",
+        "topic": "t",
+        "transactional.id": "q",
+        "state.topic": "s",
+    },
+    **{"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "OAUTHBEARER"},
+    "kafka.sasl.oauthbearer.token.endpoint.url": "https://idp.example.org/token",
+    "kafka.sasl.oauthbearer.assertion.private.key.file": "key.pem",
+}
+"""A sink for which each default matters that only the code behind the table knows."""
+
+
+@pytest.mark.parametrize("option", [one for one in TABLE if one.unset], ids=lambda one: one.name)
+def test_what_applies_without_an_option_is_what_the_page_shows(option: Option) -> None:
+    left_out = sink_options(UNSET, stream=True)
+    assert sink_options(UNSET | {option.name: option.unset}, stream=True) == left_out
+    if option.kind is OptionType.COUNT:
+        assert sink_options(UNSET | {option.name: "77"}, stream=True) != left_out
+
+
+def test_no_default_hides_in_an_option_s_meaning() -> None:
+    """Where the value depends on other options, the meaning says it; one value stands in its column."""
+    said = re.compile(r"\b(\d+\w*|true|false|[A-Z0-9.]+) (by default|if not given)|, the default,")
+    assert [one.name for one in TABLE if said.search(one.meaning)] == []
 
 
 @pytest.mark.parametrize(
