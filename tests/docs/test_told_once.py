@@ -1,4 +1,4 @@
-"""Facts that pages told in different ways: each has one page, which a test or figures back; others link to it."""
+"""Facts that pages told in different ways: each has one page, which a test or figures back."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from benchmarks.report import Store
 from benchmarks.simulate import JSON
 from tests.docs.blocks import PAGES, ROOT
 
@@ -18,6 +19,7 @@ MADE = re.compile(r"<!-- kafka versions -->.*?<!-- end of kafka versions -->", r
 ONE_PAGE = {
     rf"\b{NUMBER}(?: or {NUMBER})? (?:more )?round trips|round trips \(\d+": "docs/exactly-once.md",
     r"milliseconds (?:apart|before those)|(?:for|within|these) milliseconds": "",
+    r"\d ms, with a light checkpoint": "",
 }
 """What is said only there -> that page ("" for none). Round trips are counted by test_round_trips.py."""
 
@@ -44,3 +46,27 @@ def test_for_how_long_a_part_is_seen_is_what_was_measured() -> None:
     )
     assert f"on one node {one[0]} with 10 tasks, {one[1]} with 100, {one[2]} with 1,000" in page
     assert f"on three nodes {three[0]}, {three[1]} and {three[2]}" in page
+
+
+ROUNDED_MS = 0.5
+P50 = {
+    "stream to noop": "a stream of 1,000 rows/s to noop, both on Apache Kafka",
+    "200 rows of Spark to a topic": "200 rows of Spark to a topic, both on Apache Kafka",
+    "stream to a topic": "a stream of 1,000 rows/s to a topic, both on Apache Kafka",
+}
+"""A line of the table of a small micro-batch -> what `make bench` calls it."""
+
+
+@pytest.mark.parametrize("light", ["", ", light checkpoint"], ids=["default", "light"])
+@pytest.mark.parametrize("line", P50)
+def test_the_table_of_a_small_micro_batch_says_what_was_measured(line: str, light: str) -> None:
+    page = (ROOT / "docs" / "benchmarks.md").read_text().partition("## A small micro-batch")[2]
+    told = next(row for row in page.splitlines() if row.startswith(f"| {line}{light} |"))
+    store = Store(ROOT / "docs" / "benchmarks.json")
+    results = {one.work: one for one in store.results(["micro-batch", "micro-batch-light"])}
+    figures = results[f"micro-batch p50{light}, {P50[line]}"].figures
+    said = [int(cell) for cell in re.findall(r"\| (\d+) (?=\|)", told)]
+    assert len(said) == len(figures)
+    assert all(abs(number - one.middle) <= ROUNDED_MS for number, one in zip(said, figures, strict=True)), (
+        told
+    )
