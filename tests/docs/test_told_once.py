@@ -19,6 +19,7 @@ MADE = re.compile(r"<!-- kafka versions -->.*?<!-- end of kafka versions -->", r
 ONE_PAGE = {
     rf"\b{NUMBER}(?: or {NUMBER})? (?:more )?round trips|round trips \(\d+": "docs/exactly-once.md",
     r"milliseconds (?:apart|before those)|(?:for|within|these) milliseconds": "",
+    r"\d passed": "",
     r"\d ms, with a light checkpoint": "",
 }
 """What is said only there -> that page ("" for none). Round trips are counted by test_round_trips.py."""
