@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import configparser
 import json
 import re
 from collections.abc import Iterator
@@ -71,3 +72,17 @@ def test_the_table_of_a_small_micro_batch_says_what_was_measured(line: str, ligh
     assert all(abs(number - one.middle) <= ROUNDED_MS for number, one in zip(said, figures, strict=True)), (
         told
     )
+
+
+def test_the_table_of_extras_says_what_all_brings() -> None:
+    """Extras above the line of `all` are in it, those below are not."""
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    extras = dict(setup["options.extras_require"])
+    page = (ROOT / "docs" / "installing.md").read_text()
+    table = page.partition("| extra | for |")[2].partition("\n\n")[0]
+    above, _, below = table.partition("| `eoslog[all]` |")
+    in_all = re.sub(r"\s*eoslog\[(.*)\]", r"\1", extras["all"]).split(",")
+    first = [re.findall(r"`eoslog\[([a-z-]+)\]`", part) for part in (above, below)]
+    assert sorted(first[0]) == sorted(in_all)
+    assert sorted(first[1]) == sorted(set(extras) - {*in_all, "all", "dev"})
