@@ -15,7 +15,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--bootstrap", default="127.0.0.1:9092")
     parser.add_argument("--connector", choices=("kafka", "eoslog"), default="eoslog")
-    parser.add_argument("--packages", help="such as org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.0")
+    parser.add_argument("--packages", help="such as org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0")
     parser.add_argument("--source", default="orders")
     parser.add_argument("--target", default="orders_copy")
     parser.add_argument("--checkpoint", default="./checkpoint")

@@ -11,6 +11,8 @@ import pytest
 
 from benchmarks.report import Store
 from benchmarks.simulate import JSON
+from eoslog.connector.options.table import TABLE
+from eoslog.connector.spark.libraries import SPARK, numbers
 from tests.docs.blocks import PAGES, ROOT
 
 NUMBER = r"(?:\d[\d,]*|two|three|four|five|six|seven|eight|nine|ten)"
@@ -86,3 +88,19 @@ def test_the_table_of_extras_says_what_all_brings() -> None:
     first = [re.findall(r"`eoslog\[([a-z-]+)\]`", part) for part in (above, below)]
     assert sorted(first[0]) == sorted(in_all)
     assert sorted(first[1]) == sorted(set(extras) - {*in_all, "all", "dev"})
+
+
+SPARKS_VERSION = re.compile(
+    r"Spark(?:'s)?[ (]{1,2}(\d+\.\d+)|spark-sql-kafka-0-10_2\.13:(\d+\.\d+)|in (\d\.\d) (?:to|and) \d\.\d"
+)
+
+
+def test_no_page_option_or_example_speaks_of_a_spark_that_eoslog_does_not_run_on() -> None:
+    files = (*PAGES, *(ROOT / "examples").glob("*.py"))
+    texts = {str(path.relative_to(ROOT)): path.read_text() for path in files}
+    texts |= {one.name: one.meaning for one in TABLE}
+    said = {
+        (where, "".join(match)) for where, text in texts.items() for match in SPARKS_VERSION.findall(text)
+    }
+    assert len({version for _, version in said}) > 1, "the pattern finds nothing any more"
+    assert sorted(one for one in said if numbers(one[1]) < numbers(SPARK.oldest)) == []
