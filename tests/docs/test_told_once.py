@@ -104,3 +104,13 @@ def test_no_page_option_or_example_speaks_of_a_spark_that_eoslog_does_not_run_on
     }
     assert len({version for _, version in said}) > 1, "the pattern finds nothing any more"
     assert sorted(one for one in said if numbers(one[1]) < numbers(SPARK.oldest)) == []
+
+
+def test_the_page_on_examples_says_which_scripts_lack_an_option() -> None:
+    page = " ".join((ROOT / "docs" / "examples.md").read_text().split())
+    scripts = {path.name: path.read_text() for path in (ROOT / "examples").glob("*.py")}
+    asked = {name: text for name, text in scripts.items() if "ArgumentParser" in text}
+    assert len(asked) > 5
+    for option in ("--once", "--bootstrap"):
+        lacking = sorted((name for name, text in asked.items() if f'"{option}"' not in text), reverse=True)
+        assert f"All but {' and '.join(f'`{name}`' for name in lacking)} take `{option}`" in page

@@ -165,7 +165,7 @@ def test_spark_applies_only_what_is_left(spark: SparkSession, own: Kafka, topics
 def test_a_frame_that_is_scanned_again_has_all_its_rows(
     spark: SparkSession, own: Kafka, topics: Topics
 ) -> None:
-    """By default. Spark 4.1 to 4.3 plans all scans of a frame by the filter that it planned last."""
+    """By default. Spark 4.2 and 4.3 plan all scans of a frame by the filter that it planned last."""
     made = frame(spark, own, topics.plain, **{"filter.push.down": "auto"})
     one, two = made.where("partition = 1"), made.where("partition = 2")
     with session(spark, **{SETTING: "true"}):
