@@ -26,6 +26,9 @@ LEVELS = {
 ZooKeeper in place of KRaft."""
 
 
+RELEASED = ("3.3", "3.4", "3.5", "3.6", "3.7", "3.8", "3.9", "4.0", "4.1", "4.2", "4.3")
+"""Apache Kafka's releases since the first that eoslog runs on."""
+
 WHOLE = ""
 """Stands for all files of a suite, where they ran as one."""
 
@@ -129,6 +132,9 @@ class Results:
             for r in self.found.values()
             for name in r.failed
         ]
+        ran = {".".join(version.split(".")[:2]) for version, _ in nodes}
+        not_run = ", ".join(release for release in RELEASED if release not in ran)
+        lines += ["", f"Not run on any: {not_run}."] if not_run else []
         return "\n".join([*lines, *(["", "Failed:", "", *sorted(failures)] if failures else [])])
 
     def _line(self, version: str, level: str) -> str:
