@@ -114,3 +114,13 @@ def test_the_page_on_examples_says_which_scripts_lack_an_option() -> None:
     for option in ("--once", "--bootstrap"):
         lacking = sorted((name for name, text in asked.items() if f'"{option}"' not in text), reverse=True)
         assert f"All but {' and '.join(f'`{name}`' for name in lacking)} take `{option}`" in page
+
+
+def test_the_readme_s_promise_names_its_limits() -> None:
+    why = (ROOT / "README.md").read_text().partition("**Why.**")[2].partition("\n\n")[0]
+    assert "exactly" in why and "(docs/limits.md)" in why and "no matter" not in why
+
+
+def test_the_objections_name_their_source() -> None:
+    first = (ROOT / "docs" / "objections.md").read_text().partition("\n## ")[0]
+    assert "pull request" in first and "](https://github.com/apache/spark/pull/25618)" in first
