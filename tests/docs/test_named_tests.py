@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("objections.md", "exactly-once.md", "guarantees.md", "limits.md", "sql.md")
+PAGES = ("objections.md", "exactly-once.md", "guarantees.md", "limits.md", "sql.md", "state.md")
 OBJECTIONS = 8
 
 

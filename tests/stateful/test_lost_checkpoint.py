@@ -40,7 +40,7 @@ class SavedQuery:
     """A query of one operator that saves its state, and the same one undisturbed."""
 
     def __init__(self, spark: SparkSession, kafka: Kafka, folder: Path, operator: str, every: int) -> None:
-        self._spark, self._kafka, self._operator = spark, kafka, operator
+        self._spark, self._kafka, self._operator, self.mode = spark, kafka, operator, "append"
         self.checkpoint, self._calm = folder / "checkpoint", folder / "calm"
         self.source, self.target, self.undisturbed = kafka.topic(), kafka.topic(2), kafka.topic(2)
         self.options = {
@@ -69,6 +69,7 @@ class SavedQuery:
         sink = (
             found.selectExpr("cast(key as string) as key", value)
             .writeStream.format("eoslog")
+            .outputMode(self.mode)
             .options(**options)
         )
         return sink.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
@@ -128,6 +129,16 @@ def test_an_aggregation_loses_its_checkpoint(
     spark: SparkSession, kafka: Kafka, tmp_path: Path, store: str
 ) -> None:
     survives(SavedQuery(spark, kafka, tmp_path, "aggregation", 3), 3)
+
+
+@pytest.mark.parametrize("store", ["files"], indirect=True)
+def test_a_query_in_mode_complete_loses_its_checkpoint(
+    spark: SparkSession, kafka: Kafka, tmp_path: Path, store: str
+) -> None:
+    """Each micro-batch writes all results so far: those of before the loss are there only with the state."""
+    query = SavedQuery(spark, kafka, tmp_path, "aggregation", 3)
+    query.mode = "complete"
+    survives(query, 3)
 
 
 @pytest.mark.parametrize("store", ["files"], indirect=True)
