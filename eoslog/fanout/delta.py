@@ -1,5 +1,6 @@
 """Delta tables. The mark is five `txn` actions in the commit that adds the files (Delta's protocol,
-"Transaction Identifiers"): batch, query, rows, checksum, and the commit's own version.
+"Transaction Identifiers"): batch, query, rows, checksum, and the commit's own version. RESTORE and CREATE OR
+REPLACE keep them, whatever state they set the table to: so it is judged by its files (`DeltaLog`).
 
 deltalake would try a commit again on top of other commits. Here every commit is for one version, and a
 conflict is looked at before another try: two drivers with the same batch cannot both commit it.
@@ -11,19 +12,24 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.fs as pafs
 
 from eoslog.connector.errors import OptionError, SchemaError
 from eoslog.fanout.delta_files import DeltaFiles
 from eoslog.fanout.extras import library
 from eoslog.fanout.rows import Rows, Staged
-from eoslog.fanout.rules import Batch, Content, FanoutStopped, Mark
+from eoslog.fanout.rules import Batch, Content, FanoutStopped, Gone, Mark
 from eoslog.fanout.table import TableMoved, Transform
 
 _PARTS = ("", "/query", "/rows", "/checksum", "/version")
+_SETS = re.compile(r"RESTORE|REPLACE|CREATE|CLONE")
 _REFUSED = re.compile(r"delta\.(constraints\..*|columnMapping\.mode|setTransactionRetentionDuration)")
 
 
@@ -70,8 +76,8 @@ class DeltaTarget:
                 f"fanout {name}, {self.place}: its mark is incomplete: {found}. Bring back the table"
             )
         number, query, rows, checksum, version = found
-        self._check_restored(name, version, number)
-        return Mark(query, number, Content(rows, checksum))
+        content, log = Content(rows, checksum), DeltaLog(self.uri, dict(self.storage_options), self._read)
+        return Mark(query, number, content, log.gone(name, number, rows, version))
 
     def stage(self, rows: Rows, batch: Batch) -> Staged:
         """Write Parquet files into the table's folder."""
@@ -129,22 +135,92 @@ class DeltaTarget:
                 f"{metadata.partition_columns}. Nothing was written"
             )
 
-    def _check_restored(self, name: str, version: int, number: int) -> None:
-        """RESTORE takes back rows, but not `txn` actions."""
-        newer = self._read.version() - version
-        history = self._read.history(newer) if newer > 0 else []
-        restored = [
-            one for one in history if one["operation"] == "RESTORE" and one["version"] > version
-            and int(one.get("operationParameters", {}).get("version") or -1) < version
-        ]  # fmt: skip
-        if newer < 0 or restored:
-            raise FanoutStopped(
-                f"fanout {name}, {self.place}: it was restored to a version before {version}, the one of "
-                f"batch "
-                f"{number}: rows that the query has done are no longer there. Nothing was written. "
-                f"Restore it to "
-                f"version {version} or a later one, or give the query a new name and a new checkpoint"
-            )
+
+class DeltaLog:
+    """What a table's log says of the batch that its mark names.
+
+    Most commits change the state that they find; what these do to a batch's rows is their owner's business.
+    Some set the table to another state: RESTORE, CREATE OR REPLACE, CLONE. Then it has the batch if the state
+    is one that it had since the batch came, and that had it.
+    """
+
+    def __init__(self, uri: str, options: Mapping[str, str], newest: Any) -> None:
+        """`newest`: the table, as it was last read."""
+        handler = library("deltalake.fs", "delta").DeltaStorageHandler(uri, dict(options))
+        self._folder, self._newest = pafs.PyFileSystem(handler), newest
+        self._open = partial(library("deltalake", "delta").DeltaTable, uri, storage_options=dict(options))
+        self._unreadable = library("deltalake.exceptions", "delta").DeltaError
+        self._paths: dict[int, frozenset[str]] = {}
+
+    def gone(self, name: str, number: int, rows: int, version: int) -> Gone | None:
+        """Whether the table has lost batch `number`, of so many rows, which `version` has brought. None: it
+        has it."""
+        try:
+            return self._judged(name, number, rows, version)
+        except (FileNotFoundError, self._unreadable):
+            if self._has_files(name, number, rows, None):
+                return None
+        return Gone(
+            f"its log no longer says whether it still has batch {number}: commits from version {version} on, "
+            "which has brought it, were cleaned up",
+            "Look for the batch's rows in it",
+        )
+
+    def _judged(self, name: str, number: int, rows: int, version: int) -> Gone | None:
+        """Raises FileNotFoundError, DeltaError where the log does not reach back to the batch."""
+        newest = self._newest.version()
+        commit = self._commit(version) if version <= newest else []
+        if not _is_marked(commit, name, number, version):
+            if self._has_files(name, number, rows, None):
+                return None
+            why = f"it no longer has batch {number}: its version {version} is not the one that brought it"
+            return Gone(why, "Bring back the table that has it")
+        sets = [at for at in range(version + 1, newest + 1) if self._sets(self._commit(at), at)]
+        if not sets or self._has_files(name, number, rows, commit):
+            return None
+        having = self._having(version, newest, sets)
+        if having[-1] == newest:
+            return None
+        last = max(at for at in sets if at not in having)
+        why = f"it no longer has batch {number}: version {last} has set it to a state without the batch"
+        return Gone(why, f"RESTORE it to version {having[-1]}")
+
+    def _having(self, version: int, newest: int, sets: Sequence[int]) -> list[int]:
+        """The versions since the batch's that have it."""
+        having = [version]
+        for at in range(version + 1, newest + 1):
+            kept = having[-1] == at - 1
+            if kept if at not in sets else any(self._state(at) == self._state(one) for one in having):
+                having.append(at)
+        return having
+
+    def _sets(self, commit: Sequence[Any], at: int) -> bool:
+        """Whether a commit sets the table to another state. A new id of the table says so too."""
+        said = "".join(one["commitInfo"].get("operation", "") for one in commit if "commitInfo" in one)
+        ids = [one["metaData"]["id"] for one in commit if "metaData" in one]
+        return bool(_SETS.search(said.upper())) or any(self._open(at - 1).metadata().id != one for one in ids)
+
+    def _has_files(self, name: str, number: int, rows: int, commit: Sequence[Any] | None) -> bool:
+        """Whether the newest version has all files of the batch's commit. `commit`: None if it cannot be
+        read: then the files' names and rows tell."""
+        if not rows:
+            return False  # a batch without files tells nothing of those before it
+        files = pa.table(self._newest.get_add_actions())
+        if commit is not None:
+            return {unquote(one["add"]["path"]) for one in commit if "add" in one} <= _paths(files)
+        its = pc.match_substring_regex(
+            files["path"], rf"^{re.escape(name)}-{number}-[0-9a-f-]{{36}}\.parquet$"
+        )
+        return bool(pc.sum(files.filter(its)["num_records"]).as_py() == rows)
+
+    def _state(self, version: int) -> frozenset[str]:
+        if version not in self._paths:
+            self._paths[version] = _paths(pa.table(self._open(version).get_add_actions()))
+        return self._paths[version]
+
+    def _commit(self, version: int) -> list[Any]:
+        with self._folder.open_input_stream(f"_delta_log/{version:020}.json") as file:
+            return [json.loads(line) for line in file.read().splitlines() if line.strip()]
 
 
 def delta(
@@ -177,6 +253,16 @@ def check_since(what: str, since: int | None) -> None:
         raise OptionError(
             f"{what}: since={since!r}: a batch's number above 0, from which on the table takes part"
         )
+
+
+def _paths(files: pa.Table) -> frozenset[str]:
+    return frozenset(files["path"].to_pylist())
+
+
+def _is_marked(commit: Sequence[Any], name: str, number: int, version: int) -> bool:
+    """Whether it is the commit of a batch, made as this version."""
+    said = {one["txn"]["appId"]: one["txn"]["version"] for one in commit if "txn" in one}
+    return (said.get(_app(name)), said.get(f"{_app(name)}/version")) == (number, version)
 
 
 def _app(name: str) -> str:

@@ -1,6 +1,6 @@
 """Iceberg tables, by pyiceberg. The mark is a property of the table, set in the commit that adds the
 snapshot; the snapshot's summary has it too. The property outlives `expire_snapshots`. A rollback leaves it
-behind: so it names its snapshot, which must be among the ancestors of the current one.
+behind: so it names its snapshot, which must be among the ancestors of the current one, or its files in it.
 
 pyiceberg tries a commit again on top of other commits, which would put a batch in twice when two drivers have
 it. So the commit goes to the catalog without that, and a conflict is looked at before another try.
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +21,7 @@ from eoslog.fanout.delta import check_since
 from eoslog.fanout.extras import library
 from eoslog.fanout.iceberg_files import IcebergFiles
 from eoslog.fanout.rows import Rows, Staged
-from eoslog.fanout.rules import Batch, Content, FanoutStopped, Mark
+from eoslog.fanout.rules import Batch, Content, FanoutStopped, Gone, Mark
 from eoslog.fanout.table import TableMoved, Transform
 
 
@@ -70,8 +70,8 @@ class IcebergTarget:
         if text is None:
             return None
         said = json.loads(text)
-        self._check_rolled_back(name, said)
-        return Mark(said["query"], said["batch"], Content(said["rows"], said["checksum"]))
+        content = Content(said["rows"], said["checksum"])
+        return Mark(said["query"], said["batch"], content, self._gone(said))
 
     def stage(self, rows: Rows, batch: Batch) -> Staged:
         """Write data files into the table's location."""
@@ -102,24 +102,47 @@ class IcebergTarget:
     def _catalog(self) -> Any:
         return library("pyiceberg.catalog", "iceberg").load_catalog("eoslog", **self.catalog)
 
-    def _check_rolled_back(self, name: str, said: Mapping[str, int]) -> None:
-        """The mark's snapshot must be the current one, or before it. Expiry cuts the way to it, and
-        pyiceberg's also the children's word of their parents: then a manifest of it in the current one is
-        proof."""
-        current = at = self._read.current_snapshot()
+    def _gone(self, said: Mapping[str, int]) -> Gone | None:
+        """None: the mark's snapshot is the current one, or before it, or its files are there. Expiry cuts the
+        way to it, and pyiceberg's also the children's word of their parents. A cherry-pick takes files alone.
+        """
+        at = self._read.current_snapshot()
         while at is not None and said["snapshot"] not in (at.snapshot_id, at.parent_snapshot_id):
             at = None if at.parent_snapshot_id is None else self._read.snapshot_by_id(at.parent_snapshot_id)
-        manifests = [] if at is not None or current is None else current.manifests(self._read.io)
-        if at is None and all(one.added_snapshot_id != said["snapshot"] for one in manifests):
-            raise FanoutStopped(
-                f"fanout {name}, {self.place}: snapshot {said['snapshot']} with batch {said['batch']} is "
-                f"not among "
-                "those that the table's current one comes from: it was rolled back, or other writers' "
-                "snapshots "
-                "and expire_snapshots have cut the way to it. Nothing was written. Roll it forward; or, "
-                "if the "
-                "rows are there, or may be missing, give the query a new name and a new checkpoint"
+        if at is not None or self._has_files(said["snapshot"], said["rows"]):
+            return None
+        batch, snapshot = said["batch"], said["snapshot"]
+        if self._read.snapshot_by_id(snapshot) is None:
+            return Gone(
+                f"its snapshots no longer say whether it still has batch {batch}: snapshot {snapshot} has "
+                "brought it, and is expired",
+                "Look for the batch's rows in it",
             )
+        return Gone(
+            f"it no longer has batch {batch}: the current snapshot does not come from snapshot {snapshot}, "
+            "which has brought it",
+            f"Make {snapshot} or one that comes from it the current snapshot (set_current_snapshot)",
+        )
+
+    def _has_files(self, snapshot: int, rows: int) -> bool:
+        """Whether the current snapshot has all rows' files that a snapshot has added."""
+        current, added = self._read.current_snapshot(), self._read.snapshot_by_id(snapshot)
+        if not rows or current is None:
+            return False  # a batch without files tells nothing of those before it
+        its = [] if added is None else [e for e in self._entries(added) if e.snapshot_id == snapshot]
+        paths = {one.data_file.file_path for one in its}
+        there = [
+            one.data_file.record_count
+            for one in self._entries(current)
+            if one.snapshot_id == snapshot or one.data_file.file_path in paths
+        ]
+        return bool(sum(there) == rows)
+
+    def _entries(self, snapshot: Any) -> Iterator[Any]:
+        """Its files of rows."""
+        for manifest in snapshot.manifests(self._read.io):
+            if manifest.content == 0:  # not of deletes
+                yield from manifest.fetch_manifest_entry(self._read.io)
 
 
 def iceberg(

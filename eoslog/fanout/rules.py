@@ -1,6 +1,7 @@
 """What the mark of a table means for a batch. Pure.
 
-A table's mark is written in the commit that adds a batch's rows, so it is there if and only if they are.
+A table's mark is written in the commit that adds a batch's rows, so it is there if they are. Whoever sets a
+table back to an older state takes the rows and leaves the mark: then the mark says so (`Gone`).
 Spark numbers a query's batches without gaps, and every batch is committed, also one without rows. So each
 table stands at this batch or at the one before; anywhere else, rows have been lost or would be doubled.
 """
@@ -31,12 +32,20 @@ class Batch(NamedTuple):
     number: int
 
 
+class Gone(NamedTuple):
+    """Why a table does not have the batch of its mark any more, or may not, and how it is brought back."""
+
+    why: str
+    back: str
+
+
 class Mark(NamedTuple):
-    """The last batch that a table has."""
+    """The last batch that a table has been given. `gone`: None if the table has it still."""
 
     query: int
     number: int
     content: Content
+    gone: Gone | None = None
 
 
 class Step(Enum):
@@ -55,7 +64,8 @@ def number_of(query_id: str) -> int:
 def step(place: str, mark: Mark | None, batch: Batch, since: int | None) -> Step:
     """What to do for a table with this mark. `since`: the batch from which on it takes part; None: the first.
 
-    Raises FanoutStopped where the table stands neither at this batch nor at the one before.
+    Raises FanoutStopped where the table stands neither at this batch nor at the one before, or has lost its
+    batch. `since` may say that it goes on all the same, with this batch or with the next.
     """
     what = f"fanout {batch.name}, batch {batch.number}, {place}"
     if mark is not None and mark.query != batch.query:
@@ -67,6 +77,8 @@ def step(place: str, mark: Mark | None, batch: Batch, since: int | None) -> Step
             "written. Start with the old checkpoint, or give the fan-out a new name: then the places get all "
             "rows of the new checkpoint, also those that they have"
         )
+    if mark is not None and mark.gone is not None:
+        return _after_a_loss(what, mark, mark.gone, batch, since)
     if mark is not None and mark.number == batch.number:
         return Step.CHECK
     if mark is not None and mark.number > batch.number:
@@ -84,6 +96,19 @@ def step(place: str, mark: Mark | None, batch: Batch, since: int | None) -> Step
         "added to the fan-out, or has lost its mark. Nothing was written. Bring back the table; or, if it "
         f"is to get the rows from this batch on alone, say since={batch.number} for it"
     )
+
+
+def _after_a_loss(what: str, mark: Mark, gone: Gone, batch: Batch, since: int | None) -> Step:
+    """`since` is the user's word that the table has all that it is to have of the batches before it."""
+    again = mark.number == batch.number
+    if since == batch.number:
+        return Step.WRITE
+    if again and since == batch.number + 1:
+        return Step.CHECK
+    word = f"say since={batch.number} for it, and it gets this batch's rows and those that follow"
+    if again:
+        word += f"; with since={batch.number + 1} only those that follow"
+    raise FanoutStopped(f"{what}: {gone.why}. Nothing was written. {gone.back}; or {word}")
 
 
 def compare(place: str, had: Content, given: Content, batch: Batch) -> None:

@@ -31,11 +31,11 @@ class Table(Protocol):
     def prepare(self, rows: Rows, batch: Batch) -> Mark | None:
         """Look at the table (batch 0 creates it), check that the rows fit, and return its mark.
 
-        Raises SchemaError, or FanoutStopped if the table's mark is worth nothing or it cannot be written to.
+        Raises SchemaError, or FanoutStopped if its mark is damaged or it cannot be written to.
         """
 
     def mark(self, name: str) -> Mark | None:
-        """Read the table again. Raises FanoutStopped if it was rolled back."""
+        """Read the table again: its mark, and whether it still has the marked batch."""
 
     def stage(self, rows: Rows, batch: Batch) -> Staged:
         """Write the rows to files that no commit names."""

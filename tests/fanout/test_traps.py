@@ -73,32 +73,6 @@ def test_a_replay_with_other_rows_stops_before_the_others_get_them(at: Any, tmp_
     assert (numbers_in(table), place.numbers()) == (list(range(10)), list(range(11)))
 
 
-def test_a_restored_delta_table_stops(tmp_path: Path) -> None:
-    table, place = delta_at(tmp_path), FakeTopic()
-    for number in range(3):
-        go([table], place, number)
-    DeltaTable(table.uri).restore(2)
-    for number in (2, 3):
-        with pytest.raises(FanoutStopped, match="restored"):
-            go([table], place, number)
-    DeltaTable(table.uri).restore(3)
-    with pytest.raises(FanoutStopped, match="restored"):
-        go([table], place, 3)
-
-
-def test_a_rolled_back_iceberg_table_stops_also_when_others_have_written_since(tmp_path: Path) -> None:
-    table, place = iceberg_at(tmp_path), FakeTopic()
-    for number in range(3):
-        go([table], place, number)
-    second = ice(table).snapshots()[1].snapshot_id
-    ice(table).manage_snapshots().rollback_to_snapshot(second).commit()
-    for _ in range(2):
-        for number in (2, 3):
-            with pytest.raises(FanoutStopped, match="rolled back"):
-                go([table], place, number)
-        ice(table).append(ice(table).scan(limit=1).to_arrow())
-
-
 def test_expired_snapshots_and_other_writers_are_no_harm(tmp_path: Path) -> None:
     table, place = iceberg_at(tmp_path), FakeTopic()
     for number in range(3):

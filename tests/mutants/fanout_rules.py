@@ -2,7 +2,11 @@
 
 from tests.mutants.mutant import Break, Mutant, mutants_of
 
-FANOUT = ("tests/fanout/test_traps.py", "tests/fanout/test_crash_table.py")
+FANOUT = (
+    "tests/fanout/test_traps.py",
+    "tests/fanout/test_table_history.py",
+    "tests/fanout/test_crash_table.py",
+)
 
 MUTANTS: list[Mutant] = [
     *mutants_of(
@@ -12,19 +16,40 @@ MUTANTS: list[Mutant] = [
         Break("a batch that is there is written", "mark.number == batch.number:", "False:"),
         Break("an older checkpoint goes on", "mark.number > batch.number:", "False:"),
         Break("gaps are passed over", "in (0 if mark is None else mark.number + 1, since):", "is not None:"),
+        Break("a batch that is gone counts", "mark.gone is not None:", "False:"),
+        Break("any since excuses a loss", "if since == batch.number:", "if since is not None:"),
+        Break("a batch that is to stay out is written", "if again and since", "if False and since"),
         Break("other rows are the same", "    if had == given:\n", "    if True:\n"),
     ),
     *mutants_of(
         "eoslog/fanout/delta.py",
         FANOUT,
-        Break("restored tables count", "if newer < 0 or restored:", "if newer < 0:"),
+        Break("a RESTORE changes nothing", 'r"RESTORE|REPLACE', 'r"REPLACE'),
+        Break("a table made anew is the old one", "RESTORE|REPLACE|CREATE|CLONE", "RESTORE"),
+        Break("a new id is no new table", ".metadata().id != one for", ".metadata().id != one and False for"),
+        Break(
+            "any commit brought the batch",
+            "if not _is_marked(commit,",
+            "if not commit and not _is_marked(commit,",
+        ),
+        Break("no state is as before", "self._state(at) == self._state(one)", "False"),
+        Break("every state is as before", "self._state(at) == self._state(one)", "True"),
+        Break("a way back is enough once", "kept = having[-1] == at - 1", "kept = True"),
+        Break("files that are there count for nothing", "as_py() == rows)", "as_py() == -1)"),
+        Break("no file is enough", "        if not rows:\n", "        if False:\n"),
+        Break(
+            "a log cleaned up says that all is well",
+            "if self._has_files(name, number, rows, None):\n                return None\n        return",
+            "if True:\n                return None\n        return",
+        ),
         Break("marks may expire", "if refused or special:", "if special:"),
     ),
     *mutants_of(
         "eoslog/fanout/iceberg.py",
         FANOUT,
-        Break("rolled back tables count", "if at is None and all(", "if False and all("),
-        Break("expired snapshots are rolled back ones", 'one.added_snapshot_id != said["snapshot"]', "True"),
+        Break("rolled back tables count", "if at is not None or self", "if True or self"),
+        Break("expired snapshots are rolled back ones", "one.snapshot_id == snapshot or one", "one"),
+        Break("files picked onto another history are not there", "or one.data_file.file_path in paths", ""),
         Break(
             "the library commits again",
             "self._read.catalog.commit_table(self._read, needs, transaction._updates)",

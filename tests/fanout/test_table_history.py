@@ -1,0 +1,394 @@
+"""What people do to a fan-out's table between two batches: it goes on where the table has the marked batch's
+rows, or has lost them by an ordinary act of theirs; else it stops, and each way out of the message ends."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from pyiceberg.table.snapshots import Operation
+from pyiceberg.table.update import RemoveSnapshotRefUpdate
+
+from eoslog.fanout.rules import FanoutStopped
+from tests.fanout.kit import FakeTopic, ListRows, delta_at, iceberg_at, numbers_in, wrong
+from tests.fanout.test_traps import go, ice
+
+AT = pytest.mark.parametrize("at", [delta_at, iceberg_at], ids=["delta", "iceberg"])
+Act = Callable[[Any], None]
+
+
+def three(at: Any, folder: Path) -> Any:
+    """A table with batches 0 to 2."""
+    table = at(folder)
+    for number in range(3):
+        go([table], FakeTopic(), number)
+        time.sleep(0.01)  # commits of one millisecond cannot be told apart by their times
+    return table
+
+
+def log_of(table: Any) -> list[Path]:
+    """The commits of a Delta table, oldest first."""
+    return sorted((Path(table.uri) / "_delta_log").glob("*.json"))
+
+
+def clean_up(table: Any) -> None:
+    """What Delta does with commits older than delta.logRetentionDuration: a checkpoint stands for them."""
+    DeltaTable(table.uri).create_checkpoint()
+    for commit in log_of(table)[:-1]:
+        commit.unlink()
+
+
+def committed_at(table: Any, version: int) -> datetime:
+    (told,) = [one for one in DeltaTable(table.uri).history() if one["version"] == version]
+    return datetime.fromtimestamp(told["timestamp"] / 1000, UTC)
+
+
+def restored(*versions: int) -> Act:
+    def act(table: Any) -> None:
+        for version in versions:
+            DeltaTable(table.uri).restore(version)
+
+    return act
+
+
+def by_time(version: int) -> Act:
+    """RESTORE TO TIMESTAMP, as Spark notes it: without the version that it has found."""
+
+    def act(table: Any) -> None:
+        DeltaTable(table.uri).restore(committed_at(table, version))
+        parameters = {"version": None, "timestamp": "2026-01-01 00:00:00"}
+        say_of_the_newest(table, operationParameters=parameters)
+
+    return act
+
+
+def say_of_the_newest(table: Any, **info: Any) -> None:
+    """Change what a Delta table's newest commit says about itself."""
+    newest = log_of(table)[-1]
+    lines = [json.loads(line) for line in newest.read_text().splitlines()]
+    for line in lines:
+        line.get("commitInfo", {}).update(info)
+    newest.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def other_rows(table: Any) -> None:
+    rows = pa.table({"n": pa.array([1000], pa.int64()), "kind": pa.array(["other"])})
+    if hasattr(table, "uri"):
+        write_deltalake(table.uri, rows, mode="append")
+    else:
+        ice(table).append(rows)
+
+
+def compacted(table: Any) -> None:
+    if hasattr(table, "uri"):
+        DeltaTable(table.uri).optimize.compact()
+        return
+    stored = ice(table)  # as rewrite_data_files does it
+    rows, old = stored.scan().to_arrow(), [task.file for task in stored.scan().plan_files()]
+    with stored.transaction() as transaction:
+        transaction.overwrite(rows)
+    assert old
+
+
+def deleted(table: Any) -> None:
+    """All rows of batch 2, and some of batch 0, by their owner."""
+    if hasattr(table, "uri"):
+        DeltaTable(table.uri).delete("n >= 20 or n = 3")
+    else:
+        ice(table).delete("n >= 20 or n = 3")
+
+
+def replaced(table: Any) -> None:
+    """CREATE OR REPLACE TABLE with the same columns."""
+    if hasattr(table, "uri"):
+        DeltaTable.create(table.uri, DeltaTable(table.uri).schema(), mode="overwrite")
+        return
+    stored = ice(table)  # Iceberg keeps uuid, properties and snapshots, and forgets the branch main
+    stored.catalog.commit_table(stored, (), (RemoveSnapshotRefUpdate.model_validate({"ref-name": "main"}),))
+
+
+def replaced_by_another_engine(table: Any) -> None:
+    """It has a word of its own for that; the table's new id tells."""
+    replaced(table)
+    if hasattr(table, "uri"):
+        say_of_the_newest(table, operation="ANEW")
+
+
+def described(table: Any) -> None:
+    """A commit with metadata, and no other table."""
+    if hasattr(table, "uri"):
+        DeltaTable(table.uri).alter.set_table_properties({"delta.appendOnly": "false"})
+    else:
+        with ice(table).transaction() as transaction:
+            transaction.set_properties({"comment": "orders"})
+
+
+def rolled_back(table: Any) -> None:
+    if hasattr(table, "uri"):
+        restored(2)(table)
+        return
+    second = [one.snapshot_id for one in ice(table).snapshots()][1]
+    ice(table).manage_snapshots().rollback_to_snapshot(second).commit()
+
+
+def rolled_forward(table: Any) -> None:
+    if hasattr(table, "uri"):
+        restored(3)(table)
+        return
+    third = [one.snapshot_id for one in ice(table).snapshots()][2]
+    ice(table).manage_snapshots().set_current_snapshot(third).commit()
+
+
+@AT
+@pytest.mark.parametrize("again", [2, 3], ids=["the batch again", "the next batch"])
+@pytest.mark.parametrize("between", [(), (other_rows,)], ids=["", "others wrote in between"])
+def test_a_table_rolled_back_stops_and_rolled_forward_goes_on(
+    at: Any, again: int, between: tuple[Act, ...], tmp_path: Path
+) -> None:
+    table = three(at, tmp_path)
+    for act in (rolled_back, *between):
+        act(table)
+    with pytest.raises(FanoutStopped, match="no longer has batch 2"):
+        go([table], FakeTopic(), again)
+    rolled_forward(table)
+    go([table], FakeTopic(), again)
+    assert wrong(numbers_in(table), range(again * 10 + 10)) == {}
+
+
+DELTA_HELD: dict[str, tuple[Act, ...]] = {
+    "a version by its time": (other_rows, by_time(3)),
+    "back and forth": (restored(2, 3, 1, 0, 3),),
+    "forth to a version that is good again": (restored(2, 3, 1, 5),),
+    "others' rows taken back": (other_rows, compacted, restored(3)),
+    "compacted, and restored to that": (compacted, restored(1, 4)),
+    "compacted after the way back": (restored(2, 3), compacted),
+}
+
+
+@pytest.mark.parametrize("acts", DELTA_HELD.values(), ids=DELTA_HELD)
+def test_a_delta_table_restored_to_a_state_with_the_batch_goes_on(
+    acts: tuple[Act, ...], tmp_path: Path
+) -> None:
+    table = three(delta_at, tmp_path)
+    for act in acts:
+        act(table)
+    for number in (2, 3):
+        go([table], FakeTopic(), number)
+    assert wrong(numbers_in(table), range(40)) == {}
+
+
+DELTA_LOST: dict[str, tuple[Act, ...]] = {
+    "an older version by its time": (by_time(2),),
+    "to a version that had lost it": (restored(2, 3, 4),),
+    "compacted since": (restored(2), compacted),
+    "others wrote since": (restored(2), other_rows, deleted),
+    "a good one before": (other_rows, restored(3), restored(2)),
+}
+
+
+@pytest.mark.parametrize("acts", DELTA_LOST.values(), ids=DELTA_LOST)
+@pytest.mark.parametrize("cleaned", [False, True], ids=["", "log cleaned up"])
+def test_a_delta_table_restored_to_a_state_without_the_batch_stops(
+    acts: tuple[Act, ...], cleaned: bool, tmp_path: Path
+) -> None:
+    table = three(delta_at, tmp_path)
+    for act in (*acts, *([clean_up] if cleaned else [])):
+        act(table)
+    for number in (2, 3):
+        with pytest.raises(FanoutStopped, match="no longer has batch 2" if not cleaned else "batch 2"):
+            go([table], FakeTopic(), number)
+
+
+OWNERS_ACTS: dict[str, tuple[Act, ...]] = {
+    "others write": (other_rows,),
+    "a property is set": (described,),
+    "compaction": (compacted,),
+    "rows deleted": (deleted,),
+    "rows deleted from compacted files": (compacted, deleted, compacted),
+}
+
+
+@AT
+@pytest.mark.parametrize("acts", OWNERS_ACTS.values(), ids=OWNERS_ACTS)
+def test_what_the_owner_does_to_rows_stops_nothing(at: Any, acts: tuple[Act, ...], tmp_path: Path) -> None:
+    table = three(at, tmp_path)
+    for act in acts:
+        act(table)
+    left = set(numbers_in(table))
+    for number in (2, 3):
+        go([table], FakeTopic(), number)
+    assert numbers_in(table) == sorted(left | set(range(30, 40)))
+
+
+@AT
+@pytest.mark.parametrize("cleaned", [False, True], ids=["", "log cleaned up"])
+@pytest.mark.parametrize(
+    "acts", [(replaced,), (replaced, other_rows), (compacted, replaced_by_another_engine)]
+)
+def test_a_replaced_table_stops_until_since_says_from_where_on(
+    at: Any, acts: tuple[Act, ...], cleaned: bool, tmp_path: Path
+) -> None:
+    table = three(at, tmp_path)
+    for act in acts:
+        act(table)
+    if cleaned and hasattr(table, "uri"):
+        clean_up(table)
+    left, topic = numbers_in(table), FakeTopic()
+    for number in (2, 3):
+        with pytest.raises(FanoutStopped, match=f"since={number}"):
+            go([table], topic, number)
+    assert topic.numbers() == [] and numbers_in(table) == left
+    since = at(tmp_path, since=3)
+    for number in (3, 3, 4):
+        go([since], FakeTopic(), number)
+    go([at(tmp_path)], FakeTopic(), 5)
+    assert numbers_in(table) == sorted([*left, *range(30, 60)])
+
+
+@AT
+def test_since_gives_a_batch_again_that_was_taken_back(at: Any, tmp_path: Path) -> None:
+    """As the message says when the checkpoint plans the marked batch again."""
+    table = three(at, tmp_path)
+    rolled_back(table)
+    with pytest.raises(FanoutStopped, match="since=2") as stopped:
+        go([table], FakeTopic(), 2)
+    said, _ = re.findall(r"since=(\d+)", str(stopped.value))
+    since = at(tmp_path, since=int(said))
+    for number in (2, 2, 3):
+        go([since], FakeTopic(), number)
+    assert numbers_in(table) == list(range(40))
+
+
+@AT
+def test_since_of_the_next_batch_leaves_a_batch_out_that_comes_again(at: Any, tmp_path: Path) -> None:
+    table, topic = three(at, tmp_path), FakeTopic()
+    rolled_back(table)
+    since = at(tmp_path, since=3)
+    for number in (2, 2, 3):
+        go([since], topic, number)
+    assert numbers_in(table) == [*range(20), *range(30, 40)]
+    assert topic.numbers() == list(range(20, 40))
+
+
+@AT
+def test_since_of_a_batch_long_ago_excuses_no_later_rollback(at: Any, tmp_path: Path) -> None:
+    table = three(at, tmp_path)
+    rolled_back(table)
+    for number in (2, 3):
+        with pytest.raises(FanoutStopped, match="no longer has batch 2"):
+            go([at(tmp_path, since=1)], FakeTopic(), number)
+
+
+def test_a_batch_without_rows_that_is_taken_back_is_no_loss(tmp_path: Path) -> None:
+    table, topic = delta_at(tmp_path), FakeTopic()
+    for number in range(2):
+        go([table], topic, number)
+    for number in (2, 3):
+        go([table], topic, number, rows=ListRows(range(0)))
+    restored(2)(table)
+    for number in (3, 4):
+        go([table], topic, number, rows=ListRows(range(20, 30) if number == 4 else range(0)))
+    assert numbers_in(table) == list(range(30))
+    go([table], topic, 5, rows=ListRows(range(0)))
+    restored(2)(table)
+    with pytest.raises(FanoutStopped, match="no longer has batch 5"):
+        go([table], topic, 6)
+
+
+def test_a_delta_log_that_was_cleaned_up_is_no_harm_while_the_batch_s_files_are_there(tmp_path: Path) -> None:
+    table = three(delta_at, tmp_path)
+    for act in (other_rows, restored(2, 3), clean_up):
+        act(table)
+    for number in (2, 3):
+        go([table], FakeTopic(), number)
+    assert wrong(numbers_in(table), range(40)) == {}
+
+
+def test_a_compacted_delta_table_with_a_log_cleaned_up_stops_and_says_how_to_go_on(tmp_path: Path) -> None:
+    """Whether the compaction or a RESTORE took the files is no longer known."""
+    table = three(delta_at, tmp_path)
+    for act in (other_rows, compacted, clean_up):
+        act(table)
+    for number in (2, 3):
+        with pytest.raises(
+            FanoutStopped, match=r"no longer says whether .* since=3" if number == 3 else "log"
+        ):
+            go([table], FakeTopic(), number)
+    go([delta_at(tmp_path, since=3)], FakeTopic(), 3)
+    assert wrong(numbers_in(table), range(40)) == {}
+
+
+def test_another_table_s_log_under_the_mark_stops(tmp_path: Path) -> None:
+    """A copy that took over the marks, but not the commits: the marked version is another commit."""
+    table = three(delta_at, tmp_path)
+    newest = log_of(table)[-1]
+    lines = [line for line in newest.read_text().splitlines() if '"txn"' in line]
+    (tmp_path / "copy").mkdir()
+    copy = delta_at(tmp_path / "copy")
+    rows = pa.table({"n": pa.array([1], pa.int64()), "kind": pa.array(["x"])})
+    write_deltalake(copy.uri, rows)
+    with log_of(copy)[0].open("a") as log:
+        log.write("\n".join(lines) + "\n")
+    with pytest.raises(FanoutStopped, match="no longer has batch 2"):
+        go([copy], FakeTopic(), 3)
+    for _ in range(4):
+        write_deltalake(copy.uri, rows, mode="append")
+    with pytest.raises(FanoutStopped, match="no longer has batch 2"):
+        go([copy], FakeTopic(), 3)
+
+
+def test_an_iceberg_batch_picked_onto_another_history_is_there(tmp_path: Path) -> None:
+    """cherrypick_snapshot: the same files, in a snapshot that does not come from the batch's."""
+    table = three(iceberg_at, tmp_path)
+    third = ice(table).snapshots()[2]
+    (manifest,) = [
+        one for one in third.manifests(ice(table).io) if one.added_snapshot_id == third.snapshot_id
+    ]
+    files = [entry.data_file for entry in manifest.fetch_manifest_entry(ice(table).io)]
+    rolled_back(table)
+    with ice(table).transaction() as transaction, transaction.update_snapshot().fast_append() as append:
+        for file in files:
+            append.append_data_file(file)
+    for number in (2, 3):
+        go([table], FakeTopic(), number)
+    assert numbers_in(table) == list(range(40))
+
+
+def test_iceberg_snapshots_expired_after_a_rewrite_of_manifests_are_no_harm(tmp_path: Path) -> None:
+    """The way to the batch's snapshot is cut, and its manifest is another one; its files are there."""
+    table = three(iceberg_at, tmp_path)
+    other_rows(table)
+    with ice(table).transaction() as transaction:
+        transaction.set_properties(
+            {"commit.manifest.min-count-to-merge": "2", "commit.manifest-merge.enabled": "true"}
+        )
+        with transaction.update_snapshot().merge_append():
+            pass
+    assert ice(table).current_snapshot().summary.operation is Operation.APPEND
+    old = [one.snapshot_id for one in ice(table).snapshots()][:-1]
+    ice(table).maintenance.expire_snapshots().by_ids(old).commit()
+    for number in (2, 3):
+        go([table], FakeTopic(), number)
+    assert wrong(numbers_in(table), range(40)) == {}
+
+
+def test_an_iceberg_table_rewritten_with_its_snapshots_expired_stops_and_says_how_to_go_on(
+    tmp_path: Path,
+) -> None:
+    table = three(iceberg_at, tmp_path)
+    for act in (other_rows, compacted):
+        act(table)
+    old = [one.snapshot_id for one in ice(table).snapshots()][:-1]
+    ice(table).maintenance.expire_snapshots().by_ids(old).commit()
+    with pytest.raises(FanoutStopped, match=r"no longer says? whether .* since=3"):
+        go([table], FakeTopic(), 3)
+    go([iceberg_at(tmp_path, since=3)], FakeTopic(), 3)
+    assert wrong(numbers_in(table), range(40)) == {}
