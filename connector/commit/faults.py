@@ -72,9 +72,10 @@ class CheckpointMismatch(CommitFault):
     """The checkpoint and the sink's decisions contradict each other."""
 
     advice = (
-        "Was the checkpoint restored from an older copy, or do two queries use copies of one? Rows would be "
-        "lost or doubled. Bring the right checkpoint back; or start with a new one, at the source offsets of "
-        "the last decided batch (startingOffsets=committed, if kafka.group.id was given)"
+        "Rows would be lost or doubled. Was the checkpoint restored from an older copy, or has a power cut "
+        "taken its last files? eoslog checkpoint rebuild writes them again, as the decision has them. Do two "
+        "queries use copies of one? Bring the right checkpoint back; or start with a new one, at the source "
+        "offsets of the last decided batch (startingOffsets=committed, if kafka.group.id was given)"
     )
 
 

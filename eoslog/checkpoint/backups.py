@@ -128,7 +128,7 @@ def backup_of(
         at=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         state=EditState.BEGUN,
         sequence=last.sequence if last else 0,
-        was=batch_of(standing, position_of(standing)),
+        was=edit.was or batch_of(standing, position_of(standing)),
         becomes=batch_of(standing, edit.end),
         group=kept,
         before=edit.before,

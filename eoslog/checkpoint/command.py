@@ -11,12 +11,23 @@ from typing import Any
 import click
 
 from eoslog.checkpoint.backups import check_not_moved, moving_to
-from eoslog.checkpoint.carry_out import undo
+from eoslog.checkpoint.carry_out import carry_out, undo
 from eoslog.checkpoint.checks import problems, unreadable
 from eoslog.checkpoint.compare_command import diff
-from eoslog.checkpoint.editing import WATCH_SECONDS, editable, editing, pay_and_carry_out, tell
-from eoslog.checkpoint.edits import Edit, cut_behind, set_ends
+from eoslog.checkpoint.editing import (
+    WATCH_SECONDS,
+    done,
+    editable,
+    editing,
+    may_go_on,
+    pay_and_carry_out,
+    resting,
+    tell,
+    uninterrupted,
+)
+from eoslog.checkpoint.edits import Edit, cut_behind, rebuilt, set_ends
 from eoslog.checkpoint.errors import NotEditable
+from eoslog.checkpoint.foretell import Foretold
 from eoslog.checkpoint.fork_command import fork
 from eoslog.checkpoint.move_command import move_cluster
 from eoslog.checkpoint.report import COLUMNS, head, shown
@@ -145,6 +156,26 @@ def add_topic(session: CommandSession, checkpoint: str, topic: str, start: str, 
     ids = {} if info.topic_id is None else {topic: info.topic_id}
     edit = set_ends(found, "add-topic", {**places(last), **new}, ids)
     pay_and_carry_out(session, found, edit, how, begins)
+
+
+@command.command()
+@click.argument("checkpoint")
+@resting
+@cluster_command
+def rebuild(session: CommandSession, checkpoint: str, **how: Any) -> None:
+    """Write again what the checkpoint has lost of the last decided batch, as its decision says it.
+
+    After a power cut of the driver's machine, or a copy that is older than the sink. Rows are neither doubled
+    nor lost.
+    """
+    found = uninterrupted(session, checkpoint)
+    edit = rebuilt(found)
+    files = sorted(f"{log}/{batch}" for log, batch in edit.after)
+    document = {"edit": edit.kind, "files": files}
+    if not may_go_on(session, found, Foretold(()), document, how, f"writes {', '.join(files)}"):
+        return
+    backup = carry_out(session.cluster, found, edit)
+    tell(session, document | {"done": True, "backup": backup.name}, done(backup))
 
 
 @command.command("undo")

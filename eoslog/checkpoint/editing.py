@@ -30,34 +30,48 @@ def editing(function: Callable[..., None]) -> Callable[..., None]:
     return option(doubling(function))
 
 
-def doubling(function: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of an edit that makes no row disappear."""
+def resting(function: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of an edit of a query that has to rest."""
     for option in (
         click.option("--dry-run", is_flag=True, help="Only say what would happen."),
         click.option("--fence", is_flag=True, help="Take the sink from a query that runs: it stops."),
         click.option("--watch", type=click.FloatRange(0), default=WATCH_SECONDS, show_default=True,
                      metavar="SECONDS", help="How long to look whether the query runs."),
+    ):  # fmt: skip
+        function = option(function)
+    return function
+
+
+def doubling(function: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of an edit that makes no row disappear."""
+    for option in (
         click.option("--read-uncommitted", is_flag=True,
                      help="The query reads with kafka.isolation.level=read_uncommitted."),
         click.option("--accept-duplicates", type=click.IntRange(0), default=0, metavar="N",
                      help="At most so many rows may appear twice."),
     ):  # fmt: skip
         function = option(function)
-    return function
+    return resting(function)
 
 
 def editable(session: CommandSession, checkpoint: str) -> Standing:
     """Where the query stands, if it may be edited. Raises NotEditable."""
+    found = uninterrupted(session, checkpoint)
+    position_of(found)
+    wrong = stops(found)
+    if wrong:
+        raise NotEditable(f"the next start would stop, so no edit is safe: {wrong[0]}")
+    return found
+
+
+def uninterrupted(session: CommandSession, checkpoint: str) -> Standing:
+    """Where the query stands, if no edit was interrupted. Raises NotEditable."""
     found = standing(session.cluster, Checkpoint.at(checkpoint))
     last = interrupted(found)
     if last is not None:
         raise NotEditable(
             f"the edit {last.name} ({last.kind}) was interrupted. Take it back first: eoslog checkpoint undo"
         )
-    position_of(found)
-    wrong = stops(found)
-    if wrong:
-        raise NotEditable(f"the next start would stop, so no edit is safe: {wrong[0]}")
     return found
 
 
@@ -80,7 +94,7 @@ def pay_and_carry_out(
     if not may_go_on(session, found, foretold, document, how):
         return
     backup = carry_out.carry_out(session.cluster, found, edit)
-    tell(session, document | {"done": True, "backup": backup.name}, _done(backup))
+    tell(session, document | {"done": True, "backup": backup.name}, done(backup))
 
 
 def may_go_on(
@@ -109,7 +123,7 @@ def _check_accepted(
 ) -> None:
     """Refuse unless the user has accepted so many rows."""
     twice, never = foretold.rows(Fate.TWICE), foretold.rows(Fate.NEVER)
-    needed = [f"--accept-duplicates {twice}"] if twice > how["accept_duplicates"] else []
+    needed = [f"--accept-duplicates {twice}"] if twice > how.get("accept_duplicates", 0) else []
     needed += [f"--accept-loss {never}"] if never > how.get("accept_loss", 0) else []
     if needed:
         if session.as_json:
@@ -117,7 +131,8 @@ def _check_accepted(
         raise click.ClickException(f"nothing was changed. If that is what you want, give {' '.join(needed)}")
 
 
-def _done(backup: Backup) -> str:
+def done(backup: Backup) -> str:
+    """What is said of an edit that is carried out."""
     return f"done; the backup is {backup.name}. To take it back before the next start: eoslog checkpoint undo"
 
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from eoslog.checkpoint.errors import NotEditable
 from eoslog.checkpoint.standing import NextStart, SourcePlace, Standing, position_of
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
 from eoslog.connector.checkpoint.spark_logs import Planned, is_eoslog, source_position, with_ends
+from eoslog.connector.commit.decision import Decision
+from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.offsets.offsets import Left, to_json
 
 LogFile = tuple[str, int]
@@ -26,12 +28,14 @@ _EMPTY_COMMIT = 'v1\n{"nextBatchWatermarkMs":0}'
 
 @dataclass(frozen=True)
 class Edit:
-    """An edit that is not carried out yet. `kind`: the command. `end`: the newest batch after it."""
+    """An edit that is not carried out yet. `kind`: the command. `end`: the newest batch after it. `was`: the
+    batch that the sink has decided last, if the checkpoint does not tell where the query stands."""
 
     kind: str
     end: Planned
     before: Texts
     after: Texts
+    was: Batch | None = None
 
 
 def set_ends(
@@ -75,6 +79,82 @@ def cut_behind(standing: Standing, kind: str, batch: int) -> Edit:
             "it cannot go back. Begin with a new checkpoint"
         )
     return _edit(standing, kind, end, dict.fromkeys(_behind(standing.checkpoint, batch)))
+
+
+def rebuilt(standing: Standing) -> Edit:
+    """An edit that writes again what the checkpoint has lost of the query's last decided batch: its entry of
+    the offset log, and for a query without state what Spark has to find before it. The next start runs that
+    batch again and drops its rows. Raises NotEditable."""
+    decision = standing.decision
+    if decision is None or decision.batch.query_id != standing.query_id:
+        raise NotEditable("the sink's last decision is not one of this query, or there is none")
+    batch, checkpoint = decision.batch.batch_id, standing.checkpoint
+    there = checkpoint.planned_if_kept(batch)
+    if there is not None and there.digest == decision.batch.digest:
+        raise NotEditable(f"nothing was changed: the checkpoint has the plan of {decision.batch}")
+    if there is not None and standing.completed is not None and standing.completed >= batch:
+        raise NotEditable(
+            f"the checkpoint has done batch {batch} with other source offsets than the sink has decided, so "
+            "it is another query's, or one of two copies. Bring the right checkpoint back"
+        )
+    if standing.newest is not None and standing.newest.batch_id > batch:
+        raise NotEditable(
+            f"the checkpoint is at batch {standing.newest.batch_id}, and the sink has decided batch {batch} "
+            "last: nothing that it has decided is missing"
+        )
+    planned = _plan_of(decision)
+    after: dict[LogFile, str | None] = {("offsets", batch): _entry(checkpoint, planned)}
+    if batch > 0 and not _is_done(checkpoint, batch - 1):
+        after |= _before(standing, planned)
+    elif batch > 0:
+        _check_state(checkpoint, batch - 1)
+    edit = _edit(standing, "rebuild", planned, after)
+    return replace(edit, was=decision.batch)
+
+
+def _plan_of(decision: Decision) -> Planned:
+    """The plan that a decision holds. Raises NotEditable unless it is all of it."""
+    if not decision.ends:
+        raise NotEditable(
+            f"the decision of {decision.batch} does not hold its plan: an eoslog has made it that did not "
+            "write it there, or there was no room. Bring the right checkpoint back, or start with a new one"
+        )
+    planned = Planned.parse(decision.batch.batch_id, decision.ends)
+    if planned.digest != decision.batch.digest:
+        raise NotEditable(
+            f"which rows {decision.batch} has read is not in its decision alone: a source has a log of its "
+            "own in the checkpoint (sources/), which lacks them. Bring the right checkpoint back"
+        )
+    return planned
+
+
+def _is_done(checkpoint: Checkpoint, batch: int) -> bool:
+    return all(checkpoint.text(f"{log}/{batch}") is not None for log in ("offsets", "commits"))
+
+
+def _before(standing: Standing, planned: Planned) -> Texts:
+    """Spark looks at the batch before as well. It has lost its entries, too, and their rows are written: it
+    ends where this one does."""
+    batch = planned.batch_id - 1
+    if standing.is_stateful:
+        raise NotEditable(
+            f"the query keeps state, and the checkpoint has lost batch {batch} as well: the state after it "
+            "cannot be made again. Bring the right checkpoint back, or restore it from the topic of "
+            "state.topic: eoslog checkpoint restore"
+        )
+    checkpoint = standing.checkpoint
+    entry = _entry(checkpoint, planned)
+    return {("offsets", batch): entry, ("commits", batch): _commit_after(checkpoint, batch)}
+
+
+def _entry(checkpoint: Checkpoint, planned: Planned) -> str:
+    """A batch's file of the offset log. Settings of the session are those of the newest batch before."""
+    version, times, *lines = planned.ends.split("\n")
+    before = [n for n in checkpoint.batches("offsets") if n < planned.batch_id]
+    text = checkpoint.text(f"offsets/{before[-1]}") if before else None
+    settings = json.loads(text.splitlines()[1] or "{}") if text else {}
+    head = json.dumps({**settings, **json.loads(times)}, separators=(",", ":"))
+    return "\n".join([version, head, *lines])
 
 
 def order(changes: Texts) -> list[LogFile]:

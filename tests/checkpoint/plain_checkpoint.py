@@ -24,7 +24,7 @@ from eoslog.testing import EmbeddedBroker
 from tests.connector.stock_kafka import Kafka
 
 SETTINGS = 'v1\n{"batchWatermarkMs":0}\n'
-_EDITS = ("rewind", "skip-to", "fork", "move-cluster")
+_EDITS = ("rewind", "skip-to", "rebuild", "fork", "move-cluster")
 
 
 def run(broker: EmbeddedBroker, command: str, checkpoint: Path | str, *more: str) -> Result:
@@ -65,7 +65,7 @@ def decide(
     text = Note(sink_of(topic), "q", batch).text()
     source = SourceOffsets(group_of(topic), {tp: (at, text) for tp, at in planned.topic_offsets().items()})
     to = Batch("q", batch, planned.digest)
-    rules = move_decision(Sink(sink_of(topic)), last, to, source, batch)
+    rules = move_decision(Sink(sink_of(topic)), last, to, source, batch, ends=planned.ends)
     return Runner(cluster, OWN_TIMEOUT_MS).run(rules)
 
 

@@ -12,6 +12,14 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from eoslog.checkpoint.carry_out import carry_out
+from eoslog.checkpoint.edits import rebuilt
+from eoslog.checkpoint.errors import NotEditable
+from eoslog.checkpoint.standing import standing
+from eoslog.connector.checkpoint.checkpoint import Checkpoint
+from eoslog.connector.client.wire import cluster as client
+from eoslog.connector.client.wire.config import ClientConfig
+from eoslog.connector.client.wire.shared_clusters import shared_cluster
 from tests.histories.clock import Clock
 from tests.histories.processes import Application, Strike, machine
 from tests.histories.sim_cluster import SimCluster
@@ -184,6 +192,19 @@ class Ground(Protocol):
     def job(self, app: App, options: dict[str, str]) -> Write:
         """A write of a DataFrame."""
 
+    def rebuild(self, checkpoint: Path) -> bool:
+        """`eoslog checkpoint rebuild`; whether it did it."""
+
+
+def rebuild(cluster: client.Cluster, checkpoint: Path) -> bool:
+    """What the command does with a query that rests."""
+    try:
+        found = standing(cluster, Checkpoint.at(str(checkpoint)))
+        carry_out(cluster, found, rebuilt(found))
+    except NotEditable:
+        return False
+    return True
+
 
 class SimGround:
     """Clusters in memory, and Spark imitated."""
@@ -219,3 +240,8 @@ class SimGround:
     def job(self, app: Any, options: dict[str, str]) -> Job:
         """See Ground."""
         return Job(app, self.clock, BatchSink(app, options))
+
+    def rebuild(self, checkpoint: Path) -> bool:
+        """See Ground."""
+        with self.application().committer.runs():
+            return rebuild(shared_cluster(ClientConfig((("a", 9092),))), checkpoint)

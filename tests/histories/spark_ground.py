@@ -20,7 +20,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from tests.histories.ground import Rows
+from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.client.wire.config import ClientConfig
+from tests.histories.ground import Rows, rebuild
 from tests.histories.offset_log import source_name
 from tests.histories.processes import Strike
 from tests.histories.query import age, identity
@@ -430,6 +432,12 @@ class SparkGround:
     def job(self, app: Any, options: dict[str, str]) -> SparkWrite:
         """See ground.Ground."""
         return SparkWrite(self._watched(app), options)
+
+    def rebuild(self, checkpoint: Path) -> bool:
+        """See ground.Ground."""
+        broker = self.cluster.broker
+        with Cluster(ClientConfig(((broker.host, broker.port),))) as cluster:
+            return rebuild(cluster, checkpoint)
 
     def _watched(self, app: SparkApp) -> Watched:
         folder = self._runs / uuid.uuid4().hex

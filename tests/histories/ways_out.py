@@ -45,6 +45,11 @@ def _right_checkpoint(world: "World", query: "Query", text: str) -> bool:
     return query.bring_back()
 
 
+def _rebuild(world: "World", query: "Query", text: str) -> bool:
+    """eoslog checkpoint rebuild."""
+    return world.ground.rebuild(query.checkpoint)
+
+
 def _committed(world: "World", query: "Query", text: str) -> bool:
     """A new checkpoint with startingOffsets=committed."""
     if query.sink.get("kafka.group.id") is None or query.token is not None or query.reads_files:
@@ -268,6 +273,7 @@ _WAYS = (
     (r"(give it|with) transactional\.id=\w", _named_id),
     (r"Give the old transactional.id back|old transactional\.id", _old_id),
     (r"[Bb]ring the right checkpoint|right checkpoint back", _right_checkpoint),
+    (r"eoslog checkpoint rebuild", _rebuild),
     (r"startingOffsets=committed", _committed),
     (r"if kafka\.group\.id was given to these batches, else", _line),
     (r"again with on\.lost\.transaction=replay", _replay),

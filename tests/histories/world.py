@@ -467,7 +467,8 @@ class World:
         if missing < len(wanted):
             there = judge.seen(self.cluster, SINKS)
             wanted = [row for row in wanted if not there[row]]
-        self.cluster.take(topic, 0, wanted)
+        if wanted:
+            self.cluster.take(topic, 0, wanted)
 
     def _strike(self, given: tuple[Any, ...] | None) -> Strike | None:
         if given is None:

@@ -29,6 +29,22 @@ MUTANTS: list[Mutant] = [
         Break("attempts stay", "    yield from _move_attempt(sink, to)\n", ""),
     ),
     *mutants_of(
+        "eoslog/checkpoint/edits.py",
+        ("tests/checkpoint/test_rebuild.py",),
+        Break("rows are guessed", "    if planned.digest != decision.batch.digest:\n", "    if False:\n"),
+        Break("another query's batch", "standing.completed >= batch:\n", "standing.completed > batch:\n"),
+        Break(
+            "the batch before is left as it is",
+            "    if batch > 0 and not _is_done(checkpoint, batch - 1):\n",
+            "    if False:\n",
+        ),
+        Break(
+            "state is guessed",
+            '    if standing.is_stateful:\n        raise NotEditable(\n            f"the query keeps state, and the checkpoint has',
+            '    if False:\n        raise NotEditable(\n            f"the query keeps state, and the checkpoint has',
+        ),
+    ),
+    *mutants_of(
         "eoslog/checkpoint/backups.py",
         ("tests/checkpoint/test_moved_batches.py",),
         Break("a move by option is not seen", "then.clusters() - now.clusters()", "False"),

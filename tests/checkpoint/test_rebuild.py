@@ -1,0 +1,127 @@
+"""`eoslog checkpoint rebuild`: what a checkpoint has lost of the last decided batch is written again from the
+sink's decision."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.commit.move_decision import move_decision
+from eoslog.connector.commit.transactional_ids import Sink
+from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
+from eoslog.testing import EmbeddedBroker
+from tests.checkpoint.plain_checkpoint import decide, last, lines, plan, run, sink_of
+
+
+def lose(checkpoint: Path, *batches: int) -> None:
+    """As a power cut, or a copy that was made before."""
+    for batch in batches:
+        for log in ("offsets", "commits"):
+            (checkpoint / log / str(batch)).unlink()
+
+
+def next_start(broker: EmbeddedBroker, checkpoint: Path) -> str:
+    """What it does, which no check contradicts."""
+    checked = run(broker, "check", checkpoint)
+    assert checked.exit_code == 0, checked.output
+    return str(json.loads(run(broker, "show", checkpoint, "--json").stdout)["next_start"])
+
+
+@pytest.mark.parametrize("planned_anew", [False, True])
+def test_the_last_batch_is_planned_as_it_was_decided(
+    broker: EmbeddedBroker, decided: Path, topic: str, planned_anew: bool
+) -> None:
+    before = (decided / "offsets" / "1").read_text()
+    lose(decided, 1)
+    if planned_anew:
+        (decided / "offsets" / "1").write_text(lines({topic: {"0": 25}}))
+        assert "CheckpointMismatch" in run(broker, "check", decided).output
+    assert run(broker, "rebuild", decided).exit_code == 0
+    assert json.loads((decided / "offsets" / "1").read_text().splitlines()[2]) == {topic: {"0": 20}}
+    assert (decided / "offsets" / "1").read_text().splitlines()[1:] == before.splitlines()[1:]
+    assert next_start(broker, decided).startswith("finish")
+
+
+def test_more_than_the_last_batch(
+    broker: EmbeddedBroker, decided: Path, cluster: Cluster, topic: str
+) -> None:
+    """The next start looks at the batch before as well; what it has read is written, whatever it was."""
+    plan(decided, 2, lines({topic: {"0": 24}}))
+    decide(cluster, decided, topic, 2, last(cluster, topic))
+    lose(decided, 1, 2)
+    (decided / "offsets" / "1").write_text(lines({topic: {"0": 29}}))
+    assert run(broker, "check", decided).exit_code == 1
+    assert run(broker, "rebuild", decided).exit_code == 0
+    ends = [(decided / "offsets" / name).read_text().splitlines()[2] for name in ("1", "2")]
+    assert [json.loads(end)[topic]["0"] for end in ends] == [24, 24]
+    assert next_start(broker, decided).startswith("finish")
+
+
+def test_it_is_taken_back(broker: EmbeddedBroker, decided: Path, cluster: Cluster, topic: str) -> None:
+    lose(decided, 1)
+    (decided / "offsets" / "1").write_text(lines({topic: {"0": 25}}))
+    then = last(cluster, topic)
+    assert run(broker, "rebuild", decided).exit_code == 0
+    assert run(broker, "undo", decided).exit_code == 0
+    assert (decided / "offsets" / "1").read_text() == lines({topic: {"0": 25}})
+    assert last(cluster, topic).batch == then.batch
+
+
+def test_it_says_what_it_would_do(broker: EmbeddedBroker, decided: Path) -> None:
+    lose(decided, 1)
+    said = run(broker, "rebuild", decided, "--dry-run")
+    assert said.exit_code == 0 and "writes offsets/1" in said.output
+    assert not (decided / "offsets" / "1").exists()
+    told = json.loads(run(broker, "rebuild", decided, "--json").stdout)
+    assert (told["edit"], told["files"], told["done"]) == ("rebuild", ["offsets/1"], True)
+
+
+def test_nothing_is_lost(broker: EmbeddedBroker, decided: Path) -> None:
+    assert "has the plan of batch 1" in run(broker, "rebuild", decided).output
+
+
+def test_another_query_s_checkpoint(broker: EmbeddedBroker, decided: Path, topic: str) -> None:
+    (decided / "offsets" / "1").write_text(lines({topic: {"0": 25}}))  # and it is done
+    assert "Bring the right checkpoint back" in run(broker, "rebuild", decided).output
+
+
+def test_a_checkpoint_that_has_gone_on(broker: EmbeddedBroker, decided: Path, topic: str) -> None:
+    (decided / "offsets" / "2").write_text(lines({topic: {"0": 25}}))
+    (decided / "offsets" / "1").write_text(lines({topic: {"0": 21}}))
+    (decided / "commits" / "1").unlink()
+    assert "nothing that it has decided is missing" in run(broker, "rebuild", decided).output
+
+
+def test_state_of_two_batches_is_not_made_again(
+    broker: EmbeddedBroker, decided: Path, cluster: Cluster, topic: str
+) -> None:
+    plan(decided, 2, lines({topic: {"0": 24}}))
+    decide(cluster, decided, topic, 2, last(cluster, topic))
+    lose(decided, 1, 2)
+    (decided / "state" / "0" / "0").mkdir(parents=True)
+    assert "eoslog checkpoint restore" in run(broker, "rebuild", decided).output
+
+
+def test_a_decision_without_its_plan(
+    broker: EmbeddedBroker, decided: Path, cluster: Cluster, topic: str
+) -> None:
+    then = last(cluster, topic)
+    rules = move_decision(Sink(sink_of(topic)), then, then.batch, None, 1)
+    Runner(cluster, OWN_TIMEOUT_MS).run(rules)
+    lose(decided, 1)
+    assert "does not hold its plan" in run(broker, "rebuild", decided).output
+
+
+def test_rows_that_only_the_checkpoint_knew(
+    broker: EmbeddedBroker, decided: Path, cluster: Cluster, topic: str
+) -> None:
+    """Of a source with a log of its own the plan says only how far it is."""
+    then = last(cluster, topic)
+    files = then.batch._replace(digest="0123456789abcdef")
+    rules = move_decision(Sink(sink_of(topic)), then, files, None, 1, ends='v1\n{}\n{"logOffset":1}')
+    Runner(cluster, OWN_TIMEOUT_MS).run(rules)
+    lose(decided, 1)
+    assert "Bring the right checkpoint back" in run(broker, "rebuild", decided).output
