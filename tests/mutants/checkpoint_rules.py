@@ -61,7 +61,9 @@ MUTANTS: list[Mutant] = [
         COMMAND,
         Break("nobody has to accept", "    if needed:", "    if False:"),
         Break(
-            "one row more is fine", 'twice > how["accept_duplicates"]', 'twice > how["accept_duplicates"] + 1'
+            "one row more is fine",
+            'twice > how.get("accept_duplicates", 0)',
+            'twice > how.get("accept_duplicates", 0) + 1',
         ),
     ),
     *mutants_of(
