@@ -155,7 +155,11 @@ MUTANTS: list[Mutant] = [
     *mutants_of(
         "connector/source/reader.py",
         READER,
-        Break("it is not said whose offsets they are", "(taken=self._log.taken, shadow=cut)", "(shadow=cut)"),
+        Break(
+            "it is not said whose offsets they are",
+            "(taken=self._log.taken, shadow=cut, left=left)",
+            "(shadow=cut, left=left)",
+        ),
         Break("a range that is turned is empty", "        if turned:\n", "        if False:\n"),
         Break(
             "where it began is not stored",
@@ -487,8 +491,8 @@ MUTANTS: list[Mutant] = [
         ),
         Break(
             "partitions newer than the line are left out",
-            "bound = {**dict.fromkeys(partitions, EARLIEST), **bound}  #",
-            "pass  #",
+            "{tp: known.get(tp, EARLIEST) for tp in partitions}  #",
+            "{tp: known[tp] for tp in partitions if tp in known}  #",
         ),
         Break("topics' ids are not noted", "if info.topic_id is not None}", "if False}"),
         Break("the cluster is not noted", "        self.cluster_id = self.cluster.cluster_id\n", ""),
