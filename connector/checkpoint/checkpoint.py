@@ -9,10 +9,11 @@ eoslog's own are in `eoslog/`, which Spark ignores.
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Self
 
 from eoslog.connector.checkpoint.files import Files, files_at
-from eoslog.connector.checkpoint.spark_logs import FormatError, Planned, check_commit
+from eoslog.connector.checkpoint.spark_logs import FormatError, Planned, check_commit, entries_of
 from eoslog.connector.errors import EoslogError
 from eoslog.connector.spark.driver_folder import as_spark_takes
 
@@ -169,9 +170,33 @@ class Checkpoint:
                 yield f"sources/{source}/{newest}"
 
     def planned(self, batch_id: int) -> Planned:
-        """A batch of the offset log."""
+        """A batch of the offset log, with what it reads of file sources' own logs."""
+        planned = self._parsed(batch_id)
+        logs = planned.file_logs()
+        if not logs or (batch_id > 0 and not self._is_there(f"offsets/{batch_id - 1}")):
+            return planned
+        before = self._parsed(batch_id - 1).file_logs() if batch_id > 0 else {}
+        found = {
+            f"sources/{name}/{at}": lines
+            for name, end in logs.items()
+            for at, lines in self._entries(name, before.get(name, -1) + 1, end)
+        }
+        return replace(planned, entries=found)
+
+    def _parsed(self, batch_id: int) -> Planned:
         with self._parsing(f"offsets/{batch_id}") as text:
             return Planned.parse(batch_id, text)
+
+    def _entries(self, source: str, first: int, last: int) -> Iterator[tuple[int, list[str]]]:
+        """The lines of a file source's log, by its batches. A compacted file has those of all before it, too.
+        What is missing is left out: Spark does not run the batch then."""
+        folder = f"sources/{source}"
+        names = self.names(folder) if first <= last else []
+        compact = sorted(int(n.removesuffix(".compact")) for n in names if n.endswith(".compact"))
+        for at in range(first, last + 1):
+            files = [str(at)] if str(at) in names else [f"{n}.compact" for n in compact if n >= at]
+            if files:
+                yield at, entries_of(self._read(f"{folder}/{files[0]}"), at)
 
     def check_completed(self, batch_id: int) -> None:
         """Check that a batch of the commit log has a known format."""

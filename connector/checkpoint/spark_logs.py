@@ -11,10 +11,13 @@ store; in version 3 also `sinkMetadataMap`, the query's sinks by name, of which 
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any, Self
 
+from eoslog.connector.commit.task_reports import DIGESTS
 from eoslog.connector.offsets.offsets import (
     SHADOW,
     Epochs,
@@ -37,6 +40,24 @@ from eoslog.connector.offsets.offsets import (
 OFFSET_LOG = ("v1", "v2")
 COMMIT_LOG = ("v1", "v2", "v3")
 _VOID = "-"
+_ENTRIES = "entries"
+
+
+class ReadBy(Enum):
+    """What says which rows a source reads up to an end."""
+
+    END = "the end"
+    ENTRIES = "the entries of the source's own log, in sources/<source>"
+    ROWS = "nothing but the rows: they are counted, and compared by their checksum"
+
+
+READ_BY: Mapping[frozenset[str], ReadBy] = {
+    frozenset({"logOffset"}): ReadBy.ENTRIES,  # files
+    frozenset({"offset", "timestamp"}): ReadBy.END,  # rate-micro-batch
+    frozenset({"version", "snapshot_id", "position", "scan_all_files"}): ReadBy.END,  # Iceberg
+}
+"""By the names in a source's end. Kafka's and eoslog's ends say it, and so does Delta's, which names its
+table and version (reservoirId). All others (socket, rate, other Python sources) do not."""
 
 
 class FormatError(ValueError):
@@ -48,21 +69,25 @@ class Planned:
     """A batch in the offset log: its batch id, and the end offsets of each source, as JSON texts.
 
     `names`: the names of the sources; empty in version 1. `times`: the batch's watermark and time, in ms: the
-    settings of its file without those of the session.
+    settings of its file without those of the session. `entries`: what the batch reads of sources whose ends
+    do not name it (READ_BY): the lines of the files of their own logs. None: not known, or there are none.
     """
 
     batch_id: int
     sources: tuple[str, ...]
     names: tuple[str, ...] = ()
     times: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    entries: Mapping[str, Sequence[str]] | None = field(default=None, compare=False)
 
     @classmethod
     def parse(cls, batch_id: int, text: str) -> Self:
         """Parse a file of the offset log. Raises FormatError."""
         version, settings, sources = _lines(text, OFFSET_LOG)
-        times = {name: value for name, value in settings.items() if name != "conf"}
+        times = {name: value for name, value in settings.items() if name not in ("conf", _ENTRIES)}
+        entries = settings.get(_ENTRIES)
         if version == "v1":
-            return cls(batch_id, tuple(_offsets(line) for line in sources), times=times)
+            lines = tuple(_offsets(line) for line in sources)
+            return cls(batch_id, lines, times=times, entries=entries)
         if not sources:
             raise FormatError("it is damaged: it has no sources")
         named = [line.partition(":") for line in sources]
@@ -72,12 +97,27 @@ class Planned:
             raise FormatError(f"it is damaged: the line {odd[0]!r} names no source")
         if len(set(names)) < len(names):
             raise FormatError(f"it is damaged: it has two lines for a source ({', '.join(sorted(names))})")
-        return cls(batch_id, tuple(_offsets(end) for _, _, end in named), names, times)
+        return cls(batch_id, tuple(_offsets(end) for _, _, end in named), names, times, entries)
 
     @property
     def digest(self) -> str:
-        """A short digest of the source offsets. A replay of the batch has the same one."""
-        return hashlib.sha256("\n".join((*self.names, *self.sources)).encode()).hexdigest()[:16]
+        """A short digest of what the batch reads. A replay has the same one. Parts are as in Batch."""
+        parts = [_digest((*self.names, *self.sources))]
+        if self.entries is not None:
+            lines = (line for _, found in sorted(self.entries.items()) for line in sorted(found))
+            parts.append(_digest(lines))
+        return DIGESTS.join(parts)
+
+    @property
+    def identifies_rows(self) -> bool:
+        """Whether the ends and `entries` say which rows the batch reads, so that a replay reads the same."""
+        kinds = [read_by(end) for end in self.sources]
+        return ReadBy.ROWS not in kinds and (self.entries is not None or ReadBy.ENTRIES not in kinds)
+
+    def file_logs(self) -> dict[str, int]:
+        """The file sources and how far the batch reads their own logs."""
+        ends = self.by_name.items()
+        return {name: json.loads(end)["logOffset"] for name, end in ends if read_by(end) is ReadBy.ENTRIES}
 
     @property
     def ends(self) -> str:
@@ -86,7 +126,8 @@ class Planned:
         lines = self.sources
         if self.names:
             lines = tuple(f"{name}:{end}" for name, end in zip(self.names, self.sources, strict=True))
-        times = json.dumps(self.times, separators=(",", ":"))
+        known = {} if self.entries is None else {_ENTRIES: self.entries}
+        times = json.dumps({**self.times, **known}, separators=(",", ":"))
         return "\n".join(("v2" if self.names else "v1", times, *lines))
 
     @property
@@ -139,6 +180,36 @@ class Planned:
             known = epochs_from_json(_topics(text))
             epochs |= {tp: known[tp] for tp, at in offsets_of(text).items() if tp in known and ends[tp] == at}
         return epochs
+
+
+def read_by(end: str) -> ReadBy:
+    """What says which rows a source reads up to this end."""
+    if end == _VOID or _topics(end):
+        return ReadBy.END
+    try:
+        found: Any = json.loads(end)
+    except ValueError:
+        return ReadBy.ROWS
+    if not isinstance(found, dict) or not found:
+        return ReadBy.END if found == {} else ReadBy.ROWS
+    return ReadBy.END if "reservoirId" in found else READ_BY.get(frozenset(found), ReadBy.ROWS)
+
+
+def entries_of(text: str, number: int) -> list[str]:
+    """The lines of a batch in a file of a file source's log. One that is compacted has the lines of all
+    batches, the newest last."""
+    _, _, lines = text.partition("\n")
+    mark, found = re.compile(rf'"batchId":\s*{number}\b'), list[str]()
+    for line in reversed(lines.splitlines()):
+        if mark.search(line):
+            found.append(line)
+        elif found:
+            break
+    return found[::-1]
+
+
+def _digest(lines: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
 
 def with_ends(text: str, ends: Sequence[str]) -> str:

@@ -190,7 +190,7 @@ def _check_decided(story: StartFacts) -> None:
     if decided is None or story.ours is None or story.ended is None:
         return
     digest, _ = story.ended
-    if decided.digest and digest != decided.digest:
+    if not decided._replace(digest=digest).repeats(decided):
         raise CheckpointMismatch(
             f"sink {story.sink}: the sink has decided {decided} with other source offsets than the "
             f"checkpoint has for it, and the checkpoint is now at batch {story.batch.batch_id}. "

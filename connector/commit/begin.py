@@ -136,7 +136,9 @@ def make_ready(
 
 def _passes(last: Decision, batch: Batch, leads_to: Batch | None) -> bool:
     """Whether Spark runs the batch for its state alone, on the way to the last decided one."""
-    return last.is_after(batch) and leads_to == last.last_of(batch.query_id)
+    decided = last.last_of(batch.query_id)
+    leads = decided is not None and leads_to is not None and leads_to.repeats(decided)
+    return leads and last.is_after(batch)
 
 
 def _roll_forward(
@@ -271,7 +273,7 @@ def check_checkpoint(sink: Sink, last: Decision | None, batch: Batch, leads_to: 
             f"sink {sink.id}: the sink has decided {decided} already, and the checkpoint is at batch "
             f"{batch.batch_id}. {CheckpointOlder.advice}"
         )
-    if batch.digest and decided.digest and batch.digest != decided.digest:
+    if not batch.repeats(decided):
         raise CheckpointMismatch(
             f"sink {sink.id}: the sink has decided {decided} with other source offsets than the "
             f"checkpoint plans now. {CheckpointMismatch.advice}"

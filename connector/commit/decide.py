@@ -36,7 +36,7 @@ from eoslog.connector.commit.faults import (
 )
 from eoslog.connector.commit.finish import check_owner, clear, fenced, finish, is_open, try_abort
 from eoslog.connector.commit.lost_transaction import why_gone, why_refused
-from eoslog.connector.commit.replay import check_replay
+from eoslog.connector.commit.replay import check_replay, check_same_rows
 from eoslog.connector.commit.saved_state import Saving, largest
 from eoslog.connector.commit.seal import TwoPhase, seal
 from eoslog.connector.commit.sink_transaction import ask_stored, fetch_stored
@@ -145,12 +145,14 @@ def commit(
     token: str | None = None,
     saving: Saving | None = None,
     ends: str = "",
+    accept_other: str | None = None,
 ) -> Rules[Decision | None]:
     """Make the batch visible, all of it, once. May be called again: a decided batch is only finished.
 
     Returns the sink's last decision, with all of its transactions committed. None: there is no decision, or
     another driver has made a later one. `token`: of a batch write (token_write.py). `saving`: saves the
-    query's state with the batch. `ends`: as in Decision.
+    query's state with the batch. `ends`: as in Decision. `accept_other`:
+    the option that accepts other rows of a decided batch, if rows are what says whether it is the same.
 
     Never acquires the sink: it acts under the identity that begin got, so a driver that has been replaced
     cannot decide. Raises CommitFault or a subclass: after Unfinished and ParticipantsLost the batch is
@@ -164,8 +166,10 @@ def commit(
     if token is not None and ballot.decided and last is not None and last.last_of(token) is not None:
         _check_content(sink, token, last.content_of(token), decision.content)
         return last if last.sequence == stamp.sequence else None
-    to_replay = (stamp.sequence, stamp.batch) if stamp.lost else None
-    replays = last is not None and (last.sequence, last.batch) == to_replay
+    if ballot.decided and last is not None and accept_other is not None:
+        check_same_rows(last, decision, accept_other)
+    again = last is not None and last.sequence == stamp.sequence and stamp.batch.repeats(last.batch)
+    replays = again and bool(stamp.lost)
     if replays or not _covers(last, stamp.batch):
         if ballot.decided or (stamp.lost and not replays):
             raise DecisionGone(

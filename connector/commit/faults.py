@@ -40,7 +40,7 @@ class ParticipantsLost(CommitFault):
 
 
 class ReplayDiffers(CommitFault):
-    """Lost rows were to be written again, but Spark gave other rows this time. None were written."""
+    """A decided batch came again with other rows. None of these were written."""
 
 
 class TokenReused(CommitFault):

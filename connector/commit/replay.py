@@ -40,13 +40,27 @@ def to_replay(loss: ParticipantsLost, last: Decision, batch: Batch) -> tuple[int
 
 
 def _obstacle(loss: ParticipantsLost, last: Decision, batch: Batch) -> str | None:
-    if batch != last.batch:
+    if not batch.repeats(last.batch):
         return f"this run is at {batch}, and Spark does not run {last.batch} again"
     if not loss.winners:
         return "it is not proven that the transactions were aborted, they may have been committed"
     if not last.rows:
         return "the decision does not say how many rows the partitions had; it is of an older version"
     return None
+
+
+def check_same_rows(last: Decision, again: Decision, accept: str) -> None:
+    """Check a decided batch that comes again, where its sources' ends do not say which rows it reads: were
+    they others, they would be left out. `accept`: the option that lets it pass. Raises ReplayDiffers."""
+    if not last.batch.repeats(again.batch) or not last.content.differs(again.content):
+        return
+    raise ReplayDiffers(
+        f"{last.batch} was decided with {last.content}, is run again, and has {again.content} now: the same "
+        "batch with other rows. Those of the first time are visible, and nothing more was written. Was the "
+        "checkpoint restored from an older copy, or were its newest files lost? Bring the right checkpoint "
+        "back. If the query's plan does not repeat (rand, uuid, a table read beside the stream), or the rows "
+        f"of now may be left out, set {accept}"
+    )
 
 
 def check_replay(last: Decision, replay: Decision, lost: Sequence[int]) -> None:

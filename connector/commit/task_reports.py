@@ -11,13 +11,16 @@ from eoslog.connector.commit.transactional_ids import Participant
 from eoslog.protocol.producer_identity import ProducerIdentity
 
 TopicPartition = tuple[str, int]
+DIGESTS = "+"
+"""Stands between the parts of a batch's digest."""
 
 
 class Batch(NamedTuple):
     """A micro-batch: the query's id, Spark's batch id, and a digest of its source offsets.
 
-    The digest ("" if unknown) distinguishes a replay, which has the same offsets, from another batch with the
-    same id, which comes from a checkpoint restored from a backup.
+    The digest ("" if unknown) distinguishes a replay, which reads the same, from another batch with the same
+    id, which comes from a checkpoint restored from a backup. It has a part of the sources' ends and, where
+    these do not name what is read, a part of that (Planned.digest); older versions knew the first part alone.
     """
 
     query_id: str
@@ -26,6 +29,12 @@ class Batch(NamedTuple):
 
     def __str__(self) -> str:
         return f"batch {self.batch_id} of query {self.query_id}"
+
+    def repeats(self, other: "Batch") -> bool:
+        """Whether this is the same batch, with the same plan as far as both digests say it."""
+        known = self.digest and other.digest
+        pairs = zip(self.digest.split(DIGESTS), other.digest.split(DIGESTS), strict=False)
+        return self[:2] == other[:2] and not (known and any(one != two for one, two in pairs))
 
 
 @dataclass(frozen=True)
@@ -53,7 +62,8 @@ class Begun:
     show that: brokers that were restored from an older copy assign the same one again.) `left_state`: the
     sink's last decision has saved the state of its query. `followed_by`: which query has decided in this sink
     since the query of `batch` did. `passes`: a restored checkpoint runs this batch again, which was decided
-    before the last one.
+    before the last one. `sums`: nothing but the rows says whether a replay reads the same, so tasks add up
+    their checksum.
     """
 
     sink_id: str
@@ -69,6 +79,7 @@ class Begun:
     left_state: bool = False
     followed_by: str | None = None
     passes: bool = False
+    sums: bool = False
 
 
 @dataclass(frozen=True)

@@ -97,6 +97,7 @@ def begin_stream(options: SinkOptions, runner: Runner | None = None) -> Begun | 
     if begun.acquired_now:  # at the start of a run, and when the brokers have lost what this driver remembers
         start.after(begun)
     check_sources(options, view, sink.id, begun)
+    begun = replace(begun, sums=not view.planned.identifies_rows)
     run_memory.keep(run, *key)
     if last_run is None or last_run.incarnation != run.incarnation:
         abandoned_run.watch(sink, run.incarnation, key, partial(runner_for, options))
@@ -169,7 +170,10 @@ def commit_stream(
     spent: dict[str, float] = {}
     check_equal_run(options, reports, batch_id)
     saving, ends = _saving(options, reports), "" if planned is None else planned.ends
-    rules = commit(sink, reports, batch_id, source, options.two_phase, saving=saving, ends=ends)
+    other = _accept_other(options, planned)
+    rules = commit(
+        sink, reports, batch_id, source, options.two_phase, saving=saving, ends=ends, accept_other=other
+    )
     last = runner.run(timed(_once_synced(rules, options, batch_id), spent, sink))
     _prove_if_disturbed(runner, sink, reports)
     _await_readable(runner, sink, last, spent)
@@ -285,6 +289,15 @@ def _saving(options: SinkOptions, reports: Sequence[Report | None]) -> Saving | 
     checkpoint = Checkpoint.at(options.checkpoint_location)
     cluster, size = shared_cluster(options.client), options.max_batch_bytes
     return CheckpointSaving(cluster, checkpoint, stamp.sink_id, stamp.batch, *options.state, size)
+
+
+def _accept_other(options: SinkOptions, planned: Planned | None) -> str | None:
+    """The option with which other rows of a decided batch may be left out. None: they are not compared: the
+    plan says which rows they are, or that is accepted."""
+    if planned is None or planned.identifies_rows:
+        return None
+    word = f"other-rows:{planned.batch_id}"
+    return None if word in options.accepted else to_accept(word, options.accepted)
 
 
 def _planned(options: SinkOptions, batch_id: int) -> Planned | None:

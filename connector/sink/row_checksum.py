@@ -1,9 +1,9 @@
 """Counts the rows that a task was given, and adds up their checksum.
 
-Both are compared when lost rows are replayed (commit/replay.py), and when a token is written again
-(commit/token_write.py). The checksum is a sum over rows, so their order does not matter: a shuffle may change
-it. It is computed only for on.lost.transaction=replay and write.token, and takes about a microsecond for each
-row.
+Both are compared when lost rows are replayed (commit/replay.py), when a token is written again
+(commit/token_write.py), and when a decided batch comes again whose sources' ends do not say what was read.
+The checksum is a sum over rows, so their order does not matter: a shuffle may change it. It is computed only
+where it is compared, and takes about a microsecond for each row.
 """
 
 import numpy as np

@@ -49,7 +49,7 @@ def write_rows(
     task, stamp = judge(begun, attempt.query_id, attempt.batch_id, attempt.partition)
     runs_again = options.state is not None and options.state.every > 1
     compared = options.on_lost is OnLost.REPLAY or options.write_token is not None or runs_again
-    tally = Tally(checksum=compared)
+    tally = Tally(checksum=compared or begun.sums)
     rows = _tallied(rows, tally)
     if task is Task.WRITE:
         return TaskMessage(FORM, _prepare(options, stamp, attempt, rows, tally))

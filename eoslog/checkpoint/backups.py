@@ -200,7 +200,12 @@ def has_gone_on(standing: Standing, backup: Backup) -> bool:
     if standing.sink is None or backup.cluster is not None:  # it may have gone on where it was
         return _has_other_files(standing, backup)
     since = (standing.decision.sequence if standing.decision else 0) - backup.sequence
-    return since != 0 and (since > _OWN_DECISIONS or standing.decided not in (backup.was, backup.becomes))
+    return since != 0 and (since > _OWN_DECISIONS or not _is_one_of(standing.decided, backup))
+
+
+def _is_one_of(decided: Batch | None, backup: Backup) -> bool:
+    """Whether the sink has decided what the edit found, or what it was to leave."""
+    return decided is not None and any(decided.repeats(one) for one in (backup.was, backup.becomes))
 
 
 def _has_other_files(standing: Standing, backup: Backup) -> bool:

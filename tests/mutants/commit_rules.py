@@ -120,12 +120,7 @@ MUTANTS: list[Mutant] = [
             "decided is None or batch.batch_id >= decided.batch_id",
         ),
         Break("an older batch is a replay", "if batch.batch_id < decided.batch_id:", "if False:"),
-        Break("digests are not compared", "batch.digest != decided.digest", "False"),
-        Break(
-            "no digest is another one",
-            "if batch.digest and decided.digest and batch.digest",
-            "if batch.digest",
-        ),
+        Break("digests are not compared", "if not batch.repeats(decided):", "if False:"),
         Break(
             "at most once by the batch's number",
             "== (batch.batch_id, batch.query_id)",
@@ -140,6 +135,25 @@ MUTANTS: list[Mutant] = [
             "the attempt is not noted",
             '    yield from demand(CommitOffsets(sink.attempts_group, note), f"{what} cannot be noted")\n',
             "",
+        ),
+    ),
+    *mutants_of(
+        "connector/commit/task_reports.py",
+        (
+            "tests/connector/checkpoint/test_spark_logs.py",
+            "tests/connector/sink/test_sink_steps.py",
+            *STORIES,
+        ),
+        Break("no digest is another one", "known = self.digest and other.digest", "known = True"),
+        Break(
+            "a digest of before is another one",
+            "zip(self.digest.split(DIGESTS), other.digest.split(DIGESTS), strict=False)",
+            "((self.digest, other.digest),)",
+        ),
+        Break(
+            "what is read does not matter",
+            "any(one != two for one, two in pairs)",
+            "any(one != two for one, two in list(pairs)[:1])",
         ),
     ),
     *mutants_of(
@@ -472,7 +486,7 @@ MUTANTS: list[Mutant] = [
         (f"{HERE}test_replay.py", *MODEL),
         Break("replayed while some is open", "if loss.unfinished:", "if False:"),
         Break("replayed whatever is in the way", "if obstacle is not None:", "if False:"),
-        Break("another batch is a replay", "if batch != last.batch:", "if False:"),
+        Break("another batch is a replay", "if not batch.repeats(last.batch):", "if False:"),
         Break("what is not proven is written again", "if not loss.winners:", "if False:"),
         Break("decisions without rows are replayed", "if not last.rows:", "if False:"),
         Break("fewer tasks are the same", "if len(replay.rows) != len(last.rows):", "if False:"),

@@ -111,13 +111,13 @@ MUTANTS: list[Mutant] = [
         ),
         Break(
             "committed without source offsets",
-            "commit(sink, reports, batch_id, source, options.two_phase, saving",
-            "commit(sink, reports, batch_id, None, options.two_phase, saving",
+            "reports, batch_id, source, options.two_phase, saving",
+            "reports, batch_id, None, options.two_phase, saving",
         ),
         Break(
             "two.phase.commit does not count for a commit",
-            "commit(sink, reports, batch_id, source, options.two_phase, saving",
-            "commit(sink, reports, batch_id, source, saving",
+            "reports, batch_id, source, options.two_phase, saving",
+            "reports, batch_id, source, saving",
         ),
         Break(
             "a commit does not look for lost markers",
@@ -377,13 +377,8 @@ MUTANTS: list[Mutant] = [
         ),
         Break(
             "other offsets of the decided batch",
-            "if decided.digest and digest != decided.digest:",
+            "if not decided._replace(digest=digest).repeats(decided):",
             "if False:",
-        ),
-        Break(
-            "no digest is another one",
-            "if decided.digest and digest != decided.digest:",
-            "if digest != decided.digest:",
         ),
         Break(
             "a new checkpoint is never told",
@@ -516,8 +511,8 @@ MUTANTS: list[Mutant] = [
         Break("two lines for a source", "if len(set(names)) < len(names):", "if False:"),
         Break(
             "names are nothing",
-            "tuple(_offsets(end) for _, _, end in named), names, times)",
-            "tuple(_offsets(end) for _, _, end in named), (), times)",
+            "for _, _, end in named), names, times",
+            "for _, _, end in named), (), times",
         ),
         Break(
             "a name is a part of the offsets", "tuple(_offsets(end) for _, _, end in named)", "tuple(sources)"
@@ -525,11 +520,23 @@ MUTANTS: list[Mutant] = [
         Break("torn offsets are another source's", '    if text.startswith("{"):\n', "    if False:\n"),
         Break("settings are a source", "return version, values, lines[1:]", "return version, values, lines"),
         Break("any number of sinks is active", "if len(active) != 1:", "if False:"),
+        Break(
+            "files are not in the digest",
+            "if self.entries is not None:\n            lines",
+            "if False:\n            lines",
+        ),
+        Break(
+            "files are read by their end",
+            'frozenset({"logOffset"}): ReadBy.ENTRIES',
+            'frozenset({"logOffset"}): ReadBy.END',
+        ),
+        Break("any end says what is read", "READ_BY.get(frozenset(found), ReadBy.ROWS)", "ReadBy.END"),
+        Break("a compacted log is one batch", "if mark.search(line):", "if True:"),
         Break("names are not in the digest", "(*self.names, *self.sources)", "self.sources"),
         Break(
             "the settings are in the digest",
-            '"\\n".join((*self.names, *self.sources))',
-            'f"{self.batch_id}".join((*self.names, *self.sources))',
+            "_digest((*self.names, *self.sources))",
+            '_digest((*self.names, *self.sources, f"{self.batch_id}"))',
         ),
         Break(
             "the first source alone",

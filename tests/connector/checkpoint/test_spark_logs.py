@@ -1,10 +1,21 @@
-"""The formats of Spark's checkpoint, pure: as Spark 4.3 writes them, damaged, and of a later Spark."""
+"""The formats of Spark's checkpoint: as Spark 4.3 writes them, damaged, and of a later Spark."""
 
 import json
+from pathlib import Path
 
 import pytest
 
-from eoslog.connector.checkpoint.spark_logs import FormatError, Planned, check_commit, is_eoslog, with_ends
+from eoslog.connector.checkpoint.checkpoint import Checkpoint
+from eoslog.connector.checkpoint.spark_logs import (
+    FormatError,
+    Planned,
+    ReadBy,
+    check_commit,
+    is_eoslog,
+    read_by,
+    with_ends,
+)
+from eoslog.connector.commit.task_reports import Batch
 
 V2 = 'v2\n{"batchWatermarkMs":0,"conf":{},"sourceMetadataInfo":{}}\n'
 ORDERS = '{"t":{"0":5,"1":7},"cluster-id:c":{}}'
@@ -102,3 +113,71 @@ def test_where_the_sources_of_a_first_batch_began() -> None:
 def test_other_ends_leave_the_rest_of_a_file_as_it_is() -> None:
     assert with_ends(f"{V2}orders:{ORDERS}\nrates:17", ["{}", "17"]) == f"{V2}orders:{{}}\nrates:17"
     assert with_ends(f"v1\n{{}}\n{ORDERS}\n-", ["{}", "-"]) == "v1\n{}\n{}\n-"
+
+
+@pytest.mark.parametrize(
+    ("end", "by"),
+    [
+        ("-", ReadBy.END),
+        ("{}", ReadBy.END),
+        (ORDERS, ReadBy.END),
+        ('{"offset":7,"timestamp":1795780000000}', ReadBy.END),
+        ('{"sourceVersion":1,"reservoirId":"a","reservoirVersion":3,"index":-1}', ReadBy.END),
+        ('{"version":1,"snapshot_id":7,"position":3,"scan_all_files":false}', ReadBy.END),
+        ('{"logOffset":3}', ReadBy.ENTRIES),
+        ("17", ReadBy.ROWS),
+        ('"2026-11-27"', ReadBy.ROWS),
+        ('{"page":7}', ReadBy.ROWS),
+        ("anything", ReadBy.ROWS),
+    ],
+)
+def test_what_says_which_rows_a_source_reads(end: str, by: ReadBy) -> None:
+    assert read_by(end) is by
+    assert Planned(0, (ORDERS, end)).identifies_rows is (by is ReadBy.END)
+
+
+def log_line(path: str, at: int) -> str:
+    return f'{{"path":"{path}","timestamp":{at},"batchId":{at}}}'
+
+
+def file_query(folder: Path, ends: list[int], *, last: int) -> Checkpoint:
+    """A checkpoint of a query of files. Its source's log is at `last`, compacted at 9, as Spark does."""
+    for name in ("offsets", "sources/0"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    for batch, end in enumerate(ends):
+        (folder / "offsets" / str(batch)).write_text(f'v1\n{{"conf":{{}}}}\n{{"logOffset":{end}}}')
+    lines = [log_line(f"file:/{at}", at) for at in range(last + 1)]
+    for at in range(last + 1):
+        text = "\n".join(lines[: at + 1] if at == 9 else [lines[at]])
+        (folder / "sources/0" / ("9.compact" if at == 9 else str(at))).write_text(f"v1\n{text}")
+    return Checkpoint.at(str(folder))
+
+
+def test_the_digest_is_of_the_files_that_a_batch_reads(tmp_path: Path) -> None:
+    checkpoint = file_query(tmp_path, [0, 1, 9, 12], last=12)
+    found = [checkpoint.planned(batch) for batch in range(4)]
+    assert found[2].entries == {f"sources/0/{at}": [log_line(f"file:/{at}", at)] for at in range(2, 10)}
+    for at in range(9):
+        (tmp_path / "sources/0" / str(at)).unlink()  # Spark removes what is compacted
+    assert [checkpoint.planned(batch).digest for batch in range(4)] == [one.digest for one in found]
+    assert all(Planned.parse(one.batch_id, one.ends).digest == one.digest for one in found)
+    (tmp_path / "sources/0/12").write_text("v1\n" + log_line("file:/other", 12))
+    now = [checkpoint.planned(batch) for batch in range(4)]
+    assert [a.digest == b.digest for a, b in zip(now, found, strict=True)] == [True, True, True, False]
+
+
+def test_a_digest_of_before_is_of_the_ends_alone(tmp_path: Path) -> None:
+    """What an older version has decided is known again: it did not look into the source's log."""
+    planned = file_query(tmp_path, [0], last=0).planned(0)
+    old, other = Planned(0, planned.sources).digest, Planned(0, ('{"logOffset":1}',)).digest
+    assert Batch("q", 0, planned.digest).repeats(Batch("q", 0, old))
+    assert not Batch("q", 0, planned.digest).repeats(Batch("q", 0, other))
+    (tmp_path / "sources/0/0").write_text("v1\n" + log_line("file:/other", 0))
+    replaced = Checkpoint.at(str(tmp_path)).planned(0)
+    assert not Batch("q", 0, planned.digest).repeats(Batch("q", 0, replaced.digest))
+
+
+def test_without_the_batch_before_it_is_not_known_what_a_batch_reads(tmp_path: Path) -> None:
+    checkpoint = file_query(tmp_path, [0, 1], last=1)
+    (tmp_path / "offsets/0").unlink()
+    assert checkpoint.planned(1).entries is None and not checkpoint.planned(1).identifies_rows

@@ -17,8 +17,8 @@ from eoslog.connector.checkpoint.spark_logs import Planned
 from eoslog.connector.client.admin import group_offsets as group_offsets
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit.decision import Decision, decode
-from eoslog.connector.commit.faults import CheckpointMismatch, CommitFault, DecisionGone
-from eoslog.connector.commit.task_reports import Batch, Begun, Decided, Report
+from eoslog.connector.commit.faults import CheckpointMismatch, CommitFault, DecisionGone, ReplayDiffers
+from eoslog.connector.commit.task_reports import Batch, Begun, Decided, Empty, Report
 from eoslog.connector.errors import OptionError
 from eoslog.connector.offsets.group_notes import Note, read_note
 from eoslog.connector.options.source_and_sink import SinkOptions, sink_options
@@ -217,6 +217,68 @@ def test_a_checkpoint_that_plans_other_offsets_stops(query: Query) -> None:
     query.plan(0, end=11)
     with pytest.raises(CheckpointMismatch):
         query.begin()
+
+
+def plan_files(query: Query, batch_id: int, *paths: str) -> None:
+    """As Spark does for its file source: the files stand in the source's own log."""
+    log = query.folder / "sources" / "0"
+    log.mkdir(parents=True, exist_ok=True)
+    lines = [f'{{"path":"{path}","timestamp":1,"batchId":{batch_id}}}' for path in paths]
+    (log / str(batch_id)).write_text("\n".join(["v1", *lines]))
+    (query.folder / "offsets" / str(batch_id)).write_text(f'v1\n{{}}\n{{"logOffset":{batch_id}}}')
+
+
+def test_a_batch_of_other_files_is_no_replay(query: Query) -> None:
+    """A power cut has taken the plan of a decided batch, and a new file has come: the end is the same."""
+    plan_files(query, 0, "one")
+    query.commit(query.bench.prepare_all(query.begin()), 0)
+    plan_files(query, 0, "one", "two")
+    with pytest.raises(CheckpointMismatch, match="with other source offsets"):
+        query.begin()
+    plan_files(query, 0, "one")
+    query.begin()
+    query.complete(0)
+    plan_files(query, 0, "one", "two")
+    plan_files(query, 1, "three")
+    with pytest.raises(CheckpointMismatch, match="with other source offsets"):
+        query.begin()
+
+
+@pytest.mark.parametrize("end", ["5", '{"page":5}'])
+def test_where_ends_do_not_say_what_was_read_a_replay_has_the_same_rows(query: Query, end: str) -> None:
+    (query.folder / "offsets" / "0").write_text(f"v1\n{{}}\n{end}")
+    begun = query.begin()
+    assert begun.sums
+    first = query.bench.prepare_all(begun)
+    query.commit(summed(first, 7), 0)
+    again = query.bench.prepare_all(query.begin())
+    for rows, checksum in ((1, 8), (2, 7), (2, None)):
+        with pytest.raises(ReplayDiffers, match=r"same batch with other rows.*other-rows:0$"):
+            query.commit(summed(again, checksum, rows), 0)
+    query.commit(summed(again, 7), 0)
+    query.commit(again, 0)
+    query.options = replace(query.options, accepted=frozenset({"other-rows:0"}))
+    query.commit(summed(again, 8), 0)
+    query.complete(0)
+    query.batch(1)
+    assert len(query.bench.broker.visible()) == 4
+
+
+def test_where_ends_say_what_was_read_a_replay_may_have_other_rows(query: Query) -> None:
+    """rand() and uuid(): the rows of the first time are visible, and those of now are the same records'."""
+    query.plan(0)
+    begun = query.begin()
+    assert not begun.sums
+    query.commit(summed(query.bench.prepare_all(begun), 7), 0)
+    query.commit(summed(query.bench.prepare_all(query.begin()), 8, 3), 0)
+
+
+def summed(reports: list[Report], checksum: int | None, rows: int = 1) -> list[Report]:
+    """The reports of tasks that were given rows with this checksum."""
+    return [
+        report if isinstance(report, Empty) else replace(report, checksum=checksum, rows=rows)
+        for report in reports
+    ]
 
 
 def test_options_reach_the_rules(folder: Path) -> None:
