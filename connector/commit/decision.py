@@ -215,7 +215,7 @@ def _to_json(decision: Decision, sink: Sink) -> dict[str, Any]:
         "before": decision.earlier,
         "tokens": decision.tokens.text(),
         "saved": decision.saved,
-        "ends": _packed(decision.ends),
+        "ends": packed(decision.ends),
     }
     return {
         "query": decision.batch.query_id,
@@ -251,7 +251,7 @@ def _from_json(sink: Sink, sequence: int, text: str) -> Decision:
         )
         tokens = RememberedTokens.read(str(found.get("tokens", "")))
         saved = Saved(*found["saved"]) if "saved" in found else None
-        ends = _unpacked(str(found.get("ends", "")))
+        ends = unpacked(str(found.get("ends", "")))
     except (ValueError, KeyError, TypeError, zlib.error) as error:
         raise DecisionDamaged(
             f"decision {sequence} in consumer group {sink.group} makes no sense: {error}. "
@@ -261,11 +261,13 @@ def _from_json(sink: Sink, sequence: int, text: str) -> Decision:
     return Decision(sequence, batch, incarnation, tuple(sorted(winners)), written, *details)
 
 
-def _packed(text: str) -> str:
+def packed(text: str) -> str:
+    """The text, shorter, in characters of base64."""
     return base64.b64encode(zlib.compress(text.encode(), 9)).decode() if text else ""
 
 
-def _unpacked(text: str) -> str:
+def unpacked(text: str) -> str:
+    """What `packed` was given. Raises ValueError, zlib.error."""
     return zlib.decompress(base64.b64decode(text)).decode() if text else ""
 
 

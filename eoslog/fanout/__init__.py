@@ -10,6 +10,7 @@ from eoslog.fanout.batch import fanout
 from eoslog.fanout.delta import delta
 from eoslog.fanout.iceberg import iceberg
 from eoslog.fanout.rules import FanoutStopped
+from eoslog.fanout.table import marked_ends
 from eoslog.fanout.topic import topic
 
-__all__ = ["FanoutStopped", "delta", "fanout", "iceberg", "topic"]
+__all__ = ["FanoutStopped", "delta", "fanout", "iceberg", "marked_ends", "topic"]

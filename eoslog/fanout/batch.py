@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from eoslog.connector.checkpoint.spark_logs import Planned
 from eoslog.connector.errors import OptionError
 from eoslog.fanout.delta import DeltaTarget
 from eoslog.fanout.iceberg import IcebergTarget
@@ -71,14 +72,16 @@ def fanout(
     """A function for `foreachBatch` that brings each micro-batch to all places of `to`, in each once.
 
     `name` stands in the tables' marks and the topics' tokens: one name, one checkpoint. `accept_other_rows`:
-    a batch that may have other rows than when it was first tried. Raises OptionError.
+    a batch that may have other rows than when it was first tried; places that have it keep it. Raises
+    OptionError.
     """
     tables = [one for one in to if isinstance(one, DeltaTarget | IcebergTarget)]
     topics = [one for one in to if isinstance(one, TopicTarget)]
     _check(name, to, tables, topics, accept_other_rows)
 
     def write_batch(frame: DataFrame, number: int) -> None:
-        batch = Batch(name, number_of(_query_id(frame, name)), number)
+        query_id = _query_id(frame, name)
+        batch = Batch(name, number_of(query_id), number, _ends(frame, query_id, number))
         several = len(to) > 1
         if several:
             frame.persist()  # all places see the same rows, and the source is read once
@@ -129,3 +132,19 @@ def _query_id(frame: DataFrame, name: str) -> str:
             f"fanout {name}: called outside of a streaming query. Give it to writeStream.foreachBatch"
         )
     return str(found)
+
+
+def _ends(frame: DataFrame, query_id: str, number: int) -> str:
+    """The batch's plan, of which the running query's offset log knows. Empty: this Spark does not show it."""
+    from py4j.protocol import Py4JError
+
+    session, jvm = frame.sparkSession._jsparkSession, frame.sparkSession._jvm
+    assert jvm is not None, "a classic session has a JVM"
+    try:
+        queries = session.sharedState().activeStreamingQueries()
+        log = queries.get(jvm.java.util.UUID.fromString(query_id)).offsetLog()
+        stream = jvm.java.io.ByteArrayOutputStream()
+        log.serialize(log.get(number).get(), stream)
+        return Planned.parse(number, stream.toString("UTF-8")).ends
+    except Py4JError:  # Spark's inside, which a vendor may have changed; the marks are exact without it
+        return ""

@@ -1,6 +1,7 @@
 """Delta tables. The mark is five `txn` actions in the commit that adds the files (Delta's protocol,
 "Transaction Identifiers"): batch, query, rows, checksum, and the commit's own version. RESTORE and CREATE OR
-REPLACE keep them, whatever state they set the table to: so it is judged by its files (`DeltaLog`).
+REPLACE keep them, whatever state they set the table to: so it is judged by its files (`DeltaLog`). The plan
+of the batch is in the commit's `commitInfo`, until Delta cleans up its log.
 
 deltalake would try a commit again on top of other commits. Here every commit is for one version, and a
 conflict is looked at before another try: two drivers with the same batch cannot both commit it.
@@ -21,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.fs as pafs
 
+from eoslog.connector.commit.decision import packed, unpacked
 from eoslog.connector.errors import OptionError, SchemaError
 from eoslog.fanout.delta_files import DeltaFiles
 from eoslog.fanout.extras import library
@@ -77,7 +79,9 @@ class DeltaTarget:
             )
         number, query, rows, checksum, version = found
         content, log = Content(rows, checksum), DeltaLog(self.uri, dict(self.storage_options), self._read)
-        return Mark(query, number, content, log.gone(name, number, rows, version))
+        return Mark(
+            query, number, content, log.ends(name, number, version), log.gone(name, number, rows, version)
+        )
 
     def stage(self, rows: Rows, batch: Batch) -> Staged:
         """Write Parquet files into the table's folder."""
@@ -97,7 +101,10 @@ class DeltaTarget:
             deltalake.Transaction(_app(batch.name) + part, value)
             for part, value in zip(_PARTS, values, strict=True)
         ]
-        properties = deltalake.CommitProperties(app_transactions=marks, max_commit_retries=0)
+        info = {_app(batch.name): packed(batch.ends)}
+        properties = deltalake.CommitProperties(
+            custom_metadata=info, app_transactions=marks, max_commit_retries=0
+        )
         try:
             self._read.create_write_transaction(
                 [add(**json.loads(one)) for one in staged.files],
@@ -164,6 +171,18 @@ class DeltaLog:
             f"its log no longer says whether it still has batch {number}: commits from version {version} on, "
             "which has brought it, were cleaned up",
             "Look for the batch's rows in it",
+        )
+
+    def ends(self, name: str, number: int, version: int) -> str:
+        """The plan of batch `number`, which `version` has brought. Empty: it is not known (any more)."""
+        try:
+            commit = self._commit(version) if version <= self._newest.version() else []
+        except FileNotFoundError:
+            return ""
+        if not _is_marked(commit, name, number, version):
+            return ""
+        return unpacked(
+            "".join(one["commitInfo"].get(_app(name), "") for one in commit if "commitInfo" in one)
         )
 
     def _judged(self, name: str, number: int, rows: int, version: int) -> Gone | None:

@@ -16,6 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from eoslog.connector.commit.decision import packed, unpacked
 from eoslog.connector.errors import OptionError, SchemaError
 from eoslog.fanout.delta import check_since
 from eoslog.fanout.extras import library
@@ -71,7 +72,7 @@ class IcebergTarget:
             return None
         said = json.loads(text)
         content = Content(said["rows"], said["checksum"])
-        return Mark(said["query"], said["batch"], content, self._gone(said))
+        return Mark(said["query"], said["batch"], content, unpacked(said.get("ends", "")), self._gone(said))
 
     def stage(self, rows: Rows, batch: Batch) -> Staged:
         """Write data files into the table's location."""
@@ -85,13 +86,14 @@ class IcebergTarget:
         failed = library("pyiceberg.exceptions", "iceberg").CommitFailedException
         requirement = library("pyiceberg.table.update", "iceberg").AssertTableUUID
         transaction = self._read.transaction()
-        said = {"query": batch.query, "batch": batch.number, **staged.content._asdict()}
+        said: dict[str, Any] = {"query": batch.query, "batch": batch.number, **staged.content._asdict()}
         with transaction.update_snapshot(
             snapshot_properties={_property(batch.name): json.dumps(said)}
         ).fast_append() as append:
             for one in staged.files:
                 append.append_data_file(pickle.loads(one))
             said["snapshot"] = append.snapshot_id
+        said["ends"] = packed(batch.ends)  # the property alone: summaries stay until their snapshots expire
         transaction.set_properties({_property(batch.name): json.dumps(said)})
         needs = (*transaction._requirements, requirement(uuid=self._read.metadata.table_uuid))
         try:
@@ -102,7 +104,7 @@ class IcebergTarget:
     def _catalog(self) -> Any:
         return library("pyiceberg.catalog", "iceberg").load_catalog("eoslog", **self.catalog)
 
-    def _gone(self, said: Mapping[str, int]) -> Gone | None:
+    def _gone(self, said: Mapping[str, Any]) -> Gone | None:
         """None: the mark's snapshot is the current one, or before it, or its files are there. Expiry cuts the
         way to it, and pyiceberg's also the children's word of their parents. A cherry-pick takes files alone.
         """

@@ -6,11 +6,15 @@ Spark numbers a query's batches without gaps, and every batch is committed, also
 table stands at this batch or at the one before; anywhere else, rows have been lost or would be doubled.
 """
 
+from collections.abc import Mapping
 from enum import Enum
 from hashlib import sha256
 from typing import NamedTuple
 
+from eoslog.connector.checkpoint.spark_logs import Planned, offsets_of
 from eoslog.connector.errors import EoslogError
+
+_NAMED = 5
 
 
 class FanoutStopped(EoslogError):
@@ -25,11 +29,15 @@ class Content(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """A micro-batch: the fan-out's name, the number of its query (`number_of`), and its batch id."""
+    """A micro-batch: the fan-out's name, the number of its query (`number_of`), and its batch id.
+
+    `ends`: its plan, the entry of Spark's offset log as `Planned.ends` has it. Empty: not known.
+    """
 
     name: str
     query: int
     number: int
+    ends: str = ""
 
 
 class Gone(NamedTuple):
@@ -40,11 +48,13 @@ class Gone(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """The last batch that a table has been given. `gone`: None if the table has it still."""
+    """The last batch that a table has been given. `ends`: its plan, as in Batch. `gone`: None if the table
+    has it still."""
 
     query: int
     number: int
     content: Content
+    ends: str = ""
     gone: Gone | None = None
 
 
@@ -111,15 +121,62 @@ def _after_a_loss(what: str, mark: Mark, gone: Gone, batch: Batch, since: int | 
     raise FanoutStopped(f"{what}: {gone.why}. Nothing was written. {gone.back}; or {word}")
 
 
-def compare(place: str, had: Content, given: Content, batch: Batch) -> None:
+def compare(place: str, had: Mark, given: Content, batch: Batch) -> None:
     """Raise FanoutStopped if a batch that the table has comes again with other rows."""
-    if had == given:
+    if had.content == given:
         return
+    word = f"accept_other_rows={batch.number}"
     raise FanoutStopped(
-        f"fanout {batch.name}, batch {batch.number}, {place}: it has {had.rows} rows (checksum "
-        f"{had.checksum:016x}) of this batch, and is given {given.rows} (checksum {given.checksum:016x}) "
-        f"now. "
-        "Nothing more was written. The query's plan does not repeat (rand, uuid, a table read beside the "
-        "stream), or its checkpoint was changed. To keep what the places have, and to give this batch's "
-        f"rows of now to the others, start once with accept_other_rows={batch.number}"
+        f"fanout {batch.name}, batch {batch.number}, {place}: it has {had.content.rows} rows (checksum "
+        f"{had.content.checksum:016x}) of this batch, and is given {given.rows} (checksum "
+        f"{given.checksum:016x}) now. Nothing more was written. {_why(had.ends, batch.ends, word)}"
     )
+
+
+def _why(then: str, now: str, word: str) -> str:
+    """Why a batch has other rows than then, as far as its plans tell, and what goes on."""
+    accepted = "the places that have the batch keep it, the others get the rows of now"
+    if not then or not now:
+        return (
+            "The query does not repeat (rand, uuid, a table read beside the stream), or its checkpoint was "
+            f"changed. To go on, start once with {word}: {accepted}"
+        )
+    before, after = Planned.parse(0, then).by_name, Planned.parse(0, now).by_name
+    if before == after:
+        return (
+            "Its plan is the same, so the query does not repeat (rand, uuid, a table read beside the stream)"
+            f". To go on, start once with {word}: {accepted}"
+        )
+    return (
+        "The checkpoint has lost the plan of the batch, or was changed: the batch ended elsewhere. Write its "
+        f"plan again (eoslog checkpoint rebuild): then the query goes on exactly. Or start once with {word}: "
+        f"{accepted}. In those that keep it, {'; '.join(_moved(before, after))}"
+    )
+
+
+def _moved(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
+    """What is missing or doubled where rows up to `before` are kept for those up to `after`. Both: the end
+    offsets by source."""
+    missing: dict[str, range] = {}
+    doubled: dict[str, range] = {}
+    others = []
+    for name in sorted(before.keys() | after.keys()):
+        had, has = (offsets_of(ends[name]) if name in ends else {} for ends in (before, after))
+        if not had and not has and before.get(name) != after.get(name):
+            others.append(
+                f"rows of source {name} differ: it ended at {before.get(name)}, now {after.get(name)}"
+            )
+        for place in sorted(had.keys() | has.keys()):
+            then, now = had.get(place, 0), has.get(place, 0)
+            ranges = missing if then < now else doubled
+            if then != now:
+                ranges["-".join(map(str, place))] = range(min(then, now), max(then, now))
+    said = [("are missing", missing), ("come again in later batches", doubled)]
+    return [f"{_told(ranges)} {verb}" for verb, ranges in said if ranges] + others
+
+
+def _told(ranges: Mapping[str, range]) -> str:
+    """How many offsets they are, and which: so many of the ranges, and the number of the others."""
+    told = [f"{place} from {one.start} to {one.stop - 1}" for place, one in ranges.items()][:_NAMED]
+    more = f", {len(ranges) - len(told)} more partitions" if len(ranges) > len(told) else ""
+    return f"{sum(map(len, ranges.values()))} offsets ({', '.join(told)}{more})"

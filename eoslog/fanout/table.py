@@ -6,8 +6,9 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
+from eoslog.connector.checkpoint.spark_logs import Planned
 from eoslog.fanout.rows import Nothing, Rows, Staged
-from eoslog.fanout.rules import Batch, FanoutStopped, Mark, Step, compare, step
+from eoslog.fanout.rules import Batch, FanoutStopped, Mark, Step, compare, number_of, step
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -58,7 +59,7 @@ def write(table: Table, rows: Rows, batch: Batch) -> None:
         except Exception as error:
             mark = table.mark(batch.name)
             if step(table.place, mark, batch, table.since) is Step.CHECK and mark is not None:
-                compare(table.place, mark.content, staged.content, batch)
+                compare(table.place, mark, staged.content, batch)
                 return
             if not isinstance(error, TableMoved):
                 raise
@@ -73,4 +74,19 @@ def write(table: Table, rows: Rows, batch: Batch) -> None:
 
 def check(table: Table, mark: Mark, rows: Rows, batch: Batch) -> None:
     """See that the rows are those that the table has got. Raises FanoutStopped if not."""
-    compare(table.place, mark.content, rows.stage(Nothing).content, batch)
+    compare(table.place, mark, rows.stage(Nothing).content, batch)
+
+
+def marked_ends(table: Table, name: str, query_id: str) -> Planned | None:
+    """The plan of the last batch that a table has of a query (the id in its checkpoint's `metadata`) under
+    the fan-out's name. None: it has none, or its mark does not say the plan any more.
+
+    Raises FanoutStopped if another query has written it, or the table is gone.
+    """
+    mark = table.mark(name)
+    if mark is not None and mark.query != number_of(query_id):
+        raise FanoutStopped(
+            f"fanout {name}, {table.place}: its batches are another query's than {query_id}'s. Nothing was "
+            "changed. Name a table that this query writes, and the name of its fan-out"
+        )
+    return Planned.parse(mark.number, mark.ends) if mark is not None and mark.ends else None

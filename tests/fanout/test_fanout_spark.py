@@ -14,7 +14,8 @@ from pyiceberg.catalog import load_catalog
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from eoslog.fanout import delta, fanout
+from eoslog.connector.checkpoint.checkpoint import Checkpoint
+from eoslog.fanout import delta, fanout, iceberg, marked_ends, topic
 from eoslog.fanout.rules import FanoutStopped
 from eoslog.testing import EmbeddedBroker
 from tests.connector.stock_kafka import Kafka
@@ -67,3 +68,48 @@ def test_the_page_s_block_writes_each_row_once_and_a_new_checkpoint_stops(
 def test_outside_of_a_query_it_says_so(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(FanoutStopped, match="outside of a streaming query"):
         fanout("a", [delta(str(tmp_path / "t"))])(spark.range(3), 0)
+
+
+def test_a_power_cut_that_took_a_plan_stops_and_the_plan_of_the_table_s_mark_goes_on_exactly(
+    spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path
+) -> None:
+    """The driver's disk has lost offsets/1 and commits/1, and more rows have come."""
+    kafka, checkpoint = Kafka(broker.bootstrap), Checkpoint.at(str(tmp_path / "checkpoint"))
+    orders, copy = kafka.topic(1), kafka.topic(1)
+    catalog = {"type": "sql", "uri": f"sqlite:///{tmp_path}/c.db", "warehouse": f"file://{tmp_path}/ice"}
+    load_catalog("eoslog", **catalog).create_namespace("shop")
+    options = {"kafka.bootstrap.servers": broker.bootstrap}
+    lake, ice = delta(str(tmp_path / "lake")), iceberg("shop.orders", catalog)
+    places: list[Any] = [lake, ice, topic(copy, options, transform=lambda rows: rows.select("key", "value"))]
+
+    def put(first: int) -> None:
+        kafka.put(orders, [b"%d" % n for n in range(first, first + 10)])
+
+    def run() -> None:
+        source = spark.readStream.format("eoslog").options(**options).option("subscribe", orders)
+        stream = source.option("startingOffsets", "earliest").load().writeStream
+        writer = stream.foreachBatch(fanout("orders", places)).trigger(availableNow=True)
+        writer.option("checkpointLocation", checkpoint.location).start().awaitTermination()
+
+    for number in range(2):
+        put(10 * number)
+        run()
+    for log in ("offsets", "commits"):
+        checkpoint.change(log, 1, None)
+    put(20)
+    with pytest.raises(
+        PySparkException, match=rf"checkpoint rebuild.*10 offsets \({orders}-0 from 20 to 29\)"
+    ):
+        run()
+    plan = marked_ends(lake, "orders", checkpoint.query_id())
+    assert plan is not None and plan == marked_ends(ice, "orders", checkpoint.query_id())
+    checkpoint.change("offsets", 1, plan.ends)
+    put(30)
+    run()
+    found = [
+        DeltaTable(str(tmp_path / "lake")).to_pyarrow_table(),
+        load_catalog("eoslog", **catalog).load_table("shop.orders").scan().to_arrow(),
+    ]
+    for table in found:
+        assert sorted(table.column("offset").to_pylist()) == list(range(40))
+    assert sorted(int(row[3]) for row in kafka.rows(copy)) == list(range(40))

@@ -178,7 +178,7 @@ MUTANTS: list[Mutant] = [
         ),
         Break("other versions are read", "if magic != _MAGIC:", "if False:"),
         Break("a plan without room stops the batch", "len(pieces) > anchors and decision.ends", "False"),
-        Break("the plan is not stored", '"ends": _packed(decision.ends),', '"ends": "",'),
+        Break("the plan is not stored", '"ends": packed(decision.ends),', '"ends": "",'),
         Break("a plan that was left out is another batch", 'saved=None, ends="")', "saved=None)"),
         Break("a decision that has no room is cut", "if len(pieces) > anchors:", "if False:"),
         Break("holders of other producer ids", "if holder.producer_id == identity.producer_id:", "if True:"),

@@ -5,6 +5,7 @@ from tests.mutants.mutant import Break, Mutant, mutants_of
 FANOUT = (
     "tests/fanout/test_traps.py",
     "tests/fanout/test_table_history.py",
+    "tests/fanout/test_lost_plan.py",
     "tests/fanout/test_crash_table.py",
 )
 
@@ -19,7 +20,9 @@ MUTANTS: list[Mutant] = [
         Break("a batch that is gone counts", "mark.gone is not None:", "False:"),
         Break("any since excuses a loss", "if since == batch.number:", "if since is not None:"),
         Break("a batch that is to stay out is written", "if again and since", "if False and since"),
-        Break("other rows are the same", "    if had == given:\n", "    if True:\n"),
+        Break("what is missing comes again", "if then < now else", "if then > now else"),
+        Break("another plan is the same", "    if before == after:", "    if before:"),
+        Break("other rows are the same", "    if had.content == given:\n", "    if True:\n"),
     ),
     *mutants_of(
         "eoslog/fanout/delta.py",
@@ -29,8 +32,8 @@ MUTANTS: list[Mutant] = [
         Break("a new id is no new table", ".metadata().id != one for", ".metadata().id != one and False for"),
         Break(
             "any commit brought the batch",
-            "if not _is_marked(commit,",
-            "if not commit and not _is_marked(commit,",
+            "version):\n            if self._has",
+            "version) and not commit:\n            if self._has",
         ),
         Break("no state is as before", "self._state(at) == self._state(one)", "False"),
         Break("every state is as before", "self._state(at) == self._state(one)", "True"),
@@ -59,6 +62,7 @@ MUTANTS: list[Mutant] = [
     *mutants_of(
         "eoslog/fanout/table.py",
         FANOUT,
+        Break("any query's plan", "mark.query != number_of(query_id)", "False"),
         Break("a lost answer is an error", "is Step.CHECK and mark is not None:", "is None:"),
     ),
 ]

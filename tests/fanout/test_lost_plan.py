@@ -1,0 +1,109 @@
+"""A checkpoint that has lost a batch's plan: tables' marks have it, and a stop says what each way costs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eoslog.connector.checkpoint.spark_logs import Planned
+from eoslog.fanout import marked_ends
+from eoslog.fanout.batch import carry_out
+from eoslog.fanout.rules import Batch, FanoutStopped, number_of
+from tests.fanout.kit import FakeTopic, ListRows, delta_at, numbers_in
+from tests.fanout.test_table_history import AT, clean_up, other_rows, replaced
+
+QUERY = "1b6f-the-query"
+
+
+def plan(*ends: int | str | None, topic: str = "orders") -> str:
+    """An entry of the offset log with one source for each end: an offset of partition 0, or another text."""
+    lines = [
+        one if isinstance(one, str) else json.dumps({topic: {"0": one}}) for one in ends if one is not None
+    ]
+    return "\n".join(["v1", '{"batchWatermarkMs":0,"batchTimestampMs":1}', *lines])
+
+
+def go(table: Any, number: int, ends: str, rows: range, topic: Any = None, **more: bool) -> None:
+    batch = Batch("orders", number_of(QUERY), number, ends)
+    carry_out(batch, ListRows(rows).through, [table], [topic or FakeTopic()], **more)
+
+
+@AT
+def test_a_table_s_mark_tells_the_plan_of_its_last_batch(at: Any, tmp_path: Path) -> None:
+    table = at(tmp_path)
+    assert marked_ends_after(table, 0, plan(10)) == Planned.parse(0, plan(10))
+    assert marked_ends_after(table, 1, plan(20, "2026-01")) == Planned.parse(1, plan(20, "2026-01"))
+    for act in (other_rows, replaced):
+        act(table)
+        assert marked_ends(table, "orders", QUERY) == Planned.parse(1, plan(20, "2026-01"))
+    with pytest.raises(FanoutStopped, match="another query's"):
+        marked_ends(table, "orders", "another")
+    assert marked_ends(table, "bills", QUERY) is None
+
+
+def marked_ends_after(table: Any, number: int, ends: str) -> Planned | None:
+    go(table, number, ends, range(10 * number, 10 * number + 10))
+    found = marked_ends(table, "orders", QUERY)
+    assert found is None or found.ends == ends, "with the batch's times"
+    return found
+
+
+@AT
+def test_a_mark_without_a_plan_tells_none(at: Any, tmp_path: Path) -> None:
+    """Of an earlier version, of a Spark that does not show plans, or of a log that was cleaned up."""
+    table = at(tmp_path)
+    assert marked_ends_after(table, 0, "") is None
+    assert marked_ends_after(table, 1, plan(20)) is not None
+    if hasattr(table, "uri"):
+        other_rows(table)
+        clean_up(table)
+        assert marked_ends(table, "orders", QUERY) is None
+        go(table, 2, plan(30), range(20, 30))
+
+
+CASES = {
+    "more rows came": (
+        plan(20), plan(40), range(10, 40),
+        ["eoslog checkpoint rebuild", r"20 offsets \(orders-0 from 20 to 39\) are missing"],
+    ),
+    "fewer rows": (
+        plan(20), plan(15), range(10, 15),
+        ["eoslog checkpoint rebuild", r"5 offsets \(orders-0 from 15 to 19\) come again"],
+    ),
+    "both": (
+        plan(20, 7), plan(15, 9), range(10, 17),
+        ["5 offsets .* come again", "2 offsets .* are missing"],
+    ),
+    "another kind of source": (plan("3"), plan("5"), range(10, 11), ["it ended at 3, now 5"]),
+    "the same plan": (plan(20), plan(20), range(11, 21), ["Its plan is the same", "accept_other_rows=1"]),
+    "no plan then": ("", plan(20), range(11, 21), ["does not repeat .* or its checkpoint was changed"]),
+    "no plan now": (plan(20), "", range(11, 21), ["does not repeat .* or its checkpoint was changed"]),
+}  # fmt: skip
+
+
+@AT
+@pytest.mark.parametrize(("then", "now", "rows", "said"), CASES.values(), ids=CASES)
+def test_other_rows_of_a_batch_stop_and_say_what_each_way_costs(
+    at: Any, then: str, now: str, rows: range, said: list[str], tmp_path: Path
+) -> None:
+    table, topic = at(tmp_path), FakeTopic()
+    go(table, 0, plan(10), range(10), topic)
+    go(table, 1, then, range(10, 20), topic)
+    with pytest.raises(FanoutStopped) as stopped:
+        go(table, 1, now, rows, topic)
+    for one in [*said, "accept_other_rows=1"]:
+        assert stopped.match(one)
+    go(table, 1, then, range(10, 20), topic)  # what the rebuilt plan leads to
+    go(table, 1, now, rows, topic, other_rows=True)
+    assert numbers_in(table) == topic.numbers() == list(range(20))
+
+
+def test_many_partitions_are_counted_and_not_all_named(tmp_path: Path) -> None:
+    table = delta_at(tmp_path)
+    then, now = (plan(json.dumps({"orders": dict.fromkeys(map(str, range(30)), end)})) for end in (10, 12))
+    go(table, 0, then, range(10))
+    with pytest.raises(FanoutStopped, match=r"60 offsets \(.*orders-4 from 10 to 11, 25 more partitions\)"):
+        go(table, 0, now, range(20))
