@@ -295,12 +295,13 @@ class FileStream(Stream):
         assert self.plan.files is not None
         log = self._logs("sources/0")
         log.mkdir(parents=True, exist_ok=True)
-        seen = {name for path in log.iterdir() for name in path.read_text().splitlines()[1:]}
+        seen = {name for path in log.iterdir() for name in _files_in(path)}
         new = [name for name in self.plan.files() if name not in seen]
         last = newest(log)
         if new:
             last = 0 if last is None else last + 1
-            _add(log / str(last), "\n".join(["v1", *new]))
+            entries = [json.dumps({"path": name, "timestamp": 0, "batchId": last}) for name in new]
+            _add(log / str(last), "\n".join(["v1", *entries]))
         end = None if last is None else {"logOffset": last}
         if end is None or end == self._committed:
             return False
@@ -315,7 +316,7 @@ class FileStream(Stream):
     def _planned(self, number: int, begin: Any, end: Any) -> list[Callable[[], Rows]]:
         first = -1 if begin is None else begin["logOffset"]
         entries = [self._logs("sources/0") / str(at) for at in range(first + 1, end["logOffset"] + 1)]
-        names = [name for path in entries for name in path.read_text().splitlines()[1:]]
+        names = [name for path in entries for name in _files_in(path)]
 
         def rows(mine: list[str]) -> Rows:
             yield self.told.read(number, pa.record_batch({"value": [name.encode() for name in mine]}))
@@ -327,6 +328,10 @@ class FileStream(Stream):
 
     def _logs(self, name: str) -> Path:
         return self.plan.checkpoint / name
+
+
+def _files_in(entry: Path) -> list[str]:
+    return [str(json.loads(line)["path"]) for line in entry.read_text().splitlines()[1:]]
 
 
 # -- a job that writes --------------------------------------------------------------------------
