@@ -156,8 +156,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._log.cluster.meet()
         self._target = self._now(self._log.latest())
         if self._shadow is not None:
-            until, cut = self._shadow.await_cut()
-            self._target = self._target._replace(offsets=until, shadow=cut)
+            self._shadow.fix_end()
         if self.options.committed:
             self._standstill.look(self._log.cluster, self._target.offsets)
 
@@ -188,7 +187,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return offsets.to_json(*position._replace(began=position.offsets))
         position = self._on_this_cluster(position, self._log.met_cluster())
         until = self._end(position.offsets)
-        if self._shadow is not None and self._target is None:
+        if self._shadow is not None:
             shadowed = self._shadow.end(position, until)
             if shadowed is None:
                 return offsets.to_json(*offsets.position_from_json(start))

@@ -36,10 +36,17 @@ class Shadowed:
 
     def __init__(self, options: SourceOptions, shadow: ShadowOptions, log: SourceTopics) -> None:
         self._options, self._shadow, self._log = options, shadow, log
+        self._last: Cut | None = None  # with availableNow: where the whole query ends
+
+    def fix_end(self) -> None:
+        """End the whole query at the present last decision (availableNow). Raises OptionError, CommitFault."""
+        self._last = self.await_cut()
 
     def await_cut(self) -> Cut:
-        """The last decision, waited for as long as kafka.default.api.timeout.ms says. Raises OptionError,
-        CommitFault."""
+        """The last decision, waited for as long as kafka.default.api.timeout.ms says; or where the whole query
+        ends. Raises OptionError, CommitFault."""
+        if self._last is not None:
+            return self._last
         deadline = time.monotonic() + self._options.client.api_timeout_ms / 1000
         while (found := self.cut()) is None:
             if time.monotonic() > deadline:
@@ -56,21 +63,29 @@ class Shadowed:
         decided nothing since, or that cannot be told now. Its first batch is waited for, as Spark would run
         one without an end. Raises ShadowLost, OptionError, CommitFault."""
         before = position.shadow
-        found = self.await_cut() if before is None else self.cut()
+        found = self._last or (self.await_cut() if before is None else self.cut())
         if found is None:
             return None
         ends, cut = found
-        if before is not None and before.sink == cut.sink and before.sequence == cut.sequence:
+        known = None if before is None or before.sink != cut.sink else before.sequence
+        if known == cut.sequence and self._last is None:
             return None
         back = sorted(tp for tp, at in ends.items() if at < position.offsets.get(tp, at))
-        if back or (before is not None and before.sink == cut.sink and before.sequence > cut.sequence):
+        if back and before is None:
+            topic, p = back[0]
+            raise OptionError(
+                f"startingOffsets: the shadow begins at {position.offsets[topic, p]} in {topic}-{p}, and the "
+                f"query with transactional.id={cut.sink} has read to {ends[topic, p]}: begin a new checkpoint "
+                "with startingOffsets=committed, or where that query began"
+            )
+        if back or (known is not None and known > cut.sequence):
             where = ", ".join(f"{t}-{p} from {position.offsets[t, p]} to {ends[t, p]}" for t, p in back)
             raise ShadowLost(
                 f"shadow.of: the query with transactional.id={cut.sink} was set back "
                 f"({where or 'its decisions'}): begin its shadow anew, with a new checkpoint"
             )
-        known = {tp: at for tp, at in (position.offsets | ends).items() if tp in log_ends.offsets}
-        return log_ends._replace(offsets=known, shadow=cut)
+        there = {tp: at for tp, at in (position.offsets | ends).items() if tp in log_ends.offsets}
+        return log_ends._replace(offsets=there, shadow=cut)
 
     def cut(self) -> Cut | None:
         """The last decision: its source offsets, and how far the rows go. None: that cannot be told now.

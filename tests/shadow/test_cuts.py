@@ -9,10 +9,12 @@ import pytest
 
 from eoslog.connector.errors import OptionError, ShadowLost
 from eoslog.connector.offsets.group_notes import Note
-from eoslog.connector.offsets.offsets import Offsets, ShadowCut, SourcePosition
+from eoslog.connector.offsets.offsets import Offsets, ShadowCut, SourcePosition, to_json
 from eoslog.connector.options.source_and_sink import source_options
 from eoslog.connector.source import shadowed
+from eoslog.connector.source.reader import StreamReader
 from eoslog.connector.source.shadowed import Shadowed
+from eoslog.connector.source.source_topics import SourceTopics
 
 S0, S1 = ("orders", 0), ("orders", 1)
 GIVEN = {
@@ -26,6 +28,17 @@ class Decided:
 
     def __init__(self, sequence: int) -> None:
         self.sequence = sequence
+
+
+UNWATCHED = {"failOnDataLoss": "false", "kafka.isolation.level": "read_uncommitted"}
+"""The source looks for no open transactions then."""
+
+
+class Unmet:
+    """Stands for a cluster; what it is asked is given."""
+
+    def meet(self) -> None:
+        pass
 
 
 class Source:
@@ -138,6 +151,37 @@ def test_the_running_query_was_set_back(
     world["decided"] = [8, 8]
     with pytest.raises(ShadowLost, match=r"transactional\.id=v1 was set back"):
         query.end(before, at({S0: 99}))
+
+
+@pytest.mark.parametrize("trigger", ["availableNow", "processingTime"])
+def test_every_trigger_finds_that_it_was_set_back(
+    world: dict[str, Any], monkeypatch: pytest.MonkeyPatch, trigger: str
+) -> None:
+    """A log that was cut is none of it: with failOnDataLoss=false the shadow would follow, silently."""
+    reader = StreamReader(source_options(GIVEN | UNWATCHED, stream=True))
+    monkeypatch.setattr(SourceTopics, "cluster", Unmet())
+    for name, found in (("latest", {S0: 99, S1: 99}), ("met_cluster", None), ("partitions", [S0, S1])):
+        monkeypatch.setattr(SourceTopics, name, lambda *_, answer=found: answer)
+    world["decided"] = [8] * 8
+    if trigger == "availableNow":
+        reader.prepareForTriggerAvailableNow()
+    stood = to_json({S0: 6, S1: 2}, shadow=cut(7))
+    with pytest.raises(ShadowLost, match=r"was set back \(orders-0 from 6 to 5\)"):
+        reader.latestOffset(stood, reader.getDefaultReadLimit())
+
+
+def test_a_shadow_that_begins_ahead_was_not_set_back(world: dict[str, Any], query: Shadowed) -> None:
+    world["decided"] = [8, 8]
+    with pytest.raises(OptionError, match="the shadow begins at 6 in orders-0, and .* has read to 5"):
+        query.end(at({S0: 6}), at({S0: 99}))
+
+
+def test_a_whole_query_ends_where_its_beginning_is_looked_up(world: dict[str, Any], query: Shadowed) -> None:
+    """The running query goes on between both looks."""
+    world["decided"] = [7, 7, 8, 8]
+    query.fix_end()
+    assert query.await_cut() == ({S0: 5}, cut(7))
+    assert query.end(at({S0: 5}, cut(7)), at({S0: 99})) == at({S0: 5}, cut(7))
 
 
 def test_it_is_waited_for(world: dict[str, Any], query: Shadowed) -> None:
