@@ -7,12 +7,12 @@ eoslog's own are in `eoslog/`, which Spark ignores.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Self
 
-from eoslog.connector.checkpoint.files import Files, files_at
+from eoslog.connector.checkpoint.files import ChangedFiles, Files, files_at
 from eoslog.connector.checkpoint.spark_logs import FormatError, Planned, check_commit, entries_of
 from eoslog.connector.errors import EoslogError
 from eoslog.connector.spark.driver_folder import as_spark_takes
@@ -48,6 +48,11 @@ class Checkpoint:
             return cls(files_at(location), location)
         except OSError as error:
             raise CheckpointUnreadable(location, error) from error
+
+    def changed(self, changes: Mapping[str, str | None]) -> Self:
+        """The checkpoint as it will be when these files have these texts; None: a file goes."""
+        data = {name: None if text is None else text.encode() for name, text in changes.items()}
+        return type(self)(ChangedFiles(self._files, data), self.location)
 
     def query_id(self) -> str:
         """The query's id, which stays the same across restarts."""

@@ -7,7 +7,7 @@ they are imported only for folders on other machines.
 import os
 import re
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Protocol
 
@@ -56,6 +56,57 @@ class Files(Protocol):
 
     def sync(self, names: Iterable[str]) -> None:
         """Have files that others have written, and their names, outlive a power cut of this machine."""
+
+
+class ChangedFiles:
+    """The files of a folder as they will be after `changes`: a file's content by its name; None: it goes.
+    What is put or removed here goes to the folder itself."""
+
+    def __init__(self, files: Files, changes: Mapping[str, bytes | None]) -> None:
+        self._files, self._changes = files, changes
+
+    def read(self, name: str) -> bytes:
+        """The content of a file."""
+        if name not in self._changes:
+            return self._files.read(name)
+        changed = self._changes[name]
+        if changed is None:
+            raise FileNotFoundError(name)
+        return changed
+
+    def is_there(self, name: str) -> bool:
+        """Whether there will be such a file."""
+        return self._changes[name] is not None if name in self._changes else self._files.is_there(name)
+
+    def modified(self, name: str) -> float | None:
+        """When the file was written. None: it is yet to be written, or unknown."""
+        return None if name in self._changes else self._files.modified(name)
+
+    def names(self, folder: str) -> list[str]:
+        """The names of all files in a folder."""
+        inside = f"{folder}/"
+        new = {name.removeprefix(inside).partition("/")[0] for name in self._new() if name.startswith(inside)}
+        gone = {name.removeprefix(inside) for name in self._changes if name.startswith(inside)} - new
+        return sorted(({*self._files.names(folder)} | new) - gone)
+
+    def walk(self) -> list[str]:
+        """The names of all files, those in folders too, in order."""
+        return sorted(({*self._files.walk()} - {*self._changes}) | self._new())
+
+    def put(self, folder: str, name: str, data: bytes) -> None:
+        """Write a file, all of it or nothing."""
+        self._files.put(folder, name, data)
+
+    def remove(self, name: str) -> None:
+        """Remove a file, if it is there."""
+        self._files.remove(name)
+
+    def sync(self, names: Iterable[str]) -> None:
+        """Have files that are there outlive a power cut."""
+        self._files.sync(name for name in names if name not in self._changes)
+
+    def _new(self) -> set[str]:
+        return {name for name, data in self._changes.items() if data is not None}
 
 
 def files_at(location: str) -> Files:

@@ -14,7 +14,7 @@ from eoslog.connector.commit.decision import ANCHOR, Decision, decode
 from eoslog.connector.commit.faults import CommitFault
 from eoslog.connector.commit.saved_state import Saving
 from eoslog.connector.commit.seal import TwoPhase
-from eoslog.connector.commit.task_reports import Batch, Stamp
+from eoslog.connector.commit.task_reports import Batch, Begun, Stamp
 from eoslog.connector.commit.transactional_ids import Sink
 
 
@@ -24,12 +24,13 @@ def move_decision(
     to: Batch,
     source: SourceOffsets | None,
     completed: int | None,
-    rows: Saving | None = None,
+    saving: Saving | None = None,
     ends: str = "",
 ) -> Rules[Decision]:
     """Make `to` the last decided batch of its query. `seen`: the last decision when the edit was judged;
-    `completed`: the newest batch in Spark's commit log. `rows`: written with the decision. `ends`: as in
-    Decision. Raises CommitFault; then nothing was moved, except after OutcomeUnknown."""
+    `completed`: the newest batch in Spark's commit log. `saving`: writes with the decision, and has to save
+    the query's state if it was saved before. `ends`: as in Decision. Raises CommitFault; then nothing was
+    moved, except after OutcomeUnknown."""
     owned = yield from acquire(sink)
     last = decode(sink, owned.stored.chunks)
     if last != seen:
@@ -37,15 +38,28 @@ def move_decision(
             f"sink {sink.id} has decided {last.batch if last else 'nothing'} since it was looked at: the "
             "query runs, or has just ended. Nothing was changed. Stop the query, then give the command again"
         )
+    if last is not None and last.saved is not None and saving is None:
+        raise CommitFault(
+            f"sink {sink.id}: the state of {last.batch} is saved in {last.saved.topic}, and has to be saved "
+            "again with the decision. Nothing was changed"
+        )
     nothing = Batch("", -1)  # no batch is begun
     done = is_complete(last, to.query_id, completed)
     begun = yield from make_ready(sink, owned, last, nothing, is_complete=done)
     stamp = Stamp(begun.sink_id, begun.incarnation, begun.identity, begun.sequence, begun.anchors, to)
-    earlier = last.earlier_than(to.query_id) if last else ()
-    decision = Decision(begun.sequence + 1, to, begun.incarnation, (), (), earlier=earlier, ends=ends)
-    decision = yield from decide(sink, decision, stamp, source, TwoPhase.NEVER, last, rows)
+    decision = _moved(last, to, begun)._replace(ends=ends)
+    decision = yield from decide(sink, decision, stamp, source, TwoPhase.NEVER, last, saving)
     yield from _move_attempt(sink, to)
     return decision
+
+
+def _moved(last: Decision | None, to: Batch, begun: Begun) -> Decision:
+    """A decision that writes nothing, and remembers what `last` does of the sink. What `last` says of its own
+    batch ends with it; `saved` is written anew."""
+    decision = Decision(begun.sequence + 1, to, begun.incarnation, (), ())
+    if last is None:
+        return decision
+    return decision._replace(earlier=last.earlier_than(to.query_id), tokens=last.tokens)
 
 
 def _move_attempt(sink: Sink, to: Batch) -> Rules[None]:

@@ -52,7 +52,9 @@ Record = tuple[Key, bytes | None]
 
 @dataclass(frozen=True)
 class CheckpointSaving:
-    """Saves one batch. `every`: a save every so many batches. `max_batch_bytes`: of a record batch."""
+    """Saves one batch. `every`: a save every so many batches. `max_batch_bytes`: of a record batch.
+    `is_done`: the batch is done in the checkpoint, and its decision is moved: what is saved is what Spark
+    needs to plan the next one."""
 
     cluster: Cluster
     checkpoint: Checkpoint
@@ -61,6 +63,7 @@ class CheckpointSaving:
     topic: str
     every: int
     max_batch_bytes: int
+    is_done: bool = False
 
     def write(self, own: Participant, last: Saved | None, contents: TaskContents) -> Saved:
         """Write what the batch adds to `last`. Raises CheckpointUnreadable, OptionError, ProduceFailed,
@@ -68,11 +71,20 @@ class CheckpointSaving:
         partitions, topic_id = self._looked_up()
         if last is not None and (last.topic != self.topic or last.partition >= partitions):
             last = None
-        number = self.batch.batch_id
+        number = self._number
         if last is not None and number % self.every and last.batch < number:
             self._produce(own, last.partition, [self._decided(contents)])
             return last
         return self._save(own, last, contents, partitions, topic_id)
+
+    @property
+    def _number(self) -> int:
+        """The batch that Spark runs with what is saved."""
+        return self.batch.batch_id + self.is_done
+
+    def check(self) -> None:
+        """Raise CheckpointUnreadable if a file is missing, before anything is written."""
+        self._names()
 
     def _decided(self, contents: TaskContents) -> Record:
         number = self.batch.batch_id
@@ -102,7 +114,7 @@ class CheckpointSaving:
             *(key for key, _ in records),
         }
         self._produce(own, partition, chain(records, self._all_records(there - kept, changed, packed)))
-        return Saved(self.topic, partition, self.batch.batch_id, size, digest, manifest.is_stateful)
+        return Saved(self.topic, partition, self._number, size, digest, manifest.is_stateful)
 
     def _looked_up(self) -> tuple[int, str | None]:
         """The number of the topic's partitions, and its id."""
@@ -120,7 +132,7 @@ class CheckpointSaving:
         """The last save, and the keys of all records that are there. Without a last save, or a note of it,
         the topic is read."""
         nothing = Manifest(self.batch.query_id, -1, {})
-        back = last is not None and last.batch >= self.batch.batch_id  # an edit: files have new contents
+        back = self.is_done or (last is not None and last.batch >= self._number)  # files have new contents
         found = None if last is None or back else _Note.read(self.checkpoint, topic_id, last)
         if found is not None and last is not None:
             own = keys_of(self.sink, MANIFEST, "", last.size)
@@ -141,21 +153,25 @@ class CheckpointSaving:
     def _collected(self, known: Manifest) -> tuple[Manifest, dict[str, Content]]:
         """What is to be saved, and which files of it are not there yet. Of files that do not change, those
         that are there are not read again."""
-        batch, checkpoint = self.batch.batch_id, self.checkpoint
-        try:
-            names = files_before(batch, checkpoint.files(), checkpoint.content)
-        except StateGone as error:
-            raise CheckpointUnreadable(
-                checkpoint.location, f"{error}; nothing was decided", RESTORE
-            ) from error
+        checkpoint = self.checkpoint
         contents: dict[str, Content] = {}
-        for name in names:
+        for name in self._names():
             before = known.files.get(name)
             same = before is not None and is_versioned(name)
             now = before if same and before is not None else Content.of(checkpoint.content(name))
             contents[name] = now
         changed = {name: now for name, now in contents.items() if known.files.get(name) != now}
-        return Manifest(self.batch.query_id, batch, contents), changed
+        return Manifest(self.batch.query_id, self._number, contents), changed
+
+    def _names(self) -> list[str]:
+        """The names of the files to save."""
+        names, read = self.checkpoint.files(), self.checkpoint.content
+        try:
+            return files_before(self._number, names, read, planned=not self.is_done)
+        except StateGone as error:
+            raise CheckpointUnreadable(
+                self.checkpoint.location, f"{error}; nothing was decided", RESTORE
+            ) from error
 
     def _all_records(self, gone: set[Key], changed: dict[str, Content], manifest: bytes) -> Iterator[Record]:
         yield from ((key, None) for key in sorted(gone))

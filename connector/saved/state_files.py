@@ -36,8 +36,9 @@ class _Versioned(NamedTuple):
     name: str
 
 
-def files_before(batch: int, names: Iterable[str], read: ReadFile) -> list[str]:
+def files_before(batch: int, names: Iterable[str], read: ReadFile, *, planned: bool = True) -> list[str]:
     """The files that Spark needs to run a batch, of all names in the checkpoint. `read`: a file's content.
+    `planned`: the batch is planned already; else the files are those that it takes to plan it.
 
     Raises StateGone.
     """
@@ -53,7 +54,8 @@ def files_before(batch: int, names: Iterable[str], read: ReadFile) -> list[str]:
                 folders.setdefault(found[1], []).append(one)
         elif _KEPT_WHOLE.fullmatch(name) and not _SHARED.fullmatch(name):
             plain.append(name)
-    logs = [f"offsets/{batch}", *([f"offsets/{batch - 1}", f"commits/{batch - 1}"] if batch else [])]
+    last = batch if planned else batch - 1  # Spark reads two entries of the offset log when it starts
+    logs = [f"offsets/{n}" for n in (last, last - 1) if n >= 0] + [f"commits/{batch - 1}"] * (batch > 0)
     state = [one for folder, files in folders.items() for one in _needed(folder, files, batch)]
     shared = {name for one in state for name in _named_in(one, read)}
     wanted = {*plain, *logs, *(one.name for one in state), *shared}

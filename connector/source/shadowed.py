@@ -39,12 +39,13 @@ class Shadowed:
         self._last: Cut | None = None  # with availableNow: where the whole query ends
 
     def fix_end(self) -> None:
-        """End the whole query at the present last decision (availableNow). Raises OptionError, CommitFault."""
+        """End the whole query at the present last decision (availableNow). Raises OptionError,
+        CommitFault."""
         self._last = self.await_cut()
 
     def await_cut(self) -> Cut:
-        """The last decision, waited for as long as kafka.default.api.timeout.ms says; or where the whole query
-        ends. Raises OptionError, CommitFault."""
+        """The last decision, waited for as long as kafka.default.api.timeout.ms says; or where the whole
+        query ends. Raises OptionError, CommitFault."""
         if self._last is not None:
             return self._last
         deadline = time.monotonic() + self._options.client.api_timeout_ms / 1000
@@ -75,8 +76,8 @@ class Shadowed:
             topic, p = back[0]
             raise OptionError(
                 f"startingOffsets: the shadow begins at {position.offsets[topic, p]} in {topic}-{p}, and the "
-                f"query with transactional.id={cut.sink} has read to {ends[topic, p]}: begin a new checkpoint "
-                "with startingOffsets=committed, or where that query began"
+                f"query with transactional.id={cut.sink} has read to {ends[topic, p]}: begin a new "
+                "checkpoint with startingOffsets=committed, or where that query began"
             )
         if back or (known is not None and known > cut.sequence):
             where = ", ".join(f"{t}-{p} from {position.offsets[t, p]} to {ends[t, p]}" for t, p in back)

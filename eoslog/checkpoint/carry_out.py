@@ -11,10 +11,11 @@ from collections.abc import Mapping
 
 from eoslog.checkpoint.backups import Backup, EditState, backup_of, batch_of, has_gone_on, newest_backup
 from eoslog.checkpoint.edit_numbers import LastEdit, check_alone, claimed
-from eoslog.checkpoint.edits import Edit, order, order_back
+from eoslog.checkpoint.edits import Edit, Texts, order, order_back
 from eoslog.checkpoint.errors import NotEditable
 from eoslog.checkpoint.standing import Standing
 from eoslog.commands.admin_groups import delete_offsets
+from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
 from eoslog.connector.checkpoint.noted_sink import NOTED_SINK
 from eoslog.connector.checkpoint.spark_logs import Planned
 from eoslog.connector.client.admin.group_offsets import commit_plain
@@ -22,26 +23,43 @@ from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.commit.decide import SourceOffsets
 from eoslog.connector.commit.decision import ANCHOR, Decision
 from eoslog.connector.commit.move_decision import move_decision
+from eoslog.connector.commit.saved_state import Saving
 from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.commit.transactional_ids import Sink
+from eoslog.connector.errors import UnknownTopic
 from eoslog.connector.offsets.group_notes import Note
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
+from eoslog.connector.saved.save import CheckpointSaving
+
+_MAX_BATCH_BYTES = 900_000
+"""Topics take a little more than a megabyte by default (max.message.bytes)."""
 
 
-def carry_out(cluster: Cluster, standing: Standing, edit: Edit, moved_to: str | None = None) -> Backup:
-    """Returns the backup. `moved_to`: the id of `cluster`, if the edit moves the query there. Raises
-    CommitFault, CheckpointUnreadable, NotEditable, KafkaError, EoslogError."""
+def carry_out(
+    cluster: Cluster,
+    standing: Standing,
+    edit: Edit,
+    moved_to: str | None = None,
+    state_topic: str | None = None,
+) -> Backup:
+    """Returns the backup. `moved_to`: the id of `cluster`, if the edit moves the query there; `state_topic`:
+    where its state was saved on the old one. Raises CommitFault, CheckpointUnreadable, NotEditable,
+    KafkaError, EoslogError."""
     source = _source_offsets(standing, edit.end)
+    moved = None if standing.note is None or moved_to is None else standing.note._replace(cluster=moved_to)
+    after = _named(edit.after) | ({} if moved is None else {f"eoslog/{NOTED_SINK}": moved.text()})
+    topic = state_topic or state_topic_of(standing.decision)
+    saving = _saving(cluster, standing, batch_of(standing, edit.end), topic, after)
     group = list(source.offsets) if source is not None else []
     with claimed(standing.checkpoint, standing.last_edit) as name:
         backup = backup_of(name, standing, edit, group, moved_to)
         backup.put(standing.checkpoint, EditState.BEGUN)
-    _move(cluster, standing, backup.becomes, source, edit.end.ends)
+    _move(cluster, standing, backup.becomes, source, edit.end.ends, saving)
     _check_files(standing, backup.before)
     for log, batch in order(backup.after):
         standing.checkpoint.change(log, batch, backup.after[log, batch])
-    if moved_to is not None and standing.note is not None:
-        standing.note._replace(cluster=moved_to).write(standing.checkpoint)
+    if moved is not None:
+        moved.write(standing.checkpoint)
     return backup.put(standing.checkpoint, EditState.DONE)
 
 
@@ -110,6 +128,34 @@ def source_offsets(
     return SourceOffsets(group, offsets, end.epochs())
 
 
+def state_topic_of(decision: Decision | None) -> str | None:
+    """Where the state is saved of the query that has decided last (state.topic). None: it is not."""
+    return None if decision is None or decision.saved is None else decision.saved.topic
+
+
+def state_saving(
+    cluster: Cluster, checkpoint: Checkpoint, sink: Sink | None, to: Batch, topic: str | None
+) -> CheckpointSaving | None:
+    """What saves a checkpoint with a moved decision, so that it can be restored from then on. `topic`: where
+    it was saved before; None: nowhere. Raises NotEditable if it cannot be saved."""
+    if topic is None or sink is None:
+        return None
+    is_done = checkpoint.text(f"commits/{to.batch_id}") is not None
+    found = CheckpointSaving(cluster, checkpoint, sink.id, to, topic, 1, _MAX_BATCH_BYTES, is_done)
+    why = f"the query's state is saved in the topic {topic} (state.topic), and has to be saved again"
+    try:
+        cluster.describe(topic)
+        found.check()
+    except UnknownTopic as error:
+        raise NotEditable(
+            f"{why}: {error}. Nothing was changed. Make the topic, and give the command again: eoslog topics "
+            f"create {topic} --partitions 1 --config cleanup.policy=compact"
+        ) from error
+    except CheckpointUnreadable as error:
+        raise NotEditable(f"{why}: {error}. Nothing was changed") from error
+    return found
+
+
 def move(
     cluster: Cluster,
     sink: Sink | None,
@@ -119,11 +165,13 @@ def move(
     completed: int | None,
     decisions: str,
     ends: str,
+    saving: Saving | None = None,
 ) -> None:
-    """Move the sink's decision and the group's offsets together. A sink without decisions has the group
-    alone. `ends`: of the batch `to`, as in Decision. Raises CommitFault, KafkaError, EoslogError."""
+    """Move the sink's decision and the group's offsets together, and save the state. A sink without decisions
+    has the group alone. `ends`: of the batch `to`, as in Decision. Raises CommitFault, KafkaError,
+    EoslogError."""
     if sink is not None:
-        rules = move_decision(sink, seen, to, source, completed, ends=ends)
+        rules = move_decision(sink, seen, to, source, completed, saving, ends)
         Runner(cluster, OWN_TIMEOUT_MS, decisions=decisions).run(rules)
     elif source is not None:
         commit_plain(cluster, source.group, source.offsets, source.epochs)
@@ -137,9 +185,27 @@ def _source_offsets(standing: Standing, end: Planned) -> SourceOffsets | None:
     return source_offsets(note.group, sink, batch_of(standing, end), end, decided=note.sink is not None)
 
 
-def _move(cluster: Cluster, standing: Standing, to: Batch, source: SourceOffsets | None, ends: str) -> None:
+def _move(
+    cluster: Cluster,
+    standing: Standing,
+    to: Batch,
+    source: SourceOffsets | None,
+    ends: str,
+    saving: Saving | None,
+) -> None:
     decisions = ANCHOR if standing.note is None else standing.note.decisions
-    move(cluster, standing.sink, standing.decision, to, source, standing.completed, decisions, ends)
+    move(cluster, standing.sink, standing.decision, to, source, standing.completed, decisions, ends, saving)
+
+
+def _saving(
+    cluster: Cluster, standing: Standing, to: Batch, topic: str | None, changes: Mapping[str, str | None]
+) -> CheckpointSaving | None:
+    """What saves the query's checkpoint as the edit will leave it. `changes`: of files, by name."""
+    return state_saving(cluster, standing.checkpoint.changed(changes), standing.sink, to, topic)
+
+
+def _named(texts: Texts) -> dict[str, str | None]:
+    return {f"{log}/{batch}": text for (log, batch), text in texts.items()}
 
 
 def _move_back(cluster: Cluster, standing: Standing, backup: Backup) -> None:
@@ -151,7 +217,11 @@ def _move_back(cluster: Cluster, standing: Standing, backup: Backup) -> None:
     now = standing.checkpoint.text(f"offsets/{number}")
     text = backup.before.get(("offsets", number), now)
     ends = "" if text is None else Planned.parse(number, text).ends
-    _move(cluster, standing, backup.was, source, ends)
+    before = {f"offsets/{batch}": None for batch in _planned_since(standing, backup)} | _named(backup.before)
+    if backup.note is not None:
+        before[f"eoslog/{NOTED_SINK}"] = backup.note
+    saving = _saving(cluster, standing, backup.was, state_topic_of(standing.decision), before)
+    _move(cluster, standing, backup.was, source, ends, saving)
 
 
 def _forget_new(cluster: Cluster, standing: Standing, backup: Backup) -> None:

@@ -17,6 +17,7 @@ from eoslog.checkpoint import carry_out
 from eoslog.checkpoint.errors import NotEditable
 from eoslog.checkpoint.standing import Standing, position_of, standing
 from eoslog.commands.progress import ProgressListener
+from eoslog.connector.checkpoint.checkpoint import Checkpoint
 from eoslog.connector.checkpoint.files import Files, files_at, place_of, without_options
 from eoslog.connector.checkpoint.noted_sink import NotedSink
 from eoslog.connector.client.admin.group_offsets import fetch_committed
@@ -108,6 +109,7 @@ def carry_out_fork(cluster: Cluster, found: Standing, new: NewQuery, watch: Prog
     decided = new.sink is not None
     source = carry_out.source_offsets(new.group, new.sink or new.query_id, to, end, decided=decided)
     sink = None if new.sink is None else Sink(new.sink)
+    whole = Checkpoint(copy, new.location).changed({last: newest_text.decode()})
     carry_out.move(
         cluster,
         sink,
@@ -117,6 +119,7 @@ def carry_out_fork(cluster: Cluster, found: Standing, new: NewQuery, watch: Prog
         found.completed,
         ANCHOR if found.note is None else found.note.decisions,
         end.ends,
+        carry_out.state_saving(cluster, whole, sink, to, carry_out.state_topic_of(found.decision)),
     )
     copy.put("offsets", str(newest), newest_text)
 

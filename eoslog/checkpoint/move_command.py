@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from eoslog.checkpoint.boundary import Log, found_again
-from eoslog.checkpoint.carry_out import carry_out
+from eoslog.checkpoint.carry_out import carry_out, state_topic_of
 from eoslog.checkpoint.editing import editable, editing, may_go_on, tell
 from eoslog.checkpoint.edits import set_ends
 from eoslog.checkpoint.errors import NotEditable
@@ -62,7 +62,8 @@ def move_cluster(
         document = {"edit": edit.kind, "cluster": new_id, "foretold": foretold.document()}
         if not may_go_on(session, found, foretold, document, how):
             return
-        backup = carry_out(there, _left(session.cluster, there, found, new_id), edit, new_id)
+        kept = state_topic_of(found.decision)
+        backup = carry_out(there, _left(session.cluster, there, found, new_id), edit, new_id, kept)
     tell(
         session,
         document | {"done": True, "backup": backup.name},

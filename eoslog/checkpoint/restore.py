@@ -47,7 +47,8 @@ _LOGS = ("offsets/", "commits/")
 
 
 class Restored(NamedTuple):
-    """What was restored. `batch`: the one whose state was saved; `decided`: the last one that is decided."""
+    """What was restored. `batch`: the one that Spark runs with the saved state; `decided`: the last decided
+    one. After an edit or a take-over that is the one before it."""
 
     checkpoint: str
     query: str
@@ -57,13 +58,18 @@ class Restored(NamedTuple):
     bytes: int
 
     def __str__(self) -> str:
-        runs = (
-            f"batch {self.batch}" if self.batch == self.decided else f"batches {self.batch} to {self.decided}"
-        )
         return (
             f"checkpoint {self.checkpoint} of query {self.query} is restored: {self.files} files, "
-            f"{self.bytes} bytes. Its next start runs {runs} again, for the state alone"
+            f"{self.bytes} bytes. Its next start {self._goes_on()}"
         )
+
+    def _goes_on(self) -> str:
+        if self.batch > self.decided:
+            return f"goes on after batch {self.decided}"
+        batches = f"batches {self.batch} to {self.decided}"
+        if self.batch == self.decided:
+            batches = f"batch {self.batch}"
+        return f"runs {batches} again, for the state alone"
 
 
 def restore(
@@ -178,9 +184,13 @@ def _written(
         return data
 
     logs = {name for name in manifest.files if name.startswith(_LOGS)}
-    first = f"offsets/{saved.batch}"
+    first = f"offsets/{min(saved.batch, decision.batch.batch_id)}"
+    if first not in logs:
+        raise _lost(sink, saved, f"{first} of the save of batch {saved.batch}")
     since = _since(sink, decision, saved, kept)
     planned = _planned(sink, decision, saved, content(first), since)
+    for name in manifest.files:
+        content(name)  # what is lost is found before anything is written: else the folder could not be used
     checkpoint.note(UNFINISHED, "{}")
     for name in sorted(manifest.files.keys() - logs):
         checkpoint.put(name, content(name))
@@ -197,9 +207,8 @@ def _written(
 def _since(sink: Sink, decision: Decision, saved: Saved, kept: Spool) -> dict[int, DecidedBatch]:
     """The saved batch and those decided since; empty if there are none since."""
     found: dict[int, DecidedBatch] = {}
-    for number in range(saved.batch, decision.batch.batch_id + 1):
-        if decision.batch.batch_id == saved.batch:
-            break
+    last = decision.batch.batch_id
+    for number in range(saved.batch, last + 1) if saved.batch < last else ():
         data = kept.whole([Key(sink.id, DECIDED, str(number))])
         try:
             found[number] = DecidedBatch.parse(data.decode())
@@ -213,8 +222,9 @@ def _since(sink: Sink, decision: Decision, saved: Saved, kept: Spool) -> dict[in
 def _planned(
     sink: Sink, decision: Decision, saved: Saved, text: bytes, since: Mapping[int, DecidedBatch]
 ) -> bytes:
-    """The offset log's entry of the saved batch, with the ends of the batches decided since."""
-    first = _parsed(sink, saved.batch, text.decode())
+    """The offset log's entry of the saved batch, with the ends of the batches decided since; or that of the
+    last decided batch, if the one after it is to be planned."""
+    first = _parsed(sink, min(saved.batch, decision.batch.batch_id), text.decode())
     after = [_parsed(sink, number, one.planned) for number, one in since.items() if number > saved.batch]
     last = after[-1] if after else first
     if not decision.batch.repeats(decision.batch._replace(digest=last.digest)):

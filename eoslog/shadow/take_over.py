@@ -21,7 +21,7 @@ from eoslog.audit.read import records_of
 from eoslog.audit.rows import Rows
 from eoslog.checkpoint import carry_out
 from eoslog.checkpoint.standing import NextStart, Standing, last_decision, position_of
-from eoslog.connector.checkpoint.noted_sink import NotedSink
+from eoslog.connector.checkpoint.noted_sink import NOTED_SINK, NotedSink
 from eoslog.connector.client.admin.list_offsets import LATEST, list_offsets
 from eoslog.connector.client.records.produce import Producer
 from eoslog.connector.client.wire.cluster import Cluster
@@ -33,6 +33,7 @@ from eoslog.connector.commit.transactional_ids import Participant, Sink
 from eoslog.connector.errors import EoslogError
 from eoslog.connector.offsets.offsets import ShadowCut, TopicPartition
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
+from eoslog.connector.saved.save import CheckpointSaving
 from eoslog.protocol.records import encode_batches
 from eoslog.shadow.compare import Comparison
 from eoslog.shadow.steps import Step, cut_of
@@ -162,6 +163,26 @@ class LeftRows:
                 producer.send(self.topic, place.partition, batch)
 
 
+class Addition(NamedTuple):
+    """What is written in the transaction of the take-over: rows that are left, and the state that the query
+    has from then on, if its state was saved before."""
+
+    rows: LeftRows | None
+    state: CheckpointSaving | None
+
+    @property
+    def topic(self) -> str:
+        """Where the state is saved; else that of the rows."""
+        found = self.state or self.rows
+        return "" if found is None else found.topic
+
+    def write(self, own: Participant, last: Saved | None, contents: TaskContents) -> Saved | None:
+        """Write both. Raises CheckpointUnreadable, ProduceFailed, KafkaError."""
+        if self.rows is not None:
+            self.rows.write(own, last, contents)
+        return None if self.state is None else self.state.write(own, last, contents)
+
+
 def left_rows(cluster: Cluster, found: Comparison, cut: ShadowCut) -> LeftRows | None:
     """What the shadow has written and the running query has not; None: nothing. Raises NoTakeOver."""
     if not len(found.differing):
@@ -195,9 +216,13 @@ def check_settled(cluster: Cluster, cut: ShadowCut) -> None:
 def carry_out_take_over(cluster: Cluster, shadow: Standing, place: Place, rows: LeftRows | None) -> None:
     """Take over. It may be interrupted and repeated. Raises CommitFault, KafkaError, EoslogError."""
     cut, batch = place.cut, place.batch
-    if not place.is_taken:
-        source = carry_out.source_offsets(cut.group, cut.sink, batch, position_of(shadow), decided=True)
-        rules = move_decision(Sink(cut.sink), place.seen, batch, source, shadow.completed, rows, place.ends)
-        Runner(cluster, OWN_TIMEOUT_MS, decisions=place.decisions).run(rules)
     noted = NotedSink(cut.sink, shadow.cluster_id, batch.batch_id, cut.group, place.decisions)
+    if not place.is_taken:
+        after = shadow.checkpoint.changed({f"eoslog/{NOTED_SINK}": noted.text()})
+        topic = carry_out.state_topic_of(place.seen)
+        state = carry_out.state_saving(cluster, after, Sink(cut.sink), batch, topic)
+        added = None if rows is None and state is None else Addition(rows, state)
+        source = carry_out.source_offsets(cut.group, cut.sink, batch, position_of(shadow), decided=True)
+        rules = move_decision(Sink(cut.sink), place.seen, batch, source, shadow.completed, added, place.ends)
+        Runner(cluster, OWN_TIMEOUT_MS, decisions=place.decisions).run(rules)
     noted.write(shadow.checkpoint)

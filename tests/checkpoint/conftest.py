@@ -62,6 +62,19 @@ def decided(plain: Path, cluster: Cluster, topic: str) -> Path:
     return plain
 
 
+@pytest.fixture
+def state(broker: EmbeddedBroker) -> str:
+    """A topic for state.topic."""
+    return Kafka(broker.bootstrap).topic(cleanup_policy="compact")
+
+
+@pytest.fixture
+def saved(plain: Path, cluster: Cluster, topic: str, state: str) -> Path:
+    """As `decided`, with the checkpoint saved under the decision."""
+    decide(cluster, plain, topic, 1, state=state)
+    return plain
+
+
 @pytest.fixture(scope="module")
 def other() -> Iterator[EmbeddedBroker]:
     """Another cluster."""

@@ -19,6 +19,7 @@ from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.offsets.group_notes import Note
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
+from eoslog.connector.saved.save import CheckpointSaving
 from eoslog.connector.sink.start_of_run import cluster_id
 from eoslog.testing import EmbeddedBroker
 from tests.connector.stock_kafka import Kafka
@@ -56,16 +57,24 @@ def group_of(topic: str) -> str:
 
 
 def decide(
-    cluster: Cluster, checkpoint: Path, topic: str, batch: int, last: Decision | None = None
+    cluster: Cluster,
+    checkpoint: Path,
+    topic: str,
+    batch: int,
+    last: Decision | None = None,
+    state: str | None = None,
 ) -> Decision:
-    """Have the sink decide a batch that is planned, and commit its end to the group."""
+    """Have the sink decide a batch that is planned, and commit its end to the group. `state`: the topic in
+    which the checkpoint is saved with it."""
     found = Checkpoint.at(str(checkpoint))
     NotedSink(sink_of(topic), cluster_id(cluster), 0, group_of(topic)).write(found)
     planned = found.planned(batch)
     text = Note(sink_of(topic), "q", batch).text()
     source = SourceOffsets(group_of(topic), {tp: (at, text) for tp, at in planned.topic_offsets().items()})
     to = Batch("q", batch, planned.digest)
-    rules = move_decision(Sink(sink_of(topic)), last, to, source, batch, ends=planned.ends)
+    sink = sink_of(topic)
+    saving = None if state is None else CheckpointSaving(cluster, found, sink, to, state, 1, 100_000)
+    rules = move_decision(Sink(sink), last, to, source, batch, saving, planned.ends)
     return Runner(cluster, OWN_TIMEOUT_MS).run(rules)
 
 

@@ -172,7 +172,7 @@ def test_every_trigger_finds_that_it_was_set_back(
 
 def test_a_shadow_that_begins_ahead_was_not_set_back(world: dict[str, Any], query: Shadowed) -> None:
     world["decided"] = [8, 8]
-    with pytest.raises(OptionError, match="the shadow begins at 6 in orders-0, and .* has read to 5"):
+    with pytest.raises(OptionError, match=r"the shadow begins at 6 in orders-0, and .* has read to 5"):
         query.end(at({S0: 6}), at({S0: 99}))
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from click.testing import CliRunner, Result
@@ -23,8 +24,9 @@ from eoslog.connector.commit.begin import begin
 from eoslog.connector.commit.decide import SourceOffsets, commit
 from eoslog.connector.commit.observe import observed_decision
 from eoslog.connector.commit.prepare import stamp_of
+from eoslog.connector.commit.saved_state import Saved, TaskContents
 from eoslog.connector.commit.task_reports import Batch, Empty
-from eoslog.connector.commit.transactional_ids import Sink
+from eoslog.connector.commit.transactional_ids import Participant, Sink
 from eoslog.connector.offsets.group_notes import Note, read_note
 from eoslog.connector.offsets.offsets import Offsets, ShadowCut, to_json
 from eoslog.connector.run.runner import Runner
@@ -35,6 +37,16 @@ from tests.connector.stock_kafka import Kafka
 ROWS = 4
 CLOSED: dict[str, Any] = {"key": b"k", "timestamp": 5, "headers": [("a", b"1"), ("a", None)]}
 """Of rows that the shadow alone has written."""
+
+
+class Saves(NamedTuple):
+    """Stands for the running query's saves."""
+
+    topic: str
+
+    def write(self, own: Participant, last: Saved | None, contents: TaskContents) -> Saved:
+        """Say that all is there."""
+        return Saved(self.topic, 0, 0, 1, "old", True)
 
 
 class Both:
@@ -53,6 +65,7 @@ class Both:
         self.source, self.topic = kafka.topic(1, names[0]), kafka.topic(2, names[1])
         self.into = kafka.topic(partitions, names[2])
         self.group, self.old, self.done = f"g-{self.topic}", Sink(f"s-{self.topic}"), 0
+        self.state: str | None = None
         self.cluster = Cluster(ClientConfig(parse_addresses(kafka.bootstrap)))
         self.runner = Runner(self.cluster, 60_000)
         for folder in ("offsets", "commits", "eoslog"):
@@ -69,7 +82,9 @@ class Both:
         begun, _ = self.runner.run(begin(self.old, batch))
         note = Note(self.old.id, batch.query_id, batch.batch_id).text()
         source = SourceOffsets(self.group, {(self.source, 0): (self.done + 1, note)})
-        self.runner.run(commit(self.old, [Empty(stamp_of(begun), 0)], batch.batch_id, source))
+        saving = None if self.state is None else Saves(self.state)
+        report = Empty(stamp_of(begun), 0)
+        self.runner.run(commit(self.old, [report], batch.batch_id, source, saving=saving))
         self.done += 1
 
     def batch(self, early: Sequence[bytes] = ()) -> None:
@@ -160,6 +175,31 @@ def test_a_shadow_takes_over(both: Both, left: bool) -> None:
     again = both.take_over("--json")
     assert again.exit_code == 0 and json.loads(again.output)["rows"] == 0 and both.standing() == taken
     assert both.identity(both.old) == living, "the new version is not stopped"
+
+
+@pytest.mark.parametrize("left", [False, True])
+def test_what_takes_over_can_be_restored_at_once(both: Both, left: bool) -> None:
+    """Its checkpoint is the only copy of the state, before the new version's first batch."""
+    both.state = both.kafka.topic(cleanup_policy="compact")
+    both.batch()
+    if left:
+        both.close_windows()
+    before = both.standing()
+    assert both.take_over().exit_code == 0
+    check_taken(both, before, left=left)
+    paths = (path for path in both.place.rglob("*") if path.is_file())
+    files = {str(path.relative_to(both.place)): path.read_text() for path in paths}
+    shutil.rmtree(both.place)
+    at = [str(both.place), "--bootstrap-server", both.kafka.bootstrap]
+    done = CliRunner().invoke(main, ["checkpoint", "restore", *at, "--transactional-id", both.old.id])
+    assert done.exit_code == 0 and f"goes on after batch {both.done - 1}" in done.output, done.output
+    note = "eoslog/sink"
+    assert (both.place / note).read_text() == files[note] and both.old.id in files[note]
+    for log in ("offsets", "commits"):
+        name = f"{log}/{both.done - 1}"
+        assert (both.place / name).read_text() == files[name]
+    checked = CliRunner().invoke(main, ["checkpoint", "check", *at])
+    assert checked.exit_code == 0, checked.output
 
 
 class Dies(Exception):

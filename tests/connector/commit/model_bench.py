@@ -141,6 +141,8 @@ class Bench:
                 return broker.describe(names)
             case c.Seal(participants):
                 return {name: broker.keep(name) for name, _ in participants}
+            case c.SaveState(own, saving, last_save, contents):
+                return saving.write(own, last_save, contents)
             case c.FindHeld() | c.AwaitMarkers():
                 return ()
             case c.FindOwn(_, producer_id):

@@ -1,14 +1,18 @@
 """A decision is moved by who has seen the last one: whatever is decided is carried out first, and a driver
 that lives is fenced."""
 
+from collections.abc import Callable
+
 import pytest
 
 from eoslog.connector.commit import commands as c
-from eoslog.connector.commit.decide import SourceOffsets
-from eoslog.connector.commit.decision import Decision, decode
+from eoslog.connector.commit.decide import SourceOffsets, commit
+from eoslog.connector.commit.decision import ANCHOR, Decision, decode, encode
 from eoslog.connector.commit.faults import CommitFault, SinkFenced
 from eoslog.connector.commit.move_decision import move_decision
+from eoslog.connector.commit.saved_state import Saved
 from eoslog.connector.commit.task_reports import Batch
+from eoslog.connector.commit.write_token import Content, RememberedTokens, Token
 from tests.connector.commit.model_bench import Bench, Crash, finishes
 
 ROWS = ["q0p0", "q0p1"]
@@ -66,3 +70,61 @@ def test_the_next_batch_was_not_attempted() -> None:
     bench.begin(1, once_at_most=True, completed=0)
     bench.run(move_decision(bench.sink, last(bench), TO, None, 0))
     assert not bench.begin(1, once_at_most=True, completed=0).dropped
+
+
+class Saves:
+    """Saves nothing, and says where it is."""
+
+    topic = "state"
+
+    def __init__(self, digest: str) -> None:
+        self.saved, self.before = Saved("state", 0, 1, 9, digest, True), list[Saved | None]()
+
+    def write(self, own: object, last: Saved | None, contents: object) -> Saved:
+        self.before.append(last)
+        return self.saved
+
+
+MOVED: dict[str, Callable[[Decision, Decision], bool]] = {
+    "sequence": lambda seen, now: now.sequence == seen.sequence + 1,
+    "batch": lambda seen, now: now.batch == TO,
+    "incarnation": lambda seen, now: now.incarnation != seen.incarnation,
+    "winners": lambda seen, now: seen.winners != () == now.winners,
+    "written": lambda seen, now: seen.written != () == now.written,
+    "rows": lambda seen, now: seen.rows != () == now.rows,
+    "checksums": lambda seen, now: seen.checksums != () == now.checksums,
+    "earlier": lambda seen, now: now.earlier == seen.earlier != (),
+    "tokens": lambda seen, now: now.tokens == seen.tokens != RememberedTokens(),
+    "saved": lambda seen, now: now.saved == Saves("moved").saved != seen.saved,
+    "ends": lambda seen, now: now.ends == "moved" != seen.ends,
+}
+"""What a moved decision says of each fact of a decision: kept, made anew, or at its end with its batch."""
+
+
+def test_whatever_a_decision_holds_has_a_rule_when_it_is_moved() -> None:
+    """A new field belongs into MOVED first."""
+    assert list(MOVED) == list(Decision._fields)
+    bench, first = Bench(), Saves("first")
+    bench.whole_batch(0, query="another")
+    reports = bench.prepare_all(bench.begin(0))
+    bench.run(commit(bench.sink, reports, 0, saving=first))
+    seen = last(bench)
+    assert seen is not None
+    tokens = RememberedTokens().after(Token.of("job-1"), Content(1, 1))
+    seen = seen._replace(tokens=tokens, checksums=seen.checksums or (1, 2))
+    stored = encode(seen, bench.sink, 8)
+    bench.broker.commit_offsets("sink", {(ANCHOR, at): chunk for at, chunk in stored.items()})
+    saves = Saves("moved")
+    bench.run(move_decision(bench.sink, seen, TO, None, 0, saves, "moved"))
+    now = last(bench)
+    assert now is not None and saves.before == [first.saved]
+    assert [name for name, holds in MOVED.items() if not holds(seen, now)] == []
+
+
+def test_a_state_that_was_saved_is_not_forgotten() -> None:
+    bench = Bench()
+    bench.run(commit(bench.sink, bench.prepare_all(bench.begin(0)), 0, saving=Saves("first")))
+    seen = last(bench)
+    with pytest.raises(CommitFault, match=r"is saved in state, and has to be saved again"):
+        bench.run(move_decision(bench.sink, seen, TO, None, 0))
+    assert last(bench) == seen
