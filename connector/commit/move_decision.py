@@ -31,17 +31,14 @@ def move_decision(
     `completed`: the newest batch in Spark's commit log. `saving`: writes with the decision, and has to save
     the query's state if it was saved before. `ends`: as in Decision. Raises CommitFault; then nothing was
     moved, except after OutcomeUnknown."""
+    if seen is not None and seen.saved is not None and saving is None:
+        raise ValueError(f"sink {sink.id}: {seen.batch} has its state in {seen.saved.topic}: save it again")
     owned = yield from acquire(sink)
     last = decode(sink, owned.stored.chunks)
     if last != seen:
         raise CommitFault(
             f"sink {sink.id} has decided {last.batch if last else 'nothing'} since it was looked at: the "
             "query runs, or has just ended. Nothing was changed. Stop the query, then give the command again"
-        )
-    if last is not None and last.saved is not None and saving is None:
-        raise CommitFault(
-            f"sink {sink.id}: the state of {last.batch} is saved in {last.saved.topic}, and has to be saved "
-            "again with the decision. Nothing was changed"
         )
     nothing = Batch("", -1)  # no batch is begun
     done = is_complete(last, to.query_id, completed)

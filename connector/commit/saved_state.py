@@ -10,7 +10,9 @@ class Saved(NamedTuple):
     """The newest save: a manifest in the topic of state.topic.
 
     `batch`: what was saved is what Spark needs to run this batch. `size`, `digest`: of the manifest, in
-    bytes and by SHA-256. `stateful`: whether the query keeps any state.
+    bytes and by SHA-256. `stateful`: whether the query keeps any state. `log`: which log has its records:
+    the topic's id, and where the partition began then ("": not known). If that is another now, records may be
+    gone.
     """
 
     topic: str
@@ -19,6 +21,7 @@ class Saved(NamedTuple):
     size: int
     digest: str
     stateful: bool
+    log: str = ""
 
 
 LARGEST = 2**32 - 1
@@ -27,7 +30,12 @@ LARGEST = 2**32 - 1
 
 def largest(topic: str) -> Saved:
     """The largest that a decision may have to say."""
-    return Saved(topic, LARGEST, LARGEST, LARGEST, "0" * 32, False)
+    return Saved(topic, LARGEST, LARGEST, LARGEST, "0" * 32, False, log_of("0" * 36, 2**63))
+
+
+def log_of(topic_id: str | None, begins: int) -> str:
+    """What Saved says of a log. Any end of it that is cut moves its beginning."""
+    return f"{topic_id}@{begins}"
 
 
 TaskContents = tuple[tuple[int, ...], tuple[int, ...]]

@@ -39,7 +39,9 @@ def check_restored(checkpoint: Checkpoint) -> None:
     """Raise CheckpointUnreadable if the checkpoint is not whole because a restore was interrupted."""
     if checkpoint.noted(UNFINISHED) is not None:
         raise CheckpointUnreadable(
-            checkpoint.location, "it was being restored, and that was interrupted", "restore it again"
+            checkpoint.location,
+            "it was being restored, and that was interrupted",
+            "restore it again; if it cannot be, remove this folder, and do as NotRestorable says",
         )
 
 

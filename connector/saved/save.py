@@ -9,6 +9,7 @@ which of them counts. If none does, the topic is read.
 """
 
 import json
+import logging
 import time
 import zlib
 from collections.abc import Iterable, Iterator
@@ -19,10 +20,11 @@ from typing import Any
 import pyarrow as pa
 
 from eoslog.connector.checkpoint.checkpoint import RESTORE, Checkpoint, CheckpointUnreadable
+from eoslog.connector.client.admin.list_offsets import EARLIEST, list_offsets
 from eoslog.connector.client.records.produce import Producer
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.retry import retrying
-from eoslog.connector.commit.saved_state import Saved, TaskContents
+from eoslog.connector.commit.saved_state import Saved, TaskContents, log_of
 from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.commit.transactional_ids import Participant
 from eoslog.connector.saved.manifest import (
@@ -42,8 +44,15 @@ from eoslog.connector.saved.run_again import check_operators
 from eoslog.connector.saved.state_files import StateGone, files_before, is_versioned
 from eoslog.protocol.records import encode_batches
 
+log = logging.getLogger(__name__)
+
 NOTE = "saved"
 """The name of the checkpoint's note of its last two saves."""
+_CUT = (
+    "state.topic: the log of %s is another one than at the last save (it was %s, and is %s): the topic was "
+    "made anew, or its first records were deleted. The whole state is saved again with %s. "
+    "See troubleshooting.md#the-state-is-saved-again"
+)
 _TOGETHER = 4 * 1024 * 1024
 """Bytes of records that are encoded at once."""
 
@@ -72,10 +81,19 @@ class CheckpointSaving:
         if last is not None and (last.topic != self.topic or last.partition >= partitions):
             last = None
         number = self._number
-        if last is not None and number % self.every and last.batch < number:
+        partition = zlib.crc32(self.sink.encode()) % partitions if last is None else last.partition
+        log_now = self._log(partition, topic_id)
+        is_there = last is not None and last.log == log_now
+        if last is not None and is_there and number % self.every and last.batch < number:
             self._produce(own, last.partition, [self._decided(contents)])
             return last
-        return self._save(own, last, contents, partitions, topic_id)
+        if last is not None and last.log and not is_there:
+            log.warning(_CUT, f"{self.topic}-{partition}", last.log, log_now, self.batch)
+        return self._save(own, last, contents, partition, log_now)
+
+    def _log(self, partition: int, topic_id: str | None) -> str:
+        where = (self.topic, partition)
+        return log_of(topic_id, list_offsets(self.cluster, {where: EARLIEST}, committed=False)[where])
 
     @property
     def _number(self) -> int:
@@ -96,17 +114,16 @@ class CheckpointSaving:
         own: Participant,
         last: Saved | None,
         contents: TaskContents,
-        partitions: int,
-        topic_id: str | None,
+        partition: int,
+        log_now: str,
     ) -> Saved:
         check_operators(self.checkpoint, self.every)
-        partition = zlib.crc32(self.sink.encode()) % partitions if last is None else last.partition
-        known, there = self._known(last, partition, topic_id)
+        known, there = self._known(last, partition, log_now)
         manifest, changed = self._collected(known)
         text = manifest.text()
         packed = text.encode()
         size, digest = Content.of(packed)
-        _Note.write(self.checkpoint, topic_id, (known.text(), text))
+        _Note.write(self.checkpoint, (known.text(), text))
         records = [] if self.every == 1 else [self._decided(contents)]
         kept = {
             *manifest.keys(self.sink),
@@ -114,7 +131,7 @@ class CheckpointSaving:
             *(key for key, _ in records),
         }
         self._produce(own, partition, chain(records, self._all_records(there - kept, changed, packed)))
-        return Saved(self.topic, partition, self._number, size, digest, manifest.is_stateful)
+        return Saved(self.topic, partition, self._number, size, digest, manifest.is_stateful, log_now)
 
     def _looked_up(self) -> tuple[int, str | None]:
         """The number of the topic's partitions, and its id."""
@@ -128,12 +145,13 @@ class CheckpointSaving:
         )
         return len(info.leaders), info.topic_id
 
-    def _known(self, last: Saved | None, partition: int, topic_id: str | None) -> tuple[Manifest, set[Key]]:
-        """The last save, and the keys of all records that are there. Without a last save, or a note of it,
-        the topic is read."""
+    def _known(self, last: Saved | None, partition: int, log_now: str) -> tuple[Manifest, set[Key]]:
+        """The last save, and the keys of all records that are there. The topic is read without a last save or
+        a note of it, and if the topic is another one now, or its beginning was cut."""
         nothing = Manifest(self.batch.query_id, -1, {})
         back = self.is_done or (last is not None and last.batch >= self._number)  # files have new contents
-        found = None if last is None or back else _Note.read(self.checkpoint, topic_id, last)
+        noted = last is not None and not back and last.log == log_now
+        found = _Note.read(self.checkpoint, last) if noted and last is not None else None
         if found is not None and last is not None:
             own = keys_of(self.sink, MANIFEST, "", last.size)
             gap = self.every > 1 or last.batch + 1 < self.batch.batch_id  # there may be records of them
@@ -216,14 +234,12 @@ class _Note:
     """The checkpoint's note of its last two saves. It is written before the later of them is decided."""
 
     @staticmethod
-    def read(checkpoint: Checkpoint, topic_id: str | None, last: Saved) -> Manifest | None:
-        """The save that a decision names. None: the note has another topic, or other saves."""
+    def read(checkpoint: Checkpoint, last: Saved) -> Manifest | None:
+        """The save that a decision names. None: the note has other saves."""
         text = checkpoint.noted(NOTE)
         try:
             found: Any = json.loads(text or "{}")
-            if found.get("topic_id") != topic_id:
-                return None
-            texts = [str(one) for one in found["saves"] if is_that_of(last, str(one))]
+            texts = [str(one) for one in found.get("saves", ()) if is_that_of(last, str(one))]
             return Manifest.parse(texts[0]) if texts else None
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise CheckpointUnreadable(
@@ -231,11 +247,11 @@ class _Note:
             ) from error
 
     @staticmethod
-    def write(checkpoint: Checkpoint, topic_id: str | None, saves: tuple[str, ...]) -> None:
+    def write(checkpoint: Checkpoint, saves: tuple[str, ...]) -> None:
         """Note saves, of which one is decided, or will be."""
-        checkpoint.note(NOTE, json.dumps({"version": 1, "topic_id": topic_id, "saves": saves}))
+        checkpoint.note(NOTE, json.dumps({"version": 1, "saves": saves}))
 
 
-def note_restored(checkpoint: Checkpoint, topic_id: str | None, manifest: str) -> None:
+def note_restored(checkpoint: Checkpoint, manifest: str) -> None:
     """Note the save that a checkpoint was restored from."""
-    _Note.write(checkpoint, topic_id, (manifest,))
+    _Note.write(checkpoint, (manifest,))

@@ -16,6 +16,7 @@ from typing import IO, NamedTuple
 from eoslog.checkpoint.errors import NotRestorable
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
 from eoslog.connector.checkpoint.spark_logs import FormatError, Planned, with_ends
+from eoslog.connector.checkpoint.start_checks import WORD_STATE
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.shared_clusters import shared_cluster
 from eoslog.connector.commit.decision import Decision
@@ -108,7 +109,7 @@ def restore(
         manifest = parsed(kept.whole(keys_of(sink.id, MANIFEST, "", saved.size)), saved)
         if manifest is None or manifest.query != decision.batch.query_id:
             raise _lost(sink, saved, f"the save of batch {saved.batch}")
-        return _written(checkpoint, sink, decision, saved, manifest, kept, _topic_id(cluster, saved.topic))
+        return _written(checkpoint, sink, decision, saved, manifest, kept)
 
 
 def restore_checkpoint(location: str, options: Mapping[str, str]) -> Restored | None:
@@ -171,7 +172,6 @@ def _written(
     saved: Saved,
     manifest: Manifest,
     kept: Spool,
-    topic_id: str | None,
 ) -> Restored:
     if not all(map(is_of_checkpoint, manifest.files)):
         raise _lost(sink, saved, f"the save of batch {saved.batch}: it has files that are no checkpoint's")
@@ -197,7 +197,7 @@ def _written(
     note_decided(checkpoint, since)
     for name in sorted(logs):
         checkpoint.put(name, planned if name == first else content(name))
-    note_restored(checkpoint, topic_id, manifest.text())
+    note_restored(checkpoint, manifest.text())
     checkpoint.forget(UNFINISHED)
     size = sum(file.size for file in manifest.files.values())
     place, query = checkpoint.location, manifest.query
@@ -254,11 +254,9 @@ def _parsed(sink: Sink, number: int, text: str) -> Planned:
 
 def _lost(sink: Sink, saved: Saved, what: str) -> NotRestorable:
     return NotRestorable(
-        f"sink {sink.id}: topic {saved.topic}, partition {saved.partition}, has lost {what}. Was the topic "
-        "deleted, or does it have another cleanup.policy than compact? Nothing was restored; begin the query "
-        "anew"
+        f"sink {sink.id}: topic {saved.topic}, partition {saved.partition}, has lost {what}: was the topic "
+        "deleted, or its first records, or has it another cleanup.policy than compact? Nothing was restored. "
+        "If there is no other copy of the checkpoint, begin with a new one: with startingOffsets=committed "
+        f"and start.accepted={WORD_STATE}, and windows that are open now lose the rows that they have; or "
+        "write everything again, into another topic and with another transactional.id"
     )
-
-
-def _topic_id(cluster: Cluster, topic: str) -> str | None:
-    return cluster.topic(topic).topic_id

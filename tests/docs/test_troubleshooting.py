@@ -17,6 +17,7 @@ from tests.docs.errors_of import HOLE, error_classes, is_said, messages, quoted,
 PAGE = (Path(__file__).parents[2] / "docs" / "troubleshooting.md").read_text()
 INTERNAL = {
     "OSError": "becomes CheckpointUnreadable",
+    "FileNotFoundError": "the same",
     "JksError": "becomes OptionError",
     "FormatError": "becomes CheckpointUnreadable",
     "StateGone": "becomes CheckpointUnreadable",

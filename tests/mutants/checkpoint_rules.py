@@ -27,6 +27,8 @@ MUTANTS: list[Mutant] = [
         MOVES,
         Break("a decision made since is lost", "    if last != seen:", "    if False:"),
         Break("attempts stay", "    yield from _move_attempt(sink, to)\n", ""),
+        Break("tokens are forgotten", ", tokens=last.tokens)", ")"),
+        Break("a saved state is forgotten", "seen.saved is not None and saving is None:", "False:"),
     ),
     *mutants_of(
         "eoslog/checkpoint/edits.py",
@@ -118,7 +120,9 @@ MUTANTS: list[Mutant] = [
         EDITS,
         Break("there is no backup", "        backup.put(standing.checkpoint, EditState.BEGUN)\n", ""),
         Break(
-            "the decision stays", "    _move(cluster, standing, backup.becomes, source, edit.end.ends)\n", ""
+            "the decision stays",
+            "    _move(cluster, standing, backup.becomes, source, edit.end.ends, saving)\n",
+            "",
         ),
         Break("files of a query that runs change", "    _check_files(standing, backup.before)\n", ""),
         Break(

@@ -46,8 +46,11 @@ MUTANTS: list[Mutant] = [
     *mutants_of(
         "connector/saved/save.py",
         ("tests/connector/saved/test_save.py",),
-        Break("a query that was set back keeps its files", "last.batch >= self.batch.batch_id  #", "False  #"),
-        Break("a note of another topic counts", 'found.get("topic_id") != topic_id', "False"),
+        Break("a query that was set back keeps its files", "self.is_done or (last is not None and last.batch >= self._number)", "self.is_done"),
+        Break("a note of another log counts", "not back and last.log == log_now", "not back"),
+        Break("another log has what was saved less often", "and is_there and number % self.every", "and number % self.every"),
+        Break("the beginning of a log does not matter", "log_of(topic_id, list_offsets(self.cluster, {where: EARLIEST}, committed=False)[where])", "log_of(topic_id, 0)"),
+        Break("a topic's id does not matter", "log_of(topic_id, list", "log_of(None, list"),
         Break("nothing is removed", "((key, None) for key in sorted(gone))", "()"),
         Break("all files are the old ones", "before is not None and is_versioned(name)", "before is not None"),
         Break("another topic's save counts", "last.topic != self.topic or", "False or"),
@@ -96,5 +99,24 @@ MUTANTS: list[Mutant] = [
         Break("the last batch's end does not matter", "not decision.batch.repeats(decision.batch._replace(digest=last.digest))", "False"),
         Break("any name is a file's", "if not all(map(is_of_checkpoint, manifest.files)):", "if False:"),
         Break("a checkpoint is overwritten", "if not is_empty(checkpoint):", "if False:"),
+        Break("what is lost is found too late", "        content(name)  #", "        pass  #"),
+    ),
+    *mutants_of(
+        "eoslog/checkpoint/carry_out.py",
+        ("tests/checkpoint/test_restore_command.py",),
+        Break("the files are saved as they were", "standing.checkpoint.changed(changes), standing.sink", "standing.checkpoint, standing.sink"),
+        Break("the note of the old cluster is saved", "{} if moved is None else", "{} if True else"),
+        Break("a move forgets the state", "topic = state_topic or state_topic_of", "topic = state_topic_of"),
+        Break("whether it can be saved is found too late", "        found.check()\n", ""),
+    ),
+    *mutants_of(
+        "eoslog/checkpoint/fork.py",
+        ("tests/checkpoint/test_restore_command.py",),
+        Break("a fork forgets the state", "carry_out.state_topic_of(found.decision)", "None"),
+    ),
+    *mutants_of(
+        "connector/saved/state_files.py",
+        ("tests/checkpoint/test_restore_command.py",),
+        Break("the batch after an edit is there", "last = batch if planned else batch - 1", "last = batch"),
     ),
 ]  # fmt: skip

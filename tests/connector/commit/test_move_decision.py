@@ -125,6 +125,6 @@ def test_a_state_that_was_saved_is_not_forgotten() -> None:
     bench = Bench()
     bench.run(commit(bench.sink, bench.prepare_all(bench.begin(0)), 0, saving=Saves("first")))
     seen = last(bench)
-    with pytest.raises(CommitFault, match=r"is saved in state, and has to be saved again"):
+    with pytest.raises(ValueError, match=r"has its state in state: save it again"):
         bench.run(move_decision(bench.sink, seen, TO, None, 0))
     assert last(bench) == seen

@@ -6,6 +6,9 @@ import json
 import shutil
 from pathlib import Path
 
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
+
 from eoslog.checkpoint.restore import Restored, restore
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
 from eoslog.connector.client.wire.cluster import Cluster
@@ -83,6 +86,17 @@ class SavedWorld:
     def lose(self) -> None:
         shutil.rmtree(self.folder)
         self.folder.mkdir()
+
+    def cut(self) -> None:
+        """An admin sets a policy that deletes, for a while, and all records go."""
+        where = TopicPartition(self.state, 0, -1)
+        for policy in ("delete", "compact"):
+            entry = ConfigEntry("cleanup.policy", policy, incremental_operation=AlterConfigOpType.SET)
+            resource = ConfigResource(ConfigResource.Type.TOPIC, self.state, incremental_configs=[entry])
+            for change in self.kafka.admin.incremental_alter_configs([resource]).values():
+                change.result(30)
+            if policy == "delete":
+                self.kafka.admin.delete_records([where])[where].result(30)
 
     def restore(self) -> Restored | None:
         return restore(self.cluster, self.runner, self.sink, str(self.folder))

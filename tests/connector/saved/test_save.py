@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from eoslog.checkpoint import restore
 from eoslog.checkpoint.errors import NotRestorable
 from eoslog.checkpoint.restore import is_empty
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
@@ -272,9 +273,75 @@ def test_a_file_that_is_not_the_manifests_is_refused(world: SavedWorld, value: b
     world.lose()
     with pytest.raises(NotRestorable, match=r"has lost state/0/0/2.delta of the save of batch 2"):
         world.restore()
-    with pytest.raises(CheckpointUnreadable, match="it was being restored"):
+    assert list(world.folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("every", [1, 5])
+def test_a_topic_that_was_cut_gets_everything_at_once(
+    world: SavedWorld, every: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """At the next decision, and no later; in a query that runs and in one that starts."""
+    world.every = every
+    for number in range(3):
+        world.decide(number)
+    world.cut()
+    decision = world.decide(3)
+    assert decision.saved is not None and decision.saved.batch == 3
+    assert "troubleshooting.md#the-state-is-saved-again" in caplog.text
+    world.decide(4)
+    before = world.files()
+    world.lose()
+    restored = world.restore()
+    assert restored is not None and restored.decided == 4
+    planned = f"offsets/{3 if every == 5 else 4}"
+    kept = {name: text for name, text in world.files().items() if name != planned}
+    assert kept.items() <= before.items() and "state/0/0/3.delta" in kept
+    assert caplog.text.count("saved-again") == 1
+
+
+def test_a_topic_that_was_made_anew_gets_everything_between_two_saves(world: SavedWorld) -> None:
+    world.every = 5
+    for number in range(2):
+        world.decide(number)
+    world.kafka.make_anew(world.state)
+    world.cluster.forget_topic(world.state)
+    world.decide(2)
+    world.lose()
+    restored = world.restore()
+    assert restored is not None and restored.batch == 2
+
+
+def test_what_cannot_be_restored_leaves_nothing_behind(world: SavedWorld) -> None:
+    """Else no start would take the folder: each would say that it has to be restored again."""
+    for number in range(3):
+        world.decide(number)
+    world.cut()
+    world.lose()
+    for _ in range(2):
+        with pytest.raises(NotRestorable, match=r"or its first records.*start\.accepted=without-state"):
+            world.restore()
+        assert list(world.folder.iterdir()) == []
+    check_restored(Checkpoint.at(str(world.folder)))
+
+
+def test_a_restore_that_was_interrupted_is_not_whole(
+    world: SavedWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        world.decide(number)
+    world.lose()
+
+    def die(*_: object) -> None:
+        raise Dies
+
+    with monkeypatch.context() as patch, pytest.raises(Dies):
+        patch.setattr(restore, "note_restored", die)
+        world.restore()
+    with pytest.raises(CheckpointUnreadable, match=r"it was being restored.*as NotRestorable says"):
         check_restored(Checkpoint.at(str(world.folder)))
     assert is_empty(Checkpoint.at(str(world.folder)))
+    assert world.restore() is not None
+    check_restored(Checkpoint.at(str(world.folder)))
 
 
 def test_a_checkpoint_that_is_there_is_not_restored(world: SavedWorld) -> None:
