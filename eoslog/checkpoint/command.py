@@ -45,6 +45,7 @@ from eoslog.checkpoint.standing import (
 from eoslog.checkpoint.targets import TO_HELP, LogBounds, Target, resolve
 from eoslog.commands.session import CommandSession, cluster_command
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
+from eoslog.connector.checkpoint.spark_logs import Planned
 
 
 @click.group()
@@ -160,22 +161,44 @@ def add_topic(session: CommandSession, checkpoint: str, topic: str, start: str, 
 
 @command.command()
 @click.argument("checkpoint")
+@click.option("--fanout", metavar="NAME", help="The query is this fan-out: a table of it tells the batch.")
+@click.option(
+    "--table", metavar="TABLE",
+    help="With --fanout: delta:PATH, or iceberg:CATALOG.NAMESPACE.TABLE of a catalog that pyiceberg knows.",
+)  # fmt: skip
 @resting
 @cluster_command
-def rebuild(session: CommandSession, checkpoint: str, **how: Any) -> None:
+def rebuild(
+    session: CommandSession, checkpoint: str, fanout: str | None, table: str | None, **how: Any
+) -> None:
     """Write again what the checkpoint has lost of the last decided batch, as its decision says it.
 
     After a power cut of the driver's machine, or a copy that is older than the sink. Rows are neither doubled
     nor lost.
     """
+    if (fanout is None) != (table is None):
+        raise click.UsageError("give both of --fanout and --table, or neither")
     found = uninterrupted(session, checkpoint)
-    edit = rebuilt(found)
+    edit = rebuilt(found, None if fanout is None or table is None else _marked(found, fanout, table))
     files = sorted(f"{log}/{batch}" for log, batch in edit.after)
     document = {"edit": edit.kind, "files": files}
     if not may_go_on(session, found, Foretold(()), document, how, f"writes {', '.join(files)}"):
         return
     backup = carry_out(session.cluster, found, edit)
     tell(session, document | {"done": True, "backup": backup.name}, done(backup))
+
+
+def _marked(found: Standing, fanout: str, table: str) -> Planned:
+    from eoslog.fanout import marked_ends, table_at  # pyarrow takes a while
+
+    planned = marked_ends(table_at(table), fanout, found.query_id)
+    if planned is None:
+        raise NotEditable(
+            f"{table} tells no plan of a batch of the fan-out {fanout}: it has none, an older eoslog has "
+            "written it, or its log was cleaned up. Name another of its tables, or bring back the right "
+            "checkpoint"
+        )
+    return planned
 
 
 @command.command("undo")

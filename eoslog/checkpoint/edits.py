@@ -81,35 +81,52 @@ def cut_behind(standing: Standing, kind: str, batch: int) -> Edit:
     return _edit(standing, kind, end, dict.fromkeys(_behind(standing.checkpoint, batch)))
 
 
-def rebuilt(standing: Standing) -> Edit:
-    """An edit that writes again what the checkpoint has lost of the query's last decided batch: its entry of
+def rebuilt(standing: Standing, marked: Planned | None = None) -> Edit:
+    """An edit that writes again what the checkpoint has lost of the query's last written batch: its entry of
     the offset log, and for a query without state what Spark has to find before it. The next start runs that
-    batch again and drops its rows. Raises NotEditable."""
-    decision = standing.decision
-    if decision is None or decision.batch.query_id != standing.query_id:
-        raise NotEditable("the sink's last decision is not one of this query, or there is none")
-    batch, checkpoint = decision.batch.batch_id, standing.checkpoint
+    batch again; its rows are dropped. `marked`: the batch as the table of a fan-out tells it; None: as the
+    sink's decision does. Raises NotEditable."""
+    was = _decision_of(standing).batch if marked is None else _batch_of(standing, marked)
+    checkpoint, batch, by = standing.checkpoint, was.batch_id, "sink" if marked is None else "table"
     there = checkpoint.planned_if_kept(batch)
-    if there is not None and there.digest == decision.batch.digest:
-        raise NotEditable(f"nothing was changed: the checkpoint has the plan of {decision.batch}")
+    if there is not None and there.digest == was.digest:
+        raise NotEditable(f"nothing was changed: the checkpoint has the plan of batch {batch}")
     if there is not None and standing.completed is not None and standing.completed >= batch:
         raise NotEditable(
-            f"the checkpoint has done batch {batch} with other source offsets than the sink has decided, so "
-            "it is another query's, or one of two copies. Bring the right checkpoint back"
+            f"the checkpoint has done batch {batch} with other source offsets than the {by} has it, so it is "
+            "another query's, or one of two copies. Bring the right checkpoint back"
         )
     if standing.newest is not None and standing.newest.batch_id > batch:
         raise NotEditable(
-            f"the checkpoint is at batch {standing.newest.batch_id}, and the sink has decided batch {batch} "
-            "last: nothing that it has decided is missing"
+            f"the checkpoint is at batch {standing.newest.batch_id}, and the last one of the {by} is batch "
+            f"{batch}: nothing that it has is missing"
         )
-    planned = _plan_of(decision)
+    planned = marked or _plan_of(_decision_of(standing))
     after: dict[LogFile, str | None] = {("offsets", batch): _entry(checkpoint, planned)}
     if batch > 0 and not _is_done(checkpoint, batch - 1):
-        after |= _before(standing, planned)
+        after |= _before(standing, planned, is_dropped=marked is None)
     elif batch > 0:
         _check_state(checkpoint, batch - 1)
-    edit = _edit(standing, "rebuild", planned, after)
-    return replace(edit, was=decision.batch)
+    return replace(_edit(standing, "rebuild", planned, after), was=was)
+
+
+def _decision_of(standing: Standing) -> Decision:
+    decision = standing.decision
+    if decision is None or decision.batch.query_id != standing.query_id:
+        raise NotEditable(
+            "the sink's last decision is not one of this query, or there is none. If the query is a fan-out, "
+            "name it and one of its tables: --fanout NAME --table TABLE"
+        )
+    return decision
+
+
+def _batch_of(standing: Standing, marked: Planned) -> Batch:
+    if not marked.identifies_rows:
+        raise NotEditable(
+            f"which rows batch {marked.batch_id} has read is not in the table's mark alone: a source has a "
+            "log of its own in the checkpoint (sources/). Bring the right checkpoint back"
+        )
+    return Batch(standing.query_id, marked.batch_id, marked.digest)
 
 
 def _plan_of(decision: Decision) -> Planned:
@@ -132,10 +149,15 @@ def _is_done(checkpoint: Checkpoint, batch: int) -> bool:
     return all(checkpoint.text(f"{log}/{batch}") is not None for log in ("offsets", "commits"))
 
 
-def _before(standing: Standing, planned: Planned) -> Texts:
+def _before(standing: Standing, planned: Planned, *, is_dropped: bool) -> Texts:
     """Spark looks at the batch before as well. It has lost its entries, too, and their rows are written: it
-    ends where this one does."""
+    ends where this one does. `is_dropped`: the sink drops this batch, whatever it reads then."""
     batch = planned.batch_id - 1
+    if not is_dropped:
+        raise NotEditable(
+            f"the checkpoint has lost batch {batch} as well, and a table tells the plan of its last batch "
+            "alone. Bring the right checkpoint back, or give the fan-out a new name and a new checkpoint"
+        )
     if standing.is_stateful:
         raise NotEditable(
             f"the query keeps state, and the checkpoint has lost batch {batch} as well: the state after it "

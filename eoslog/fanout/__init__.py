@@ -6,11 +6,11 @@ the same commit of the table (`delta`, `iceberg`). A topic gets the batch as one
 tasks. docs/fanout.md
 """
 
-from eoslog.fanout.batch import fanout
+from eoslog.fanout.batch import fanout, table_at
 from eoslog.fanout.delta import delta
 from eoslog.fanout.iceberg import iceberg
 from eoslog.fanout.rules import FanoutStopped
 from eoslog.fanout.table import marked_ends
 from eoslog.fanout.topic import topic
 
-__all__ = ["FanoutStopped", "delta", "fanout", "iceberg", "marked_ends", "topic"]
+__all__ = ["FanoutStopped", "delta", "fanout", "iceberg", "marked_ends", "table_at", "topic"]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from eoslog.connector.checkpoint.spark_logs import Planned
 from eoslog.connector.errors import OptionError
-from eoslog.fanout.delta import DeltaTarget
-from eoslog.fanout.iceberg import IcebergTarget
+from eoslog.fanout.delta import DeltaTarget, delta
+from eoslog.fanout.iceberg import IcebergTarget, of_known_catalog
 from eoslog.fanout.rows import Rows, SparkRows
 from eoslog.fanout.rules import Batch, FanoutStopped, Step, number_of, step
 from eoslog.fanout.table import Table, Transform, check, write
@@ -93,6 +93,17 @@ def fanout(
                 frame.unpersist()
 
     return write_batch
+
+
+def table_at(text: str) -> Table:
+    """A table by its name on the command line: delta:PATH, iceberg:CATALOG.NAMESPACE.TABLE. Raises
+    OptionError."""
+    kind, _, name = text.partition(":")
+    if kind == "delta":
+        return delta(name)
+    if kind == "iceberg":
+        return of_known_catalog(name)
+    raise OptionError(f"{text!r} names no table: give delta:PATH or iceberg:CATALOG.NAMESPACE.TABLE")
 
 
 def _check(

@@ -181,3 +181,16 @@ def _arrow(schema_json: str) -> pa.Schema:
 
     found: pa.Schema = to_arrow_schema(StructType.fromJson(json.loads(schema_json)), timezone="UTC")
     return found
+
+
+def of_known_catalog(name: str) -> IcebergTarget:
+    """CATALOG.NAMESPACE.TABLE, with the catalog of pyiceberg's own configuration. Raises OptionError."""
+    catalog, _, identifier = name.partition(".")
+    try:
+        known = library("pyiceberg.catalog", "iceberg").load_catalog(catalog)
+    except ValueError as error:
+        raise OptionError(
+            f"iceberg:{name}: the catalog {catalog} cannot be opened: {error}. pyiceberg reads catalogs from "
+            ".pyiceberg.yaml and PYICEBERG_CATALOG__... variables"
+        ) from error
+    return iceberg(identifier, known.properties)

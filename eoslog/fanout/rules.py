@@ -129,28 +129,29 @@ def compare(place: str, had: Mark, given: Content, batch: Batch) -> None:
     raise FanoutStopped(
         f"fanout {batch.name}, batch {batch.number}, {place}: it has {had.content.rows} rows (checksum "
         f"{had.content.checksum:016x}) of this batch, and is given {given.rows} (checksum "
-        f"{given.checksum:016x}) now. Nothing more was written. {_why(had.ends, batch.ends, word)}"
+        f"{given.checksum:016x}) now. Nothing more was written. {_why(had.ends, batch, word)}"
     )
 
 
-def _why(then: str, now: str, word: str) -> str:
+def _why(then: str, batch: Batch, word: str) -> str:
     """Why a batch has other rows than then, as far as its plans tell, and what goes on."""
     accepted = "the places that have the batch keep it, the others get the rows of now"
-    if not then or not now:
+    if not then or not batch.ends:
         return (
             "The query does not repeat (rand, uuid, a table read beside the stream), or its checkpoint was "
             f"changed. To go on, start once with {word}: {accepted}"
         )
-    before, after = Planned.parse(0, then).by_name, Planned.parse(0, now).by_name
+    before, after = Planned.parse(0, then).by_name, Planned.parse(0, batch.ends).by_name
     if before == after:
         return (
             "Its plan is the same, so the query does not repeat (rand, uuid, a table read beside the stream)"
             f". To go on, start once with {word}: {accepted}"
         )
+    costs = "; ".join(_moved(before, after))
     return (
         "The checkpoint has lost the plan of the batch, or was changed: the batch ended elsewhere. Write its "
-        f"plan again (eoslog checkpoint rebuild): then the query goes on exactly. Or start once with {word}: "
-        f"{accepted}. In those that keep it, {'; '.join(_moved(before, after))}"
+        f"plan again: eoslog checkpoint rebuild CHECKPOINT --fanout {batch.name} --table TABLE. Or start "
+        f"once with {word}: {accepted}. In those that keep it, {costs}"
     )
 
 

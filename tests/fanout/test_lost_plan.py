@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyiceberg.utils.config import Config
 
 from eoslog.connector.checkpoint.spark_logs import Planned
 from eoslog.fanout import marked_ends
 from eoslog.fanout.batch import carry_out
 from eoslog.fanout.rules import Batch, FanoutStopped, number_of
+from eoslog.testing import EmbeddedBroker
+from tests.checkpoint.plain_checkpoint import run
 from tests.fanout.kit import FakeTopic, ListRows, delta_at, numbers_in
 from tests.fanout.test_table_history import AT, clean_up, other_rows, replaced
 
@@ -107,3 +110,86 @@ def test_many_partitions_are_counted_and_not_all_named(tmp_path: Path) -> None:
     go(table, 0, then, range(10))
     with pytest.raises(FanoutStopped, match=r"60 offsets \(.*orders-4 from 10 to 11, 25 more partitions\)"):
         go(table, 0, now, range(20))
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    """Batches 0 and 1 are done."""
+    found = tmp_path / "checkpoint"
+    for folder in ("offsets", "commits"):
+        (found / folder).mkdir(parents=True)
+    (found / "metadata").write_text(json.dumps({"id": QUERY}))
+    for number in range(2):
+        noted(found, number, plan(10 * number + 10))
+    return found
+
+
+def noted(checkpoint: Path, number: int, ends: str | None) -> None:
+    """Have a batch planned and done; None: not any more."""
+    for log, text in (("offsets", ends), ("commits", 'v1\n{"nextBatchWatermarkMs":0}')):
+        if ends is None:
+            (checkpoint / log / str(number)).unlink()
+        else:
+            (checkpoint / log / str(number)).write_text(str(text))
+
+
+def named(table: Any, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What the command line calls it."""
+    if hasattr(table, "uri"):
+        return f"delta:{table.uri}"
+    for name, value in table.catalog.items():
+        monkeypatch.setenv(f"PYICEBERG_CATALOG__EOSLOG__{name.upper()}", value)
+    monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())
+    return f"iceberg:eoslog.{table.identifier}"
+
+
+@AT
+@pytest.mark.parametrize("planned_anew", [False, True])
+def test_rebuild_writes_the_plan_of_the_table_s_mark(
+    at: Any, planned_anew: bool, checkpoint: Path, broker: EmbeddedBroker, tmp_path: Path, monkeypatch: Any
+) -> None:
+    table = at(tmp_path)
+    for number in range(2):
+        go(table, number, plan(10 * number + 10), range(10 * number, 10 * number + 10))
+    before = (checkpoint / "offsets" / "1").read_text()
+    noted(checkpoint, 1, None)
+    if planned_anew:
+        (checkpoint / "offsets" / "1").write_text(plan(35))
+    line = ["--fanout", "orders", "--table", named(table, monkeypatch)]
+    done = run(broker, "rebuild", checkpoint, *line)
+    assert done.exit_code == 0, done.output
+    assert (checkpoint / "offsets" / "1").read_text().splitlines()[2:] == before.splitlines()[2:]
+    assert not (checkpoint / "commits" / "1").exists(), "the next start runs the batch again"
+    assert "has the plan of batch 1" in run(broker, "rebuild", checkpoint, *line).output
+    undone = run(broker, "undo", checkpoint)
+    assert undone.exit_code == 0, undone.output
+    assert (checkpoint / "offsets" / "1").exists() == planned_anew
+
+
+def test_rebuild_refuses_what_a_table_does_not_tell(
+    checkpoint: Path, broker: EmbeddedBroker, tmp_path: Path
+) -> None:
+    table = delta_at(tmp_path)
+
+    def said(*changed: str) -> str:
+        done = run(
+            broker,
+            "rebuild",
+            checkpoint,
+            *(changed or ("--fanout", "orders", "--table", f"delta:{table.uri}")),
+        )
+        assert done.exit_code != 0
+        return done.output
+
+    assert "the table is gone" in said()
+    go(table, 0, "", range(10))
+    assert "tells no plan" in said()
+    go(table, 1, plan('{"logOffset":1}'), range(10, 20))
+    assert "a log of its own" in said()
+    go(table, 2, plan(30), range(20, 30))
+    noted(checkpoint, 1, None)
+    assert "has lost batch 1 as well" in said()
+    for wrong in (["--fanout", "orders"], ["--table", f"delta:{table.uri}"]):
+        assert "give both" in said(*wrong)
+    assert "names no table" in said("--fanout", "orders", "--table", "orders")
+    assert "--fanout NAME --table TABLE" in said("--dry-run")
