@@ -34,6 +34,18 @@ MUTANTS: list[Mutant] = [
         "eoslog/checkpoint/edits.py",
         ("tests/checkpoint/test_rebuild.py",),
         Break("rows are guessed", "    if planned.digest != decision.batch.digest:\n", "    if False:\n"),
+        Break(
+            "rows of a table's batch are guessed",
+            "if not marked.identifies_rows:",
+            "if False:",
+            ("tests/fanout/test_lost_plan.py",),
+        ),
+        Break(
+            "a fan-out's batch is planned empty",
+            "    if not is_dropped:\n",
+            "    if False:\n",
+            ("tests/fanout/test_lost_plan.py",),
+        ),
         Break("another query's batch", "standing.completed >= batch:\n", "standing.completed > batch:\n"),
         Break(
             "the batch before is left as it is",
