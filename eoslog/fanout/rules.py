@@ -110,48 +110,46 @@ def step(place: str, mark: Mark | None, batch: Batch, since: int | None) -> Step
 
 def _after_a_loss(what: str, mark: Mark, gone: Gone, batch: Batch, since: int | None) -> Step:
     """`since` is the user's word that the table has all that it is to have of the batches before it."""
-    again = mark.number == batch.number
+    rows, again = mark.content.rows, mark.number == batch.number
     if since == batch.number:
         return Step.WRITE
     if again and since == batch.number + 1:
         return Step.CHECK
-    word = f"say since={batch.number} for it, and it gets this batch's rows and those that follow"
     if again:
-        word += f"; with since={batch.number + 1} only those that follow"
-    raise FanoutStopped(f"{what}: {gone.why}. Nothing was written. {gone.back}; or {word}")
+        word = f"since={batch.number} if it lacks the {rows} rows of this batch and is to get them, "
+        word += f"or since={batch.number + 1} if it is to stay as it is"
+    else:
+        word = f"since={batch.number}: it gets the rows from this batch on, and what it lacks of batches "
+        word += f"up to {mark.number} (of that one {rows} rows) stays out"
+    raise FanoutStopped(f"{what}: {gone.why}. Nothing was written. {gone.back}; or say for it {word}")
 
 
 def compare(place: str, had: Mark, given: Content, batch: Batch) -> None:
     """Raise FanoutStopped if a batch that the table has comes again with other rows."""
     if had.content == given:
         return
-    word = f"accept_other_rows={batch.number}"
     raise FanoutStopped(
         f"fanout {batch.name}, batch {batch.number}, {place}: it has {had.content.rows} rows (checksum "
         f"{had.content.checksum:016x}) of this batch, and is given {given.rows} (checksum "
-        f"{given.checksum:016x}) now. Nothing more was written. {_why(had.ends, batch, word)}"
+        f"{given.checksum:016x}) now. Nothing more was written. {_why(had.ends, batch)}"
     )
 
 
-def _why(then: str, batch: Batch, word: str) -> str:
+def _why(then: str, batch: Batch) -> str:
     """Why a batch has other rows than then, as far as its plans tell, and what goes on."""
-    accepted = "the places that have the batch keep it, the others get the rows of now"
-    if not then or not batch.ends:
-        return (
-            "The query does not repeat (rand, uuid, a table read beside the stream), or its checkpoint was "
-            f"changed. To go on, start once with {word}: {accepted}"
-        )
-    before, after = Planned.parse(0, then).by_name, Planned.parse(0, batch.ends).by_name
+    accepted = f"once with accept_other_rows={batch.number}: places that have the batch keep it"
+    known = bool(then and batch.ends)
+    before, after = (Planned.parse(0, text).by_name if known else {} for text in (then, batch.ends))
     if before == after:
+        changed = "" if known else ", or its checkpoint was changed"
         return (
-            "Its plan is the same, so the query does not repeat (rand, uuid, a table read beside the stream)"
-            f". To go on, start once with {word}: {accepted}"
+            f"The query does not repeat (rand, uuid, a table read beside the stream){changed}. Start "
+            f"{accepted}, and others get the rows of now"
         )
-    costs = "; ".join(_moved(before, after))
     return (
-        "The checkpoint has lost the plan of the batch, or was changed: the batch ended elsewhere. Write its "
-        f"plan again: eoslog checkpoint rebuild CHECKPOINT --fanout {batch.name} --table TABLE. Or start "
-        f"once with {word}: {accepted}. In those that keep it, {costs}"
+        "The batch had another end when it was planned first, and the checkpoint has lost that plan. Write "
+        f"it again: eoslog checkpoint rebuild CHECKPOINT --fanout {batch.name} --table TABLE. Or start "
+        f"{accepted}, and in these {'; '.join(_moved(before, after))}"
     )
 
 
