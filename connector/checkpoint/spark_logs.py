@@ -142,10 +142,31 @@ class Planned:
         found = (cluster_from_json(topics) for text in self.sources for topics in [_topics(text)])
         return {cluster for cluster in found if cluster is not None}
 
+    def on_cluster(self, cluster: str | None) -> Self:
+        """The same with those sources alone whose offsets name this cluster."""
+        kept = (
+            text if cluster and cluster_from_json(_topics(text)) == cluster else _VOID
+            for text in self.sources
+        )
+        return type(self)(self.batch_id, tuple(kept), self.names)
+
     def topic_offsets(self) -> Offsets:
         """End offsets of every source that reads topics. If two sources read the same partition, the lower
         offset counts, so that a query that starts from it misses no record of either."""
         return _least(map(offsets_of, self.sources))
+
+    def apart(self) -> dict[TopicPartition, dict[str, int]]:
+        """Those of each_end() that several sources have read to different ends."""
+        return {place: ends for place, ends in self.each_end().items() if len({*ends.values()}) > 1}
+
+    def each_end(self) -> dict[TopicPartition, dict[str, int]]:
+        """End offsets by partition, and there by the names of the sources that read it."""
+        return _by_place((name, offsets_of(text)) for name, text in self.by_name.items())
+
+    def each_beginning(self) -> dict[TopicPartition, dict[str, int]]:
+        """The same of where the sources began whose first batch this is, as far as they say it."""
+        began = {name: beginning_of(text) for name, text in self.by_name.items() if says_beginning(text)}
+        return _by_place(began.items())
 
     def beginnings(self) -> Offsets:
         """Where the sources began whose first batch this is, put together as topic_offsets(). A source that
@@ -262,6 +283,13 @@ def is_eoslog(text: str) -> bool:
     the cluster."""
     topics = _topics(text)
     return bool(ids_from_json(topics)) or cluster_from_json(topics) is not None
+
+
+def _by_place(found: Iterable[tuple[str, Offsets]]) -> dict[TopicPartition, dict[str, int]]:
+    places: dict[TopicPartition, dict[str, int]] = {}
+    for name, place, offset in ((name, *item) for name, one in found for item in one.items()):
+        places.setdefault(place, {})[name] = offset
+    return places
 
 
 def _least(found: Iterable[Offsets]) -> Offsets:

@@ -5,10 +5,13 @@ is written. plan.py (`losses`) compares offsets with the log, because that is do
 `docs/troubleshooting.md` says what to do about each error.
 """
 
+import json
 from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple, NoReturn
 
 from eoslog.connector.checkpoint.accepted_differences import to_accept
+from eoslog.connector.checkpoint.spark_logs import Planned
 from eoslog.connector.commit.faults import (
     CheckpointMismatch,
     CheckpointOlder,
@@ -18,8 +21,9 @@ from eoslog.connector.commit.faults import (
     TakenOver,
 )
 from eoslog.connector.commit.task_reports import Batch
-from eoslog.connector.offsets.group_notes import NotedOffset
-from eoslog.connector.offsets.offsets import Offsets, TakenFrom, TopicPartition
+from eoslog.connector.commit.transactional_ids import Sink
+from eoslog.connector.offsets.group_notes import Note, NotedOffset
+from eoslog.connector.offsets.offsets import Offsets, TakenFrom, TopicPartition, to_json
 
 
 def check_given(old: str, new: str, decided: Batch | None, batch: Batch, accepted: Collection[str]) -> None:
@@ -88,34 +92,43 @@ def _refuse_taken_over(
     """Raise TakenOver unless that is accepted. `why`: what shows that the query `by` has taken over."""
     if (word := f"taken-over:{by}") in accepted:
         return
+    names = f"transactional.id={sink}"
+    if group != Sink(sink).offsets_group:
+        names = f"kafka.group.id={group} and {names}"
     raise TakenOver(
         f"sink {sink}: query {by} has taken the place of query {batch.query_id}: {why}. {batch} would write "
         "rows again. Nothing was written. Stop this query for good; or, to go back from the other one to "
-        f"this, start this one with a new checkpoint, kafka.group.id={group} and "
-        f"transactional.id={sink} in source and sink, and startingOffsets=committed. If these are two "
+        f"this, start this one with a new checkpoint, {names} in source and sink, and "
+        "startingOffsets=committed. If these are two "
         "queries, and this one is to write those rows as well, give each a transactional.id and a "
         f"kafka.group.id of its own, and set {to_accept(word, accepted)}"
     )
 
 
+Places = Mapping[TopicPartition, Mapping[str, int]]
+"""By partition the offset of each source that reads it, by the source's name."""
+
+
 class StartFacts(NamedTuple):
     """The contents of checkpoint, decision and group when a run of the sink begins.
 
-    `batch`: the batch to write; `ends`: its end offsets in the sources. `begins`: where it begins, if it is
-    the first and its ends say that; else as `ends`. `completed`: the newest batch in Spark's commit log.
-    `decided`: the sink's last decided batch, of this or another query. `ended`: the digest and end offsets in
-    the checkpoint of the decided batch, if it is this query's and still kept. `committed`: the group's
+    `batch`: the batch to write; `ends`: its end offsets in the sources. `begins`: where each source begins
+    in it, if it is the first and its ends say that. `completed`: the newest batch in Spark's commit log.
+    `decided`: the sink's last decided batch, of this or another query. `ended`: the digest and end offsets
+    in the checkpoint of the decided batch, if it is this query's and still kept. `committed`: the group's
     offsets, for the partitions of `ends` and `ended` (empty without `group`). `taken`: the sinks and groups
-    whose offsets the source has begun with. `since`: the first batch that was given to this sink, None if the
-    checkpoint does not say. `rested`: whether the last completed batch is so old that the cluster may have
-    forgotten its decision. `accepted`: the words of start.accepted. `left_state`: the sink's last query has
-    saved its state. `followed_by`: which query has decided in this sink since this one did.
+    whose offsets the source has begun with. `since`: the first batch that was given to this sink, None if
+    the checkpoint does not say. `rested`: whether the last completed batch is so old that the cluster may
+    have forgotten its decision. `accepted`: the words of start.accepted. `left_state`: the sink's last
+    query has saved its state. `followed_by`: which query has decided in this sink since this one did.
+    `left`: the plan of the batch that the sink has decided last; None: not recorded. `others`: what other
+    sinks have decided last at whose offsets the query may begin.
     """
 
     sink: str
     batch: Batch
     ends: Offsets
-    begins: Offsets
+    begins: Places
     completed: int | None
     decided: Batch | None
     ended: tuple[str, Offsets] | None
@@ -127,6 +140,17 @@ class StartFacts(NamedTuple):
     accepted: Collection[str] = ()
     left_state: bool = False
     followed_by: str | None = None
+    left: Planned | None = None
+    others: Mapping[str, Batch] = MappingProxyType({})
+
+    def begins_at(self, place: TopicPartition) -> int | None:
+        """Where the query begins in a partition: its sources' lowest place. None: they do not say it."""
+        return min(self.begins[place].values()) if place in self.begins else None
+
+    @property
+    def left_at(self) -> Places | None:
+        """Where each source ended in the batch that the sink has decided last; None: not recorded."""
+        return None if self.left is None else self.left.each_end()
 
     @property
     def ours(self) -> int | None:
@@ -210,12 +234,16 @@ def _new_checkpoint(story: StartFacts) -> list[str]:
             "empty folder. If this query is to begin without state, set "
             f"{to_accept(WORD_STATE, story.accepted)}"
         )
+    if _goes_on(story):
+        return []
     stands = {tp: found.offset for tp, found in story.committed.items()}
-    if stands and all(story.begins.get(tp) == at for tp, at in stands.items()):
-        return _from_the_group(story)
+    if stands and all(story.begins_at(tp) == at for tp, at in stands.items()):
+        _from_the_group(story)
+        odd = _not_where_it_ended(story)
+        return _begins_elsewhere(story, odd, at_group=True) if odd else []
     if any(found.note for found in story.committed.values()):
         said = _listed(
-            (tp, f"{at}, this query's first batch begins at {story.begins.get(tp)}")
+            (tp, f"{at}, this query's first batch begins at {_known(story.begins_at(tp))}")
             for tp, at in stands.items()
         )
         return _begins_elsewhere(
@@ -230,13 +258,130 @@ def _new_checkpoint(story: StartFacts) -> list[str]:
     return []
 
 
+def _goes_on(story: StartFacts) -> bool:
+    """Whether each source begins where the sink's last decided batch ended in it, whatever the group says."""
+    left_at = story.left_at or {}
+    read = story.ends.keys() & left_at.keys()
+    later = [tp for tp, (at, note) in story.committed.items() if note and not note.decided]
+    return (
+        bool(read)
+        and all(tp in story.begins and _same(story.begins[tp], left_at[tp]) for tp in read)
+        and all(story.committed[tp].offset == story.begins_at(tp) for tp in later)
+    )
+
+
+def _same(begins: Mapping[str, int], ended: Mapping[str, int]) -> bool:
+    """Whether sources begin where others ended. Their names count if these ended in several places."""
+    if len({*ended.values()}) > 1:
+        return begins == ended
+    return {*begins.values()} == {*ended.values()}
+
+
+def _not_where_it_ended(story: StartFacts) -> str | None:
+    """What differs if the query begins at the group's offsets, and these are not where the sink's last
+    decided batch ended: somebody has moved them, or they have stayed behind."""
+    odd = {tp: why for tp, found in story.committed.items() if (why := _moved_away(story, tp, found))}
+    left_at = story.left_at or {}
+    new = [tp for tp in story.begins if tp not in story.committed and tp in left_at]
+    odd |= {
+        tp: f"no offset, and that batch ended at {_ends(left_at[tp])}"
+        for tp in new
+        if not _same(story.begins[tp], left_at[tp])
+    }
+    if not odd:
+        return None
+    return (
+        f"it begins at offsets of group {story.group} that are not where the sink's last batch ended "
+        f"({story.decided or 'of another sink'}): {_listed(odd.items())}. Rows may be left out, or written "
+        "again"
+    )
+
+
+def _moved_away(story: StartFacts, place: TopicPartition, found: NotedOffset) -> str | None:
+    """Why the group's offset of a partition is not where the last decided batch ended; None: it is, or no
+    decision is known."""
+    at, note, begins = found.offset, found.note, story.begins[place]
+    ended = None if story.left_at is None else story.left_at.get(place)
+    if note is not None and (note.sink != story.sink or not note.decided):
+        other = story.others.get(note.sink)
+        if other is not None and note.decided and (note.query, note.batch) != other[:2]:
+            return f"{at}, committed {_by(note)}, and {other} came later"
+        is_known = story.decided is None or story.left_at is not None
+        behind = ended is not None and min(begins.values()) < max(ended.values())
+        return None if is_known and not behind else f"{at}, committed {_by(note)}{_ended(ended)}"
+    if story.decided is None:
+        return None
+    if ended is not None:
+        return None if _same(begins, ended) else f"{at}, committed {_by(note)}{_ended(ended)}"
+    if note is None:
+        return f"{at}, committed {_by(note)}"
+    if (note.query, note.batch) != story.decided[:2]:
+        return f"{at}, committed {_by(note)}"
+    apart = dict(note.apart) or {"": at}
+    return None if _same(begins, apart) else f"{at}, and that batch ended at {_ends(apart)}"
+
+
+def _by(note: Note | None) -> str:
+    if note is None:
+        return "by somebody else (by hand, or a consumer)"
+    return f"with batch {note.batch} of query {note.query}"
+
+
+def _way_on(story: StartFacts, at_group: bool) -> str:
+    """How a new checkpoint goes on where the sink's last batch ended. `at_group`: the group is elsewhere."""
+    lines = (
+        {} if story.left is None else {n: f"startingOffsets={end}" for n, end in story.left.by_name.items()}
+    )
+    said = _each(lines)
+    if said:
+        exact = f"start it with another new checkpoint and {said}, to go on where that batch ended."
+        return f"S{exact[1:]}" if at_group else f"{StartsElsewhere.advice} Or {exact}"
+    if at_group:
+        return "Start it with another new checkpoint, and startingOffsets by number where that batch ended."
+    return StartsElsewhere.advice
+
+
+_MOST_SAID = 4000
+"""The most characters of offsets in an error."""
+
+
+def starting_offsets(places: Places) -> str:
+    """The option startingOffsets of each source that has ended there; "" if that is too long."""
+    names = sorted({name for ends in places.values() for name in ends})
+    each = {name: {tp: ends[name] for tp, ends in places.items() if name in ends} for name in names}
+    return _each({name: f"startingOffsets={json.dumps(to_json(at))}" for name, at in each.items()})
+
+
+def _each(lines: Mapping[str, str]) -> str:
+    """A line of each source, with its name if they differ; "" if that is too long."""
+    apart = len({*lines.values()}) > 1
+    said = [f"{line} for source {name}" if apart else line for name, line in lines.items()]
+    together = ", ".join(dict.fromkeys(said))
+    return together if len(together) <= _MOST_SAID else ""
+
+
+def _ended(ends: Mapping[str, int] | None) -> str:
+    return "" if ends is None else f", and that batch ended at {_ends(ends)}"
+
+
+def _ends(ends: Mapping[str, int]) -> str:
+    """The ends of sources in one partition."""
+    if len({*ends.values()}) == 1:
+        return str(next(iter(ends.values())))
+    return ", ".join(f"{at} in source {name}" for name, at in sorted(ends.items()))
+
+
+def _known(at: int | None) -> str:
+    return "an offset that its source does not note" if at is None else str(at)
+
+
 WORD_STATE = "without-state"
 """The word of start.accepted for a query that begins without the state that the last one has saved."""
 WORD_NEW = "new-checkpoint"
 """The word of start.accepted for a query that begins anew where another has been."""
 
 
-def _begins_elsewhere(story: StartFacts, what: str) -> list[str]:
+def _begins_elsewhere(story: StartFacts, what: str, *, at_group: bool = False) -> list[str]:
     if WORD_NEW in story.accepted:
         return [
             f"sink {story.sink}: the checkpoint is new, and {what}. start.accepted={WORD_NEW}: continuing. "
@@ -244,7 +389,7 @@ def _begins_elsewhere(story: StartFacts, what: str) -> list[str]:
         ]
     raise StartsElsewhere(
         f"sink {story.sink}: the checkpoint is new, and {what}. Nothing was written. "
-        f"{StartsElsewhere.advice} If this query is to begin elsewhere, and rows may be there twice, set "
+        f"{_way_on(story, at_group)} If this query is to begin elsewhere, and rows may be there twice, set "
         f"{to_accept(WORD_NEW, story.accepted)}, or give it a transactional.id and kafka.group.id of its own"
     )
 
@@ -274,12 +419,11 @@ def _check_taken(story: StartFacts) -> None:
         )
 
 
-def _from_the_group(story: StartFacts) -> list[str]:
+def _from_the_group(story: StartFacts) -> None:
     """Check a query that begins at the group's offsets: they must be this sink's, or committed by no sink."""
     left = _of_others(story, {found.note.sink for found in story.committed.values() if found.note})
     if left:
         _refuse_offsets(story, left, _moved_by(story, left))
-    return []
 
 
 def _of_others(story: StartFacts, sinks: Collection[str]) -> list[str]:
@@ -300,10 +444,10 @@ def _refuse_offsets(story: StartFacts, left: list[str], what: str) -> NoReturn:
 def _moved_by(story: StartFacts, sinks: Collection[str]) -> str:
     """Which sinks have committed the group's offsets, and which differ from the first batch's beginning."""
     group, named = story.group, ", ".join(sinks)
-    away = {tp: f.offset for tp, f in story.committed.items() if f.offset != story.begins.get(tp)}
+    away = {tp: f.offset for tp, f in story.committed.items() if f.offset != story.begins_at(tp)}
     if not away:
         return f"this query begins at offsets of group {group} that the sink {named} has committed"
-    said = _listed((tp, f"{at}, not at {story.begins.get(tp)}") for tp, at in away.items())
+    said = _listed((tp, f"{at}, not at {_known(story.begins_at(tp))}") for tp, at in away.items())
     return f"the sink {named} has committed to its group {group} since it was planned ({said})"
 
 

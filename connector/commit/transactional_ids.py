@@ -50,6 +50,11 @@ class Sink(NamedTuple):
         return self.coordinator
 
     @property
+    def offsets_group(self) -> str:
+        """Consumer group that gets the source offsets if kafka.group.id names no other one."""
+        return f"{self.coordinator}/offsets"
+
+    @property
     def attempts_group(self) -> str:
         """Consumer group that holds the last batch attempted (at_most_once)."""
         return f"{self.coordinator}/attempts"

@@ -12,16 +12,20 @@ _NOTE_LIMIT = 2048
 
 class Note(NamedTuple):
     """What a sink stores with each source offset that it commits to kafka.group.id: whose it is. `decided`:
-    a decision was committed with it; at_least_once has none."""
+    a decision was committed with it; at_least_once has none. `apart`: if several sources of the query have
+    read the partition to different ends, each one's name and end; the offset is the lowest."""
 
     sink: str
     query: str
     batch: int
     decided: bool = True
+    apart: tuple[tuple[str, int], ...] = ()
 
     def text(self) -> str:
         """The note as metadata of a committed offset; "" if it would be too long."""
-        fields = {name: value for name, value in self._asdict().items() if value is not True}
+        fields = {"sink": self.sink, "query": self.query, "batch": self.batch}
+        fields |= {} if self.decided else {"decided": False}
+        fields |= {"apart": dict(self.apart)} if self.apart else {}
         said = json.dumps({"eoslog": 1, **fields}, separators=(",", ":"))
         return said if len(said) <= _NOTE_LIMIT else ""
 
@@ -31,8 +35,10 @@ def read_note(metadata: str) -> Note | None:
     try:
         found = json.loads(metadata)
         fields = str(found["sink"]), str(found["query"]), int(found["batch"])
-        return Note(*fields, decided=bool(found.get("decided", True))) if found["eoslog"] else None
-    except (ValueError, KeyError, TypeError):  # other clients store their own texts there
+        apart = tuple((str(name), int(end)) for name, end in found.get("apart", {}).items())
+        decided = bool(found.get("decided", True))
+        return Note(*fields, decided=decided, apart=apart) if found["eoslog"] else None
+    except (ValueError, KeyError, TypeError, AttributeError):  # other clients store their own texts there
         return None
 
 

@@ -141,6 +141,11 @@ def _of_sink(options: SinkOptions, stream: bool) -> Iterator[Right]:
         yield from _of_transactions(options, stream)
     if options.group_id is not None:
         yield Right(READ, GROUP, options.group_id, False, f"kafka.group.id={options.group_id}")
+    elif stream and options.transactional_id is not None:
+        group = options.group_of(options.transactional_id)
+        if group is not None:
+            why = "the source offsets, unless commit.source.offsets=false"
+            yield Right(READ, GROUP, group, False, why)
     if options.deadletter_topic is not None:
         why = f"deadletter.topic={options.deadletter_topic}"
         yield Right(WRITE, TOPIC, options.deadletter_topic, False, why)

@@ -9,6 +9,7 @@ from eoslog.connector.client.records.send_window import MAX_UNANSWERED
 from eoslog.connector.client.wire.config import ClientConfig
 from eoslog.connector.commit.replay import OnLost
 from eoslog.connector.commit.seal import TwoPhase, of_write
+from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.errors import OptionError
 from eoslog.connector.options.parsing import parse
 from eoslog.connector.options.table import CODEC_NAMES, Use
@@ -42,6 +43,7 @@ class SinkOptions:
     guarantee: Guarantee
     idempotent: bool
     group_id: str | None
+    commits_offsets: bool
     transaction_timeout_ms: int
     two_phase: TwoPhase
     on_lost: OnLost
@@ -52,6 +54,12 @@ class SinkOptions:
     progress_log: bool
     accepted: frozenset[str]
     state: StateOptions | None = None
+
+    def group_of(self, sink: str) -> str | None:
+        """The group that gets the source offsets of a stream that this sink decides: kafka.group.id, or by
+        default that of the sink's name. None: no group."""
+        by_default = self.commits_offsets and self.guarantee is Guarantee.EXACTLY_ONCE
+        return self.group_id or (Sink(sink).offsets_group if by_default else None)
 
 
 def sink_options(raw: Mapping[str, str], *, stream: bool) -> SinkOptions:
@@ -69,6 +77,7 @@ def sink_options(raw: Mapping[str, str], *, stream: bool) -> SinkOptions:
         guarantee=Guarantee(values["processing.guarantee"]),
         idempotent=values["kafka.enable.idempotence"],
         group_id=values["kafka.group.id"],
+        commits_offsets=_commits_offsets(values),
         transaction_timeout_ms=values["kafka.transaction.timeout.ms"],
         two_phase=_two_phase(values, stream),
         on_lost=_on_lost(values, stream),
@@ -80,6 +89,16 @@ def sink_options(raw: Mapping[str, str], *, stream: bool) -> SinkOptions:
         accepted=frozenset(word.strip() for word in (values.get("start.accepted") or "").split(",")),
         state=_state(values),
     )
+
+
+def _commits_offsets(values: Mapping[str, Any]) -> bool:
+    wanted: bool = values.get("commit.source.offsets", True)
+    if not wanted and values["kafka.group.id"] is not None:
+        raise OptionError(
+            "commit.source.offsets=false, and kafka.group.id names a group for the source offsets: leave one "
+            "of them out"
+        )
+    return wanted
 
 
 def _state(values: Mapping[str, Any]) -> StateOptions | None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from eoslog.connector.client.wire.config import ClientConfig
 from eoslog.connector.commit.decision import ANCHOR
+from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.errors import OptionError
 from eoslog.connector.offsets import offsets
 from eoslog.connector.options.parsing import parse
@@ -90,6 +91,8 @@ def source_options(raw: Mapping[str, str], *, stream: bool, quiet: bool = False)
     start = values["startingoffsets"]
     stored = start if isinstance(start, offsets.SourcePosition) else None
     values["startingoffsets"] = start if stored is None else stored.offsets
+    if start == offsets.COMMITTED and values.get("transactional.id") and values["kafka.group.id"] is None:
+        values["kafka.group.id"] = Sink(values["transactional.id"]).offsets_group
     begin = _start(values, stream)
     values["endingoffsets"] = _end(values)
     return SourceOptions(
@@ -186,7 +189,10 @@ def _start(values: Mapping[str, Any], stream: bool) -> offsets.Bound:
         return timed
     start = values["startingoffsets"]
     if start == offsets.COMMITTED and values["kafka.group.id"] is None:
-        raise OptionError("startingOffsets=committed needs the group that has committed: give kafka.group.id")
+        raise OptionError(
+            "startingOffsets=committed needs the group that has committed: give transactional.id, or "
+            "kafka.group.id"
+        )
     if start is None:
         return offsets.LATEST if stream else offsets.EARLIEST
     if not stream and _mentions(start, offsets.LATEST):

@@ -82,8 +82,7 @@ DIFFERENCES: dict[str, Difference] = {
     "kafka.group.id": Difference(
         "spark-kafka-source-...",
         "No group is joined. eoslog's sink commits the "
-        "source's offsets to it in the transaction of the rows; without the option "
-        "nothing is committed.",
+        "source's offsets to it in the transaction of the rows.",
     ),
     "kafka.batch.size": Difference(
         "16384", "A batch is cut at this size; it does not wait for kafka.linger.ms."

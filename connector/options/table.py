@@ -183,7 +183,11 @@ TABLE: tuple[Option, ...] = (
            "With state.topic: the state is saved every so many micro-batches. After a restore "
            "Spark runs the batches since then once more, for their state alone.", unset="1"),
     Option("kafka.group.id", OptionType.TEXT, None, Use.ALL,
-           "Consumer group to which a streaming query's source offsets are committed with its rows."),
+           "Consumer group to which a streaming query's source offsets are committed with its rows. By "
+           "default that is <transactional.id>/offsets, under exactly_once and for eoslog's sources on the "
+           "sink's cluster; without transactional.id it has the query's id."),
+    Option("commit.source.offsets", OptionType.BOOL, True, Use.WRITE_STREAM,
+           "Whether the source offsets of an exactly_once query are committed without kafka.group.id, too."),
     Option("kafka.transaction.timeout.ms", OptionType.MILLIS, 900_000, Use.SINK,
            "A transaction open for longer is aborted by the broker, which also caps this value."),
     Option("two.phase.commit", OptionType.CHOICE, "auto", Use.SINK,

@@ -41,7 +41,14 @@ from eoslog.connector.saved.run_again import check_equal_run
 from eoslog.connector.saved.state_topic import check_state_topic
 from eoslog.connector.sink import token_begin
 from eoslog.connector.sink.source_check import check_sources, takes_over
-from eoslog.connector.sink.start_of_run import CheckpointView, StartOfRun, leave_for_none
+from eoslog.connector.sink.start_of_run import (
+    CheckpointView,
+    StartOfRun,
+    known_id,
+    leave_for_none,
+    of_group,
+    source_offsets,
+)
 
 log = logging.getLogger(__name__)
 
@@ -315,19 +322,20 @@ def _planned(options: SinkOptions, batch_id: int) -> Planned | None:
 def _source_offsets(
     options: SinkOptions, planned: Planned | None, reports: Sequence[Report | None], batch_id: int
 ) -> SourceOffsets | None:
-    """The batch's end offsets for the user's group, with a note of sink and query (group_notes.py)."""
-    if options.group_id is None or planned is None:
-        return None
-    ends = planned.topic_offsets()
+    """The batch's end offsets for the query's group, with a note of sink and query (group_notes.py)."""
     stamp = next((report.stamp for report in reports if report is not None), None)
+    group = options.group_id if stamp is None else options.group_of(stamp.sink_id)
+    if group is None or planned is None:
+        return None
     if stamp is None:
         assert options.checkpoint_location is not None  # otherwise there was an error
         query = Checkpoint.at(options.checkpoint_location).query_id()
         note = Note(options.transactional_id or query, query, batch_id, decided=False)
     else:
         note = Note(stamp.sink_id, stamp.batch.query_id, batch_id)
-    noted = {place: (offset, note.text()) for place, offset in ends.items()}
-    return SourceOffsets(options.group_id, noted, planned.epochs())
+        if options.group_id is None:
+            planned = of_group(planned, group, note.sink, known_id(shared_cluster(options.client)))
+    return source_offsets(group, planned, note)
 
 
 def _read_checkpoint(options: SinkOptions) -> CheckpointView | None:

@@ -15,7 +15,7 @@ from eoslog.connector.client.wire.shared_clusters import shared_cluster
 from eoslog.connector.commit.task_reports import Begun
 from eoslog.connector.options.source_and_sink import SinkOptions
 from eoslog.connector.run.source_ends import asked_ends
-from eoslog.connector.sink.start_of_run import CheckpointView, committed_offsets
+from eoslog.connector.sink.start_of_run import CheckpointView, committed_offsets, known_id, of_group
 
 _FILE = "sources"
 
@@ -36,8 +36,10 @@ def check_sources(options: SinkOptions, view: CheckpointView, sink: str, begun: 
     if before is None or before.by_name.keys() == now.by_name.keys():
         return
     removed = _removed(checkpoint).after(before, now)
-    wanted = added_offsets(before, now)
-    committed = committed_offsets(shared_cluster(options.client), options.group_id, wanted)
+    cluster, group = shared_cluster(options.client), options.group_of(sink)
+    here = known_id(cluster)
+    wanted = added_offsets(*(of_group(planned, group, sink, here) for planned in (before, now)))
+    committed = committed_offsets(cluster, group, wanted)
     check_added(Change(sink, before, now, removed, committed, options.accepted))
     checkpoint.note(_FILE, removed.text())
 

@@ -6,6 +6,7 @@ partitions (Metadata before begin; after it OffsetFetch, and finding the group's
 
 import logging
 import time
+from collections.abc import Mapping
 from typing import NamedTuple, Self
 
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
@@ -28,12 +29,14 @@ from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.retry import retrying
 from eoslog.connector.client.wire.shared_clusters import shared_cluster
 from eoslog.connector.commit.begin import check_noted_place
+from eoslog.connector.commit.decide import SourceOffsets
+from eoslog.connector.commit.decision import Decision
 from eoslog.connector.commit.leave_sink import decided_by, fence, leave
 from eoslog.connector.commit.observe import observed_decision
 from eoslog.connector.commit.task_reports import Batch, Begun
 from eoslog.connector.commit.transactional_ids import Sink
-from eoslog.connector.offsets.group_notes import NotedOffset, read_note
-from eoslog.connector.offsets.offsets import Offsets
+from eoslog.connector.offsets.group_notes import Note, NotedOffset, read_note
+from eoslog.connector.offsets.offsets import Offsets, TopicPartition
 from eoslog.connector.options.source_and_sink import SinkOptions
 from eoslog.connector.run.runner import Runner
 from eoslog.connector.saved.run_again import check_restored
@@ -75,6 +78,7 @@ class StartOfRun:
     def __init__(self, options: SinkOptions, view: CheckpointView, sink: Sink, runner: Runner) -> None:
         self._options, self._view, self._sink, self._runner = options, view, sink, runner
         self._cluster = shared_cluster(options.client)
+        self._group = options.group_of(sink.id)
         self._upgraded = False
 
     def before(self) -> None:
@@ -91,7 +95,7 @@ class StartOfRun:
                 log.warning(repeats)
         if view.completed is not None:
             view.checkpoint.check_completed(view.completed)
-        now = cluster_id(self._cluster)
+        now, group = cluster_id(self._cluster), self._group
         if self._options.group_id is not None:
             check_group_cluster(view.planned.clusters(), now, self._options.group_id)
         given = NotedSink.read(view.checkpoint)
@@ -103,33 +107,32 @@ class StartOfRun:
             self._leave(str(given.sink), given.since)
         self._upgraded = given is None
         is_new = given is None or given.sink != sink.id or moved
-        if given is None or is_new or given.group != self._options.group_id:
+        if given is None or is_new or given.group != group:
             since = view.batch.batch_id if given is None or is_new else given.since
-            group, topic = self._options.group_id, self._options.decision_topic
-            NotedSink(sink.id, now, since, group, topic).write(view.checkpoint)
+            NotedSink(sink.id, now, since, group, self._options.decision_topic).write(view.checkpoint)
 
     def _look_for_a_successor(self, given: NotedSink | None) -> None:
         """Raise TakenOver if another query has replaced this one, under its present or its former names.
 
         It is checked before the sink is acquired, which would stop that query, and again after that.
         """
-        names = {(self._sink.id, self._options.group_id)}
+        names = {(self._sink.id, self._group)}
         if given is not None and given.sink is not None:
             names.add((given.sink, given.group))
         for sink, group in sorted(names, key=str):
             self._check_taken_over(sink, group)
             last = self._runner.run(observed_decision(Sink(sink)))
-            by = None if last is None else last.successor_of(self._view.batch.query_id)
+            by = successor(last, self._view, group, sink, known_id(self._cluster))
             check_followed(sink, self._view.batch, group, by, self._options.accepted)
 
     def _check_taken_over(self, sink: str, group: str | None) -> None:
         view = self._view
         if view.completed is None:
             return
-        ends = view.planned.topic_offsets()
+        ends = of_group(view.planned, group, sink, known_id(self._cluster)).topic_offsets()
         before = view.checkpoint.planned_if_kept(view.batch.batch_id - 1)
         committed = committed_offsets(self._cluster, group, ends, stable=False)
-        stands = ends if before is None else before.topic_offsets()
+        stands = (before or view.planned).topic_offsets()
         accepted, is_left = self._options.accepted, sink != self._sink.id
         check_taken_over(sink, view.batch, group, committed, stands, accepted, is_left=is_left)
 
@@ -150,30 +153,67 @@ class StartOfRun:
         """
         view, options = self._view, self._options
         given = None if self._upgraded else NotedSink.read(view.checkpoint)
-        ended = ended_in(view, begun.decided)
-        ends = view.planned.topic_offsets()
-        wanted = {**(ended[1] if ended else {}), **ends}
+        kept = kept_of(view, begun.decided)
+        wanted, now = Offsets(), known_id(self._cluster)
+        for planned in (view.planned, *(() if kept is None else (kept,))):
+            wanted |= of_group(planned, self._group, self._sink.id, now).topic_offsets()
+        committed = committed_offsets(self._cluster, self._group, wanted)
+        last = None
+        if begun.followed_by is not None or (_is_first(view) and begun.decided is not None):
+            last = self._runner.run(observed_decision(self._sink))
         story = StartFacts(
             sink=begun.sink_id,
             batch=view.batch,
-            ends=ends,
-            begins=view.planned.beginnings(),
+            ends=view.planned.topic_offsets(),
+            begins=view.planned.each_beginning(),
             completed=view.completed,
             decided=begun.decided,
-            ended=ended,
-            group=options.group_id,
-            committed=committed_offsets(self._cluster, options.group_id, wanted),
+            ended=None if kept is None else (kept.digest, kept.topic_offsets()),
+            group=self._group,
+            committed=committed,
             taken=view.planned.taken(),
             since=None if given is None else given.since,
             rested=has_rested(view),
             accepted=options.accepted,
             left_state=begun.left_state,
-            followed_by=begun.followed_by,
+            followed_by=successor(last, view, self._group, self._sink.id, now),
+            left=plan_of(last),
+            others=self._others(committed) if _is_first(view) else {},
         )
         for warning in check_story(story):
             log.warning(warning)
         if story.is_new:
             _finish_others(story, self._runner)
+
+    def _others(self, committed: Mapping[TopicPartition, NotedOffset]) -> dict[str, Batch]:
+        """What other sinks have decided last that have committed offsets of the group."""
+        sinks = {found.note.sink for found in committed.values() if found.note} - {self._sink.id}
+        last = {sink: self._runner.run(observed_decision(Sink(sink))) for sink in sorted(sinks)}
+        return {sink: decision.batch for sink, decision in last.items() if decision is not None}
+
+
+def _is_first(view: CheckpointView) -> bool:
+    """Whether no batch is completed in the checkpoint yet."""
+    return view.completed is None and view.batch.batch_id == 0
+
+
+def plan_of(decision: Decision | None) -> Planned | None:
+    """The plan of a decided batch. None: it is not recorded."""
+    if decision is None or not decision.ends:
+        return None
+    return Planned.parse(decision.batch.batch_id, decision.ends)
+
+
+def successor(
+    last: Decision | None, view: CheckpointView, group: str | None, sink: str, cluster: str | None
+) -> str | None:
+    """Which query has decided in a sink since the one of this checkpoint did, in its place. A group that is
+    given says that it is in its place; in the group by default it is if it reads what this one reads."""
+    by = None if last is None else last.successor_of(view.batch.query_id)
+    if by is None or group != Sink(sink).offsets_group:
+        return by
+    plan, ends = plan_of(last), of_group(view.planned, group, sink, cluster).topic_offsets()
+    return by if plan is not None and ends.keys() & plan.topic_offsets().keys() else None
 
 
 def leave_for_none(options: SinkOptions, runner: Runner, view: CheckpointView) -> None:
@@ -201,7 +241,7 @@ def _check_plain_start(options: SinkOptions, view: CheckpointView, runner: Runne
         sink=options.transactional_id or view.batch.query_id,
         batch=view.batch,
         ends=ends,
-        begins=view.planned.beginnings(),
+        begins=view.planned.each_beginning(),
         completed=None,
         decided=None,
         ended=None,
@@ -248,15 +288,35 @@ def has_rested(view: CheckpointView) -> bool:
     return at is None or time.time() - at > FRESH_SECONDS
 
 
-def ended_in(view: CheckpointView, decided: Batch | None) -> tuple[str, Offsets] | None:
-    """Digest and end offsets of the decided batch in the checkpoint, if Spark still has it: it keeps 100."""
+def kept_of(view: CheckpointView, decided: Batch | None) -> Planned | None:
+    """The decided batch in the checkpoint, if it is this query's and Spark still has it: it keeps 100."""
     planned = view.planned
     if decided is None or decided.query_id != view.batch.query_id or decided.batch_id > planned.batch_id:
         return None
-    found: Planned | None = planned
     if decided.batch_id < planned.batch_id:
-        found = view.checkpoint.planned_if_kept(decided.batch_id)
-    return None if found is None else (found.digest, found.topic_offsets())
+        return view.checkpoint.planned_if_kept(decided.batch_id)
+    return planned
+
+
+def known_id(cluster: Cluster) -> str | None:
+    """The id of the cluster, from memory if this process has seen it."""
+    return cluster.cluster_id or cluster_id(cluster)
+
+
+def of_group(planned: Planned, group: str | None, sink: str, cluster: str | None) -> Planned:
+    """The sources whose offsets go to a group: all of them, or, in the group that a sink has by default,
+    those whose offsets name the sink's cluster, `cluster`."""
+    return planned.on_cluster(cluster) if group == Sink(sink).offsets_group else planned
+
+
+def source_offsets(group: str, planned: Planned, note: Note) -> SourceOffsets:
+    """The end offsets of a batch for the group, each with the note of who has committed it."""
+    apart = planned.apart()
+    noted = {
+        place: (end, note._replace(apart=tuple(apart.get(place, {}).items())).text())
+        for place, end in planned.topic_offsets().items()
+    }
+    return SourceOffsets(group, noted, planned.epochs())
 
 
 def committed_offsets(

@@ -3,10 +3,11 @@
 import logging
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 from eoslog.connector.checkpoint.cluster_check import check_cluster
+from eoslog.connector.checkpoint.start_checks import starting_offsets
 from eoslog.connector.client.admin import group_offsets as group_offsets
 from eoslog.connector.client.admin.leader_epochs import epoch_ends
 from eoslog.connector.client.admin.list_offsets import list_offsets, list_places
@@ -14,11 +15,12 @@ from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.metadata import TopicInfo, no_partition
 from eoslog.connector.client.wire.retry import check, retrying
 from eoslog.connector.client.wire.shared_clusters import shared_cluster
+from eoslog.connector.commit.faults import StartsElsewhere
 from eoslog.connector.commit.leave_sink import fence
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.errors import OptionError, UnknownTopic, report_loss
 from eoslog.connector.offsets import plan
-from eoslog.connector.offsets.group_notes import check_notes, read_note
+from eoslog.connector.offsets.group_notes import Note, check_notes, read_note
 from eoslog.connector.offsets.offsets import (
     COMMITTED,
     EARLIEST,
@@ -205,6 +207,7 @@ class SourceTopics:
             runner.run(fence(Sink(self.options.taken_over)))
         stored = group_offsets.fetch_with_epochs(self.cluster, group, partitions, least_ms=PENDING_MS)
         notes = {tp: read_note(found.metadata) for tp, found in stored.items()}
+        self._check_one_place(group, partitions, {tp: (at.offset, notes[tp]) for tp, at in stored.items()})
         for warning in check_notes(group, notes):
             log.warning(warning)
         self.taken = frozenset(TakenFrom(note.sink, group) for note in notes.values() if note)
@@ -223,6 +226,30 @@ class SourceTopics:
         epochs = {tp: stored[tp].leader_epoch for tp in at if stored[tp].leader_epoch >= 0}
         whose = f"startingOffsets=committed: the offsets of group {group}"
         return {**self.ends(new, EARLIEST), **self._not_parted(whose, within, at, epochs)}
+
+    def _check_one_place(
+        self,
+        group: str,
+        partitions: list[TopicPartition],
+        stored: Mapping[TopicPartition, tuple[int, Note | None]],
+    ) -> None:
+        """Raise StartsElsewhere if several sources of the last query have read a partition to different ends:
+        which of them takes this one's place, it cannot tell."""
+        apart = {tp: note.apart for tp, (_, note) in stored.items() if note and note.decided and note.apart}
+        if not apart:
+            return
+        names = dict.fromkeys(name for ends in apart.values() for name, _ in ends)
+        ends = {
+            tp: dict(apart.get(tp, ())) or dict.fromkeys(names, stored[tp][0] if tp in stored else EARLIEST)
+            for tp in partitions
+        }
+        (topic, p), found = next(iter(apart.items()))
+        said = ", ".join(f"{at} in source {name}" for name, at in found)
+        raise StartsElsewhere(
+            f"startingOffsets=committed: the sources of group {group}'s query have read {topic}-{p} to "
+            f"different offsets ({said}), and this source cannot tell which of them it is. Nothing was "
+            f"written. Start each source where it ended: {starting_offsets(ends)}"
+        )
 
     def _not_parted(self, whose: str, within: Offsets, at: Offsets, epochs: Epochs) -> Offsets:
         """The offsets, if the log is still the one that they were read from. Otherwise reports the loss; if

@@ -30,6 +30,8 @@ from eoslog.connector.errors import UnknownTopic
 from eoslog.connector.offsets.group_notes import Note
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
 from eoslog.connector.saved.save import CheckpointSaving
+from eoslog.connector.sink.start_of_run import of_group
+from eoslog.connector.sink.start_of_run import source_offsets as committed_with
 
 _MAX_BATCH_BYTES = 900_000
 """Topics take a little more than a megabyte by default (max.message.bytes)."""
@@ -118,14 +120,14 @@ def _planned_since(standing: Standing, backup: Backup) -> list[int]:
 
 
 def source_offsets(
-    group: str | None, sink: str, to: Batch, end: Planned, *, decided: bool
+    group: str | None, sink: str, to: Batch, end: Planned, *, decided: bool, cluster: str | None
 ) -> SourceOffsets | None:
-    """The group's offsets at the end of a batch, as the sink would commit them. None: there is no group."""
+    """The group's offsets at the end of a batch, as the sink would commit them. None: there is no group.
+    `cluster`: the id of the sink's."""
     if group is None:
         return None
-    text = Note(sink, to.query_id, to.batch_id, decided=decided).text()
-    offsets = {tp: (at, text) for tp, at in end.topic_offsets().items()}
-    return SourceOffsets(group, offsets, end.epochs())
+    note = Note(sink, to.query_id, to.batch_id, decided=decided)
+    return committed_with(group, of_group(end, group, sink, cluster), note)
 
 
 def state_topic_of(decision: Decision | None) -> str | None:
@@ -182,7 +184,8 @@ def _source_offsets(standing: Standing, end: Planned) -> SourceOffsets | None:
     if note is None:
         return None
     sink = note.sink or standing.query_id
-    return source_offsets(note.group, sink, batch_of(standing, end), end, decided=note.sink is not None)
+    to, cluster, decided = batch_of(standing, end), standing.cluster_id, note.sink is not None
+    return source_offsets(note.group, sink, to, end, decided=decided, cluster=cluster)
 
 
 def _move(

@@ -16,7 +16,7 @@ from eoslog.connector.commit.begin import check_checkpoint
 from eoslog.connector.commit.faults import CommitFault
 from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.offsets import plan
-from eoslog.connector.sink.start_of_run import CheckpointView, ended_in, has_rested
+from eoslog.connector.sink.start_of_run import CheckpointView, has_rested, kept_of, plan_of, successor
 
 
 def problems(cluster: Cluster, standing: Standing) -> list[str]:
@@ -82,23 +82,25 @@ def _warnings(standing: Standing) -> Iterator[str]:
         return
     view = CheckpointView.of(standing.checkpoint)
     decided = standing.decided or (standing.decision.batch if standing.decision else None)
-    note, ended = standing.note, ended_in(view, decided)
-    ends = view.planned.topic_offsets()
+    note, kept = standing.note, kept_of(view, decided)
+    ended, ends = None if kept is None else (kept.digest, kept.topic_offsets()), view.planned.topic_offsets()
     wanted = {**(ended[1] if ended else {}), **ends}
+    group = note.group if note else None
     story = StartFacts(
         sink=standing.sink.id,
         batch=view.batch,
         ends=ends,
-        begins=view.planned.beginnings(),
+        begins=view.planned.each_beginning(),
         completed=view.completed,
         decided=decided,
         ended=ended,
-        group=note.group if note else None,
+        group=group,
         committed={tp: found for tp, found in standing.noted.items() if tp in wanted},
         taken=view.planned.taken(),
         since=note.since if note else None,
         rested=has_rested(view),
-        followed_by=None if standing.decision is None else standing.decision.successor_of(standing.query_id),
+        followed_by=successor(standing.decision, view, group, standing.sink.id, standing.cluster_id),
+        left=plan_of(standing.decision),
     )
     check_checkpoint(standing.sink, standing.decision, _next_batch(view))
     yield from check_story(story)

@@ -54,17 +54,21 @@ class NewQuery:
                 "the checkpoint names no sink that keeps decisions, so there is none to make for a new "
                 "transactional.id: leave --transactional-id out"
             )
+        given = sink or (query_id if found.sink else None)
+        if note is not None and note.sink is not None and note.group == Sink(note.sink).offsets_group:
+            group = group or (None if given is None else Sink(given).offsets_group)
         if note is not None and note.group is not None and group is None:
             raise NotEditable(
                 f"the query commits its offsets to the group {note.group}: give the new one a group of its "
                 "own (--group)"
             )
-        return cls(as_spark_takes(location), query_id, sink or (query_id if found.sink else None), group)
+        return cls(as_spark_takes(location), query_id, given, group)
 
     @property
     def options(self) -> dict[str, str]:
         """The options of writeStream that it must have."""
-        given = {"transactional.id": self.sink, "kafka.group.id": self.group}
+        by_default = self.sink is not None and self.group == Sink(self.sink).offsets_group
+        given = {"transactional.id": self.sink, "kafka.group.id": None if by_default else self.group}
         own = {name: value for name, value in given.items() if value is not None}
         return {"checkpointLocation": without_options(self.location), **own}
 
@@ -107,7 +111,9 @@ def carry_out_fork(cluster: Cluster, found: Standing, new: NewQuery, watch: Prog
     _check_rested(cluster, found)
     to = Batch(new.query_id, end.batch_id, end.digest)
     decided = new.sink is not None
-    source = carry_out.source_offsets(new.group, new.sink or new.query_id, to, end, decided=decided)
+    source = carry_out.source_offsets(
+        new.group, new.sink or new.query_id, to, end, decided=decided, cluster=found.cluster_id
+    )
     sink = None if new.sink is None else Sink(new.sink)
     whole = Checkpoint(copy, new.location).changed({last: newest_text.decode()})
     carry_out.move(

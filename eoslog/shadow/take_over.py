@@ -222,7 +222,9 @@ def carry_out_take_over(cluster: Cluster, shadow: Standing, place: Place, rows: 
         topic = carry_out.state_topic_of(place.seen)
         state = carry_out.state_saving(cluster, after, Sink(cut.sink), batch, topic)
         added = None if rows is None and state is None else Addition(rows, state)
-        source = carry_out.source_offsets(cut.group, cut.sink, batch, position_of(shadow), decided=True)
+        source = carry_out.source_offsets(
+            cut.group, cut.sink, batch, position_of(shadow), decided=True, cluster=shadow.cluster_id
+        )
         rules = move_decision(Sink(cut.sink), place.seen, batch, source, shadow.completed, added, place.ends)
         Runner(cluster, OWN_TIMEOUT_MS, decisions=place.decisions).run(rules)
     noted.write(shadow.checkpoint)

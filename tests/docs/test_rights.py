@@ -165,7 +165,7 @@ def run_batch_of(reader: StreamReader, site: Site, checkpoint: Path, two_phase: 
     options = sink_options(
         {
             **mine, "topic": "orders_copy", "transactional.id": "copy", "two.phase.commit": two_phase,
-            "kafka.group.id": "dashboards", "deadletter.topic": "orders_bad",
+            "deadletter.topic": "orders_bad",
             "checkpointLocation": str(checkpoint),
             "start.accepted": "new-checkpoint",  # each test begins again at the log's beginning
         },

@@ -237,7 +237,7 @@ def test_they_are_enough_and_each_is_needed(
 
 
 def test_the_page_has_the_same() -> None:
-    everything = TO | NAMED | GROUP | {"deadletter.topic": "orders_bad"} | SEALED
+    everything = TO | NAMED | {"deadletter.topic": "orders_bad"} | SEALED
     query = Query(FROM, {name: value.replace("{n}", "") for name, value in everything.items()})
     assert set(query.rights()) == set(rights())
     tokens = Query({}, {"topic": "t", "transactional.id": "copy", "write.token": "job-1"}, stream=False)

@@ -20,9 +20,9 @@ class Lineage:
     `before`: records that lie before where it began. `tried`: under which guarantees a record was read.
     `done`: records of batches that Spark has noted; `batches`: of those that it has not. `sinks`: ids of the
     sinks that its batches were given to; `names`: each transactional.id and group of theirs; `groups`: those
-    of batches that are done. `again`: a query
-    was started again although another one had taken its pipeline over. `may_lack`, `may_double`: records for
-    which somebody has taken that into account, having been told.
+    of batches that are done; `queries`: Spark's ids of its queries. `again`: a query was started again
+    although another one had taken its pipeline over. `may_lack`, `may_double`: records for which somebody has
+    taken that into account, having been told.
     """
 
     name: str
@@ -34,6 +34,7 @@ class Lineage:
     sinks: set[str] = field(default_factory=set)
     names: set[tuple[str | None, str | None]] = field(default_factory=set)
     groups: set[str | None] = field(default_factory=set)
+    queries: set[str] = field(default_factory=set)
     may_lack: set[str] = field(default_factory=set)
     may_double: set[str] = field(default_factory=set)
     began: bool = False

@@ -66,6 +66,14 @@ class Query:
         own = json.loads(identity(self.checkpoint) or "{}").get("id")
         return self.ids[-1] or own, self.sink.get("kafka.group.id")
 
+    @property
+    def has_group(self) -> bool:
+        """Whether startingOffsets=committed has a group: one that is given, or that of its transactional.id,
+        to which exactly_once commits."""
+        exact = self.sink.get("processing.guarantee", "exactly_once") == "exactly_once"
+        by_default = self.ids[-1] is not None and exact and not self.reads_files
+        return self.sink.get("kafka.group.id") is not None or by_default
+
     def set_id(self, value: str | None) -> None:
         """Another transactional.id, from the next start on."""
         self.ids.append(value)
@@ -82,9 +90,11 @@ class Query:
         self.source["startingOffsets"], self.said = starting, None
         self.source.pop("transactional.id", None)
         if starting == "committed" and not self.reads_files:
-            group = self.sink.get("kafka.group.id", self.source.get("kafka.group.id"))
-            assert group is not None, "nobody begins at the offsets of no group"
-            self.source["kafka.group.id"] = group
+            assert self.has_group, "nobody begins at the offsets of no group"
+            group = self.sink.get("kafka.group.id")
+            self.source.pop("kafka.group.id", None)
+            if group is not None:
+                self.source["kafka.group.id"] = group
             if self.ids[-1] is not None:
                 self.source["transactional.id"] = self.ids[-1]
 

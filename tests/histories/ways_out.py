@@ -52,7 +52,7 @@ def _rebuild(world: "World", query: "Query", text: str) -> bool:
 
 def _committed(world: "World", query: "Query", text: str) -> bool:
     """A new checkpoint with startingOffsets=committed."""
-    if query.sink.get("kafka.group.id") is None or query.token is not None or query.reads_files:
+    if not query.has_group or query.token is not None or query.reads_files:
         return False
     if "if kafka.group.id was given to these batches" in text and not world.had_group(query):
         return False
@@ -65,12 +65,26 @@ def _committed(world: "World", query: "Query", text: str) -> bool:
 
 def _back(world: "World", query: "Query", text: str) -> bool:
     """A new checkpoint with startingOffsets=committed, and the names that the error gives."""
-    told = re.search(r"kafka\.group\.id=(\S+) and transactional\.id=(\S+) in source and sink", text)
+    told = re.search(r"(?:kafka\.group\.id=(\S+) and )?transactional\.id=(\S+) in source and sink", text)
     if told is None or world.tells_of_another(query, text) or query.reads_files:
         return False
-    query.sink["kafka.group.id"] = told.group(1)
+    query.sink.pop("kafka.group.id", None)
+    if told.group(1) is not None:
+        query.sink["kafka.group.id"] = told.group(1)
     query.set_id(told.group(2))
+    if not query.has_group:
+        return False
     query.new_checkpoint("committed")
+    return True
+
+
+def _exact(world: "World", query: "Query", text: str) -> bool:
+    """Another new checkpoint where the sink's last batch ended, which the error tells."""
+    told = re.search(r"another new checkpoint and startingOffsets=(\{.*\}), to go on where", text)
+    last = re.search(r"batch \d+ of query ([\w-]+)", text)
+    if told is None or query.token is not None or last is None or last.group(1) not in query.lineage.queries:
+        return False
+    query.new_checkpoint(told.group(1))
     return True
 
 
@@ -275,6 +289,7 @@ _WAYS = (
     (r"[Bb]ring the right checkpoint|right checkpoint back", _right_checkpoint),
     (r"eoslog checkpoint rebuild", _rebuild),
     (r"startingOffsets=committed", _committed),
+    (r"to go on where that batch ended", _exact),
     (r"if kafka\.group\.id was given to these batches, else", _line),
     (r"again with on\.lost\.transaction=replay", _replay),
     (r"[Pp]ublish\b.*missing rows", _behind),

@@ -160,6 +160,7 @@ ROWS: dict[str, Callable[[], list[Change]]] = {
         (start_checks, "check_completed", _nothing),
         (start_of_run, "check_completed", _nothing),
     ],
+    "where the sink's last batch ended": lambda: [(start_checks, "_not_where_it_ended", _nothing)],
     "DecisionGone, the group's notes": lambda: [(start_checks, "_check_notes", _nothing)],
     "CheckpointOlder": lambda: [
         (begin, "check_checkpoint", _nothing),

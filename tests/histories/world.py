@@ -185,9 +185,7 @@ class World:
             return
         self.do_stop(name)
         if starting == "committed":
-            if query.sink.get("kafka.group.id") is None or query.token or not query.lineage.done:
-                return
-            if query.reads_files:
+            if not query.has_group or query.token or not query.lineage.done or query.reads_files:
                 return
             query.new_checkpoint("committed")
         else:
@@ -198,7 +196,7 @@ class World:
         query, before = self.queries.get(name), self.queries.get(old)
         if query is None or before is None or query is before or before.token or not before.lineage.done:
             return
-        if before.sink.get("kafka.group.id") is None or before.reads_files:
+        if not before.has_group or before.reads_files:
             return
         self.do_stop(name)
         if before.ids[-1] is None:
@@ -538,6 +536,7 @@ class World:
 
         def planned(batch: int) -> None:
             lineage.sinks.add(plan.sink.get("transactional.id") or stream.query_id)
+            lineage.queries.add(stream.query_id)
             lineage.names.add((plan.sink.get("transactional.id"), plan.sink.get("kafka.group.id")))
             if plan.token is not None:
                 name = plan.sink.get("transactional.id") or "eoslog-write"

@@ -154,7 +154,11 @@ MUTANTS: list[Mutant] = [
             "Checkpoint.at(options.checkpoint_location).planned(batch_id)",
             "Checkpoint.at(options.checkpoint_location).newest_planned()",
         ),
-        Break("offsets without a note", "(offset, note.text())", '(offset, "")'),
+        Break(
+            "the group by default gets other clusters' offsets",
+            "            planned = of_group(planned, group, note.sink",
+            "            of_group(planned, group, note.sink",
+        ),
         Break("at_least_once claims a decision", ", decided=False)", ")"),
         Break(
             "a group without a checkpoint",
@@ -216,7 +220,7 @@ MUTANTS: list[Mutant] = [
             "    if group is None or not wanted:\n        return {}",
             "    if True:\n        return {}",
         ),
-        Break("the group of the ended batch is not asked", "{**(ended[1] if ended else {}), **ends}", "ends"),
+        Break("the group of the ended batch is not asked", "*(() if kept is None else (kept,))", ""),
         Break(
             "sources of any cluster",
             "check_group_cluster(view.planned.clusters(), now, self._options.group_id)",
@@ -246,7 +250,7 @@ MUTANTS: list[Mutant] = [
         ),
         Break(
             "a group that changes is not noted",
-            "if given is None or is_new or given.group != self._options.group_id:",
+            "if given is None or is_new or given.group != group:",
             "if given is None or is_new:",
         ),
         Break(
@@ -279,7 +283,11 @@ MUTANTS: list[Mutant] = [
         CROSSCHECK,
         Break("notes longer than Kafka takes", "if len(said) <= _NOTE_LIMIT else", "if True else"),
         Break("notes of others are ours", 'if found["eoslog"] else None', "if True else None"),
-        Break("other texts stop the query", "except (ValueError, KeyError, TypeError):", "except KeyError:"),
+        Break(
+            "other texts stop the query",
+            "except (ValueError, KeyError, TypeError, AttributeError):",
+            "except KeyError:",
+        ),
         Break("offsets of several sinks are one place", "if len(sinks) > 1:", "if False:"),
         Break("offsets of somebody else are not told", "if sinks and strange:", "if False:"),
     ),
@@ -318,7 +326,7 @@ MUTANTS: list[Mutant] = [
         ),
         Break(
             "a new checkpoint began where its first batch ends",
-            "all(story.begins.get(tp) == at",
+            "all(story.begins_at(tp) == at",
             "all(story.ends.get(tp) == at",
         ),
         Break("a successor that stands here is not seen", "if is_left or found[0]", "if found[0]"),
@@ -423,15 +431,63 @@ MUTANTS: list[Mutant] = [
         ),
         Break(
             "it begins anywhere",
-            "if stands and all(story.begins.get(tp) == at for tp, at in stands.items()):",
+            "if stands and all(story.begins_at(tp) == at for tp, at in stands.items()):",
             "if stands:",
         ),
         Break(
             "where it begins does not matter",
-            "if stands and all(story.begins.get(tp) == at for tp, at in stands.items()):",
+            "if stands and all(story.begins_at(tp) == at for tp, at in stands.items()):",
             "if False:",
         ),
         Break("one partition is enough", "if stands and all(", "if stands and any("),
+        Break(
+            "a group may be anywhere", "        odd = _not_where_it_ended(story)\n", "        odd = None\n"
+        ),
+        Break(
+            "offsets without a note are the sink's",
+            "    if note is None:\n        return f",
+            "    if False:\n        return f",
+        ),
+        Break(
+            "an older batch's offsets will do",
+            "    if (note.query, note.batch) != story.decided[:2]:",
+            "    if False:",
+        ),
+        Break(
+            "where the batch ended does not matter",
+            "        return None if _same(begins, ended) else",
+            "        return None if True else",
+        ),
+        Break(
+            "a partition without an offset is new",
+            "        if not _same(story.begins[tp], left_at[tp])\n",
+            "        if False\n",
+        ),
+        Break(
+            "one source's end is every source's",
+            "    if len({*ended.values()}) > 1:\n        return begins == ended\n",
+            "",
+        ),
+        Break("the lowest end is every source's", "    apart = dict(note.apart) or", "    apart ="),
+        Break(
+            "another sink's later batches do not matter", "(note.query, note.batch) != other[:2]:", "False:"
+        ),
+        Break(
+            "at_least_once may stand behind",
+            "return None if is_known and not behind else",
+            "return None if is_known else",
+        ),
+        Break("only the group says where it ended", "    if _goes_on(story):\n        return []\n", ""),
+        Break(
+            "ends that are not said are beginnings",
+            "tp in story.begins and _same(",
+            "tp not in story.begins or _same(",
+        ),
+        Break(
+            "rows that at_least_once wrote are written again",
+            "        and all(story.committed[tp].offset == story.begins_at(tp) for tp in later)\n",
+            "",
+        ),
         Break(
             "missing decisions are not told",
             "if story.since is not None or story.completed is None or story.last >= story.completed:",

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from eoslog.connector.checkpoint.cluster_check import check_cluster, check_group_cluster, check_sink_cluster
+from eoslog.connector.checkpoint.spark_logs import Planned
 from eoslog.connector.checkpoint.start_checks import (
     StartFacts,
     check_given,
@@ -44,7 +45,7 @@ def story(
     return StartFacts(
         batch=Batch("q", batch, f"d{batch}"),
         ends={PLACE: 10 * batch},
-        begins={PLACE: 10 * batch if begins is None else begins},
+        begins={PLACE: {"0": 10 * batch if begins is None else begins}},
         completed=completed,
         decided=decided,
         committed=committed,
@@ -56,8 +57,9 @@ def both(told: StartFacts, first: tuple[int, Note], second: tuple[int, Note]) ->
     """The story on two partitions, of which the group holds these."""
     other = ("t", 1)
     ends = {PLACE: told.ends[PLACE], other: told.ends[PLACE]}
+    begins = {place: {"0": at} for place, at in ends.items()}
     return told._replace(
-        ends=ends, begins=ends, committed={PLACE: NotedOffset(*first), other: NotedOffset(*second)}
+        ends=ends, begins=begins, committed={PLACE: NotedOffset(*first), other: NotedOffset(*second)}
     )
 
 
@@ -324,6 +326,114 @@ def test_who_has_left_a_sink_is_told_of_its_successor_from_its_first_batch_on() 
     check_taken_over("s", of("successor", 5), "g", where, {PLACE: 40}, (), is_left=True)
 
 
+def ended(*ends: int) -> Planned:
+    """The plan of the sink's last batch: where each of its sources ended."""
+    return Planned(7, tuple(f'{{"t":{{"0":{at}}}}}' for at in ends))
+
+
+OLD = of("old", 7)
+ALIEN = note(7, "other", "s2")
+LOOSE = note(3, "loose")._replace(decided=False)
+APART = note(7, "old")._replace(apart=(("0", 20), ("1", 15)))
+TWO: Any = {PLACE: {"0": 20, "1": 15}}
+
+
+@pytest.mark.parametrize(
+    ("odd", "says"),
+    [
+        pytest.param(story(0, OLD, at=(0, None)), "t-0 at 0, committed by somebody else", id="moved by hand"),
+        pytest.param(
+            story(0, of("old", 9), at=(0, note(7, "old"))),
+            r"\(batch 9 of query old\): t-0 at 0, committed with batch 7 of query old\. Rows.*by number",
+            id="the group was left out for a while",
+        ),
+        pytest.param(
+            story(0, OLD, at=(5, note(7, "old")), begins=5, left=ended(9)),
+            r't-0 at 5, .* and that batch ended at 9.*and startingOffsets=\{"t":\{"0":9\}\}, to go on',
+            id="moved by somebody who keeps notes",
+        ),
+        pytest.param(
+            both(story(0, OLD), (0, note(7, "old")), (0, note(7, "old")))._replace(
+                committed={PLACE: NotedOffset(0, note(7, "old"))},
+                left=Planned(7, ('{"t":{"0":0,"1":30}}',)),
+            ),
+            "t-1 at no offset, and that batch ended at 30",
+            id="one offset was deleted",
+        ),
+        pytest.param(
+            story(0, OLD, at=(5, LOOSE), begins=5, left=ended(9)),
+            "t-0 at 5, committed with batch 3 of query loose, and that batch ended at 9",
+            id="at_least_once stands behind",
+        ),
+        pytest.param(
+            story(0, OLD, at=(0, LOOSE)), "committed with batch 3 of query loose", id="or that is not known"
+        ),
+        pytest.param(
+            story(0, at=(0, ALIEN), accepted={"offsets-of:s2"}, others={"s2": of("other", 8)}),
+            "t-0 at 0, committed with batch 7 of query other, and batch 8 of query other came later",
+            id="another sink has gone on elsewhere",
+        ),
+        pytest.param(
+            story(0, OLD, at=(15, APART), begins=15),
+            "t-0 at 15, and that batch ended at 20 in source 0, 15 in source 1",
+            id="the lowest end of two sources",
+        ),
+        pytest.param(
+            story(0, OLD, at=(15, APART), begins=15, left=ended(20, 15)),
+            r'at 20 in source 0, 15 in source 1.*"0":20\}\} for source 0, startingOffsets=.* for source 1',
+            id="the same, and the plan is known",
+        ),
+    ],
+)
+def test_a_group_that_is_not_where_the_sink_ended(odd: StartFacts, says: str) -> None:
+    with pytest.raises(StartsElsewhere, match=says):
+        check_story(odd)
+    assert "continuing" in check_story(odd._replace(accepted={"new-checkpoint", "offsets-of:s2"}))[0]
+
+
+@pytest.mark.parametrize(
+    "exact",
+    [
+        pytest.param(
+            story(0, OLD, begins=4, left=ended(4), group=None), id="where the batch ended, by number"
+        ),
+        pytest.param(story(0, OLD, at=(9, None), begins=4, left=ended(4)), id="and somebody moved the group"),
+        pytest.param(story(0, OLD, at=(15, APART))._replace(begins=TWO), id="each source where it ended"),
+        pytest.param(story(0, OLD, left=ended(20, 15))._replace(begins=TWO), id="the same without a group"),
+        pytest.param(story(0, OLD, at=(9, LOOSE), begins=9, left=ended(4)), id="at_least_once has gone on"),
+        pytest.param(story(0, at=(9, note(7, "old")), begins=9), id="the decision has expired"),
+        pytest.param(
+            story(0, at=(0, ALIEN), accepted={"offsets-of:s2"}, others={"s2": of("other", 7)}), id="hand-over"
+        ),
+    ],
+)
+def test_a_new_checkpoint_that_goes_on_where_the_sink_ended(exact: StartFacts) -> None:
+    assert check_story(exact) == []
+
+
+@pytest.mark.parametrize(
+    "unsure",
+    [
+        pytest.param(
+            story(0, OLD, left=ended(0), group=None)._replace(begins={}), id="only its end is known"
+        ),
+        pytest.param(
+            story(0, OLD, at=(0, note(7, "old")))._replace(begins={}), id="the same at the group's offsets"
+        ),
+        pytest.param(
+            story(0, OLD, at=(9, LOOSE), begins=4, left=ended(4)), id="at_least_once has gone on, unseen"
+        ),
+        pytest.param(
+            story(0, OLD, left=ended(20, 15))._replace(begins={PLACE: {"0": 15, "1": 20}}),
+            id="sources in another order",
+        ),
+    ],
+)
+def test_a_new_checkpoint_that_may_begin_elsewhere(unsure: StartFacts) -> None:
+    with pytest.raises(StartsElsewhere):
+        check_story(unsure)
+
+
 @pytest.mark.parametrize("accepted", [{"decisions-gone:7"}, {"new-checkpoint"}, ()])
 def test_what_was_accepted_once_does_not_hide_the_next(accepted: Any) -> None:
     with pytest.raises(DecisionGone):
@@ -361,6 +471,7 @@ def test_notes() -> None:
         '{"eoslog":0,"sink":"s","query":"q","batch":3}',
     ):
         assert read_note(text) is None
+    assert read_note(APART.text()) == APART and read_note(LOOSE.text()) == LOOSE
     assert note(1, sink="x" * 4000).text() == "", "the offset itself must fit"
 
 

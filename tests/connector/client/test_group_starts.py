@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from eoslog.connector.client.wire.shared_clusters import close_shared
+from eoslog.connector.commit.faults import StartsElsewhere
 from eoslog.connector.offsets.group_notes import Note
 from eoslog.connector.offsets.offsets import COMMITTED, Offsets
 from eoslog.connector.options.source_and_sink import source_options
@@ -46,6 +47,15 @@ def start(notes: list[str], pending_seconds: float = 0) -> Offsets:
             return SourceTopics(options).resolve("startingOffsets", COMMITTED)
         finally:
             close_shared(options.client)
+
+
+def test_the_lowest_end_of_several_sources_is_nobodys_beginning() -> None:
+    """Which of them this source is, it cannot tell: each is told where it goes on."""
+    apart = Note("ours", "q", 4, apart=(("0", 7), ("1", 5)))
+    says = r'different offsets \(7 in source 0, 5 in source 1\).*\{"t": \{"0": 5, "1": 7\}\} for'
+    with pytest.raises(StartsElsewhere, match=says):
+        start([BY_US, apart.text()])
+    assert start([apart._replace(decided=False).text()]) == {("t", 0): 5}, "rows may come again"
 
 
 def test_a_decision_on_its_way_is_waited_for() -> None:

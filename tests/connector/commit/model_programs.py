@@ -237,7 +237,7 @@ class Programs:
             sink=self.sink.id,
             batch=batch,
             ends={SOURCE: end},
-            begins={SOURCE: end},
+            begins={SOURCE: {"0": end}},
             completed=max(mine.completed, default=None),
             decided=decided,
             ended=(ours.digest, {SOURCE: mine.first + ours.batch_id + 1}) if ours else None,

@@ -153,8 +153,8 @@ def test_the_batch_of_another_query_is_not_looked_for_in_this_ones_checkpoint(qu
     query.plan(0)
     query.plan(1)
     view = CheckpointView.of(Checkpoint.at(str(query.options.checkpoint_location)))
-    assert start_of_run.ended_in(view, Batch("q", 0)) is not None
-    assert start_of_run.ended_in(view, Batch("another", 0)) is None
+    assert start_of_run.kept_of(view, Batch("q", 0)) is not None
+    assert start_of_run.kept_of(view, Batch("another", 0)) is None
 
 
 def test_a_begin_that_failed_leaves_no_memory(query: Query) -> None:
@@ -439,6 +439,34 @@ def test_the_decision_says_what_the_batch_plan_was(query: Query) -> None:
     last = query.last()
     assert last.ends == 'v1\n{"batchWatermarkMs":7,"batchTimestampMs":9}\n{"in":{"0":10}}\n-'
     assert Planned.parse(0, last.ends) == Planned.parse(0, text)
+
+
+def test_source_offsets_go_to_the_sinks_own_group_by_default(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of the sink's cluster. Where two sources have come to different ends, the note has both."""
+    group_holds(monkeypatch, {})
+    here, there = '{"in":{"0":%d},"cluster-id:cluster":{}}', '{"in":{"0":9},"cluster-id:other":{}}'
+    lines = [here % 20, here % 15, there, '{"files":{"0":4}}', '{"logOffset":3}', "-"]
+
+    def committed(name: str, **options: str) -> dict[str, Any]:
+        query = Query(folder / name, Bench(), **options)
+        query.plan(0)
+        (query.folder / "offsets" / "0").write_text("\n".join(["v1", "{}", *lines]))
+        query.commit(query.bench.prepare_all(query.begin()), 0)
+        return {group: held for group, held in query.bench.broker.groups.items() if group != "sink"}
+
+    ((place, (offset, note)),) = committed("by default")["sink/offsets"].items()
+    assert (place, offset) == (("in", 0), 15)
+    assert read_note(note) == Note("sink", "q", 0, apart=(("0", 20), ("1", 15)))
+    assert committed("left out", commit__source__offsets="false") == {}
+    assert set(committed("at most once", processing__guarantee="at_most_once")) <= {"sink/attempts"}
+    lines.pop(2)
+    assert set(committed("named", kafka__group__id="g")["g"]) == {("in", 0), ("files", 0)}
+    with pytest.raises(
+        OptionError, match=r"commit\.source\.offsets=false, and kafka\.group\.id names a group"
+    ):
+        stream_options(folder, commit__source__offsets="false", kafka__group__id="g")
 
 
 def test_at_least_once_commits_its_offsets_too(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
