@@ -39,7 +39,8 @@ from eoslog.connector.offsets.offsets import (
 
 OFFSET_LOG = ("v1", "v2")
 COMMIT_LOG = ("v1", "v2", "v3")
-_VOID = "-"
+VOID = "-"
+"""The end of a source that has none yet."""
 _ENTRIES = "entries"
 
 
@@ -135,7 +136,7 @@ class Planned:
         """The end offsets by name, of the sources that have any. A source of version 1 has its number as its
         name, as Spark has it in version 2 for a source without name."""
         names = self.names or tuple(map(str, range(len(self.sources))))
-        return {name: end for name, end in zip(names, self.sources, strict=True) if end != _VOID}
+        return {name: end for name, end in zip(names, self.sources, strict=True) if end != VOID}
 
     def clusters(self) -> set[str]:
         """The ids of the clusters of the sources' offsets, as far as the offsets name them."""
@@ -205,7 +206,7 @@ class Planned:
 
 def read_by(end: str) -> ReadBy:
     """What says which rows a source reads up to this end."""
-    if end == _VOID or _topics(end):
+    if end == VOID or _topics(end):
         return ReadBy.END
     try:
         found: Any = json.loads(end)
@@ -336,7 +337,7 @@ def _topics(text: str) -> dict[str, dict[str, int]]:
     """A source's offsets by topic and partition; empty for other kinds of sources."""
     try:
         topics: Any = json.loads(text)
-    except ValueError:  # _VOID: the source had no offset yet; or another kind of source's own format
+    except ValueError:  # VOID: the source had no offset yet; or another kind of source's own format
         return {}
     if not isinstance(topics, dict) or not all(_is_topic(parts) for parts in topics.values()):
         return {}

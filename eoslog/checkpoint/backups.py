@@ -66,6 +66,11 @@ class Backup:
         return self.state in (EditState.BEGUN, EditState.UNDOING)
 
     @property
+    def least(self) -> int:
+        """The lowest batch of Spark's two logs that it changes."""
+        return min(batch for log, batch in self.before if log in ("offsets", "commits"))
+
+    @property
     def at_work(self) -> int | None:
         """The pid of another process on this machine that carries it out, or takes it back, just now."""
         return self.by.pid if self.is_open and self.by is not None and self.by.works_here else None
@@ -211,7 +216,7 @@ def _is_one_of(decided: Batch | None, backup: Backup) -> bool:
 def _has_other_files(standing: Standing, backup: Backup) -> bool:
     """Whether a file of the logs is new since the edit: behind its batches, or neither as before nor as
     after."""
-    least = min(batch for _, batch in backup.before)
+    least = backup.least
     for log in ("offsets", "commits"):
         for batch in standing.checkpoint.batches(log):
             file = (log, batch)

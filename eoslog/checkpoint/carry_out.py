@@ -114,7 +114,7 @@ def _begin_undo(standing: Standing, backup: Backup, has_ended: bool) -> None:
 def _planned_since(standing: Standing, backup: Backup) -> list[int]:
     """Batches that a start has planned since the edit, the highest first. The sink has decided none of
     them."""
-    least = min(batch for _, batch in backup.before)
+    least = backup.least
     planned = [n for n in standing.checkpoint.batches("offsets") if n >= least]
     return [n for n in reversed(planned) if ("offsets", n) not in backup.before and n > backup.was.batch_id]
 

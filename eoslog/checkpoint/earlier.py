@@ -30,7 +30,7 @@ class _EarlierFiles:
 
     def __init__(self, files: Files, texts: Mapping[LogFile, str | None]) -> None:
         self._files, self._texts = files, {f"{log}/{batch}": text for (log, batch), text in texts.items()}
-        self._least = min(batch for _, batch in texts)
+        self._least = min(batch for log, batch in texts if log in _LOGS)
 
     def read(self, name: str) -> bytes:
         """The content of a file. Raises OSError, as all of these."""

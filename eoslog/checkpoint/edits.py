@@ -14,15 +14,26 @@ from dataclasses import dataclass, replace
 from eoslog.checkpoint.errors import NotEditable
 from eoslog.checkpoint.standing import NextStart, SourcePlace, Standing, position_of
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
-from eoslog.connector.checkpoint.spark_logs import Planned, is_eoslog, source_position, with_ends
+from eoslog.connector.checkpoint.spark_logs import (
+    VOID,
+    Planned,
+    entries_of,
+    is_eoslog,
+    source_position,
+    with_ends,
+)
 from eoslog.connector.commit.decision import Decision
 from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.offsets.offsets import Left, to_json
 
 LogFile = tuple[str, int]
-"""A log (offsets, commits) and a batch in it."""
+"""A log (offsets, commits, or a file source's own, as sources/0) and a batch in it."""
 Texts = Mapping[LogFile, str | None]
 """The texts of files; None: the file is not there."""
+_WRITTEN = {"offsets": 3, "commits": 4}
+"""In which order files are written: those of the sources' own logs before what refers to them."""
+_COMPACTED = 10
+"""Spark compacts a file source's log every so many entries (spark.sql.streaming.fileSource.log)."""
 _EMPTY_COMMIT = 'v1\n{"nextBatchWatermarkMs":0}'
 
 
@@ -102,7 +113,7 @@ def rebuilt(standing: Standing, marked: Planned | None = None) -> Edit:
             f"{batch}: nothing that it has is missing"
         )
     planned = marked or _plan_of(_decision_of(standing))
-    after: dict[LogFile, str | None] = {("offsets", batch): _entry(checkpoint, planned)}
+    after = {("offsets", batch): _entry(checkpoint, planned), **_logs_of_files(checkpoint, planned)}
     if batch > 0 and not _is_done(checkpoint, batch - 1):
         after |= _before(standing, planned, is_dropped=marked is None)
     elif batch > 0:
@@ -165,18 +176,56 @@ def _before(standing: Standing, planned: Planned, *, is_dropped: bool) -> Texts:
             "state.topic: eoslog checkpoint restore"
         )
     checkpoint = standing.checkpoint
-    entry = _entry(checkpoint, planned)
+    entry = _entry(checkpoint, _begun(planned))
     return {("offsets", batch): entry, ("commits", batch): _commit_after(checkpoint, batch)}
+
+
+def _begun(planned: Planned) -> Planned:
+    """The plan with its file sources where they began: which files a batch reads is part of what it is."""
+    lines = list(planned.sources)
+    for name, end in planned.file_logs().items():
+        read = [
+            int(path.rpartition("/")[2])
+            for path in planned.entries or {}
+            if path.startswith(f"sources/{name}/")
+        ]
+        at = planned.names.index(name) if planned.names else int(name)
+        begin = min(read, default=end + 1) - 1
+        lines[at] = json.dumps({"logOffset": begin}, separators=(",", ":")) if begin >= 0 else VOID
+    return replace(planned, sources=tuple(lines))
 
 
 def _entry(checkpoint: Checkpoint, planned: Planned) -> str:
     """A batch's file of the offset log. Settings of the session are those of the newest batch before."""
-    version, times, *lines = planned.ends.split("\n")
+    version, _, *lines = planned.ends.split("\n")
     before = [n for n in checkpoint.batches("offsets") if n < planned.batch_id]
     text = checkpoint.text(f"offsets/{before[-1]}") if before else None
     settings = json.loads(text.splitlines()[1] or "{}") if text else {}
-    head = json.dumps({**settings, **json.loads(times)}, separators=(",", ":"))
+    head = json.dumps({**settings, **planned.times}, separators=(",", ":"))
     return "\n".join([version, head, *lines])
+
+
+def _logs_of_files(checkpoint: Checkpoint, planned: Planned) -> dict[LogFile, str | None]:
+    """The entries of file sources' logs that are not there as the batch has read them. Later ones are
+    removed: their files are found again. Raises NotEditable where an entry is one that Spark compacts."""
+    texts: dict[LogFile, str | None] = {}
+    for path, lines in (planned.entries or {}).items():
+        log, _, number = path.rpartition("/")
+        compact = checkpoint.text(f"{path}.compact")
+        known = entries_of(compact or checkpoint.text(path) or "", int(number))
+        if sorted(known) == sorted(lines):
+            continue
+        if compact is not None or (int(number) + 1) % _COMPACTED == 0:
+            raise NotEditable(
+                f"{path}.compact has the files of all batches before as well, and cannot be made again. "
+                "Bring the right checkpoint back"
+            )
+        texts[log, int(number)] = "\n".join(["v1", *lines])
+    for source, end in planned.file_logs().items():
+        log = f"sources/{source}"
+        later = [int(n) for name in checkpoint.names(log) if (n := name.partition(".")[0]).isdecimal()]
+        texts |= {(log, number): None for number in later if number > end}
+    return texts
 
 
 def order(changes: Texts) -> list[LogFile]:
@@ -187,7 +236,7 @@ def order(changes: Texts) -> list[LogFile]:
         log, batch = file
         if changes[file] is None:
             return (0 if log == "offsets" else 1), -batch
-        return (2 if log == "offsets" else 3), batch
+        return _WRITTEN.get(log, 2), batch
 
     return sorted(changes, key=rank)
 

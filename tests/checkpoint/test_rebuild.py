@@ -13,7 +13,7 @@ from eoslog.connector.commit.move_decision import move_decision
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
 from eoslog.testing import EmbeddedBroker
-from tests.checkpoint.plain_checkpoint import decide, last, lines, plan, run, sink_of
+from tests.checkpoint.plain_checkpoint import SETTINGS, decide, last, lines, plan, run, sink_of
 
 
 def lose(checkpoint: Path, *batches: int) -> None:
@@ -125,3 +125,55 @@ def test_rows_that_only_the_checkpoint_knew(
     Runner(cluster, OWN_TIMEOUT_MS).run(rules)
     lose(decided, 1)
     assert "Bring the right checkpoint back" in run(broker, "rebuild", decided).output
+
+
+def entries(number: int, *names: str) -> str:
+    """An entry of a file source's own log."""
+    return "\n".join(["v1", *(json.dumps({"path": n, "timestamp": 1, "batchId": number}) for n in names)])
+
+
+@pytest.fixture
+def of_files(tmp_path: Path, cluster: Cluster, topic: str) -> Path:
+    """The checkpoint of a query of Spark's file source, whose sink has decided batch 1."""
+    for folder in ("offsets", "commits", "sources/0"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "metadata").write_text('{"id":"q"}')
+    (tmp_path / "sources" / "0" / "0").write_text(entries(0, "a", "b"))
+    (tmp_path / "sources" / "0" / "1").write_text(entries(1, "c"))
+    for batch in (0, 1):
+        plan(tmp_path, batch, f'{SETTINGS}{{"logOffset":{batch}}}')
+    decide(cluster, tmp_path, topic, 1)
+    return tmp_path
+
+
+def test_the_files_that_a_batch_has_read(broker: EmbeddedBroker, of_files: Path) -> None:
+    """Later ones are found again by the source."""
+    lose(of_files, 1)
+    own = of_files / "sources" / "0"
+    (own / "1").write_text(entries(1, "c", "d"))
+    (own / "2").write_text(entries(2, "e"))
+    (of_files / "offsets" / "1").write_text(f'{SETTINGS}{{"logOffset":2}}')
+    assert "CheckpointMismatch" in run(broker, "check", of_files).output
+    assert run(broker, "rebuild", of_files).exit_code == 0
+    assert (own / "1").read_text() == entries(1, "c") and not (own / "2").exists()
+    assert next_start(broker, of_files).startswith("finish")
+    assert run(broker, "undo", of_files).exit_code == 0
+    assert (own / "2").read_text() == entries(2, "e")
+
+
+def test_the_files_of_more_than_one_batch(broker: EmbeddedBroker, of_files: Path) -> None:
+    lose(of_files, 0, 1)
+    for entry in (of_files / "sources" / "0").iterdir():
+        entry.unlink()
+    (of_files / "sources" / "0" / "0").write_text(entries(0, "a", "b", "c", "d"))
+    assert run(broker, "rebuild", of_files).exit_code == 0
+    assert (of_files / "offsets" / "0").read_text().splitlines()[2] == '{"logOffset":0}'
+    assert next_start(broker, of_files).startswith("finish")
+
+
+def test_a_compacted_log_of_files_is_not_made_again(broker: EmbeddedBroker, of_files: Path) -> None:
+    lose(of_files, 1)
+    own = of_files / "sources" / "0"
+    (own / "1").unlink()
+    (own / "1.compact").write_text(entries(1, "d"))
+    assert "cannot be made again" in run(broker, "rebuild", of_files).output
