@@ -146,8 +146,7 @@ class Planned:
     def on_cluster(self, cluster: str | None) -> Self:
         """The same with those sources alone whose offsets name this cluster."""
         kept = (
-            text if cluster and cluster_from_json(_topics(text)) == cluster else _VOID
-            for text in self.sources
+            text if cluster and cluster_from_json(_topics(text)) == cluster else VOID for text in self.sources
         )
         return type(self)(self.batch_id, tuple(kept), self.names)
 

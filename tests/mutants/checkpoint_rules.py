@@ -108,8 +108,8 @@ MUTANTS: list[Mutant] = [
         EDITS,
         Break(
             "a batch is noted as done first",
-            '(2 if log == "offsets" else 3)',
-            '(3 if log == "offsets" else 2)',
+            '{"offsets": 3, "commits": 4}',
+            '{"offsets": 4, "commits": 3}',
         ),
         Break("lower batches go first", "else 1), -batch", "else 1), batch"),
         Break(
