@@ -16,10 +16,12 @@ from eoslog.connector.commit.faults import (
     CheckpointMismatch,
     CheckpointOlder,
     DecisionGone,
+    RowsGone,
     SinkChanged,
     StartsElsewhere,
     TakenOver,
 )
+from eoslog.connector.commit.places import Seen
 from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.offsets.group_notes import Note, NotedOffset
@@ -109,6 +111,27 @@ Places = Mapping[TopicPartition, Mapping[str, int]]
 """By partition the offset of each source that reads it, by the source's name."""
 
 
+class RowsFound(NamedTuple):
+    """What the log shows of the batches whose places the checkpoint notes. `newest`: the last batch that the
+    sink got; None: the checkpoint does not say. `batch`: the last one with rows that is done, and `lacks`:
+    what of it the log does not have, a text for each place."""
+
+    newest: int | None = None
+    batch: int | None = None
+    lacks: tuple[str, ...] = ()
+
+
+class Completed(NamedTuple):
+    """The checkpoint's batches that a sink got. `newest`: the newest completed one. `since`: the first that
+    the sink got; None: the checkpoint does not say. `rested`: whether the newest is so old that the cluster
+    may have forgotten its decision. `rows`: what the log has of them."""
+
+    newest: int | None
+    since: int | None
+    rested: bool
+    rows: RowsFound = RowsFound()
+
+
 class StartFacts(NamedTuple):
     """The contents of checkpoint, decision and group when a run of the sink begins.
 
@@ -122,7 +145,8 @@ class StartFacts(NamedTuple):
     have forgotten its decision. `accepted`: the words of start.accepted. `left_state`: the sink's last
     query has saved its state. `followed_by`: which query has decided in this sink since this one did.
     `left`: the plan of the batch that the sink has decided last; None: not recorded. `others`: what other
-    sinks have decided last at whose offsets the query may begin.
+    sinks have decided last at whose offsets the query may begin. `rows`: what the log shows of the batches
+    whose places the checkpoint notes.
     """
 
     sink: str
@@ -142,6 +166,7 @@ class StartFacts(NamedTuple):
     followed_by: str | None = None
     left: Planned | None = None
     others: Mapping[str, Batch] = MappingProxyType({})
+    rows: RowsFound = RowsFound()
 
     def begins_at(self, place: TopicPartition) -> int | None:
         """Where the query begins in a partition: its sources' lowest place. None: they do not say it."""
@@ -151,6 +176,11 @@ class StartFacts(NamedTuple):
     def left_at(self) -> Places | None:
         """Where each source ended in the batch that the sink has decided last; None: not recorded."""
         return None if self.left is None else self.left.each_end()
+
+    @property
+    def done(self) -> Completed:
+        """The batches that are completed, and what is known of them."""
+        return Completed(self.completed, self.since, self.rested, self.rows)
 
     @property
     def ours(self) -> int | None:
@@ -182,7 +212,7 @@ def check_story(story: StartFacts) -> list[str]:
     check_taken_over(story.sink, story.batch, story.group, story.committed, stands, story.accepted)
     check_followed(story.sink, story.batch, story.group, story.followed_by, story.accepted)
     ours = None if story.ours is None or story.decided is None else story.decided
-    check_completed(story.sink, Completed(story.completed, story.since, story.rested), ours, story.accepted)
+    check_completed(story.sink, story.done, ours, story.accepted)
     return [*_missing_decisions(story), *_moved_group(story)]
 
 
@@ -451,28 +481,23 @@ def _moved_by(story: StartFacts, sinks: Collection[str]) -> str:
     return f"the sink {named} has committed to its group {group} since it was planned ({said})"
 
 
-class Completed(NamedTuple):
-    """The checkpoint's batches that a sink got. `newest`: the newest completed one. `since`: the first that
-    the sink got; None: the checkpoint does not say. `rested`: whether the newest is so old that the cluster
-    may have forgotten its decision."""
-
-    newest: int | None
-    since: int | None
-    rested: bool
-
-
 def check_completed(
     sink: str, completed: Completed, decided: Batch | None, accepted: Collection[str]
 ) -> None:
     """Check that this sink has decided the batches that it got and that are completed.
 
-    `decided`: the query's last batch that it has decided. Raises DecisionGone unless that is accepted.
+    Batches after the last one that the checkpoint notes were run by another connector. `decided`: the query's
+    last batch that it has decided. Raises DecisionGone or RowsGone unless that is accepted.
     """
-    newest, since, rested = completed
+    newest, since, rested, rows = completed
+    if newest is not None and rows.newest is not None:
+        newest = min(newest, rows.newest)
     if newest is None or since is None or since > newest:
         return
-    known, expired = decided is not None and decided.batch_id >= newest, decided is None and rested
-    if known or expired:
+    known = decided is not None and decided.batch_id >= newest
+    if known:
+        _check_rows(sink, rows, accepted)
+    if known or (decided is None and rested and not rows.lacks):
         return
     if (word := f"decisions-gone:{newest}") in accepted:
         return
@@ -482,13 +507,59 @@ def check_completed(
         begins = f"the last line of offsets/{decided.batch_id} in this checkpoint"
     raise DecisionGone(
         f"sink {sink}: the checkpoint has completed batch {newest}, and the sink knows "
-        f"{found}: the cluster has lost decisions, and the rows of these batches with them. Were the brokers "
+        f"{found}: the cluster has lost decisions, and the rows of these batches with them"
+        f"{_said(rows)}. Were the brokers "
         "restored from an older copy? Nothing was written. Restore the checkpoint that belongs to that "
         "copy; or start with a new one at the copy's offsets: startingOffsets=committed (with kafka.group.id "
         "and transactional.id in source and sink), if kafka.group.id was given to these batches, else "
         f"startingOffsets={begins} and {to_accept(WORD_NEW, accepted)}. If nothing is missing, as another "
         "connector wrote these batches or the group was idle for longer than offsets.retention.minutes, set "
         f"{to_accept(word, accepted)}"
+    )
+
+
+def _said(rows: RowsFound) -> str:
+    some = "; ".join(rows.lacks[:5]) + (f"; and {len(rows.lacks) - 5} more" if len(rows.lacks) > 5 else "")
+    return f" ({some})" if some else ""
+
+
+def _check_rows(sink: str, rows: RowsFound, accepted: Collection[str]) -> None:
+    """Check that the log has the rows of the last batch that is decided and done. Raises RowsGone unless that
+    is accepted."""
+    if not rows.lacks or (word := f"rows-gone:{rows.batch}") in accepted:
+        return
+    raise RowsGone(
+        f"sink {sink}: batch {rows.batch} is decided and done, and the cluster has lost rows of it"
+        f"{_said(rows)}. Was a topic deleted, or were brokers restored from an older copy? Nothing was "
+        "written. To write these rows again, set the checkpoint back (eoslog checkpoint rewind), or begin with "
+        "a new checkpoint and a new transactional.id. If they are not wanted any more, set "
+        f"{to_accept(word, accepted)}"
+    )
+
+
+def check_forgotten(sink: str, batch: Batch, how: Collection[Seen]) -> None:
+    """Check a planned batch that the sink does not know to be decided, and whose rows may be in the log: all
+    or none of its transactions must be committed. `how`: how they have ended. Raises DecisionGone."""
+    others = ", ".join(sorted(one.value for one in how if one is not Seen.COMMITTED))
+    if Seen.COMMITTED in how and others:
+        raise DecisionGone(
+            f"sink {sink}: {batch} is decided, as a part of its rows is visible, and the sink knows no such "
+            f"decision: the cluster has forgotten it before all rows were (others are {others}). Nothing was "
+            "written. Look for the batch's rows in the topic with a reader of committed data, and publish "
+            "those that are missing; then start with a new checkpoint, start.accepted=new-checkpoint and "
+            f"startingOffsets=the last line of offsets/{batch.batch_id} in this checkpoint"
+        )
+
+
+def others_batches(completed: Completed) -> str:
+    """A sentence about batches that another connector has run on the checkpoint. "": there are none."""
+    newest, noted = completed.newest, completed.rows.newest
+    if newest is None or noted is None or newest <= noted:
+        return ""
+    which = f"batch {newest} was" if newest == noted + 1 else f"batches {noted + 1} to {newest} were"
+    return (
+        f"{which} run by another connector, as the checkpoint notes none of them (eoslog/places): the "
+        "query goes on behind them. See troubleshooting.md#another-connector-has-run-batches"
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from eoslog.connector.commit.decision import Stored
 from eoslog.connector.commit.faults import CommitFault
+from eoslog.connector.commit.places import Place, Places, Seen
 from eoslog.connector.commit.saved_state import Saved, Saving, TaskContents
 from eoslog.connector.commit.task_reports import TopicPartition
 from eoslog.connector.commit.transactional_ids import Participant
@@ -225,6 +226,13 @@ class WriteMarkers(Command[None]):
 
     held: tuple[HeldBack, ...]
     commit: bool = True
+
+
+@dataclass(frozen=True)
+class LookAt(Command[Mapping[Place, Seen]]):
+    """Fetch at places in the log: how the transactions have ended that have written there."""
+
+    places: Places
 
 
 @dataclass(frozen=True)

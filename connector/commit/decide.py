@@ -36,6 +36,7 @@ from eoslog.connector.commit.faults import (
 )
 from eoslog.connector.commit.finish import check_owner, clear, fenced, finish, is_open, try_abort
 from eoslog.connector.commit.lost_transaction import why_gone, why_refused
+from eoslog.connector.commit.places import Places, places_of
 from eoslog.connector.commit.replay import check_replay, check_same_rows
 from eoslog.connector.commit.saved_state import Saving, largest
 from eoslog.connector.commit.seal import TwoPhase, seal
@@ -79,6 +80,7 @@ class Ballot(NamedTuple):
     decided: bool
     rows: tuple[int, ...]
     checksums: tuple[int, ...]
+    places: Places
 
 
 def count(sink: Sink, reports: Sequence[Report | None], batch_id: int) -> Ballot:
@@ -108,7 +110,8 @@ def count(sink: Sink, reports: Sequence[Report | None], batch_id: int) -> Ballot
     _check_topics(sink, stamp.batch, prepared)
     winners = tuple(sorted(Winner(report.partition, report.participant) for report in prepared))
     written = tuple(sorted({place for report in prepared for place in report.written}))
-    return Ballot(stamp, winners, written, bool(decided) and not stamp.lost, *_contents(present))
+    is_decided = bool(decided) and not stamp.lost
+    return Ballot(stamp, winners, written, is_decided, *_contents(present), places_of(prepared))
 
 
 def _check_topics(sink: Sink, batch: Batch, reports: Sequence[Prepared]) -> None:
@@ -181,7 +184,7 @@ def commit(
             raise fenced(sink, f"it has decided {last.batch if last else 'nothing'} since")
         if last is not None and stamp.lost:
             check_replay(last, decision, stamp.lost)
-        decision = decision._replace(ends=ends)
+        decision = decision._replace(ends=ends, places=ballot.places)
         last = yield from decide(sink, decision, stamp, source, two_phase, last, saving)
     elif last is not None and not ballot.decided and last.unsealed != decision:
         raise fenced(sink, f"it has decided {last.batch} since")

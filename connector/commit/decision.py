@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from eoslog.connector.commit.faults import DecisionDamaged, DecisionTooLarge
+from eoslog.connector.commit.places import Places, from_json, to_json
 from eoslog.connector.commit.saved_state import Saved
 from eoslog.connector.commit.task_reports import Batch, TopicPartition
 from eoslog.connector.commit.transactional_ids import Participant, ParticipantSlot, Sink, parity
@@ -44,7 +45,8 @@ class Decision(NamedTuple):
     a batch that was decided but not noted in its checkpoint when the query comes back; its rows must not be
     written again. `tokens`: in a sink of batch writes with tokens, what was written under the last tokens,
     this one included. `saved`: where the query's state is (state.topic). `ends`: the batch's plan:
-    its entry of Spark's offset log, as Planned.ends has it; empty: not recorded, or there was no room.
+    its entry of Spark's offset log, as Planned.ends has it. `places`: where the winners' rows are. Each of
+    both is empty if it is not recorded, or if there was no room.
     """
 
     sequence: int
@@ -58,6 +60,7 @@ class Decision(NamedTuple):
     tokens: RememberedTokens = RememberedTokens()
     saved: Saved | None = None
     ends: str = ""
+    places: Places = ()
 
     def successor_of(self, query_id: str) -> str | None:
         """Which query has decided in this sink since this one did. None: none has, or this one never did."""
@@ -117,7 +120,7 @@ class Decision(NamedTuple):
         """This decision as the tasks' reports make it, without holders, what was saved with it, and what is
         left out where there is no room. If a batch was sealed twice, these are equal."""
         winners = tuple(w._replace(holder=None) for w in self.winners)
-        return self._replace(winners=winners, saved=None, ends="")
+        return self._replace(winners=winners, saved=None, ends="", places=())
 
     @property
     def sealed_as_usual(self) -> "Decision":
@@ -141,12 +144,15 @@ def topics_with_chunks(committed: Mapping[TopicPartition, tuple[int, str]]) -> s
 
 
 def encode(decision: Decision, sink: Sink, anchors: int) -> dict[int, tuple[int, str]]:
-    """The chunks to commit, by partition. Without `ends` if there is no room. Raises DecisionTooLarge."""
+    """The chunks to commit, by partition. Without `ends`, then without `places`, if there is no room. Raises
+    DecisionTooLarge."""
     text = json.dumps(_to_json(decision, sink), separators=(",", ":"))  # ASCII: one unit per character
     room = METADATA_LIMIT - _HEAD_ROOM
     pieces = [text[at : at + room] for at in range(0, len(text), room)]
     if len(pieces) > anchors and decision.ends:
         return encode(decision._replace(ends=""), sink, anchors)
+    if len(pieces) > anchors and decision.places:
+        return encode(decision._replace(places=()), sink, anchors)
     if len(pieces) > anchors:
         raise DecisionTooLarge(
             f"{decision.batch}: its decision names {len(decision.winners)} transactions and takes "
@@ -216,6 +222,7 @@ def _to_json(decision: Decision, sink: Sink) -> dict[str, Any]:
         "tokens": decision.tokens.text(),
         "saved": decision.saved,
         "ends": packed(decision.ends),
+        "places": to_json(decision.places),
     }
     return {
         "query": decision.batch.query_id,
@@ -251,13 +258,13 @@ def _from_json(sink: Sink, sequence: int, text: str) -> Decision:
         )
         tokens = RememberedTokens.read(str(found.get("tokens", "")))
         saved = Saved(*found["saved"]) if "saved" in found else None
-        ends = unpacked(str(found.get("ends", "")))
+        ends, places = unpacked(str(found.get("ends", ""))), from_json(found.get("places", ()))
     except (ValueError, KeyError, TypeError, zlib.error) as error:
         raise DecisionDamaged(
             f"decision {sequence} in consumer group {sink.group} makes no sense: {error}. "
             f"{DecisionDamaged.advice}"
         ) from error
-    details = (rows, checksums, earlier, tokens, saved, ends)
+    details = (rows, checksums, earlier, tokens, saved, ends, places)
     return Decision(sequence, batch, incarnation, tuple(sorted(winners)), written, *details)
 
 

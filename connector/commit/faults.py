@@ -92,6 +92,10 @@ class DecisionGone(CommitFault):
     )
 
 
+class RowsGone(CommitFault):
+    """The cluster does not have rows any more that the sink has written with a batch that is done."""
+
+
 class StartsElsewhere(CommitFault):
     """A query with a new checkpoint does not begin where the query before it, or another one, ended."""
 

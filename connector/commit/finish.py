@@ -5,6 +5,7 @@ participant whose batch may be decided.
 """
 
 from collections.abc import Iterable, Mapping
+from urllib.parse import quote
 
 from eoslog.connector.commit.commands import (
     AwaitMarkers,
@@ -13,6 +14,7 @@ from eoslog.connector.commit.commands import (
     End,
     Failure,
     ListOngoing,
+    LookAt,
     Refused,
     Rules,
     Unknown,
@@ -21,7 +23,9 @@ from eoslog.connector.commit.commands import (
 )
 from eoslog.connector.commit.decision import Decision
 from eoslog.connector.commit.faults import CommitFault, ParticipantsLost, SinkFenced, Unfinished
+from eoslog.connector.commit.places import Seen, ended
 from eoslog.connector.commit.seal import end_sealed
+from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.commit.transactional_ids import Participant, ParticipantSlot, Sink
 from eoslog.connector.commit.winner import Winner
 from eoslog.protocol.producer_identity import ProducerIdentity
@@ -38,9 +42,10 @@ def finish(decision: Decision) -> Rules[None]:
 
     If EndTxn is refused, the transaction may have been committed earlier or lost, so its state is looked up.
     While a decision is the last one, no other batch uses its participants' names (their incarnation and
-    parity are taken), so a state that is neither committed nor open means: lost. If a sealed, open
-    transaction refuses the holder in the decision, a late request has sealed it once more, and it is taken
-    over again. Raises Unfinished or ParticipantsLost.
+    parity are taken), so a state that is neither committed nor open means: aborted, or forgotten. What is
+    not certain to be aborted is looked up in the log, at the places that the decision names. If a sealed,
+    open transaction refuses the holder in the decision, a late request has sealed it once more, and it is
+    taken over again. Raises Unfinished or ParticipantsLost.
     """
     if not decision.winners:
         return
@@ -61,15 +66,45 @@ def finish(decision: Decision) -> Rules[None]:
     unfinished = [
         w.participant for w in still if not isinstance(answers[w.participant.name], ProducerIdentity)
     ]
+    lost, seen = yield from _not_in_log(decision, lost, states)
     if lost:
-        proven = all(is_aborted(states[w.participant.name], w.participant) for w in lost)
-        text = _lost_text(decision, lost, states, proven)
+        proven = all(seen.get(w, Seen.ABORTED) is Seen.ABORTED for w in lost)
+        text = _lost_text(decision, lost, states, seen)
         raise ParticipantsLost(text, tuple(lost) if proven else (), unfinished=bool(unfinished))
     if unfinished:
         raise Unfinished(
             f"{decision.batch} is decided, but {len(unfinished)} of its transactions could not be committed "
             f"yet: {unfinished[0].name}: {answers[unfinished[0].name]}. Start the query again to finish it"
         )
+
+
+def find_lost(decision: Decision) -> Rules[str]:
+    """What finish() would say is lost; "": nothing. It only asks. Raises CommitFault."""
+    names = tuple(w.participant.name for w in decision.winners)
+    states = (
+        (yield from demand(Describe(names), f"the state of {decision.batch} is unknown")) if names else {}
+    )
+    ended_else = [
+        w
+        for w in decision.winners
+        if not _is_committed(states[w.participant.name]) and not _may_be_open(states[w.participant.name], w)
+    ]
+    lost, seen = yield from _not_in_log(decision, ended_else, states)
+    return _lost_text(decision, lost, states, seen) if lost else ""
+
+
+def _not_in_log(
+    decision: Decision, ended_else: list[Winner], states: Mapping[str, Description | None]
+) -> Rules[tuple[list[Winner], dict[Winner, Seen]]]:
+    """Those of the winners, which are neither committed nor open, that the log does not show as committed;
+    and what it shows of those of which the coordinators know no end."""
+    doubtful = [w for w in ended_else if not is_aborted(states[w.participant.name], w.participant)]
+    writers = {winner.participant.identity for winner in doubtful}
+    places = tuple(place for place in decision.places if place.writer in writers)
+    answer = (yield from ask(LookAt(places))) if places else {}
+    how = {} if isinstance(answer, (Refused, Unknown)) else ended(answer)
+    seen = {winner: how.get(winner.participant.identity, Seen.UNKNOWN) for winner in doubtful}
+    return [w for w in ended_else if seen.get(w) is not Seen.COMMITTED], seen
 
 
 def await_readable(decision: Decision) -> Rules[str | None]:
@@ -126,29 +161,48 @@ def is_aborted(state: Description | None, participant: Participant) -> bool:
 
 
 def _lost_text(
-    decision: Decision, lost: list[Winner], states: Mapping[str, Description | None], proven: bool
+    decision: Decision,
+    lost: list[Winner],
+    states: Mapping[str, Description | None],
+    seen: Mapping[Winner, Seen],
 ) -> str:
     def described(winner: Winner) -> str:
         name, identity = winner.participant
         state, rows = states[name], decision.rows_of(winner.partition)
         rows_text = "" if rows is None else f"{rows} rows of "
         state_text = f"{state.state} at {state.identity}" if state else "unknown to the broker"
-        return f"{rows_text}partition {winner.partition}: {name} ({identity}): {state_text}"
+        log_text = f", {seen[winner].value}" if winner in seen else ""
+        return f"{rows_text}partition {winner.partition}: {name} ({identity}): {state_text}{log_text}"
 
     counts = [decision.rows_of(w.partition) for w in lost]
     rows = f"{sum(c or 0 for c in counts)} rows" if None not in counts else "the rows"
+    of_them = f"{rows} of its partitions {[w.partition for w in lost]}"
+    said = f"({'; '.join(map(described, lost))}). The other rows of the batch are visible, none is doubled"
+    accept = f"start.accepted={lost_word(decision.batch)}: the query goes on behind this batch"
+    if any(seen.get(w, Seen.ABORTED) is not Seen.ABORTED for w in lost):
+        return (
+            f"{decision.batch} is decided, and nobody can tell whether {of_them} are visible: the brokers "
+            f"have forgotten their transactions, and the log does not show how these ended {said}. Look for "
+            f"these rows in the topic with a reader of committed data, and publish those that are missing. "
+            f"Then set {accept}"
+        )
     replay = (
         "Start the query again with on.lost.transaction=replay, if its processing.guarantee is exactly_once "
         "and its partitions replay equally: that writes just these partitions of the batch again. Or publish"
     )
     return (
-        f"{decision.batch} is decided, but {rows} of its partitions {[w.partition for w in lost]} are lost: "
-        "their transactions timed out or were aborted before they could be committed "
-        f"({'; '.join(map(described, lost))}). The other rows of the batch are visible, none is doubled. "
-        f"{replay if proven and decision.rows else 'Publish'} "
-        "the missing rows yourself, then start behind this batch with a new checkpoint and transactional.id. "
-        "And raise kafka.transaction.timeout.ms"
+        f"{decision.batch} is decided, but {of_them} are lost: their transactions timed out or were aborted "
+        f"before they could be committed {said}. {replay if decision.rows else 'Publish'} the missing rows "
+        f"yourself, then set {accept}. And raise kafka.transaction.timeout.ms"
     )
+
+
+ROWS_LOST = "rows-lost:"
+
+
+def lost_word(batch: Batch) -> str:
+    """The word of start.accepted for a decided batch that lacks rows."""
+    return f"{ROWS_LOST}{quote(batch.query_id, safe='')}:{batch.batch_id}"
 
 
 def clear(

@@ -4,16 +4,20 @@ checkpoint.
 The sink is acquired first: so its driver, if there is one, can decide nothing more, and stops at its next
 batch. Then the last decision is carried out, what is not decided is aborted, and a decision without
 transactions is made, in one transaction with the source offsets of the group, as for a micro-batch without
-rows.
+rows. So is the decision of a batch whose lost rows the user has given up.
 """
+
+from collections.abc import Collection
 
 from eoslog.connector.commit.begin import acquire, is_complete, make_ready
 from eoslog.connector.commit.commands import CommitOffsets, FetchStored, Rules, demand
 from eoslog.connector.commit.decide import SourceOffsets, decide
 from eoslog.connector.commit.decision import ANCHOR, Decision, decode
-from eoslog.connector.commit.faults import CommitFault
+from eoslog.connector.commit.faults import CommitFault, ParticipantsLost
+from eoslog.connector.commit.finish import ROWS_LOST, finish, lost_word
 from eoslog.connector.commit.saved_state import Saving
 from eoslog.connector.commit.seal import TwoPhase
+from eoslog.connector.commit.sink_transaction import fetch_stored
 from eoslog.connector.commit.task_reports import Batch, Begun, Stamp
 from eoslog.connector.commit.transactional_ids import Sink
 
@@ -57,6 +61,30 @@ def _moved(last: Decision | None, to: Batch, begun: Begun) -> Decision:
     if last is None:
         return decision
     return decision._replace(earlier=last.earlier_than(to.query_id), tokens=last.tokens)
+
+
+def give_up(sink: Sink, accepted: Collection[str]) -> Rules[None]:
+    """Have the sink's last decision name no transactions, if rows of it are lost and the user has accepted
+    that (start.accepted): then nobody who finishes it finds them lost again. Raises CommitFault."""
+    if not any(word.startswith(ROWS_LOST) for word in accepted):
+        return
+    last = decode(sink, (yield from fetch_stored(sink, None)).chunks)
+    if last is None or not last.winners or lost_word(last.batch) not in accepted:
+        return
+    owned = yield from acquire(sink)
+    last = decode(sink, owned.stored.chunks)
+    if last is None or lost_word(last.batch) not in accepted:
+        return
+    try:
+        yield from finish(last)
+    except ParticipantsLost as loss:
+        if loss.unfinished:
+            raise
+        found = (sink.id, owned.incarnation, owned.identity, last.sequence, owned.stored.anchors, last.batch)
+        done = last._replace(
+            sequence=last.sequence + 1, incarnation=owned.incarnation, winners=(), written=(), places=()
+        )
+        yield from decide(sink, done, Stamp(*found), None, TwoPhase.NEVER, last)
 
 
 def _move_attempt(sink: Sink, to: Batch) -> Rules[None]:

@@ -12,6 +12,7 @@ from enum import Enum
 
 from eoslog.connector.commit.decision import Decision
 from eoslog.connector.commit.faults import ParticipantsLost, ReplayDiffers, Unfinished
+from eoslog.connector.commit.finish import lost_word
 from eoslog.connector.commit.task_reports import Batch
 
 
@@ -83,6 +84,6 @@ def check_replay(last: Decision, replay: Decision, lost: Sequence[int]) -> None:
             f"{last.batch} is decided, the rows of its partitions {list(lost)} are lost, and they cannot be "
             "written again (on.lost.transaction=replay), because the batch does not replay equally: "
             f"{differences}. Nothing was written. If settings of the query or of Spark have changed since, "
-            "start it again with the old ones. Otherwise publish the missing rows yourself, then start "
-            "behind this batch with a new checkpoint and transactional.id"
+            "start it again with the old ones. Otherwise publish the missing rows yourself, then set "
+            f"start.accepted={lost_word(last.batch)}: the query goes on behind this batch"
         )

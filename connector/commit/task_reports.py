@@ -81,6 +81,12 @@ class Begun:
     passes: bool = False
     sums: bool = False
 
+    @property
+    def ours(self) -> Batch | None:
+        """The last decided batch of the query whose batch was begun."""
+        known = self.decided is not None and self.decided.query_id == self.batch.query_id
+        return self.decided if known else None
+
 
 @dataclass(frozen=True)
 class Stamp:
@@ -101,6 +107,8 @@ class Prepared:
 
     `checksum`: of the rows that Spark gave the task, in any order; None: not asked for. `topic_ids`: the
     names and ids of the topics, as far as the brokers report ids. `bytes`: as sent, compressed.
+    `last_rows`: the offset of the last row in each of `written`, -1: not reported, and the largest timestamp
+    of its record batch; empty: none is known.
     """
 
     stamp: Stamp
@@ -111,6 +119,7 @@ class Prepared:
     checksum: int | None = None
     topic_ids: tuple[tuple[str, str], ...] = ()
     bytes: int = 0
+    last_rows: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -161,7 +161,7 @@ TABLE: tuple[Option, ...] = (
            "The topic on whose partitions the sink's group keeps the decision, for clusters that hide their "
            "internal topics. It must exist, is never read or written, and must live as long as the sink. For "
            "a source: that of the sink that is stopped."),
-    Option("start.accepted", OptionType.TEXT, None, Use.WRITE_STREAM,
+    Option("start.accepted", OptionType.TEXT, None, Use.SINK,
            "Findings with which a start may continue although rows may be doubled or missing: the words from "
            "its error, separated by commas."),
     Option("checkpoint.sync", OptionType.BOOL, True, Use.WRITE_STREAM,

@@ -32,6 +32,7 @@ from eoslog.connector.commit.commands import (
     FindOwn,
     HeldBack,
     ListOngoing,
+    LookAt,
     NotOffered,
     Offsets,
     ReadClock,
@@ -58,6 +59,7 @@ from eoslog.connector.errors import (
     UnsupportedByBroker,
 )
 from eoslog.connector.run import markers
+from eoslog.connector.run.places_in_log import look_at
 from eoslog.protocol import errors
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.producer_identity import ProducerIdentity
@@ -110,6 +112,7 @@ class Runner:
             FindHeld: lambda c: markers.find_held(cluster, c.places, c.participants),
             FindOwn: self._find_own,
             WriteMarkers: lambda c: markers.write_markers(cluster, c.held, commit=c.commit),
+            LookAt: lambda c: look_at(cluster, c.places),
             TransactionVersion: lambda c: cluster.transaction_version(),
             ReadClock: lambda c: round(_clock() * 1000),
         }

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from eoslog.connector.checkpoint.accepted_differences import to_accept
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
+from eoslog.connector.checkpoint.noted_places import NotedPlaces
 from eoslog.connector.checkpoint.noted_sink import NotedSink
 from eoslog.connector.checkpoint.shadow_check import check_apart
 from eoslog.connector.checkpoint.spark_logs import Planned
@@ -27,8 +28,10 @@ from eoslog.connector.commit.decision import Decision
 from eoslog.connector.commit.finish import await_readable
 from eoslog.connector.commit.leave_sink import fence
 from eoslog.connector.commit.marker_proof import prove_last
+from eoslog.connector.commit.move_decision import give_up
+from eoslog.connector.commit.places import places_of
 from eoslog.connector.commit.saved_state import Saving
-from eoslog.connector.commit.task_reports import Batch, Begun, Report, Run
+from eoslog.connector.commit.task_reports import Batch, Begun, Decided, Prepared, Report, Run
 from eoslog.connector.commit.token_write import note_finished
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.errors import OptionError
@@ -87,6 +90,7 @@ def begin_stream(options: SinkOptions, runner: Runner | None = None) -> Begun | 
         if options.state is not None:
             check_state_topic(shared_cluster(options.client), options.state, view.planned)
         start.before()
+        runner.run(give_up(sink, options.accepted))
     begun, run = runner.run(
         begin(
             sink,
@@ -122,6 +126,7 @@ def _begin_plainly(options: SinkOptions, view: CheckpointView, runner: Runner) -
     key = (*_memory_key(options, sink, view.batch), options.guarantee.value)
     run = run_memory.take(*key)
     if run is None or view.batch.batch_id != run.batch.batch_id + 1:
+        runner.run(give_up(sink, options.accepted))
         identity = runner.run(fence(sink))
         run = Run(identity, identity, view.batch)
     run_memory.keep(replace(run, batch=view.batch), *key)
@@ -133,6 +138,8 @@ def begin_batch(options: SinkOptions, runner: Runner | None = None) -> Begun | N
     if runner is None:
         shared_cluster(options.client).meet()
     runner = runner or runner_for(options)
+    if options.transactional_id is not None:
+        runner.run(give_up(Sink(options.transactional_id), options.accepted))
     if options.guarantee is Guarantee.AT_LEAST_ONCE:
         if options.transactional_id is not None:
             runner.run(fence(Sink(options.transactional_id)))
@@ -181,20 +188,23 @@ def commit_stream(
     rules = commit(
         sink, reports, batch_id, source, options.two_phase, saving=saving, ends=ends, accept_other=other
     )
-    last = runner.run(timed(_once_synced(rules, options, batch_id), spent, sink))
+    last = runner.run(timed(_once_kept(rules, options, reports, batch_id), spent, sink))
     _prove_if_disturbed(runner, sink, reports)
     _await_readable(runner, sink, last, spent)
     log_progress(sink, reports, spent, loud=options.progress_log)
 
 
-def _once_synced(rules: Rules[T], options: SinkOptions, batch_id: int) -> Rules[T]:
-    """Wrap the rules of a commit: nothing is committed before the batch's plan is on the disk
-    (checkpoint.sync). The disk works while the rules ask the brokers. Raises CheckpointUnreadable."""
-    if not options.checkpoint_sync or options.checkpoint_location is None:
+def _once_kept(
+    rules: Rules[T], options: SinkOptions, reports: Sequence[Report | None], batch_id: int
+) -> Rules[T]:
+    """Wrap the rules of a commit: nothing is committed before the checkpoint notes where the batch's rows
+    are, and the batch's plan is on the disk (checkpoint.sync). The disk works while the rules ask the
+    brokers. Raises CheckpointUnreadable."""
+    if options.checkpoint_location is None:
         return (yield from rules)
     answer: Any = None
     with ThreadPoolExecutor(1) as disk:
-        synced = disk.submit(Checkpoint.at(options.checkpoint_location).sync_planned, batch_id)
+        synced = disk.submit(_keep, options, reports, batch_id)
         while True:
             try:
                 command = rules.send(answer)
@@ -204,6 +214,18 @@ def _once_synced(rules: Rules[T], options: SinkOptions, batch_id: int) -> Rules[
             if isinstance(command, End) and command.commit:
                 synced.result()
             answer = yield command
+
+
+def _keep(options: SinkOptions, reports: Sequence[Report | None], batch_id: int) -> None:
+    assert options.checkpoint_location is not None  # otherwise there is nothing to keep
+    checkpoint = Checkpoint.at(options.checkpoint_location)
+    prepared = [report for report in reports if isinstance(report, Prepared)]
+    again = any(isinstance(report, Decided) for report in reports)
+    if prepared or not again:
+        noted = NotedPlaces.read(checkpoint).after(batch_id, places_of(prepared), more=again)
+        noted.write(checkpoint)
+    if options.checkpoint_sync:
+        checkpoint.sync_planned(batch_id)
 
 
 def commit_batch(

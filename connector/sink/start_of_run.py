@@ -11,18 +11,22 @@ from typing import NamedTuple, Self
 
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
 from eoslog.connector.checkpoint.cluster_check import check_group_cluster, check_sink_cluster
+from eoslog.connector.checkpoint.noted_places import NOTED_PLACES, NotedPlaces
 from eoslog.connector.checkpoint.noted_sink import NotedSink
 from eoslog.connector.checkpoint.refreshed_flow import check_not_refreshed
 from eoslog.connector.checkpoint.spark_logs import Planned
 from eoslog.connector.checkpoint.start_checks import (
     Completed,
+    RowsFound,
     StartFacts,
     check_completed,
     check_followed,
+    check_forgotten,
     check_given,
     check_plain_start,
     check_story,
     check_taken_over,
+    others_batches,
 )
 from eoslog.connector.client.admin import group_offsets as group_offsets
 from eoslog.connector.client.wire.cluster import Cluster
@@ -32,12 +36,15 @@ from eoslog.connector.commit.begin import check_noted_place
 from eoslog.connector.commit.decide import SourceOffsets
 from eoslog.connector.commit.decision import Decision
 from eoslog.connector.commit.leave_sink import decided_by, fence, leave
+from eoslog.connector.commit.move_decision import give_up, move_decision
 from eoslog.connector.commit.observe import observed_decision
+from eoslog.connector.commit.places import Places, Seen, ended
 from eoslog.connector.commit.task_reports import Batch, Begun
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.offsets.group_notes import Note, NotedOffset, read_note
 from eoslog.connector.offsets.offsets import Offsets, TopicPartition
 from eoslog.connector.options.source_and_sink import SinkOptions
+from eoslog.connector.run.places_in_log import lacking, look_at
 from eoslog.connector.run.runner import Runner
 from eoslog.connector.saved.run_again import check_restored
 
@@ -107,9 +114,42 @@ class StartOfRun:
             self._leave(str(given.sink), given.since)
         self._upgraded = given is None
         is_new = given is None or given.sink != sink.id or moved
+        if is_new:
+            view.checkpoint.forget(NOTED_PLACES)  # they are another sink's
+        else:
+            self._remember()
         if given is None or is_new or given.group != group:
             since = view.batch.batch_id if given is None or is_new else given.since
             NotedSink(sink.id, now, since, group, self._options.decision_topic).write(view.checkpoint)
+
+    def _remember(self) -> None:
+        """Decide the planned batch again if its rows are visible, and the cluster has forgotten the decision.
+
+        Only decided rows become visible. Raises DecisionGone if some of them are and others are not.
+        """
+        batch = self._view.batch
+        places = dict(NotedPlaces.read(self._view.checkpoint).batches).get(batch.batch_id, ())
+        if self._view.completed == batch.batch_id or not places:
+            return
+        last = self._runner.run(observed_decision(self._sink))
+        if last is not None and last.last_of(batch.query_id) is not None:
+            return
+        how = set(ended(look_at(self._cluster, places)).values())
+        check_forgotten(self._sink.id, batch, how)
+        if how == {Seen.COMMITTED}:
+            ends = self._view.planned.ends
+            source = self._source_offsets()
+            self._runner.run(move_decision(self._sink, last, batch, source, self._view.completed, ends=ends))
+            text = "%s is decided again: its rows are visible, and the cluster has forgotten the decision. "
+            log.warning(text + "See troubleshooting.md#the-cluster-has-forgotten-a-decision", batch)
+
+    def _source_offsets(self) -> SourceOffsets | None:
+        if self._group is None:
+            return None
+        planned, note = self._view.planned, Note(self._sink.id, *self._view.batch[:2])
+        if self._options.group_id is None:
+            planned = of_group(planned, self._group, note.sink, known_id(self._cluster))
+        return source_offsets(self._group, planned, note)
 
     def _look_for_a_successor(self, given: NotedSink | None) -> None:
         """Raise TakenOver if another query has replaced this one, under its present or its former names.
@@ -139,9 +179,10 @@ class StartOfRun:
     def _leave(self, old: str, since: int) -> None:
         batch, completed, accepted = self._view.batch, self._view.completed, self._options.accepted
         decided = self._runner.run(decided_by(Sink(old), batch.query_id))
-        check_completed(old, Completed(completed, since, has_rested(self._view)), decided, accepted)
+        check_completed(old, completed_in(self._cluster, self._view, since, decided), decided, accepted)
         check_given(old, self._sink.id, decided, batch, accepted)
         if decided is None or decided.batch_id < batch.batch_id:
+            self._runner.run(give_up(Sink(old), accepted))
             self._runner.run(leave(Sink(old), batch, completed))
             log.info("%s: sink %s is left for sink %s", batch, old, self._sink.id)
 
@@ -161,6 +202,7 @@ class StartOfRun:
         last = None
         if begun.followed_by is not None or (_is_first(view) and begun.decided is not None):
             last = self._runner.run(observed_decision(self._sink))
+        rows = rows_found(self._cluster, view.checkpoint, view.completed, begun.ours)
         story = StartFacts(
             sink=begun.sink_id,
             batch=view.batch,
@@ -173,7 +215,8 @@ class StartOfRun:
             committed=committed,
             taken=view.planned.taken(),
             since=None if given is None else given.since,
-            rested=has_rested(view),
+            rested=has_rested(view, rows.newest),
+            rows=rows,
             accepted=options.accepted,
             left_state=begun.left_state,
             followed_by=successor(last, view, self._group, self._sink.id, now),
@@ -182,6 +225,8 @@ class StartOfRun:
         )
         for warning in check_story(story):
             log.warning(warning)
+        if said := others_batches(story.done):
+            log.warning(said)
         if story.is_new:
             _finish_others(story, self._runner)
 
@@ -229,9 +274,11 @@ def leave_for_none(options: SinkOptions, runner: Runner, view: CheckpointView) -
     if not check_sink_cluster(given.cluster, now, given.sink, options.accepted):
         check_noted_place(given.sink, given.decisions, options.decision_topic)
         decided = runner.run(decided_by(Sink(given.sink), view.batch.query_id))
-        known = Completed(view.completed, given.since, has_rested(view))
+        known = completed_in(shared_cluster(options.client), view, given.since, decided)
         check_completed(given.sink, known, decided, options.accepted)
+        runner.run(give_up(Sink(given.sink), options.accepted))
         runner.run(leave(Sink(given.sink), view.batch, view.completed))
+    view.checkpoint.forget(NOTED_PLACES)
     NotedSink(None, now, view.batch.batch_id).write(view.checkpoint)
 
 
@@ -264,6 +311,7 @@ def _finish_others(story: StartFacts, runner: Runner) -> None:
     plain = {note.sink for note in notes if not note.decided}  # at_least_once, which decides nothing
     for sink in sorted(({note.sink for note in notes} | {one.sink for one in story.taken}) - plain):
         if sink != story.sink:
+            runner.run(give_up(Sink(sink), story.accepted))
             runner.run(fence(Sink(sink)))
 
 
@@ -280,12 +328,43 @@ def cluster_id(cluster: Cluster) -> str | None:
     )
 
 
-def has_rested(view: CheckpointView) -> bool:
-    """Whether the last completed batch is so old that the cluster may have forgotten its decision."""
+def has_rested(view: CheckpointView, noted: int | None = None) -> bool:
+    """Whether the last completed batch is so old that the cluster may have forgotten its decision. `noted`:
+    the last one that the sink got, if the checkpoint notes that."""
     if view.completed is None:
         return False
-    at = view.checkpoint.completed_at(view.completed)
+    at = view.checkpoint.completed_at(view.completed if noted is None else min(noted, view.completed))
     return at is None or time.time() - at > FRESH_SECONDS
+
+
+def completed_in(
+    cluster: Cluster, view: CheckpointView, since: int | None, decided: Batch | None
+) -> Completed:
+    """What is known of the checkpoint's completed batches, if its sink has decided `decided` last."""
+    rows = rows_found(cluster, view.checkpoint, view.completed, decided)
+    return Completed(view.completed, since, has_rested(view, rows.newest), rows)
+
+
+def rows_found(
+    cluster: Cluster, checkpoint: Checkpoint, completed: int | None, decided: Batch | None
+) -> RowsFound:
+    """Hold the places that the checkpoint notes against the log. `decided`: the query's last batch that the
+    sink knows to be decided. Raises KafkaError, RetriesExhausted, CheckpointUnreadable."""
+    noted = NotedPlaces.read(checkpoint).batches
+    if not noted or completed is None:
+        return RowsFound()
+    newest, places = noted[0]
+    known = decided is not None and decided.batch_id >= newest
+    if not known and (newest > completed or _is_aborted(cluster, places)):
+        noted = noted[1:]  # it was not decided: it is to be written, or another connector has done that
+    if not noted:
+        return RowsFound(newest - 1)
+    batch, places = next((one for one in noted if one[1]), noted[0])
+    return RowsFound(noted[0][0], batch, tuple(lacking(cluster, places)))
+
+
+def _is_aborted(cluster: Cluster, places: Places) -> bool:
+    return bool(places) and {*ended(look_at(cluster, places)).values()} == {Seen.ABORTED}
 
 
 def kept_of(view: CheckpointView, decided: Batch | None) -> Planned | None:

@@ -91,7 +91,8 @@ def _prepare(
         log.info("task of partition %d: %s", attempt.partition, late)
     written = tuple(sorted(producer.partitions))
     ids = tuple(sorted((topic, number) for topic, number in producer.topic_ids.items() if number))
-    results = (tally.rows, written, tally.checksum, ids, producer.bytes)
+    last = tuple(producer.last_rows.get(place, (-1, -1)) for place in written)
+    results = (tally.rows, written, tally.checksum, ids, producer.bytes, last)
     return Prepared(stamp, attempt.partition, participant, *results)
 
 

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from eoslog.connector.commit.move_decision import give_up
 from eoslog.connector.commit.task_reports import Begun, Run
 from eoslog.connector.commit.token_write import begin_before, begin_write
 from eoslog.connector.commit.transactional_ids import Sink
@@ -29,10 +30,12 @@ def begin_token(options: SinkOptions, text: str, runner: Runner) -> StartedWrite
         topic for topic in (options.topic, options.deadletter_topic) if topic and options.topic
     )
     old = Sink(id_before(name, text))
+    runner.run(give_up(old, options.accepted))
     before = runner.run(begin_before(old, text, topics, two_phase=two_phase, on_lost=on_lost))
     if before is not None:
         return StartedWrite(before, Run(before.incarnation, before.identity, before.batch))
     sink = Sink(token.sink_id(name, options.topic))
+    runner.run(give_up(sink, options.accepted))
     key = (repr(options.client.bootstrap), sink.id, "write")
     last_run = run_memory.take(*key)
     begun, run = runner.run(begin_write(sink, text, last_run=last_run, two_phase=two_phase, on_lost=on_lost))

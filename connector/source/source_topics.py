@@ -15,7 +15,7 @@ from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.metadata import TopicInfo, no_partition
 from eoslog.connector.client.wire.retry import check, retrying
 from eoslog.connector.client.wire.shared_clusters import shared_cluster
-from eoslog.connector.commit.faults import StartsElsewhere
+from eoslog.connector.commit.faults import ParticipantsLost, StartsElsewhere
 from eoslog.connector.commit.leave_sink import fence
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.errors import OptionError, UnknownTopic, report_loss
@@ -204,7 +204,10 @@ class SourceTopics:
         group = str(self.options.group_id)
         if self.options.taken_over is not None:
             runner = Runner(self.cluster, OWN_TIMEOUT_MS, decisions=self.options.decision_topic)
-            runner.run(fence(Sink(self.options.taken_over)))
+            try:
+                runner.run(fence(Sink(self.options.taken_over)))
+            except ParticipantsLost as loss:  # the sink says so, too, where its options may accept it
+                log.warning("%s. See troubleshooting.md#participantslost", loss)
         stored = group_offsets.fetch_with_epochs(self.cluster, group, partitions, least_ms=PENDING_MS)
         notes = {tp: read_note(found.metadata) for tp, found in stored.items()}
         self._check_one_place(group, partitions, {tp: (at.offset, notes[tp]) for tp, at in stored.items()})

@@ -16,6 +16,7 @@ from eoslog.checkpoint.errors import NotEditable
 from eoslog.checkpoint.standing import Standing
 from eoslog.commands.admin_groups import delete_offsets
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
+from eoslog.connector.checkpoint.noted_places import NOTED_PLACES
 from eoslog.connector.checkpoint.noted_sink import NOTED_SINK
 from eoslog.connector.checkpoint.spark_logs import Planned
 from eoslog.connector.client.admin.group_offsets import commit_plain
@@ -60,6 +61,7 @@ def carry_out(
     _check_files(standing, backup.before)
     for log, batch in order(backup.after):
         standing.checkpoint.change(log, batch, backup.after[log, batch])
+    standing.checkpoint.forget(NOTED_PLACES)  # batches' numbers mean others from now on
     if moved is not None:
         moved.write(standing.checkpoint)
     return backup.put(standing.checkpoint, EditState.DONE)
@@ -80,6 +82,7 @@ def undo(cluster: Cluster, standing: Standing, *, has_ended: bool = False) -> Ba
     if standing.sink is None or standing.decided == backup.becomes:
         _move_back(cluster, standing, backup)
     _forget_new(cluster, standing, backup)
+    standing.checkpoint.forget(NOTED_PLACES)
     for batch in _planned_since(standing, backup):
         standing.checkpoint.change("offsets", batch, None)
     for log, batch in order_back(backup.before):

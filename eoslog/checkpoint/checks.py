@@ -12,23 +12,38 @@ from eoslog.connector.checkpoint.spark_logs import source_position
 from eoslog.connector.checkpoint.start_checks import StartFacts, check_story
 from eoslog.connector.client.admin.list_offsets import EARLIEST, LATEST, list_offsets
 from eoslog.connector.client.wire.cluster import Cluster
-from eoslog.connector.commit.begin import check_checkpoint
-from eoslog.connector.commit.faults import CommitFault
+from eoslog.connector.commit.begin import check_checkpoint, is_complete
+from eoslog.connector.commit.faults import CommitFault, ParticipantsLost
+from eoslog.connector.commit.finish import find_lost
 from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.offsets import plan
-from eoslog.connector.sink.start_of_run import CheckpointView, has_rested, kept_of, plan_of, successor
+from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
+from eoslog.connector.sink.start_of_run import (
+    CheckpointView,
+    has_rested,
+    kept_of,
+    plan_of,
+    rows_found,
+    successor,
+)
 
 
 def problems(cluster: Cluster, standing: Standing) -> list[str]:
     """Everything that is wrong, one text each; empty: the next start goes on. Raises KafkaError,
     EoslogError."""
-    found = [*_unfinished(standing), *_files(standing), *_story(standing), *_lost(cluster, standing)]
-    return list(dict.fromkeys(found))
+    found = [*_unfinished(standing), *_files(standing), *_story(cluster, standing)]
+    return list(dict.fromkeys([*found, *_lost_rows(cluster, standing), *_lost(cluster, standing)]))
 
 
-def stops(standing: Standing) -> list[str]:
-    """What would stop the next start, as far as checkpoint, sink and group tell."""
-    return [*_files(standing), *_faults(standing)]
+def stops(cluster: Cluster, standing: Standing) -> list[str]:
+    """What would stop the next start, as far as checkpoint, sink, group and the sink's log tell."""
+    return [*_files(standing), *_faults(cluster, standing), *_lost_rows(cluster, standing)]
+
+
+def says(cluster: Cluster, standing: Standing) -> str:
+    """What the next start will do first, or what will stop it. Raises KafkaError, EoslogError."""
+    found = [*_unfinished(standing), *stops(cluster, standing), *_lost(cluster, standing)]
+    return f"stop: {found[0]}" if found else standing.next_start.value
 
 
 def _unfinished(standing: Standing) -> Iterator[str]:
@@ -60,23 +75,23 @@ def _files(standing: Standing) -> Iterator[str]:
         )
 
 
-def _faults(standing: Standing) -> Iterator[str]:
+def _faults(cluster: Cluster, standing: Standing) -> Iterator[str]:
     """The error that would stop the sink at its start."""
     try:
-        list(_warnings(standing))
+        list(_warnings(cluster, standing))
     except CommitFault as fault:
         yield f"{type(fault).__name__}: {fault}"
 
 
-def _story(standing: Standing) -> Iterator[str]:
+def _story(cluster: Cluster, standing: Standing) -> Iterator[str]:
     """What the sink would say at its start."""
     try:
-        yield from _warnings(standing)
+        yield from _warnings(cluster, standing)
     except CommitFault as fault:
         yield f"{type(fault).__name__}: {fault}"
 
 
-def _warnings(standing: Standing) -> Iterator[str]:
+def _warnings(cluster: Cluster, standing: Standing) -> Iterator[str]:
     """Compare as the sink does at its start. Yields its warnings, raises CommitFault."""
     if standing.sink is None or standing.newest is None:
         return
@@ -86,6 +101,7 @@ def _warnings(standing: Standing) -> Iterator[str]:
     ended, ends = None if kept is None else (kept.digest, kept.topic_offsets()), view.planned.topic_offsets()
     wanted = {**(ended[1] if ended else {}), **ends}
     group = note.group if note else None
+    rows = rows_found(cluster, standing.checkpoint, view.completed, standing.decided)
     story = StartFacts(
         sink=standing.sink.id,
         batch=view.batch,
@@ -98,12 +114,23 @@ def _warnings(standing: Standing) -> Iterator[str]:
         committed={tp: found for tp, found in standing.noted.items() if tp in wanted},
         taken=view.planned.taken(),
         since=note.since if note else None,
-        rested=has_rested(view),
+        rested=has_rested(view, rows.newest),
+        rows=rows,
         followed_by=successor(standing.decision, view, group, standing.sink.id, standing.cluster_id),
         left=plan_of(standing.decision),
     )
     check_checkpoint(standing.sink, standing.decision, _next_batch(view))
     yield from check_story(story)
+
+
+def _lost_rows(cluster: Cluster, standing: Standing) -> Iterator[str]:
+    """Decided rows that the next start will not find."""
+    decision, note = standing.decision, standing.note
+    if decision is None or note is None or is_complete(decision, standing.query_id, standing.completed):
+        return
+    runner = Runner(cluster, OWN_TIMEOUT_MS, decisions=note.decisions)
+    if said := runner.run(find_lost(decision)):
+        yield f"{ParticipantsLost.__name__}: {said}"
 
 
 def _next_batch(view: CheckpointView) -> Batch:

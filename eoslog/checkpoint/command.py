@@ -12,7 +12,7 @@ import click
 
 from eoslog.checkpoint.backups import check_not_moved, moving_to
 from eoslog.checkpoint.carry_out import carry_out, undo
-from eoslog.checkpoint.checks import problems, unreadable
+from eoslog.checkpoint.checks import problems, says, unreadable
 from eoslog.checkpoint.compare_command import diff
 from eoslog.checkpoint.editing import (
     WATCH_SECONDS,
@@ -64,7 +64,7 @@ def show(session: CommandSession, checkpoint: str) -> None:
     found = standing(session.cluster, Checkpoint.at(checkpoint))
     known = places(found.newest) if found.newest else {}
     bounds = LogBounds.of_those_there(session.cluster, (place[1:] for place in known), committed=True)
-    document = shown(found, bounds)
+    document = shown(found, bounds, says(session.cluster, found))
     if session.as_json:
         session.show_json(document)
         return

@@ -19,6 +19,7 @@ from eoslog.checkpoint.standing import SourcePlace, Standing, places, position_o
 from eoslog.commands import progress
 from eoslog.commands.session import CommandSession
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
+from eoslog.connector.commit.faults import RowsGone
 
 WATCH_SECONDS = 2.0
 
@@ -58,7 +59,7 @@ def editable(session: CommandSession, checkpoint: str) -> Standing:
     """Where the query stands, if it may be edited. Raises NotEditable."""
     found = uninterrupted(session, checkpoint)
     position_of(found)
-    wrong = stops(found)
+    wrong = [one for one in stops(session.cluster, found) if not one.startswith(RowsGone.__name__)]
     if wrong:
         raise NotEditable(f"the next start would stop, so no edit is safe: {wrong[0]}")
     return found

@@ -13,8 +13,8 @@ from eoslog.checkpoint.targets import LogBounds
 COLUMNS = ["source", "topic", "partition", "from", "to", "group", "end", "lag"]
 
 
-def shown(standing: Standing, bounds: LogBounds) -> dict[str, Any]:
-    """All that `show` tells. Offsets of the newest batch: from its beginning, to its end; `lag`: offsets that
+def shown(standing: Standing, bounds: LogBounds, next_start: str) -> dict[str, Any]:
+    """All that `show` tells. `next_start`: what the next start will do, or what will stop it. Offsets of the newest batch: from its beginning, to its end; `lag`: offsets that
     the query has yet to read."""
     note, decided, backup = standing.note, standing.decided, newest_backup(standing.checkpoint)
     return {
@@ -29,7 +29,7 @@ def shown(standing: Standing, bounds: LogBounds) -> dict[str, Any]:
         "group": note and note.group,
         "coordinator": standing.state and standing.state.state,
         "stateful": standing.is_stateful,
-        "next_start": standing.next_start.value,
+        "next_start": next_start,
         "last_edit": backup and {"name": backup.name, "kind": backup.kind, "state": str(backup.state)},
         "partitions": _partitions(standing, bounds),
     }

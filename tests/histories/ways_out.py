@@ -7,8 +7,6 @@ import json
 import re
 from typing import TYPE_CHECKING
 
-from tests.histories.query import identity
-
 if TYPE_CHECKING:
     from tests.histories.query import Query
     from tests.histories.world import World
@@ -97,18 +95,16 @@ def _line(world: "World", query: "Query", text: str) -> bool:
     return True
 
 
-def _behind(world: "World", query: "Query", text: str) -> bool:
-    """Publish what is missing by hand; a new checkpoint and transactional.id behind that batch."""
-    told = re.search(r"batch (\d+) of query (\S+)", text)
-    if told is None:
+def _published(world: "World", query: "Query", text: str) -> bool:
+    """Publish what is missing by hand, and go on with the word."""
+    told = re.search(r"batch (\d+) of query (\S+) is decided", text)
+    word = re.search(r"start\.accepted=(rows-lost:[\w.%-]+:\d+)", text)
+    if told is None or word is None or query.sink.get("start.accepted") == word.group(1):
         return False
-    if told.group(2) not in identity(query.checkpoint):  # of one that had these names before
-        query.set_id(f"{query.name}-behind-{len(query.ids)}")
-        query.new_checkpoint(query.source["startingOffsets"])
-        query.lineage.began = bool(query.lineage.done)
-        return True
-    missing = re.search(r"(\d+) rows of its partitions", text)
-    return world.publish_and_go_on(query, int(told.group(1)), int(missing.group(1)) if missing else 0)
+    missing = re.search(r"(\d+) rows of its partitions \[[\d, ]*\] are lost", text)
+    world.publish(query, int(told.group(1)), told.group(2), int(missing.group(1)) if missing else 0)
+    query.sink["start.accepted"] = word.group(1)
+    return True
 
 
 def _replay(world: "World", query: "Query", text: str) -> bool:
@@ -259,8 +255,6 @@ def _named_id(world: "World", query: "Query", text: str) -> bool:
     told = re.search(r"transactional\.id=([\w-]+(?:\.[\w-]+)*)", text)
     if told is None or query.ids[-1] == told.group(1) or told.group(1) not in query.lineage.sinks:
         return False  # it is another query's
-    if "-behind-" in str(query.ids[-1]):
-        return False  # it was told to leave that one
     query.set_id(told.group(1))
     if query.source["startingOffsets"] == "committed" and not query.lineage.began:
         return True
@@ -292,7 +286,7 @@ _WAYS = (
     (r"to go on where that batch ended", _exact),
     (r"if kafka\.group\.id was given to these batches, else", _line),
     (r"again with on\.lost\.transaction=replay", _replay),
-    (r"[Pp]ublish\b.*missing rows", _behind),
+    (r"[Pp]ublish\b.*missing", _published),
     (r"failOnDataLoss", _no_fail),
     (r"give the option checkpointLocation|checkpointLocation is not among", _checkpoint_option),
     (r"create the topic", _create),

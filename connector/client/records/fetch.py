@@ -33,7 +33,7 @@ from eoslog.connector.errors import (
     TopicRecreated,
 )
 from eoslog.protocol.apis import ApiKey
-from eoslog.protocol.batch import Buffer, CorruptBatch
+from eoslog.protocol.batch import BatchHeader, Buffer, CorruptBatch, iter_headers
 from eoslog.protocol.decode import PayloadTooLarge
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.records import DecodedRecords, decode_batches
@@ -145,6 +145,25 @@ def fetch_batches(
             position = seen.next_offset
     finally:
         reader.close()
+
+
+def batch_at(
+    cluster: Cluster, topic: str, partition: int, offset: int, *, topic_id: str | None = None
+) -> tuple[BatchHeader | None, bool]:
+    """The batch that holds an offset, and whether its transaction was aborted. None: readers of committed
+    data do not come to it, or not yet, or its records were compacted away. One answer is waited for. Raises
+    OffsetsGone, TopicRecreated, KafkaError, RetriesExhausted."""
+    reader = _Reader(cluster, topic, topic_id, partition, offset + 1, True, 1)
+    try:
+        reader.ask(offset)
+        answer = reader.answer(offset)
+    finally:
+        reader.close()
+    headers = (header for _, header in iter_headers(answer.records) if header.next_offset > offset)
+    found = next(headers, None)
+    if found is None or found.base_offset > offset:
+        return None, False
+    return found, any(who == found.producer_id and at <= offset for who, at in answer.aborted)
 
 
 def _seen(name: str, answer: _Answer, position: int, end: int, committed: bool) -> Visible:

@@ -38,6 +38,7 @@ from eoslog.connector.errors import (
 )
 from eoslog.protocol import errors
 from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.batch import read_header
 from eoslog.protocol.errors import ErrorCode, KafkaError, info
 from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.protocol.records import EncodedBatch
@@ -81,8 +82,9 @@ class Producer:
     """Sends batches for one identity (None: without idempotence). Create, send, flush, close.
 
     In a transaction `transactional_id` and `identity` are both given; partitions are added automatically.
-    `records`, `bytes` and `partitions` count what was acknowledged so far, `topic_ids` has the topics' ids
-    (None: the brokers have none).
+    `records`, `bytes` and `partitions` count what was acknowledged so far, `last_rows` has the offset of
+    the last record in a partition, as far as it was told, with the largest timestamp of its batch, and
+    `topic_ids` the topics' ids (None: the brokers have none).
     """
 
     def __init__(
@@ -107,6 +109,7 @@ class Producer:
         self.acks, self.max_in_flight, self.retries = acks, max_in_flight, retries
         self.records = self.bytes = 0
         self.partitions: set[TopicPartition] = set()
+        self.last_rows: dict[TopicPartition, tuple[int, int]] = {}
         self.topic_ids: dict[str, str | None] = {}
         self._unanswered = Unanswered()
         self._queue: deque[Outgoing] = deque()
@@ -311,6 +314,7 @@ class Producer:
         verdict = self._unanswered.judge(batch, code)
         if verdict is BatchVerdict.DONE:
             self._acknowledge(batch)
+            self._locate(batch, result)
             return None
         if verdict is BatchVerdict.FAILED:
             raise self._failure(batch, code, text)
@@ -321,6 +325,14 @@ class Producer:
         self.records += batch.count
         self.bytes += batch.size
         self.partitions.add(batch.where)
+
+    def _locate(self, batch: Outgoing, result: ProduceResponsePartitionResponse) -> None:
+        """Note where a batch is. A broker may not say it of one that it had already."""
+        base, time_ms = result["base_offset"], result["log_append_time_ms"]
+        if base >= 0:
+            time_ms = read_header(batch.parts[0]).max_timestamp if time_ms < 0 else time_ms
+            place = (base + batch.count - 1, time_ms)
+            self.last_rows[batch.where] = max(place, self.last_rows.get(batch.where, place))
 
     # -- failures -----------------------------------------------------------------------------
 

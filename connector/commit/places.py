@@ -1,0 +1,83 @@
+"""Where the rows of a batch are in the sink's partitions. Pure.
+
+Brokers forget a transactional id, and the offsets of a group, after days without use. The log keeps the rows
+and the markers: at a place that a transaction has written it shows how that transaction has ended.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum
+from typing import Any, NamedTuple
+
+from eoslog.connector.commit.task_reports import Prepared
+from eoslog.protocol.producer_identity import ProducerIdentity
+
+
+class Place(NamedTuple):
+    """The last row that a transaction has written to a partition. `topic_id` None: brokers do not report it.
+    `time_ms`: the largest timestamp of its record batch. Brokers that are put back to a copy give the same
+    offsets and producer ids again, at a later time."""
+
+    topic: str
+    topic_id: str | None
+    partition: int
+    offset: int
+    writer: ProducerIdentity
+    time_ms: int
+
+    def __str__(self) -> str:
+        return f"offset {self.offset} of {self.topic}-{self.partition}"
+
+
+class Seen(Enum):
+    """What the log shows at a place."""
+
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    GONE = "not in the log"
+    UNKNOWN = "not to be seen in the log"
+
+
+Places = tuple[Place, ...]
+
+
+def places_of(reports: Sequence[Prepared]) -> Places:
+    """The last place in each partition, and one of each transaction."""
+    found = [
+        Place(topic, dict(report.topic_ids).get(topic), partition, offset, report.participant.identity, at)
+        for report in reports
+        for (topic, partition), (offset, at) in zip(report.written, report.last_rows, strict=False)
+        if offset >= 0
+    ]
+    found.sort(key=lambda place: place.offset)
+    last = {place[:3]: place for place in found}
+    told = {place.writer for place in last.values()}
+    of_writers = {place.writer: place for place in found if place.writer not in told}
+    return tuple(sorted((*last.values(), *of_writers.values()), key=_order))
+
+
+def _order(place: Place) -> tuple[Any, ...]:
+    return place.topic, place.topic_id or "", *place[2:]
+
+
+def to_json(places: Iterable[Place]) -> list[list[Any]]:
+    """A topic's places in a list: its name, its id, then partition, offset, writer and time of each."""
+    topics: dict[tuple[str, str | None], list[list[int]]] = {}
+    for place in places:
+        numbers = [place.partition, place.offset, *place.writer, place.time_ms]
+        topics.setdefault((place.topic, place.topic_id), []).append(numbers)
+    return [[topic, number, *found] for (topic, number), found in topics.items()]
+
+
+def from_json(topics: Iterable[Sequence[Any]]) -> Places:
+    """The reverse of to_json. Raises ValueError, TypeError."""
+    return tuple(
+        Place(str(topic), number, int(partition), int(offset), ProducerIdentity(producer, epoch), int(at))
+        for topic, number, *found in topics
+        for partition, offset, producer, epoch, at in found
+    )
+
+
+def ended(seen: Mapping[Place, Seen]) -> dict[ProducerIdentity, Seen]:
+    """How each transaction has ended: one place that shows it is enough."""
+    known = {place.writer: how for place, how in seen.items()}
+    return known | {place.writer: how for place, how in seen.items() if how in (Seen.COMMITTED, Seen.ABORTED)}

@@ -1,0 +1,112 @@
+"""Looks at places in the log: whether it has the rows that a transaction wrote there, and how that ended."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Iterable, Mapping
+
+from eoslog.connector.client.admin.list_offsets import EARLIEST, LATEST, list_offsets
+from eoslog.connector.client.records.fetch import batch_at
+from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.client.wire.metadata import TopicInfo
+from eoslog.connector.client.wire.retry import retrying
+from eoslog.connector.commit.places import Place, Seen
+from eoslog.connector.errors import OffsetsGone, TopicRecreated, UnknownTopic
+from eoslog.protocol import errors
+from eoslog.protocol.errors import ErrorCode
+from eoslog.protocol.producer_identity import ProducerIdentity
+
+log = logging.getLogger(__name__)
+
+LOOKS = 8
+"""At a start the batches at so many places are looked at, not only the ends of their partitions: a log that
+was put back and has grown again is put back in all of its partitions."""
+
+
+def look_at(cluster: Cluster, places: Iterable[Place]) -> dict[Place, Seen]:
+    """What the log shows at each place. Raises KafkaError, RetriesExhausted."""
+    wanted = tuple(places)
+    lacks = _lacks(cluster, wanted)
+    return {place: Seen.GONE if place in lacks else _look(cluster, place) for place in wanted}
+
+
+def lacking(cluster: Cluster, places: Iterable[Place]) -> list[str]:
+    """What the log has not of these places, a text for each. Raises KafkaError, RetriesExhausted."""
+    wanted = tuple(places)
+    lacks = _lacks(cluster, wanted)
+    there = itertools.islice((place for place in wanted if place not in lacks), LOOKS)
+    lacks |= {
+        place: f"{place} holds other rows than were written there"
+        for place in there
+        if _look(cluster, place) is Seen.GONE
+    }
+    return list(dict.fromkeys(lacks.values()))
+
+
+def _lacks(cluster: Cluster, places: tuple[Place, ...]) -> dict[Place, str]:
+    """The places that the log cannot have, by its topics and its ends, and why."""
+    topics = _topics(cluster, sorted({place.topic for place in places}))
+    lacks = {place: said for place in places if (said := _other_topic(place, topics.get(place.topic)))}
+    asked = dict.fromkeys(((p.topic, p.partition) for p in places if p not in lacks), LATEST)
+    ends = list_offsets(cluster, asked, committed=False) if asked else {}
+    short = {p: ends[p.topic, p.partition] for p in places if p not in lacks}
+    return lacks | {
+        p: f"{p.topic}-{p.partition} ends at {end}, and rows were written up to {p.offset}"
+        for p, end in short.items()
+        if end <= p.offset
+    }
+
+
+def _topics(cluster: Cluster, names: list[str]) -> Mapping[str, TopicInfo]:
+    """The topics that there are. One that a broker does not know is asked for with patience."""
+    if not names:
+        return {}
+    found = retrying(
+        cluster,
+        "Metadata",
+        lambda: cluster.metadata(names),
+        timeout_ms=cluster.config.api_timeout_ms,
+        option="kafka.default.api.timeout.ms",
+        forget=lambda: None,
+    )
+    topics = dict(found.topics)
+    for name, code in found.errors.items():
+        try:
+            topics[name] = cluster.describe(name)
+        except UnknownTopic:
+            if code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise
+    return topics
+
+
+def _other_topic(place: Place, now: TopicInfo | None) -> str:
+    if now is None or place.partition not in now.leaders:
+        return f"{place.topic}-{place.partition} does not exist any more"
+    if None in (place.topic_id, now.topic_id) or place.topic_id == now.topic_id:
+        return ""
+    return (
+        f"topic {place.topic} was deleted and created again (its id was {place.topic_id} and is "
+        f"{now.topic_id})"
+    )
+
+
+def _look(cluster: Cluster, place: Place) -> Seen:
+    """What the log shows at a place that is before its end."""
+    where = (place.topic, place.partition)
+    try:
+        if list_offsets(cluster, {where: EARLIEST}, committed=False)[where] > place.offset:
+            return Seen.UNKNOWN
+        batch, aborted = batch_at(cluster, *where, place.offset, topic_id=place.topic_id)
+    except (OffsetsGone, TopicRecreated):  # just now
+        return Seen.UNKNOWN
+    except errors.TopicAuthorizationFailed as error:  # a sink may write without the right to read
+        log.debug("%s cannot be looked at: %s", place, error)
+        return Seen.UNKNOWN
+    if batch is None:
+        return Seen.UNKNOWN
+    if ProducerIdentity(batch.producer_id, batch.producer_epoch) != place.writer:
+        return Seen.GONE
+    if batch.max_timestamp != place.time_ms:  # compaction leaves the latest time of the records that stay
+        return Seen.GONE if batch.count == batch.last_offset_delta + 1 else Seen.UNKNOWN
+    return Seen.ABORTED if aborted else Seen.COMMITTED
