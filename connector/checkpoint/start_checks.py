@@ -531,8 +531,8 @@ def _check_rows(sink: str, rows: RowsFound, accepted: Collection[str]) -> None:
     raise RowsGone(
         f"sink {sink}: batch {rows.batch} is decided and done, and the cluster has lost rows of it"
         f"{_said(rows)}. Was a topic deleted, or were brokers restored from an older copy? Nothing was "
-        "written. To write these rows again, set the checkpoint back (eoslog checkpoint rewind), or begin with "
-        "a new checkpoint and a new transactional.id. If they are not wanted any more, set "
+        "written. To write these rows again, set the checkpoint back (eoslog checkpoint rewind), or begin "
+        "with a new checkpoint and a new transactional.id. If they are not wanted any more, set "
         f"{to_accept(word, accepted)}"
     )
 

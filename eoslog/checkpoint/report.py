@@ -14,8 +14,8 @@ COLUMNS = ["source", "topic", "partition", "from", "to", "group", "end", "lag"]
 
 
 def shown(standing: Standing, bounds: LogBounds, next_start: str) -> dict[str, Any]:
-    """All that `show` tells. `next_start`: what the next start will do, or what will stop it. Offsets of the newest batch: from its beginning, to its end; `lag`: offsets that
-    the query has yet to read."""
+    """All that `show` tells. `next_start`: what the next start will do, or what will stop it. Offsets of the
+    newest batch: from its beginning, to its end; `lag`: offsets that the query has yet to read."""
     note, decided, backup = standing.note, standing.decided, newest_backup(standing.checkpoint)
     return {
         "checkpoint": standing.checkpoint.location,

@@ -6,6 +6,19 @@ import pytest
 
 from tests.histories.run_histories import play
 
+
+def _lost(options: dict[str, str]) -> list[tuple[Any, ...]]:
+    """A batch is decided, and nobody finishes it in time."""
+    return [
+        ("query", "A", {"id": "x", "kafka.group.id": "g", "two.phase.commit": "false", **options}),
+        ("produce", "in", 4),
+        ("run", "A", 1),
+        ("produce", "in", 4),
+        ("run", "A", 1, ("kill", ("commit: after END_TXN", 1))),
+        ("wait", 1000),
+    ]
+
+
 KEPT: dict[str, list[tuple[Any, ...]]] = {
     "hand-over while the old query lives": [
         ("query", "A", {"id": "copy", "kafka.group.id": "g"}),
@@ -622,6 +635,49 @@ KEPT: dict[str, list[tuple[Any, ...]]] = {
         ("wait", 8 * 24 * 3600.0),
         ("restored",),
         ("now", "B"),
+    ],
+    "lost after the decision, and another transactional.id": [
+        *_lost({"processing.guarantee": "at_most_once"}),
+        ("set", "A", "id", "z"),
+        ("run", "A", 1),
+    ],
+    "lost after the decision, and a new checkpoint": [
+        *_lost({"processing.guarantee": "at_most_once"}),
+        ("anew", "A", "committed"),
+        ("run", "A", 1),
+    ],
+    "lost after the decision, and a new checkpoint with replay": [
+        *_lost({}),
+        ("anew", "A", "committed"),
+        ("run", "A", 1),
+    ],
+    "lost after the decision, and both are new": [
+        *_lost({"processing.guarantee": "at_most_once"}),
+        ("set", "A", "id", "z"),
+        ("anew", "A", "committed"),
+        ("run", "A", 1),
+    ],
+    "lost after the decision, and handed over": [
+        ("query", "B", {}),
+        *_lost({"processing.guarantee": "at_most_once"}),
+        ("follow", "B", "A"),
+        ("run", "B", 1),
+    ],
+    "lost after the decision, and at_least_once from now on": [
+        *_lost({}),
+        ("set", "A", "processing.guarantee", "at_least_once"),
+        ("run", "A", 1),
+    ],
+    "lost after the decision, and transactional ids are forgotten": [
+        *_lost({"processing.guarantee": "at_most_once"}),
+        ("forget", True, False),
+    ],
+    "transactional ids are forgotten, and the topic is made anew": [
+        ("query", "A", {"id": "x"}),
+        ("produce", "in", 4),
+        ("run", "A", 1, ("kill", ("spark: before commits", 1))),
+        ("forget", True, False),
+        ("delete", "out"),
     ],
     "a rest, in which the cluster forgets": [
         ("query", "A", {"id": "x", "kafka.group.id": "g"}),

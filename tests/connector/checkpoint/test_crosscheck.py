@@ -9,20 +9,26 @@ import pytest
 from eoslog.connector.checkpoint.cluster_check import check_cluster, check_group_cluster, check_sink_cluster
 from eoslog.connector.checkpoint.spark_logs import Planned
 from eoslog.connector.checkpoint.start_checks import (
+    Completed,
+    RowsFound,
     StartFacts,
+    check_forgotten,
     check_given,
     check_plain_start,
     check_story,
     check_taken_over,
+    others_batches,
 )
 from eoslog.connector.commit.faults import (
     CheckpointMismatch,
     CheckpointOlder,
     DecisionGone,
+    RowsGone,
     SinkChanged,
     StartsElsewhere,
     TakenOver,
 )
+from eoslog.connector.commit.places import Seen
 from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.errors import WrongCluster
 from eoslog.connector.offsets.group_notes import Note, NotedOffset, check_notes, read_note
@@ -30,6 +36,7 @@ from eoslog.connector.offsets.offsets import TakenFrom, cluster_from_json, posit
 from eoslog.connector.offsets.plan import losses
 
 PLACE = ("t", 0)
+LACKS = ("out-0 ends at 3, and rows were written up to 9",)
 
 
 def story(
@@ -250,6 +257,25 @@ def test_what_does_not_fit_is_said(odd: StartFacts, says: str) -> None:
             id="the cluster was set back to before the query",
         ),
         pytest.param(
+            story(9, completed=8, since=3, rested=True, rows=RowsFound(8, 8, LACKS)),
+            DecisionGone,
+            r"the sink knows none of this query.*\(out-0 ends at 3, and rows were written up to 9\)",
+            id="it rested, and the log does not have its rows",
+        ),
+        pytest.param(
+            story(9, of("q", 4), completed=8, since=3, rows=RowsFound(6, 6)),
+            DecisionGone,
+            "has completed batch 6, and the sink knows batch 4 as its last one",
+            id="the cluster was set back, and another connector has run the last batches",
+        ),
+        pytest.param(
+            story(9, of("q", 8), completed=8, since=0, rows=RowsFound(8, 7, LACKS)),
+            RowsGone,
+            "batch 7 is decided and done, and the cluster has lost rows of it .*checkpoint rewind.*"
+            "start.accepted=rows-gone:7",
+            id="the log has lost rows of what is decided",
+        ),
+        pytest.param(
             story(0, completed=0, since=0),
             DecisionGone,
             "completed batch 0, and the sink knows none of this query",
@@ -260,6 +286,39 @@ def test_what_does_not_fit_is_said(odd: StartFacts, says: str) -> None:
 def test_what_would_double_or_lose_rows_stops_the_query(wrong: StartFacts, fault: type, says: str) -> None:
     with pytest.raises(fault, match=says):
         check_story(wrong)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        pytest.param(story(9, completed=8, since=3, rested=True, rows=RowsFound(8, 8)), id="expired"),
+        pytest.param(story(9, of("q", 6), completed=8, since=3, rows=RowsFound(6, 5)), id="run by others"),
+        pytest.param(
+            story(9, of("q", 8), completed=8, since=0, rows=RowsFound(8, 7, LACKS), accepted={"rows-gone:7"}),
+            id="accepted",
+        ),
+        pytest.param(
+            story(9, completed=8, since=3, rows=RowsFound(2, 2)), id="not one of them is this sink's"
+        ),
+    ],
+)
+def test_what_is_forgotten_or_run_by_others_is_not_lost(told: StartFacts) -> None:
+    assert check_story(told) == []
+
+
+def test_batches_of_another_connector_are_told_in_a_sentence() -> None:
+    assert others_batches(Completed(8, 0, False, RowsFound(8))) == ""
+    assert others_batches(Completed(8, 0, False)) == "" == others_batches(Completed(None, 0, False))
+    assert others_batches(Completed(8, 0, False, RowsFound(7))).startswith("batch 8 was run by another")
+    assert others_batches(Completed(8, 0, False, RowsFound(5))).startswith("batches 6 to 8 were run by")
+
+
+def test_a_batch_that_is_visible_in_part_stops_the_query() -> None:
+    batch = Batch("q", 4)
+    for how in ([], [Seen.COMMITTED], [Seen.ABORTED], [Seen.GONE, Seen.UNKNOWN]):
+        check_forgotten("s", batch, how)
+    with pytest.raises(DecisionGone, match=r"before all rows were \(others are aborted\).*offsets/4"):
+        check_forgotten("s", batch, [Seen.COMMITTED, Seen.ABORTED])
 
 
 @pytest.mark.parametrize(

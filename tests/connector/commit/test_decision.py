@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from eoslog.connector.commit.decision import KEPT_QUERIES, Decision, decode, encode
 from eoslog.connector.commit.faults import DecisionDamaged, DecisionTooLarge
+from eoslog.connector.commit.places import Place
 from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.commit.transactional_ids import Participant, ParticipantSlot, Sink, parity
 from eoslog.connector.commit.winner import Winner
@@ -206,3 +207,18 @@ def test_what_the_plan_was_is_left_out_where_there_is_no_room() -> None:
     assert decode(SINK, encode(made, SINK, anchors=8)) == made._replace(ends="")
     assert decode(SINK, encode(made, SINK, anchors=50)) == made
     assert made.unsealed == decision(3)
+
+
+def test_places_are_kept_as_long_as_there_is_room() -> None:
+    made = decision(150)
+    places = tuple(
+        Place("out", None if n % 2 else "id", n, 10 + n, w.participant.identity, 1_700_000_000_000)
+        for n, w in enumerate(made.winners)
+    )
+    full = made._replace(places=tuple(sorted(places, key=lambda p: (p.topic_id or "", p.partition))))
+    assert decode(SINK, encode(full, SINK, anchors=50)) == full
+    assert decode(SINK, encode(full, SINK, anchors=len(encode(made, SINK, anchors=50)))) == made
+    assert full.unsealed == made.unsealed, "a batch that is sealed twice is the same"
+    with pytest.raises(DecisionDamaged):
+        broken = encode(full, SINK, anchors=50)
+        decode(SINK, {at: (offset, text.replace('"id"', '["id]')) for at, (offset, text) in broken.items()})

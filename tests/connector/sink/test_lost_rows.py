@@ -1,6 +1,7 @@
 """Rows lost after their decision and written again, beyond streams: batch writes with a token, dead letters;
 and the option's own rules. (The streams are test_crash_table.py's.)"""
 
+import re
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -133,6 +134,19 @@ def test_a_batch_write_with_a_token_is_replayed_with_its_dead_letters(hasty: Kaf
     assert job.visible() == (GOOD, DEAD)
     assert all(isinstance(report, Decided) for report in job.write(replay, ROWS))
     assert job.visible() == (GOOD, DEAD)
+
+
+def test_lost_rows_are_given_up_for_good_with_the_word_that_the_error_names(hasty: Kafka) -> None:
+    """The next write of the token's sink, and the token itself, go on."""
+    job = Job(hasty)
+    job.lose(ROWS)
+    with pytest.raises(ParticipantsLost) as lost:
+        job.write(job.options(), ROWS)
+    word = re.findall(r"start\.accepted=(\S+):", str(lost.value))[-1]
+    reports = job.write(job.options(start__accepted=word), ROWS)
+    assert all(isinstance(report, Decided) for report in reports)
+    assert all(isinstance(report, Decided) for report in job.write(job.options(), ROWS))
+    assert job.visible() == ([b"a"], [b"b!"])
 
 
 def test_a_loss_that_was_not_expected_is_replayed_by_numbers_of_rows(hasty: Kafka) -> None:

@@ -1,0 +1,42 @@
+"""The note of where rows are: what it keeps, and what of it cannot be read."""
+
+from pathlib import Path
+
+import pytest
+
+from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
+from eoslog.connector.checkpoint.noted_places import NOTED_PLACES, NotedPlaces
+from eoslog.connector.commit.places import Place
+from eoslog.protocol.producer_identity import ProducerIdentity
+
+
+def at(offset: int, partition: int = 0) -> Place:
+    return Place("out", "id", partition, offset, ProducerIdentity(7, 1), 5)
+
+
+def test_it_keeps_the_newest_batch_and_the_last_one_with_rows(tmp_path: Path) -> None:
+    checkpoint, noted = Checkpoint.at(str(tmp_path)), NotedPlaces()
+    for batch, places in ((0, (at(3),)), (1, (at(6),)), (2, ()), (3, ())):
+        noted = noted.after(batch, places)
+        noted.write(checkpoint)
+        noted = NotedPlaces.read(checkpoint)
+    assert noted.batches == ((3, ()), (1, (at(6),)))
+
+
+def test_a_batch_that_runs_again_takes_the_place_of_its_own_note() -> None:
+    noted = NotedPlaces().after(0, (at(3),)).after(1, (at(6),)).after(1, (at(9),))
+    assert noted.batches == ((1, (at(9),)), (0, (at(3),)))
+
+
+def test_lost_rows_that_are_written_again_are_added() -> None:
+    noted = NotedPlaces().after(1, (at(6),)).after(1, (at(9, 1),), more=True)
+    assert noted.batches == ((1, (at(6), at(9, 1))),)
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"version":2,"batches":[]}', '{"version":1,"batches":[[1]]}'])
+def test_a_note_that_makes_no_sense_stops_the_query(tmp_path: Path, text: str) -> None:
+    checkpoint = Checkpoint.at(str(tmp_path))
+    assert NotedPlaces.read(checkpoint) == NotedPlaces()
+    checkpoint.note(NOTED_PLACES, text)
+    with pytest.raises(CheckpointUnreadable, match="eoslog/places"):
+        NotedPlaces.read(checkpoint)

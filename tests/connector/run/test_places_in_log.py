@@ -1,0 +1,143 @@
+"""Where a task's rows are, told by its report, and what the log shows there afterwards: on a real broker."""
+
+import time
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import TopicPartition
+
+from eoslog.connector.client.admin import transactions
+from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
+from eoslog.connector.commit.places import Place, Seen, ended, from_json, places_of, to_json
+from eoslog.connector.commit.task_reports import Prepared
+from eoslog.connector.options.source_and_sink import sink_options
+from eoslog.connector.run.places_in_log import lacking, look_at
+from eoslog.connector.sink.committer import begin_batch
+from eoslog.connector.sink.task_message import Attempt
+from eoslog.connector.sink.task_writer import write_rows
+from tests.connector.stock_kafka import Kafka
+
+
+@pytest.fixture
+def cluster(kafka: Kafka) -> Iterator[Cluster]:
+    with Cluster(ClientConfig(parse_addresses(kafka.bootstrap))) as made:
+        yield made
+
+
+def written(kafka: Kafka, topic: str, partitions: list[int], rows: int = 3) -> Prepared:
+    """A task's report; its transaction is open."""
+    given = {"kafka.bootstrap.servers": kafka.bootstrap, "topic": topic, "two.phase.commit": "false"}
+    options = sink_options(given, stream=False)
+    begun = begin_batch(options)
+    assert begun is not None and begun.batch is not None
+    values = pa.array([b"row"] * (rows * len(partitions)))
+    to = pa.array([p for p in partitions for _ in range(rows)], pa.int32())
+    batch = pa.record_batch({"value": values, "partition": to})
+    report = write_rows(options, begun, Attempt(begun.batch.query_id, 0, 0), iter([batch])).report
+    assert isinstance(report, Prepared)
+    return report
+
+
+def end(cluster: Cluster, report: Prepared, *, commit: bool) -> None:
+    transactions.end_txn(cluster, *report.participant, commit=commit)
+
+
+def seen(cluster: Cluster, *places: Place) -> list[Seen]:
+    found = look_at(cluster, places)
+    return [found[place] for place in places]
+
+
+def test_a_report_says_where_its_rows_are(kafka: Kafka, cluster: Cluster) -> None:
+    topic = kafka.topic(2)
+    kafka.put(topic, [b"before"] * 7, 1)
+    report = written(kafka, topic, [0, 1])
+    first, second = places_of([report])
+    assert (first.partition, first.offset, second.partition, second.offset) == (0, 2, 1, 9)
+    assert first.writer == report.participant.identity and first.topic_id == cluster.topic(topic).topic_id
+    assert from_json(to_json((first, second))) == (first, second)
+    end(cluster, report, commit=False)
+
+
+def test_the_last_place_of_each_partition_and_one_of_each_writer(kafka: Kafka, cluster: Cluster) -> None:
+    topic = kafka.topic(1)
+    reports = [written(kafka, topic, [0]) for _ in range(3)]
+    places = places_of(reports)
+    assert {place.writer for place in places} == {report.participant.identity for report in reports}
+    assert max(place.offset for place in places) == 8
+    for report in reports:
+        end(cluster, report, commit=False)
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_the_log_shows_how_a_transaction_has_ended(kafka: Kafka, cluster: Cluster, commit: bool) -> None:
+    topic = kafka.topic(1)
+    kafka.put(topic, [b"before"])
+    report = written(kafka, topic, [0])
+    (place,) = places_of([report])
+    assert seen(cluster, place) == [Seen.UNKNOWN], "it is open"
+    end(cluster, report, commit=commit)
+    how = Seen.COMMITTED if commit else Seen.ABORTED
+    deadline = time.monotonic() + 30
+    while seen(cluster, place) == [Seen.UNKNOWN] and time.monotonic() < deadline:  # markers on their way
+        time.sleep(0.05)
+    other = written(kafka, topic, [0])
+    end(cluster, other, commit=not commit)
+    assert seen(cluster, place) == [how]
+    assert ended(look_at(cluster, [place])) == {place.writer: how}
+    assert not lacking(cluster, [place])
+
+
+def test_what_the_log_does_not_have(kafka: Kafka, cluster: Cluster) -> None:
+    topic = kafka.topic(1)
+    report = written(kafka, topic, [0])
+    end(cluster, report, commit=True)
+    (place,) = places_of([report])
+    later = place._replace(offset=40)
+    assert seen(cluster, later) == [Seen.GONE]
+    assert lacking(cluster, [later]) == [f"{topic}-0 ends at 4, and rows were written up to 40"]
+    for other in (
+        place._replace(writer=place.writer._replace(producer_id=987654)),
+        place._replace(writer=place.writer._replace(epoch=5)),
+        place._replace(time_ms=place.time_ms - 1),
+    ):
+        assert seen(cluster, other) == [Seen.GONE]
+        assert lacking(cluster, [other]) == [
+            f"offset 2 of {topic}-0 holds other rows than were written there"
+        ]
+    nowhere = place._replace(partition=3)
+    assert lacking(cluster, [nowhere]) == [f"{topic}-3 does not exist any more"]
+    kafka.make_anew(topic)
+    kafka.put(topic, [b"anew"] * 9)
+    cluster.forget_topic(topic)
+    assert "was deleted and created again" in lacking(cluster, [place])[0]
+    assert seen(cluster, place) == [Seen.GONE]
+
+
+def test_retention_and_compaction_are_no_loss(kafka: Kafka, cluster: Cluster) -> None:
+    topic = kafka.topic(1)
+    report = written(kafka, topic, [0])
+    end(cluster, report, commit=True)
+    (place,) = places_of([report])
+    kafka.put(topic, [b"later"] * 3)
+    for future in kafka.admin.delete_records([TopicPartition(topic, 0, 5)]).values():
+        future.result(60)
+    assert seen(cluster, place) == [Seen.UNKNOWN] and not lacking(cluster, [place])
+
+
+def test_a_broker_s_own_time_is_that_of_the_batch(kafka: Kafka, cluster: Cluster) -> None:
+    topic = kafka.topic(1, message_timestamp_type="LogAppendTime")
+    report = written(kafka, topic, [0])
+    end(cluster, report, commit=True)
+    assert not lacking(cluster, places_of([report]))
+
+
+def test_a_start_looks_with_few_requests(kafka: Kafka, cluster: Cluster) -> None:
+    """Ends of all partitions at once, batches at some."""
+    topic = kafka.topic(40)
+    report = written(kafka, topic, list(range(40)), rows=1)
+    end(cluster, report, commit=True)
+    before = time.monotonic()
+    assert not lacking(cluster, places_of([report]))
+    print(f"40 partitions held against the log in {(time.monotonic() - before) * 1000:.0f} ms")
