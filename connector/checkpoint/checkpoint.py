@@ -87,10 +87,10 @@ class Checkpoint:
         """One of eoslog's notes. None: there is none."""
         return self._read(f"{_NOTES}/{name}") if self._is_there(f"{_NOTES}/{name}") else None
 
-    def note(self, name: str, text: str) -> None:
-        """Write one of eoslog's notes, all of it or nothing."""
+    def note(self, name: str, text: str, *, durable: bool = True) -> None:
+        """Write one of eoslog's notes, all of it or nothing. `durable`: it outlives a power cut."""
         try:
-            self._files.put(_NOTES, name, text.encode())
+            self._files.put(_NOTES, name, text.encode(), durable=durable)
         except OSError as error:
             raise CheckpointUnreadable(
                 self.location, f"{_NOTES}/{name} cannot be written: {error}"

@@ -48,8 +48,9 @@ class Files(Protocol):
     def walk(self) -> list[str]:
         """The names of all files, those in folders too, in order."""
 
-    def put(self, folder: str, name: str, data: bytes) -> None:
-        """Write a file, all of it or nothing, and create the folder ("": the root) if necessary."""
+    def put(self, folder: str, name: str, data: bytes, *, durable: bool = True) -> None:
+        """Write a file, all of it or nothing, and create the folder ("": the root) if necessary. `durable`:
+        it outlives a power cut of this machine."""
 
     def remove(self, name: str) -> None:
         """Remove a file, if it is there."""
@@ -186,7 +187,7 @@ class LocalFiles:
             found += names if inside == "." else [f"{inside}/{name}" for name in names]
         return sorted(found)
 
-    def put(self, folder: str, name: str, data: bytes) -> None:
+    def put(self, folder: str, name: str, data: bytes, *, durable: bool = True) -> None:
         """Write the file under a temporary name, then rename it."""
         inside = self._path(folder)
         os.makedirs(inside, exist_ok=True)
@@ -194,9 +195,11 @@ class LocalFiles:
         with open(draft, "wb") as file:
             file.write(data)
             file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                os.fsync(file.fileno())
         os.replace(draft, os.path.join(inside, name))
-        _sync(inside)
+        if durable:
+            _sync(inside)
 
     def remove(self, name: str) -> None:
         """Remove a file, if it is there."""
@@ -259,7 +262,7 @@ class ArrowFiles:
         found = self._infos(self._root, recursive=True)
         return sorted(info.path[len(self._root) + 1 :] for info in found if info.type is fs.FileType.File)
 
-    def put(self, folder: str, name: str, data: bytes) -> None:
+    def put(self, folder: str, name: str, data: bytes, *, durable: bool = True) -> None:
         """Write the file under a temporary name, then rename it. Azure's accounts without folders do not
         rename; like every object store they show an object when it is whole."""
         inside = f"{self._root}/{folder}" if folder else self._root

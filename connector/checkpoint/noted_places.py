@@ -27,7 +27,7 @@ class NotedPlaces(NamedTuple):
     def read(cls, checkpoint: Checkpoint) -> Self:
         """The checkpoint's note. Raises CheckpointUnreadable."""
         text = checkpoint.noted(NOTED_PLACES)
-        if text is None:
+        if not text:  # a power cut may leave the name and take what it stands for
             return cls()
         try:
             found = json.loads(text)
@@ -40,9 +40,15 @@ class NotedPlaces(NamedTuple):
             ) from error
 
     def write(self, checkpoint: Checkpoint) -> None:
-        """Write the note into the checkpoint. Raises CheckpointUnreadable."""
+        """Write the note into the checkpoint. It is not synced, as Spark's notes are not: a power cut may take
+        the newest one, and the batch writes it when it runs again. Raises CheckpointUnreadable."""
         batches = [[batch, to_json(places)] for batch, places in self.batches]
-        checkpoint.note(NOTED_PLACES, json.dumps({"version": _VERSION, "batches": batches}))
+        checkpoint.note(NOTED_PLACES, json.dumps({"version": _VERSION, "batches": batches}), durable=False)
+
+    @property
+    def newest(self) -> int:
+        """The newest batch; -1: none is noted."""
+        return self.batches[0][0] if self.batches else -1
 
     def after(self, batch: int, places: Places, *, more: bool = False) -> Self:
         """With the places of a batch. `more`: in addition to what it has; lost rows are written again."""

@@ -221,9 +221,9 @@ def _keep(options: SinkOptions, reports: Sequence[Report | None], batch_id: int)
     checkpoint = Checkpoint.at(options.checkpoint_location)
     prepared = [report for report in reports if isinstance(report, Prepared)]
     again = any(isinstance(report, Decided) for report in reports)
-    if prepared or not again:
-        noted = NotedPlaces.read(checkpoint).after(batch_id, places_of(prepared), more=again)
-        noted.write(checkpoint)
+    noted = NotedPlaces.read(checkpoint)
+    if prepared or not again or noted.newest < batch_id:
+        noted.after(batch_id, places_of(prepared), more=again).write(checkpoint)
     if options.checkpoint_sync:
         checkpoint.sync_planned(batch_id)
 

@@ -60,7 +60,7 @@ class _EarlierFiles:
         found = {*self._files.walk(), *self._texts}
         return sorted(name for name in found if self.is_there(name))
 
-    def put(self, folder: str, name: str, data: bytes) -> None:
+    def put(self, folder: str, name: str, data: bytes, *, durable: bool = True) -> None:
         """What was cannot be changed."""
         raise OSError(f"{folder}/{name} of an earlier checkpoint cannot be written")
 

@@ -297,9 +297,7 @@ def test_what_would_double_or_lose_rows_stops_the_query(wrong: StartFacts, fault
             story(9, of("q", 8), completed=8, since=0, rows=RowsFound(8, 7, LACKS), accepted={"rows-gone:7"}),
             id="accepted",
         ),
-        pytest.param(
-            story(9, completed=8, since=3, rows=RowsFound(2, 2)), id="not one of them is this sink's"
-        ),
+        pytest.param(story(9, completed=8, since=3, rows=RowsFound(2, 2)), id="all run by others"),
     ],
 )
 def test_what_is_forgotten_or_run_by_others_is_not_lost(told: StartFacts) -> None:
