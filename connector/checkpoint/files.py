@@ -94,9 +94,9 @@ class ChangedFiles:
         """The names of all files, those in folders too, in order."""
         return sorted(({*self._files.walk()} - {*self._changes}) | self._new())
 
-    def put(self, folder: str, name: str, data: bytes) -> None:
+    def put(self, folder: str, name: str, data: bytes, *, durable: bool = True) -> None:
         """Write a file, all of it or nothing."""
-        self._files.put(folder, name, data)
+        self._files.put(folder, name, data, durable=durable)
 
     def remove(self, name: str) -> None:
         """Remove a file, if it is there."""

@@ -40,8 +40,8 @@ class NotedPlaces(NamedTuple):
             ) from error
 
     def write(self, checkpoint: Checkpoint) -> None:
-        """Write the note into the checkpoint. It is not synced, as Spark's notes are not: a power cut may take
-        the newest one, and the batch writes it when it runs again. Raises CheckpointUnreadable."""
+        """Write the note into the checkpoint. It is not synced, as Spark's notes are not: a power cut may
+        take the newest one, and the batch writes it when it runs again. Raises CheckpointUnreadable."""
         batches = [[batch, to_json(places)] for batch, places in self.batches]
         checkpoint.note(NOTED_PLACES, json.dumps({"version": _VERSION, "batches": batches}), durable=False)
 

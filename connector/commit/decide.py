@@ -78,9 +78,9 @@ class Ballot(NamedTuple):
     winners: tuple[Winner, ...]
     written: tuple[tuple[str, int], ...]
     decided: bool
+    places: Places
     rows: tuple[int, ...]
     checksums: tuple[int, ...]
-    places: Places
 
 
 def count(sink: Sink, reports: Sequence[Report | None], batch_id: int) -> Ballot:
@@ -111,7 +111,7 @@ def count(sink: Sink, reports: Sequence[Report | None], batch_id: int) -> Ballot
     winners = tuple(sorted(Winner(report.partition, report.participant) for report in prepared))
     written = tuple(sorted({place for report in prepared for place in report.written}))
     is_decided = bool(decided) and not stamp.lost
-    return Ballot(stamp, winners, written, is_decided, *_contents(present), places_of(prepared))
+    return Ballot(stamp, winners, written, is_decided, places_of(prepared), *_contents(present))
 
 
 def _check_topics(sink: Sink, batch: Batch, reports: Sequence[Prepared]) -> None:

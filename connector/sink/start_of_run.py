@@ -39,6 +39,7 @@ from eoslog.connector.commit.leave_sink import decided_by, fence, leave
 from eoslog.connector.commit.move_decision import give_up, move_decision
 from eoslog.connector.commit.observe import observed_decision
 from eoslog.connector.commit.places import Places, Seen, ended
+from eoslog.connector.commit.saved_state import Saving
 from eoslog.connector.commit.task_reports import Batch, Begun
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.offsets.group_notes import Note, NotedOffset, read_note
@@ -137,11 +138,20 @@ class StartOfRun:
         how = set(ended(look_at(self._cluster, places)).values())
         check_forgotten(self._sink.id, batch, how)
         if how == {Seen.COMMITTED}:
-            ends = self._view.planned.ends
-            source = self._source_offsets()
-            self._runner.run(move_decision(self._sink, last, batch, source, self._view.completed, ends=ends))
+            ends, completed = self._view.planned.ends, self._view.completed
+            source, saving = self._source_offsets(), self._saving()
+            self._runner.run(move_decision(self._sink, last, batch, source, completed, saving, ends))
             text = "%s is decided again: its rows are visible, and the cluster has forgotten the decision. "
             log.warning(text + "See troubleshooting.md#the-cluster-has-forgotten-a-decision", batch)
+
+    def _saving(self) -> Saving | None:
+        options, batch = self._options, self._view.batch
+        if options.state is None:
+            return None
+        from eoslog.connector.saved.save import CheckpointSaving  # others need no codec
+
+        checkpoint, size = self._view.checkpoint, options.max_batch_bytes
+        return CheckpointSaving(self._cluster, checkpoint, self._sink.id, batch, *options.state, size)
 
     def _source_offsets(self) -> SourceOffsets | None:
         if self._group is None:
