@@ -10,6 +10,7 @@ from eoslog.connector.commit.decide import SourceOffsets, commit
 from eoslog.connector.commit.decision import ANCHOR, Decision, decode, encode
 from eoslog.connector.commit.faults import CommitFault, SinkFenced
 from eoslog.connector.commit.move_decision import move_decision
+from eoslog.connector.commit.places import Place
 from eoslog.connector.commit.saved_state import Saved
 from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.commit.write_token import Content, RememberedTokens, Token
@@ -97,6 +98,7 @@ MOVED: dict[str, Callable[[Decision, Decision], bool]] = {
     "tokens": lambda seen, now: now.tokens == seen.tokens != RememberedTokens(),
     "saved": lambda seen, now: now.saved == Saves("moved").saved != seen.saved,
     "ends": lambda seen, now: now.ends == "moved" != seen.ends,
+    "places": lambda seen, now: seen.places != () == now.places,
 }
 """What a moved decision says of each fact of a decision: kept, made anew, or at its end with its batch."""
 
@@ -111,7 +113,8 @@ def test_whatever_a_decision_holds_has_a_rule_when_it_is_moved() -> None:
     seen = last(bench)
     assert seen is not None
     tokens = RememberedTokens().after(Token.of("job-1"), Content(1, 1))
-    seen = seen._replace(tokens=tokens, checksums=seen.checksums or (1, 2))
+    place = Place("out", None, 0, 7, seen.winners[0].participant.identity, 1)
+    seen = seen._replace(tokens=tokens, checksums=seen.checksums or (1, 2), places=(place,))
     stored = encode(seen, bench.sink, 8)
     bench.broker.commit_offsets("sink", {(ANCHOR, at): chunk for at, chunk in stored.items()})
     saves = Saves("moved")
