@@ -104,6 +104,11 @@ def _open_winners_are_kept() -> list[Change]:
     return [(begin, "clear", cleared)]
 
 
+def _first_digest(planned: spark_logs.Planned) -> str:
+    return str(_digest.__get__(planned))
+
+
+_digest: Any = vars(spark_logs.Planned)["digest"]
 _look_for_a_successor = StartOfRun._look_for_a_successor
 
 
@@ -162,6 +167,9 @@ ROWS: dict[str, Callable[[], list[Change]]] = {
     ],
     "where the sink's last batch ended": lambda: [(start_checks, "_not_where_it_ended", _nothing)],
     "DecisionGone, the group's notes": lambda: [(start_checks, "_check_notes", _nothing)],
+    "what a batch reads": lambda: [
+        (spark_logs.Planned, "digest", property(lambda planned: _first_digest(planned).partition("+")[0])),
+    ],
     "CheckpointOlder": lambda: [
         (begin, "check_checkpoint", _nothing),
         (start_checks, "_check_decided", _nothing),
