@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
 from eoslog.connector.checkpoint.spark_logs import Planned
 from eoslog.connector.errors import OptionError
 from eoslog.fanout.delta import DeltaTarget, delta
@@ -153,9 +154,12 @@ def _ends(frame: DataFrame, query_id: str, number: int) -> str:
     assert jvm is not None, "a classic session has a JVM"
     try:
         queries = session.sharedState().activeStreamingQueries()
-        log = queries.get(jvm.java.util.UUID.fromString(query_id)).offsetLog()
-        stream = jvm.java.io.ByteArrayOutputStream()
+        query = queries.get(jvm.java.util.UUID.fromString(query_id))
+        stream, log = jvm.java.io.ByteArrayOutputStream(), query.offsetLog()
         log.serialize(log.get(number).get(), stream)
-        return Planned.parse(number, stream.toString("UTF-8")).ends
-    except Py4JError:  # Spark's inside, which a vendor may have changed; the marks are exact without it
-        return ""
+        planned = Planned.parse(number, stream.toString("UTF-8"))
+        if not planned.file_logs():
+            return planned.ends
+        return Checkpoint.at(query.resolvedCheckpointRoot()).planned(number).ends  # with the files' names
+    except (Py4JError, CheckpointUnreadable):
+        return ""  # Spark's inside may be a vendor's, the place one that Python cannot read; marks do without

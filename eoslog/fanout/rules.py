@@ -6,12 +6,13 @@ Spark numbers a query's batches without gaps, and every batch is committed, also
 table stands at this batch or at the one before; anywhere else, rows have been lost or would be doubled.
 """
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from hashlib import sha256
 from typing import NamedTuple
 
-from eoslog.connector.checkpoint.spark_logs import Planned, offsets_of
+from eoslog.connector.checkpoint.spark_logs import VOID, Planned, offsets_of
 from eoslog.connector.errors import EoslogError
 
 _NAMED = 5
@@ -138,44 +139,57 @@ def compare(place: str, had: Mark, given: Content, batch: Batch) -> None:
 def _why(then: str, batch: Batch) -> str:
     """Why a batch has other rows than then, as far as its plans tell, and what goes on."""
     accepted = f"once with accept_other_rows={batch.number}: places that have the batch keep it"
-    known = bool(then and batch.ends)
-    before, after = (Planned.parse(0, text).by_name if known else {} for text in (then, batch.ends))
-    if before == after:
-        changed = "" if known else ", or its checkpoint was changed"
+    before, after = (Planned.parse(0, text) if text else None for text in (then, batch.ends))
+    if before is None or after is None or before.digest == after.digest:
+        is_known = before is not None and after is not None and after.identifies_rows
+        changed = "" if is_known else ", or its checkpoint was changed"
         return (
             f"The query does not repeat (rand, uuid, a table read beside the stream){changed}. Start "
             f"{accepted}, and others get the rows of now"
         )
     return (
-        "The batch had another end when it was planned first, and the checkpoint has lost that plan. Write "
-        f"it again: eoslog checkpoint rebuild CHECKPOINT --fanout {batch.name} --table TABLE. Or start "
+        "The batch was planned otherwise at first, and the checkpoint has lost that plan. Write it "
+        f"again: eoslog checkpoint rebuild CHECKPOINT --fanout {batch.name} --table TABLE. Or start "
         f"{accepted}, and in these {'; '.join(_moved(before, after))}"
     )
 
 
-def _moved(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
-    """What is missing or doubled where rows up to `before` are kept for those up to `after`. Both: the end
-    offsets by source."""
+def _moved(before: Planned, after: Planned) -> list[str]:
+    """What is missing or doubled where rows up to `before` are kept for those up to `after`."""
     missing: dict[str, range] = {}
     doubled: dict[str, range] = {}
     others = []
-    for name in sorted(before.keys() | after.keys()):
-        had, has = (offsets_of(ends[name]) if name in ends else {} for ends in (before, after))
-        if not had and not has and before.get(name) != after.get(name):
-            others.append(
-                f"rows of source {name} differ: it ended at {before.get(name)}, now {after.get(name)}"
-            )
+    for name in sorted(before.by_name.keys() | after.by_name.keys()):
+        then, now = before.by_name.get(name, VOID), after.by_name.get(name, VOID)
+        had, has = offsets_of(then), offsets_of(now)
+        if not had and not has and then != now:
+            others.append(f"rows of source {name} differ: it ended at {then}, now {now}")
         for place in sorted(had.keys() | has.keys()):
-            then, now = had.get(place, 0), has.get(place, 0)
-            ranges = missing if then < now else doubled
-            if then != now:
-                ranges["-".join(map(str, place))] = range(min(then, now), max(then, now))
-    said = [("are missing", missing), ("come again in later batches", doubled)]
-    return [f"{_told(ranges)} {verb}" for verb, ranges in said if ranges] + others
+            old, new = had.get(place, 0), has.get(place, 0)
+            if old != new:
+                ranges = missing if old < new else doubled
+                ranges["-".join(map(str, place))] = range(min(old, new), max(old, new))
+    read, reads = _files(before), _files(after)
+    for verb, ranges, files in (
+        ("are missing", missing, reads - read),
+        ("come again in later batches", doubled, read - reads),
+    ):
+        others += [f"{_told(ranges)} {verb}"] if ranges else []
+        others += [f"{len(files)} files ({_abridged(sorted(files))}) {verb}"] if files else []
+    return others
+
+
+def _files(planned: Planned) -> set[str]:
+    """The files that a batch reads."""
+    return {json.loads(line)["path"] for lines in (planned.entries or {}).values() for line in lines}
+
+
+def _abridged(names: Sequence[str], what: str = "more") -> str:
+    more = [f"{len(names) - _NAMED} {what}"] if len(names) > _NAMED else []
+    return ", ".join([*names[:_NAMED], *more])
 
 
 def _told(ranges: Mapping[str, range]) -> str:
-    """How many offsets they are, and which: so many of the ranges, and the number of the others."""
-    told = [f"{place} from {one.start} to {one.stop - 1}" for place, one in ranges.items()][:_NAMED]
-    more = f", {len(ranges) - len(told)} more partitions" if len(ranges) > len(told) else ""
-    return f"{sum(map(len, ranges.values()))} offsets ({', '.join(told)}{more})"
+    """How many offsets they are, and which."""
+    names = [f"{place} from {one.start} to {one.stop - 1}" for place, one in ranges.items()]
+    return f"{sum(map(len, ranges.values()))} offsets ({_abridged(names, 'more partitions')})"

@@ -118,3 +118,31 @@ def test_a_power_cut_that_took_a_plan_stops_and_the_plan_of_the_table_s_mark_goe
     for table in found:
         assert sorted(table.column("offset").to_pylist()) == list(range(40))
     assert sorted(int(row[3]) for row in kafka.rows(copy)) == list(range(40))
+
+
+def test_files_of_a_lost_plan_are_known_by_the_table_s_mark(
+    spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path
+) -> None:
+    """A file source's end is a number alone: without their names the batch would read new files as well."""
+    checkpoint = Checkpoint.at(str(tmp_path / "checkpoint"))
+    (tmp_path / "in").mkdir()
+
+    def run(*names: str) -> None:
+        for name in names:
+            (tmp_path / "in" / name).write_text(f"{name}\n")
+        stream = spark.readStream.text(str(tmp_path / "in")).writeStream.trigger(availableNow=True)
+        writer = stream.foreachBatch(fanout("lines", [delta(str(tmp_path / "lake"))]))
+        writer.option("checkpointLocation", checkpoint.location).start().awaitTermination()
+
+    run("a")
+    run("b")
+    for log in ("offsets", "commits", "sources/0"):
+        checkpoint.change(log, 1, None)
+    with pytest.raises(PySparkException, match=r"checkpoint rebuild.*1 files \(.*/c\) are missing"):
+        run("c")
+    table = ["--fanout", "lines", "--table", f"delta:{tmp_path / 'lake'}"]
+    rebuilt = run_command(broker, "rebuild", checkpoint.location, *table)
+    assert rebuilt.exit_code == 0, rebuilt.output
+    run("d")
+    found = DeltaTable(str(tmp_path / "lake")).to_pyarrow_table()
+    assert sorted(found.column("value").to_pylist()) == ["a", "b", "c", "d"]

@@ -21,6 +21,12 @@ from tests.fanout.test_table_history import AT, clean_up, other_rows, replaced
 QUERY = "1b6f-the-query"
 
 
+def files(*paths: str) -> str:
+    """An entry of the offset log with the files that the batch reads, as a mark has it."""
+    lines = [json.dumps({"path": path, "timestamp": 1, "batchId": 1}) for path in paths]
+    return Planned(1, ('{"logOffset":1}',), entries={"sources/0/1": lines}).ends
+
+
 def plan(*ends: int | str | None, topic: str = "orders") -> str:
     """An entry of the offset log with one source for each end: an offset of partition 0, or another text."""
     lines = [
@@ -81,7 +87,18 @@ CASES = {
         ["5 offsets .* come again", "2 offsets .* are missing"],
     ),
     "another kind of source": (plan("3"), plan("5"), range(10, 11), ["it ended at 3, now 5"]),
-    "the same plan": (plan(20), plan(20), range(11, 21), ["beside the stream\\). Start once"]),
+    "more files": (
+        files("a"), files("a", "b", "c"), range(10, 30),
+        ["eoslog checkpoint rebuild", r"2 files \(b, c\) are missing"],
+    ),
+    "other files": (
+        files("a"), files("b"), range(10, 21),
+        [r"1 files \(b\) are missing", r"1 files \(a\) come again"],
+    ),
+    "a source whose end says nothing": (
+        plan("3"), plan("3"), range(11, 21), ["does not repeat .*, or its checkpoint was changed"],
+    ),
+    "the same plan": (plan(20), plan(20), range(11, 21), [r"beside the stream\). Start once"]),
     "no plan then": ("", plan(20), range(11, 21), ["does not repeat .*, or its checkpoint was changed"]),
     "no plan now": (plan(20), "", range(11, 21), ["does not repeat .*, or its checkpoint was changed"]),
 }  # fmt: skip

@@ -20,8 +20,8 @@ MUTANTS: list[Mutant] = [
         Break("a batch that is gone counts", "mark.gone is not None:", "False:"),
         Break("any since excuses a loss", "if since == batch.number:", "if since is not None:"),
         Break("a batch that is to stay out is written", "if again and since", "if False and since"),
-        Break("what is missing comes again", "if then < now else", "if then > now else"),
-        Break("another plan is the same", "    if before == after:", "    if before:"),
+        Break("what is missing comes again", "if old < new else", "if old > new else"),
+        Break("another plan is the same", "or before.digest == after.digest:", "or before:"),
         Break("other rows are the same", "    if had.content == given:\n", "    if True:\n"),
     ),
     *mutants_of(
