@@ -177,8 +177,8 @@ MUTANTS: list[Mutant] = [
         ),
         Break(
             "at_least_once asks for its name in each batch",
-            "    if run is None or view.batch.batch_id != run.batch.batch_id + 1:\n        identity",
-            "    if True:\n        identity",
+            "    if run is None or view.batch.batch_id != run.batch.batch_id + 1:\n        runner",
+            "    if True:\n        runner",
         ),
         Break(
             "a write of at_least_once leaves what its name has decided",

@@ -1,6 +1,7 @@
 """Rows that the broker aborted after their decision are written again, one story each: what is replayed, what
 is not, and who says so."""
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +19,8 @@ from eoslog.connector.commit.faults import (
     SinkFenced,
     Unfinished,
 )
+from eoslog.connector.commit.leave_sink import fence
+from eoslog.connector.commit.move_decision import give_up
 from eoslog.connector.commit.replay import OnLost
 from eoslog.connector.commit.task_reports import Batch, Begun, Decided, Empty, Prepared, Report
 from tests.connector.commit.model_bench import Bench, Crash, decides, finishes
@@ -202,6 +205,29 @@ def test_the_default_is_to_stop_and_the_way_out_is_told(tv: int) -> None:
     bench.on_lost = OnLost.REPLAY
     bench.commit(bench.tasks(bench.begin(0)), 0)
     assert bench.visible() == ALL
+
+
+@BOTH
+def test_the_word_that_the_error_names_gives_the_rows_up_for_all(tv: int) -> None:
+    bench = ReplayBench(tv, on_lost=OnLost.STOP)
+    bench.lose(1, 3)
+    with pytest.raises(ParticipantsLost) as loss:
+        bench.begin(0)
+    (word,) = re.findall(r"start\.accepted=(\S+):", str(loss.value))
+    for other in ((), ("rows-lost:q:7",), ("decisions-gone:0",)):
+        bench.run(give_up(bench.sink, other))
+        with pytest.raises(ParticipantsLost):
+            bench.run(fence(bench.sink))
+    before = bench.decision()
+    bench.run(give_up(bench.sink, (word,)))
+    assert bench.decision().winners == () and bench.decision().rows == before.rows
+    bench.run(give_up(bench.sink, (word,)))
+    assert bench.decision().sequence == before.sequence + 1, "once is enough"
+    bench.run(fence(bench.sink))
+    again = bench.tasks(bench.begin(0))
+    assert all(isinstance(report, Decided) for report in again)
+    bench.commit(again, 0)
+    assert bench.visible() == ["q0p0"] and bench.open() == ()
 
 
 @BOTH

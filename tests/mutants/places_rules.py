@@ -1,0 +1,129 @@
+"""Rules about places in the sink's log, broken: what is forgotten, what is lost, and what another has done."""
+
+from tests.mutants.mutant import Break, Mutant, mutants_of
+
+KEPT = ("tests/histories/test_kept.py",)
+LOOKS = ("tests/connector/run/test_places_in_log.py",)
+THREE = ("tests/histories/test_three_say_one.py",)
+CROSSCHECK = ("tests/connector/checkpoint/test_crosscheck.py",)
+NOTED = ("tests/connector/checkpoint/test_noted_places.py",)
+
+MUTANTS: list[Mutant] = [
+    *mutants_of(
+        "connector/commit/places.py",
+        LOOKS,
+        Break(
+            "the first place of a partition counts",
+            "last = {place[:3]: place for place in found}",
+            "last = {place[:3]: place for place in reversed(found)}",
+        ),
+        Break(
+            "who has no last place is forgotten", "(*last.values(), *of_writers.values())", "last.values()"
+        ),
+    ),
+    *mutants_of(
+        "connector/run/places_in_log.py",
+        LOOKS,
+        Break("a log that is too short has all", "if end <= p.offset", "if end < 0"),
+        Break("a topic of the name is the topic", "place.topic_id == now.topic_id:", "True:"),
+        Break(
+            "what retention took is lost",
+            "            return Seen.UNKNOWN\n        batch,",
+            "            return Seen.GONE\n        batch,",
+        ),
+        Break("anybody's rows are the sink's", "!= place.writer:", "!= place.writer and False:"),
+        Break("rows of another time are the same", "batch.max_timestamp != place.time_ms", "False"),
+        Break(
+            "every transaction is committed", "Seen.ABORTED if aborted else", "Seen.COMMITTED if aborted else"
+        ),
+        Break("batches are not looked at", "if _look(cluster, place) is Seen.GONE", "if False"),
+    ),
+    *mutants_of(
+        "connector/commit/finish.py",
+        KEPT,
+        Break("what is forgotten is lost", "if seen.get(w) is not Seen.COMMITTED], seen", "], seen"),
+        Break(
+            "the log is not asked",
+            "answer = (yield from ask(LookAt(places))) if places else {}",
+            "answer = {}",
+        ),
+    ),
+    *mutants_of(
+        "connector/commit/move_decision.py",
+        (*KEPT, "tests/connector/sink/test_lost_rows.py"),
+        Break(
+            "what is given up is lost again",
+            "yield from decide(sink, done, Stamp(*found)",
+            "return\n        yield from decide(sink, done, Stamp(*found)",
+        ),
+        Break(
+            "any word will do",
+            "    if last is None or not last.winners or lost_word(last.batch) not in accepted:",
+            "    if last is None or not last.winners:",
+            ("tests/connector/commit/test_replay.py",),
+        ),
+    ),
+    *mutants_of(
+        "connector/checkpoint/noted_places.py",
+        NOTED,
+        Break(
+            "a batch without rows hides the last one with rows",
+            "one for one in before if one[1]",
+            "one for one in before",
+        ),
+        Break("rows that are written again are all there is", "(*own, *places)", "places"),
+        Break("a later version's note is read", 'if found["version"] != _VERSION:', "if False:"),
+    ),
+    *mutants_of(
+        "connector/checkpoint/start_checks.py",
+        CROSSCHECK,
+        Break("a rest forgives rows that are gone", "rested and not rows.lacks", "rested"),
+        Break("others' batches are the sink's", "newest = min(newest, rows.newest)", "pass"),
+        Break(
+            "rows of what is decided may be gone",
+            "    if known:\n        _check_rows",
+            "    if False:\n        _check_rows",
+        ),
+        Break("a part that is visible is all", "if Seen.COMMITTED in how and others:", "if False:"),
+    ),
+    *mutants_of(
+        "connector/sink/start_of_run.py",
+        KEPT,
+        Break("a forgotten decision is no decision", "if how == {Seen.COMMITTED}:", "if False:"),
+        Break("places are not held against the log", "tuple(lacking(cluster, places))", "()"),
+        Break(
+            "a rest is one of the last batch, whoever ran it",
+            "has_rested(view, rows.newest),\n            rows",
+            "has_rested(view),\n            rows",
+        ),
+    ),
+    *mutants_of(
+        "connector/sink/committer.py",
+        KEPT,
+        Break(
+            "places are not noted",
+            "noted.after(batch_id, places_of(prepared), more=again).write(checkpoint)",
+            "pass",
+        ),
+        Break(
+            "the word for lost rows does nothing",
+            "        start.before()\n        runner.run(give_up(sink, options.accepted))\n",
+            "        start.before()\n",
+        ),
+    ),
+    *mutants_of(
+        "eoslog/checkpoint/checks.py",
+        THREE,
+        Break(
+            "check does not look at places",
+            "rows = rows_found(cluster, standing.checkpoint, view.completed, standing.decided)",
+            "from eoslog.connector.checkpoint.start_checks import RowsFound\n    rows = RowsFound()",
+        ),
+        Break("check knows no lost rows", "*found, *_lost_rows(cluster, standing), *_lost", "*found, *_lost"),
+        Break(
+            "show does what it always does",
+            "if found else standing.next_start.value",
+            "if False else standing.next_start.value",
+        ),
+    ),
+]
