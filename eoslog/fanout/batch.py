@@ -147,7 +147,8 @@ def _query_id(frame: DataFrame, name: str) -> str:
 
 
 def _ends(frame: DataFrame, query_id: str, number: int) -> str:
-    """The batch's plan, of which the running query's offset log knows. Empty: this Spark does not show it."""
+    """The batch's plan, of which the running query's offset log knows, and which is on the disk from now on.
+    Empty: this Spark does not show it. Raises CheckpointUnreadable if a local disk does not take it."""
     from py4j.protocol import Py4JError
 
     session, jvm = frame.sparkSession._jsparkSession, frame.sparkSession._jvm
@@ -158,8 +159,13 @@ def _ends(frame: DataFrame, query_id: str, number: int) -> str:
         stream, log = jvm.java.io.ByteArrayOutputStream(), query.offsetLog()
         log.serialize(log.get(number).get(), stream)
         planned = Planned.parse(number, stream.toString("UTF-8"))
-        if not planned.file_logs():
-            return planned.ends
-        return Checkpoint.at(query.resolvedCheckpointRoot()).planned(number).ends  # with the files' names
-    except (Py4JError, CheckpointUnreadable):
-        return ""  # Spark's inside may be a vendor's, the place one that Python cannot read; marks do without
+        location = str(query.resolvedCheckpointRoot())
+    except Py4JError:
+        return ""  # Spark's inside may be a vendor's; marks do without
+    try:
+        checkpoint = Checkpoint.at(location)
+        ends = checkpoint.planned(number).ends if planned.file_logs() else planned.ends  # with files' names
+    except CheckpointUnreadable:
+        return "" if planned.file_logs() else planned.ends  # a place that Python cannot read
+    checkpoint.sync_planned(number)
+    return ends

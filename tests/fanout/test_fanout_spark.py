@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
+from eoslog.connector.checkpoint.files import LocalFiles
 from eoslog.fanout import delta, fanout, iceberg, marked_ends, topic
 from eoslog.fanout.rules import FanoutStopped
 from eoslog.testing import EmbeddedBroker
@@ -72,9 +73,17 @@ def test_outside_of_a_query_it_says_so(spark: SparkSession, tmp_path: Path) -> N
 
 
 def test_a_power_cut_that_took_a_plan_stops_and_the_plan_of_the_table_s_mark_goes_on_exactly(
-    spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path
+    spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The driver's disk has lost offsets/1 and commits/1, and more rows have come."""
+    """The driver's disk has lost offsets/1 and commits/1 although the fan-out has synced the plan, and more
+    rows have come."""
+    synced, sync = list[str](), LocalFiles.sync
+
+    def seen(files: LocalFiles, names: Iterable[str]) -> None:
+        synced.extend(names := list(names))
+        sync(files, names)
+
+    monkeypatch.setattr(LocalFiles, "sync", seen)
     kafka, checkpoint = Kafka(broker.bootstrap), Checkpoint.at(str(tmp_path / "checkpoint"))
     orders, copy = kafka.topic(1), kafka.topic(1)
     catalog = {"type": "sql", "uri": f"sqlite:///{tmp_path}/c.db", "warehouse": f"file://{tmp_path}/ice"}
@@ -95,6 +104,7 @@ def test_a_power_cut_that_took_a_plan_stops_and_the_plan_of_the_table_s_mark_goe
     for number in range(2):
         put(10 * number)
         run()
+    assert {"offsets/0", "offsets/1"} <= set(synced)
     for log in ("offsets", "commits"):
         checkpoint.change(log, 1, None)
     put(20)
