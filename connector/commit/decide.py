@@ -34,7 +34,15 @@ from eoslog.connector.commit.faults import (
     OutcomeUnknown,
     TokenReused,
 )
-from eoslog.connector.commit.finish import check_owner, clear, fenced, finish, is_open, try_abort
+from eoslog.connector.commit.finish import (
+    check_owner,
+    clear,
+    fenced,
+    finish,
+    is_open,
+    lost_to,
+    try_abort,
+)
 from eoslog.connector.commit.lost_transaction import why_gone, why_refused
 from eoslog.connector.commit.places import Places, places_of
 from eoslog.connector.commit.replay import check_replay, check_same_rows
@@ -81,6 +89,30 @@ class Ballot(NamedTuple):
     places: Places
     rows: tuple[int, ...]
     checksums: tuple[int, ...]
+
+
+class Namer(NamedTuple):
+    """The sink that has named the tasks' transactions, if another one decides (token_write.py, commit_within).
+
+    It gets the same decision in the same transaction, for whoever ends what was left open under its names.
+    `stamp`: what the tasks had from it. `last`: its last decision.
+    """
+
+    sink: Sink
+    stamp: Stamp
+    last: Decision | None
+
+    def copy(self, decision: Decision) -> Decision:
+        """The decision as this sink has it."""
+        batch, sequence = self.stamp.batch, self.stamp.sequence + 1
+        earlier = self.last.earlier_than(batch.query_id) if self.last is not None else ()
+        return decision._replace(
+            sequence=sequence, batch=batch, earlier=earlier, tokens=RememberedTokens()
+        )
+
+    def chunks(self, decision: Decision) -> dict[int, tuple[int, str]]:
+        """Its chunks. Raises DecisionTooLarge."""
+        return encode(self.copy(decision), self.sink, self.stamp.anchors)
 
 
 def count(sink: Sink, reports: Sequence[Report | None], batch_id: int) -> Ballot:
@@ -238,12 +270,15 @@ def decide(
     two_phase: TwoPhase,
     last: Decision | None,
     saving: Saving | None = None,
+    namer: Namer | None = None,
 ) -> Rules[Decision]:
     """Take the batch from "prepared" to "decided". If that fails, nothing is left that could still decide it,
     except after OutcomeUnknown."""
     own = Participant(sink.coordinator, stamp.identity)
     as_usual = decision.sealed_as_usual._replace(saved=None if saving is None else largest(saving.topic))
     encode(as_usual, sink, stamp.anchors)  # raises DecisionTooLarge before anything is sealed
+    if namer is not None:
+        namer.chunks(as_usual)
     if decision.winners and two_phase is not TwoPhase.NEVER:
         decision = yield from _seal(sink, own, decision, two_phase)
     began_ms = yield from demand(ReadClock(), "the clock cannot be read")
@@ -251,6 +286,9 @@ def decide(
         decision = yield from _save(sink, own, decision, began_ms, last, saving)
     chunks = encode(decision, sink, stamp.anchors)
     staged = [StageOffsets(own, sink.group, {(ANCHOR, at): chunk for at, chunk in chunks.items()})]
+    if namer is not None:
+        copied = {(ANCHOR, at): chunk for at, chunk in namer.chunks(decision).items()}
+        staged.append(StageOffsets(own, namer.sink.group, copied))
     if source is not None and source.offsets:
         staged.append(StageOffsets(own, source.group, source.offsets, source.epochs, of_source=True))
     for command in staged:
@@ -260,7 +298,7 @@ def decide(
             fault = yield from why_refused(sink, own, decision.batch, began_ms, fault)
             yield from _withdraw(own, decision)
             raise fault
-    yield from _verify(sink, own, decision, began_ms, last)
+    yield from _verify(sink, own, decision, began_ms, last, namer)
     answers = yield from ask(End(True, (own,)))
     outcome = answers if isinstance(answers, (Refused, Unknown)) else answers[own.name]
     if isinstance(outcome, ProducerIdentity):
@@ -316,7 +354,12 @@ def _refusal(sink: Sink, decision: Decision, what: str, answer: Failure) -> Comm
 
 
 def _verify(
-    sink: Sink, own: Participant, decision: Decision, began_ms: int, last: Decision | None
+    sink: Sink,
+    own: Participant,
+    decision: Decision,
+    began_ms: int,
+    last: Decision | None,
+    namer: Namer | None = None,
 ) -> Rules[None]:
     """Check that every winner is open under the identity it reported, with time left, and that no winner of
     the last decision is open again: this batch's decision would forget it, and the next begin would abort it.
@@ -325,9 +368,15 @@ def _verify(
     start of that transaction is a time by the brokers' clocks, whatever this machine's clock shows. This
     machine's clock only shows how long ago that was at most: `began_ms` was read before the transaction was
     opened. So if the driver was suspended since then, that time counts.
+
+    Who ends a run raises the epoch of the sink that named its transactions, then reads that sink's decision,
+    then aborts. If the epoch is not raised now, the decision is pending there when it is read.
     """
-    before = last.winners if last is not None else ()
-    names = (own.name, *(w.participant.name for w in (*decision.winners, *before)))
+    lasts = [one for one in (last, None if namer is None else namer.last) if one is not None]
+    before = [(one, winner) for one in lasts for winner in one.winners]
+    names = (own.name, *(w.participant.name for w in (*decision.winners, *(w for _, w in before))))
+    if namer is not None:
+        names = (*names, namer.sink.coordinator)
     states = yield from ask(Describe(names))
     if isinstance(states, (Refused, Unknown)):
         yield from _withdraw(own, decision)
@@ -336,10 +385,15 @@ def _verify(
     if state is None or not is_open(state, own):
         yield from _withdraw(own, decision)
         raise (yield from why_gone(sink, own, decision.batch, began_ms, state))
-    again = [w for w in before if is_open(states[w.participant.name], w.participant, w.holder)]
-    if again and last is not None:
+    again = [(d, w) for d, w in before if is_open(states[w.participant.name], w.participant, w.holder)]
+    if again:
         yield from _withdraw(own, decision)
-        raise _reopened(last, again)
+        raise _reopened(again[0][0], [winner for _, winner in again])
+    if namer is not None:
+        ending = states[namer.sink.coordinator]
+        if ending is None or ending.identity != namer.stamp.identity:
+            yield from _withdraw(own, decision)
+            raise lost_to(namer.sink, namer.stamp.identity, ending)
     now_ms = state.start_ms + (yield from demand(ReadClock(), "the clock cannot be read")) - began_ms
     wrong = [
         f"partition {winner.partition}: {why}"

@@ -47,6 +47,7 @@ class Decision(NamedTuple):
     this one included. `saved`: where the query's state is (state.topic). `ends`: the batch's plan:
     its entry of Spark's offset log, as Planned.ends has it. `places`: where the winners' rows are. Each of
     both is empty if it is not recorded, or if there was no room.
+    `names`: the id of the sink that named the winners' transactions; empty: this one (decide.py, Namer).
     """
 
     sequence: int
@@ -61,6 +62,7 @@ class Decision(NamedTuple):
     saved: Saved | None = None
     ends: str = ""
     places: Places = ()
+    names: str = ""
 
     def successor_of(self, query_id: str) -> str | None:
         """Which query has decided in this sink since this one did. None: none has, or this one never did."""
@@ -209,8 +211,8 @@ def _foreign(sink: Sink, metadata: str) -> DecisionDamaged:
 def _to_json(decision: Decision, sink: Sink) -> dict[str, Any]:
     workers: dict[str, list[tuple[int, ...]]] = {}
     for partition, (name, identity), holder in decision.winners:
-        slot = sink.slot_of(name)
-        if slot is None or slot[:2] != (decision.incarnation, parity(decision.batch.batch_id)):
+        slot = _namer(sink, decision.names).slot_of(name)
+        if slot is None or slot[:2] != (decision.incarnation, _half(decision.names, decision.batch)):
             raise ValueError(f"{name} is not a participant of {decision.batch} in this run of the sink")
         workers.setdefault(slot.worker, []).append(
             (slot.number, partition, *identity, *_held(identity, holder))
@@ -223,6 +225,7 @@ def _to_json(decision: Decision, sink: Sink) -> dict[str, Any]:
         "saved": decision.saved,
         "ends": packed(decision.ends),
         "places": to_json(decision.places),
+        "names": decision.names,
     }
     return {
         "query": decision.batch.query_id,
@@ -240,11 +243,14 @@ def _from_json(sink: Sink, sequence: int, text: str) -> Decision:
         found = json.loads(text)
         batch = Batch(found["query"], found["batch"], found["digest"])
         incarnation = ProducerIdentity(*found["run"])
+        names = str(found.get("names", ""))
+        namer, half = _namer(sink, names), _half(names, batch)
         winners = [
             Winner(
                 partition,
                 Participant(
-                    _name(sink, incarnation, batch, worker, number), ProducerIdentity(producer_id, epoch)
+                    namer.participant(ParticipantSlot(incarnation, half, worker, number)),
+                    ProducerIdentity(producer_id, epoch),
                 ),
                 _holder(ProducerIdentity(producer_id, epoch), held),
             )
@@ -264,7 +270,7 @@ def _from_json(sink: Sink, sequence: int, text: str) -> Decision:
             f"decision {sequence} in consumer group {sink.group} makes no sense: {error}. "
             f"{DecisionDamaged.advice}"
         ) from error
-    details = (rows, checksums, earlier, tokens, saved, ends, places)
+    details = (rows, checksums, earlier, tokens, saved, ends, places, names)
     return Decision(sequence, batch, incarnation, tuple(sorted(winners)), written, *details)
 
 
@@ -297,8 +303,13 @@ def _later(identity: ProducerIdentity, epochs: int) -> ProducerIdentity:
     return identity._replace(epoch=identity.epoch + epochs)
 
 
-def _name(sink: Sink, incarnation: ProducerIdentity, batch: Batch, worker: str, number: int) -> str:
-    return sink.participant(ParticipantSlot(incarnation, parity(batch.batch_id), worker, number))
+def _namer(sink: Sink, names: str) -> Sink:
+    return Sink(names) if names else sink
+
+
+def _half(names: str, batch: Batch) -> int:
+    """The parity in the winners' names. A sink that only names them does so for one write, its batch 0."""
+    return parity(0 if names else batch.batch_id)
 
 
 def _by_topic(written: Iterable[TopicPartition]) -> dict[str, list[int]]:

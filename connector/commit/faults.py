@@ -55,6 +55,16 @@ class TokenReused(CommitFault):
     )
 
 
+class OtherRowsInBatch(CommitFault):
+    """A write without write.token in foreachBatch was given other rows than it has written in this batch."""
+
+    advice = (
+        "Is it a second write to the same place? Give it a token with a name of its own: "
+        '.option("write.token", f"NAME-{batch_id}"). Is it the same write, which does not make the same rows '
+        "twice? Those of the first time are visible: leave this write out, once"
+    )
+
+
 class TokenForgotten(CommitFault):
     """A write.token is older than its sink's memory: it is unknown whether its rows were written."""
 

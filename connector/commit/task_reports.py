@@ -90,7 +90,8 @@ class Begun:
 
 @dataclass(frozen=True)
 class Stamp:
-    """What begin gave to a task. It is the same in all reports of a batch. `lost`: as in Begun."""
+    """What begin gave to a task. It is the same in all reports of a batch. `lost`: as in Begun. `within`: the
+    micro-batch whose foreachBatch makes this batch write, if it has no token: only its tasks are told."""
 
     sink_id: str
     incarnation: ProducerIdentity
@@ -99,6 +100,7 @@ class Stamp:
     anchors: int
     batch: Batch
     lost: tuple[int, ...] = ()
+    within: Batch | None = None
 
 
 @dataclass(frozen=True)

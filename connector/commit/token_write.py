@@ -8,6 +8,9 @@ A finished write is noted beside the decision: brokers forget idle transactional
 transaction must not be taken for a lost one. So the note is written last, after every winner is committed.
 """
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 from eoslog.connector.commit.begin import LAST_EPOCH, Owned, acquire, left_by, make_ready, raise_epoch
 from eoslog.connector.commit.commands import (
     AskOngoing,
@@ -18,14 +21,17 @@ from eoslog.connector.commit.commands import (
     ask,
     demand,
 )
+from eoslog.connector.commit.decide import Namer, count, decide
 from eoslog.connector.commit.decision import ANCHOR, Decision, Stored, decode
-from eoslog.connector.commit.faults import CommitFault, TokenForgotten
+from eoslog.connector.commit.faults import CommitFault, OtherRowsInBatch, TokenForgotten
+from eoslog.connector.commit.finish import finish
+from eoslog.connector.commit.prepare import stamp_of
 from eoslog.connector.commit.replay import OnLost
 from eoslog.connector.commit.seal import TwoPhase, check_offered
 from eoslog.connector.commit.sink_transaction import fetch_stored
-from eoslog.connector.commit.task_reports import Batch, Begun, Run
+from eoslog.connector.commit.task_reports import Batch, Begun, Report, Run
 from eoslog.connector.commit.transactional_ids import Sink
-from eoslog.connector.commit.write_token import Token
+from eoslog.connector.commit.write_token import Content, RememberedTokens, Token
 
 _OF_BEFORE = 0
 """A finished write's note of earlier versions, where each token had its own sink. Decisions begin at 1."""
@@ -120,6 +126,52 @@ def begin_before(
         return None
     written = {topic for topic, _ in last.written}
     return None if topics and written and not topics & written else begun
+
+
+class Within(NamedTuple):
+    """A write without a token in foreachBatch. `last`: its sink's last decision. `passed`: the rows were
+    written before and equal these, which nobody may commit."""
+
+    content: Content
+    last: Decision
+    passed: bool
+
+
+def commit_within(
+    begun: Begun, reports: Sequence[Report | None], where: str, two_phase: TwoPhase
+) -> Rules[Within]:
+    """Make a batch write of foreachBatch visible, unless it was written before.
+
+    That it is one only its tasks know. So begin gave their transactions the names of a sink that says nothing
+    about the batch. `begun`: what begin_write made ready since, under what stands for the token. Its sink
+    decides and remembers. `where`: the topic, for messages. Raises CommitFault.
+    """
+    sink, token = Sink(begun.sink_id), begun.batch.query_id
+    stamp = next((report.stamp for report in reports if report is not None), stamp_of(begun))
+    named_by = Sink(stamp.sink_id)
+    ballot = count(named_by, reports, stamp.batch.batch_id)
+    last = decode(sink, (yield from fetch_stored(sink, begun.identity)).chunks)
+    counted = (ballot.winners, ballot.written, ballot.rows, ballot.checksums)
+    decision = Decision(begun.sequence + 1, begun.batch, stamp.incarnation, *counted, names=named_by.id)
+    if last is not None and last.last_of(token) is not None:
+        _check_same(stamp.within, where, last.content_of(token), decision.content)
+        return Within(decision.content, last, True)
+    own_last = decode(named_by, (yield from fetch_stored(named_by, stamp.identity)).chunks)
+    tokens = last.tokens if last is not None else RememberedTokens()
+    decision = decision._replace(tokens=tokens.after(Token.of(token), decision.content))
+    namer = Namer(named_by, stamp, own_last)
+    done = yield from decide(sink, decision, stamp_of(begun), None, two_phase, last, namer=namer)
+    yield from finish(done)
+    return Within(decision.content, done, False)
+
+
+def _check_same(batch: Batch | None, where: str, then: Content, now: Content) -> None:
+    if then.differs(now):
+        raise OtherRowsInBatch(
+            f"{batch}: a df.write of foreachBatch without write.token has written {then} to {where} before, "
+            f"and was given {now} now, which are not the same. They were not written. "
+            f"{OtherRowsInBatch.advice}"
+        )
 
 
 def is_finished(sink: Sink, last: Decision) -> Rules[bool]:

@@ -9,6 +9,7 @@ token up to that number may have been written before, so it is not written.
 import re
 from typing import NamedTuple
 
+from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.commit.transactional_ids import Sink
 
 WRITER = "eoslog-write"
@@ -42,6 +43,11 @@ class Token(NamedTuple):
     def sink_id(self, name: str, topic: str | None) -> str:
         """The sink of this stem, writer's name and topic. `topic`: None if each row names its own."""
         return _start(name) + ":".join((_quoted(self.stem), topic or ""))
+
+
+def token_within(batch: Batch) -> str:
+    """What stands for a token in a write without one, in foreachBatch of this micro-batch."""
+    return f"{batch.query_id}-{batch.batch_id}"
 
 
 def id_before(name: str, text: str) -> str:

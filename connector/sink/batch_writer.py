@@ -15,7 +15,7 @@ from eoslog.connector.errors import OptionError
 from eoslog.connector.options.source_and_sink import SinkOptions
 from eoslog.connector.sink import committer
 from eoslog.connector.sink.begin_on_driver import BeginsWhenPickled
-from eoslog.connector.sink.task_message import Attempt, check_forms, reports_of
+from eoslog.connector.sink.task_message import Attempt, check_forms, micro_batch_of, reports_of
 from eoslog.connector.spark.columns import check_sink_schema
 from eoslog.connector.spark.plain_errors import only_warned, plainly
 
@@ -46,7 +46,8 @@ class BatchWriter(BeginsWhenPickled, DataSourceArrowWriter):
         if context is None:
             raise RuntimeError("write() runs in Spark's tasks only: there is no TaskContext here")
         batch = (self._begun and self._begun.batch) or Batch("", 0)
-        attempt = Attempt(batch.query_id, batch.batch_id, context.partitionId())
+        within = micro_batch_of(context) if self._options.write_token is None else None
+        attempt = Attempt(batch.query_id, batch.batch_id, context.partitionId(), within)
         return write_rows(self._options, self._begun, attempt, iterator)
 
     @plainly

@@ -32,8 +32,9 @@ from eoslog.connector.commit.move_decision import give_up
 from eoslog.connector.commit.places import places_of
 from eoslog.connector.commit.saved_state import Saving
 from eoslog.connector.commit.task_reports import Batch, Begun, Decided, Prepared, Report, Run
-from eoslog.connector.commit.token_write import note_finished
+from eoslog.connector.commit.token_write import begin_write, commit_within, note_finished
 from eoslog.connector.commit.transactional_ids import Sink
+from eoslog.connector.commit.write_token import WRITER, Token, token_within
 from eoslog.connector.errors import OptionError
 from eoslog.connector.offsets.group_notes import Note
 from eoslog.connector.options.source_and_sink import Guarantee, SinkOptions
@@ -57,6 +58,11 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+_PASSED = (
+    "%s has written %s to %s before, and was given the same rows again, which were not written. If they are "
+    'a second write that is meant, give it a token: .option("write.token", f"NAME-{batch_id}"). '
+    "See troubleshooting.md#rows-of-foreachbatch-were-not-written-again"
+)
 _SEE_LATE = "See troubleshooting.md#readers-may-see-a-part-of-a-batch"
 
 
@@ -235,6 +241,10 @@ def commit_batch(
     if options.guarantee is Guarantee.AT_LEAST_ONCE:
         return
     runner, sink = runner or runner_for(options), _sink_of(reports)
+    within = next((report.stamp.within for report in reports if report is not None), None)
+    if within is not None:
+        _commit_within(options, reports, within, runner)
+        return
     batch_id = next((report.stamp.batch.batch_id for report in reports if report is not None), 0)
     rules = commit(sink, reports, batch_id, two_phase=options.two_phase, token=options.write_token)
     done = runner.run(rules)
@@ -243,6 +253,36 @@ def commit_batch(
     if options.write_token is not None and done is not None:
         runner.run(note_finished(sink, done))
     _unwatch(options, run_of(reports))
+
+
+def _commit_within(
+    options: SinkOptions, reports: Sequence[Report | None], within: Batch, runner: Runner
+) -> None:
+    """Make a write without token in foreachBatch visible, once for its micro-batch and topic.
+
+    Its own sink, in whose names the tasks have written, is ended last: then late attempts see that nobody
+    waits for them, and rows that had been written before are aborted.
+    """
+    token, written_by = token_within(within), run_of(reports)
+    assert written_by is not None  # one report has said within
+    sink = Sink(Token.of(token).sink_id(options.transactional_id or WRITER, options.topic))
+    begun, _ = runner.run(begin_write(sink, token, two_phase=options.two_phase))
+    run = Run(written_by.incarnation, begun.identity, begun.batch)
+    abandoned_run.watch_once(sink, run, _write_key(options, run), partial(runner_for, options))
+    where = f"topic {options.topic}" if options.topic else "the topics that its rows name"
+    try:
+        written = runner.run(commit_within(begun, reports, where, options.two_phase))
+        if runner.disturbed():
+            runner.run(prove_last(sink, begun.identity))
+        _await_readable(runner, sink, written.last, {})
+        if written.last.batch == begun.batch:
+            runner.run(note_finished(sink, written.last))
+    finally:
+        _unwatch(options, run)
+    abandoned_run.end(_sink_of(reports), written_by, lambda: runner, continues=False)
+    _unwatch(options, written_by)
+    if written.passed and written.content.rows:
+        log.warning(_PASSED, within, written.content, where)
 
 
 def _prove_if_disturbed(runner: Runner, sink: Sink, reports: Sequence[Report | None]) -> None:

@@ -16,17 +16,20 @@ from eoslog.connector.commit.task_reports import Begun
 from eoslog.connector.options.source_and_sink import SinkOptions
 from eoslog.connector.sink import committer
 from eoslog.connector.sink.begin_on_driver import BeginsWhenPickled
-from eoslog.connector.sink.task_message import Attempt, check_forms, reports_of
+from eoslog.connector.sink.task_message import (
+    BATCH_ID,
+    QUERY_ID,
+    Attempt,
+    check_forms,
+    micro_batch_of,
+    reports_of,
+)
 from eoslog.connector.spark.calls import called
 from eoslog.connector.spark.columns import check_sink_schema
 from eoslog.connector.spark.plain_errors import only_warned, plainly
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-
-_BATCH_ID = "streaming.sql.batchId"
-_QUERY_ID = "sql.streaming.queryId"
 
 
 class StreamWriter(BeginsWhenPickled, DataSourceStreamArrowWriter):
@@ -47,10 +50,10 @@ class StreamWriter(BeginsWhenPickled, DataSourceStreamArrowWriter):
         context = TaskContext.get()
         if context is None:
             raise RuntimeError("write() runs in Spark's tasks only: there is no TaskContext here")
-        query_id, batch_id = context.getLocalProperty(_QUERY_ID), context.getLocalProperty(_BATCH_ID)
-        if query_id is None or batch_id is None:
-            raise RuntimeError(f"Spark did not tell the task its query and batch: {_QUERY_ID}, {_BATCH_ID}")
-        attempt = Attempt(query_id, int(batch_id), context.partitionId())
+        batch = micro_batch_of(context)
+        if batch is None:
+            raise RuntimeError(f"Spark did not tell the task its query and batch: {QUERY_ID}, {BATCH_ID}")
+        attempt = Attempt(batch.query_id, batch.batch_id, context.partitionId())
         return write_rows(self._options, self._begun, attempt, iterator)
 
     @plainly

@@ -4,10 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
-from eoslog.connector.commit.task_reports import Report
+from eoslog.connector.commit.task_reports import Batch, Report
 from eoslog.connector.spark.pickled_form import check_form
+
+BATCH_ID = "streaming.sql.batchId"
+QUERY_ID = "sql.streaming.queryId"
+"""Properties of a job that Spark sets in the thread that runs a micro-batch, foreachBatch included."""
 
 
 @dataclass
@@ -31,8 +36,15 @@ def reports_of(messages: Sequence[WriterCommitMessage | None]) -> list[Report | 
 
 
 class Attempt(NamedTuple):
-    """Spark's ids of a task's rows: query, batch and partition."""
+    """Spark's ids of a task's rows: query, batch and partition. `within`: as in Stamp."""
 
     query_id: str
     batch_id: int
     partition: int
+    within: Batch | None = None
+
+
+def micro_batch_of(context: TaskContext) -> Batch | None:
+    """The micro-batch that a task works for. None: Spark does not say that it does."""
+    query_id, batch_id = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
+    return None if query_id is None or batch_id is None else Batch(query_id, int(batch_id))

@@ -8,6 +8,7 @@ import logging
 import os
 import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
 
@@ -47,8 +48,10 @@ def write_rows(
         _write_plainly(options, attempt, rows)
         return TaskMessage(FORM, None)
     task, stamp = judge(begun, attempt.query_id, attempt.batch_id, attempt.partition)
+    stamp = replace(stamp, within=attempt.within)
     runs_again = options.state is not None and options.state.every > 1
-    compared = options.on_lost is OnLost.REPLAY or options.write_token is not None or runs_again
+    named = options.write_token is not None or attempt.within is not None
+    compared = options.on_lost is OnLost.REPLAY or named or runs_again
     tally = Tally(checksum=compared or begun.sums)
     rows = _tallied(rows, tally)
     if task is Task.WRITE:

@@ -1,8 +1,9 @@
-"""`foreachBatch` with `write.token` in a real Spark: whose rows a token stands for, and what a write leaves
-behind in the cluster."""
+"""`foreachBatch` in a real Spark, with `write.token` and without: whose rows a token stands for, what a write
+leaves behind in the cluster, and that a function which is called again writes once."""
 
 import uuid
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from eoslog.connector.client.admin import transactions
 from eoslog.connector.client.wire.shared_clusters import shared_cluster
 from eoslog.connector.options.source_and_sink import sink_options
+from tests.connector.spark_application import Application
 from tests.connector.stock_kafka import Kafka
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -30,10 +32,10 @@ class Query:
             self.kafka.put(self.source, rows[partition::2], partition=partition)
         return rows
 
-    def write(self, rows: DataFrame, topic: str, token: str) -> None:
+    def write(self, rows: DataFrame, topic: str, token: str | None) -> None:
         writer = rows.write.format("eoslog").mode("append").option("topic", topic)
-        servers = ("kafka.bootstrap.servers", self.kafka.bootstrap)
-        writer.option(*servers).option("write.token", token).save()
+        writer = writer.option("kafka.bootstrap.servers", self.kafka.bootstrap)
+        (writer if token is None else writer.option("write.token", token)).save()
 
     def run(
         self,
@@ -127,3 +129,89 @@ def test_twenty_batches_leave_no_more_names_than_five(query: Query, kafka: Kafka
     assert query.values(target) == rows
     # The tasks of a batch fall now to one Python worker, now to another: each has its names, of both halves.
     assert left[1][0] <= 2 * 1 + 2 * 2 * 3 and left[1][1] == left[0][1] <= 2, left
+
+
+# -- without a token: the micro-batch stands for it --------------------------------------------------------
+
+
+def test_a_function_that_raises_after_its_write_has_written_once(query: Query, kafka: Kafka) -> None:
+    rows, first, second = query.put(0, 7), kafka.topic(1), kafka.topic(1)
+    calls: list[int] = []
+
+    def write(batch: DataFrame, number: int) -> None:
+        calls.append(number)
+        query.write(batch, first, None)
+        if len(calls) < 3:
+            raise RuntimeError("between the writes")
+        query.write(batch, second, None)
+
+    for _ in range(2):
+        with pytest.raises(PySparkException, match="between the writes"):
+            query.run(write)
+    query.run(write)
+    assert calls == [0, 0, 0]
+    assert query.values(first) == rows and query.values(second) == rows
+    more = query.put(7, 9)
+    query.run(write)
+    assert calls == [0, 0, 0, 1] and query.values(first) == query.values(second) == rows + more
+
+
+def test_a_function_that_tries_its_writes_again_has_written_once(query: Query, kafka: Kafka) -> None:
+    rows, target = query.put(0, 7), kafka.topic(1)
+    tries: list[int] = []
+
+    def write(batch: DataFrame, number: int) -> None:
+        while len(tries) < 3:
+            tries.append(number)
+            query.write(batch, target, None)
+
+    query.run(write)
+    assert tries == [0, 0, 0] and query.values(target) == rows
+
+
+def test_a_second_write_to_the_topic_is_said_and_its_own_token_is_the_way_out(
+    query: Query, kafka: Kafka
+) -> None:
+    rows, target = query.put(0, 6), kafka.topic(1)
+
+    def write(batch: DataFrame, number: int, token: str | None = None) -> None:
+        query.write(batch.filter("value < '000003'"), target, None)
+        query.write(batch.filter("value >= '000003'"), target, token)
+
+    with pytest.raises(PySparkException) as raised:
+        query.run(write)
+    said = str(raised.value)
+    assert "OtherRowsInBatch" in said and '.option("write.token", f"NAME-{batch_id}")' in said, said
+    assert query.values(target) == rows[:3]
+    query.run(lambda batch, number: write(batch, number, f"{query.name}-{number}"))
+    assert query.values(target) == rows
+
+
+def test_a_write_of_another_thread_needs_a_token(query: Query, kafka: Kafka) -> None:
+    """Spark tells its tasks nothing of the batch: without a token it is a write of its own each time."""
+    rows, targets = query.put(0, 7), [kafka.topic(1), kafka.topic(1)]
+
+    def write(batch: DataFrame, number: int) -> None:
+        with ThreadPoolExecutor(1) as pool:
+            for topic, token in zip(targets, (None, f"{query.name}-{number}"), strict=True):
+                for _ in range(2):
+                    pool.submit(query.write, batch, topic, token).result()
+
+    query.run(write)
+    assert query.values(targets[0]) == sorted(rows * 2), "a limit, see docs/limits.md"
+    assert query.values(targets[1]) == rows
+
+
+def test_an_application_that_is_killed_after_its_write_has_written_once(
+    query: Query, kafka: Kafka, tmp_path: Path
+) -> None:
+    rows, target, done = query.put(0, 7), kafka.topic(1), tmp_path / "done"
+    place = (kafka.bootstrap, query.source, target, tmp_path / "checkpoint", done)
+    application = Application(tmp_path / "probe", "tests.connector.sink.foreach_app", *place)
+    try:
+        application.wait_until("the write is done", done.exists)
+    finally:
+        application.kill()
+    assert query.values(target) == rows
+    query.run(lambda batch, number: query.write(batch, target, None))
+    assert query.values(target) == rows
