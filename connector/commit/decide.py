@@ -92,7 +92,7 @@ class Ballot(NamedTuple):
 
 
 class Namer(NamedTuple):
-    """The sink that has named the tasks' transactions, if another one decides (token_write.py, commit_within).
+    """The sink that has named the tasks' transactions, if another one decides (commit_within).
 
     It gets the same decision in the same transaction, for whoever ends what was left open under its names.
     `stamp`: what the tasks had from it. `last`: its last decision.
@@ -106,9 +106,7 @@ class Namer(NamedTuple):
         """The decision as this sink has it."""
         batch, sequence = self.stamp.batch, self.stamp.sequence + 1
         earlier = self.last.earlier_than(batch.query_id) if self.last is not None else ()
-        return decision._replace(
-            sequence=sequence, batch=batch, earlier=earlier, tokens=RememberedTokens()
-        )
+        return decision._replace(sequence=sequence, batch=batch, earlier=earlier, tokens=RememberedTokens())
 
     def chunks(self, decision: Decision) -> dict[int, tuple[int, str]]:
         """Its chunks. Raises DecisionTooLarge."""

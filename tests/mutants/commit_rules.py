@@ -20,7 +20,57 @@ STORIES = tuple(
 MODEL = (f"{HERE}test_replay_model.py", f"{HERE}test_model.py")
 ALL = (*STORIES, *MODEL)
 
+WITHIN = (f"{HERE}test_within.py",)
+
 MUTANTS: list[Mutant] = [
+    *mutants_of(
+        "connector/commit/token_write.py",
+        WITHIN,
+        Break(
+            "rows of a micro-batch are written again",
+            "if last is not None and last.last_of(token) is not None:",
+            "if False:",
+        ),
+        Break("other rows of a micro-batch pass", "    if then.differs(now):\n", "    if False:\n"),
+        Break(
+            "a micro-batch is not remembered",
+            "tokens=tokens.after(Token.of(token), decision.content)",
+            "tokens=tokens",
+        ),
+        Break(
+            "a write of foreachBatch is not finished",
+            "    yield from finish(done)\n    return Within",
+            "    return Within",
+        ),
+    ),
+    *mutants_of(
+        "connector/commit/decide.py",
+        WITHIN,
+        Break(
+            "a run that was ended decides",
+            "ending is None or ending.identity != namer.stamp.identity",
+            "False",
+        ),
+        Break(
+            "who ends a run does not find its decision",
+            "        staged.append(StageOffsets(own, namer.sink.group, copied))\n",
+            "",
+        ),
+        Break(
+            "what the namer has decided is forgotten",
+            "for one in (last, None if namer is None else namer.last)",
+            "for one in (last,)",
+        ),
+    ),
+    *mutants_of(
+        "connector/commit/decision.py",
+        WITHIN,
+        Break(
+            "all winners have the decision's half",
+            "parity(0 if names else batch.batch_id)",
+            "parity(batch.batch_id)",
+        ),
+    ),
     *mutants_of(
         "connector/commit/begin.py",
         ALL,
@@ -186,7 +236,7 @@ MUTANTS: list[Mutant] = [
         Break("no room for the head", "_HEAD_ROOM = 64", "_HEAD_ROOM = 0"),
         Break(
             "a winner of another run",
-            "slot[:2] != (decision.incarnation, parity(decision.batch.batch_id))",
+            "slot[:2] != (decision.incarnation, _half(decision.names, decision.batch))",
             "False",
         ),
         Break("the query's own batches are kept as others'", "if batch.query_id != query_id]", "if True]"),
@@ -648,11 +698,13 @@ MUTANTS: list[Mutant] = [
         ),
         Break(
             "winners that are open again are forgotten",
-            "before = last.winners if last is not None else ()",
-            "before = ()",
+            "before = [(one, winner) for one in lasts for winner in one.winners]",
+            "before: list[tuple[Decision, Winner]] = []",
         ),
         Break(
-            "winners are not verified", "    yield from _verify(sink, own, decision, began_ms, last)\n", ""
+            "winners are not verified",
+            "    yield from _verify(sink, own, decision, began_ms, last, namer)\n",
+            "",
         ),
         Break(
             "no answer is a decision",

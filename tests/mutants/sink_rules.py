@@ -63,7 +63,12 @@ MUTANTS: list[Mutant] = [
             GUARD,
         ),
         Break("a write that is done is watched", "    _unwatch(options, run_of(reports))\n", "", GUARD),
-        Break("a write that failed is watched", "        _unwatch(options, run)\n", "", GUARD),
+        Break(
+            "a write that failed is watched",
+            "continues=not all(reports))\n        _unwatch(options, run)\n",
+            "continues=not all(reports))\n",
+            GUARD,
+        ),
         Break(
             "a plan may be lost after its decision",
             "                synced.result()\n",

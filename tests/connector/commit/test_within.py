@@ -3,6 +3,8 @@ Each row is there once wherever a driver dies, whoever ends its run, and whoever
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -240,7 +242,7 @@ def test_a_guard_aborts_at_the_last_moment_what_it_has_listed_before(
         run = run_of(reports)
         assert run is not None
         guard = bench.by_hand(end_run(Sink(reports[0].stamp.sink_id), run))
-        bench.at(number, lambda: [next(guard, None) for _ in range(guard_step)])
+        bench.at(number, partial(list, islice(guard, guard_step)))
 
         def told(command: c.Command[Any], _: Any, bench: WithinBench = bench, guard: Any = guard) -> None:
             if isinstance(command, c.Describe) and len(command.names) > 3:

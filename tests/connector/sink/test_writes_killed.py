@@ -182,7 +182,7 @@ def test_a_write_with_a_token_is_there_once_wherever_it_was_killed(hasty: Kafka,
 def test_a_write_of_foreachbatch_without_a_token_is_there_once_wherever_it_was_killed(
     hasty: Kafka, point: str, named: bool
 ) -> None:
-    """What is not decided is ended here as the guard of a Spark driver does; what is decided, by the next run."""
+    """What is not decided is ended here, as the guard of a Spark driver does; the next run ends the rest."""
     site, query = Site(hasty), uuid.uuid4().hex
     given = site.given | ({"transactional.id": site.topic} if named else {})
     assert run(given, "a", within=Batch(query, 0)) == "done"
