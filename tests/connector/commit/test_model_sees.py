@@ -205,7 +205,7 @@ def lost_decisions_not_missed(patch: pytest.MonkeyPatch) -> None:
 
 def reopened_winners_not_looked_at(patch: pytest.MonkeyPatch) -> None:
     verify = decide._verify
-    patch.setattr(decide, "_verify", lambda sink, own, made, at, last: verify(sink, own, made, at, None))
+    patch.setattr(decide, "_verify", lambda sink, own, made, at, *_: verify(sink, own, made, at, None))
 
 
 def aborts_leave_the_epoch(patch: pytest.MonkeyPatch) -> None:

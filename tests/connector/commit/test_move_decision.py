@@ -99,6 +99,7 @@ MOVED: dict[str, Callable[[Decision, Decision], bool]] = {
     "saved": lambda seen, now: now.saved == Saves("moved").saved != seen.saved,
     "ends": lambda seen, now: now.ends == "moved" != seen.ends,
     "places": lambda seen, now: seen.places != () == now.places,
+    "names": lambda seen, now: seen.names != "" == now.names,
 }
 """What a moved decision says of each fact of a decision: kept, made anew, or at its end with its batch."""
 
@@ -114,7 +115,9 @@ def test_whatever_a_decision_holds_has_a_rule_when_it_is_moved() -> None:
     assert seen is not None
     tokens = RememberedTokens().after(Token.of("job-1"), Content(1, 1))
     place = Place("out", None, 0, 7, seen.winners[0].participant.identity, 1)
-    seen = seen._replace(tokens=tokens, checksums=seen.checksums or (1, 2), places=(place,))
+    seen = seen._replace(
+        tokens=tokens, checksums=seen.checksums or (1, 2), places=(place,), names=bench.sink.id
+    )
     stored = encode(seen, bench.sink, 8)
     bench.broker.commit_offsets("sink", {(ANCHOR, at): chunk for at, chunk in stored.items()})
     saves = Saves("moved")

@@ -216,7 +216,7 @@ def test_a_task_has_few_of_its_own(kafka: Kafka, monkeypatch: pytest.MonkeyPatch
     begun = begin_batch(options)
     assert begun is not None and begun.batch is not None
     attempt = Attempt(begun.batch.query_id, 0, 0)
-    _, stamp = judge(begun, *attempt)
+    _, stamp = judge(begun, *attempt[:3])
     for number in range(2):
         monkeypatch.setattr(task_writer, "_next_slot", lambda stamp, n=number: ("w", n))
         shared_cluster(options.client).coordinator("transaction", participant_name(stamp, "w", number))
