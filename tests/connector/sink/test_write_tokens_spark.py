@@ -3,7 +3,6 @@ leaves behind in the cluster, and that a function which is called again writes o
 
 import uuid
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -185,21 +184,6 @@ def test_a_second_write_to_the_topic_is_said_and_its_own_token_is_the_way_out(
     assert query.values(target) == rows[:3]
     query.run(lambda batch, number: write(batch, number, f"{query.name}-{number}"))
     assert query.values(target) == rows
-
-
-def test_a_write_of_another_thread_needs_a_token(query: Query, kafka: Kafka) -> None:
-    """Spark tells its tasks nothing of the batch: without a token it is a write of its own each time."""
-    rows, targets = query.put(0, 7), [kafka.topic(1), kafka.topic(1)]
-
-    def write(batch: DataFrame, number: int) -> None:
-        with ThreadPoolExecutor(1) as pool:
-            for topic, token in zip(targets, (None, f"{query.name}-{number}"), strict=True):
-                for _ in range(2):
-                    pool.submit(query.write, batch, topic, token).result()
-
-    query.run(write)
-    assert query.values(targets[0]) == sorted(rows * 2), "a limit, see docs/limits.md"
-    assert query.values(targets[1]) == rows
 
 
 def test_an_application_that_is_killed_after_its_write_has_written_once(
