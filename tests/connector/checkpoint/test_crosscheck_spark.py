@@ -5,12 +5,13 @@ import re
 import shutil
 import time
 from collections.abc import Iterator
+from functools import reduce
 from pathlib import Path
 
 import pytest
 from pyspark import cloudpickle
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.connector.brokers import start_broker
@@ -34,7 +35,10 @@ def hasty() -> Iterator[Kafka]:
 
 
 class Copy:
-    """A query that copies a topic, with one group for source and sink."""
+    """A query that copies a topic. It has a transactional.id, and so a group of its own for its offsets."""
+
+    limits = (A_BATCH,)
+    """The most offsets in a batch of each of its sources."""
 
     def __init__(self, spark: SparkSession, kafka: Kafka, checkpoint: Path) -> None:
         self.spark, self.kafka, self.checkpoint = spark, kafka, checkpoint
@@ -43,14 +47,20 @@ class Copy:
         for partition in range(2):
             kafka.put(self.source, self.rows[partition::2], partition=partition)
 
-    def start(self, starting: str, sink: str = "eoslog", **halt: str) -> StreamingQuery:
-        group = {"kafka.bootstrap.servers": self.kafka.bootstrap, "kafka.group.id": f"group-{self.target}"}
-        rows = (
-            self.spark.readStream.format("eoslog").options(**group).option("subscribe", self.source)
-            .option("startingOffsets", starting).option("maxOffsetsPerTrigger", A_BATCH).load()
-        )  # fmt: skip
+    def read(self, starting: str, most: int) -> DataFrame:
+        given = {"kafka.bootstrap.servers": self.kafka.bootstrap, "transactional.id": f"sink-{self.target}"}
         return (
-            rows.select("key", "value").writeStream.format(sink).options(**group)
+            self.spark.readStream.format("eoslog").options(**given).option("subscribe", self.source)
+            .option("startingOffsets", starting).option("maxOffsetsPerTrigger", most).load()
+        )  # fmt: skip
+
+    def start(self, starting: str, sink: str = "eoslog", **halt: str) -> StreamingQuery:
+        each = starting.split("; ") if "; " in starting else [starting] * len(self.limits)
+        sources = [self.read(*one) for one in zip(each, self.limits, strict=True)]
+        rows = reduce(DataFrame.union, sources)
+        return (
+            rows.select("key", "value").writeStream.format(sink)
+            .option("kafka.bootstrap.servers", self.kafka.bootstrap)
             .options(**{name.replace("_", "."): text for name, text in halt.items()})
             .option("transactional.id", f"sink-{self.target}").option("topic", self.target)
             .option("checkpointLocation", str(self.checkpoint)).trigger(availableNow=True).start()
@@ -91,6 +101,32 @@ def test_a_query_without_its_checkpoint(
     assert len(copy.visible(committed=False)) == ROWS + again, "a decided batch is not written again"
 
 
+class Union(Copy):
+    """One that reads the topic twice, the second time faster: its sources stand at different offsets."""
+
+    limits = (A_BATCH // 4, A_BATCH)
+
+
+def test_a_union_without_its_checkpoint_goes_on_at_each_source_s_own_end(
+    spark: SparkSession, hasty: Kafka, tmp_path: Path
+) -> None:
+    """Which of its sources one is, it cannot tell from the group: each is told where it goes on."""
+    cloudpickle.register_pickle_by_value(halting)  # type: ignore[no-untyped-call]
+    spark.dataSource.register(halting.HaltingDataSource)
+    union = Union(spark, hasty, tmp_path / "checkpoint")
+    union.run("earliest", "halting", halt_at="decided, no winner finished", halt_batch=str(KILLED))
+    shutil.rmtree(union.checkpoint)
+    said = union.run("committed")
+    assert "StartsElsewhere" in said and "this source cannot tell which of them it is" in said, said
+    lines = re.findall(r"startingOffsets=(\{[^}]*\}\}) for source (\d)", said)
+    assert [number for _, number in lines[:2]] == ["0", "1"], said
+    shutil.rmtree(union.checkpoint)
+    assert "StartsElsewhere" in union.run("; ".join(line for line, _ in reversed(lines[:2]))), "exchanged"
+    shutil.rmtree(union.checkpoint)
+    assert union.run("; ".join(line for line, _ in lines[:2])) == ""
+    assert union.visible() == sorted(union.rows * 2)
+
+
 def test_a_source_alone_does_not_begin_where_another_query_stands(
     spark: SparkSession, hasty: Kafka, tmp_path: Path
 ) -> None:
@@ -100,7 +136,7 @@ def test_a_source_alone_does_not_begin_where_another_query_stands(
     given = {"kafka.bootstrap.servers": hasty.bootstrap}
     rows = (
         spark.readStream.format("eoslog").options(**given).option("subscribe", copy.source)
-        .option("kafka.group.id", f"group-{copy.target}").option("startingOffsets", "committed").load()
+        .option("kafka.group.id", f"sink-{copy.target}/offsets").option("startingOffsets", "committed").load()
     )  # fmt: skip
 
     def start(**more: str) -> StreamingQuery:
@@ -111,7 +147,7 @@ def test_a_source_alone_does_not_begin_where_another_query_stands(
         )  # fmt: skip
 
     sink = f"sink-{copy.target}"
-    says = f"StartsElsewhere.*offsets of group group-{copy.target} that the sink {sink} has committed"
+    says = f"StartsElsewhere.*offsets of group sink-{copy.target}/offsets that the sink {sink} has committed"
     for _ in range(2):
         with pytest.raises(StreamingQueryException, match=says):
             start().awaitTermination(END_SECONDS)
