@@ -150,6 +150,10 @@ class Planned:
         )
         return type(self)(self.batch_id, tuple(kept), self.names)
 
+    def without_topics(self) -> list[str]:
+        """The names of the sources that read something else than topics."""
+        return [name for name, end in self.by_name.items() if not offsets_of(end)]
+
     def topic_offsets(self) -> Offsets:
         """End offsets of every source that reads topics. If two sources read the same partition, the lower
         offset counts, so that a query that starts from it misses no record of either."""

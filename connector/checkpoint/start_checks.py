@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import NamedTuple, NoReturn
 
 from eoslog.connector.checkpoint.accepted_differences import to_accept
-from eoslog.connector.checkpoint.spark_logs import Planned
+from eoslog.connector.checkpoint.spark_logs import Planned, offsets_of
 from eoslog.connector.commit.faults import (
     CheckpointMismatch,
     CheckpointOlder,
@@ -144,9 +144,9 @@ class StartFacts(NamedTuple):
     the checkpoint does not say. `rested`: whether the last completed batch is so old that the cluster may
     have forgotten its decision. `accepted`: the words of start.accepted. `left_state`: the sink's last
     query has saved its state. `followed_by`: which query has decided in this sink since this one did.
-    `left`: the plan of the batch that the sink has decided last; None: not recorded. `others`: what other
-    sinks have decided last at whose offsets the query may begin. `rows`: what the log shows of the batches
-    whose places the checkpoint notes.
+    `left`: the plan of the batch that the sink has decided last; None: not recorded. `without_topics`: the
+    batch's sources that read no topics. `others`: what other sinks have decided last at whose offsets the
+    query may begin. `rows`: what the log shows of the batches whose places the checkpoint notes.
     """
 
     sink: str
@@ -165,12 +165,19 @@ class StartFacts(NamedTuple):
     left_state: bool = False
     followed_by: str | None = None
     left: Planned | None = None
+    without_topics: Collection[str] = ()
     others: Mapping[str, Batch] = MappingProxyType({})
     rows: RowsFound = RowsFound()
 
     def begins_at(self, place: TopicPartition) -> int | None:
         """Where the query begins in a partition: its sources' lowest place. None: they do not say it."""
         return min(self.begins[place].values()) if place in self.begins else None
+
+    @property
+    def anew(self) -> Collection[str]:
+        """Sources that begin anew in a new checkpoint, whatever the sink has written of them: no group has
+        their offsets."""
+        return self.without_topics if self.left is not None and self.left.without_topics() else ()
 
     @property
     def left_at(self) -> Places | None:
@@ -295,6 +302,7 @@ def _goes_on(story: StartFacts) -> bool:
     later = [tp for tp, (at, note) in story.committed.items() if note and not note.decided]
     return (
         bool(read)
+        and not story.anew
         and all(tp in story.begins and _same(story.begins[tp], left_at[tp]) for tp in read)
         and all(story.committed[tp].offset == story.begins_at(tp) for tp in later)
     )
@@ -318,6 +326,11 @@ def _not_where_it_ended(story: StartFacts) -> str | None:
         for tp in new
         if not _same(story.begins[tp], left_at[tp])
     }
+    if story.anew and not odd:
+        return (
+            f"its sources {', '.join(story.anew)} read no topics, so they begin anew: what the sink has "
+            "written of them may be written again"
+        )
     if not odd:
         return None
     return (
@@ -359,10 +372,8 @@ def _by(note: Note | None) -> str:
 
 def _way_on(story: StartFacts, at_group: bool) -> str:
     """How a new checkpoint goes on where the sink's last batch ended. `at_group`: the group is elsewhere."""
-    lines = (
-        {} if story.left is None else {n: f"startingOffsets={end}" for n, end in story.left.by_name.items()}
-    )
-    said = _each(lines)
+    ends = {} if story.left is None else story.left.by_name
+    said = _each({name: f"startingOffsets={end}" for name, end in ends.items() if offsets_of(end)})
     if said:
         exact = f"start it with another new checkpoint and {said}, to go on where that batch ended."
         return f"S{exact[1:]}" if at_group else f"{StartsElsewhere.advice} Or {exact}"

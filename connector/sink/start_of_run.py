@@ -231,6 +231,7 @@ class StartOfRun:
             left_state=begun.left_state,
             followed_by=successor(last, view, self._group, self._sink.id, now),
             left=plan_of(last),
+            without_topics=view.planned.without_topics(),
             others=self._others(committed) if _is_first(view) else {},
         )
         for warning in check_story(story):

@@ -118,6 +118,7 @@ def _warnings(cluster: Cluster, standing: Standing) -> Iterator[str]:
         rows=rows,
         followed_by=successor(standing.decision, view, group, standing.sink.id, standing.cluster_id),
         left=plan_of(standing.decision),
+        without_topics=view.planned.without_topics(),
     )
     check_checkpoint(standing.sink, standing.decision, _next_batch(view))
     yield from check_story(story)

@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 
 from eoslog.checkpoint import carry_out, fork
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
+from eoslog.connector.checkpoint.noted_sink import NotedSink
 from eoslog.connector.client.admin.group_offsets import fetch_committed
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.commit.decide import SourceOffsets
@@ -72,6 +73,23 @@ def test_a_copy_stands_where_the_query_stands(
         assert run(broker, "check", path).exit_code == 0
         assert run(broker, "diff", path, str(checkpoint)).exit_code == 0
     assert before == {path: path.read_bytes() for path in checkpoint.rglob("*") if path.is_file()}
+
+
+def test_a_copy_of_a_query_with_the_group_by_default_has_its_own(
+    broker: EmbeddedBroker, checkpoint: Path, topic: str, tmp_path: Path
+) -> None:
+    found, new = Checkpoint.at(str(checkpoint)), tmp_path.parent / f"{tmp_path.name}-new"
+    note = NotedSink.read(found)
+    assert note is not None and note.sink is not None
+    note._replace(group=Sink(note.sink).offsets_group).write(found)
+    names = ["--transactional-id", f"new-{sink_of(topic)}"]
+    said = run(broker, "fork", checkpoint, str(new), *names, *ACCEPTED, "--json")
+    assert said.exit_code == 0, said.output
+    own = {"checkpointLocation": str(new), "transactional.id": f"new-{sink_of(topic)}"}
+    assert json.loads(said.stdout)["options"] == own
+    copied = NotedSink.read(Checkpoint.at(str(new)))
+    assert copied is not None and copied.group == f"new-{sink_of(topic)}/offsets"
+    assert run(broker, "check", new).exit_code == 0
 
 
 def test_partitions_that_the_query_has_not_read_yet(

@@ -482,6 +482,8 @@ MUTANTS: list[Mutant] = [
             "return None if is_known and not behind else",
             "return None if is_known else",
         ),
+        Break("files are at the group's offsets", "    if story.anew and not odd:", "    if False:"),
+        Break("files go on where topics do", "        and not story.anew\n", ""),
         Break("only the group says where it ended", "    if _goes_on(story):\n        return []\n", ""),
         Break(
             "ends that are not said are beginnings",

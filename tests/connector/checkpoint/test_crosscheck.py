@@ -392,6 +392,7 @@ OLD = of("old", 7)
 ALIEN = note(7, "other", "s2")
 LOOSE = note(3, "loose")._replace(decided=False)
 APART = note(7, "old")._replace(apart=(("0", 20), ("1", 15)))
+FILES = Planned(7, ('{"t":{"0":0}}', '{"logOffset":3}'))
 TWO: Any = {PLACE: {"0": 20, "1": 15}}
 
 
@@ -440,6 +441,11 @@ TWO: Any = {PLACE: {"0": 20, "1": 15}}
             r'at 20 in source 0, 15 in source 1.*"0":20\}\} for source 0, startingOffsets=.* for source 1',
             id="the same, and the plan is known",
         ),
+        pytest.param(
+            story(0, OLD, at=(0, note(7, "old")), left=FILES, without_topics=["1"]),
+            "its sources 1 read no topics, so they begin anew: .* may be written again",
+            id="a source of files beside it",
+        ),
     ],
 )
 def test_a_group_that_is_not_where_the_sink_ended(odd: StartFacts, says: str) -> None:
@@ -459,6 +465,8 @@ def test_a_group_that_is_not_where_the_sink_ended(odd: StartFacts, says: str) ->
         pytest.param(story(0, OLD, left=ended(20, 15))._replace(begins=TWO), id="the same without a group"),
         pytest.param(story(0, OLD, at=(9, LOOSE), begins=9, left=ended(4)), id="at_least_once has gone on"),
         pytest.param(story(0, at=(9, note(7, "old")), begins=9), id="the decision has expired"),
+        pytest.param(story(0, OLD, left=ended(0), without_topics=["1"]), id="a source of files is added"),
+        pytest.param(story(0, OLD, left=FILES), id="a source of files is left out"),
         pytest.param(
             story(0, at=(0, ALIEN), accepted={"offsets-of:s2"}, others={"s2": of("other", 7)}), id="hand-over"
         ),
