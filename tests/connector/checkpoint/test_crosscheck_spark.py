@@ -37,7 +37,7 @@ def hasty() -> Iterator[Kafka]:
 class Copy:
     """A query that copies a topic. It has a transactional.id, and so a group of its own for its offsets."""
 
-    limits = (A_BATCH,)
+    limits: tuple[int, ...] = (A_BATCH,)
     """The most offsets in a batch of each of its sources."""
 
     def __init__(self, spark: SparkSession, kafka: Kafka, checkpoint: Path) -> None:
