@@ -197,6 +197,7 @@ MUTANTS: list[Mutant] = [
         FORK,
         Break("a copy may start before it is complete", '    copy.put("offsets", str(newest), _MARK)\n', ""),
         Break("what is there is overwritten", "    if files_at(new.location).walk():", "    if False:"),
+        Break("a fork of a group by default has none", "Sink(given).offsets_group)\n", "None)\n"),
         Break(
             "two queries have one name",
             'json.dumps({"id": new.query_id})',

@@ -568,6 +568,12 @@ MUTANTS: list[Mutant] = [
         Break("a later commit log is read", '("v1", "v2", "v3")\n', '("v1", "v2", "v3", "v4")\n'),
         Break("no commit log of sinks with names", '("v1", "v2", "v3")\n', '("v1", "v2")\n'),
         Break("a source without offsets was there", " if end != VOID}", "}"),
+        Break(
+            "a cluster that is not named is the sink's",
+            "cluster_from_json(_topics(text)) == cluster else VOID",
+            "cluster_from_json(_topics(text)) in (None, cluster) else VOID",
+            (f"{HERE}sink/test_sink_steps.py",),
+        ),
         Break("sources began at their ends", "| (began_from_json(_topics(text)) or {})", ""),
         Break("no sources are read", "        if not sources:\n", "        if False:\n"),
         Break("a source without a name", "if not name or not colon]", "if False]"),

@@ -465,6 +465,11 @@ MUTANTS: list[Mutant] = [
             f"{HERE}source/test_source_restored.py",
         ),
         Break(
+            "the lowest end of several sources is anyone's",
+            "        if not apart:\n            return\n        names =",
+            "        if True:\n            return\n        names =",
+        ),
+        Break(
             "a checkpoint's line is not compared",
             'stored = self.options.stored if option == "startingOffsets" else None',
             "stored = None",
