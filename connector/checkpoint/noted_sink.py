@@ -5,16 +5,31 @@ recorded runs again, perhaps under another transactional.id: then nobody would f
 sink's name is written into the checkpoint, in `eoslog/sink`, before the sink gets its first batch. That sink
 gets the batches from `since` on. The note also has the group of the source offsets: a query that has replaced
 this one is recognised by the names that both had then, even if they have changed.
+
+A second note, `eoslog/starts`, has a random word for each start of the query (Start). Decisions have it, too:
+so two copies of a checkpoint are told apart.
 """
 
 import json
+import time
+import uuid
 from typing import Any, NamedTuple, NoReturn, Self
 
 from eoslog.connector.checkpoint.checkpoint import RESTORE, Checkpoint, CheckpointUnreadable
+from eoslog.connector.checkpoint.files import place_of
 from eoslog.connector.commit.decision import ANCHOR
+from eoslog.connector.commit.task_reports import Start
 
 NOTED_SINK = "sink"
 """The name of the note."""
+NOTED_STARTS = "starts"
+"""The name of the note of the query's starts."""
+_MOST_STARTS = 200
+"""Starts of which none has decided anything; some 20 bytes each."""
+_HISTORY = 6
+"""How many of a checkpoint's last starts a decision names."""
+_PLACE = 80
+"""How many characters of a checkpoint's place a decision has."""
 _VERSION = 1
 
 
@@ -56,8 +71,59 @@ class NotedSink(NamedTuple):
         checkpoint.note(NOTED_SINK, self.text())
 
 
-def _unknown(checkpoint: Checkpoint, text: str) -> NoReturn:
+class NotedStarts(NamedTuple):
+    """The note of a query's starts: the word of each, and the first batch that was not decided before it. The
+    newest is the last."""
+
+    starts: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def words(self) -> list[str]:
+        """The starts' words."""
+        return [word for word, _ in self.starts]
+
+    @classmethod
+    def read(cls, checkpoint: Checkpoint) -> Self:
+        """The checkpoint's note; without starts if there is none. Raises CheckpointUnreadable."""
+        text = checkpoint.noted(NOTED_STARTS)
+        if text is None:
+            return cls()
+        try:
+            found: Any = json.loads(text)
+            if found["version"] != _VERSION:
+                _unknown(checkpoint, text, NOTED_STARTS)
+            return cls(tuple((str(word), int(since)) for word, since in found["starts"]))
+        except (ValueError, KeyError, TypeError) as error:
+            raise CheckpointUnreadable(
+                checkpoint.location, f"eoslog/{NOTED_STARTS} is {text!r}: {error}", RESTORE
+            ) from error
+
+    def add(self, checkpoint: Checkpoint, decided: Start | None, since: int) -> Start:
+        """Note a new start, before it decides anything. `decided`: the start of the sink's last decision; of
+        those before it the last ones are kept. `since`: the first batch that was not decided before. Raises
+        CheckpointUnreadable."""
+        kept, words = self.starts, self.words
+        if decided is not None and decided.word in words:
+            kept = kept[max(0, words.index(decided.word) - _HISTORY) :]
+        elif decided is not None:  # of a copy, or of a checkpoint that was put back: it was accepted
+            kept = (*kept, *(decided.history or ((decided.word, since),)))
+        kept = (*kept[-_MOST_STARTS:], (uuid.uuid4().hex[:16], since))
+        NotedStarts(kept).write(checkpoint)
+        return Start(kept[-1][0], abridged(checkpoint.location), int(time.time()), kept[-_HISTORY:])
+
+    def write(self, checkpoint: Checkpoint) -> None:
+        """Write the note. Raises CheckpointUnreadable."""
+        checkpoint.note(NOTED_STARTS, json.dumps({"version": _VERSION, "starts": self.starts}))
+
+
+def abridged(location: str) -> str:
+    """A checkpoint's place as decisions have it: its end, if it is long."""
+    place = place_of(location).rstrip("/")
+    return place if len(place) <= _PLACE else f"...{place[3 - _PLACE :]}"
+
+
+def _unknown(checkpoint: Checkpoint, text: str, name: str = NOTED_SINK) -> NoReturn:
     raise CheckpointUnreadable(
         checkpoint.location,
-        f"eoslog/{NOTED_SINK} is {text!r}, which a later version of eoslog has written; use that version",
+        f"eoslog/{name} is {text!r}, which a later version of eoslog has written; use that version",
     )

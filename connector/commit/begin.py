@@ -4,6 +4,8 @@ The order matters: no participant is aborted before the winners of the last deci
 it is certain that no newer driver owns the sink.
 """
 
+from collections.abc import Callable, Collection
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 from eoslog.connector.commit.commands import (
@@ -22,6 +24,7 @@ from eoslog.connector.commit.commands import (
 )
 from eoslog.connector.commit.decision import ANCHOR, Decision, Stored, decode
 from eoslog.connector.commit.faults import (
+    CheckpointCopied,
     CheckpointMismatch,
     CheckpointOlder,
     CommitFault,
@@ -40,6 +43,17 @@ from eoslog.protocol.producer_identity import ProducerIdentity
 LAST_EPOCH = 32_766
 """The highest epoch of a producer id. While a commit under it is prepared, Kafka reports one more; when it is
 complete, a new producer id."""
+
+
+class KnownStarts(NamedTuple):
+    """What a checkpoint knows: the `words` of its query's starts. `place`: where it is, as in Start.
+    `topics`: what its query writes to; empty: its rows name them. `accept`: the option that accepts a
+    finding, by its word; None: it is accepted."""
+
+    words: Collection[str]
+    place: str
+    topics: Collection[str]
+    accept: Callable[[str], str | None]
 
 
 class Owned(NamedTuple):
@@ -62,11 +76,13 @@ def begin(
     two_phase: TwoPhase = TwoPhase.AUTO,
     on_lost: OnLost = OnLost.STOP,
     leads_to: Batch | None = None,
+    starts: KnownStarts | None = None,
 ) -> Rules[tuple[Begun, Run]]:
     """Make the sink ready for the tasks of `batch`.
 
     `last_run`: what this process remembers of this query's last batch. `completed`: the newest batch in
-    Spark's own commit log. `leads_to`: see check_checkpoint. Returns what tasks need, and what to remember.
+    Spark's own commit log. `leads_to`: see check_checkpoint. `starts`: see check_start;
+    None: it is not checked. Returns what tasks need, and what to remember.
     Raises CommitFault.
     """
     owned = None
@@ -77,6 +93,7 @@ def begin(
         if two_phase is TwoPhase.REQUIRE:
             yield from check_offered(sink)
     last = decode(sink, owned.stored.chunks)
+    check_start(sink, last, batch, starts)
     begun = yield from make_ready(
         sink,
         owned,
@@ -129,6 +146,7 @@ def make_ready(
         lost=lost,
         acquired_now=owned.acquired_now,
         followed_by=None if last is None else last.successor_of(batch.query_id),
+        last_start=last.start if last is not None and last.batch.query_id == batch.query_id else None,
         left_state=last is not None and last.saved is not None and last.saved.stateful,
         passes=last is not None and _passes(last, batch, leads_to),
     )
@@ -278,6 +296,44 @@ def check_checkpoint(sink: Sink, last: Decision | None, batch: Batch, leads_to: 
             f"sink {sink.id}: the sink has decided {decided} with other source offsets than the "
             f"checkpoint plans now. {CheckpointMismatch.advice}"
         )
+
+
+def is_anothers(last: Decision | None, batch: Batch, starts: KnownStarts) -> bool:
+    """Whether a copy of the query's checkpoint has made the sink's last decision.
+
+    A checkpoint that was put back to a backup does not know its query's last starts either. It lies where it
+    lay, and the rows are where it would write them: so a replay of them is dropped rightly. A copy that was
+    made while the query ran knows its start. So does a moved checkpoint: but its rows are where it writes.
+    """
+    if last is None or last.start is None or last.batch.query_id != batch.query_id:
+        return False
+    same_place = last.start.place == starts.place
+    same_topics = not starts.topics or {topic for topic, _ in last.written} <= set(starts.topics)
+    if last.start.word in starts.words:
+        return not same_place and not same_topics and batch.batch_id <= last.batch.batch_id
+    return not same_place or not same_topics
+
+
+def check_start(sink: Sink, last: Decision | None, batch: Batch, starts: KnownStarts | None) -> None:
+    """Raise CheckpointCopied if a copy of the checkpoint has made the last decision, unless that is accepted.
+
+    Both copies have one query id. The batches of the one would be taken for replays of the other's.
+    """
+    if starts is None or last is None or last.start is None or not is_anothers(last, batch, starts):
+        return
+    accept = starts.accept(f"copied:{last.start.word}")
+    if accept is None:
+        return
+    at = datetime.fromtimestamp(last.start.at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    topics = ", ".join(sorted({topic for topic, _ in last.written})) or "no topic"
+    raise CheckpointCopied(
+        f"sink {sink.id}: {last.batch} was decided with the checkpoint {last.start.place}, by a start of "
+        f"{at}, and its rows went to {topics}. This checkpoint is {starts.place}: one is "
+        "a copy of the other, and rows would be lost or doubled. Nothing was written. If both "
+        "are to go on, make this one a query of its own: eoslog checkpoint fork. If one is to go on, start "
+        "the other one; or if that is gone, and what it has written counts here, set "
+        f"{accept}"
+    )
 
 
 def _mark_attempt(sink: Sink, batch: Batch) -> Rules[bool]:

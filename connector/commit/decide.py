@@ -239,6 +239,7 @@ def _decision(ballot: Ballot, last: Decision | None, token: str | None) -> Decis
         ballot.written,
         ballot.rows,
         ballot.checksums,
+        start=stamp.start,
     )
     if token is not None:
         tokens = last.tokens if last is not None else RememberedTokens()

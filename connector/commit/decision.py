@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from eoslog.connector.commit.faults import DecisionDamaged, DecisionTooLarge
 from eoslog.connector.commit.places import Places, from_json, to_json
 from eoslog.connector.commit.saved_state import Saved
-from eoslog.connector.commit.task_reports import Batch, TopicPartition
+from eoslog.connector.commit.task_reports import Batch, Start, TopicPartition
 from eoslog.connector.commit.transactional_ids import Participant, ParticipantSlot, Sink, parity
 from eoslog.connector.commit.winner import Winner
 from eoslog.connector.commit.write_token import PASSED, Content, RememberedTokens, Token
@@ -48,6 +48,7 @@ class Decision(NamedTuple):
     its entry of Spark's offset log, as Planned.ends has it. `places`: where the winners' rows are. Each of
     both is empty if it is not recorded, or if there was no room.
     `names`: the id of the sink that named the winners' transactions; empty: this one (decide.py, Namer).
+    `start`: of the query, whose checkpoint knows it; None: not recorded.
     """
 
     sequence: int
@@ -63,6 +64,7 @@ class Decision(NamedTuple):
     ends: str = ""
     places: Places = ()
     names: str = ""
+    start: Start | None = None
 
     def successor_of(self, query_id: str) -> str | None:
         """Which query has decided in this sink since this one did. None: none has, or this one never did."""
@@ -226,6 +228,7 @@ def _to_json(decision: Decision, sink: Sink) -> dict[str, Any]:
         "ends": packed(decision.ends),
         "places": to_json(decision.places),
         "names": decision.names,
+        "start": decision.start,
     }
     return {
         "query": decision.batch.query_id,
@@ -265,12 +268,13 @@ def _from_json(sink: Sink, sequence: int, text: str) -> Decision:
         tokens = RememberedTokens.read(str(found.get("tokens", "")))
         saved = Saved(*found["saved"]) if "saved" in found else None
         ends, places = unpacked(str(found.get("ends", ""))), from_json(found.get("places", ()))
+        start = _start(found["start"]) if "start" in found else None
     except (ValueError, KeyError, TypeError, zlib.error) as error:
         raise DecisionDamaged(
             f"decision {sequence} in consumer group {sink.group} makes no sense: {error}. "
             f"{DecisionDamaged.advice}"
         ) from error
-    details = (rows, checksums, earlier, tokens, saved, ends, places, names)
+    details = (rows, checksums, earlier, tokens, saved, ends, places, names, start)
     return Decision(sequence, batch, incarnation, tuple(sorted(winners)), written, *details)
 
 
@@ -282,6 +286,11 @@ def packed(text: str) -> str:
 def unpacked(text: str) -> str:
     """What `packed` was given. Raises ValueError, zlib.error."""
     return zlib.decompress(base64.b64decode(text)).decode() if text else ""
+
+
+def _start(found: list[Any]) -> Start:
+    word, place, at, history = found
+    return Start(str(word), str(place), int(at), tuple((str(one), int(since)) for one, since in history))
 
 
 def _held(identity: ProducerIdentity, holder: ProducerIdentity | None) -> tuple[int, ...]:

@@ -89,6 +89,10 @@ class CheckpointMismatch(CommitFault):
     )
 
 
+class CheckpointCopied(CheckpointMismatch):
+    """The sink's last decision is of a start that this checkpoint does not know: a copy of it is in use."""
+
+
 class CheckpointOlder(CheckpointMismatch):
     """The sink has decided later batches than the checkpoint knows: the checkpoint was set back."""
 

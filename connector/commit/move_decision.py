@@ -18,7 +18,7 @@ from eoslog.connector.commit.finish import ROWS_LOST, finish, lost_word
 from eoslog.connector.commit.saved_state import Saving
 from eoslog.connector.commit.seal import TwoPhase
 from eoslog.connector.commit.sink_transaction import fetch_stored
-from eoslog.connector.commit.task_reports import Batch, Begun, Stamp
+from eoslog.connector.commit.task_reports import Batch, Begun, Stamp, Start
 from eoslog.connector.commit.transactional_ids import Sink
 
 
@@ -30,11 +30,12 @@ def move_decision(
     completed: int | None,
     saving: Saving | None = None,
     ends: str = "",
+    start: Start | None = None,
 ) -> Rules[Decision]:
     """Make `to` the last decided batch of its query. `seen`: the last decision when the edit was judged;
     `completed`: the newest batch in Spark's commit log. `saving`: writes with the decision, and has to save
-    the query's state if it was saved before. `ends`: as in Decision. Raises CommitFault; then nothing was
-    moved, except after OutcomeUnknown."""
+    the query's state if it was saved before. `ends`, `start`: as in Decision. Raises CommitFault; then
+    nothing was moved, except after OutcomeUnknown."""
     if seen is not None and seen.saved is not None and saving is None:
         raise ValueError(f"sink {sink.id}: {seen.batch} has its state in {seen.saved.topic}: save it again")
     owned = yield from acquire(sink)
@@ -48,7 +49,7 @@ def move_decision(
     done = is_complete(last, to.query_id, completed)
     begun = yield from make_ready(sink, owned, last, nothing, is_complete=done)
     stamp = Stamp(begun.sink_id, begun.incarnation, begun.identity, begun.sequence, begun.anchors, to)
-    decision = _moved(last, to, begun)._replace(ends=ends)
+    decision = _moved(last, to, begun)._replace(ends=ends, start=start)
     decision = yield from decide(sink, decision, stamp, source, TwoPhase.NEVER, last, saving)
     yield from _move_attempt(sink, to)
     return decision

@@ -49,7 +49,7 @@ def judge(begun: Begun, query_id: str, batch_id: int, partition: int) -> tuple[T
 def stamp_of(begun: Begun) -> Stamp:
     """The stamp for the reports of the batch's tasks."""
     who = (begun.sink_id, begun.incarnation, begun.identity)
-    return Stamp(*who, begun.sequence, begun.anchors, begun.batch, begun.lost)
+    return Stamp(*who, begun.sequence, begun.anchors, begun.batch, begun.lost, start=begun.start)
 
 
 def participant_name(stamp: Stamp, worker: str, number: int) -> str:

@@ -4,6 +4,7 @@ Spark builds a new writer for every batch and commits in another process, so eve
 above all the identity that begin got, comes back in the tasks' reports.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -37,17 +38,40 @@ class Batch(NamedTuple):
         return self[:2] == other[:2] and not (known and any(one != two for one, two in pairs))
 
 
+class Start(NamedTuple):
+    """A start of a query. Its checkpoint knows its `word`, and so does each decision of its batches: a copy
+    of the checkpoint does not. `place`: where the checkpoint is, abridged; `at`: in seconds since 1970.
+    `history`: the words of the checkpoint's last starts, this one included, each with the first batch that
+    was not decided before it."""
+
+    word: str
+    place: str
+    at: int
+    history: tuple[tuple[str, int], ...] = ()
+
+    def parted_at(self, words: Collection[str]) -> int | None:
+        """The first batch that starts have decided which a checkpoint with these words does not know. None:
+        it knows none of them, or this one."""
+        known = [at for at, (word, _) in enumerate(self.history) if word in words]
+        return self.history[known[-1] + 1][1] if known and known[-1] + 1 < len(self.history) else None
+
+
 @dataclass(frozen=True)
 class Run:
     """What a driver process remembers from one batch to the next.
 
     `incarnation` is the identity at acquisition and goes into names; `identity` is the current one:
-    EndTxn version 5 raises the epoch with every decision (KIP-890). `batch` is the last one begun.
+    EndTxn version 5 raises the epoch with every decision (KIP-890). `batch` is the last one begun. `start`:
+    the query's. `options`: a digest of the sink's. `streams`: the threads, number and start time, that ran
+    the driver's streaming queries at that start; empty: the system does not show them.
     """
 
     incarnation: ProducerIdentity
     identity: ProducerIdentity
     batch: Batch
+    start: Start | None = None
+    options: str = ""
+    streams: tuple[tuple[int, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -63,7 +87,8 @@ class Begun:
     sink's last decision has saved the state of its query. `followed_by`: which query has decided in this sink
     since the query of `batch` did. `passes`: a restored checkpoint runs this batch again, which was decided
     before the last one. `sums`: nothing but the rows says whether a replay reads the same, so tasks add up
-    their checksum.
+    their checksum. `start`: the query's, None: it is not noted. `last_start`: of the
+    sink's last decision, if it is of this query.
     """
 
     sink_id: str
@@ -80,6 +105,14 @@ class Begun:
     followed_by: str | None = None
     passes: bool = False
     sums: bool = False
+    start: Start | None = None
+    last_start: Start | None = None
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether the batch, or a later one of its query, is decided."""
+        done = self.decided
+        return done is not None and done.query_id == self.batch.query_id and done[1] >= self.batch.batch_id
 
     @property
     def ours(self) -> Batch | None:
@@ -90,8 +123,9 @@ class Begun:
 
 @dataclass(frozen=True)
 class Stamp:
-    """What begin gave to a task. It is the same in all reports of a batch. `lost`: as in Begun. `within`: the
-    micro-batch whose foreachBatch makes this batch write, if it has no token: only its tasks are told."""
+    """What begin gave to a task. It is the same in all reports of a batch. `lost`, `start`: as in Begun.
+    `within`: the micro-batch whose foreachBatch makes this batch write, if it has no token: only its tasks
+    are told."""
 
     sink_id: str
     incarnation: ProducerIdentity
@@ -101,6 +135,7 @@ class Stamp:
     batch: Batch
     lost: tuple[int, ...] = ()
     within: Batch | None = None
+    start: Start | None = None
 
 
 @dataclass(frozen=True)

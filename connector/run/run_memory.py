@@ -15,12 +15,20 @@ import math
 import os
 import tempfile
 import time
+from dataclasses import replace
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from eoslog.connector.commit.task_reports import Batch, Run
+from eoslog.connector.commit.task_reports import Batch, Run, Start
 from eoslog.connector.spark.pickled_form import FORM
-from eoslog.connector.spark.processes import ProcessIdentity, driver_process, lives
+from eoslog.connector.spark.processes import (
+    ProcessIdentity,
+    driver_process,
+    lives,
+    stream_threads,
+    thread_lives,
+)
 from eoslog.protocol.producer_identity import ProducerIdentity
 
 log = logging.getLogger(__name__)
@@ -75,6 +83,7 @@ def keep(run: Run, *key: str) -> None:
         return
     kept = {"form": FORM, "token": driver_token(), "incarnation": run.incarnation, "identity": run.identity}
     kept |= {"batch": [run.batch.query_id, run.batch.batch_id, run.batch.digest], "driver": driver_process()}
+    kept |= {"start": run.start, "options": run.options, "streams": run.streams}
     text = json.dumps(kept)
     try:
         draft = path.with_suffix(f".{os.getpid()}")
@@ -84,6 +93,39 @@ def keep(run: Run, *key: str) -> None:
         log.warning(
             f"the micro-batch cannot be remembered, the next one acquires the sink again: %s. {_SEE}", error
         )
+
+
+class Life(Enum):
+    """Whether the run that is remembered is the one that begins a batch now."""
+
+    GOES_ON = "its query runs on"
+    ENDED = "its query has ended, and was started again"
+    UNCLEAR = "some query of the driver has ended, and some was started since; or the options are others"
+
+
+def life_of(run: Run, options: str) -> tuple[Life, Run]:
+    """Whether a run goes on; and the run as it is to be remembered, if so. `options`: a digest of the sink's.
+
+    Spark runs each start of a query in a thread of its own. While those live that were there at the run's
+    start, the run goes on. Without a new one nothing was started.
+    """
+    gone = [one for one in run.streams if not stream_lives(one)]
+    if gone and len(gone) == len(run.streams):
+        return Life.ENDED, run
+    if gone and {*streams_now()} - {*run.streams}:
+        return Life.UNCLEAR, run
+    left = replace(run, streams=tuple(one for one in run.streams if one not in gone))
+    return (Life.GOES_ON if run.options == options else Life.UNCLEAR), left
+
+
+def streams_now() -> tuple[tuple[int, str], ...]:
+    """The threads that run the driver's streaming queries, as Run has them."""
+    return tuple(stream_threads(driver_process()))
+
+
+def stream_lives(stream: tuple[int, str]) -> bool:
+    """Whether a thread of streams_now() is still alive."""
+    return thread_lives(driver_process(), ProcessIdentity(*stream))
 
 
 def drivers_of(query_id: str) -> list[int]:
@@ -107,8 +149,20 @@ def _run(kept: dict[str, Any]) -> Run:
     if kept["form"] != FORM:
         raise ValueError(f"it has form {kept['form']}, and this version of eoslog reads form {FORM}")
     return Run(
-        ProducerIdentity(*kept["incarnation"]), ProducerIdentity(*kept["identity"]), Batch(*kept["batch"])
+        ProducerIdentity(*kept["incarnation"]),
+        ProducerIdentity(*kept["identity"]),
+        Batch(*kept["batch"]),
+        _start(kept["start"]),
+        kept["options"],
+        tuple((int(number), str(started)) for number, started in kept["streams"]),
     )
+
+
+def _start(kept: Any) -> Start | None:
+    if kept is None:
+        return None
+    word, place, at, history = kept
+    return Start(word, place, at, tuple((one, since) for one, since in history))
 
 
 def _hash(*words: str) -> str:

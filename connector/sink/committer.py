@@ -4,6 +4,7 @@ Begin runs in one driver process, commit and abort in another. What commit needs
 reports. Only begin remembers anything from batch to batch, and nothing breaks if it forgets.
 """
 
+import hashlib
 import logging
 import uuid
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from typing import Any, TypeVar
 from eoslog.connector.checkpoint.accepted_differences import to_accept
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
 from eoslog.connector.checkpoint.noted_places import NotedPlaces
-from eoslog.connector.checkpoint.noted_sink import NotedSink
+from eoslog.connector.checkpoint.noted_sink import NotedSink, NotedStarts
 from eoslog.connector.checkpoint.shadow_check import check_apart
 from eoslog.connector.checkpoint.spark_logs import Planned
 from eoslog.connector.client.admin import group_offsets as group_offsets
@@ -40,6 +41,7 @@ from eoslog.connector.offsets.group_notes import Note
 from eoslog.connector.options.source_and_sink import Guarantee, SinkOptions
 from eoslog.connector.progress import log_progress, timed
 from eoslog.connector.run import abandoned_run, run_memory
+from eoslog.connector.run.run_memory import Life
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner, commit_known
 from eoslog.connector.saved.run_again import check_equal_run
 from eoslog.connector.saved.state_topic import check_state_topic
@@ -85,13 +87,10 @@ def begin_stream(options: SinkOptions, runner: Runner | None = None) -> Begun | 
     assert view is not None  # otherwise an error was raised
     sink = Sink(options.transactional_id or view.batch.query_id)
     key = _memory_key(options, sink, view.batch)
-    last_run = run_memory.take(*key)
-    if takes_over(view):
-        last_run = None
+    last_run, continues = _remembered(options, view, key)
     runner = runner or runner_for(options)
     acquainted = last_run is not None and runner.acquainted
     start = StartOfRun(options, view, sink, runner)
-    continues = last_run is not None and view.batch.batch_id == last_run.batch.batch_id + 1
     if not continues:
         if options.state is not None:
             check_state_topic(shared_cluster(options.client), options.state, view.planned)
@@ -107,18 +106,46 @@ def begin_stream(options: SinkOptions, runner: Runner | None = None) -> Begun | 
             two_phase=options.two_phase,
             on_lost=options.on_lost,
             leads_to=view.leads_to,
+            starts=None if continues else start.known_starts,
         )
     )
     if runner.disturbed() or not acquainted:
         runner.run(prove_last(sink, begun.identity))
-    if begun.acquired_now:  # at the start of a run, and when the brokers have lost what this driver remembers
+    if continues and begun.acquired_now:  # the brokers have lost what this driver remembers, or are others
+        start.before()
+    if not continues or begun.acquired_now:
         start.after(begun)
     check_sources(options, view, sink.id, begun)
     begun = replace(begun, sums=not view.planned.identifies_rows)
+    if continues and last_run is not None:
+        run = replace(run, start=last_run.start, options=last_run.options, streams=last_run.streams)
+    else:
+        since = view.batch.batch_id + begun.is_decided
+        noted = NotedStarts.read(view.checkpoint).add(view.checkpoint, begun.last_start, since)
+        run = replace(run, start=noted, options=_digest(options), streams=run_memory.streams_now())
+    begun = replace(begun, start=run.start)
     run_memory.keep(run, *key)
     if last_run is None or last_run.incarnation != run.incarnation:
         abandoned_run.watch(sink, run.incarnation, key, partial(runner_for, options))
     return begun
+
+
+def _remembered(options: SinkOptions, view: CheckpointView, key: tuple[str, ...]) -> tuple[Run | None, bool]:
+    """What this driver remembers of the query's last batch, and whether its run goes on with this one.
+
+    If that is not certain, this may be a new start, and is checked as one; but the sink is not taken from
+    others."""
+    last_run = run_memory.take(*key)
+    if last_run is None or takes_over(view) or view.batch.batch_id != last_run.batch.batch_id + 1:
+        return None, False
+    life, last_run = run_memory.life_of(last_run, _digest(options))
+    return (None if life is Life.ENDED else last_run), life is Life.GOES_ON
+
+
+def _digest(options: SinkOptions) -> str:
+    """A digest of all options of a sink; it tells none of them."""
+    said = (repr(replace(options, accepted=frozenset())), *sorted(options.accepted))
+    return hashlib.sha256("\0".join(said).encode()).hexdigest()[:16]
 
 
 def _begin_plainly(options: SinkOptions, view: CheckpointView, runner: Runner) -> None:
@@ -130,11 +157,12 @@ def _begin_plainly(options: SinkOptions, view: CheckpointView, runner: Runner) -
         return
     sink = Sink(options.transactional_id)
     key = (*_memory_key(options, sink, view.batch), options.guarantee.value)
-    run = run_memory.take(*key)
-    if run is None or view.batch.batch_id != run.batch.batch_id + 1:
+    run, continues = _remembered(options, view, key)
+    if run is None or not continues:
+        run_memory.take(*_memory_key(options, sink, view.batch))  # of another guarantee: the epoch moves now
         runner.run(give_up(sink, options.accepted))
         identity = runner.run(fence(sink))
-        run = Run(identity, identity, view.batch)
+        run = Run(identity, identity, view.batch, options=_digest(options), streams=run_memory.streams_now())
     run_memory.keep(replace(run, batch=view.batch), *key)
 
 

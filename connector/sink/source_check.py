@@ -57,9 +57,7 @@ def takes_over(view: CheckpointView) -> bool:
 
 def _is_written(begun: Begun) -> bool:
     """Whether the batch is decided, with nothing to write again: then its tasks drop their rows."""
-    done, batch = begun.decided, begun.batch
-    decided = done is not None and done.query_id == batch.query_id and done.batch_id >= batch.batch_id
-    return decided and not begun.lost
+    return begun.is_decided and not begun.lost
 
 
 def _removed(checkpoint: Checkpoint) -> RemovedSources:

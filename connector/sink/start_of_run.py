@@ -9,10 +9,11 @@ import time
 from collections.abc import Mapping
 from typing import NamedTuple, Self
 
+from eoslog.connector.checkpoint.accepted_differences import to_accept
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
 from eoslog.connector.checkpoint.cluster_check import check_group_cluster, check_sink_cluster
 from eoslog.connector.checkpoint.noted_places import NOTED_PLACES, NotedPlaces
-from eoslog.connector.checkpoint.noted_sink import NotedSink
+from eoslog.connector.checkpoint.noted_sink import NotedSink, NotedStarts, abridged
 from eoslog.connector.checkpoint.refreshed_flow import check_not_refreshed
 from eoslog.connector.checkpoint.spark_logs import Planned
 from eoslog.connector.checkpoint.start_checks import (
@@ -32,7 +33,7 @@ from eoslog.connector.client.admin import group_offsets as group_offsets
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.retry import retrying
 from eoslog.connector.client.wire.shared_clusters import shared_cluster
-from eoslog.connector.commit.begin import check_noted_place
+from eoslog.connector.commit.begin import KnownStarts, check_noted_place, check_start
 from eoslog.connector.commit.decide import SourceOffsets
 from eoslog.connector.commit.decision import Decision
 from eoslog.connector.commit.leave_sink import decided_by, fence, leave
@@ -78,6 +79,18 @@ class CheckpointView(NamedTuple):
         """The batch up to which Spark runs decided batches again, in a restored checkpoint; else `batch`."""
         last = self.planned.leads_to
         return Batch(self.batch.query_id, last.batch_id, last.digest)
+
+
+def known_starts(checkpoint: Checkpoint, options: SinkOptions) -> KnownStarts:
+    """What a checkpoint knows of its query's starts. Raises CheckpointUnreadable."""
+    topics = [options.topic, options.deadletter_topic] if options.topic is not None else []
+    words, place = NotedStarts.read(checkpoint).words, abridged(checkpoint.location)
+    return KnownStarts(
+        words,
+        place,
+        [topic for topic in topics if topic is not None],
+        lambda word: None if word in options.accepted else to_accept(word, options.accepted),
+    )
 
 
 class StartOfRun:
@@ -161,6 +174,11 @@ class StartOfRun:
             planned = of_group(planned, self._group, note.sink, known_id(self._cluster))
         return source_offsets(self._group, planned, note)
 
+    @property
+    def known_starts(self) -> KnownStarts:
+        """What the checkpoint knows of its query's starts. Raises CheckpointUnreadable."""
+        return known_starts(self._view.checkpoint, self._options)
+
     def _look_for_a_successor(self, given: NotedSink | None) -> None:
         """Raise TakenOver if another query has replaced this one, under its present or its former names.
 
@@ -172,6 +190,8 @@ class StartOfRun:
         for sink, group in sorted(names, key=str):
             self._check_taken_over(sink, group)
             last = self._runner.run(observed_decision(Sink(sink)))
+            if sink == self._sink.id:  # of another one, check_given tells what it has decided
+                check_start(self._sink, last, self._view.batch, self.known_starts)
             by = successor(last, self._view, group, sink, known_id(self._cluster))
             check_followed(sink, self._view.batch, group, by, self._options.accepted)
 

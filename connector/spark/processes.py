@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -58,6 +59,34 @@ def lives(process: ProcessIdentity) -> bool:
     except PermissionError:
         pass  # alive, and another user's
     return _started(process.pid) == process.started
+
+
+_STREAM = "stream executio"
+"""How the system shows the name of Spark's threads that run streaming queries: it has 15 characters."""
+
+
+def stream_threads(jvm: ProcessIdentity) -> list[ProcessIdentity]:
+    """The threads of a JVM that run streaming queries, by number and start time. Empty: the system does not
+    show them (not Linux, or another user's)."""
+    found = []
+    with suppress(OSError):
+        for number in os.listdir(f"/proc/{jvm.pid}/task"):
+            with suppress(OSError):  # it has just ended
+                if Path(f"/proc/{jvm.pid}/task/{number}/comm").read_text().strip() == _STREAM:
+                    found.append(ProcessIdentity(int(number), _thread_started(jvm, int(number))))
+    return found
+
+
+def thread_lives(jvm: ProcessIdentity, thread: ProcessIdentity) -> bool:
+    """Whether a thread of the JVM is still alive."""
+    return _thread_started(jvm, thread.pid) == thread.started
+
+
+def _thread_started(jvm: ProcessIdentity, number: int) -> str:
+    try:
+        return Path(f"/proc/{jvm.pid}/task/{number}/stat").read_text().rpartition(")")[2].split()[19]
+    except (OSError, IndexError):
+        return "ended"
 
 
 def _is_forked_by_daemon() -> bool:

@@ -17,7 +17,7 @@ from eoslog.checkpoint.standing import Standing
 from eoslog.commands.admin_groups import delete_offsets
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
 from eoslog.connector.checkpoint.noted_places import NOTED_PLACES
-from eoslog.connector.checkpoint.noted_sink import NOTED_SINK
+from eoslog.connector.checkpoint.noted_sink import NOTED_SINK, NotedStarts
 from eoslog.connector.checkpoint.spark_logs import Planned
 from eoslog.connector.client.admin.group_offsets import commit_plain
 from eoslog.connector.client.wire.cluster import Cluster
@@ -25,7 +25,7 @@ from eoslog.connector.commit.decide import SourceOffsets
 from eoslog.connector.commit.decision import ANCHOR, Decision
 from eoslog.connector.commit.move_decision import move_decision
 from eoslog.connector.commit.saved_state import Saving
-from eoslog.connector.commit.task_reports import Batch
+from eoslog.connector.commit.task_reports import Batch, Start
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.errors import UnknownTopic
 from eoslog.connector.offsets.group_notes import Note
@@ -171,12 +171,13 @@ def move(
     decisions: str,
     ends: str,
     saving: Saving | None = None,
+    start: Start | None = None,
 ) -> None:
     """Move the sink's decision and the group's offsets together, and save the state. A sink without decisions
-    has the group alone. `ends`: of the batch `to`, as in Decision. Raises CommitFault, KafkaError,
+    has the group alone. `ends`, `start`: of the batch `to`, as in Decision. Raises CommitFault, KafkaError,
     EoslogError."""
     if sink is not None:
-        rules = move_decision(sink, seen, to, source, completed, saving, ends)
+        rules = move_decision(sink, seen, to, source, completed, saving, ends, start)
         Runner(cluster, OWN_TIMEOUT_MS, decisions=decisions).run(rules)
     elif source is not None:
         commit_plain(cluster, source.group, source.offsets, source.epochs)
@@ -200,7 +201,12 @@ def _move(
     saving: Saving | None,
 ) -> None:
     decisions = ANCHOR if standing.note is None else standing.note.decisions
-    move(cluster, standing.sink, standing.decision, to, source, standing.completed, decisions, ends, saving)
+    decided = None if standing.decision is None else standing.decision.start
+    start = NotedStarts.read(standing.checkpoint).add(  # copies stop from now on
+        standing.checkpoint, decided, to.batch_id + 1
+    )
+    done = standing.completed
+    move(cluster, standing.sink, standing.decision, to, source, done, decisions, ends, saving, start)
 
 
 def _saving(

@@ -12,7 +12,7 @@ from eoslog.connector.checkpoint.spark_logs import source_position
 from eoslog.connector.checkpoint.start_checks import StartFacts, check_story
 from eoslog.connector.client.admin.list_offsets import EARLIEST, LATEST, list_offsets
 from eoslog.connector.client.wire.cluster import Cluster
-from eoslog.connector.commit.begin import check_checkpoint, is_complete
+from eoslog.connector.commit.begin import check_checkpoint, check_start, is_complete
 from eoslog.connector.commit.faults import CommitFault, ParticipantsLost
 from eoslog.connector.commit.finish import find_lost
 from eoslog.connector.commit.task_reports import Batch
@@ -35,8 +35,11 @@ def problems(cluster: Cluster, standing: Standing) -> list[str]:
     return list(dict.fromkeys([*found, *_lost_rows(cluster, standing), *_lost(cluster, standing)]))
 
 
-def stops(cluster: Cluster, standing: Standing) -> list[str]:
-    """What would stop the next start, as far as checkpoint, sink, group and the sink's log tell."""
+def stops(cluster: Cluster, standing: Standing, *, forked: bool = False) -> list[str]:
+    """What would stop the next start, as far as checkpoint, sink, group and the sink's log tell. `forked`: of
+    a query that begins under names of its own where this one stands: what a copy has decided is not its."""
+    if forked and standing.is_anothers:
+        return [*_files(standing)]
     return [*_files(standing), *_faults(cluster, standing), *_lost_rows(cluster, standing)]
 
 
@@ -120,6 +123,7 @@ def _warnings(cluster: Cluster, standing: Standing) -> Iterator[str]:
         left=plan_of(standing.decision),
         without_topics=view.planned.without_topics(),
     )
+    check_start(standing.sink, standing.decision, view.batch, standing.starts)
     check_checkpoint(standing.sink, standing.decision, _next_batch(view))
     yield from check_story(story)
 

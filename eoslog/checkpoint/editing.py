@@ -55,11 +55,12 @@ def doubling(function: Callable[..., None]) -> Callable[..., None]:
     return resting(function)
 
 
-def editable(session: CommandSession, checkpoint: str) -> Standing:
-    """Where the query stands, if it may be edited. Raises NotEditable."""
+def editable(session: CommandSession, checkpoint: str, *, forked: bool = False) -> Standing:
+    """Where the query stands, if it may be edited, or `forked`. Raises NotEditable."""
     found = uninterrupted(session, checkpoint)
     position_of(found)
-    wrong = [one for one in stops(session.cluster, found) if not one.startswith(RowsGone.__name__)]
+    faults = stops(session.cluster, found, forked=forked)
+    wrong = [one for one in faults if not one.startswith(RowsGone.__name__)]
     if wrong:
         raise NotEditable(f"the next start would stop, so no edit is safe: {wrong[0]}")
     return found

@@ -22,6 +22,7 @@ from eoslog.connector.checkpoint.spark_logs import (
     source_position,
     with_ends,
 )
+from eoslog.connector.commit.begin import check_start
 from eoslog.connector.commit.decision import Decision
 from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.offsets.offsets import Left, to_json
@@ -96,9 +97,11 @@ def rebuilt(standing: Standing, marked: Planned | None = None) -> Edit:
     """An edit that writes again what the checkpoint has lost of the query's last written batch: its entry of
     the offset log, and for a query without state what Spark has to find before it. The next start runs that
     batch again; its rows are dropped. `marked`: the batch as the table of a fan-out tells it; None: as the
-    sink's decision does. Raises NotEditable."""
+    sink's decision does. Raises NotEditable, CheckpointCopied."""
     was = _decision_of(standing).batch if marked is None else _batch_of(standing, marked)
     checkpoint, batch, by = standing.checkpoint, was.batch_id, "sink" if marked is None else "table"
+    if standing.sink is not None and marked is None:
+        check_start(standing.sink, standing.decision, was, standing.starts)
     there = checkpoint.planned_if_kept(batch)
     if there is not None and there.digest == was.digest:
         raise NotEditable(f"nothing was changed: the checkpoint has the plan of batch {batch}")

@@ -28,7 +28,7 @@ from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.spark.driver_folder import as_spark_takes
 
 _MARK = b"eoslog checkpoint fork has not finished this copy: remove it"
-_OWN = re.compile(r"metadata|eoslog/sink|eoslog/(edit|claim)-.*|(.*/)?\..*")
+_OWN = re.compile(r"metadata|eoslog/(sink|starts)|eoslog/(edit|claim)-.*|(.*/)?\..*")
 """Files that a copy does not take over: those of the query's names, and hidden ones: temporary files, and
 checksums that Hadoop does without."""
 

@@ -40,7 +40,7 @@ def fork(
 
     Both then write what comes. The rows that are in the log now have to be accepted with --accept-duplicates.
     """
-    found = editable(session, checkpoint)
+    found = editable(session, checkpoint, forked=True)
     query = NewQuery.named(found, new, transactional_id, group)
     try:
         check_free(session.cluster, found, query)

@@ -15,6 +15,7 @@ from typing import IO, NamedTuple
 
 from eoslog.checkpoint.errors import NotRestorable
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
+from eoslog.connector.checkpoint.noted_sink import NotedStarts
 from eoslog.connector.checkpoint.spark_logs import FormatError, Planned, with_ends
 from eoslog.connector.checkpoint.start_checks import WORD_STATE
 from eoslog.connector.client.wire.cluster import Cluster
@@ -195,6 +196,8 @@ def _written(
     for name in sorted(manifest.files.keys() - logs):
         checkpoint.put(name, content(name))
     note_decided(checkpoint, since)
+    if decision.start is not None:
+        NotedStarts(decision.start.history).write(checkpoint)
     for name in sorted(logs):
         checkpoint.put(name, planned if name == first else content(name))
     note_restored(checkpoint, manifest.text())

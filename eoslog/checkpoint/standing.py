@@ -10,12 +10,14 @@ from functools import cached_property
 
 from eoslog.checkpoint.edit_numbers import LastEdit
 from eoslog.checkpoint.errors import NotEditable
+from eoslog.connector.checkpoint.accepted_differences import to_accept
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
-from eoslog.connector.checkpoint.noted_sink import NotedSink
+from eoslog.connector.checkpoint.noted_sink import NotedSink, NotedStarts, abridged
 from eoslog.connector.checkpoint.spark_logs import Planned, offsets_of
 from eoslog.connector.client.admin.group_offsets import CommittedOffset, fetch_committed, fetch_with_epochs
 from eoslog.connector.client.admin.transactions import TransactionDescription, describe
 from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.commit.begin import KnownStarts, is_anothers
 from eoslog.connector.commit.decision import Decision, decode
 from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.commit.transactional_ids import Sink
@@ -76,6 +78,18 @@ class Standing:
         return None if self.decision is None else self.decision.last_of(self.query_id)
 
     @property
+    def starts(self) -> KnownStarts:
+        """What the checkpoint knows of its query's starts. What the query writes to, only its options say."""
+        words = NotedStarts.read(self.checkpoint).words
+        place = abridged(self.checkpoint.location)
+        return KnownStarts(words, place, (), lambda word: to_accept(word, ()))
+
+    @property
+    def is_anothers(self) -> bool:
+        """Whether a copy of this checkpoint has made the sink's last decision."""
+        return is_anothers(self.decision, Batch(self.query_id, 0), self.starts)
+
+    @property
     def next_start(self) -> NextStart:
         """What the next start does, if no check stops it."""
         if self.newest is None:
@@ -86,6 +100,11 @@ class Standing:
             return NextStart.RUN_AGAIN
         decided = self.decided
         is_decided = decided is not None and decided.batch_id >= self.newest.batch_id
+        if is_decided and decided is not None and self.is_anothers:  # whose rows this one has not written
+            start = None if self.decision is None else self.decision.start
+            parted = None if start is None else start.parted_at(self.starts.words)
+            is_next = parted is not None and parted <= self.newest.batch_id
+            return NextStart.REPLAY if is_next else NextStart.RUN_AGAIN
         return NextStart.FINISH if is_decided else NextStart.REPLAY
 
     @cached_property
@@ -197,8 +216,8 @@ def position_of(standing: Standing) -> Planned:
     if standing.next_start is NextStart.RUN_AGAIN and standing.newest is not None:
         raise NotEditable(
             f"batch {standing.newest.batch_id} is planned and not noted as done, and the checkpoint names no "
-            "sink that keeps decisions: whether its rows are written is not known. Start the query once: it "
-            "finishes the batch"
+            "sink that keeps decisions, or a copy of it has decided since: whether its rows are written is "
+            "not known. Start the query once: it finishes the batch, or says which the copy is"
         )
     if standing.next_start is NextStart.FINISH and standing.is_stateful:
         raise NotEditable(

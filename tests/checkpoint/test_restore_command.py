@@ -91,11 +91,12 @@ def test_what_cannot_be_reached(world: SavedWorld, given: tuple[str, ...], says:
 
 
 def lose(checkpoint: Path) -> dict[str, str]:
-    """Lose a checkpoint: its files, but for eoslog's notes of edits and saves."""
+    """Lose a checkpoint: its files, but for eoslog's notes of edits, saves and starts."""
     paths = (path for path in sorted(checkpoint.rglob("*")) if path.is_file())
     files = {str(path.relative_to(checkpoint)): path.read_text() for path in paths}
     shutil.rmtree(checkpoint)
-    return {name: text for name, text in files.items() if not re.match(r"eoslog/(edit|claim|saved)", name)}
+    others = re.compile(r"eoslog/(edit|claim|saved|starts)")
+    return {name: text for name, text in files.items() if not others.match(name)}
 
 
 def comes_back(broker: EmbeddedBroker, checkpoint: Path, sink: str) -> None:

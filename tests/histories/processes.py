@@ -70,6 +70,7 @@ class Worker(Process):
             raise Killed
         before = {key: getattr(*key) for key in self._kept}
         token, process = run_memory.driver_token, Network.process
+        streams = run_memory.streams_now, run_memory.stream_lives
         self._enter()
         try:
             yield
@@ -78,11 +79,14 @@ class Worker(Process):
             for (module, name), value in before.items():
                 setattr(module, name, value)
             run_memory.driver_token, Network.process = token, process
+            run_memory.streams_now, run_memory.stream_lives = streams
 
     def _enter(self) -> None:
         for (module, name), value in self._kept.items():
             setattr(module, name, value)
         run_memory.driver_token = lambda: self.app.token
+        run_memory.streams_now = self.app.streams
+        run_memory.stream_lives = lambda stream: stream in self.app.streams()
         Network.process = self
 
 
@@ -112,6 +116,10 @@ class Application:
         for worker, kept in zip([made.committer, *made.planners, *made.tasks], old, strict=True):
             worker.goes_on(kept)
         return made
+
+    def streams(self) -> tuple[tuple[int, str], ...]:
+        """The driver's threads that run queries: one for each start, until it has ended."""
+        return tuple((at, "0") for at, start in enumerate(self._lives) if not start.ended)
 
     def planner(self, number: int) -> Worker:
         """Whichever of the pool Spark takes."""

@@ -623,14 +623,16 @@ def _swap_out() -> tuple[Any, ...]:
     from tests.histories.sim_connection import Network
 
     modules = {(module, name): getattr(module, name) for module, name, _ in _FRESH}
-    return modules, run_memory.driver_token, Network.process, TaskContext.now
+    streams = run_memory.streams_now, run_memory.stream_lives
+    return modules, run_memory.driver_token, streams, Network.process, TaskContext.now
 
 
 def _swap_in(kept: tuple[Any, ...]) -> None:
     from eoslog.connector.run import run_memory
     from tests.histories.sim_connection import Network
 
-    modules, run_memory.driver_token, Network.process, TaskContext.now = kept
+    modules, run_memory.driver_token, streams, Network.process, TaskContext.now = kept
+    run_memory.streams_now, run_memory.stream_lives = streams
     for (module, name), value in modules.items():
         setattr(module, name, value)
 

@@ -73,7 +73,7 @@ MUTANTS: list[Mutant] = [
     ),
     *mutants_of(
         "connector/commit/begin.py",
-        ALL,
+        ("tests/connector/sink/test_sink_steps.py", *ALL),
         Break("any batch goes on", "== last_run.batch.batch_id + 1", ">= last_run.batch.batch_id"),
         Break(
             "a replay goes on",
@@ -170,6 +170,22 @@ MUTANTS: list[Mutant] = [
             "decided is None or batch.batch_id >= decided.batch_id",
         ),
         Break("an older batch is a replay", "if batch.batch_id < decided.batch_id:", "if False:"),
+        Break(
+            "a word is all that tells copies",
+            "same_place = last.start.place == starts.place",
+            "same_place = True",
+        ),
+        Break("a backup is a copy", "    return not same_place or not same_topics\n", "    return True\n"),
+        Break(
+            "a copy of a running query replays what went elsewhere",
+            "return not same_place and not same_topics and",
+            "return False and",
+        ),
+        Break(
+            "a moved checkpoint is a copy",
+            "return not same_place and not same_topics and",
+            "return not same_place and",
+        ),
         Break("digests are not compared", "if not batch.repeats(decided):", "if False:"),
         Break(
             "at most once by the batch's number",

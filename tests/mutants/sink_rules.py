@@ -76,7 +76,32 @@ MUTANTS: list[Mutant] = [
         ),
         Break("two queries share a memory", "sink.id, batch.query_id", "sink.id"),
         Break("two sinks share a memory", "sink.id, batch.query_id", "batch.query_id"),
-        Break("another cluster's offsets", "        start.before()\n", "        pass\n"),
+        Break(
+            "another cluster's offsets",
+            "        start.before()\n    begun, run",
+            "        pass\n    begun, run",
+        ),
+        Break(
+            "another cluster under a living query has lost decisions",
+            "are others\n        start.before()\n",
+            "are others\n        pass\n",
+        ),
+        Break(
+            "a start in a living application is none",
+            "if not continues or begun.acquired_now:",
+            "if begun.acquired_now:",
+        ),
+        Break("every start has the same word", "begun = replace(begun, start=run.start)", "pass"),
+        Break(
+            "copies are not told apart once the sink is owned",
+            "starts=None if continues else start.known_starts",
+            "starts=None",
+        ),
+        Break(
+            "at_least_once leaves the memory of another guarantee",
+            "        run_memory.take(*_memory_key(options, sink, view.batch))  # of",
+            "        # of",
+        ),
         Break("what is complete is not told", "            completed=view.completed,\n", ""),
         Break(
             "at most once is exactly once",
@@ -107,7 +132,7 @@ MUTANTS: list[Mutant] = [
         Break(
             "a memory is left by a begin that fails",
             "last_run = run_memory.take(*key)",
-            "last_run = run_memory.take(*key)\n    if last_run is not None:\n        memory.keep(last_run, *key)",
+            "last_run = run_memory.look(*key)",
         ),
         Break(
             "at least once commits no offsets",
@@ -177,13 +202,13 @@ MUTANTS: list[Mutant] = [
         ),
         Break(
             "at_least_once leaves what its name has decided",
-            "        identity = runner.run(fence(sink))\n        run = Run(identity, identity, view.batch)\n",
-            "        identity = ProducerIdentity(1, 0)\n        run = Run(identity, identity, view.batch)\n",
+            "        identity = runner.run(fence(sink))\n",
+            "        identity = ProducerIdentity(1, 0)\n",
         ),
         Break(
             "at_least_once asks for its name in each batch",
-            "    if run is None or view.batch.batch_id != run.batch.batch_id + 1:\n        runner",
-            "    if True:\n        runner",
+            "    if run is None or not continues:\n        run_memory",
+            "    if True:\n        run_memory",
         ),
         Break(
             "a write of at_least_once leaves what its name has decided",
@@ -686,7 +711,9 @@ MUTANTS: list[Mutant] = [
         Break(
             "no source takes over", "    return any(taken_of(end)", "    return False and any(taken_of(end)"
         ),
-        Break("what is lost is written", "return decided and not begun.lost", "return decided"),
+        Break(
+            "what is lost is written", "return begun.is_decided and not begun.lost", "return begun.is_decided"
+        ),
         Break(
             "nobody is asked",
             "        check_present(before, now, asked, options.accepted)\n",
@@ -764,6 +791,22 @@ MUTANTS: list[Mutant] = [
         "connector/run/run_memory.py",
         (f"{HERE}run/test_writer_memory.py", *STEPS),
         Break("remembered twice", "        path.unlink()\n", ""),
+        Break(
+            "a start in a living driver is none",
+            "        return Life.ENDED, run\n",
+            "        return Life.GOES_ON, run\n",
+        ),
+        Break("any query that ends ends all runs", "if gone and len(gone) == len(run.streams):", "if gone:"),
+        Break(
+            "only the end of all queries is seen",
+            "if gone and {*streams_now()} - {*run.streams}:",
+            "if False:",
+        ),
+        Break(
+            "other options are the same start",
+            "Life.GOES_ON if run.options == options else Life.UNCLEAR",
+            "Life.GOES_ON",
+        ),
         Break(
             "all drivers are one",
             "return _hash(*map(str, driver_process()), secret)[:16]",

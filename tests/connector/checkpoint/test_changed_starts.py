@@ -10,7 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from eoslog.cli import main
 from eoslog.connector.client.admin.transactions import list_transactions
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
@@ -101,6 +103,85 @@ def test_a_copied_checkpoint_writes_elsewhere_if_its_user_says_so(kafka: Kafka, 
     assert visible(kafka, copy) == [row for row in copy.rows() if row.startswith(b"1/")]
     assert visible(kafka, query) == query.rows()
     assert run(renamed(query)) == "done", "the original is not disturbed"
+
+
+def elsewhere(kafka: Kafka, query: Query, folder: str) -> Query:
+    """A copy of the query's checkpoint, tried out into another topic, with the same names."""
+    copied = query.checkpoint.with_name(folder)
+    shutil.copytree(query.checkpoint, copied)
+    return replace(query, checkpoint=copied, options=query.options | {"topic": kafka.topic(2)})
+
+
+@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("first", ["copy", "original"])
+def test_a_copy_that_is_tried_out_and_the_original_do_not_both_go_on(
+    kafka: Kafka, query: Query, named: bool, first: str
+) -> None:
+    """Not unnoticed; and the way out that the error names leads to every row in both topics, once."""
+    if not named:
+        query = replace(query, options={k: v for k, v in query.options.items() if k != "transactional.id"})
+    assert run(replace(query, batches=1)) == "done"
+    copy = elsewhere(kafka, query, "copied")
+    one, other = (copy, query) if first == "copy" else (query, copy)
+    assert run(one) == "done"
+    for _ in range(2):
+        said = run(other)
+        assert said.startswith("CheckpointCopied"), said
+        assert f"/{one.checkpoint.name}, by a start of" in said and f"went to {one.options['topic']}" in said
+    assert run(replace(one, batches=3)) == "done"
+    forked = query.checkpoint.with_name("forked")
+    names = ["--transactional-id", f"fork-{other.options['topic']}"] if named else []
+    command = ["fork", str(other.checkpoint), str(forked), "--bootstrap-server", kafka.bootstrap]
+    done = CliRunner().invoke(main, ["checkpoint", *command, *names, "--watch", "0", "--fence"])
+    assert done.exit_code == 0, done.output
+    options = other.options | ({"transactional.id": names[1]} if named else {})
+    assert run(replace(other, checkpoint=forked, options=options, batches=3)) == "done"
+    rows = replace(query, batches=3).rows()
+    old = [row for row in rows if row.startswith(b"0/")]
+    assert sorted(visible(kafka, copy) + old) == rows
+    assert visible(kafka, query) == rows
+    assert still_open(query) == still_open(copy) == []
+
+
+def test_a_copy_of_a_running_query_takes_no_batch_for_written_here(kafka: Kafka, query: Query) -> None:
+    """It knows the start, as it was made since; but the rows are in another topic."""
+    assert run(query, Crash("offsets logged")) == "killed"
+    copy = elsewhere(kafka, query, "copied")
+    assert run(query, Crash("all finished, not logged")) == "killed"
+    words = (query.checkpoint / "eoslog" / "starts").read_text()
+    (copy.checkpoint / "eoslog" / "starts").write_text(words)
+    assert run(copy).startswith("CheckpointCopied")
+    assert run(query) == "done"
+    assert visible(kafka, query) == query.rows()
+
+
+def test_a_moved_checkpoint_is_no_copy(kafka: Kafka, query: Query) -> None:
+    assert run(query, Crash("all finished, not logged")) == "killed"
+    moved = replace(query, checkpoint=query.checkpoint.rename(query.checkpoint.with_name("moved")), batches=3)
+    assert run(moved) == "done"
+    assert visible(kafka, moved) == moved.rows()
+
+
+GUARANTEES = ("exactly_once", "at_most_once", "at_least_once")
+
+
+@pytest.mark.parametrize("before", GUARANTEES)
+@pytest.mark.parametrize("after", GUARANTEES)
+def test_another_guarantee_on_the_same_checkpoint(
+    kafka: Kafka, query: Query, before: str, after: str
+) -> None:
+    """The last batch is written, and Spark has not noted it as done."""
+    weak = "at_least_once" in (before, after)
+    first = replace(query, options=query.options | {"processing.guarantee": before})
+    assert run(first) == "done"
+    (query.checkpoint / "commits" / "1").unlink()
+    then = replace(first, options=query.options | {"processing.guarantee": after})
+    assert run(then) == "done"
+    again = [row for row in query.rows() if row.startswith(b"1/")] if weak else []
+    assert visible(kafka, query) == sorted([*query.rows(), *again])
+    more = replace(then, batches=3)
+    assert run(more) == "done"
+    assert visible(kafka, query) == sorted([*more.rows(), *again]) and still_open(query) == []
 
 
 @pytest.mark.parametrize("at", DECIDED)

@@ -12,7 +12,7 @@ from eoslog.connector.commit.faults import CommitFault, SinkFenced
 from eoslog.connector.commit.move_decision import move_decision
 from eoslog.connector.commit.places import Place
 from eoslog.connector.commit.saved_state import Saved
-from eoslog.connector.commit.task_reports import Batch
+from eoslog.connector.commit.task_reports import Batch, Start
 from eoslog.connector.commit.write_token import Content, RememberedTokens, Token
 from tests.connector.commit.model_bench import Bench, Crash, finishes
 
@@ -73,6 +73,9 @@ def test_the_next_batch_was_not_attempted() -> None:
     assert not bench.begin(1, once_at_most=True, completed=0).dropped
 
 
+START = Start("word", "/checkpoint", 1795780000, (("before", 0), ("word", 2)))
+
+
 class Saves:
     """Saves nothing, and says where it is."""
 
@@ -100,6 +103,7 @@ MOVED: dict[str, Callable[[Decision, Decision], bool]] = {
     "ends": lambda seen, now: now.ends == "moved" != seen.ends,
     "places": lambda seen, now: seen.places != () == now.places,
     "names": lambda seen, now: seen.names != "" == now.names,
+    "start": lambda seen, now: now.start == START != seen.start,
 }
 """What a moved decision says of each fact of a decision: kept, made anew, or at its end with its batch."""
 
@@ -121,7 +125,7 @@ def test_whatever_a_decision_holds_has_a_rule_when_it_is_moved() -> None:
     stored = encode(seen, bench.sink, 8)
     bench.broker.commit_offsets("sink", {(ANCHOR, at): chunk for at, chunk in stored.items()})
     saves = Saves("moved")
-    bench.run(move_decision(bench.sink, seen, TO, None, 0, saves, "moved"))
+    bench.run(move_decision(bench.sink, seen, TO, None, 0, saves, "moved", START))
     now = last(bench)
     assert now is not None and saves.before == [first.saved]
     assert [name for name, holds in MOVED.items() if not holds(seen, now)] == []

@@ -3,16 +3,22 @@
 import json
 import math
 import os
+import sys
 import tempfile
+import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from eoslog.connector.commit.task_reports import Batch, Run
 from eoslog.connector.run import run_memory
+from eoslog.connector.run.run_memory import Life
 from eoslog.connector.spark.pickled_form import FORM
+from eoslog.connector.spark.processes import stream_threads, this_process, thread_lives
 from eoslog.protocol.producer_identity import ProducerIdentity
+from tests.kit.waiting import until
 
 RUN = Run(ProducerIdentity(7, 0), ProducerIdentity(7, 3), Batch("query", 4, "digest"))
 
@@ -90,3 +96,53 @@ def test_what_another_version_has_kept_is_forgotten(folder: Path, form: int | No
     assert run_memory.take("key") is None
     run_memory.keep(RUN, "key")
     assert run_memory.take("key") == RUN
+
+
+@pytest.mark.parametrize(
+    ("remembered", "alive", "options", "life"),
+    [
+        ((), {7}, "a", Life.GOES_ON),
+        ((), {7}, "b", Life.UNCLEAR),
+        ((1,), {1}, "a", Life.GOES_ON),
+        ((1,), {2}, "a", Life.ENDED),
+        ((1,), set(), "a", Life.ENDED),
+        ((1, 2), {1, 2, 3}, "a", Life.GOES_ON),
+        ((1, 2), {1}, "a", Life.GOES_ON),
+        ((1, 2), {1, 3}, "a", Life.UNCLEAR),
+        ((1, 2), {3}, "a", Life.ENDED),
+    ],
+)
+def test_threads_tell_whether_a_run_goes_on(
+    monkeypatch: pytest.MonkeyPatch, remembered: tuple[int, ...], alive: set[int], options: str, life: Life
+) -> None:
+    """Each start of a query has a thread of its own; whose it is, is not seen."""
+    monkeypatch.setattr(run_memory, "streams_now", lambda: tuple((at, "0") for at in sorted(alive)))
+    monkeypatch.setattr(run_memory, "stream_lives", lambda one: one[0] in alive)
+    run = replace(RUN, options="a", streams=tuple((at, "0") for at in remembered))
+    found, now = run_memory.life_of(run, options)
+    assert found is life
+    if life is Life.GOES_ON:
+        assert {at for at, _ in now.streams} == set(remembered) & alive
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not show a thread's name")
+def test_spark_s_threads_are_known_by_their_name() -> None:
+    """As /proc shows it: cut off after 15 characters."""
+    ready, over = threading.Event(), threading.Event()
+
+    def work() -> None:
+        Path(f"/proc/self/task/{threading.get_native_id()}/comm").write_text("stream execution thread for")
+        ready.set()
+        over.wait()
+
+    assert stream_threads(this_process()) == []
+    thread = threading.Thread(target=work)
+    thread.start()
+    ready.wait()
+    (found,) = stream_threads(this_process())
+    assert thread_lives(this_process(), found)
+    assert not thread_lives(this_process(), found._replace(started="another"))
+    over.set()
+    thread.join()
+    until(lambda: stream_threads(this_process()) == [])
+    assert not thread_lives(this_process(), found)

@@ -3,6 +3,7 @@ they remember, and when the partitions are asked."""
 
 import json
 import os
+import shutil
 import tempfile
 import time
 from collections.abc import Mapping
@@ -13,15 +14,24 @@ from typing import Any
 import pytest
 
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
+from eoslog.connector.checkpoint.noted_sink import NotedSink
 from eoslog.connector.checkpoint.spark_logs import Planned
 from eoslog.connector.client.admin import group_offsets as group_offsets
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit.decision import Decision, decode
-from eoslog.connector.commit.faults import CheckpointMismatch, CommitFault, DecisionGone, ReplayDiffers
+from eoslog.connector.commit.faults import (
+    CheckpointCopied,
+    CheckpointMismatch,
+    CheckpointOlder,
+    CommitFault,
+    DecisionGone,
+    ReplayDiffers,
+    SinkFenced,
+)
 from eoslog.connector.commit.task_reports import Batch, Begun, Decided, Empty, Report
-from eoslog.connector.errors import OptionError
+from eoslog.connector.errors import OptionError, WrongCluster
 from eoslog.connector.offsets.group_notes import Note, read_note
-from eoslog.connector.options.source_and_sink import SinkOptions, sink_options
+from eoslog.connector.options.source_and_sink import Guarantee, SinkOptions, sink_options
 from eoslog.connector.run import run_memory
 from eoslog.connector.sink import committer, start_of_run
 from eoslog.connector.sink.start_of_run import CheckpointView
@@ -199,6 +209,8 @@ def test_queries_sinks_and_clusters_have_memories_of_their_own(folder: Path, que
         Query(folder / "t", query.bench, kafka__bootstrap__servers="elsewhere:1"),
     ]
     for other in others:
+        (other.folder / "eoslog").mkdir()
+        shutil.copy(query.folder / "eoslog" / "starts", other.folder / "eoslog")
         other.complete(0)
         other.plan(1)
         other.begin()
@@ -411,6 +423,226 @@ def test_a_group_that_was_moved_is_compared_with_the_batch_that_was_decided(
     query.begin()
     assert ("old", 0) in wanted
     assert "old-0 at 3, not at 5, where batch 0 ended" in caplog.text and "in-0" not in caplog.text
+
+
+# -- copies of a checkpoint ------------------------------------------------------------------
+
+
+def copied(query: Query, folder: Path, **options: str) -> Query:
+    """As `cp -r` of a checkpoint does, by people who give the query the same names."""
+    copy = Query(folder, query.bench)
+    shutil.rmtree(folder)
+    shutil.copytree(query.folder, folder)
+    copy.options = stream_options(folder, **options)
+    return copy
+
+
+STARTS = ("new application", "living application")
+
+
+def key(query: Query) -> tuple[str, str, str]:
+    return repr(query.options.client.bootstrap), "sink", "q"
+
+
+class Applications:
+    """Where queries are started: each in an application of its own, or all in one that lives."""
+
+    def __init__(self, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.living, self.threads = kind == "living application", 0
+        monkeypatch.setattr(run_memory, "streams_now", lambda: ((self.threads, "0"),))
+        monkeypatch.setattr(run_memory, "stream_lives", lambda one: one[0] == self.threads)
+
+    def start(self, query: Query) -> Query:
+        """The query was stopped, if it ran, and is started."""
+        self.threads += 1
+        if not self.living:
+            run_memory.take(*key(query))
+        return query
+
+
+@pytest.fixture(params=STARTS)
+def apps(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Applications:
+    return Applications(request.param, monkeypatch)
+
+
+@pytest.mark.parametrize("goes_on", ["the original", "the copy"])
+def test_of_two_copies_of_a_checkpoint_one_goes_on(
+    folder: Path, query: Query, apps: Applications, goes_on: str
+) -> None:
+    """The one that has not decided last would take the other's batch for its own: it is told of the other."""
+    apps.start(query).batch(0)
+    copy = copied(query, folder / "copy", topic="other")
+    first, second = (query, copy) if goes_on == "the original" else (copy, query)
+    apps.start(first).batch(1)
+    for _ in range(2):
+        apps.start(second).plan(1)
+        said = rf"batch 1 .*checkpoint {first.folder}, by a start of 2\d.*rows went to out.*{second.folder}"
+        with pytest.raises(CheckpointCopied, match=said):
+            second.begin()
+    apps.start(first).batch(2)
+    word = first.last().start
+    assert word is not None
+    second.options = replace(second.options, accepted=frozenset({f"copied:{word.word}"}))
+    second.plan(2)
+    assert apps.start(second).begin().decided == Batch("q", 2, first.last().batch.digest)
+
+
+def test_a_running_query_is_not_disturbed_by_a_copy_that_is_refused(folder: Path, query: Query) -> None:
+    query.batch(0)
+    copy = copied(query, folder / "copy", topic="other")
+    query.batch(1)
+    memory = run_memory.look(*key(query))
+    assert memory is not None
+    copy.plan(1)
+    copy.options = replace(copy.options, accepted=frozenset({"something"}))
+    run_memory.take(*key(copy))
+    with pytest.raises(CheckpointCopied, match=r"start\.accepted=something,copied:"):
+        copy.begin()
+    run_memory.keep(memory, *key(query))
+    query.batch(2)
+    assert not [command for command in query.sent(c.Acquire) if command.current is None]
+
+
+def test_a_moved_checkpoint_is_no_copy(folder: Path, query: Query, apps: Applications) -> None:
+    apps.start(query).batch(0)
+    moved = copied(query, folder / "moved")
+    apps.start(moved).batch(1)
+    apps.start(moved).batch(2)
+    assert len(query.bench.broker.visible()) == 6
+
+
+def test_a_checkpoint_that_is_put_back_replays_the_decided_batch(
+    folder: Path, query: Query, apps: Applications
+) -> None:
+    """A backup that was made before the last start lies where the lost one lay: its batch is the same."""
+    apps.start(query).batch(0)
+    backup = copied(query, folder / "backup")
+    apps.start(query).batch(1)
+    shutil.rmtree(query.folder)
+    shutil.copytree(backup.folder, query.folder)
+    apps.start(query).batch(1)
+    apps.start(query).batch(2)
+    assert len(query.bench.broker.visible()) == 6
+    shutil.rmtree(query.folder)
+    shutil.copytree(backup.folder, query.folder)
+    query.plan(1)
+    with pytest.raises(CheckpointOlder):
+        apps.start(query).begin()
+
+
+def test_a_checkpoint_that_is_put_back_elsewhere_or_for_another_topic_stops(
+    folder: Path, query: Query, apps: Applications
+) -> None:
+    apps.start(query).batch(0)
+    backup = copied(query, folder / "backup")
+    apps.start(query).batch(1)
+    shutil.rmtree(query.folder)
+    shutil.copytree(backup.folder, query.folder)
+    query.plan(1)
+    query.options = replace(query.options, topic="other")
+    with pytest.raises(CheckpointCopied):
+        apps.start(query).begin()
+
+
+def test_starts_that_decide_nothing_are_remembered_beside_the_last_that_did(
+    query: Query, apps: Applications
+) -> None:
+    apps.start(query).batch(0)
+    query.plan(1)
+    for _ in range(5):
+        apps.start(query).begin()
+    apps.start(query).batch(1)
+    assert len(json.loads((query.folder / "eoslog" / "starts").read_text())["starts"]) == 7
+    for batch_id in range(2, 20):
+        apps.start(query).batch(batch_id)
+    assert len(json.loads((query.folder / "eoslog" / "starts").read_text())["starts"]) == 8
+
+
+def test_a_decision_of_an_older_version_is_of_any_copy(folder: Path, query: Query) -> None:
+    """It has no word of a start, and no checkpoint had one."""
+    query.plan(0)
+    reports = [replace(r, stamp=replace(r.stamp, start=None)) for r in query.bench.prepare_all(query.begin())]
+    query.commit(list(reports), 0)
+    assert query.last().start is None
+    (query.folder / "eoslog" / "starts").unlink()
+    query.begin()
+
+
+# -- a start is a start ----------------------------------------------------------------------
+
+
+def test_a_start_in_a_living_application_is_a_start(
+    query: Query, apps: Applications, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With another group, and on another cluster: both are compared with what is noted."""
+    group_holds(monkeypatch, {})
+    apps.start(query).batch(0)
+    query.options = replace(query.options, group_id="g")
+    apps.start(query).batch(1)
+    noted = NotedSink.read(Checkpoint.at(str(query.folder)))
+    assert noted is not None and noted.group == "g"
+    monkeypatch.setattr(start_of_run, "cluster_id", lambda cluster: "another")
+    query.plan(2)
+    query.bench.broker.groups.clear()
+    query.bench.broker.transactions.clear()
+    with pytest.raises(WrongCluster):
+        apps.start(query).begin()
+
+
+def test_a_cluster_that_is_another_one_under_a_living_query_is_named(
+    query: Query, apps: Applications, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    apps.start(query).batch(0)
+    monkeypatch.setattr(start_of_run, "cluster_id", lambda cluster: "another")
+    query.plan(1)
+    query.bench.broker.groups.clear()
+    query.bench.broker.transactions.clear()
+    with pytest.raises(WrongCluster):
+        query.begin()
+
+
+def test_a_start_after_another_guarantee_takes_the_sink(
+    folder: Path, query: Query, apps: Applications
+) -> None:
+    """at_least_once has raised the epoch, and the driver remembers the one before."""
+    once = replace(query.options, guarantee=Guarantee.AT_MOST_ONCE)
+    weaker = replace(query.options, guarantee=Guarantee.AT_LEAST_ONCE)
+    exactly, query.options = query.options, once
+    apps.start(query).batch(0)
+    query.plan(1)
+    query.options = weaker
+    assert committer.begin_stream(query.options, apps.start(query).runner) is None  # type: ignore[arg-type]
+    query.options = exactly
+    apps.start(query).batch(1)
+    apps.start(query).batch(2)
+    assert len(query.bench.broker.visible()) == 6
+
+
+def test_a_living_query_that_was_fenced_stops(query: Query, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever else is started and ended in its application meanwhile."""
+    threads = {(1, "0"), (2, "0")}
+    monkeypatch.setattr(run_memory, "streams_now", lambda: tuple(threads))
+    monkeypatch.setattr(run_memory, "stream_lives", lambda one: one in threads)
+    query.batch(0)
+    threads.remove((2, "0"))
+    query.batch(1)
+    assert not [command for command in query.sent(c.Acquire) if command.current is None]
+    query.bench.broker.init("sink")
+    threads.add((3, "0"))
+    query.plan(2)
+    with pytest.raises(SinkFenced):
+        query.begin()
+
+
+def test_of_threads_that_are_not_shown_options_tell_of_a_start(
+    query: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group_holds(monkeypatch, {})
+    query.batch(0)
+    query.options = replace(query.options, group_id="g")
+    query.batch(1)
+    noted = NotedSink.read(Checkpoint.at(str(query.folder)))
+    assert noted is not None and noted.group == "g"
 
 
 # -- commit and abort of a micro-batch --------------------------------------------------------
