@@ -78,8 +78,8 @@ MUTANTS: list[Mutant] = [
         Break("two sinks share a memory", "sink.id, batch.query_id", "batch.query_id"),
         Break(
             "another cluster's offsets",
-            "        start.before()\n    begun, run",
-            "        pass\n    begun, run",
+            "        start.before()\n        runner",
+            "        pass\n        runner",
         ),
         Break(
             "another cluster under a living query has lost decisions",
