@@ -36,7 +36,7 @@ from eoslog.connector.client.wire.shared_clusters import shared_cluster
 from eoslog.connector.commit.begin import KnownStarts, check_noted_place, check_start
 from eoslog.connector.commit.decide import SourceOffsets
 from eoslog.connector.commit.decision import Decision
-from eoslog.connector.commit.leave_sink import decided_by, fence, leave
+from eoslog.connector.commit.leave_sink import decided_by, fence, leave, taken_over
 from eoslog.connector.commit.move_decision import give_up, move_decision
 from eoslog.connector.commit.observe import observed_decision
 from eoslog.connector.commit.places import Places, Seen, ended
@@ -146,6 +146,8 @@ class StartOfRun:
         if self._view.completed == batch.batch_id or not places:
             return
         last = self._runner.run(observed_decision(self._sink))
+        if last is None:  # or the next one is on its way, which hides it: that one is ended
+            last = self._runner.run(taken_over(self._sink))
         if last is not None and last.last_of(batch.query_id) is not None:
             return
         how = set(ended(look_at(self._cluster, places)).values())

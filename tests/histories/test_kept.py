@@ -710,6 +710,26 @@ KEPT: dict[str, list[tuple[Any, ...]]] = {
         ("forget", True, False),
         ("delete", "out"),
     ],
+    "lost in part, and killed while it is replayed": [
+        (
+            "query",
+            "A",
+            {"id": "x", "two.phase.commit": "false", "on.lost.transaction": "replay", "small": "0"},
+        ),
+        ("produce", "in", 4),
+        ("run", "A", 1, ("kill", ("commit: after END_TXN", 2))),
+        ("wait", 1000),
+        ("run", "A", 1, ("kill", ("commit: before END_TXN", 1))),
+        ("run", "A", 1),
+    ],
+    "a forgotten decision, and killed while it is made again": [
+        ("query", "A", {"id": "x"}),
+        ("produce", "in", 4),
+        ("run", "A", 1, ("kill", ("spark: before commits", 1))),
+        ("forget", True, True),
+        ("run", "A", 1, ("kill", ("plan: before END_TXN", 1))),
+        ("run", "A", 1),
+    ],
     "a rest, in which the cluster forgets": [
         ("query", "A", {"id": "x", "kafka.group.id": "g"}),
         ("produce", "in", 4),
@@ -778,3 +798,22 @@ KEPT: dict[str, list[tuple[Any, ...]]] = {
 def test_kept(name: str) -> None:
     world = play(KEPT[name])
     assert not world.findings, (world.findings, world.told)
+
+
+QUIET = (
+    "a topic leaves and is named again",
+    "a rest, in which the cluster forgets",
+    "killed before Spark noted it, and transactional ids are forgotten",
+    "killed before Spark noted it, and the decision is forgotten",
+    "the same in the first batch",
+    "a day with Spark's connector",
+    "a day with Spark's connector after a rest",
+    "two days with Spark's connector, with a group",
+)
+"""Nothing is lost or wrong in these, so nobody is stopped."""
+
+
+@pytest.mark.parametrize("name", QUIET)
+def test_nobody_is_stopped(name: str) -> None:
+    world = play(KEPT[name])
+    assert set(world.errors) <= {"DataLoss"} if "leaves" in name else not world.errors, world.told

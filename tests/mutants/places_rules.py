@@ -56,12 +56,6 @@ MUTANTS: list[Mutant] = [
             "yield from decide(sink, done, Stamp(*found)",
             "return\n        yield from decide(sink, done, Stamp(*found)",
         ),
-        Break(
-            "any word will do",
-            "    if last is None or not last.winners or lost_word(last.batch) not in accepted:",
-            "    if last is None or not last.winners:",
-            ("tests/connector/commit/test_replay.py",),
-        ),
     ),
     *mutants_of(
         "connector/checkpoint/noted_places.py",

@@ -70,6 +70,15 @@ def test_the_last_place_of_each_partition_and_one_of_each_writer(kafka: Kafka, c
         end(cluster, report, commit=False)
 
 
+def test_of_two_that_wrote_to_both_partitions_the_last_rows_count(kafka: Kafka, cluster: Cluster) -> None:
+    topic = kafka.topic(2)
+    reports = [written(kafka, topic, [0, 1]) for _ in range(2)]
+    found = {(place.partition, place.offset) for place in places_of(reports)}
+    assert found >= {(0, 5), (1, 5)} and len(found) == 3
+    for report in reports:
+        end(cluster, report, commit=False)
+
+
 @pytest.mark.parametrize("commit", [True, False])
 def test_the_log_shows_how_a_transaction_has_ended(kafka: Kafka, cluster: Cluster, commit: bool) -> None:
     topic = kafka.topic(1)
