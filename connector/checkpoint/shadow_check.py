@@ -46,3 +46,31 @@ def check_apart(
             raise OptionError(
                 f"a shadow writes to the topic of shadow.into ({', '.join(own)}) alone: set topic to it"
             )
+
+
+def check_taken(
+    left: Sequence[ShadowCut],
+    sink: str | None,
+    group: str | None,
+    topic: str | None,
+    noted: str | None,
+    location: str,
+    batch_id: int,
+) -> None:
+    """Raise OptionError if a shadow's checkpoint goes on without shadow.of into what belongs to the query
+    that it has shadowed, and has not taken that one's place: both would write the same rows.
+
+    `left`: the decisions at which the batch before this one ends. `noted`, `topic`: as in check_apart.
+    `location`: of the checkpoint."""
+    for cut in left:
+        written = {name for name, _ in cut.written}
+        shared = topic is None or topic in written or sink == cut.sink or group == cut.group
+        if noted == cut.sink or not shared:
+            continue
+        raise OptionError(
+            f"this checkpoint is a shadow's of the query with transactional.id={cut.sink}, has not taken "
+            "that query's place, and is started without shadow.of into what is that query's: both would "
+            "write the same rows. Nothing was written. Let it take over: eoslog shadow take-over "
+            f"{location}. For it to be a shadow again, remove what this start has planned: eoslog checkpoint "
+            f"rewind {location} --to-batch {batch_id - 1}"
+        )

@@ -179,6 +179,7 @@ def commit(
     saving: Saving | None = None,
     ends: str = "",
     accept_other: str | None = None,
+    dead_letters: str | None = None,
 ) -> Rules[Decision | None]:
     """Make the batch visible, all of it, once. May be called again: a decided batch is only finished.
 
@@ -186,6 +187,7 @@ def commit(
     another driver has made a later one. `token`: of a batch write (token_write.py). `saving`: saves the
     query's state with the batch. `ends`: as in Decision. `accept_other`:
     the option that accepts other rows of a decided batch, if rows are what says whether it is the same.
+    `dead_letters`: the topic of deadletter.topic.
 
     Never acquires the sink: it acts under the identity that begin got, so a driver that has been replaced
     cannot decide. Raises CommitFault or a subclass: after Unfinished and ParticipantsLost the batch is
@@ -214,7 +216,9 @@ def commit(
             raise fenced(sink, f"it has decided {last.batch if last else 'nothing'} since")
         if last is not None and stamp.lost:
             check_replay(last, decision, stamp.lost)
-        decision = decision._replace(ends=ends, places=ballot.places)
+        written = [place for place in decision.written if place[0] != dead_letters]
+        topics = (last or decision).topics_after(written, decision.sequence) if token is None else ()
+        decision = decision._replace(ends=ends, places=ballot.places, topics=topics)
         last = yield from decide(sink, decision, stamp, source, two_phase, last, saving)
     elif last is not None and not ballot.decided and last.unsealed != decision:
         raise fenced(sink, f"it has decided {last.batch} since")

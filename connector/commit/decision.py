@@ -25,6 +25,8 @@ from eoslog.protocol.producer_identity import ProducerIdentity
 
 KEPT_QUERIES = 16
 """A decision keeps the last batch of this many other queries of its sink, some 60 characters each."""
+KEPT_TOPICS = 8
+"""A decision names so many topics of its sink: more than one is all that who follows the sink has to know."""
 CHECKSUMS = 2**32
 """Checksums of tasks are below it; a batch's is their sum modulo it (connector/sink/row_checksum.py)."""
 METADATA_LIMIT = 4096
@@ -49,6 +51,8 @@ class Decision(NamedTuple):
     both is empty if it is not recorded, or if there was no room.
     `names`: the id of the sink that named the winners' transactions; empty: this one (decide.py, Namer).
     `start`: of the query, whose checkpoint knows it; None: not recorded.
+    `topics`: to which the sink's queries have written rows, but for dead letters, each with the number of the
+    last decision that did, the newest first; empty: not recorded.
     """
 
     sequence: int
@@ -65,6 +69,7 @@ class Decision(NamedTuple):
     places: Places = ()
     names: str = ""
     start: Start | None = None
+    topics: tuple[tuple[str, int], ...] = ()
 
     def successor_of(self, query_id: str) -> str | None:
         """Which query has decided in this sink since this one did. None: none has, or this one never did."""
@@ -97,6 +102,11 @@ class Decision(NamedTuple):
         others = [batch for batch in (self.batch, *self.earlier) if batch.query_id != query_id]
         return tuple(others[:KEPT_QUERIES])
 
+    def topics_after(self, written: Iterable[TopicPartition], sequence: int) -> tuple[tuple[str, int], ...]:
+        """The `topics` of the next decision."""
+        now = dict(self.topics) | {topic: sequence for topic, _ in written}
+        return tuple(sorted(now.items(), key=lambda one: (-one[1], one[0]))[:KEPT_TOPICS])
+
     @property
     def participants(self) -> tuple[Participant, ...]:
         """The winners' transactions."""
@@ -121,10 +131,10 @@ class Decision(NamedTuple):
 
     @property
     def unsealed(self) -> "Decision":
-        """This decision as the tasks' reports make it, without holders, what was saved with it, and what is
-        left out where there is no room. If a batch was sealed twice, these are equal."""
+        """This decision as the tasks' reports make it, without holders, what was saved with it, and what it
+        says beside its batch. If a batch was sealed twice, these are equal."""
         winners = tuple(w._replace(holder=None) for w in self.winners)
-        return self._replace(winners=winners, saved=None, ends="", places=())
+        return self._replace(winners=winners, saved=None, ends="", places=(), topics=())
 
     @property
     def sealed_as_usual(self) -> "Decision":
@@ -229,6 +239,7 @@ def _to_json(decision: Decision, sink: Sink) -> dict[str, Any]:
         "places": to_json(decision.places),
         "names": decision.names,
         "start": decision.start,
+        "topics": decision.topics,
     }
     return {
         "query": decision.batch.query_id,
@@ -269,12 +280,13 @@ def _from_json(sink: Sink, sequence: int, text: str) -> Decision:
         saved = Saved(*found["saved"]) if "saved" in found else None
         ends, places = unpacked(str(found.get("ends", ""))), from_json(found.get("places", ()))
         start = _start(found["start"]) if "start" in found else None
+        topics = tuple((str(topic), int(number)) for topic, number in found.get("topics", ()))
     except (ValueError, KeyError, TypeError, zlib.error) as error:
         raise DecisionDamaged(
             f"decision {sequence} in consumer group {sink.group} makes no sense: {error}. "
             f"{DecisionDamaged.advice}"
         ) from error
-    details = (rows, checksums, earlier, tokens, saved, ends, places, names, start)
+    details = (rows, checksums, earlier, tokens, saved, ends, places, names, start, topics)
     return Decision(sequence, batch, incarnation, tuple(sorted(winners)), written, *details)
 
 

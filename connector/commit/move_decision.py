@@ -61,7 +61,8 @@ def _moved(last: Decision | None, to: Batch, begun: Begun) -> Decision:
     decision = Decision(begun.sequence + 1, to, begun.incarnation, (), ())
     if last is None:
         return decision
-    return decision._replace(earlier=last.earlier_than(to.query_id), tokens=last.tokens)
+    earlier = last.earlier_than(to.query_id)
+    return decision._replace(earlier=earlier, tokens=last.tokens, topics=last.topics)
 
 
 def give_up(sink: Sink, accepted: Collection[str]) -> Rules[None]:

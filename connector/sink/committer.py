@@ -17,7 +17,7 @@ from eoslog.connector.checkpoint.accepted_differences import to_accept
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
 from eoslog.connector.checkpoint.noted_places import NotedPlaces
 from eoslog.connector.checkpoint.noted_sink import NotedSink, NotedStarts
-from eoslog.connector.checkpoint.shadow_check import check_apart
+from eoslog.connector.checkpoint.shadow_check import check_apart, check_taken
 from eoslog.connector.checkpoint.spark_logs import Planned
 from eoslog.connector.client.admin import group_offsets as group_offsets
 from eoslog.connector.client.wire.shared_clusters import shared_cluster
@@ -219,9 +219,8 @@ def commit_stream(
     check_equal_run(options, reports, batch_id)
     saving, ends = _saving(options, reports), "" if planned is None else planned.ends
     other = _accept_other(options, planned)
-    rules = commit(
-        sink, reports, batch_id, source, options.two_phase, saving=saving, ends=ends, accept_other=other
-    )
+    rest = {"accept_other": other, "dead_letters": options.deadletter_topic}
+    rules = commit(sink, reports, batch_id, source, options.two_phase, saving=saving, ends=ends, **rest)
     last = runner.run(timed(_once_kept(rules, options, reports, batch_id), spent, sink))
     _prove_if_disturbed(runner, sink, reports)
     _await_readable(runner, sink, last, spent)
@@ -439,10 +438,7 @@ def _read_checkpoint(options: SinkOptions) -> CheckpointView | None:
         if options.checkpoint_location is None:
             raise CheckpointUnreadable("(none)", "checkpointLocation is not among the options")
         view = CheckpointView.of(Checkpoint.at(options.checkpoint_location))
-        if cuts := view.planned.shadows():
-            noted = NotedSink.read(view.checkpoint)
-            given = options.transactional_id, options.group_id, options.topic
-            check_apart(cuts, *given, None if noted is None else noted.sink)
+        _check_shadow(options, view)
         return view
     except CheckpointUnreadable as error:
         if options.guarantee is not Guarantee.AT_LEAST_ONCE:
@@ -455,6 +451,23 @@ def _read_checkpoint(options: SinkOptions) -> CheckpointView | None:
             f"{_needs_checkpoint(_guarantee(options), error)}. If this query has never run with another "
             f"guarantee, set {to_accept(_WORD_NO_CHECKPOINT, options.accepted)}"
         ) from error
+
+
+def _check_shadow(options: SinkOptions, view: CheckpointView) -> None:
+    """Keep a shadow apart from the query that it shadows, also if it is started without shadow.of. Raises
+    OptionError, CheckpointUnreadable."""
+    number, checkpoint = view.batch.batch_id, view.checkpoint
+    cuts = view.planned.shadows()
+    before = None if cuts or not number else checkpoint.planned_if_kept(number - 1)
+    left = before.shadows() if before is not None else []
+    if not cuts and not left:
+        return
+    noted = NotedSink.read(checkpoint)
+    given = options.transactional_id, options.group_id, options.topic
+    if cuts:
+        check_apart(cuts, *given, None if noted is None else noted.sink)
+    else:
+        check_taken(left, *given, None if noted is None else noted.sink, checkpoint.location, number)
 
 
 _WORD_NO_CHECKPOINT = "no-checkpoint"

@@ -8,7 +8,7 @@ is removed. A query with state goes back by removing batches: the state at the e
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from eoslog.checkpoint.errors import NotEditable
@@ -63,6 +63,7 @@ def set_ends(
     last = position_of(standing)
     old = standing.checkpoint.text(f"offsets/{last.batch_id}") or ""
     lines = [_end_of(last, number, ends, ids, cluster) for number in range(len(last.sources))]
+    _check_no_shadow(standing, last, lines)
     text = with_ends(old, lines)
     after: dict[LogFile, str | None] = {("offsets", last.batch_id): text}
     if standing.next_start is NextStart.FINISH:
@@ -281,6 +282,17 @@ def _end_of(
     known = {**{topic: ids[topic] for topic, _ in mine if position.ids and topic in ids}, **position.ids}
     left = position.back_in(mine, known).left
     return json.dumps(to_json(mine, known, position.cluster, epochs, left=left), separators=(",", ":"))
+
+
+def _check_no_shadow(standing: Standing, last: Planned, lines: Sequence[str]) -> None:
+    """Raise NotEditable if a shadow's batch were to end elsewhere than at a decision of the other query."""
+    sink = None if standing.note is None else standing.note.sink
+    of = [cut.sink for cut in last.shadows() if cut.sink != sink]
+    if of and tuple(lines) != last.sources:
+        raise NotEditable(
+            f"this is the checkpoint of a shadow of the query with transactional.id={of[0]}: its batches end "
+            "at that query's decisions. Nothing was changed. Begin the shadow anew, with a new checkpoint"
+        )
 
 
 def _commit_after(checkpoint: Checkpoint, batch: int) -> str:

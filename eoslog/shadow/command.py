@@ -25,14 +25,14 @@ from eoslog.connector.checkpoint.spark_logs import Planned
 from eoslog.connector.client.admin.list_offsets import LATEST, list_offsets
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.commit import leave_sink
-from eoslog.connector.commit.decision import ANCHOR
+from eoslog.connector.commit.decision import ANCHOR, Decision
 from eoslog.connector.commit.observe import observed_decision
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.offsets.offsets import Offsets, ShadowCut
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
 from eoslog.shadow.compare import Comparison, compare
 from eoslog.shadow.report import COLUMNS, document, lines, rows
-from eoslog.shadow.steps import NoShadow, Step, cut_of, steps
+from eoslog.shadow.steps import NoShadow, Step, cut_of, elsewhere, planned_without_cut, steps
 from eoslog.shadow.take_over import (
     MOST_LEFT,
     LeftRows,
@@ -40,6 +40,7 @@ from eoslog.shadow.take_over import (
     carry_out_take_over,
     check_equal,
     check_settled,
+    check_topic,
     left_rows,
     place_of,
 )
@@ -87,10 +88,12 @@ def report(session: CommandSession, checkpoint: str, show: int, **options: Any) 
     Exit status: 0 both have written the same, 1 they have not, 2 that could not be found out.
     """
     found = _compared(session.cluster, checkpoint, options, show)
-    behind = _behind(session.cluster, found.last.sink, found.last.sequence, options["decision_topic"])
+    now = _decided(session.cluster, found.last.sink, options["decision_topic"])
+    behind = None if now is None else now.sequence - found.last.sequence
     said = document(
         found.steps, found.comparison, found.comparison.examples(session.cluster),
         sink=found.last.sink, compared=str(found.identity), behind=behind,
+        others=elsewhere(() if now is None else now.topics, found.steps),
     )  # fmt: skip
     if session.as_json:
         session.show_json(said)
@@ -139,6 +142,7 @@ def _left(cluster: Cluster, location: str, place: Place, options: Mapping[str, A
     """What the shadow alone has written, if it may take over."""
     check_settled(cluster, place.cut)
     found = _compared(cluster, location, options, MOST_LEFT)
+    check_topic(place, found.steps)
     check_equal(found.steps, found.comparison, by_key=options["key"])
     return left_rows(cluster, found.comparison, place.cut)
 
@@ -192,6 +196,8 @@ def _batches(checkpoint: Checkpoint, first: int | None) -> tuple[list[Planned], 
     numbers = checkpoint.batches("offsets")
     completed = checkpoint.newest_completed()
     kept = [number for number in numbers if completed is not None and number <= completed + 1]
+    if kept and kept[-1] != completed and planned_without_cut(checkpoint.planned(kept[-1])):
+        kept.pop()
     kept = [number for number in kept if number >= (first or 1) - 1]
     if not kept:
         raise NoShadow(f"checkpoint {checkpoint.location} has no batch to compare yet: wait for one")
@@ -202,7 +208,6 @@ def _ends(cluster: Cluster, own: Offsets) -> Offsets:
     return list_offsets(cluster, dict.fromkeys(own, LATEST), committed=True)
 
 
-def _behind(cluster: Cluster, sink: str, sequence: int, topic: str | None) -> int | None:
+def _decided(cluster: Cluster, sink: str, topic: str | None) -> Decision | None:
     runner = Runner(cluster, OWN_TIMEOUT_MS, decisions=topic or ANCHOR)
-    decision = runner.run(observed_decision(Sink(sink)))
-    return None if decision is None else decision.sequence - sequence
+    return runner.run(observed_decision(Sink(sink)))

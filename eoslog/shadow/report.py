@@ -23,9 +23,11 @@ def document(
     sink: str,
     compared: str,
     behind: int | None,
+    others: Sequence[tuple[str, int]] = (),
 ) -> Any:
     """The whole report, as JSON. `behind`: how many decisions the running query has made since the last step;
-    None: not known."""
+    None: not known. `others`: topics of the running query that are not compared, with its last decision that
+    wrote to each."""
     differs = np.flatnonzero(found.differs)
     return {
         "equal": not len(differs),
@@ -33,6 +35,7 @@ def document(
         "compared": compared,
         "differs_first_in_batch": steps[differs[0]].first if len(differs) else None,
         "decisions_behind": behind,
+        "not_compared": dict(others),
         "counts": {
             "running": int(found.rows.sum()), "shadow": int(found.shadows.sum()),
             **{name: int(getattr(found, name).sum()) for name in ("late", "missing", "extra")},
@@ -87,6 +90,8 @@ def lines(report: Any) -> Iterator[str]:
         yield f"batch {one['batch']}: {what} {where}: {said}"
     if report["decisions_behind"]:
         yield f"the running query has made {report['decisions_behind']} decisions since"
+    for topic, decision in report["not_compared"].items():
+        yield f"the running query has written to {topic}, too, last in decision {decision}: not compared"
     counts = report["counts"]
     if report["equal"]:
         late = f", {counts['late']:,} of them in another batch" if counts["late"] else ""

@@ -44,6 +44,12 @@ def cut_of(planned: Planned) -> ShadowCut:
     return cuts[0]
 
 
+def planned_without_cut(planned: Planned) -> bool:
+    """Whether a start without shadow.of has planned the batch. It was stopped, unless the shadow has taken
+    over or writes elsewhere."""
+    return planned.batch_id > 0 and not planned.shadows()
+
+
 def steps(batches: Sequence[Planned], own_now: Offsets | None) -> list[Step]:
     """The steps of consecutive batches. The first batch is compared only if it is the query's own first one:
     else it says where the second begins. `own_now`: where the shadow's rows end, if the last batch is done;
@@ -64,6 +70,14 @@ def steps(batches: Sequence[Planned], own_now: Offsets | None) -> list[Step]:
         else:
             found.append(step)
     return found
+
+
+def elsewhere(topics: Sequence[tuple[str, int]], compared: Sequence[Step]) -> list[tuple[str, int]]:
+    """The topics that are not compared and to which the running query has written since the first step began,
+    each with the last decision that did. `topics`: as in Decision."""
+    own = {topic for step in compared for topic, _ in step.written}
+    since = compared[0].after or 0
+    return [(topic, decision) for topic, decision in topics if topic not in own and decision > since]
 
 
 def _is_empty(planned: Planned) -> bool:

@@ -36,7 +36,7 @@ from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
 from eoslog.connector.saved.save import CheckpointSaving
 from eoslog.protocol.records import encode_batches
 from eoslog.shadow.compare import Comparison
-from eoslog.shadow.steps import Step, cut_of
+from eoslog.shadow.steps import Step, cut_of, elsewhere, planned_without_cut
 
 LEAST_STEPS = 10
 """A row may come in another step than the running query's, so at least so many are compared."""
@@ -69,8 +69,10 @@ class Place(NamedTuple):
 def place_of(cluster: Cluster, shadow: Standing, decisions: str) -> Place:
     """Compare where both stand. `decisions`: the topic of the running query's decisions. Raises NoTakeOver,
     NoShadow."""
-    newest = shadow.newest
-    if newest is None or shadow.next_start is not NextStart.GO_ON:
+    newest, is_done = shadow.newest, shadow.next_start is NextStart.GO_ON
+    if _unwritten(shadow) is not None:
+        newest, is_done = shadow.last_written, True
+    if newest is None or not is_done:
         raise NoTakeOver(
             f"the shadow has {'no batch' if newest is None else f'not done batch {newest.batch_id}'} yet. "
             "Nothing was changed. Start it once more, and stop it between two batches"
@@ -92,6 +94,28 @@ def place_of(cluster: Cluster, shadow: Standing, decisions: str) -> Place:
             "query, let the shadow run until eoslog shadow report says that it is not behind, and stop it"
         )
     return place
+
+
+def check_topic(place: Place, steps: Sequence[Step]) -> None:
+    """Raise NoTakeOver if the running query has written to another topic than the one that is compared."""
+    others = elsewhere(() if place.seen is None else place.seen.topics, steps)
+    if others:
+        said = ", ".join(f"{topic} (last in decision {decision})" for topic, decision in others)
+        own = ", ".join(sorted({topic for topic, _ in place.cut.written}))
+        raise NoTakeOver(
+            f"the running query has written to {said}, and {own} alone is compared: rows would be missing, "
+            "or there twice. Nothing was changed. Compare later steps alone, once there are "
+            f"{LEAST_STEPS} of them (--from-batch); or begin the shadow anew, with a new checkpoint, and "
+            "with the topic that the running query writes now as shadow.topic"
+        )
+
+
+def _unwritten(shadow: Standing) -> int | None:
+    """A batch that a start without shadow.of has planned, and that is not decided. It was stopped."""
+    newest = shadow.newest
+    if newest is None or shadow.next_start is not NextStart.REPLAY or not planned_without_cut(newest):
+        return None
+    return newest.batch_id
 
 
 def check_equal(steps: Sequence[Step], found: Comparison, *, by_key: bool) -> None:
@@ -218,6 +242,8 @@ def carry_out_take_over(cluster: Cluster, shadow: Standing, place: Place, rows: 
     cut, batch = place.cut, place.batch
     noted = NotedSink(cut.sink, shadow.cluster_id, batch.batch_id, cut.group, place.decisions)
     if not place.is_taken:
+        if (unwritten := _unwritten(shadow)) is not None:
+            shadow.checkpoint.change("offsets", unwritten, None)
         after = shadow.checkpoint.changed({f"eoslog/{NOTED_SINK}": noted.text()})
         topic = carry_out.state_topic_of(place.seen)
         state = carry_out.state_saving(cluster, after, Sink(cut.sink), batch, topic)

@@ -27,7 +27,8 @@ MUTANTS: list[Mutant] = [
         MOVES,
         Break("a decision made since is lost", "    if last != seen:", "    if False:"),
         Break("attempts stay", "    yield from _move_attempt(sink, to)\n", ""),
-        Break("tokens are forgotten", ", tokens=last.tokens)", ")"),
+        Break("tokens are forgotten", ", tokens=last.tokens", ""),
+        Break("topics are forgotten", ", topics=last.topics)", ")"),
         Break("a saved state is forgotten", "seen.saved is not None and saving is None:", "False:"),
     ),
     *mutants_of(

@@ -246,6 +246,7 @@ MUTANTS: list[Mutant] = [
         Break("a plan without room stops the batch", "len(pieces) > anchors and decision.ends", "False"),
         Break("the plan is not stored", '"ends": packed(decision.ends),', '"ends": "",'),
         Break("a plan that was left out is another batch", 'saved=None, ends="",', "saved=None,"),
+        Break("a topic that was named since is another batch", ", topics=())", ")"),
         Break("a decision that has no room is cut", "if len(pieces) > anchors:", "if False:"),
         Break("holders of other producer ids", "if holder.producer_id == identity.producer_id:", "if True:"),
         Break("metadata longer than Kafka takes", "METADATA_LIMIT = 4096", "METADATA_LIMIT = 5000"),

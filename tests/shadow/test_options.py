@@ -1,8 +1,10 @@
 """Options of a shadow that do not fit, and writers that would touch what belongs to the running query."""
 
+from contextlib import nullcontext
+
 import pytest
 
-from eoslog.connector.checkpoint.shadow_check import check_apart
+from eoslog.connector.checkpoint.shadow_check import check_apart, check_taken
 from eoslog.connector.errors import OptionError
 from eoslog.connector.offsets.offsets import ShadowCut
 from eoslog.connector.options.source_and_sink import source_options
@@ -59,6 +61,28 @@ def test_a_shadow_that_has_taken_over_is_none() -> None:
     with pytest.raises(OptionError, match="taken that query's place"):
         check_apart([CUT], "v1", "g", "new", "v1")
     check_apart([CUT], "v1", "g", "totals", "v1")  # what that start has planned
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (("v2", None, "totals", "v2"), "has not taken that query's place"),
+        (("v2", None, None, "v2"), "has not taken that query's place"),
+        (("v1", "g", "totals", "v2"), r"eoslog shadow take-over /c\. .* checkpoint rewind /c --to-batch 3"),
+        (("v1", None, "new", "v2"), "has not taken"),
+        (("v2", "g", "new", "v2"), "has not taken"),
+        ((None, None, "totals", None), "has not taken"),
+        (("v1", "g", "totals", "v1"), None),  # it has
+        (("v2", None, "new", "v2"), None),  # it goes on in its own topic
+        (("v2", "other", "third", "v2"), None),
+    ],
+)
+def test_a_shadow_that_is_started_as_a_query(
+    given: tuple[str | None, str | None, str | None, str | None], says: str | None
+) -> None:
+    stops = nullcontext() if says is None else pytest.raises(OptionError, match=says)
+    with stops:
+        check_taken([CUT], *given, "/c", 4)
 
 
 def test_a_writer_apart() -> None:

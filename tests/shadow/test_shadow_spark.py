@@ -184,7 +184,7 @@ def test_a_shadow_writes_nothing_of_the_running_query(
 
 
 def test_a_shadow_s_checkpoint_does_not_take_over(spark: SparkSession, kafka: Kafka, tmp_path: Path) -> None:
-    """Under the running query's names it stops, and nothing is written: it stands where the shadow stood."""
+    """Under the running query's names or its own it stops, and nothing is written."""
     pair = Pair(spark, kafka, tmp_path)
     once: dict[str, Any] = {"availableNow": True}
 
@@ -196,7 +196,10 @@ def test_a_shadow_s_checkpoint_does_not_take_over(spark: SparkSession, kafka: Ka
     before = kafka.rows(pair.topic, 2)
     pair.put(20, 10)
     names = {"topic": pair.topic, "transactional.id": pair.id, "kafka.group.id": pair.group}
-    query = pair._start("new", plain, {}, names, once)
-    with pytest.raises(StreamingQueryException, match=r"TakenOver|StartsElsewhere|SinkChanged"):
-        query.awaitTermination()
+    for given in (names, names | {"transactional.id": f"{pair.id}-shadow", "kafka.group.id": "its-own"}):
+        query = pair._start("new", plain, {}, given, once)
+        with pytest.raises(StreamingQueryException, match="Let it take over: eoslog shadow take-over"):
+            query.awaitTermination()
     assert kafka.rows(pair.topic, 2) == before
+    pair.old(plain, once).awaitTermination()
+    assert len(kafka.rows(pair.topic, 2)) == len(before) + 20, "it was not fenced"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import pytest
 from click.testing import CliRunner, Result
@@ -20,16 +22,21 @@ from eoslog.connector.client.admin.list_offsets import LATEST, list_offsets
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
 from eoslog.connector.commit import commands as c
+from eoslog.connector.commit import decide
 from eoslog.connector.commit.begin import begin
-from eoslog.connector.commit.decide import SourceOffsets, commit
+from eoslog.connector.commit.decide import SourceOffsets, commit, count
+from eoslog.connector.commit.move_decision import move_decision
 from eoslog.connector.commit.observe import observed_decision
 from eoslog.connector.commit.prepare import stamp_of
 from eoslog.connector.commit.saved_state import Saved, TaskContents
 from eoslog.connector.commit.task_reports import Batch, Empty
 from eoslog.connector.commit.transactional_ids import Participant, Sink
+from eoslog.connector.errors import OptionError
 from eoslog.connector.offsets.group_notes import Note, read_note
 from eoslog.connector.offsets.offsets import Offsets, ShadowCut, to_json
+from eoslog.connector.options.source_and_sink import sink_options
 from eoslog.connector.run.runner import Runner
+from eoslog.connector.sink.committer import begin_stream
 from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.shadow import command, take_over
 from tests.connector.stock_kafka import Kafka
@@ -70,13 +77,14 @@ class Both:
         self.runner = Runner(self.cluster, 60_000)
         for folder in ("offsets", "commits", "eoslog"):
             (place / folder).mkdir(parents=True)
-        (place / "metadata").write_text('{"id":"new-query"}')
+        self.new = f"new-query-of-{self.topic}"
+        (place / "metadata").write_text(json.dumps({"id": self.new}))
         NotedSink(f"new-{self.topic}", None, 0).write(Checkpoint.at(str(place)))
         for _ in range(batches):
             self.batch()
 
-    def decide(self) -> None:
-        """The running query's next batch."""
+    def decide(self, topic: str | None = None) -> None:
+        """The running query's next batch, which writes to this topic, or to its own."""
         self.kafka.put(self.source, [b"row"])
         batch = Batch("old-query", self.done, f"{self.done:032x}")
         begun, _ = self.runner.run(begin(self.old, batch))
@@ -84,22 +92,32 @@ class Both:
         source = SourceOffsets(self.group, {(self.source, 0): (self.done + 1, note)})
         saving = None if self.state is None else Saves(self.state)
         report = Empty(stamp_of(begun), 0)
-        self.runner.run(commit(self.old, [report], batch.batch_id, source, saving=saving))
+        wrote = ((topic or self.topic, 0),)
+        counted = patch.object(decide, "count", lambda *given: count(*given)._replace(written=wrote))
+        with counted:
+            self.runner.run(commit(self.old, [report], batch.batch_id, source, saving=saving))
         self.done += 1
 
-    def batch(self, early: Sequence[bytes] = ()) -> None:
-        """A batch of both. `early`: rows that the shadow alone writes, before all others."""
+    def batch(self, early: Sequence[bytes] = (), topic: str | None = None) -> None:
+        """A batch of both. `early`: rows that the shadow alone writes, before all others. `topic`: of the
+        running query, if it is another one."""
         number, own = self.done, self.ends(self.into)
         self.kafka.put(self.into, list(early), 1, **CLOSED)
-        for topic in (self.topic, self.into):
-            for p in {0, 1} & {tp[1] for tp in self.ends(topic)}:
-                self.kafka.put(topic, [b"%d" % n for n in range(ROWS)], p, key=b"%d" % number)
-        self.decide()
+        for one in (topic or self.topic, self.into):
+            for p in {0, 1} & {tp[1] for tp in self.ends(one)}:
+                self.kafka.put(one, [b"%d" % n for n in range(ROWS)], p, key=b"%d" % number)
+        self.decide(topic)
         cut = ShadowCut(self.old.id, self.group, number + 1, self.ends(self.topic), own)
         first: Offsets | None = None if number else {(self.source, 0): 0}
         end = to_json({(self.source, 0): number + 1}, began=first, shadow=cut)
         (self.place / "offsets" / str(number)).write_text(f"v1\n{{}}\n{json.dumps(end)}")
         (self.place / "commits" / str(number)).write_text("v1\n{}")
+
+    def decide_own(self) -> None:
+        """The shadow's own sink has decided its last batch."""
+        last = Checkpoint.at(str(self.place)).planned(self.done - 1)
+        batch = Batch(self.new, last.batch_id, last.digest)
+        self.runner.run(move_decision(Sink(f"new-{self.topic}"), None, batch, None, None))
 
     def ends(self, topic: str) -> Offsets:
         places = {(topic, p): LATEST for p in self.cluster.describe(topic).leaders}
@@ -141,10 +159,10 @@ def check_taken(both: Both, before: tuple[Any, ...], *, left: bool) -> None:
     """The shadow has taken over in its last batch."""
     rows, decided, group, note = both.standing()
     last = both.done - 1
-    assert decided is not None and (decided.query_id, decided.batch_id) == ("new-query", last)
+    assert decided is not None and (decided.query_id, decided.batch_id) == (both.new, last)
     assert decided.digest == Checkpoint.at(str(both.place)).planned(last).digest
     ((at, text),) = group.values()
-    assert (at, read_note(text)) == (both.done, Note(both.old.id, "new-query", last))
+    assert (at, read_note(text)) == (both.done, Note(both.old.id, both.new, last))
     assert note is not None and (note.sink, note.since, note.group) == (both.old.id, last, both.group)
     more = [row[:1] + row[2:] for row in rows if row not in before[0]]
     closed = (0, CLOSED["timestamp"], CLOSED["headers"])
@@ -171,7 +189,7 @@ def test_a_shadow_takes_over(both: Both, left: bool) -> None:
             main, ["checkpoint", look, str(both.place), "--bootstrap-server", both.kafka.bootstrap]
         )
         assert seen.exit_code == 0, seen.output
-    living = both.runner.run(begin(both.old, Batch("new-query", both.done)))[1].identity
+    living = both.runner.run(begin(both.old, Batch(both.new, both.done)))[1].identity
     again = both.take_over("--json")
     assert again.exit_code == 0 and json.loads(again.output)["rows"] == 0 and both.standing() == taken
     assert both.identity(both.old) == living, "the new version is not stopped"
@@ -200,6 +218,104 @@ def test_what_takes_over_can_be_restored_at_once(both: Both, left: bool) -> None
         assert (both.place / name).read_text() == files[name]
     checked = CliRunner().invoke(main, ["checkpoint", "check", *at])
     assert checked.exit_code == 0, checked.output
+
+
+def test_rows_of_another_topic_are_not_taken_for_windows_to_come(both: Both) -> None:
+    """The running query was started with another topic while its shadow ran: those of its last step would be
+    written once more. The error's way out ends."""
+    before, other = both.kafka.rows(both.topic, 2), both.kafka.topic(2)
+    both.batch(topic=other)
+    for number in range(2):
+        done = both.take_over()
+        assert done.exit_code == 1, done.output
+        assert f"has written to {other} (last in decision 4), and {both.topic} alone is" in done.output
+        report = ["shadow", "report", str(both.place), "--bootstrap-server", both.kafka.bootstrap]
+        assert f"has written to {other}, too, last in decision 4" in CliRunner().invoke(main, report).output
+        if not number:
+            assert both.kafka.rows(both.topic, 2) == before
+            both.batch()
+    for _ in range(take_over.LEAST_STEPS):
+        both.batch()
+    standing = both.standing()
+    done = both.take_over("--from-batch", "5")
+    assert done.exit_code == 0, done.output
+    check_taken(both, standing, left=False)
+
+
+def forgotten(both: Both) -> int:
+    """A start without shadow.of has planned a batch, up to where the log ends."""
+    both.kafka.put(both.source, [b"row"] * 3)
+    end = to_json({(both.source, 0): both.done + 3})
+    (both.place / "offsets" / str(both.done)).write_text(f"v1\n{{}}\n{json.dumps(end)}")
+    return both.done
+
+
+def starts(both: Both, **names: str) -> None:
+    """The sink's start for the batch that is planned."""
+    given = {"kafka.bootstrap.servers": both.kafka.bootstrap, "checkpointLocation": str(both.place)}
+    given |= {name.replace("_", "."): value for name, value in names.items()}
+    begin_stream(sink_options(given, stream=True))
+
+
+def way_out(both: Both, error: Exception, command: str) -> Result:
+    """Type the command that an error names."""
+    found = re.search(rf"eoslog ({command} .+?)(\. | --to-batch \d+|$)", str(error))
+    assert found is not None, str(error)
+    typed = [*found[0].strip(". ").split()[1:], "--watch", "0", "--bootstrap-server", both.kafka.bootstrap]
+    return CliRunner().invoke(main, typed)
+
+
+@pytest.mark.parametrize("left", [False, True])
+@pytest.mark.parametrize("as_old", [False, True])
+def test_a_forgotten_take_over(both: Both, as_old: bool, left: bool) -> None:
+    """Under its own name or the running query's: it stops, and the way out ends."""
+    if left:
+        both.close_windows()
+    before, number = both.standing(), forgotten(both)
+    live = {"transactional_id": both.old.id, "kafka_group_id": both.group, "topic": both.topic}
+    given = live if as_old else {"transactional_id": f"new-{both.topic}", "topic": both.topic}
+    living = both.runner.run(begin(both.old, Batch("old-query", both.done)))[1].identity
+    with pytest.raises(OptionError, match="has not taken that query's place") as stopped:
+        starts(both, **given)
+    assert both.standing() == before and both.identity(both.old) == living
+    done = way_out(both, stopped.value, "shadow take-over")
+    assert done.exit_code == 0, done.output
+    check_taken(both, before, left=left)
+    assert not (both.place / "offsets" / str(number)).exists()
+    forgotten(both)
+    starts(both, **live)
+
+
+def test_a_shadow_that_was_started_as_a_query_is_a_shadow_again(both: Both) -> None:
+    both.decide_own()
+    number = forgotten(both)
+    with pytest.raises(OptionError) as stopped:
+        starts(both, transactional_id=f"new-{both.topic}", topic=both.topic)
+    done = way_out(both, stopped.value, "checkpoint rewind")
+    assert done.exit_code == 0, done.output
+    assert not (both.place / "offsets" / str(number)).exists()
+    both.batch()
+    done_note = both.place / "commits" / str(number)
+    noted = done_note.read_text()
+    done_note.unlink()
+    starts(both, transactional_id=f"new-{both.topic}", topic=both.into)
+    done_note.write_text(noted)
+    before = both.standing()
+    done = both.take_over("--fence")
+    assert done.exit_code == 0, done.output
+    check_taken(both, before, left=False)
+
+
+def test_a_shadow_is_not_edited_to_another_end(both: Both) -> None:
+    both.decide_own()
+    files = {path: path.read_text() for path in both.place.rglob("*") if path.is_file()}
+    at = [str(both.place), "--bootstrap-server", both.kafka.bootstrap, "--watch", "0"]
+    done = CliRunner().invoke(main, ["checkpoint", "rewind", *at, "--by", "1", "--accept-duplicates", "1"])
+    assert done.exit_code == 1 and "this is the checkpoint of a shadow" in done.output, done.output
+    assert {path: path.read_text() for path in both.place.rglob("*") if path.is_file()} == files
+    assert both.take_over().exit_code == 0
+    done = CliRunner().invoke(main, ["checkpoint", "rewind", *at, "--by", "1", "--accept-duplicates", "1"])
+    assert done.exit_code == 0, done.output
 
 
 class Dies(Exception):
@@ -376,6 +492,6 @@ def test_the_shadow_is_stopped_first(both: Both, monkeypatch: pytest.MonkeyPatch
     done = both.take_over()
     assert done.exit_code == 1 and "a driver of this query lives on this machine (pid 4711)" in done.output
     shadow = Sink(f"new-{both.topic}")
-    living = both.runner.run(begin(shadow, Batch("new-query", 3)))[1].identity
+    living = both.runner.run(begin(shadow, Batch(both.new, 3)))[1].identity
     assert both.take_over("--fence").exit_code == 0
     assert both.identity(shadow) != living

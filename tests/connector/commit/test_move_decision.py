@@ -104,6 +104,7 @@ MOVED: dict[str, Callable[[Decision, Decision], bool]] = {
     "places": lambda seen, now: seen.places != () == now.places,
     "names": lambda seen, now: seen.names != "" == now.names,
     "start": lambda seen, now: now.start == START != seen.start,
+    "topics": lambda seen, now: now.topics == seen.topics != (),
 }
 """What a moved decision says of each fact of a decision: kept, made anew, or at its end with its batch."""
 
