@@ -138,7 +138,7 @@ class CheckpointSaving:
         info = retrying(
             self.cluster,
             f"Metadata of {self.topic}",
-            lambda: self.cluster.topic(self.topic),
+            lambda: self.cluster.describe(self.topic),  # asked anew: the topic may have been made anew
             timeout_ms=self.cluster.config.api_timeout_ms,
             option="kafka.default.api.timeout.ms",
             forget=lambda: None,

@@ -30,11 +30,11 @@ class Kafka:
         self.admin.create_topics([new])[name].result(60)
         return name
 
-    def make_anew(self, topic: str, partitions: int = 1) -> None:
+    def make_anew(self, topic: str, partitions: int = 1, **config: str) -> None:
         """Delete a topic, and create another one of its name once it is gone."""
         self.admin.delete_topics([topic])[topic].result(60)
         until(lambda: topic not in self.admin.list_topics(timeout=10).topics, f"{topic} is gone")
-        self.topic(partitions, name=topic)
+        self.topic(partitions, name=topic, **config)
 
     def producer(self, **config: Any) -> Producer:
         """A stock producer; configuration with underscores for dots."""

@@ -3,6 +3,7 @@ nothing happens. The operators of docs/state.md, in both of Spark's state stores
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from eoslog.checkpoint import Restored, restore_checkpoint
+from eoslog.checkpoint.errors import NotRestorable
 from eoslog.testing import EmbeddedBroker
 from tests.connector.stock_kafka import Kafka
 from tests.kit.waiting import until
@@ -59,11 +61,19 @@ class SavedQuery:
         options = {"kafka.bootstrap.servers": self._kafka.bootstrap, "topic": self.undisturbed}
         self._start(self._calm, options).awaitTermination()
 
-    def _start(self, checkpoint: Path, options: dict[str, str]) -> StreamingQuery:
+    def begin_anew(self, **more: str) -> StreamingQuery:
+        """Where the sink's last batch ended."""
+        reads = {"startingOffsets": "committed", "transactional.id": self.options["transactional.id"]}
+        options = self.options | {name.replace("_", "."): value for name, value in more.items()}
+        return self._start(self.checkpoint, options, reads)
+
+    def _start(
+        self, checkpoint: Path, options: dict[str, str], reads: dict[str, str] | None = None
+    ) -> StreamingQuery:
         source = self._spark.readStream.format("eoslog").option(
             "kafka.bootstrap.servers", self._kafka.bootstrap
         )
-        source = source.option("subscribe", self.source).option("startingOffsets", "earliest")
+        source = source.option("subscribe", self.source).options(**(reads or {"startingOffsets": "earliest"}))
         found = OPERATORS[self._operator](rows(source.option("maxOffsetsPerTrigger", BATCH).load()))
         value = "to_json(struct(*)) as value"
         sink = (
@@ -158,6 +168,30 @@ def test_a_query_does_not_begin_without_its_saved_state(
     assert query.restore() is not None
     query.start().awaitTermination()
     assert query.written(query.target) == query.written(query.undisturbed)
+
+
+@pytest.mark.parametrize("store", ["files"], indirect=True)
+def test_a_query_whose_state_is_lost_begins_anew_as_it_is_told(
+    spark: SparkSession, kafka: Kafka, tmp_path: Path, store: str
+) -> None:
+    """The way out ends: no window is there twice, and the checkpoint can be restored again."""
+    query = SavedQuery(spark, kafka, tmp_path, "aggregation", 1)
+    query.run_calmly()
+    query.run_to(3)
+    query.lose()
+    kafka.make_anew(query.options["state.topic"], cleanup_policy="compact")
+    for _ in range(2):
+        with pytest.raises(NotRestorable, match=r"committed and start.accepted=without-state"):
+            query.restore()
+        assert not query.checkpoint.exists() or list(query.checkpoint.iterdir()) == []
+    with pytest.raises(StreamingQueryException, match=r"StartsElsewhere.*without-state"):
+        query.begin_anew().awaitTermination()
+    query.lose()
+    query.begin_anew(start_accepted="without-state").awaitTermination()
+    windows = [(key, json.loads(value)["start"]) for key, value in query.written(query.target)]
+    assert len(windows) == len({*windows}) > 40, "a window is there twice"
+    query.lose()
+    assert query.restore() is not None
 
 
 @pytest.mark.long

@@ -304,7 +304,6 @@ def test_a_topic_that_was_made_anew_gets_everything_between_two_saves(world: Sav
     for number in range(2):
         world.decide(number)
     world.kafka.make_anew(world.state)
-    world.cluster.forget_topic(world.state)
     world.decide(2)
     world.lose()
     restored = world.restore()
