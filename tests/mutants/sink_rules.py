@@ -86,17 +86,7 @@ MUTANTS: list[Mutant] = [
             "are others\n        start.before()\n",
             "are others\n        pass\n",
         ),
-        Break(
-            "a start in a living application is none",
-            "if not continues or begun.acquired_now:",
-            "if begun.acquired_now:",
-        ),
         Break("every start has the same word", "begun = replace(begun, start=run.start)", "pass"),
-        Break(
-            "copies are not told apart once the sink is owned",
-            "starts=None if continues else start.known_starts",
-            "starts=None",
-        ),
         Break(
             "at_least_once leaves the memory of another guarantee",
             "        run_memory.take(*_memory_key(options, sink, view.batch))  # of",

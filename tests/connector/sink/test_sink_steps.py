@@ -506,8 +506,11 @@ def test_a_running_query_is_not_disturbed_by_a_copy_that_is_refused(folder: Path
 def test_a_moved_checkpoint_is_no_copy(folder: Path, query: Query, apps: Applications) -> None:
     apps.start(query).batch(0)
     moved = copied(query, folder / "moved")
-    apps.start(moved).batch(1)
-    apps.start(moved).batch(2)
+    apps.start(moved).dies_finishing(1)
+    again = copied(moved, folder / "again")
+    apps.start(again).begin()
+    again.complete(1)
+    apps.start(again).batch(2)
     assert len(query.bench.broker.visible()) == 6
 
 
@@ -616,6 +619,17 @@ def test_a_start_after_another_guarantee_takes_the_sink(
     apps.start(query).batch(1)
     apps.start(query).batch(2)
     assert len(query.bench.broker.visible()) == 6
+
+
+def test_another_guarantee_forgets_what_is_remembered(query: Query) -> None:
+    """Also where the system shows no threads."""
+    exactly = query.options
+    query.batch(0)
+    query.plan(1)
+    query.options = replace(exactly, guarantee=Guarantee.AT_LEAST_ONCE)
+    assert committer.begin_stream(query.options, query.runner) is None  # type: ignore[arg-type]
+    query.options = exactly
+    query.batch(1)
 
 
 def test_a_living_query_that_was_fenced_stops(query: Query, monkeypatch: pytest.MonkeyPatch) -> None:
