@@ -1,0 +1,159 @@
+"""A batch is walked without making anything: it can be read to its end exactly if the decoder reads it."""
+
+import struct
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eoslog.protocol import walk as walking
+from eoslog.protocol.batch import CorruptBatch, build_batch, read_header
+from eoslog.protocol.layout import PayloadTooLarge
+from eoslog.protocol.plain_records import write_varint
+from eoslog.protocol.records import decode_batches
+from eoslog.protocol.walk import NO_TIME, Walked, keyless_rows, walk
+from tests.protocol import oracle
+from tests.protocol.batches import records, with_right_crc
+from tests.protocol.oracle import Batch, Rec
+
+MOST = 1 << 24
+BASE = 1_700_000_000_000
+
+
+def walked(data: bytes) -> Walked:
+    return walk(memoryview(data), read_header(data), MOST)
+
+
+def read(data: bytes) -> Walked | None:
+    """What the decoder says about the same batch; None where it refuses, or offsets do not count up."""
+    header = read_header(data)
+    plain = header._replace(attributes=header.attributes & ~0x08)  # the records' own times
+    try:
+        found = decode_batches(data, [(0, plain)], headers=True, check_crc=False)
+    except (CorruptBatch, PayloadTooLarge):
+        return None
+    if [offset - header.base_offset for offset in found.offset.to_pylist()] != list(range(header.count)):
+        return None
+    times = found.timestamp.to_pylist()
+    real = [time for time in times if time != NO_TIME]
+    return Walked(min(real, default=NO_TIME), max(*times, NO_TIME), found.key.null_count > 0)
+
+
+def judge(data: bytes) -> bool:
+    expected = read(data)
+    if expected is None:
+        with pytest.raises(CorruptBatch):
+            walked(data)
+        return False
+    assert walked(data) == expected
+    return True
+
+
+def record(number: int, delta: int, key: bytes | None, value: bytes | None, headers: bytes = b"\0") -> bytes:
+    def sized(part: bytes | None) -> bytes:
+        return write_varint(-1) if part is None else write_varint(len(part)) + part
+
+    body = b"\0" + write_varint(delta) + write_varint(number) + sized(key) + sized(value) + headers
+    return write_varint(len(body)) + body
+
+
+def alike(count: int, deltas: list[int], key: bytes | None, value: bytes | None, **header: Any) -> bytes:
+    section = b"".join(record(n, deltas[n % len(deltas)], key, value) for n in range(count))
+    options = {"base_timestamp": BASE, "max_timestamp": BASE} | header
+    return b"".join(build_batch([section], count, **options))
+
+
+blobs = st.sampled_from([None, b"", b"k", b"x" * 63, b"x" * 64, b"x" * 300])
+close = st.lists(st.integers(-64, 63), min_size=1, max_size=4)
+far = st.lists(st.integers(64, 8191), min_size=1, max_size=4)
+counts = st.sampled_from([1, 2, 63, 64, 65, 200])
+
+
+@settings(deadline=None, max_examples=100)
+@given(counts, close | far, blobs, blobs, st.integers(0, 4), st.sampled_from([BASE, -1, 0, 2**63 - 1]))
+def test_records_of_one_shape(
+    count: int, deltas: list[int], key: bytes | None, value: bytes | None, codec: int, base: int
+) -> None:
+    assert judge(alike(count, deltas, key, value, codec=codec, base_timestamp=base))
+
+
+def test_records_of_one_shape_are_not_laid_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That is what makes them cheap."""
+    monkeypatch.setattr(walking, "lay_out", None)
+    for count in (1, 64, 65, 9000):
+        data = alike(count, [0, 5, -3], b"key", b"v" * 90)
+        assert walked(data) == Walked(BASE - (3 if count > 1 else 0), BASE + (5 if count > 1 else 0), False)
+    assert walked(alike(100, [300, 301], None, b"v")) == Walked(BASE + 300, BASE + 301, True)
+
+
+@settings(deadline=None, max_examples=200)
+@given(counts, close | far, blobs, blobs, st.data())
+def test_flipped_bytes_of_records_of_one_shape(
+    count: int, deltas: list[int], key: bytes | None, value: bytes | None, data: st.DataObject
+) -> None:
+    encoded = bytearray(alike(count, deltas, key, value))
+    for _ in range(data.draw(st.integers(1, 2))):
+        at = data.draw(st.integers(61, min(len(encoded) - 1, 90)) | st.integers(61, len(encoded) - 1))
+        encoded[at] = data.draw(st.integers(0, 255) | st.sampled_from([0, 1, 2, 0x7F, 0x80, 0xFF]))
+    judge(bytes(encoded))
+
+
+@settings(deadline=None, max_examples=150)
+@given(records(st.integers(0, 1)), st.data())
+def test_any_records_and_flipped_bytes_of_them(batch: Batch, data: st.DataObject) -> None:
+    encoded = bytearray(oracle.encode(batch))
+    for _ in range(data.draw(st.integers(0, 2))):
+        at = data.draw(st.integers(61, min(len(encoded) - 1, 161)))
+        encoded[at] = data.draw(st.integers(0, 255) | st.sampled_from([0x7F, 0x80, 0xFF]))
+    judge(with_right_crc(bytes(encoded)))
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.lists(st.sampled_from([0, 1, 2, 3, 4, 12, 14, 16, 127, 128, 255]), max_size=40), st.integers(1, 6))
+def test_small_numbers_in_any_order(section: list[int], count: int) -> None:
+    judge(oracle.encode(Batch([Rec(None, None)] * count, last_offset_delta=6), bytes(section)))
+
+
+@pytest.mark.parametrize("size", [6, 9, 10, 11])
+@pytest.mark.parametrize("field", ["length", "time", "number", "key", "value"])
+def test_numbers_that_are_longer_than_they_need_be(field: str, size: int) -> None:
+    def long(value: int, mine: str) -> bytes:
+        if mine != field:
+            return write_varint(value)
+        raw = value << 1
+        return bytes(raw >> 7 * step & 0x7F | (0x80 if step < size - 1 else 0) for step in range(size))
+
+    body = b"\0" + long(0, "time") + long(0, "number") + long(1, "key") + b"k" + long(1, "value") + b"v\0"
+    section = long(len(body), "length") + body
+    judge(b"".join(build_batch([section], 1, base_timestamp=BASE, max_timestamp=BASE)))
+
+
+@pytest.mark.parametrize("number", [1, 0, 3, -1])
+@pytest.mark.parametrize("value", [b"v", b"longer"])
+def test_offsets_that_do_not_count_up(number: int, value: bytes) -> None:
+    section = record(0, 0, b"k", b"v") + record(number, 0, b"k", value) + record(2, 0, b"k", b"v")
+    assert judge(b"".join(build_batch([section], 3, base_timestamp=BASE, max_timestamp=BASE))) is (
+        number == 1
+    )
+
+
+@pytest.mark.parametrize("codec", [0, 1, 2, 3, 4])
+def test_bytes_of_no_record_in_any_codec(codec: int) -> None:
+    for section in (b"garbage", b"", bytes(40)):
+        header = struct.pack(">qiibIhiqqqhii", 0, 49 + len(section), -1, 2, 0, codec, 0, 0, 0, -1, -1, -1, 1)
+        with pytest.raises(CorruptBatch):
+            walked(header + section)
+
+
+def test_few_bytes_that_unpack_to_many() -> None:
+    data = alike(1, [0], b"k", bytes(1 << 20), codec=4)
+    with pytest.raises(PayloadTooLarge):
+        walk(memoryview(data), read_header(data), 1 << 20)
+
+
+def test_which_records_have_no_key() -> None:
+    section = b"".join(record(n, 0, None if n % 2 else b"k", b"v") for n in range(4))
+    data = b"".join(build_batch([section], 4, base_timestamp=BASE, max_timestamp=BASE))
+    assert walked(data).keyless
+    assert keyless_rows(memoryview(data), read_header(data), MOST) == [1, 3]
