@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from eoslog.broker.config import LISTENER_PREFIX, BrokerConfig, ConfigError
 from eoslog.broker.coordinator.transactions.transaction_journal import DamagedTransactionLog
+from eoslog.broker.core import late_imports
 from eoslog.broker.core.broker import Broker
 from eoslog.broker.log.opening.data_dir import DataDirError
 from eoslog.broker.log.segment.files import BadFile
@@ -135,6 +136,12 @@ class Node:
 
     async def start(self) -> None:
         """Bind the addresses, open the data directory, serve. Raises StartError; then nothing stays open."""
+        try:
+            late_imports.load()
+        except ImportError as error:
+            raise StartError(
+                f"{error.name or error} cannot be imported ({error}): install eoslog again"
+            ) from error
         try:
             self.listeners = await _bind_all(self.server, self.config)
             self.broker = _open(self.config, self._fs)

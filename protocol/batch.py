@@ -7,7 +7,7 @@ Layout (KIP-98, "RecordBatch" of Kafka's log format; big-endian), offsets in byt
     12 leader epoch    21 attributes    35 max timestamp       53 base sequence
 
 `length` counts what follows byte 12. The CRC covers byte 21 to the end, so a broker may rewrite the base
-offset and the leader epoch of a batch and store the rest as it came. All integers are signed but the CRC.
+offset and the leader epoch of a batch without reckoning it again. All integers are signed but the CRC.
 """
 
 import re
@@ -28,20 +28,16 @@ NO_PRODUCER_EPOCH = -1
 NO_LEADER_EPOCH = -1
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
-_CRC = struct.Struct(">I")
-_STORED_START = struct.Struct(">qii")
 _MAGIC_AT = 16
-_CRC_AT = 17
 _CRC_FROM = 21  # the first byte that the CRC covers
 # Finds headers among other bytes: the magic 2; before it the zero bytes that begin an offset, and a leader
 # epoch that is not negative; after it the zero byte that begins the attributes.
 _LIKE_A_HEADER = re.compile(rb"(?s)\x02(?<=\x00\x00.{10}[\x00-\x7f].{3}\x02)(?=.{4}\x00)")
-STORED_START = _MAGIC_AT  # bytes of `stored_start`; the rest of a batch is stored unchanged
 _LOG_OVERHEAD = 12  # base offset and length: `length` does not count them
 
 CODEC_MASK = 0x07
-_LOG_APPEND_TIME = 0x08
-_TRANSACTIONAL = 0x10
+LOG_APPEND_TIME = 0x08
+TRANSACTIONAL = 0x10
 _CONTROL = 0x20
 DELETE_HORIZON = 0x40
 
@@ -57,6 +53,10 @@ class CorruptBatch(ValueError):
 
     def __reduce__(self) -> tuple[type["CorruptBatch"], tuple[str, int]]:
         return type(self), (str(self), self.offset)
+
+
+class PayloadTooLarge(ValueError):
+    """More bytes of records, when decompressed, than the caller allows in one call."""
 
 
 class BatchHeader(NamedTuple):
@@ -89,12 +89,12 @@ class BatchHeader(NamedTuple):
     @property
     def log_append_time(self) -> bool:
         """Whether the broker set the time: then `max_timestamp` is the time of every record."""
-        return bool(self.attributes & _LOG_APPEND_TIME)
+        return bool(self.attributes & LOG_APPEND_TIME)
 
     @property
     def is_transactional(self) -> bool:
         """Whether the batch belongs to a transaction."""
-        return bool(self.attributes & _TRANSACTIONAL)
+        return bool(self.attributes & TRANSACTIONAL)
 
     @property
     def is_control(self) -> bool:
@@ -122,18 +122,23 @@ class BatchHeader(NamedTuple):
         return sequence.last_of(self.base_sequence, self.last_offset_delta + 1)
 
 
+def raw_header(buf: Buffer, pos: int = 0) -> BatchHeader:
+    """The header's fields at `pos` as they stand. Raises CorruptBatch if there are too few bytes."""
+    if pos < 0 or len(buf) - pos < HEADER_SIZE:
+        raise CorruptBatch(
+            f"no record batch at byte {pos}: a header needs {HEADER_SIZE} bytes, "
+            f"{max(len(buf) - pos, 0)} are left"
+        )
+    return BatchHeader._make(_HEADER.unpack_from(buf, pos))
+
+
 def read_header(buf: Buffer, pos: int = 0) -> BatchHeader:
     """Read the header at `pos`.
 
     Raises CorruptBatch if there is none: too few bytes, a magic other than 2, or impossible sizes. The CRC is
     not checked, and the body need not be there.
     """
-    if pos < 0 or len(buf) - pos < HEADER_SIZE:
-        raise CorruptBatch(
-            f"no record batch at byte {pos}: a header needs {HEADER_SIZE} bytes, "
-            f"{max(len(buf) - pos, 0)} are left"
-        )
-    header = BatchHeader._make(_HEADER.unpack_from(buf, pos))
+    header = raw_header(buf, pos)
     if header.magic != MAGIC:
         raise CorruptBatch(
             f"batch at byte {pos} has magic {header.magic}: only record batches of version 2 "
@@ -222,7 +227,7 @@ def build_header(
     leader_epoch: int = NO_LEADER_EPOCH,
 ) -> bytes:
     """Make the header, CRC included, for a records section that is already compressed by `codec`."""
-    attributes = codec | (_TRANSACTIONAL if transactional else 0) | (_CONTROL if control else 0)
+    attributes = codec | (TRANSACTIONAL if transactional else 0) | (_CONTROL if control else 0)
     return seal(section, BatchHeader(
         base_offset, 0, leader_epoch, MAGIC, 0, attributes, count - 1, base_timestamp, max_timestamp,
         producer_id, producer_epoch, base_sequence, count,
@@ -241,20 +246,18 @@ def length_with(section_size: int) -> int:
     return HEADER_SIZE - _LOG_OVERHEAD + section_size
 
 
-def with_append_time(batch: memoryview, header: BatchHeader, now_ms: int) -> tuple[bytearray, BatchHeader]:
-    """A copy of the batch with the broker's time for all its records (LogAppendTime), and its header."""
-    base_offset, length, leader_epoch, magic, _, attributes, delta, base_timestamp, _, *rest = header
-    before, covered = (base_offset, length, leader_epoch, magic), (delta, base_timestamp, now_ms, *rest)
-    copy, attributes = bytearray(batch), attributes | _LOG_APPEND_TIME
-    _HEADER.pack_into(copy, 0, *before, 0, attributes, *covered)
-    crc = crc32c([memoryview(copy)[_CRC_FROM:]])
-    _CRC.pack_into(copy, _CRC_AT, crc)
-    return copy, BatchHeader(*before, crc, attributes, *covered)
+def stamped(batch: memoryview, header: BatchHeader, attributes: int, max_timestamp: int) -> BatchHeader:
+    """The batch's header with other attributes and largest time, and with the CRC that goes with them."""
+    if header.attributes == attributes and header.max_timestamp == max_timestamp:
+        return header
+    changed = header._replace(attributes=attributes, max_timestamp=max_timestamp)
+    covered: list[Buffer] = [packed(changed)[_CRC_FROM:], batch[HEADER_SIZE:]]
+    return changed._replace(crc=crc32c(covered))
 
 
-def stored_start(header: BatchHeader, base_offset: int, leader_epoch: int) -> bytes:
-    """The bytes before the magic of a stored batch: base offset, length, leader epoch."""
-    return _STORED_START.pack(base_offset, header.length, leader_epoch)
+def packed(header: BatchHeader) -> bytes:
+    """The bytes of a header."""
+    return _HEADER.pack(*header)
 
 
 def build_batch(

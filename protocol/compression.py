@@ -33,6 +33,8 @@ _LZ4_HEADER = struct.pack("<I", 0x184D2204) + b"\x60\x40\x82"
 _LZ4_BLOCK = 64 * 1024
 _LENGTH, _LE_LENGTH = struct.Struct(">i"), struct.Struct("<I")
 _GZIP = 16 + zlib.MAX_WBITS  # zlib's name for a stream with a header of gzip
+_LZ4_LEAST = 11  # magic, two bytes of flags, their checksum, the end mark
+_LZ4_INDEPENDENT, _LZ4_CHECKED_BLOCKS, _LZ4_SIZED, _LZ4_CHECKED = 0x20, 0x10, 0x08, 0x04  # in the first flags
 _LZ4_STORED = 0x80000000  # set in a block's length if the block is not compressed
 
 
@@ -141,6 +143,27 @@ def _gunzip(buf: Buffer, max_size: int) -> bytes:
         rest = member.unused_data
         if not rest:
             return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def check_lz4(section: Buffer) -> None:
+    """Check the framing that only Kafka's own reader needs: one frame, whose blocks are independent.
+
+    Raises CompressionError. What is in the blocks is for `decompress` to judge.
+    """
+    if len(section) < _LZ4_LEAST:
+        raise CompressionError("damaged lz4 data: its frame is cut")
+    flags = section[4]
+    if not flags & _LZ4_INDEPENDENT:
+        raise CompressionError("lz4 data of dependent blocks, which Kafka's Java client cannot read")
+    pos, trailer = 7 + 8 * bool(flags & _LZ4_SIZED), 4 * bool(flags & _LZ4_CHECKED_BLOCKS)
+    try:
+        while length := _LE_LENGTH.unpack_from(section, pos)[0] & ~_LZ4_STORED:
+            pos += _LE_LENGTH.size + length + trailer
+    except struct.error as error:
+        raise CompressionError("damaged lz4 data: its frame has no end") from error
+    end = pos + _LE_LENGTH.size + 4 * bool(flags & _LZ4_CHECKED)
+    if end != len(section):
+        raise CompressionError(f"lz4 data of {len(section)} bytes, whose first frame ends at {end}")
 
 
 def _lz4_compress(data: Buffer) -> bytes:

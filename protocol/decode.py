@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from eoslog.protocol import batch
-from eoslog.protocol.batch import BatchHeader, Buffer
-from eoslog.protocol.layout import Layout, PayloadTooLarge, Sections, Span, lay_out, open_sections
+from eoslog.protocol.batch import BatchHeader, Buffer, PayloadTooLarge
+from eoslog.protocol.layout import Layout, Sections, Span, lay_out, open_sections
 from eoslog.protocol.varints import Bytes, Ints
 
 __all__ = ["HEADERS", "DecodedRecords", "PayloadTooLarge", "decode_batches"]

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from eoslog.protocol import batch, compression, length_chains, varints
-from eoslog.protocol.batch import BatchHeader, Buffer, CorruptBatch
+from eoslog.protocol.batch import BatchHeader, Buffer, CorruptBatch, PayloadTooLarge
 from eoslog.protocol.varints import Bytes, Ints
 
 Bools = npt.NDArray[np.bool_]
@@ -20,10 +20,6 @@ Bools = npt.NDArray[np.bool_]
 SMALLEST_RECORD = 7  # bytes: length, attributes, two deltas, two lengths, count of headers
 MOST_BYTES = 2**31 - 1  # of batches in one piece: what 32-bit offsets reach
 _MAX_OFFSET = 2**63 - 1
-
-
-class PayloadTooLarge(ValueError):
-    """More uncompressed bytes in one call than allowed: pass fewer batches at a time."""
 
 
 class Sections(NamedTuple):

@@ -14,13 +14,17 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from eoslog.protocol.batch import BatchHeader
+from eoslog.protocol import compression
+from eoslog.protocol.batch import HEADER_SIZE, BatchHeader, CorruptBatch
 from eoslog.protocol.layout import lay_out, open_sections
 from eoslog.protocol.plain_records import write_varint
 from eoslog.protocol.varints import INT_BYTES, LONG_BYTES, Bytes, Ints, Raw, unzigzag
 
 NO_TIME = -1
 """The time of a record that has none."""
+
+MOST_ALIKE = 20_000
+"""Records of one shape that are walked within a millisecond."""
 
 _Table = npt.NDArray[np.uint8]
 _KEPT = 1 << 13  # rows of the columns that are kept for the next batch
@@ -42,11 +46,13 @@ def walk(batch: memoryview, header: BatchHeader, most: int) -> Walked:
     CRC is not checked.
     Raises CorruptBatch where a reader could not go on, PayloadTooLarge.
     """
+    if header.codec == compression.CODECS["lz4"]:
+        try:
+            compression.check_lz4(batch[HEADER_SIZE:])
+        except compression.CompressionError as error:
+            raise CorruptBatch(str(error), header.base_offset) from error
     sections = open_sections(batch, [(0, header)], False, most)
-    begin, end = int(sections.begins[0]), int(sections.ends[0])
-    data = sections.data[begin:end]
-    shape = _shape(data.data)
-    found = _alike(data, header, shape) if shape is not None else None
+    found = _alike(sections.data[int(sections.begins[0]) : int(sections.ends[0])], header)
     if found is not None:
         return found
     records = lay_out(sections)
@@ -55,6 +61,16 @@ def walk(batch: memoryview, header: BatchHeader, most: int) -> Walked:
     records.batches.refuse(strays, "another offset than its place in the batch")
     times = records.time_deltas + header.base_timestamp
     return _walked(times, bool((records.key.lengths < 0).any()))
+
+
+def walk_alike(batch: memoryview, header: BatchHeader) -> Walked | None:
+    """Walk a batch that is not compressed, if all its records are of one shape; else None.
+
+    Takes 50 microseconds for a batch of a megabyte in a thousand records.
+    """
+    if header.codec or header.count > MOST_ALIKE:
+        return None
+    return _alike(np.frombuffer(batch, np.uint8)[HEADER_SIZE:], header)
 
 
 def keyless_rows(batch: memoryview, header: BatchHeader, most: int) -> list[int]:
@@ -140,8 +156,11 @@ def _number(data: memoryview, at: int) -> tuple[int, int]:
             raise IndexError(at)
 
 
-def _alike(data: Bytes, header: BatchHeader, shape: _Shape) -> Walked | None:
+def _alike(data: Bytes, header: BatchHeader) -> Walked | None:
     """What the records say, if all are like the first one but for bytes, times and numbers; else None."""
+    shape = _shape(data.data)
+    if shape is None:
+        return None
     spans = [_span(header, shape.delta, shape.delta)]
     at = 0
     for first, last, size in _runs(header.count):

@@ -102,7 +102,6 @@ class Broker:
         """Rebuild the coordinators' state from their logs and start the periodic tasks; on the event loop."""
         self.flush.start()
         self.topics.beside = partial(asyncio.get_running_loop().run_in_executor, None)
-        self.topics.configs.load_decoder()
         self.transactions.load()
         self.groups.load()
         groups, transactions = self.config.groups, self.config.transactions

@@ -1,7 +1,8 @@
 """Produce (key 0, versions 3-13): append one record batch to each partition in the request.
 
-The batch goes from the request's bytes to the partition's segment unchanged; nothing here reads records. All
-partitions are appended to first, then one wait until all of it is durable. acks=1 waits as acks=all does:
+The records of each batch are walked, in a thread where that takes long. They go from the request's bytes to
+the partition's segment unchanged, under a header that says what they say. All partitions are appended to
+first, then one wait until all of it is durable. acks=1 waits as acks=all does:
 with a single copy there is no weaker promise worth making. acks=0 gets no answer; where the answer would have
 been an error, the connection is closed, as by Kafka.
 
@@ -15,14 +16,21 @@ Left out: batches are never compressed again, whatever compression.type says.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+import asyncio
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from eoslog.broker.log.segment.batch_checks import RejectedRecords
+from eoslog.broker.log.segment.batch_checks import (
+    RejectedRecords,
+    check_client,
+    header_of,
+    walk_lightly,
+    walk_records,
+)
 from eoslog.broker.requests.context import CloseConnection, RequestContext, Settled
 from eoslog.protocol.apis import ApiKey
-from eoslog.protocol.batch import BatchHeader, CorruptBatch, read_header
+from eoslog.protocol.batch import BatchHeader
 from eoslog.protocol.error_versions import for_version
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
@@ -37,6 +45,7 @@ if TYPE_CHECKING:
         ProduceResponsePartitionResponseDraft,
         ProduceResponseResponseDraft,
     )
+    from eoslog.protocol.walk import Walked
 
 KEY = ApiKey.PRODUCE
 VERSIONS = (3, 13)
@@ -56,8 +65,11 @@ _ACKS = (-1, _NO_ACKS, 1)
 def handle(
     context: RequestContext, request: ProduceRequest
 ) -> ProduceResponseDraft | Awaitable[ProduceResponseDraft | None] | None:
-    """Append now, unless a transaction must be checked first; then wait for the disk."""
+    """Append now, unless large batches or a transaction must be checked first; then wait for the disk."""
     produce = _Produce(context, request)
+    heavy = produce.walk()
+    if heavy:
+        return produce.append_walked(heavy)
     verdicts = produce.verify()
     if verdicts:
         return produce.append_after(verdicts)
@@ -74,6 +86,7 @@ class _Item:
     answer: ProduceResponsePartitionResponseDraft
     version: int
     header: BatchHeader | None = None
+    walked: Walked | None = None
     last_offset: int = -1
     live: bool = True
 
@@ -156,10 +169,7 @@ class _Produce:
     def _check(self, records: memoryview | None) -> BatchHeader:
         if not records:
             raise KafkaError(ErrorCode.INVALID_RECORD, "no record batch: one is needed for each partition")
-        try:
-            header = read_header(records)
-        except CorruptBatch as error:
-            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+        header = header_of(records)
         if header.codec == _ZSTD and self._version < _ZSTD_SINCE:
             raise KafkaError(
                 ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Produce version {_ZSTD_SINCE} or later"
@@ -169,6 +179,37 @@ class _Produce:
     def _refuse_all(self, error: KafkaError) -> None:
         for item in self._items:
             item.refuse(error)
+
+    # The records
+
+    def walk(self) -> Sequence[_Item]:
+        """Walk the records of each batch. Returns those that should be walked in a thread."""
+        heavy = []
+        for item in self._items:
+            if not item.live or item.header is None or item.partition is None or item.records is None:
+                continue
+            settings = item.partition.settings
+            try:
+                check_client(item.header, settings)
+                item.walked = walk_lightly(item.records, item.header, settings)
+            except KafkaError as error:
+                item.refuse(error)
+                continue
+            if item.walked is None:
+                heavy.append(item)
+        return heavy
+
+    async def append_walked(self, heavy: Sequence[_Item]) -> ProduceResponseDraft | None:
+        """Walk these in a thread, a few requests at a time, then append as after any wait."""
+        async with self._broker.turns.large():
+            for item in heavy:
+                assert item.header is not None and item.partition is not None and item.records is not None
+                settings = item.partition.settings
+                try:
+                    item.walked = await asyncio.to_thread(walk_records, item.records, item.header, settings)
+                except KafkaError as error:
+                    item.refuse(error)
+        return await self.append_after(self.verify())
 
     # The transaction
 
@@ -231,7 +272,11 @@ class _Produce:
                 continue
             try:
                 done = item.partition.append(
-                    item.records, now_ms=now_ms, from_zero=from_zero, header=item.header
+                    item.records,
+                    now_ms=now_ms,
+                    from_zero=from_zero,
+                    header=item.header,
+                    walked=item.walked,
                 )
             except KafkaError as error:
                 item.refuse(error)

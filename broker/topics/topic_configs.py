@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from eoslog.broker.config import BrokerConfig
-from eoslog.broker.log.segment import lazy_decoder
 from eoslog.broker.log.segment.log_settings import LogSettings
 from eoslog.broker.topics.known_topics import KnownTopics
 from eoslog.broker.topics.partition_creation import storage_error
@@ -39,7 +38,6 @@ class TopicConfigs:
             raise storage_error(f"the configs of topic {name} are unchanged", error) from error
         for partition in topic.partitions:
             partition.reconfigure(settings)
-        load_decoder_for(name, settings)
         return changed
 
     def check(self, name: str, configs: Mapping[str, str]) -> LogSettings:
@@ -64,14 +62,3 @@ class TopicConfigs:
             settings = self.settings(topic.configs)
             for partition in topic.partitions:
                 partition.reconfigure(settings)
-
-    def load_decoder(self) -> None:
-        """Load the record decoder at a start, if a topic needs it."""
-        for topic in self._known:
-            load_decoder_for(topic.name, self.settings(topic.configs))
-
-
-def load_decoder_for(name: str, settings: LogSettings) -> None:
-    """Load the record decoder if the records that clients write to this topic are checked."""
-    if settings.compacted and not is_internal(name) and not lazy_decoder.is_loaded():
-        lazy_decoder.load_beside()

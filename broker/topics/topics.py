@@ -35,7 +35,7 @@ from eoslog.broker.topics.topic import (
     check_room,
     is_internal,
 )
-from eoslog.broker.topics.topic_configs import TopicConfigs, load_decoder_for
+from eoslog.broker.topics.topic_configs import TopicConfigs
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 __all__ = ["OFFSETS_TOPIC", "TRANSACTIONS_TOPIC", "Topic", "Topics", "is_internal"]
@@ -253,7 +253,6 @@ class Topics:
             for partition in made:
                 partition.reconfigure(settings)
             self._known.put(topic)
-            load_decoder_for(topic.name, settings)
         except (OSError, KafkaError) as error:
             self._maker.undo(made, [partition.directory for partition in made])
             if isinstance(error, KafkaError):

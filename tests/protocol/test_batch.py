@@ -12,6 +12,7 @@ from eoslog.protocol.control import ABORT, COMMIT, control_batch, read_control
 from eoslog.protocol.plain_records import encode_records
 from tests.protocol import oracle
 from tests.protocol.oracle import Batch, Rec
+from tests.protocol.stamp import stamp
 
 FORMS: list[Callable[[bytes], Any]] = [bytes, bytearray, memoryview, lambda data: memoryview(bytearray(data))]
 
@@ -71,14 +72,25 @@ def test_built_batches_are_read_by_the_oracle(codec: int, form: Callable[[bytes]
         assert all(sent is given for sent, given in zip(built[1:], parts, strict=True))  # not copied
 
 
-def test_a_stored_start_changes_offset_and_epoch_alone() -> None:
+def test_another_offset_and_epoch_need_no_other_crc() -> None:
     data = bytearray(oracle.encode(sample()))
-    data[: batch.STORED_START] = batch.stored_start(read_header(data), 2**40, 12)
+    stamp(data, 2**40, 12)
     header = read_header(data)
     assert (header.base_offset, header.leader_epoch) == (2**40, 12)
     assert batch.crc_ok(data, 0, header)
     (stamped,) = oracle.decode(bytes(data))
     assert [r.offset for r in stamped.records] == [2**40, 2**40 + 1, 2**40 + 2]
+
+
+def test_another_largest_time_and_other_attributes_get_their_crc() -> None:
+    data = oracle.encode(sample())
+    header = read_header(data)
+    assert batch.stamped(memoryview(data), header, header.attributes, header.max_timestamp) is header
+    changed = batch.stamped(memoryview(data), header, batch.LOG_APPEND_TIME, 500)
+    stored = batch.packed(changed) + data[batch.HEADER_SIZE :]
+    assert batch.crc_ok(stored, 0, changed)
+    (found,) = oracle.decode(stored)
+    assert (found.log_append_time, found.max_timestamp) == (True, 500)
 
 
 def test_any_changed_byte_under_the_crc_is_seen() -> None:

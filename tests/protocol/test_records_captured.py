@@ -9,6 +9,7 @@ from eoslog.protocol.plain_records import iter_records
 from eoslog.protocol.records import decode_batches
 from tests.protocol import capture
 from tests.protocol.batches import rows_of
+from tests.protocol.stamp import stamp
 
 CAPTURES = Path(__file__).parent / "captures"
 
@@ -87,6 +88,5 @@ def test_our_marker_is_kafka_s_marker() -> None:
                 header.max_timestamp,
             )
             ours = bytearray(control.control_batch(marker.type, *facts))
-            start = batch.stored_start(batch.read_header(ours), header.base_offset, header.leader_epoch)
-            ours[: batch.STORED_START] = start
+            stamp(ours, header.base_offset, header.leader_epoch)
             assert ours == data[pos : pos + header.size]

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eoslog.protocol import walk as walking
-from eoslog.protocol.batch import CorruptBatch, build_batch, read_header
-from eoslog.protocol.layout import PayloadTooLarge
+from eoslog.protocol.batch import CorruptBatch, PayloadTooLarge, build_batch, read_header
 from eoslog.protocol.plain_records import write_varint
 from eoslog.protocol.records import decode_batches
 from eoslog.protocol.walk import NO_TIME, Walked, keyless_rows, walk

@@ -10,9 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from eoslog.protocol import compression, length_chains
+from eoslog.protocol import compression
 from eoslog.protocol.batch import (
     CODEC_MASK,
     DELETE_HORIZON,
@@ -23,7 +21,7 @@ from eoslog.protocol.batch import (
     length_with,
     seal,
 )
-from eoslog.protocol.decode import decode_batches
+from eoslog.protocol.layout import Span, lay_out, open_sections
 from eoslog.protocol.plain_records import read_varint, write_varint
 
 
@@ -56,15 +54,12 @@ def open_batches(found: Sequence[tuple[BatchHeader, memoryview]]) -> Iterator[Op
         parts += [bytes(HEADER_SIZE), section]
         size += HEADER_SIZE + len(section)
     buffer = b"".join(parts)
-    columns = decode_batches(buffer, plain, check_crc=False)
-    begins = np.array([at + HEADER_SIZE for at, _ in plain], np.int64)
-    ends = np.array([at + header.size for at, header in plain], np.int64)
-    counts = np.array([header.count for header, _ in found], np.int64)
-    stops = length_chains.elements(np.frombuffer(buffer, np.uint8), begins, ends, counts).stops.tolist()
-    keys, offsets = columns.key.to_pylist(), columns.offset.to_pylist()
-    tombstones, times = columns.value.is_null().to_pylist(), columns.timestamp.to_pylist()
+    records = lay_out(open_sections(buffer, plain, False, len(buffer)))
+    stops, offsets, times = records.stops.tolist(), records.offsets().tolist(), records.times().tolist()
+    keys, tombstones = _keys(buffer, records.key), (records.value.lengths < 0).tolist()
     view, row = memoryview(buffer), 0
-    for (header, data), begin, end in zip(found, begins.tolist(), ends.tolist(), strict=True):
+    for (header, data), (at, whole) in zip(found, plain, strict=True):
+        begin, end = at + HEADER_SIZE, at + whole.size
         rows = slice(row, row + header.count)
         mine = [stop - begin for stop in stops[rows]]
         spans = list(zip([0, *mine[:-1]], mine, strict=True))
@@ -72,6 +67,11 @@ def open_batches(found: Sequence[tuple[BatchHeader, memoryview]]) -> Iterator[Op
             header, data, view[begin:end], keys[rows], offsets[rows], tombstones[rows], times[rows], spans
         )
         row += header.count
+
+
+def _keys(buffer: bytes, span: Span) -> list[bytes | None]:
+    places = zip(span.begins.tolist(), span.ends.tolist(), span.lengths.tolist(), strict=True)
+    return [buffer[begin:end] if length >= 0 else None for begin, end, length in places]
 
 
 def _section(header: BatchHeader, data: memoryview) -> Buffer:

@@ -14,7 +14,7 @@ from eoslog.broker.log.segment.group_flush import sync_and_close
 from eoslog.broker.log.segment.scan import DamagedBatch
 from eoslog.broker.log.segment.segment import LostFile, Segment
 from eoslog.broker.log.segment.segment_files import SegmentFiles
-from eoslog.protocol.batch import STORED_START, BatchHeader, stored_start
+from eoslog.protocol.batch import HEADER_SIZE, BatchHeader, packed
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 _LOG = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ class ActiveSegment:
         self.roll_after_ms = limit - randint(0, min(self._log.settings.segment_jitter_ms, limit))
 
     def write(self, view: memoryview, header: BatchHeader) -> int:
-        """Write the batch at the end of the log. Returns its base offset.
+        """Write the records of the batch at the end of the log, under this header. Returns the base offset.
 
         Raises KafkaError KAFKA_STORAGE_ERROR.
         """
@@ -56,8 +56,8 @@ class ActiveSegment:
                 path = os.path.join(log.directory, files.LEADER_EPOCHS)
                 leader_epochs.begun(log.fs, path, log.leader_epoch, base, log.start)
                 self.wrote = True
-            stored = header._replace(base_offset=base)
-            segment.append([stored_start(header, base, log.leader_epoch), view[STORED_START:]], stored)
+            stored = header._replace(base_offset=base, leader_epoch=log.leader_epoch)
+            segment.append([packed(stored), view[HEADER_SIZE:]], stored)
         except LostFile as error:
             self._durability.fail(str(error))
         except (DamagedBatch, OSError) as error:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Coroutine, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from eoslog.broker.log.partition.active_segment import ActiveSegment
 from eoslog.broker.log.partition.append_waiters import AppendWaiters
@@ -26,7 +26,13 @@ from eoslog.broker.log.partition.saved_progress import SavedProgress
 from eoslog.broker.log.partition.trimming import Trimming
 from eoslog.broker.log.recovery.partition_reopening import Durable, ReadBack, prepare, read_back
 from eoslog.broker.log.recovery.recovery import KnownLog
-from eoslog.broker.log.segment.batch_checks import check_batch
+from eoslog.broker.log.segment.batch_checks import (
+    as_stored,
+    check_client,
+    check_walked,
+    header_of,
+    walk_records,
+)
 from eoslog.broker.log.segment.checkpoint import Checkpoints
 from eoslog.broker.log.segment.group_flush import GroupFlush
 from eoslog.broker.log.segment.log_settings import LogSettings
@@ -35,9 +41,12 @@ from eoslog.broker.log.segment.segment import Segment
 from eoslog.broker.log.segment.segments import Segments
 from eoslog.broker.ports.ports import Buffer, FileSystem
 from eoslog.broker.rules.producer_state import ProducerState, ProducerStates
-from eoslog.protocol.batch import BatchHeader, read_header, with_append_time
+from eoslog.protocol.batch import BatchHeader, read_header
 from eoslog.protocol.control import ABORT, COMMIT, control_batch, read_control
 from eoslog.protocol.errors import KafkaError
+
+if TYPE_CHECKING:
+    from eoslog.protocol.walk import Walked
 
 _LOG = logging.getLogger(__name__)
 
@@ -152,17 +161,26 @@ class Partition:
         coordinator: bool = False,
         from_zero: bool = False,
         header: BatchHeader | None = None,
+        walked: Walked | None = None,
     ) -> Appended:
-        """Write one record batch at the end of the log. `header`: the batch's header, if already decoded.
+        """Write one record batch at the end of the log.
 
+        `header`: the batch's header, if it is already read and checked. `walked`: what its records say, if
+        they have been walked. See `batch_checks`.
         `coordinator`: the batch is the broker's own: control batches are allowed, sequences are not checked.
         `from_zero`: a producer that is unknown here must begin with sequence 0 (transactions of KIP-890).
-        Raises KafkaError with nothing changed: see `checks` and `rules.producer_state` for the codes, and
-        KAFKA_STORAGE_ERROR if the disk fails. The batch is durable once `wait_durable` returns.
+        Raises KafkaError with nothing changed: see `batch_checks` and `rules.producer_state` for the codes,
+        and KAFKA_STORAGE_ERROR if the disk fails. The batch is durable once `wait_durable` returns.
         """
         self._log.check_online()
         view = memoryview(batch)
-        header = check_batch(view, self._log.settings, now_ms, coordinator=coordinator, header=header)
+        settings = self._log.settings
+        header = header or header_of(view)
+        if not coordinator:
+            if walked is None:
+                check_client(header, settings)
+                walked = walk_records(view, header, settings)
+            check_walked(view, header, walked, settings, now_ms)
         if header.is_control:
             control = read_control(view, 0, header)
             if control.type in (COMMIT, ABORT):
@@ -173,10 +191,9 @@ class Partition:
             written = self._producers.states.check(header, coordinator=coordinator, from_zero=from_zero)
             if written is not None:
                 return Appended(written.first_offset, written.last_offset, -1, self._log.start)
-        append_time = -1
-        if self._log.settings.log_append_time and not coordinator:
-            stamped, header = with_append_time(view, header, now_ms)
-            view, append_time = memoryview(stamped), now_ms
+        if walked is not None:
+            header = as_stored(view, header, walked, settings, now_ms)
+        append_time = now_ms if walked is not None and settings.log_append_time else -1
         try:
             base = self._tail.write(view, header)
         except KafkaError:

@@ -16,10 +16,15 @@ if TYPE_CHECKING:
 
 
 def _re2() -> ModuleType:
-    import re2  # Imported with the first group that needs it: a start does not.
+    import re2  # only a broker that serves needs it: see `load`
 
     module: ModuleType = re2
     return module
+
+
+def load() -> None:
+    """Import RE2, so that no group has to wait for it later."""
+    _re2()
 
 
 @lru_cache(maxsize=64)

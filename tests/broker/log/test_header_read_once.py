@@ -25,8 +25,8 @@ class Counting:
         self.read += 1
         return self._layout.unpack_from(buf, pos)
 
-    def pack_into(self, buf: bytearray, pos: int, *values: int) -> None:
-        self._layout.pack_into(buf, pos, *values)
+    def pack(self, *values: int) -> bytes:
+        return self._layout.pack(*values)
 
 
 @pytest.mark.parametrize("stamped", ["CreateTime", "LogAppendTime"])
