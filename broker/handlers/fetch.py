@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from eoslog.broker.requests.context import RequestContext, Settled
 from eoslog.broker.rules.fetch_session import FetchRound, Place, asked
-from eoslog.broker.rules.leader_epoch import check_leader_epoch
+from eoslog.broker.rules.reader_checks import check_leader_epoch, reads_committed
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.error_versions import for_version
 from eoslog.protocol.errors import ErrorCode, KafkaError
@@ -39,7 +39,6 @@ KEY = ApiKey.FETCH
 VERSIONS = (4, 18)
 
 _TOPIC_IDS = 13
-_READ_COMMITTED = 1
 _MAX_WAIT_MS = 24 * 3_600_000
 _HELD_WHILE_WAITING = 64 << 10
 _AT_ONCE = 500  # partitions: a few milliseconds
@@ -52,6 +51,10 @@ def handle(
     """Answer at once if there is enough to return, else wait for it."""
     if sum(len(topic["partitions"]) for topic in request["topics"]) > _BESIDE:
         return Settled(_beside(context, request))
+    try:
+        reads_committed(request["isolation_level"])
+    except KafkaError as error:
+        return _all_refused(context, request, error.code)
     try:
         sessions, now_ms = context.broker.fetch_sessions, context.broker.clock.now_ms()
         fetch = _Fetch(context, request, sessions.wanted(request, _by_id(context), now_ms))
@@ -86,7 +89,7 @@ class _Fetch:
         self._request = request
         self._version = context.header.api_version
         self._by_id = _by_id(context)
-        self._committed = request["isolation_level"] == _READ_COMMITTED
+        self._committed = reads_committed(request["isolation_level"])
         self._max_bytes = min(request["max_bytes"], broker.config.network.fetch_max_bytes)
         self._memory, self._turns = broker.memory, broker.turns
         self._replica = max(request["replica_id"], request["replica_state"]["replica_id"])
@@ -151,6 +154,8 @@ class _Fetch:
         part = self._parts[place]
         partition = self._partition(place)
         check_leader_epoch(partition.leader_epoch, part["current_leader_epoch"])
+        if min(part["partition_max_bytes"], self._max_bytes) < 0:
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "a negative number of bytes is asked for")
         room = max(0, min(part["partition_max_bytes"], self._room - self._found))
         offset, short = part["fetch_offset"], self._memory.answers_short
         one = self._found == 0 and not short
@@ -256,6 +261,19 @@ class _Fetch:
             callback = partial(stir, place)
             partition.subscribe(callback)
             watched.append((partition, callback))
+
+
+def _all_refused(context: RequestContext, request: FetchRequest, code: ErrorCode) -> FetchResponseDraft:
+    """The answer for a request that is refused as a whole; before version 7 only partitions have an error."""
+    responses: list[FetchResponseResponseDraft] = [
+        {
+            "topic": topic["topic"],
+            "topic_id": topic["topic_id"],
+            "partitions": [_refused(part["partition"], code) for part in topic["partitions"]],
+        }
+        for topic in request["topics"]
+    ]
+    return {"error_code": code, "responses": responses}
 
 
 def _refused(index: int, code: ErrorCode) -> FetchResponsePartitionDraft:

@@ -12,7 +12,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from eoslog.broker.requests.context import RequestContext
-from eoslog.broker.rules.leader_epoch import check_leader_epoch
+from eoslog.broker.rules.reader_checks import check_leader_epoch, reads_committed
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
@@ -35,20 +35,20 @@ LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING
 _SINCE = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING: 11}
 """The first version that has each special time."""
 
+_NEVER = 2**15
 _LEADER_EPOCHS_SINCE = 4
 _NOTHING = (-1, -1)
 
 
 def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponseDraft:
     """Return an offset for each partition, -1 if no record is as late as asked for."""
-    topics = request["topics"]
+    topics, isolation = request["topics"], request["isolation_level"]
     asked = Counter((topic["name"], p["partition_index"]) for topic in topics for p in topic["partitions"])
     twice = {place for place, count in asked.items() if count > 1}
-    committed = request["isolation_level"] == 1
 
     def answer(topic: ListOffsetsRequestTopic) -> ListOffsetsResponseTopicDraft:
         name = topic["name"]
-        parts = [_answer(context, name, wanted, committed, twice) for wanted in topic["partitions"]]
+        parts = [_answer(context, name, wanted, isolation, twice) for wanted in topic["partitions"]]
         return {"name": name, "partitions": parts}
 
     return {"topics": [answer(topic) for topic in topics]}
@@ -58,11 +58,12 @@ def _answer(
     context: RequestContext,
     topic: str,
     wanted: ListOffsetsRequestPartition,
-    committed: bool,
+    isolation: int,
     twice: set[tuple[str, int]],
 ) -> ListOffsetsResponsePartitionDraft:
     index = wanted["partition_index"]
     try:
+        committed = reads_committed(isolation)
         if (topic, index) in twice:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"{topic}-{index} is in the request twice")
         partition = context.broker.topics.partition(topic, index)
@@ -89,8 +90,9 @@ def _epoch(partition: Partition, asked: int, offset: int) -> int:
 
 def _offset(partition: Partition, timestamp: int, committed: bool, version: int) -> tuple[int, int]:
     """(time stamp, offset) for a time or a special time; time stamp -1 for the ends."""
-    if timestamp < 0 and version < _SINCE.get(timestamp, 0):
-        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"time {timestamp} needs version {_SINCE[timestamp]}")
+    if timestamp < 0 and version < (since := _SINCE.get(timestamp, _NEVER)):
+        what = f"needs version {since}" if since < _NEVER else "is none of the special times"
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"time {timestamp} {what}")
     end = partition.last_stable_offset if committed else partition.high_watermark
     match timestamp:
         case -1:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from eoslog.broker.handlers.describe_cluster import CLUSTER_OPERATIONS, NOT_ASKED
 from eoslog.broker.log.partition.partition import Partition
 from eoslog.broker.requests.context import RequestContext
-from eoslog.broker.topics.topic import Topic, check_name, is_internal
+from eoslog.broker.topics.topic import METADATA_TOPIC, Topic, check_name, is_internal
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
@@ -97,7 +97,7 @@ def _topic(
 def _create(context: RequestContext, name: str, may_create: bool) -> Topic:
     """Create a requested topic. Raises KafkaError if it cannot or must not be created."""
     topics = context.broker.topics
-    if not may_create:
+    if not may_create or name == METADATA_TOPIC:
         check_name(name)
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
     if is_internal(name):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from eoslog.broker.log.segment.leader_epochs import UNDEFINED
 from eoslog.broker.requests.context import RequestContext
-from eoslog.broker.rules.leader_epoch import check_leader_epoch
+from eoslog.broker.rules.reader_checks import check_leader_epoch
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 

@@ -1,7 +1,7 @@
 """SyncGroup (key 14, versions 0-5): get a member's assignment; the leader sends everybody's.
 
 The answer comes when the leader has sent them. Static members from version 3 (KIP-345); from version 5 the
-protocol's type and name are checked and returned (KIP-559).
+protocol's type and name must be given, are checked and returned (KIP-559).
 
 Complete.
 """
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from eoslog.broker.requests.context import RequestContext, Settled
 from eoslog.broker.rules.classic.classic_group_events import Sync, SyncAnswer
 from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from eoslog.protocol.typed.sync_group import SyncGroupRequest, SyncGroupResponseDraft
@@ -22,11 +23,16 @@ if TYPE_CHECKING:
 KEY = ApiKey.SYNC_GROUP
 VERSIONS = (0, 5)
 
+_NAMES_SINCE = 5
+
 
 def handle(
     context: RequestContext, request: SyncGroupRequest
 ) -> SyncGroupResponseDraft | Settled[SyncGroupResponseDraft]:
-    """Pass the sync to the group."""
+    """Pass the sync to the group, unless it does not say what it must."""
+    named = request["protocol_type"] is not None and request["protocol_name"] is not None
+    if context.header.api_version >= _NAMES_SINCE and not named:
+        return {"error_code": ErrorCode.INCONSISTENT_GROUP_PROTOCOL}
     event = Sync(
         member_id=request["member_id"],
         instance_id=request["group_instance_id"],

@@ -55,6 +55,9 @@ class FileSystem(Protocol):
     def exists(self, path: str) -> bool:
         """Whether a file or directory is there."""
 
+    def written_ms(self, path: str) -> int:
+        """When a file was last written to, in milliseconds since the epoch."""
+
     def list(self, path: str) -> list[str]:
         """The names in a directory, sorted."""
 
@@ -161,6 +164,10 @@ class OsFileSystem:
     def exists(self, path: str) -> bool:
         """See `FileSystem.exists`."""
         return os.path.exists(path)
+
+    def written_ms(self, path: str) -> int:
+        """See `FileSystem.written_ms`."""
+        return os.stat(path).st_mtime_ns // 1_000_000
 
     def list(self, path: str) -> list[str]:
         """See `FileSystem.list`."""

@@ -11,6 +11,8 @@ from eoslog.protocol.errors import ErrorCode, KafkaError
 
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
+METADATA_TOPIC = "__cluster_metadata"
+"""Of Kafka's controllers. Clients that find a topic of this name take it for theirs."""
 
 MAX_NAME = 249
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
@@ -53,9 +55,12 @@ def check_new_name(name: str, existing: Iterable[str]) -> None:
     """Raises KafkaError unless a topic of this name can be created beside the `existing` ones.
 
     INVALID_TOPIC_EXCEPTION for an illegal name, for one of the broker's own, and for one that differs from
-    another only in '.' and '_' (they are the same in metric names); TOPIC_ALREADY_EXISTS.
+    another only in '.' and '_' (they are the same in metric names); INVALID_REQUEST for that of Kafka's
+    controllers; TOPIC_ALREADY_EXISTS.
     """
     check_name(name)
+    if name == METADATA_TOPIC:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {name} is of Kafka's controllers alone")
     if is_internal(name):
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic {name} is the broker's own")
     plain = name.replace(".", "_")

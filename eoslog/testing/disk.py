@@ -196,6 +196,11 @@ class FaultyFileSystem:
         self.check()
         return self._inner.exists(path)
 
+    def written_ms(self, path: str) -> int:
+        """See `FileSystem.written_ms`."""
+        self.check()
+        return self._inner.written_ms(path)
+
     def list(self, path: str) -> list[str]:
         """See `FileSystem.list`."""
         self.check()

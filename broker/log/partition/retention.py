@@ -18,7 +18,7 @@ class SegmentSpan(NamedTuple):
 
     end: int
     size: int
-    largest_timestamp: int  # ms, -1 if it has no record with a time
+    newest: int  # ms: the largest time of its records, or of its last write if none has a time
 
 
 def expendable(
@@ -42,11 +42,6 @@ def expendable(
             over -= spans[gone].size
             gone += 1
     if settings.retention_ms >= 0:
-        while gone < most and _age(spans[gone], now_ms) > settings.retention_ms:
+        while gone < most and now_ms - spans[gone].newest > settings.retention_ms:
             gone += 1
     return gone
-
-
-def _age(span: SegmentSpan, now_ms: int) -> int:
-    """The age of its newest record, ms. A segment without timestamps does not age."""
-    return now_ms - span.largest_timestamp if span.largest_timestamp >= 0 else 0

@@ -100,9 +100,14 @@ class Trimming:
         bases = [segment.base_offset for segment in self._log.segments]
         timed = self._log.settings.deleted and self._log.settings.retention_ms >= 0
         return [
-            SegmentSpan(end, segment.size, segment.newest() if timed else -1)
+            SegmentSpan(end, segment.size, self._newest(segment) if timed else 0)
             for segment, end in zip(self._log.segments, [*bases[1:], self._log.end], strict=True)
         ]
+
+    def _newest(self, segment: Segment) -> int:
+        """The largest time of its records. Those without a time age from the last write on, as in Kafka."""
+        newest = segment.newest()
+        return newest if newest >= 0 else self._log.fs.written_ms(segment.path)
 
     def _discard(self, segments: list[Segment], now_ms: int) -> None:
         """Rename the files of segments that have left the log, oldest first."""

@@ -38,6 +38,7 @@ class Inode:
     data: bytearray = field(default_factory=bytearray)
     durable: bytes = b""
     pending: list[tuple[int, bytes | None]] = field(default_factory=list)  # (position, bytes); None: truncate
+    written_ms: int = 0
 
     def apply(self, position: int, data: bytes | None) -> None:
         if data is None:
@@ -131,6 +132,7 @@ class FakeFile:
         if data:
             self._inode.pending.append((position, data))
             self._inode.apply(position, data)
+            self._inode.written_ms = self._fs.now_ms
         if error is not None:
             raise error
         return len(data)
@@ -173,6 +175,7 @@ class FakeFileSystem:
     def __init__(self) -> None:
         self.root = Directory()
         self.life = 0
+        self.now_ms = 1_700_000_000_000  # the clock of files
         self.capacity: int | None = None  # bytes that may still be written
         self.fail_truncate = False
         self.fail_sync: str | None = None  # syncs of paths that hold this text fail
@@ -244,6 +247,12 @@ class FakeFileSystem:
 
     def exists(self, path: str) -> bool:
         return self.find(path) is not None
+
+    def written_ms(self, path: str) -> int:
+        here = self.find(path)
+        if not isinstance(here, Inode):
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory", path)
+        return here.written_ms
 
     def list(self, path: str) -> list[str]:
         here = self.find(path)

@@ -10,6 +10,7 @@ import pytest
 from eoslog.broker.log.partition.partition import Partition
 from eoslog.broker.log.partition.retention import SegmentSpan, expendable
 from eoslog.broker.log.segment.log_settings import LogSettings
+from eoslog.protocol.batch import HEADER_SIZE, packed, read_header, stamped
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from tests.broker.log.fakefs import Outcome
 from tests.broker.log.logkit import DIRECTORY, NOW, Disk, batch, offsets, sequenced, stored
@@ -262,3 +263,34 @@ def test_a_segment_that_is_deleted_before_it_was_synced_takes_nothing_offline() 
     disk.sync(partition)
     assert partition.offline is None
     assert partition.recovery_point == partition.log_end_offset
+
+
+def test_records_without_a_time_age_from_their_last_write() -> None:
+    """Of old clients whose every record has the time -1: else their topics would grow for ever."""
+    disk = Disk(replace(SMALL, retention_ms=HOUR))
+    partition = disk.open()
+    for number in range(6):
+        disk.fs.now_ms = NOW + number * HOUR // 2
+        disk.append(partition, batch(b"x" * 400, timestamp=-1))
+    assert partition.segments[0].newest() == -1
+    before = logs(disk)
+    assert partition.retain(NOW + HOUR) == 0
+    assert partition.retain(NOW + 2 * HOUR) > 0
+    assert logs(disk) == [base for base in before if base >= partition.log_start_offset] != before
+    assert partition.retain(NOW + 24 * HOUR) > 0
+    assert partition.log_start_offset == partition.log_end_offset
+
+
+@pytest.mark.parametrize("told", [-1, NOW - 30 * 24 * HOUR, NOW + 10**12])
+def test_records_age_by_their_own_times_whatever_the_header_says(told: int) -> None:
+    disk = Disk(replace(SMALL, retention_ms=HOUR))
+    partition = disk.open()
+    for _ in range(3):
+        sent = read_header(batch(b"x" * 400))
+        wrong = stamped(memoryview(batch(b"x" * 400)), sent, 0, told)
+        disk.append(partition, packed(wrong) + batch(b"x" * 400)[HEADER_SIZE:])
+    assert partition.max_timestamp() == (NOW, 0)
+    assert partition.offset_for(NOW, committed=False) == (NOW, 0)
+    assert partition.retain(NOW + HOUR) == 0
+    assert partition.retain(NOW + HOUR + 1) == 2
+    assert partition.log_start_offset == partition.log_end_offset
