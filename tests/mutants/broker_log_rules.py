@@ -12,6 +12,7 @@ COMPACTION = (
     f"{HERE}test_log_upkeep_model.py",
 )
 TRIMMING = (f"{HERE}test_log_retention.py", *COMPACTION)
+BATCHES = ("tests/broker/handlers/test_hostile_batches.py", f"{HERE}test_log_append.py")
 FILES = (f"{HERE}test_os_files.py",)
 BACKUP = (f"{HERE}test_log_backup.py", "tests/broker/operations/test_command_backup.py")
 
@@ -30,6 +31,24 @@ MUTANTS: list[Mutant] = [
         Break("small files are not synced", "        if sync:\n            file.sync()\n", ""),
         Break("nor their names", "    if sync_dir:\n        fs.sync_dir(os.path.dirname(path))\n", ""),
         Break("half a small file is taken for whole", "    if file.write([data], 0) != len(data):", "    if file.write([data], 0) < 0:"),
+    ),
+    *mutants_of(
+        "broker/log/segment/batch_checks.py",
+        BATCHES,
+        Break("the header's largest time is believed", "attributes, walked.latest)", "attributes, header.max_timestamp)"),
+        Break("every bit is the client's to set", "header.attributes & (CODEC_MASK | TRANSACTIONAL)", "header.attributes"),
+        Break("a time set by the broker, from a client", "        if header.log_append_time:\n", "        if False:\n"),
+        Break("records may be ahead", "    if walked.latest > now_ms + settings.timestamp_after_max_ms:", "    if False:"),
+        Break("any codec is known", "    if header.codec not in compression.NAMES:", "    if False:"),
+        Break("bytes after the batch", "    if header.size < len(batch):", "    if False:"),
+    ),
+    *mutants_of(
+        "protocol/walk.py",
+        ("tests/protocol/test_walk.py", *BATCHES),
+        Break("numbers may be any", "    records.batches.refuse(strays", "    records.batches.refuse(strays & False"),
+        Break("headers are not looked at", "    records.headers()\n", ""),
+        Break("one shape is not compared", "        if not _fits(table, begin, shape, first, last, size):", "        if False:"),
+        Break("lz4 that only some clients read", "    if header.codec == compression.CODECS[\"lz4\"]:", "    if False:"),
     ),
     *mutants_of(
         "broker/log/partition/active_segment.py",
@@ -162,6 +181,7 @@ MUTANTS: list[Mutant] = [
         "broker/log/partition/trimming.py",
         TRIMMING,
         Break("records above the mark are deleted", "        if not 0 <= wanted <= mark:", "        if not 0 <= wanted:"),
+        Break("records without a time never go", "newest if newest >= 0 else self._log.fs.written_ms(segment.path)", "newest if newest >= 0 else 2**63"),
         Break("files go before the start is noted", "        self._log.begin_at(start)\n        gone = self._log.segments.drop_first(count)\n", "        gone = self._log.segments.drop_first(count)\n"),
     ),
     *mutants_of(

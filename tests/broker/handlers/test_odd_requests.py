@@ -53,7 +53,7 @@ def test_isolation_levels_that_do_not_exist(wire: Wire, isolation: int) -> None:
         assert (found["error_code"], found["offset"]) == (ErrorCode.UNKNOWN_SERVER_ERROR, -1)
     for version in (4, 6, 11):
         told = fetch(wire, version, isolation=isolation)
-        whole = ErrorCode.UNKNOWN_SERVER_ERROR if version >= 7 else ErrorCode.NONE  # the field's first version
+        whole = ErrorCode.UNKNOWN_SERVER_ERROR if version >= 7 else ErrorCode.NONE
         assert told["error_code"] == whole
         (part,) = told["responses"][0]["partitions"]
         assert (part["error_code"], bytes(part["records"])) == (ErrorCode.UNKNOWN_SERVER_ERROR, b"")

@@ -18,6 +18,7 @@ from eoslog.protocol.batch import HEADER_SIZE, build_batch, iter_headers
 from eoslog.protocol.plain_records import encode_records
 from eoslog.testing import EmbeddedBroker
 from tests.broker.broker_clients import Wire
+from tests.protocol.batches import with_right_crc
 
 Answer = dict[str, Any]
 REPO = Path(__file__).parents[3]
@@ -156,6 +157,7 @@ def test_produce_refuses(wire: Wire, topic: str) -> None:
     flipped[-1] ^= 1
     zstd = bytearray(good)
     zstd[22] |= 4
+    zstd = bytearray(with_right_crc(bytes(zstd)))
     assert code(flipped) == 2
     assert code(good[:-1]) == code(good[:30]) == 87
     assert code(b"") == code(None) == 87
