@@ -7,7 +7,6 @@ number. Every other batch is laid out by `layout`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -17,8 +16,7 @@ import numpy.typing as npt
 from eoslog.protocol import compression
 from eoslog.protocol.batch import HEADER_SIZE, BatchHeader, CorruptBatch
 from eoslog.protocol.layout import lay_out, open_sections
-from eoslog.protocol.plain_records import write_varint
-from eoslog.protocol.varints import INT_BYTES, LONG_BYTES, Bytes, Ints, Raw, unzigzag
+from eoslog.protocol.varints import INT_BYTES, LONG_BYTES, Bytes, Ints, Raw, size_of, unzigzag
 
 NO_TIME = -1
 """The time of a record that has none."""
@@ -28,6 +26,7 @@ MOST_ALIKE = 20_000
 
 _Table = npt.NDArray[np.uint8]
 _KEPT = 1 << 13  # rows of the columns that are kept for the next batch
+_WORTH = 8  # rows of one shape, below which a batch is better laid out
 _WRAP = 1 << 64
 
 
@@ -97,45 +96,44 @@ def _walked(times: Ints, keyless: bool) -> Walked:
 
 
 class _Shape(NamedTuple):
-    """The first record, as a pattern of all. Sizes in bytes."""
+    """One record, as a pattern of those after it. Sizes in bytes."""
 
-    attributes: int
+    begin: bytes  # the varint of its length, and its attributes
     time: bytes  # the varint of its time delta
     delta: int
+    number_size: int
     key: bytes  # the varint of the key's length
     key_size: int
     value: bytes  # the varint of the value's length
-    value_size: int
+    width: int  # the whole record
     keyless: bool
 
-    @property
-    def behind(self) -> int:
-        """The bytes of a record behind its number."""
-        return len(self.key) + self.key_size + len(self.value) + self.value_size + 1
 
-
-def _shape(section: memoryview) -> _Shape | None:
-    """The shape of the first record. None if that has headers, or is not whole."""
+def _shape(section: memoryview, start: int, number: int) -> _Shape | None:
+    """The shape of the record at `start`. None if it has headers or another number, or is not whole."""
     try:
-        length, at = _number(section, 0)
-        stop = at + length
+        length, at = _number(section, start)
         delta, number_at = _number(section, at + 1)
-        key_size, key_at = _number(section, number_at + 1)
-        if section[number_at] or key_size < -1:
+        found, key_len_at = _number(section, number_at)
+        key_size, key_at = _number(section, key_len_at)
+        if found != number or key_len_at - number_at != size_of(number << 1) or key_size < -1:
             return None
         value_at = key_at + max(key_size, 0)
         value_size, begin = _number(section, value_at)
         end = begin + max(value_size, 0)
-        if value_size < -1 or end + 1 != stop or section[end]:
+        if value_size < -1 or end + 1 != at + length or section[end]:
             return None
     except IndexError:
         return None
-    if max(key_at - number_at - 1, begin - value_at) > INT_BYTES or number_at - at >= LONG_BYTES:
+    if max(at - start, key_len_at - number_at, key_at - key_len_at, begin - value_at) > INT_BYTES:
+        return None
+    if number_at - at > LONG_BYTES:  # nine bytes behind the attributes: a tenth may reach beyond 64 bits
         return None
     time = section[at + 1 : number_at].tobytes()
-    key, value = section[number_at + 1 : key_at].tobytes(), section[value_at:begin].tobytes()
+    key, value = section[key_len_at:key_at].tobytes(), section[value_at:begin].tobytes()
     return _Shape(
-        section[at], time, delta, key, max(key_size, 0), value, max(value_size, 0), key_size < 0
+        section[start : at + 1].tobytes(), time, delta, key_len_at - number_at, key, max(key_size, 0), value,
+        end + 1 - start, key_size < 0,
     )  # fmt: skip
 
 
@@ -157,64 +155,68 @@ def _number(data: memoryview, at: int) -> tuple[int, int]:
 
 
 def _alike(data: Bytes, header: BatchHeader) -> Walked | None:
-    """What the records say, if all are like the first one but for bytes, times and numbers; else None."""
-    shape = _shape(data.data)
-    if shape is None:
-        return None
-    spans = [_span(header, shape.delta, shape.delta)]
-    at = 0
-    for first, last, size in _runs(header.count):
-        body = 1 + len(shape.time) + size + shape.behind
-        begin = write_varint(body) + bytes((shape.attributes,))
-        rows, width = last - first, len(begin) - 1 + body
-        if at + rows * width > len(data):
+    """What the records say, if long runs of them differ in bytes, times and numbers alone; else None.
+
+    A new run begins where a number or a time delta takes a byte more.
+    """
+    view, count = data.data, header.count
+    at, number, spans, keyless = 0, 0, [], False
+    while number < count:
+        shape = _shape(view, at, number)
+        if shape is None:
             return None
-        table = data[at : at + rows * width].reshape(rows, width)
-        if not _fits(table, begin, shape, first, last, size):
+        last = min(1 << 7 * shape.number_size - 1, count)
+        rows = min(last - number, (len(data) - at) // shape.width)
+        table = data[at : at + rows * shape.width].reshape(rows, shape.width)
+        fit = _fitting(table, shape, number)
+        if fit < min(_WORTH, last - number):
             return None
-        found = _time_span(table[:, len(begin) : len(begin) + len(shape.time)], shape, header)
-        if found is None:
-            return None
-        spans.append(found)
-        at += rows * width
+        times_at = len(shape.begin)
+        spans.append(_time_span(table[:fit, times_at : times_at + len(shape.time)], shape, header))
+        at, number, keyless = at + fit * shape.width, number + fit, keyless or shape.keyless
     if at != len(data):
         return None
     earliest, latest = min(span[0] for span in spans), max(span[1] for span in spans)
     if earliest <= NO_TIME < latest:
         return None  # some records may have no time: they are looked at one by one
-    return Walked(earliest, max(latest, NO_TIME), shape.keyless)
+    return Walked(earliest, max(latest, NO_TIME), keyless)
 
 
-def _runs(count: int) -> Iterator[tuple[int, int, int]]:
-    """First and last number (not included), and bytes of the number, of records whose numbers are as long."""
-    first, size = 0, 1
-    while first < count:
-        last = min(1 << 7 * size - 1, count)
-        yield first, last, size
-        first, size = last, size + 1
-
-
-def _fits(table: _Table, begin: bytes, shape: _Shape, first: int, last: int, size: int) -> bool:
-    """Whether the columns before, between and after the bytes of time, key and value are as they must be."""
-    rows = last - first
+def _fitting(table: _Table, shape: _Shape, first: int) -> int:
+    """How many rows, from the first on, are as the shape says: all that is not a byte of key or value."""
+    rows, begin, size = len(table), shape.begin, shape.number_size
     number_at = len(begin) + len(shape.time)
     key_at = number_at + size + len(shape.key)
-    if table[:, : len(begin)].tobytes() != begin * rows:
-        return False
-    if table[:, number_at:key_at].tobytes() != _numbered(first, last, size, shape.key):
-        return False
     value_at = key_at + shape.key_size
-    if table[:, value_at : value_at + len(shape.value)].tobytes() != shape.value * rows:
-        return False
-    return not any(table[:, -1].tobytes())
+    columns = (
+        (table[:, : len(begin)], begin * rows),
+        (table[:, number_at:key_at], _numbered(first, first + rows, size, shape.key)),
+        (table[:, value_at : value_at + len(shape.value)], shape.value * rows),
+        (table[:, -1], bytes(rows)),
+    )
+    time = table[:, len(begin) : number_at]
+    if all(column.tobytes() == wanted for column, wanted in columns) and _are_numbers(time).all():
+        return rows
+    fits = _are_numbers(time)
+    for column, wanted in columns:
+        same = column.reshape(rows, -1) == np.frombuffer(wanted, np.uint8).reshape(rows, -1)
+        fits &= same.all(axis=1)
+    return rows if fits.all() else int(fits.argmin())
+
+
+def _are_numbers(time: _Table) -> npt.NDArray[np.bool_]:
+    """For each row, whether it is one varint that ends with the row."""
+    ends = time[:, -1] < 0x80
+    return ends & (time[:, :-1] >= 0x80).all(axis=1) if time.shape[1] > 1 else ends
 
 
 def _numbered(first: int, last: int, size: int, key: bytes) -> bytes:
     """The columns of numbers and of the lengths of keys, row by row."""
-    if last <= _KEPT:
-        whole = _kept(first, size, key)
-        return whole[: (last - first) * (size + len(key))]
-    return _columns(first, last, size, key)
+    width = size + len(key)
+    if last > _KEPT:
+        return _columns(first, last, size, key)
+    begin = 0 if size == 1 else 1 << 7 * (size - 1) - 1
+    return _kept(begin, size, key)[(first - begin) * width : (last - begin) * width]
 
 
 @lru_cache(64)
@@ -232,17 +234,13 @@ def _columns(first: int, last: int, size: int, key: bytes) -> bytes:
     return out.tobytes()
 
 
-def _time_span(column: _Table, shape: _Shape, header: BatchHeader) -> tuple[int, int] | None:
-    """The earliest and the latest time; None if a delta takes fewer or more bytes than that of the first."""
+def _time_span(column: _Table, shape: _Shape, header: BatchHeader) -> tuple[int, int]:
+    """The earliest and the latest time of rows whose time deltas have as many bytes."""
     if column.tobytes() == shape.time * len(column):
         return _span(header, shape.delta, shape.delta)
     raw: Raw = np.zeros(len(column), np.uint64)
-    last = len(shape.time) - 1
-    for step in range(last + 1):
-        byte = column[:, step]
-        if (byte.max() if step == last else 0xFF - byte.min()) > 0x7F:
-            return None
-        raw |= (byte & 0x7F).astype(np.uint64) << np.uint64(7 * step)
+    for step in range(len(shape.time)):
+        raw |= (column[:, step] & 0x7F).astype(np.uint64) << np.uint64(7 * step)
     deltas = unzigzag(raw)
     return _span(header, int(deltas.min()), int(deltas.max()))
 

@@ -47,7 +47,7 @@ MUTANTS: list[Mutant] = [
         ("tests/protocol/test_walk.py", *BATCHES),
         Break("numbers may be any", "    records.batches.refuse(strays", "    records.batches.refuse(strays & False"),
         Break("headers are not looked at", "    records.headers()\n", ""),
-        Break("one shape is not compared", "        if not _fits(table, begin, shape, first, last, size):", "        if False:"),
+        Break("one shape is not compared", "        fit = _fitting(table, shape, number)", "        fit = rows"),
         Break("lz4 that only some clients read", "    if header.codec == compression.CODECS[\"lz4\"]:", "    if False:"),
     ),
     *mutants_of(

@@ -64,13 +64,16 @@ def alike(count: int, deltas: list[int], key: bytes | None, value: bytes | None,
 
 
 blobs = st.sampled_from([None, b"", b"k", b"x" * 63, b"x" * 64, b"x" * 300])
+rising = st.integers(1, 300).map(lambda step: list(range(0, 200 * step, step)))
 close = st.lists(st.integers(-64, 63), min_size=1, max_size=4)
 far = st.lists(st.integers(64, 8191), min_size=1, max_size=4)
 counts = st.sampled_from([1, 2, 63, 64, 65, 200])
 
 
 @settings(deadline=None, max_examples=100)
-@given(counts, close | far, blobs, blobs, st.integers(0, 4), st.sampled_from([BASE, -1, 0, 2**63 - 1]))
+@given(
+    counts, close | far | rising, blobs, blobs, st.integers(0, 4), st.sampled_from([BASE, -1, 0, 2**63 - 1])
+)
 def test_records_of_one_shape(
     count: int, deltas: list[int], key: bytes | None, value: bytes | None, codec: int, base: int
 ) -> None:
@@ -84,10 +87,12 @@ def test_records_of_one_shape_are_not_laid_out(monkeypatch: pytest.MonkeyPatch) 
         data = alike(count, [0, 5, -3], b"key", b"v" * 90)
         assert walked(data) == Walked(BASE - (3 if count > 1 else 0), BASE + (5 if count > 1 else 0), False)
     assert walked(alike(100, [300, 301], None, b"v")) == Walked(BASE + 300, BASE + 301, True)
+    slow = alike(9000, list(range(9000)), b"key", b"v" * 90)  # deltas of one, two and three bytes
+    assert walked(slow) == Walked(BASE, BASE + 8999, False)
 
 
 @settings(deadline=None, max_examples=200)
-@given(counts, close | far, blobs, blobs, st.data())
+@given(counts, close | far | rising, blobs, blobs, st.data())
 def test_flipped_bytes_of_records_of_one_shape(
     count: int, deltas: list[int], key: bytes | None, value: bytes | None, data: st.DataObject
 ) -> None:
