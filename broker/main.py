@@ -14,9 +14,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
+from eoslog.broker import late_imports
 from eoslog.broker.config import LISTENER_PREFIX, BrokerConfig, ConfigError
 from eoslog.broker.coordinator.transactions.transaction_journal import DamagedTransactionLog
-from eoslog.broker.core import late_imports
 from eoslog.broker.core.broker import Broker
 from eoslog.broker.log.opening.data_dir import DataDirError
 from eoslog.broker.log.segment.files import BadFile
