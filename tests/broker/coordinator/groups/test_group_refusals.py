@@ -60,6 +60,12 @@ def txn_body(version: int, topic_id: bytes) -> Answer:
     return {"group_id": "g", "transactional_id": "x", "producer_id": 1, "producer_epoch": 0, "topics": topics}
 
 
+def sync_body(version: int, topic_id: bytes) -> Answer:
+    return {"group_id": "g"} | (
+        {"protocol_type": "consumer", "protocol_name": "range"} if version >= 5 else {}
+    )
+
+
 def join_body(version: int, topic_id: bytes) -> Answer:
     protocols = [{"name": "range", "metadata": b""}]
     return {
@@ -77,7 +83,7 @@ CASES: list[tuple[Any, Body, Read]] = [
     (offset_commit, commit_body, lambda version, answer: topic_error(answer)),
     (txn_offset_commit, txn_body, lambda version, answer: topic_error(answer)),
     (join_group, join_body, lambda version, answer: answer["error_code"]),
-    (sync_group, lambda *_: {"group_id": "g"}, lambda version, answer: answer["error_code"]),
+    (sync_group, sync_body, lambda version, answer: answer["error_code"]),
     (heartbeat, lambda *_: {"group_id": "g"}, lambda version, answer: answer["error_code"]),
     (leave_group, lambda *_: {"group_id": "g"}, lambda version, answer: answer["error_code"]),
     (
