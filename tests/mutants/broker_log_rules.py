@@ -111,6 +111,7 @@ MUTANTS: list[Mutant] = [
         "broker/log/recovery/recovery.py",
         (*RECOVERY, f"{HERE}test_log_damage.py"),
         Break("no valid batch is looked for", "            found = find_valid(file, start, end, offset)\n            if found is not None:", "            if (found := None) is not None:"),
+        Break("a rebuilt index is not synced", "                segment.transactions.sync()\n", "                pass\n"),
         Break("older batches count as well", "return header if fits and header.base_offset >= offset else None", "return header if fits else None"),
         Break("the order of offsets is not looked at", "if header.base_offset < segment.next_offset or (", "if False and ("),
         Break("gaps in the last segment", "gaps = index + 1 < len(self._segments)", "gaps = True"),
@@ -197,7 +198,6 @@ MUTANTS: list[Mutant] = [
         COMPACTION,
         Break("a compacted log is not synced", "        new.file.sync()\n", ""),
         Break("nor its transaction index", "        new.transactions.sync()\n", ""),
-        Break("an entry of an earlier try stays", "        self._remove_stale_index(base)\n", ""),
         Break("aborted transactions are forgotten", "            new.transactions.append(entry)\n", "            pass\n"),
     ),
     *mutants_of(
@@ -215,9 +215,16 @@ MUTANTS: list[Mutant] = [
         Break("only the last batch is kept", "for batch in (state.batches or", "for batch in (state.batches[-1:] or"),
     ),
     *mutants_of(
+        "broker/log/segment/segment_files.py",
+        (*COMPACTION, *CRASH),
+        Break("a new segment takes the index that it finds", "            self.fs.remove(self.path(files.TXN_INDEX))\n", "            pass\n"),
+    ),
+    *mutants_of(
         "broker/log/segment/index.py",
         (f"{HERE}test_log_recovery.py", f"{HERE}test_log_read.py"),
         Break("an index past its segment is taken", "values[-1] < value_below))", "True))"),
+        Break("what a kill leaves is taken for durable", "        self._dirty = True\n        data", "        data", CRASH),
+        Break("aborts of a whole segment are cut off", "            if ended:\n", "            if False:\n", CRASH),
         Break("aborts that a crash undid stay", "            if entry.last_offset >= below:\n                break", "            if False:\n                break"),
         Break("zeros of a lost page are entries", "                or entry.first_offset >= entry.last_offset", "                or False"),
         Break("the search ends too early", "            if entry.last_stable_offset >= upper:", "            if True:"),

@@ -11,7 +11,6 @@ one batch if it is larger.
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Iterator
@@ -21,7 +20,6 @@ from eoslog.broker.log.compaction.cleaning_plan import CleaningPlan, SealedSegme
 from eoslog.broker.log.compaction.compaction_rules import KeyMap, TransactionEndings, survivors
 from eoslog.broker.log.compaction.opened_batch import OpenedBatch, emptied, marked, open_batches, rewritten
 from eoslog.broker.log.recovery.leftovers import give_up
-from eoslog.broker.log.segment import files
 from eoslog.broker.log.segment.group_flush import sync_and_close
 from eoslog.broker.log.segment.index import INT32_MAX
 from eoslog.broker.log.segment.scan import batches
@@ -128,7 +126,6 @@ class CleaningRun:
         """
         plan = self._plan
         base = group[0].segment.base_offset
-        self._remove_stale_index(base)
         new = Segment.create(self._fs, plan.directory, base, plan.interval, cleaned=True)
         try:
             changed = len(group) > 1
@@ -147,13 +144,6 @@ class CleaningRun:
             raise
         self._give_up(new)
         return None
-
-    def _remove_stale_index(self, base: int) -> None:
-        """Remove the transaction index of an earlier try: entries would be added to it."""
-        name = files.offset_name(base, files.TXN_INDEX) + files.CLEANED
-        path = os.path.join(self._plan.directory, name)
-        if self._fs.exists(path):
-            self._fs.remove(path)
 
     def _give_up(self, new: Segment) -> None:
         new.close()

@@ -315,7 +315,8 @@ def load_producers(
     states, start = _from_snapshot(fs, directory, end)
     try:
         for segment in segments:
-            segment.transactions.load(below=start)
+            ended = segment.next_offset <= start and segment is not segments[-1]
+            segment.transactions.load(start, ended)
     except BadIndex as error:
         _LOG.warning("%s; the transaction indexes are rebuilt from the whole log", error)
         states, start = ProducerStates(), segments[0].base_offset
@@ -325,6 +326,8 @@ def load_producers(
         if segment.next_offset > start:
             for aborted in _replay(segment, start, states, now_ms):
                 segment.transactions.append(aborted)
+            if segment is not segments[-1]:  # the next snapshot comes with a sync of the last one alone
+                segment.transactions.sync()
     states.expire(now_ms, expiration_ms)
     return states
 

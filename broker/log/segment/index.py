@@ -164,12 +164,17 @@ class TransactionIndex:
                 self._dirty = True
                 raise
 
-    def load(self, below: int) -> None:
-        """Read the entries whose marker is below offset `below` and cut off the others. Raises BadIndex."""
+    def load(self, below: int, ended: bool) -> None:
+        """Read the entries whose marker is below offset `below` and cut off the others.
+
+        The process before this one may have been killed: what it has written is not on the disk until `sync`.
+        `ended`: the segment ends at `below` or before, so no crash explains other entries. Raises BadIndex.
+        """
         self.entries = []
         if not self._fs.exists(self.path):
             return
         file = self._file = self._file or self._fs.open(self.path)
+        self._dirty = True
         data = file.read(file.size(), 0)
         whole = len(data) - len(data) % TXN_ENTRY.size
         for version, *values in TXN_ENTRY.iter_unpack(data[:whole]):
@@ -184,8 +189,9 @@ class TransactionIndex:
                 raise BadIndex(f"{self.path} has a wrong entry: {entry}")
             self.entries.append(entry)
         if self.size < len(data):
+            if ended:
+                raise BadIndex(f"{self.path} has more than the aborts of its segment")
             file.truncate(self.size)
-            self._dirty = True
 
     def clear(self) -> None:
         """Forget all entries, in memory and in the file. Raises OSError."""

@@ -24,7 +24,9 @@ class SegmentFiles:
         return [self.path(suffix) for suffix in files.OF_SEGMENT]
 
     def create(self) -> File:
-        """Create empty files. Returns the `.log` file, open. Raises OSError."""
+        """Create empty files, without a transaction index. Returns the `.log` file, open. Raises OSError."""
+        if self.fs.exists(self.path(files.TXN_INDEX)):  # left by a segment that was removed: it would grow
+            self.fs.remove(self.path(files.TXN_INDEX))
         for suffix in (files.INDEX, files.TIME_INDEX):
             self._create(suffix).close()
         return self._create(files.LOG)

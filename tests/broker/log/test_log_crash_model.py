@@ -16,10 +16,12 @@ import pytest
 from hypothesis import example, given, settings
 
 from eoslog.broker.log.partition.partition import Partition
+from eoslog.broker.log.segment.index import TransactionIndex
 from eoslog.broker.log.segment.log_settings import LogSettings
+from eoslog.broker.rules.producer_state import AbortedTransaction
 from eoslog.protocol.errors import KafkaError
 from tests.broker.log.fakefs import Outcome
-from tests.broker.log.logkit import NOW, Disk, batch, sequenced, stored
+from tests.broker.log.logkit import DIRECTORY, NOW, Disk, batch, sequenced, stored
 
 
 @dataclass
@@ -202,3 +204,77 @@ def test_if_a_crash_keeps_later_bytes_but_not_earlier_ones_nothing_is_lost_silen
     steps: list[tuple[object, ...]], seed: int, segment_bytes: int
 ) -> None:
     live(steps, seed, segment_bytes)
+
+
+# -- the transaction index: what a kill leaves is not on the disk -------------------------------------
+
+
+ROLLS = LogSettings(segment_bytes=1024, index_interval_bytes=300)
+INDEX = f"{DIRECTORY}/{0:020d}.txnindex"
+
+
+def aborted(partition: Partition) -> list[tuple[int, int]] | None:
+    return partition.read(0, 10**6, committed=True).aborted
+
+
+def roll(disk: Disk, partition: Partition) -> None:
+    """Begin a new segment, with a snapshot: no start reads what is before it again."""
+    end = partition.log_end_offset
+    while partition._log.segments.active.base_offset < end:
+        disk.append(partition, batch(bytes(500)))
+
+
+def test_an_abort_that_a_crash_took_back_hides_no_committed_records() -> None:
+    """Power fails, the start after it is killed, power fails again."""
+    disk = Disk(ROLLS)
+    partition = disk.open()
+    disk.append(partition, sequenced(3, 0, transactional=True))
+    partition.append_marker(3, 0, False, 0, NOW)
+    partition._log.segments.active.transactions.sync()
+    disk.fs.crash()
+    partition = disk.open()
+    assert partition.log_end_offset == 1, "the index is on the disk, the marker is not"
+    disk.fs.crash(Outcome.ALL)
+    partition = disk.open()
+    partition.append_marker(3, 0, True, 0, NOW)
+    roll(disk, partition)
+    disk.fs.crash()
+    assert aborted(disk.open()) == []
+
+
+def test_an_index_that_was_rebuilt_is_on_the_disk_before_the_log_is_not_read_again() -> None:
+    disk = Disk(ROLLS)
+    partition = disk.open()
+    disk.append(partition, sequenced(3, 0, transactional=True))
+    partition.append_marker(3, 0, False, 0, NOW)
+    roll(disk, partition)
+    file = disk.fs.open(INDEX)
+    file.write([b"\1" * 34], 0)
+    file.sync()
+    disk.fs.crash(Outcome.ALL)
+    partition = disk.open()
+    assert aborted(partition) == [(3, 0)]
+    roll(disk, partition)
+    disk.fs.crash()
+    assert aborted(disk.open()) == [(3, 0)]
+
+
+def test_a_new_segment_takes_no_index_that_lies_under_its_name() -> None:
+    """A segment was removed, and power failed before its index was."""
+    disk = Disk(ROLLS)
+    partition = disk.open()
+    roll(disk, partition)
+    end = partition.log_end_offset
+    disk.append(partition, batch(bytes(500)))
+    stale = TransactionIndex(disk.fs, f"{DIRECTORY}/{end + 1:020d}.txnindex")
+    for number in range(2):
+        stale.append(AbortedTransaction(9, end + 1 + number, end + 3 + number, 0))
+    stale.close()
+    disk.append(partition, batch(bytes(500)))
+    assert partition._log.segments.active.base_offset == end + 1
+    disk.append(partition, sequenced(9, 0, transactional=True))
+    partition.append_marker(9, 0, False, 0, NOW)
+    roll(disk, partition)
+    before = aborted(partition)
+    disk.fs.crash(Outcome.ALL)
+    assert aborted(disk.open()) == before
