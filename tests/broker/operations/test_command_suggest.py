@@ -33,6 +33,7 @@ def test_the_rights_of_a_query_as_a_table() -> None:
         ["transactional-id", "prefixed", "to%2Fcopy/", "write,two-phase-commit"],
         ["group", "literal", "to%2Fcopy", "read"],
         ["topic", "literal", "__consumer_offsets", "read"],
+        ["group", "literal", "to%2Fcopy/offsets", "read"],
     ]
 
 
