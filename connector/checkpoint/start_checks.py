@@ -513,6 +513,11 @@ def check_completed(
     if (word := f"decisions-gone:{newest}") in accepted:
         return
     found, begins = "none of this query", "what it was at first"
+    if decided is None and since < newest:
+        begins = (
+            "the last line of offsets/ of the last batch whose rows are in the sink's topics (what it was at "
+            "first, if there are none)"
+        )
     if decided is not None:
         found = f"batch {decided.batch_id} as its last one"
         begins = f"the last line of offsets/{decided.batch_id} in this checkpoint"

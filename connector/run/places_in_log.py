@@ -14,6 +14,7 @@ from eoslog.connector.client.wire.retry import retrying
 from eoslog.connector.commit.places import Place, Seen
 from eoslog.connector.errors import OffsetsGone, TopicRecreated, UnknownTopic
 from eoslog.protocol import errors
+from eoslog.protocol.batch import BatchHeader
 from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.producer_identity import ProducerIdentity
 
@@ -98,15 +99,26 @@ def _look(cluster: Cluster, place: Place) -> Seen:
         if list_offsets(cluster, {where: EARLIEST}, committed=False)[where] > place.offset:
             return Seen.UNKNOWN
         batch, aborted = batch_at(cluster, *where, place.offset, topic_id=place.topic_id)
+        if batch is None:  # an open transaction hides it
+            batch, _ = batch_at(cluster, *where, place.offset, topic_id=place.topic_id, committed=False)
+            return Seen.GONE if batch is not None and _is_at(batch, place) is False else Seen.UNKNOWN
     except (OffsetsGone, TopicRecreated):  # just now
         return Seen.UNKNOWN
     except errors.TopicAuthorizationFailed as error:  # a sink may write without the right to read
         log.debug("%s cannot be looked at: %s", place, error)
         return Seen.UNKNOWN
-    if batch is None:
+    same = _is_at(batch, place)
+    if same is None:
         return Seen.UNKNOWN
-    if ProducerIdentity(batch.producer_id, batch.producer_epoch) != place.writer:
+    if not same:
         return Seen.GONE
-    if batch.max_timestamp != place.time_ms:  # compaction leaves the latest time of the records that stay
-        return Seen.GONE if batch.count == batch.last_offset_delta + 1 else Seen.UNKNOWN
     return Seen.ABORTED if aborted else Seen.COMMITTED
+
+
+def _is_at(batch: BatchHeader, place: Place) -> bool | None:
+    """Whether it is the batch that was written there. None: compaction has left too little of it."""
+    if ProducerIdentity(batch.producer_id, batch.producer_epoch) != place.writer:
+        return False
+    if batch.max_timestamp != place.time_ms:  # compaction leaves the latest time of the records that stay
+        return False if batch.count == batch.last_offset_delta + 1 else None
+    return True

@@ -7,7 +7,7 @@ people do together (a hand-over, a restore, a rename): what takes three acts in 
 from random import Random
 from typing import Any
 
-from tests.histories.shapes import SINKS, SOURCES, Act
+from tests.histories.shapes import FILES, SINKS, SOURCES, Act
 
 STARTS = ("earliest", "latest", "committed")
 GUARANTEES = ("exactly_once", "at_least_once", "at_most_once")
@@ -24,7 +24,9 @@ def history(random: Random) -> list[Act]:
     acts: list[Act] = [("cluster", random.choice((2, 2, 2, 1)), random.random() < 0.6)]
     alike = random.random() < 0.5
     acts += [("query", name, _query(random, name, alike)) for name in names]
+    acts += [("living", name, True) for name in names if random.random() < 0.5]
     acts.append(("produce", "in", random.randint(2, 6)))
+    acts.append(("produce", FILES, random.randint(2, 6)))
     if random.random() < 0.5:
         acts.append(("produce", "in2", random.randint(2, 6)))
     if random.random() < 0.5:
@@ -36,7 +38,7 @@ def history(random: Random) -> list[Act]:
 
 def _query(random: Random, name: str, alike: bool) -> dict[str, str]:
     given: dict[str, str | None] = {
-        "in": random.choice(("in", "in", "in", "in2", "in,in2")),
+        "in": random.choice(("in", "in", "in", "in2", "in,in2", FILES)),
         "out": random.choice(("out", "out", "out2")),
         "id": name if not alike else random.choice(IDS),
         "kafka.group.id": random.choice((f"group-{name}", None)) if not alike else random.choice(GROUPS),
@@ -55,7 +57,7 @@ def _query(random: Random, name: str, alike: bool) -> dict[str, str]:
         given["small"] = "0"
     elif random.random() < 0.5:
         given["ahead"] = "yes"
-    if random.random() < 0.2:
+    if random.random() < 0.2 and given["in"] != FILES:
         given["named"] = "orders"
     if random.random() < 0.2:
         given["kafka.transaction.timeout.ms"] = random.choice(("20000", "60000"))
@@ -145,6 +147,15 @@ def _act(random: Random, names: list[str]) -> list[Act]:
         "cluster": ("cluster", random.choice((1, 2)), random.random() < 0.5),
         "says": ("says", name, random.choice(("earliest", "latest"))),
         "rename": ("rename", name, random.choice(SOURCE_NAMES)),
+        "living": ("living", name, random.random() < 0.5),
+        "tried": ("tried", name, sink, random.choice((1, 2))),
+        "meddle": ("meddle", random.choice(("g", "h", f"group-{name}")), random.random() < 0.5),
+        "out": ("out", name, topic),
+        "back": ("back", name),
+        "blackout": ("blackout", name, random.choice((1, 2))),
+        "forget": ("forget", random.random() < 0.5, random.random() < 0.5),
+        "sparkday": ("sparkday", name),
+        "files": ("produce", FILES, random.randint(1, 4)),
     }
     return [choices[draw]]
 
@@ -153,7 +164,8 @@ _WEIGHTS = (
     (40, "run"), (20, "produce"), (3, "now"), (4, "stop"), (4, "kill"), (6, "anew"), (5, "follow"),
     (4, "fork"), (4, "backup"), (4, "restore"), (3, "delete"), (1, "drop"), (2, "grow"), (3, "snapshot"),
     (2, "restored"), (2, "keep"), (2, "cut"), (2, "restart"), (4, "wait"), (1, "cluster"), (8, "write"),
-    (6, "set"), (3, "says"), (2, "rename"),
+    (6, "set"), (3, "says"), (2, "rename"), (3, "living"), (3, "tried"), (3, "meddle"), (2, "out"),
+    (3, "back"), (3, "blackout"), (2, "forget"), (2, "sparkday"), (4, "files"),
 )  # fmt: skip
 _ACTS = [name for _, name in _WEIGHTS]
 
@@ -166,6 +178,7 @@ def _option(random: Random) -> tuple[str, str | None]:
         ("processing.guarantee", GUARANTEES),
         ("two.phase.commit", ("auto", "false")),
         ("told", ("yes", "no")),
+        ("checkpoint.sync", ("true", "false")),
     ))  # fmt: skip
     return option, random.choice(values)
 
@@ -314,7 +327,74 @@ def _source_renamed(random: Random, names: list[str]) -> list[Act]:
     return acts
 
 
+def _tried_out(random: Random, names: list[str]) -> list[Act]:
+    a = random.choice(names)
+    return [
+        ("run", a, random.choice((1, 2))), _produced(random), ("produce", FILES, 3),
+        ("run", a, random.choice((0, 1)), _late(random)),
+        ("tried", a, random.choice(list(SINKS)), random.choice((1, 2))),
+        *([_produced(random)] * random.choice((0, 1))), ("run", a, 2),
+    ]  # fmt: skip
+
+
+def _strangers(random: Random, names: list[str]) -> list[Act]:
+    a = random.choice(names)
+    moved: list[Act] = random.choice((
+        [("meddle", "g", random.random() < 0.5)],
+        [
+            ("set", a, "kafka.group.id", random.choice(("h", None))), _produced(random), ("run", a, 2),
+            ("set", a, "kafka.group.id", "g"),
+        ],
+    ))  # fmt: skip
+    return [
+        ("set", a, "id", random.choice(("x", "x", None))), ("set", a, "kafka.group.id", "g"), ("run", a, 2),
+        _produced(random), *moved, *([("run", a, 1)] if random.random() < 0.3 else []),
+        ("anew", a, "committed"), _produced(random), ("run", a, 2),
+    ]  # fmt: skip
+
+
+def _files_restored(random: Random, names: list[str]) -> list[Act]:
+    a = random.choice(names)
+    restored: list[Act] = random.choice((
+        [("restore", a)], [("blackout", a, random.choice((1, 2)))],
+    ))  # fmt: skip
+    return [
+        ("query", a, {**_query(random, a, False), "in": FILES}),
+        ("run", a, 1), ("stop", a), ("backup", a), ("produce", FILES, 3), ("run", a, 1, _late(random)),
+        ("stop", a), *restored, ("produce", FILES, 2), ("run", a, 2),
+    ]  # fmt: skip
+
+
+def _away_and_back(random: Random, names: list[str]) -> list[Act]:
+    a, topic = random.choice(names), random.choice(list(SOURCES))
+    return [
+        ("query", a, {**_query(random, a, False), "in": "in,in2"}),
+        _produced(random), ("produce", "in2", 3), ("run", a, 2), ("out", a, topic),
+        *([("produce", topic, 3)] * random.choice((0, 1))), ("run", a, random.choice((0, 1)), _late(random)),
+        ("back", a), ("run", a, 2),
+    ]  # fmt: skip
+
+
+def _monthly(random: Random, names: list[str]) -> list[Act]:
+    a = random.choice(names)
+    return [
+        *([("run", a, 1)] * random.choice((0, 1))), ("snapshot",), _produced(random), ("produce", FILES, 3),
+        ("run", a, random.choice((1, 2)), _late(random)), ("stop", a),
+        ("forget", random.random() < 0.5, random.random() < 0.5),
+        *([("restored",)] * random.choice((0, 1))), _produced(random), ("run", a, 2),
+    ]  # fmt: skip
+
+
+def _spark_for_a_day(random: Random, names: list[str]) -> list[Act]:
+    a = random.choice(names)
+    return [
+        ("run", a, random.choice((1, 2))), _produced(random), ("sparkday", a),
+        *([("sparkday", a)] * random.choice((0, 1))), _produced(random), ("run", a, 2, _late(random)),
+    ]  # fmt: skip
+
+
 _THEMES = (
+    _tried_out, _strangers, _files_restored, _away_and_back, _monthly, _spark_for_a_day,
     _begun_elsewhere, _source_renamed,
     _handed_over, _taken_over, _renamed, _renamed, _restored, _tokens, _broker_restored, _source_cut,
     _handed_back, _joined, _weaker, _copied,

@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from tests.histories import judge, ways_out
+from tests.histories import judge, mishaps, ways_out
 from tests.histories.judge import Finding, Lineage
 from tests.histories.query import Query, age
 from tests.histories.shapes import FILES, SINKS, SOURCES
@@ -20,6 +20,7 @@ def end(world: "World") -> None:
     """Everybody starts their query again as it is now, does what errors say, waits and looks."""
     for query in world.queries.values():
         world.do_stop(query.name)
+        mishaps.take_back(world, query.name)
     _check_closed(world, 5.0)
     if any(query.reads_files for query in world.queries.values()):
         world.do_produce(FILES, 4)

@@ -12,11 +12,6 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from eoslog.checkpoint.carry_out import carry_out
-from eoslog.checkpoint.edits import rebuilt
-from eoslog.checkpoint.errors import NotEditable
-from eoslog.checkpoint.standing import standing
-from eoslog.connector.checkpoint.checkpoint import Checkpoint
 from eoslog.connector.client.wire import cluster as client
 from eoslog.connector.client.wire.config import ClientConfig
 from eoslog.connector.client.wire.shared_clusters import shared_cluster
@@ -192,18 +187,8 @@ class Ground(Protocol):
     def job(self, app: App, options: dict[str, str]) -> Write:
         """A write of a DataFrame."""
 
-    def rebuild(self, checkpoint: Path) -> bool:
-        """`eoslog checkpoint rebuild`; whether it did it."""
-
-
-def rebuild(cluster: client.Cluster, checkpoint: Path) -> bool:
-    """What the command does with a query that rests."""
-    try:
-        found = standing(cluster, Checkpoint.at(str(checkpoint)))
-        carry_out(cluster, found, rebuilt(found))
-    except NotEditable:
-        return False
-    return True
+    def client(self) -> AbstractContextManager[client.Cluster]:
+        """The cluster, as a command on the command line sees it."""
 
 
 class SimGround:
@@ -241,7 +226,8 @@ class SimGround:
         """See Ground."""
         return Job(app, self.clock, BatchSink(app, options))
 
-    def rebuild(self, checkpoint: Path) -> bool:
+    @contextmanager
+    def client(self) -> Iterator[client.Cluster]:
         """See Ground."""
         with self.application().committer.runs():
-            return rebuild(shared_cluster(ClientConfig((("a", 9092),))), checkpoint)
+            yield shared_cluster(ClientConfig((("a", 9092),)))

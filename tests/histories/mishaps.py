@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from tests.histories import judge
 from tests.histories.judge import Lineage
-from tests.histories.query import Query, age, logged
+from tests.histories.query import Query, age, logged, newest_in
 
 if TYPE_CHECKING:
     from tests.histories.world import World
@@ -30,8 +30,7 @@ def try_out(world: "World", name: str, topic: str, triggers: int) -> None:
     if topic == query.sink["topic"] or not query.checkpoint.exists() or age(query.checkpoint)[0] < 0:
         return
     lineage = Lineage(f"{query.lineage.name}-tried{len(world.lineages)}", query.lineage.topic, live=False)
-    ends = logged(query.checkpoint, age(query.checkpoint)[0])
-    lineage.before, lineage.began = judge.in_log(world.cluster, lineage.topic, ends), True
+    lineage.before, lineage.began = query.behind(age(query.checkpoint)[0]), True
     world.lineages.append(lineage)
     tried = Query(world, f"{name}-tried", dict(query.source), {**query.sink, "topic": topic}, lineage)
     tried.told, tried.source_name, tried.ids = query.told, query.source_name, list(query.ids)
@@ -63,6 +62,9 @@ def leave_out(world: "World", name: str, topic: str) -> None:
     if len(topics) < 2 or topic not in topics:
         return
     world.do_stop(name)
+    completed, planned = age(query.checkpoint)
+    if planned > completed:  # a warning says that this batch goes on without the topic
+        query.lineage.may_lack |= query.behind(planned)
     query.source["subscribe"] = ",".join(one for one in topics if one != topic)
     query.source["failOnDataLoss"] = "false"
     world.do_run(name, 1)
@@ -87,13 +89,15 @@ def black_out(world: "World", name: str, batches: int) -> None:
         return  # df.write sees no checkpoint, so nothing syncs it (docs/limits.md)
     world.do_kill(name)
     query.run = None
-    for log in ("commits", "offsets"):
-        newest = age(query.checkpoint)[log == "offsets"]
+    for log in ("commits", "offsets", "sources/0"):
+        newest = newest_in(query.checkpoint / log)
         for number in range(newest, max(newest - batches, -1), -1):
             path = query.checkpoint / log / str(number)
             if str(path) in world.synced:
                 break
             path.unlink(missing_ok=True)
+    if age(query.checkpoint)[1] < 0 and not query.lineage.done:
+        query.lineage.began = False  # its first start is forgotten, and nothing was written
 
 
 def forget(world: "World", ids: bool, groups: bool) -> None:
@@ -104,6 +108,11 @@ def forget(world: "World", ids: bool, groups: bool) -> None:
     world.cluster.forget(ids=ids, groups=groups)
     if groups:
         world.forgotten |= {query.lineage.name for query in world.queries.values()}
+        for query in world.queries.values():
+            if query.token is not None:
+                world.accept(query)  # a token is remembered as long as the cluster keeps a group's offsets
+            if any(age(query.checkpoint) < age(path) for path in query.aside):
+                world.accept(query)  # an older copy was put back, and the decisions since are gone
 
 
 def day_with_spark(world: "World", name: str) -> None:
@@ -111,6 +120,8 @@ def day_with_spark(world: "World", name: str) -> None:
     query = world.queries.get(name)
     if query is None or query.token is not None or query.source_name is not None or not query.lineage.began:
         return
+    if query.left:
+        return  # Spark's connector asks nobody whether another query has taken over
     world.do_stop(name)
     completed, planned = age(query.checkpoint)
     if completed < 0 or completed != planned or query.source["subscribe"] != query.lineage.topic:

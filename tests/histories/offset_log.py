@@ -31,3 +31,8 @@ def offsets_of(logged: str) -> dict[str, Any]:
     """The source's offsets in a file of the offset log."""
     found: dict[str, Any] = json.loads(re.sub(r"^\w+:", "", logged.splitlines()[2]))
     return found
+
+
+def files_in(entry: Path) -> list[str]:
+    """The files that an entry of a file source's own log names."""
+    return [str(json.loads(line)["path"]) for line in entry.read_text().splitlines()[1:]]

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from eoslog.connector.client.wire import shared_clusters
-from eoslog.connector.run import run_memory, runner
+from eoslog.connector.run import run_memory, runner, source_ends
 from eoslog.connector.sink import task_writer
+from eoslog.connector.spark.processes import ProcessIdentity
 from tests.histories.sim_connection import Killed, Network, Process
 
 _FRESH: tuple[tuple[Any, str, Callable[[], Any]], ...] = (
@@ -68,9 +69,8 @@ class Worker(Process):
         """Within it the connector's modules are those of this process."""
         if self.app.dead or self.dead:
             raise Killed
-        before = {key: getattr(*key) for key in self._kept}
-        token, process = run_memory.driver_token, Network.process
-        streams = run_memory.streams_now, run_memory.stream_lives
+        before = {key: getattr(*key) for key in (*self._kept, *self.app.told())}
+        process = Network.process
         self._enter()
         try:
             yield
@@ -78,15 +78,11 @@ class Worker(Process):
             self._kept = {key: getattr(*key) for key in self._kept}
             for (module, name), value in before.items():
                 setattr(module, name, value)
-            run_memory.driver_token, Network.process = token, process
-            run_memory.streams_now, run_memory.stream_lives = streams
+            Network.process = process
 
     def _enter(self) -> None:
-        for (module, name), value in self._kept.items():
+        for (module, name), value in {**self._kept, **self.app.told()}.items():
             setattr(module, name, value)
-        run_memory.driver_token = lambda: self.app.token
-        run_memory.streams_now = self.app.streams
-        run_memory.stream_lives = lambda stream: stream in self.app.streams()
         Network.process = self
 
 
@@ -116,6 +112,18 @@ class Application:
         for worker, kept in zip([made.committer, *made.planners, *made.tasks], old, strict=True):
             worker.goes_on(kept)
         return made
+
+    def told(self) -> dict[tuple[Any, str], Any]:
+        """What the system tells its processes of the driver, its threads, and the source's process."""
+        source = ProcessIdentity(self._lives.index(self), self.token)
+        return {
+            (run_memory, "driver_token"): lambda: self.token,
+            (run_memory, "streams_now"): self.streams,
+            (run_memory, "stream_lives"): lambda stream: stream in self.streams(),
+            (source_ends, "driver_process"): lambda: ProcessIdentity(0, self.token),
+            (source_ends, "this_process"): lambda: source,
+            (source_ends, "lives"): lambda process: not self._lives[process.pid].ended,
+        }
 
     def streams(self) -> tuple[tuple[int, str], ...]:
         """The driver's threads that run queries: one for each start, until it has ended."""

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eoslog.connector.offsets.offsets import EARLIEST
-from tests.histories.judge import Lineage
-from tests.histories.offset_log import offsets_of
+from tests.histories.judge import Lineage, in_log
+from tests.histories.offset_log import files_in, offsets_of
 from tests.histories.shapes import FILES
 
 if TYPE_CHECKING:
@@ -139,6 +139,15 @@ class Query:
         path = self.checkpoint / "offsets" / str(batch)
         return path.read_text().splitlines()[-1] if path.exists() else None
 
+    def behind(self, batch: int) -> set[str]:
+        """The records that lie before the end of a batch of its checkpoint."""
+        ends = logged(self.checkpoint, batch)
+        if not self.reads_files:
+            return in_log(self.world.cluster, self.lineage.topic, ends)
+        last: int = ends["logOffset"]  # type: ignore[assignment]
+        entries = [self.checkpoint / "sources" / "0" / str(at) for at in range(last + 1)]
+        return {name for entry in entries for name in files_in(entry)}
+
     def bring_back(self) -> bool:
         """The newest copy of the checkpoint, wherever in the pipeline it is; whether there is another one."""
         all_of_it = [q for q in self.world.queries.values() if q.lineage is self.lineage]
@@ -154,15 +163,13 @@ class Query:
 def age(checkpoint: Path) -> tuple[int, int]:
     """How far a checkpoint has come: its newest completed and planned batch."""
 
-    def last(log: str) -> int:
-        folder = checkpoint / log
-        return (
-            max((int(p.name) for p in folder.iterdir() if p.name.isdecimal()), default=-1)
-            if folder.exists()
-            else -1
-        )
+    return newest_in(checkpoint / "commits"), newest_in(checkpoint / "offsets")
 
-    return last("commits"), last("offsets")
+
+def newest_in(log: Path) -> int:
+    """The newest batch of a log; -1: it has none."""
+    names = (path.name for path in log.iterdir()) if log.exists() else ()
+    return max((int(name) for name in names if name.isdecimal()), default=-1)
 
 
 def logged(checkpoint: Path, batch: int) -> dict[str, dict[str, int]]:

@@ -186,7 +186,9 @@ class SimCluster(ModelBroker):
         found: list[str] = []
         for number, log in enumerate(self.topics[topic].logs):
             bound = log.end if below is None else below.get(str(number), 0)
-            found += _values(e for e in log.ranges(PLAIN) if e.base < bound)
+            for entry in log.ranges(PLAIN):
+                if entry.base < bound:
+                    found += _values([entry])[: bound - entry.base]
         return found
 
     def written(self, topic: str) -> list[str]:

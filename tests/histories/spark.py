@@ -24,7 +24,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from eoslog.connector.data_source import EoslogDataSource
 from eoslog.connector.source.reader import StreamReader
 from tests.histories.clock import Clock
-from tests.histories.offset_log import is_in, newest, offsets_of, source_name
+from tests.histories.offset_log import files_in, is_in, newest, offsets_of, source_name
 from tests.histories.processes import Application, Strike, Worker
 from tests.histories.reads_ahead import Reads
 from tests.histories.sim_connection import Killed
@@ -295,7 +295,7 @@ class FileStream(Stream):
         assert self.plan.files is not None
         log = self._logs("sources/0")
         log.mkdir(parents=True, exist_ok=True)
-        seen = {name for path in log.iterdir() for name in _files_in(path)}
+        seen = {name for path in log.iterdir() for name in files_in(path)}
         new = [name for name in self.plan.files() if name not in seen]
         last = newest(log)
         if new:
@@ -316,7 +316,7 @@ class FileStream(Stream):
     def _planned(self, number: int, begin: Any, end: Any) -> list[Callable[[], Rows]]:
         first = -1 if begin is None else begin["logOffset"]
         entries = [self._logs("sources/0") / str(at) for at in range(first + 1, end["logOffset"] + 1)]
-        names = [name for path in entries for name in _files_in(path)]
+        names = [name for path in entries for name in files_in(path)]
 
         def rows(mine: list[str]) -> Rows:
             yield self.told.read(number, pa.record_batch({"value": [name.encode() for name in mine]}))
@@ -328,10 +328,6 @@ class FileStream(Stream):
 
     def _logs(self, name: str) -> Path:
         return self.plan.checkpoint / name
-
-
-def _files_in(entry: Path) -> list[str]:
-    return [str(json.loads(line)["path"]) for line in entry.read_text().splitlines()[1:]]
 
 
 # -- a job that writes --------------------------------------------------------------------------

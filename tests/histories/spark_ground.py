@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import ClientConfig
-from tests.histories.ground import Rows, rebuild
+from tests.histories.ground import Rows
 from tests.histories.offset_log import source_name
 from tests.histories.processes import Strike
 from tests.histories.query import age, identity
@@ -433,11 +433,10 @@ class SparkGround:
         """See ground.Ground."""
         return SparkWrite(self._watched(app), options)
 
-    def rebuild(self, checkpoint: Path) -> bool:
+    def client(self) -> Cluster:
         """See ground.Ground."""
         broker = self.cluster.broker
-        with Cluster(ClientConfig(((broker.host, broker.port),))) as cluster:
-            return rebuild(cluster, checkpoint)
+        return Cluster(ClientConfig(((broker.host, broker.port),)))
 
     def _watched(self, app: SparkApp) -> Watched:
         folder = self._runs / uuid.uuid4().hex

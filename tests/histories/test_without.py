@@ -25,7 +25,7 @@ FOUND_BY = {
     "TokenReused": "a token for other rows",
     "DecisionGone, completed batches": "the cluster restored, the checkpoint newer",
     "where the sink's last batch ended": "a group is renamed, and a new checkpoint begins from the old one",
-    "what a batch reads": "an older copy of a checkpoint, whose batch is planned with other files",
+    "what a batch reads": "a power cut takes the last batch's plan, of files",
     "CheckpointOlder": "a copy of the checkpoint goes on, the newest one was put aside",
     "leader epochs": "the source's log cut, and grown past the offset",
     "leader epochs of shorter logs": "failOnDataLoss=false with a planned batch in a log that is shorter now",

@@ -5,7 +5,19 @@ Each way is what a careful person does who has read the error and nothing else.
 
 import json
 import re
+import uuid
 from typing import TYPE_CHECKING
+
+from eoslog.checkpoint.carry_out import carry_out
+from eoslog.checkpoint.editing import editable, uninterrupted
+from eoslog.checkpoint.edits import rebuilt
+from eoslog.checkpoint.errors import NotEditable
+from eoslog.checkpoint.fork import NewQuery, carry_out_fork
+from eoslog.commands import progress
+from eoslog.commands.session import CommandSession
+from tests.histories import judge
+from tests.histories.query import age
+from tests.histories.shapes import SINKS
 
 if TYPE_CHECKING:
     from tests.histories.query import Query
@@ -19,13 +31,29 @@ def take(world: "World", query: "Query", error: Exception, tried: list[str]) -> 
     """Do the next thing that the error names and that was not tried in vain; its name, None: nothing left."""
     text = f"{type(error).__name__}: {error}"
     if told := re.search(r"startingOffsets=(the last line of offsets/(\d+)|what it was at first)", text):
-        at_first = query.source["startingOffsets"] == "earliest"
-        query.copy = "earliest" if at_first and told.group(2) is None else query.line(int(told.group(2) or 0))
+        query.copy = _line_of(query, None if told.group(2) is None else int(told.group(2)))
+    elif "of the last batch whose rows are in the sink's topics" in text:
+        query.copy = _line_of(query, _last_seen(world, query))
     for pattern, way in _WAYS:
         name = way.__name__.strip("_")
         left = tried.count(name) < _REPEATABLE.get(way, 1)
         if left and re.search(pattern, text) and way(world, query, text):
             return name
+    return None
+
+
+def _line_of(query: "Query", batch: int | None) -> str | None:
+    """startingOffsets at the end of a batch; None: where the query began."""
+    at_first = query.source["startingOffsets"] == "earliest"
+    return "earliest" if at_first and batch is None else query.line(batch or 0)
+
+
+def _last_seen(world: "World", query: "Query") -> int | None:
+    """The last batch up to which all rows are visible, as somebody finds out who looks into the topic."""
+    seen = {row.partition(":")[2] for row in judge.seen(world.cluster, SINKS)}
+    for batch in range(age(query.checkpoint)[0], -1, -1):
+        if query.line(batch) and query.behind(batch) - query.lineage.before <= seen:
+            return batch
     return None
 
 
@@ -45,7 +73,41 @@ def _right_checkpoint(world: "World", query: "Query", text: str) -> bool:
 
 def _rebuild(world: "World", query: "Query", text: str) -> bool:
     """eoslog checkpoint rebuild."""
-    return world.ground.rebuild(query.checkpoint)
+    try:
+        with world.ground.client() as cluster:
+            found = uninterrupted(CommandSession(cluster, as_json=False), str(query.checkpoint))
+            carry_out(cluster, found, rebuilt(found))
+    except NotEditable:
+        return False
+    return True
+
+
+def _went_here(query: "Query", text: str) -> bool:
+    """Whether the rows of the other copy of a checkpoint are in the query's own topic."""
+    told = re.search(r"its rows went to ([\w, ]+)\.", text)
+    return told is not None and query.sink["topic"] in told.group(1).split(", ")
+
+
+def _fork(world: "World", query: "Query", text: str) -> bool:
+    """eoslog checkpoint fork, and the options that it prints."""
+    if _went_here(query, text):
+        return False  # one pipeline, which is not to write its rows twice
+    name = f"{query.name}-fork-{len(query.ids)}"
+    new = query.world.folder / uuid.uuid4().hex
+    group = None if "kafka.group.id" not in query.sink else f"group-{name}"
+    try:
+        with world.ground.client() as cluster, progress.shown() as watch:
+            found = editable(CommandSession(cluster, as_json=False), str(query.checkpoint), forked=True)
+            made = NewQuery.named(found, str(new), name, group)
+            carry_out_fork(cluster, found, made, watch)
+    except NotEditable:
+        return False
+    query.aside.append(query.checkpoint)
+    query.checkpoint = new
+    query.set_id(name)
+    if group is not None:
+        query.sink["kafka.group.id"] = group
+    return True
 
 
 def _committed(world: "World", query: "Query", text: str) -> bool:
@@ -162,6 +224,9 @@ def _option(world: "World", query: "Query", text: str) -> bool:
     if name == "cluster.moved.to":
         query.source[name] = value
     world.accept(query)
+    if kind == "copied":  # what the copy has written, under its own name here, counts
+        copies = [line for line in world.lineages if line.name.startswith(f"{query.lineage.name}-tried")]
+        query.lineage.may_lack |= {uid for line in copies for uid in line.tried}
     return True
 
 
@@ -281,6 +346,8 @@ _WAYS = (
     (r"(give it|with) transactional\.id=\w", _named_id),
     (r"Give the old transactional.id back|old transactional\.id", _old_id),
     (r"[Bb]ring the right checkpoint|right checkpoint back", _right_checkpoint),
+    (r"eoslog checkpoint fork", _fork),
+    (r"start the other one", _right_checkpoint),
     (r"eoslog checkpoint rebuild", _rebuild),
     (r"startingOffsets=committed", _committed),
     (r"to go on where that batch ended", _exact),

@@ -22,7 +22,7 @@ from tests.histories.ground import App, Ground, SimGround
 from tests.histories.judge import Finding, Lineage
 from tests.histories.mishaps import MISHAPS
 from tests.histories.processes import Strike
-from tests.histories.query import Query, age, identity, logged
+from tests.histories.query import Query, age, identity
 from tests.histories.shapes import FILES, SINKS, SOURCES, Act
 from tests.histories.sim_connection import Killed
 from tests.histories.spark import Plan, Stopped, TaskFailed, Told
@@ -241,9 +241,7 @@ class World:
             return
         query.left = False
         query.lineage = self.lineage(name, before.lineage.topic)
-        ends = logged(query.checkpoint, age(query.checkpoint)[0])
-        held = judge.in_log(self.cluster, query.lineage.topic, ends)
-        query.lineage.before = held | before.lineage.before
+        query.lineage.before = query.behind(age(query.checkpoint)[0]) | before.lineage.before
         query.lineage.began = True
         query.set_id(f"{name}-fork-{len(query.ids)}")
         if "kafka.group.id" in query.sink:
@@ -264,6 +262,8 @@ class World:
         if identity(copy) != identity(query.checkpoint):
             return
         self.do_stop(name)
+        if query.lineage.name in self.forgotten:
+            self.accept(query)  # neither the copy nor the cluster knows what was written since
         query.aside.append(query.checkpoint)
         query.checkpoint = self.folder / uuid.uuid4().hex
         shutil.copytree(copy, query.checkpoint)
@@ -544,6 +544,8 @@ class World:
         lineage.again |= query.left
         if age(query.checkpoint)[1] < 0 and query.source["startingOffsets"] == "committed":
             self._accept_namesakes(query)
+            if query.ids[-1] is None and query.source.get("kafka.group.id") in self.meddled:
+                self.accept_loss(query)  # without a name no sink tells where the last query has ended
         stream = self.ground.stream(plan, app, Told(planned, completed, read))
         query.run, query.error = stream, None
 

@@ -148,12 +148,19 @@ def fetch_batches(
 
 
 def batch_at(
-    cluster: Cluster, topic: str, partition: int, offset: int, *, topic_id: str | None = None
+    cluster: Cluster,
+    topic: str,
+    partition: int,
+    offset: int,
+    *,
+    topic_id: str | None = None,
+    committed: bool = True,
 ) -> tuple[BatchHeader | None, bool]:
     """The batch that holds an offset, and whether its transaction was aborted. None: readers of committed
-    data do not come to it, or not yet, or its records were compacted away. One answer is waited for. Raises
-    OffsetsGone, TopicRecreated, KafkaError, RetriesExhausted."""
-    reader = _Reader(cluster, topic, topic_id, partition, offset + 1, True, 1)
+    data do not come to it, or not yet, or its records were compacted away. `committed` False: also what such
+    readers do not come to. One answer is waited for. Raises OffsetsGone, TopicRecreated, KafkaError,
+    RetriesExhausted."""
+    reader = _Reader(cluster, topic, topic_id, partition, offset + 1, committed, 1)
     try:
         reader.ask(offset)
         answer = reader.answer(offset)
