@@ -37,7 +37,7 @@ def check_sources(options: SinkOptions, view: CheckpointView, sink: str, begun: 
         return
     removed = _removed(checkpoint).after(before, now)
     cluster, group = shared_cluster(options.client), options.group_of(sink)
-    here = known_id(cluster)
+    here = None if group is None else known_id(cluster)
     wanted = added_offsets(*(of_group(planned, group, sink, here) for planned in (before, now)))
     committed = committed_offsets(cluster, group, wanted)
     check_added(Change(sink, before, now, removed, committed, options.accepted))

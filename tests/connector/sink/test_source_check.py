@@ -32,6 +32,7 @@ class Ground(NamedTuple):
         self, decided: int | None = None, lost: tuple[int, ...] = (), accepted: str = "nothing"
     ) -> None:
         values = {"kafka.bootstrap.servers": "nowhere:1", "topic": "t", "start.accepted": accepted}
+        values["commit.source.offsets"] = "false"  # there is no cluster to ask for a group
         options = sink_options(values | {"checkpointLocation": str(self.folder)}, stream=True)
         view = CheckpointView.of(Checkpoint.at(str(self.folder)))
         own = ProducerIdentity(1, 1)
