@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from eoslog.checkpoint.carry_out import carry_out
 from eoslog.checkpoint.editing import editable, uninterrupted
 from eoslog.checkpoint.edits import rebuilt
-from eoslog.checkpoint.errors import NotEditable
 from eoslog.checkpoint.fork import NewQuery, carry_out_fork
 from eoslog.commands import progress
 from eoslog.commands.session import CommandSession
+from eoslog.connector.errors import EoslogError
 from tests.histories import judge
 from tests.histories.query import age
 from tests.histories.shapes import SINKS
@@ -77,7 +77,7 @@ def _rebuild(world: "World", query: "Query", text: str) -> bool:
         with world.ground.client() as cluster:
             found = uninterrupted(CommandSession(cluster, as_json=False), str(query.checkpoint))
             carry_out(cluster, found, rebuilt(found))
-    except NotEditable:
+    except EoslogError:
         return False
     return True
 
@@ -100,7 +100,7 @@ def _fork(world: "World", query: "Query", text: str) -> bool:
             found = editable(CommandSession(cluster, as_json=False), str(query.checkpoint), forked=True)
             made = NewQuery.named(found, str(new), name, group)
             carry_out_fork(cluster, found, made, watch)
-    except NotEditable:
+    except EoslogError:
         return False
     query.aside.append(query.checkpoint)
     query.checkpoint = new
