@@ -46,6 +46,8 @@ def elements(data: Bytes, begins: Ints, ends: Ints, counts: Ints) -> Elements:
     Every chain has at least one element. The caller must limit the counts: the result has as many rows as
     their sum. Raises BrokenChain if a chain's elements do not fill it exactly.
     """
+    if len(counts) == 1:
+        return _one_chain(data, int(begins[0]), int(ends[0]), int(counts[0]))
     rows = np.cumsum(counts) - counts  # where each chain begins in the result
     starts, even = _evenly_spaced(data, rows, begins, ends, counts)
     unknown = ~even
@@ -59,6 +61,30 @@ def elements(data: Bytes, begins: Ints, ends: Ints, counts: Ints) -> Elements:
         if not unknown.any():
             raise BrokenChain(int(broken.argmax()))
         even &= ~unknown
+
+
+def _one_chain(data: Bytes, begin: int, end: int, count: int) -> Elements:
+    """`elements` of one chain, without what only many need."""
+    view = data.data
+    try:
+        stride = _long_jump(view, begin) - begin
+        if stride * count == end - begin:
+            starts = np.arange(begin, end, stride)
+            found = _read(data, starts)
+            if _leads(found.stops, starts, end):
+                return found
+        starts = np.array(_walk_one(view, begin, count))
+    except IndexError as error:
+        raise BrokenChain(0) from error
+    found = _read(data, starts)
+    if not _leads(found.stops, starts, end):
+        raise BrokenChain(0)
+    return found
+
+
+def _leads(stops: Ints, starts: Ints, end: int) -> bool:
+    """Whether each element leads to the next, and the last one to the end."""
+    return bool(stops[-1] == end and (stops[:-1] == starts[1:]).all())
 
 
 def _evenly_spaced(
@@ -95,7 +121,9 @@ def _walk(
     data: Bytes, starts: Ints, rows: Ints, begins: Ints, counts: Ints, chosen: npt.NDArray[np.intp]
 ) -> None:
     """Set `starts` for the chosen chains, in lockstep while enough of them have elements left."""
-    order = chosen[np.argsort(-counts[chosen], kind="stable")]  # longest first
+    order = chosen
+    if len(chosen) >= LOCKSTEP_LEAST:
+        order = chosen[np.argsort(-counts[chosen], kind="stable")]  # longest first
     counts, rows, at, step = counts[order], rows[order], begins[order], 0
     live = len(order)
     while live >= LOCKSTEP_LEAST:
@@ -113,18 +141,8 @@ def _walk(
 
 def _jump(data: Bytes, at: Ints) -> Ints:
     """The ends of the elements that begin at `at`. A chain that has left the data stays outside."""
-    first = data.take(at, mode="clip")
-    if first.max() < 0x80:
-        behind = at + 1 + (first >> 1)
-    else:
-        second = data.take(at + 1, mode="clip")
-        if (first & second).max() < 0x80:  # no length has more than two bytes
-            longer = first >> 7
-            behind = at + 1 + longer + ((first & 0x7F) + (second * longer).astype(np.int64) * 128 >> 1)
-        else:
-            raw, content = varints.read(data, at)
-            behind = content + (raw >> np.uint64(1)).view(np.int64)
-    return np.minimum(behind, len(data))
+    raw, content = varints.read(data, at)
+    return np.minimum(content + (raw >> np.uint64(1)).view(np.int64), len(data))
 
 
 def _walk_one(data: memoryview, at: int, count: int) -> list[int]:

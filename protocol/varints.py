@@ -14,6 +14,7 @@ Raw = npt.NDArray[np.uint64]
 Bytes = npt.NDArray[np.uint8]
 
 INT_BYTES = 5  # the most bytes of a 32-bit number
+_ONE = np.uint64(1)
 _FAR = 2**40  # farther than any data reaches
 LONG_BYTES = 10  # the most bytes of a 64-bit number
 
@@ -25,8 +26,7 @@ def zigzag(values: Ints) -> Raw:
 
 def unzigzag(raw: Raw) -> Ints:
     """Turn raw numbers back into signed ones."""
-    signed = raw.view(np.int64)
-    return (signed >> 1 & np.int64(2**63 - 1)) ^ -(signed & 1)
+    return (raw >> _ONE).view(np.int64) ^ -(raw & _ONE).view(np.int64)
 
 
 def sizes(raw: Raw) -> Ints:
@@ -67,9 +67,14 @@ def read(data: Bytes, at: Ints, most: int = INT_BYTES) -> tuple[Raw, Ints]:
     """
     byte: npt.NDArray[Any] = data.take(at, mode="clip")
     after = at + 1
-    if byte.max(initial=0) < 0x80:
+    if byte.tobytes().isascii():  # all below 0x80: the quickest test there is
         return byte.astype(np.uint64), after
     raw = (byte & 0x7F).astype(np.uint64)
+    second: npt.NDArray[Any] = data.take(after, mode="clip")
+    if (byte & second).tobytes().isascii():  # no number has more than two bytes
+        longer = byte >> 7
+        raw |= (second * longer).astype(np.uint64) << np.uint64(7)
+        return raw, after + longer
     live = np.flatnonzero(byte >= 0x80)
     for step in range(1, most):
         byte = data.take(after[live], mode="clip")

@@ -167,6 +167,9 @@ def _alike(data: Bytes, header: BatchHeader) -> Walked | None:
             return None
         last = min(1 << 7 * shape.number_size - 1, count)
         rows = min(last - number, (len(data) - at) // shape.width)
+        behind = at + shape.width
+        if rows > 1 and view[behind : behind + len(shape.begin)] != shape.begin:
+            return None
         table = data[at : at + rows * shape.width].reshape(rows, shape.width)
         fit = _fitting(table, shape, number)
         if fit < min(_WORTH, last - number):

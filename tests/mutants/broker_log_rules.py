@@ -43,6 +43,12 @@ MUTANTS: list[Mutant] = [
         Break("bytes after the batch", "    if header.size < len(batch):", "    if False:"),
     ),
     *mutants_of(
+        "protocol/length_chains.py",
+        ("tests/protocol/test_walk.py",),
+        Break("a length that fits the whole is taken for all", "            if _leads(found.stops, starts, end):\n", "            if True:\n"),
+        Break("a chain that leads elsewhere", "    if not _leads(found.stops, starts, end):\n", "    if False:\n"),
+    ),
+    *mutants_of(
         "protocol/walk.py",
         ("tests/protocol/test_walk.py", *BATCHES),
         Break("numbers may be any", "    records.batches.refuse(strays", "    records.batches.refuse(strays & False"),
