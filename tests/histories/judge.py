@@ -34,6 +34,7 @@ class Lineage:
     sinks: set[str] = field(default_factory=set)
     names: set[tuple[str | None, str | None]] = field(default_factory=set)
     groups: set[str | None] = field(default_factory=set)
+    unnoted: set[str] = field(default_factory=set)
     queries: set[str] = field(default_factory=set)
     may_lack: set[str] = field(default_factory=set)
     may_double: set[str] = field(default_factory=set)

@@ -143,6 +143,7 @@ def day_with_spark(world: "World", name: str) -> None:
     for uid in sorted(rows):
         query.lineage.tried.setdefault(uid, set()).add("exactly_once")
         query.lineage.done.add(uid)
+    query.lineage.unnoted |= rows
     if rows:
         cluster.take(query.sink["topic"], 0, [f"{query.lineage.name}:{uid}" for uid in sorted(rows)])
     _put(query.checkpoint / "commits" / str(number), 'v1\n{"nextBatchWatermarkMs":0}')

@@ -539,11 +539,13 @@ class World:
 
         def completed(batch: int) -> None:
             lineage.done |= lineage.batches.pop(batch, set())
+            lineage.unnoted.clear()
             lineage.groups.add(plan.sink.get("kafka.group.id"))
 
         lineage.again |= query.left
         if age(query.checkpoint)[1] < 0 and query.source["startingOffsets"] == "committed":
             self._accept_namesakes(query)
+            lineage.may_double |= lineage.unnoted  # docs/migrating.md says not to do this
             if query.ids[-1] is None and query.source.get("kafka.group.id") in self.meddled:
                 self.accept_loss(query)  # without a name no sink tells where the last query has ended
         stream = self.ground.stream(plan, app, Told(planned, completed, read))
