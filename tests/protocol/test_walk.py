@@ -42,7 +42,7 @@ def read(data: bytes) -> Walked | None:
 def judge(data: bytes) -> bool:
     expected = read(data)
     if expected is None:
-        with pytest.raises((CorruptBatch, PayloadTooLarge)):  # the second: a damaged size, as the decoder says
+        with pytest.raises((CorruptBatch, PayloadTooLarge)):  # a damaged size
             walked(data)
         return False
     assert walked(data) == expected
