@@ -22,7 +22,7 @@ from eoslog.testing import EmbeddedBroker
 OURS, THEIRS = "eoslog broker", "Apache Kafka"
 _BATCH_RECORDS, _RECORD = 900, 1_000
 _UNDER_WAY = 4
-_MOST_IDLE_MB = 80  # 31 without NumPy and pyarrow, which are imported at the start: nothing is while it serves
+_MOST_IDLE_MB = 80  # 42 of them NumPy and pyarrow, imported at the start so that nothing is while it serves
 _IDLE_SECONDS = 1.0
 _GROWTH_TURNS = 3
 _MEASURED_RECORDS = 200_000

@@ -94,7 +94,7 @@ def test_records_of_one_shape_are_not_laid_out(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize("codec", range(5))
 def test_records_that_only_together_are_as_long_as_so_many_of_the_first(codec: int) -> None:
     sections = [record(number, 0, None, bytes(size)) for number, size in enumerate((20, 10, 30, 35, 5))]
-    header = {"base_timestamp": BASE, "max_timestamp": BASE, "codec": codec}
+    header: dict[str, Any] = {"base_timestamp": BASE, "max_timestamp": BASE, "codec": codec}
     assert judge(b"".join(build_batch(sections, 5, **header)))
     assert not judge(b"".join(build_batch([*sections[:4], sections[4] + b"\0"], 5, **header)))
     assert not judge(b"".join(build_batch(sections[:4], 5, **header)))
