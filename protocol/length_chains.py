@@ -11,6 +11,7 @@ element is known only when the one before it has been read. There are three ways
 No walk is trusted. All lengths are read again at the positions found, and must lead from each to the next.
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -73,7 +74,7 @@ def _one_chain(data: Bytes, begin: int, end: int, count: int) -> Elements:
             found = _read(data, starts)
             if _leads(found.stops, starts, end):
                 return found
-        starts = np.array(_walk_one(view, begin, count))
+        starts = _walk_one(view, begin, count)
     except IndexError as error:
         raise BrokenChain(0) from error
     found = _read(data, starts)
@@ -145,12 +146,15 @@ def _jump(data: Bytes, at: Ints) -> Ints:
     return np.minimum(content + (raw >> np.uint64(1)).view(np.int64), len(data))
 
 
-def _walk_one(data: memoryview, at: int, count: int) -> list[int]:
+def _walk_one(data: memoryview, at: int, count: int) -> Ints:
     """Where `count` elements begin, the first one at `at`. Raises IndexError if they lead out of the data."""
-    starts: list[int] = []
-    append = starts.append
-    for _ in range(count):
-        append(at)
+    return np.fromiter(_jumps(data, at), np.int64, count)
+
+
+def _jumps(data: memoryview, at: int) -> Iterator[int]:
+    """Each element's begin, without an end. A length of two bytes has its lowest bits in the first one."""
+    while True:
+        yield at
         first = data[at]
         if first < 0x80:
             at += 1 + (first >> 1)
@@ -158,7 +162,6 @@ def _walk_one(data: memoryview, at: int, count: int) -> list[int]:
             at += 2 + (second << 6) + ((first & 0x7F) >> 1)
         else:
             at = _long_jump(data, at)
-    return starts
 
 
 def _long_jump(data: memoryview, at: int) -> int:
