@@ -42,7 +42,7 @@ class SourceEnd:
     def __init__(self) -> None:
         self._path: Path | None = None
         self._file = -1
-        self._noted = ""
+        self._noted: dict[str, str] = {}
 
     def __reduce__(self) -> tuple[type["SourceEnd"], tuple[()]]:
         return SourceEnd, ()
@@ -50,15 +50,18 @@ class SourceEnd:
     def __del__(self) -> None:
         self._close()
 
-    def note(self, end: Mapping[str, Mapping[str, int]]) -> None:
-        """Keep the end for the driver's sinks."""
+    def note(
+        self, end: Mapping[str, Mapping[str, int]], start: Mapping[str, Mapping[str, int]] | None = None
+    ) -> None:
+        """Keep the end for the driver's sinks, and where Spark has the batch begin."""
         text = canonical(end)
-        if text == self._noted:
+        kept = {"end": text, **({} if start is None else {"start": canonical(start)})}
+        if kept == self._noted:
             return
         folder = notes_folder()
         if folder is None:
             return
-        line = _line(json.dumps({"process": this_process(), "end": text}))
+        line = _line(json.dumps({"process": this_process(), **kept}))
         try:
             written = os.pwrite(self._open(folder), line, 0)
         except OSError as error:
@@ -67,7 +70,7 @@ class SourceEnd:
         if written < len(line):
             log.warning(f"the end of a source's batch cannot be kept for the sink: the disk is full. {_SEE}")
             return
-        self._noted = text
+        self._noted = kept
 
     def _open(self, folder: Path) -> int:
         """The file's descriptor. It is made again after somebody has cleaned up the folder."""
@@ -89,20 +92,31 @@ class SourceEnd:
         if self._path is not None:
             with contextlib.suppress(FileNotFoundError):
                 self._path.unlink()
-        self._path, self._noted = None, ""
+        self._path, self._noted = None, {}
 
 
 def asked_ends() -> Counter[str] | None:
     """The ends of all living sources of this driver. None: they cannot be kept, as was warned."""
+    notes = _living()
+    return None if notes is None else Counter(kept["end"] for kept in notes)
+
+
+def asked_starts() -> dict[str, set[str]]:
+    """Where Spark has the batches begin that end there, by their ends. Empty: that is not known."""
+    found: dict[str, set[str]] = {}
+    for kept in _living() or ():
+        if "start" in kept:
+            found.setdefault(kept["end"], set()).add(kept["start"])
+    return found
+
+
+def _living() -> list[dict[str, Any]] | None:
+    """The notes of all living sources of this driver. None: there can be none, as was warned."""
     folder = notes_folder()
     if folder is None:
         return None
-    found: Counter[str] = Counter()
-    for path in folder.glob(f"{_prefix()}*.source"):
-        kept = _kept(path)
-        if kept is not None and lives(ProcessIdentity(*kept["process"])):
-            found[kept["end"]] += 1
-    return found
+    notes = filter(None, map(_kept, folder.glob(f"{_prefix()}*.source")))
+    return [kept for kept in notes if lives(ProcessIdentity(*kept["process"]))]
 
 
 def _line(text: str) -> bytes:

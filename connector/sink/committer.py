@@ -46,7 +46,7 @@ from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner, commit_known
 from eoslog.connector.saved.run_again import check_equal_run
 from eoslog.connector.saved.state_topic import check_state_topic
 from eoslog.connector.sink import token_begin
-from eoslog.connector.sink.source_check import check_sources, takes_over
+from eoslog.connector.sink.source_check import check_begins, check_sources, takes_over
 from eoslog.connector.sink.start_of_run import (
     CheckpointView,
     StartOfRun,
@@ -94,6 +94,7 @@ def begin_stream(options: SinkOptions, runner: Runner | None = None) -> Begun | 
     if not continues:
         if options.state is not None:
             check_state_topic(shared_cluster(options.client), options.state, view.planned)
+        check_begins(view)
         start.before()
         runner.run(give_up(sink, options.accepted))
     begun, run = runner.run(
@@ -151,6 +152,7 @@ def _digest(options: SinkOptions) -> str:
 def _begin_plainly(options: SinkOptions, view: CheckpointView, runner: Runner) -> None:
     """Begin a micro-batch of at_least_once: finish batches that earlier users of the checkpoint have decided,
     and, once in a run, batches that earlier users of the transactional.id have decided."""
+    check_begins(view)
     leave_for_none(options, runner, view)
     check_sources(options, view, options.transactional_id or view.batch.query_id, None)
     if options.transactional_id is None:

@@ -7,14 +7,16 @@ from eoslog.connector.checkpoint.source_changes import (
     Change,
     RemovedSources,
     added_offsets,
+    canonical_text,
     check_added,
     check_present,
 )
 from eoslog.connector.checkpoint.spark_logs import taken_of
 from eoslog.connector.client.wire.shared_clusters import shared_cluster
+from eoslog.connector.commit.faults import CheckpointMismatch
 from eoslog.connector.commit.task_reports import Begun
 from eoslog.connector.options.source_and_sink import SinkOptions
-from eoslog.connector.run.source_ends import asked_ends
+from eoslog.connector.run.source_ends import asked_ends, asked_starts
 from eoslog.connector.sink.start_of_run import CheckpointView, committed_offsets, known_id, of_group
 
 _FILE = "sources"
@@ -42,6 +44,23 @@ def check_sources(options: SinkOptions, view: CheckpointView, sink: str, begun: 
     committed = committed_offsets(cluster, group, wanted)
     check_added(Change(sink, before, now, removed, committed, options.accepted))
     checkpoint.note(_FILE, removed.text())
+
+
+def check_begins(view: CheckpointView) -> None:
+    """Check that a batch begins where the batch before ends in the checkpoint. It does not if somebody has
+    edited that after Spark had read it, as while a query has nothing to read. Raises CheckpointMismatch."""
+    before = view.checkpoint.planned_if_kept(view.batch.batch_id - 1) if view.batch.batch_id else None
+    if before is None:
+        return
+    starts, then = asked_starts(), before.by_name
+    for name, end in view.planned.by_name.items():
+        known = starts.get(canonical_text(end), set())
+        if name in then and known and canonical_text(then[name]) not in known:
+            raise CheckpointMismatch(
+                f"{view.batch} was planned from another place than where batch {before.batch_id} ends in the "
+                "checkpoint: it was edited while the query ran. Nothing was written. Start the query again: "
+                "it runs the batch from where the edit has set it"
+            )
 
 
 def takes_over(view: CheckpointView) -> bool:

@@ -164,7 +164,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: Mapping[str, Mapping[str, int]], limit: ReadLimit) -> StoredOffset:
         """The end of the next batch."""
         end = self._next_end(start, limit)
-        self._planned_end.note(end)
+        self._planned_end.note(end, start)
         return end
 
     def _next_end(self, start: Mapping[str, Mapping[str, int]], limit: ReadLimit) -> StoredOffset:
@@ -320,7 +320,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The tasks of a batch. Partitions that `start` lacks are new and read from their beginning. A first
         batch begins where it was planned to. A small batch is read at once, in this process."""
         take_back(self)
-        self._planned_end.note(end)
+        self._planned_end.note(end, start)
         position, planned = offsets.position_from_json(start), offsets.position_from_json(end)
         self._first = False
         if planned.began is not None and position.began is None:

@@ -9,10 +9,11 @@ import pytest
 
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
 from eoslog.connector.checkpoint.source_changes import SourcesChanged
+from eoslog.connector.commit.faults import CheckpointMismatch
 from eoslog.connector.commit.task_reports import Batch, Begun
 from eoslog.connector.options.source_and_sink import sink_options
 from eoslog.connector.run.source_ends import SourceEnd
-from eoslog.connector.sink.source_check import check_sources, takes_over
+from eoslog.connector.sink.source_check import check_begins, check_sources, takes_over
 from eoslog.connector.sink.start_of_run import CheckpointView
 from eoslog.protocol.producer_identity import ProducerIdentity
 
@@ -115,3 +116,19 @@ def test_at_least_once_is_compared_as_well(ground: Ground) -> None:
     options = replace(sink_options(values, stream=True), checkpoint_location=str(ground.folder))
     with pytest.raises(SourcesChanged, match="without orders"):
         check_sources(options, CheckpointView.of(Checkpoint.at(str(ground.folder))), "q", None)
+
+
+def test_a_batch_begins_where_the_batch_before_ends(ground: Ground) -> None:
+    """It does not if the checkpoint was edited while the query had nothing to read."""
+    source = SourceEnd()
+    ground.plan(1, orders=9, returns=7)
+    view = CheckpointView.of(Checkpoint.at(str(ground.folder)))
+    check_begins(view)  # nobody says where it begins
+    source.note(end("orders", 9), end("orders", 5))
+    check_begins(view)
+    source.note(end("orders", 9), end("orders", 4))
+    with pytest.raises(CheckpointMismatch, match=r"edited while the query ran.*Start the query again"):
+        check_begins(view)
+    another = SourceEnd()
+    another.note(end("orders", 9), end("orders", 5))  # of two queries one is right
+    check_begins(view)
