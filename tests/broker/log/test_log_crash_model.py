@@ -20,7 +20,7 @@ from eoslog.broker.log.segment.index import TransactionIndex
 from eoslog.broker.log.segment.log_settings import LogSettings
 from eoslog.broker.rules.producer_state import AbortedTransaction
 from eoslog.protocol.errors import KafkaError
-from tests.broker.log.fakefs import Outcome
+from tests.broker.log.fakefs import Inode, Outcome
 from tests.broker.log.logkit import DIRECTORY, NOW, Disk, batch, sequenced, stored
 
 
@@ -213,8 +213,9 @@ ROLLS = LogSettings(segment_bytes=1024, index_interval_bytes=300)
 INDEX = f"{DIRECTORY}/{0:020d}.txnindex"
 
 
-def aborted(partition: Partition) -> list[tuple[int, int]] | None:
-    return partition.read(0, 10**6, committed=True).aborted
+def aborted(partition: Partition) -> list[tuple[int, int]]:
+    """(producer id, first offset) of all that was aborted."""
+    return partition._log.segments.aborted(0, partition.log_end_offset)
 
 
 def roll(disk: Disk, partition: Partition) -> None:
@@ -254,6 +255,8 @@ def test_an_index_that_was_rebuilt_is_on_the_disk_before_the_log_is_not_read_aga
     disk.fs.crash(Outcome.ALL)
     partition = disk.open()
     assert aborted(partition) == [(3, 0)]
+    inode = disk.fs.find(INDEX)
+    assert isinstance(inode, Inode) and not inode.pending
     roll(disk, partition)
     disk.fs.crash()
     assert aborted(disk.open()) == [(3, 0)]
@@ -268,12 +271,14 @@ def test_a_new_segment_takes_no_index_that_lies_under_its_name() -> None:
     disk.append(partition, batch(bytes(500)))
     stale = TransactionIndex(disk.fs, f"{DIRECTORY}/{end + 1:020d}.txnindex")
     for number in range(2):
-        stale.append(AbortedTransaction(9, end + 1 + number, end + 3 + number, 0))
+        stale.append(AbortedTransaction(8, end + 1 + number, end + 3 + number, 0))
     stale.close()
     disk.append(partition, batch(bytes(500)))
     assert partition._log.segments.active.base_offset == end + 1
     disk.append(partition, sequenced(9, 0, transactional=True))
     partition.append_marker(9, 0, False, 0, NOW)
+    for _ in range(3):
+        disk.append(partition, batch(b""))
     roll(disk, partition)
     before = aborted(partition)
     disk.fs.crash(Outcome.ALL)
