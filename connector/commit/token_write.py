@@ -23,7 +23,12 @@ from eoslog.connector.commit.commands import (
 )
 from eoslog.connector.commit.decide import Namer, count, decide
 from eoslog.connector.commit.decision import ANCHOR, Decision, Stored, decode
-from eoslog.connector.commit.faults import CommitFault, OtherRowsInBatch, TokenForgotten
+from eoslog.connector.commit.faults import (
+    CheckpointOlder,
+    CommitFault,
+    OtherRowsInBatch,
+    TokenForgotten,
+)
 from eoslog.connector.commit.finish import finish
 from eoslog.connector.commit.prepare import stamp_of
 from eoslog.connector.commit.replay import OnLost
@@ -156,6 +161,14 @@ def commit_within(
     if last is not None and last.last_of(token) is not None:
         _check_same(stamp.within, where, last.content_of(token), decision.content)
         return Within(decision.content, last, True)
+    later = None if last is None else last.tokens.later_than(Token.of(token))
+    if later is not None:  # a user's tokens may come in any order, a query's batches do not
+        raise CheckpointOlder(
+            f"{stamp.within}: a df.write of foreachBatch has written batch {later} of this query to {where} "
+            "before, so the checkpoint was set back, and rows would be written again. Nothing was written. "
+            "Bring the right checkpoint back; or, if these rows are to be written, give the write a token: "
+            '.option("write.token", f"NAME-{batch_id}")'
+        )
     own_last = decode(named_by, (yield from fetch_stored(named_by, stamp.identity)).chunks)
     tokens = last.tokens if last is not None else RememberedTokens()
     decision = decision._replace(tokens=tokens.after(Token.of(token), decision.content))

@@ -102,6 +102,11 @@ class RememberedTokens(NamedTuple):
         """Whether the token may have been written and then forgotten."""
         return self.get(token) is None and self.floor is not None and token.number <= self.floor
 
+    def later_than(self, token: Token) -> int | None:
+        """The highest number that was written, if that is above the token's."""
+        newest = max((Token(token.stem, digits).number for digits, _ in self.kept), default=-1)
+        return newest if newest > token.number else None
+
     def after(self, token: Token, content: Content) -> "RememberedTokens":
         """These tokens with one more, and without the oldest if there are too many."""
         others = [(digits, written) for digits, written in self.kept if digits != token.digits]

@@ -31,6 +31,7 @@ MUTANTS: list[Mutant] = [
             "if last is not None and last.last_of(token) is not None:",
             "if False:",
         ),
+        Break("a checkpoint that was set back writes again", "    if later is not None:", "    if False:"),
         Break("other rows of a micro-batch pass", "    if then.differs(now):\n", "    if False:\n"),
         Break(
             "a micro-batch is not remembered",

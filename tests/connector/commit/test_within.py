@@ -15,6 +15,7 @@ from eoslog.connector.commit.begin import begin
 from eoslog.connector.commit.decision import decode
 from eoslog.connector.commit.faults import (
     BatchRefused,
+    CheckpointOlder,
     CommitFault,
     OtherRowsInBatch,
     ParticipantsLost,
@@ -281,3 +282,15 @@ def test_what_the_namer_has_decided_before_and_is_open_again_stops_the_next_deci
     bench.intercept = intercept
     with pytest.raises(BatchRefused, match="transactions are open again"):
         bench.commit_write(reports)
+
+
+@BOTH
+def test_a_batch_whose_query_has_written_later_ones_is_of_a_checkpoint_that_was_set_back(tv: int) -> None:
+    """The function writes only what a batch has for the topic: batch 8 had nothing for it then."""
+    bench = WithinBench(tv)
+    for number in (7, 9):
+        bench.write(f"rows{number}-", Batch("q", number))
+    with pytest.raises(CheckpointOlder, match="has written batch 9 of this query to topic out before"):
+        bench.write("rows9-", Batch("q", 8))
+    assert bench.write("rows9-", Batch("q", 9)).passed
+    assert not bench.write("rows10-", Batch("q", 10)).passed
