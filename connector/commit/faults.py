@@ -51,8 +51,8 @@ class TokenReused(CommitFault):
         "so that batch ids count from 0 again? Give them another write.token, with another text before its "
         "number. Was the checkpoint restored from an older copy? Bring the right checkpoint back: under "
         "another token rows would be written again that are visible. Is it the same write, which does not "
-        "make the same rows twice? Those of the first time are visible: leave this write out, once; rows that "
-        "came only now are then not written"
+        "make the same rows twice? Those of the first time are visible: leave this write out, once; rows "
+        "that came only now are then not written"
     )
 
 
