@@ -111,6 +111,12 @@ class NotedStarts(NamedTuple):
         NotedStarts(kept).write(checkpoint)
         return Start(kept[-1][0], abridged(checkpoint.location), int(time.time()), kept[-_HISTORY:])
 
+    def learn(self, checkpoint: Checkpoint, word: str, since: int) -> None:
+        """Note a word that says who leaves a sink (Left), before the sink has it; or, in a checkpoint that
+        comes back, the one that the sink has. Raises CheckpointUnreadable."""
+        if word not in self.words:
+            NotedStarts((*self.starts[1 - _MOST_STARTS :], (word, since))).write(checkpoint)
+
     def write(self, checkpoint: Checkpoint) -> None:
         """Write the note. Raises CheckpointUnreadable."""
         checkpoint.note(NOTED_STARTS, json.dumps({"version": _VERSION, "starts": self.starts}))

@@ -30,13 +30,14 @@ from eoslog.connector.commit.faults import (
     CommitFault,
     DecisionElsewhere,
     ParticipantsLost,
+    TakenOver,
 )
 from eoslog.connector.commit.finish import clear, fenced, finish
 from eoslog.connector.commit.marker_proof import prove
 from eoslog.connector.commit.replay import OnLost, to_replay
 from eoslog.connector.commit.seal import TwoPhase, check_offered
 from eoslog.connector.commit.sink_transaction import fetch_stored, write_lost_markers
-from eoslog.connector.commit.task_reports import Batch, Begun, Run
+from eoslog.connector.commit.task_reports import Batch, Begun, Left, Run
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.protocol.producer_identity import ProducerIdentity
 
@@ -315,10 +316,13 @@ def is_anothers(last: Decision | None, batch: Batch, starts: KnownStarts) -> boo
 
 
 def check_start(sink: Sink, last: Decision | None, batch: Batch, starts: KnownStarts | None) -> None:
-    """Raise CheckpointCopied if a copy of the checkpoint has made the last decision, unless that is accepted.
+    """Raise CheckpointCopied if a copy of the checkpoint has made the last decision, or TakenOver if the sink
+    was left, unless that is accepted.
 
     Both copies have one query id. The batches of the one would be taken for replays of the other's.
     """
+    if starts is not None and last is not None:
+        check_left(sink, last.left, starts)
     if starts is None or last is None or last.start is None or not is_anothers(last, batch, starts):
         return
     accept = starts.accept(f"copied:{last.start.word}")
@@ -333,6 +337,25 @@ def check_start(sink: Sink, last: Decision | None, batch: Batch, starts: KnownSt
         "are to go on, make this one a query of its own: eoslog checkpoint fork. If one is to go on, start "
         "the other one; or if that is gone, and what it has written counts here, set "
         f"{accept}"
+    )
+
+
+def check_left(sink: Sink, left: Left | None, starts: KnownStarts) -> None:
+    """Raise TakenOver if a checkpoint has left the sink that is not this one, unless that is accepted."""
+    if left is None or left.word in starts.words or (accept := starts.accept(f"left:{left.word}")) is None:
+        return
+    to, on = "at_least_once", "To go on, use that query's checkpoint"
+    if left.sink:
+        to = f"sink {left.sink}"
+        on = (
+            f"To go on there, start with transactional.id={left.sink}, in source and sink: with the newest "
+            "checkpoint, or with another new checkpoint and startingOffsets=committed"
+        )
+    at = datetime.fromtimestamp(left.at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    raise TakenOver(
+        f"sink {sink.id}: it was left for {to} by batch {left.batch_id} of query {left.query_id}, at {at}. "
+        "This checkpoint knows nothing of that and would write rows again. Nothing was written. "
+        f"{on}. If rows may be there twice, set {accept}"
     )
 
 

@@ -245,6 +245,8 @@ def _decision(ballot: Ballot, last: Decision | None, token: str | None) -> Decis
         ballot.checksums,
         start=stamp.start,
     )
+    if last is not None and stamp.start is None:  # a batch write, which leaves the sink to its query
+        decision = decision._replace(left=last.left)
     if token is not None:
         tokens = last.tokens if last is not None else RememberedTokens()
         return decision._replace(tokens=tokens.after(Token.of(token), decision.content))

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from eoslog.connector.commit.faults import DecisionDamaged, DecisionTooLarge
 from eoslog.connector.commit.places import Places, from_json, to_json
 from eoslog.connector.commit.saved_state import Saved
-from eoslog.connector.commit.task_reports import Batch, Start, TopicPartition
+from eoslog.connector.commit.task_reports import Batch, Left, Start, TopicPartition
 from eoslog.connector.commit.transactional_ids import Participant, ParticipantSlot, Sink, parity
 from eoslog.connector.commit.winner import Winner
 from eoslog.connector.commit.write_token import PASSED, Content, RememberedTokens, Token
@@ -53,6 +53,7 @@ class Decision(NamedTuple):
     `start`: of the query, whose checkpoint knows it; None: not recorded.
     `topics`: to which the sink's queries have written rows, but for dead letters, each with the number of the
     last decision that did, the newest first; empty: not recorded.
+    `left`: the sink was left after this batch. It stays until a start of a query decides.
     """
 
     sequence: int
@@ -70,6 +71,7 @@ class Decision(NamedTuple):
     names: str = ""
     start: Start | None = None
     topics: tuple[tuple[str, int], ...] = ()
+    left: Left | None = None
 
     def successor_of(self, query_id: str) -> str | None:
         """Which query has decided in this sink since this one did. None: none has, or this one never did."""
@@ -240,6 +242,7 @@ def _to_json(decision: Decision, sink: Sink) -> dict[str, Any]:
         "names": decision.names,
         "start": decision.start,
         "topics": decision.topics,
+        "left": decision.left,
     }
     return {
         "query": decision.batch.query_id,
@@ -281,12 +284,13 @@ def _from_json(sink: Sink, sequence: int, text: str) -> Decision:
         ends, places = unpacked(str(found.get("ends", ""))), from_json(found.get("places", ()))
         start = _start(found["start"]) if "start" in found else None
         topics = tuple((str(topic), int(number)) for topic, number in found.get("topics", ()))
+        left = Left(*found["left"]) if "left" in found else None
     except (ValueError, KeyError, TypeError, zlib.error) as error:
         raise DecisionDamaged(
             f"decision {sequence} in consumer group {sink.group} makes no sense: {error}. "
             f"{DecisionDamaged.advice}"
         ) from error
-    details = (rows, checksums, earlier, tokens, saved, ends, places, names, start, topics)
+    details = (rows, checksums, earlier, tokens, saved, ends, places, names, start, topics, left)
     return Decision(sequence, batch, incarnation, tuple(sorted(winners)), written, *details)
 
 

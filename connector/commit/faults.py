@@ -132,7 +132,7 @@ class RunsDifferently(CommitFault):
 
 
 class TakenOver(CommitFault):
-    """Another query has replaced this one, and has written rows that this one would write again."""
+    """Another query has replaced this one, or this one was renamed: rows that it would write are written."""
 
 
 class SinkChanged(CommitFault):

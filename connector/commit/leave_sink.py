@@ -1,29 +1,51 @@
 """Leave: what a query does with a sink that it stops using, or that another query has used until now."""
 
-from eoslog.connector.commit.begin import acquire, begin, make_ready
+from eoslog.connector.commit.begin import acquire, is_complete, make_ready
 from eoslog.connector.commit.commands import Rules
+from eoslog.connector.commit.decide import decide
 from eoslog.connector.commit.decision import Decision, decode
+from eoslog.connector.commit.seal import TwoPhase
 from eoslog.connector.commit.sink_transaction import fetch_stored
-from eoslog.connector.commit.task_reports import Batch
+from eoslog.connector.commit.task_reports import Batch, Left, Stamp
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.protocol.producer_identity import ProducerIdentity
 
+NO_BATCH = Batch("", -1)
+"""No batch is begun."""
 
-def leave(old: Sink, batch: Batch, completed: int | None) -> Rules[None]:
+
+def leave(
+    old: Sink, batch: Batch, completed: int | None, left: Left | None = None
+) -> Rules[ProducerIdentity]:
     """Before `batch` goes to another sink: fence the owner of the old sink, commit its last decision's
-    transactions and abort the rest.
+    transactions and abort the rest. Then note with that decision that the sink was left: `left`, None: it is
+    not. Returns the sink's identity.
 
-    A sealed transaction that stayed open would hold readers back for ever. Raises CommitFault.
+    A sealed transaction that stayed open would hold readers back for ever. Without the note a checkpoint that
+    does not know of the other sink would begin where this one has ended. Raises CommitFault.
     """
-    yield from begin(old, batch, completed=completed)
+    owned = yield from acquire(old)
+    last = decode(old, owned.stored.chunks)
+    done = is_complete(last, batch.query_id, completed)
+    begun = yield from make_ready(old, owned, last, batch, is_complete=done)
+    if last is not None and left is not None and not _is_anothers(last, batch):
+        stamp = Stamp(old.id, owned.incarnation, owned.identity, last.sequence, begun.anchors, last.batch)
+        noted = last._replace(
+            sequence=last.sequence + 1, incarnation=owned.incarnation, winners=(), names="", left=left
+        )
+        yield from decide(old, noted, stamp, None, TwoPhase.NEVER, last)
+    return owned.identity
 
 
-def decided_by(sink: Sink, query_id: str) -> Rules[Batch | None]:
-    """The last batch of a query that the sink has decided. It only reads, so the sink's owner is not fenced.
-    Raises CommitFault."""
+def _is_anothers(last: Decision, batch: Batch) -> bool:
+    """Whether another query uses the sink that this one leaves: it goes on there."""
+    return batch != NO_BATCH and last.start is not None and last.batch.query_id != batch.query_id
+
+
+def stable_decision(sink: Sink) -> Rules[Decision | None]:
+    """The sink's last decision. It only reads, so the sink's owner is not fenced. Raises CommitFault."""
     stored = yield from fetch_stored(sink, None)
-    last = decode(sink, stored.chunks)
-    return last.last_of(query_id) if last else None
+    return decode(sink, stored.chunks)
 
 
 def taken_over(sink: Sink) -> Rules[Decision | None]:
@@ -33,15 +55,11 @@ def taken_over(sink: Sink) -> Rules[Decision | None]:
     return decode(sink, owned.stored.chunks)
 
 
-def fence(sink: Sink) -> Rules[ProducerIdentity]:
+def fence(sink: Sink, left: Left | None = None) -> Rules[ProducerIdentity]:
     """Fence the sink's owner, so that the source offsets it has committed no longer change, and commit the
     transactions it has decided: a query that begins at these offsets does not write those rows. Returns the
-    sink's identity.
+    sink's identity. `left`: as in leave.
 
     The coordinator commits or aborts a decision that is on its way before it answers. Raises CommitFault.
     """
-    owned = yield from acquire(sink)
-    last = decode(sink, owned.stored.chunks)
-    nothing = Batch("", -1)  # no batch is begun
-    yield from make_ready(sink, owned, last, nothing, is_complete=False)
-    return owned.identity
+    return (yield from leave(sink, NO_BATCH, None, left))

@@ -56,6 +56,18 @@ class Start(NamedTuple):
         return self.history[known[-1] + 1][1] if known and known[-1] + 1 < len(self.history) else None
 
 
+class Left(NamedTuple):
+    """Says that a sink's rows go elsewhere now. `word`: the checkpoint that leaves the sink knows it; `sink`:
+    the one that gets the rows from `batch_id` of the query `query_id` on, "": at_least_once, which has none;
+    `at`: in seconds since 1970."""
+
+    word: str
+    sink: str
+    query_id: str
+    batch_id: int
+    at: int
+
+
 @dataclass(frozen=True)
 class Run:
     """What a driver process remembers from one batch to the next.

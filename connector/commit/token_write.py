@@ -158,6 +158,7 @@ def commit_within(
     last = decode(sink, (yield from fetch_stored(sink, begun.identity)).chunks)
     counted = (ballot.winners, ballot.written, ballot.rows, ballot.checksums)
     decision = Decision(begun.sequence + 1, begun.batch, stamp.incarnation, *counted, names=named_by.id)
+    decision = decision._replace(left=None if last is None else last.left)
     if last is not None and last.last_of(token) is not None:
         _check_same(stamp.within, where, last.content_of(token), decision.content)
         return Within(decision.content, last, True)

@@ -52,6 +52,7 @@ from eoslog.connector.sink.start_of_run import (
     StartOfRun,
     known_id,
     leave_for_none,
+    noted_left,
     of_group,
     source_offsets,
 )
@@ -163,7 +164,7 @@ def _begin_plainly(options: SinkOptions, view: CheckpointView, runner: Runner) -
     if run is None or not continues:
         run_memory.take(*_memory_key(options, sink, view.batch))  # of another guarantee: the epoch moves now
         runner.run(give_up(sink, options.accepted))
-        identity = runner.run(fence(sink))
+        identity = runner.run(fence(sink, noted_left(view, "")))
         run = Run(identity, identity, view.batch, options=_digest(options), streams=run_memory.streams_now())
     run_memory.keep(replace(run, batch=view.batch), *key)
 

@@ -6,6 +6,7 @@ partitions (Metadata before begin; after it OffsetFetch, and finding the group's
 
 import logging
 import time
+import uuid
 from collections.abc import Mapping
 from typing import NamedTuple, Self
 
@@ -33,15 +34,15 @@ from eoslog.connector.client.admin import group_offsets as group_offsets
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.retry import retrying
 from eoslog.connector.client.wire.shared_clusters import shared_cluster
-from eoslog.connector.commit.begin import KnownStarts, check_noted_place, check_start
+from eoslog.connector.commit.begin import KnownStarts, check_left, check_noted_place, check_start
 from eoslog.connector.commit.decide import SourceOffsets
 from eoslog.connector.commit.decision import Decision
-from eoslog.connector.commit.leave_sink import decided_by, fence, leave, taken_over
+from eoslog.connector.commit.leave_sink import fence, leave, stable_decision, taken_over
 from eoslog.connector.commit.move_decision import give_up, move_decision
 from eoslog.connector.commit.observe import observed_decision
 from eoslog.connector.commit.places import Places, Seen, ended
 from eoslog.connector.commit.saved_state import Saving
-from eoslog.connector.commit.task_reports import Batch, Begun
+from eoslog.connector.commit.task_reports import Batch, Begun, Left
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.offsets.group_notes import Note, NotedOffset, read_note
 from eoslog.connector.offsets.offsets import Offsets, TopicPartition
@@ -101,6 +102,7 @@ class StartOfRun:
         self._cluster = shared_cluster(options.client)
         self._group = options.group_of(sink.id)
         self._upgraded = False
+        self._left: Left | None = None
 
     def before(self) -> None:
         """Compare the clusters, leave the checkpoint's former sink if it was another one, and note this one.
@@ -126,6 +128,8 @@ class StartOfRun:
             check_noted_place(given.sink, given.decisions, self._options.decision_topic)
         if given is not None and given.sink not in (None, sink.id) and not moved:
             self._leave(str(given.sink), given.since)
+        if self._left is not None:
+            NotedStarts.read(view.checkpoint).learn(view.checkpoint, self._left.word, view.batch.batch_id)
         self._upgraded = given is None
         is_new = given is None or given.sink != sink.id or moved
         if is_new:
@@ -192,8 +196,12 @@ class StartOfRun:
         for sink, group in sorted(names, key=str):
             self._check_taken_over(sink, group)
             last = self._runner.run(observed_decision(Sink(sink)))
-            if sink == self._sink.id:  # of another one, check_given tells what it has decided
-                check_start(self._sink, last, self._view.batch, self.known_starts)
+            if sink == self._sink.id:  # of another one, _leave tells what it has decided
+                known = self.known_starts
+                if given is not None and given.sink != sink and last is not None and last.left is not None:
+                    self._left = last.left  # the checkpoint comes back from another sink
+                    known = known._replace(words=[*known.words, last.left.word])
+                check_start(self._sink, last, self._view.batch, known)
             by = successor(last, self._view, group, sink, known_id(self._cluster))
             check_followed(sink, self._view.batch, group, by, self._options.accepted)
 
@@ -210,12 +218,16 @@ class StartOfRun:
 
     def _leave(self, old: str, since: int) -> None:
         batch, completed, accepted = self._view.batch, self._view.completed, self._options.accepted
-        decided = self._runner.run(decided_by(Sink(old), batch.query_id))
+        last = self._runner.run(stable_decision(Sink(old)))
+        decided = last.last_of(batch.query_id) if last is not None else None
+        left = last.left if last is not None else None
+        if left is not None and (left.sink, left.query_id) != (self._sink.id, batch.query_id):
+            check_left(Sink(old), left, self.known_starts)
         check_completed(old, completed_in(self._cluster, self._view, since, decided), decided, accepted)
         check_given(old, self._sink.id, decided, batch, accepted)
         if decided is None or decided.batch_id < batch.batch_id:
             self._runner.run(give_up(Sink(old), accepted))
-            self._runner.run(leave(Sink(old), batch, completed))
+            self._runner.run(leave(Sink(old), batch, completed, noted_left(self._view, self._sink.id)))
             log.info("%s: sink %s is left for sink %s", batch, old, self._sink.id)
 
     def after(self, begun: Begun) -> None:
@@ -261,7 +273,7 @@ class StartOfRun:
         if said := others_batches(story.done):
             log.warning(said)
         if story.is_new:
-            _finish_others(story, self._runner)
+            _finish_others(story, self._runner, view, self._sink.id)
 
     def _others(self, committed: Mapping[TopicPartition, NotedOffset]) -> dict[str, Batch]:
         """What other sinks have decided last that have committed offsets of the group."""
@@ -294,6 +306,15 @@ def successor(
     return by if plan is not None and ends.keys() & plan.topic_offsets().keys() else None
 
 
+def noted_left(view: CheckpointView, sink: str) -> Left:
+    """Notes in the checkpoint that it leaves a sink for `sink`, "" for at_least_once: nobody else knows the
+    word that the sink left gets. Raises CheckpointUnreadable."""
+    query, number, _ = view.batch
+    word = uuid.uuid4().hex[:16]
+    NotedStarts.read(view.checkpoint).learn(view.checkpoint, word, number)
+    return Left(word, sink, query, number, int(time.time()))
+
+
 def leave_for_none(options: SinkOptions, runner: Runner, view: CheckpointView) -> None:
     """Leave the checkpoint's former sink, and commit its last decision's transactions: at_least_once has no
     sink with decisions. Raises CommitFault, WrongCluster, CheckpointUnreadable, StartsElsewhere."""
@@ -306,11 +327,12 @@ def leave_for_none(options: SinkOptions, runner: Runner, view: CheckpointView) -
     now = cluster_id(shared_cluster(options.client))
     if not check_sink_cluster(given.cluster, now, given.sink, options.accepted):
         check_noted_place(given.sink, given.decisions, options.decision_topic)
-        decided = runner.run(decided_by(Sink(given.sink), view.batch.query_id))
+        last = runner.run(stable_decision(Sink(given.sink)))
+        decided = last.last_of(view.batch.query_id) if last is not None else None
         known = completed_in(shared_cluster(options.client), view, given.since, decided)
         check_completed(given.sink, known, decided, options.accepted)
         runner.run(give_up(Sink(given.sink), options.accepted))
-        runner.run(leave(Sink(given.sink), view.batch, view.completed))
+        runner.run(leave(Sink(given.sink), view.batch, view.completed, noted_left(view, "")))
     view.checkpoint.forget(NOTED_PLACES)
     NotedSink(None, now, view.batch.batch_id).write(view.checkpoint)
 
@@ -331,11 +353,12 @@ def _check_plain_start(options: SinkOptions, view: CheckpointView, runner: Runne
         accepted=options.accepted,
     )
     check_plain_start(story)
-    _finish_others(story, runner)
+    _finish_others(story, runner, view, "")
 
 
-def _finish_others(story: StartFacts, runner: Runner) -> None:
-    """Commit the decided transactions of other sinks at whose offsets the query begins. Raises CommitFault.
+def _finish_others(story: StartFacts, runner: Runner, view: CheckpointView, new: str) -> None:
+    """Commit the decided transactions of other sinks at whose offsets the query begins, and note that those
+    are left for the sink `new` in whose place it begins. Raises CommitFault, CheckpointUnreadable.
 
     The query does not write the rows before these offsets, so they would be lost if the other driver had died
     after its decision.
@@ -345,7 +368,8 @@ def _finish_others(story: StartFacts, runner: Runner) -> None:
     for sink in sorted(({note.sink for note in notes} | {one.sink for one in story.taken}) - plain):
         if sink != story.sink:
             runner.run(give_up(Sink(sink), story.accepted))
-            runner.run(fence(Sink(sink)))
+            replaced = f"offsets-of:{sink}" in story.accepted
+            runner.run(fence(Sink(sink), noted_left(view, new) if replaced else None))
 
 
 def cluster_id(cluster: Cluster) -> str | None:

@@ -847,6 +847,104 @@ KEPT: dict[str, list[tuple[Any, ...]]] = {
         ("produce", "in", 4),
         ("sparkday", "A"),
     ],
+    "renamed, and a backup of before the change starts under the old name": [
+        ("query", "A", {"id": "x"}),
+        ("produce", "in", 4),
+        ("run", "A", 1),
+        ("stop", "A"),
+        ("backup", "A"),
+        ("set", "A", "id", "z"),
+        ("produce", "in", 4),
+        ("run", "A", 1),
+        ("restore", "A"),
+        ("set", "A", "id", "x"),
+        ("run", "A", 2),
+    ],
+    "renamed, the checkpoint lost, and the old name given": [
+        ("query", "A", {"id": "x"}),
+        ("produce", "in", 4),
+        ("run", "A", 1),
+        ("set", "A", "id", "z"),
+        ("produce", "in", 4),
+        ("run", "A", 1),
+        ("set", "A", "id", "x"),
+        ("anew", "A", "committed"),
+        ("run", "A", 2),
+    ],
+    "the name left out, the checkpoint lost, and the old name given": [
+        ("query", "A", {"id": "x", "kafka.group.id": "g"}),
+        ("produce", "in", 4),
+        ("run", "A", 1),
+        ("set", "A", "id", None),
+        ("set", "A", "kafka.group.id", None),
+        ("produce", "in", 4),
+        ("run", "A", 1),
+        ("set", "A", "id", "x"),
+        ("set", "A", "kafka.group.id", "g"),
+        ("anew", "A", "committed"),
+        ("run", "A", 2),
+    ],
+    "renamed and named back in a living application, and a backup of between": [
+        ("query", "A", {"id": "x"}),
+        ("living", "A", True),
+        ("produce", "in", 4),
+        ("run", "A", 2),
+        ("backup", "A"),
+        ("set", "A", "id", "z"),
+        ("produce", "in", 4),
+        ("run", "A", 1),
+        ("restore", "A"),
+        ("set", "A", "id", "x"),
+        ("run", "A", 2),
+    ],
+    "renamed, killed before its first batch, and named back": [
+        ("query", "A", {"id": "x"}),
+        ("produce", "in", 4),
+        ("run", "A", 1),
+        ("set", "A", "id", "z"),
+        ("produce", "in", 4),
+        ("run", "A", 1, ("kill", ("task: after PRODUCE", 1))),
+        ("set", "A", "id", "x"),
+        ("run", "A", 2),
+    ],
+    "renamed and named back": [
+        ("query", "A", {"id": "x"}),
+        ("produce", "in", 4),
+        ("run", "A", 1),
+        ("set", "A", "id", "z"),
+        ("produce", "in", 4),
+        ("run", "A", 1),
+        ("set", "A", "id", "x"),
+        ("produce", "in", 4),
+        ("run", "A", 1),
+    ],
+    "another name at the offsets of the old one, which starts again": [
+        ("query", "A", {"id": "x", "kafka.group.id": "g"}),
+        ("query", "B", {}),
+        ("produce", "in", 4),
+        ("run", "A", 1),
+        ("stop", "A"),
+        ("follow", "B", "A"),
+        ("set", "B", "id", "z"),
+        ("set", "B", "start.accepted", "offsets-of:x"),
+        ("set", "B", "kafka.group.id", "h"),
+        ("produce", "in", 4),
+        ("run", "B", 2),
+        ("run", "A", 2),
+    ],
+    "at_least_once on a new checkpoint, and the old one again": [
+        ("query", "A", {"id": "x"}),
+        ("query", "B", {}),
+        ("produce", "in", 4),
+        ("run", "A", 1),
+        ("stop", "A"),
+        ("follow", "B", "A"),
+        ("set", "B", "processing.guarantee", "at_least_once"),
+        ("produce", "in", 4),
+        ("run", "B", 2),
+        ("stop", "B"),
+        ("run", "A", 2),
+    ],
 }
 
 
@@ -865,6 +963,8 @@ QUIET = (
     "a day with Spark's connector",
     "a day with Spark's connector after a rest",
     "two days with Spark's connector, with a group",
+    "renamed, killed before its first batch, and named back",
+    "renamed and named back",
 )
 """Nothing is lost or wrong in these, so nobody is stopped."""
 
@@ -873,3 +973,20 @@ QUIET = (
 def test_nobody_is_stopped(name: str) -> None:
     world = play(KEPT[name])
     assert set(world.errors) <= {"DataLoss"} if "leaves" in name else not world.errors, world.told
+
+
+STOPPED = (
+    "renamed, and a backup of before the change starts under the old name",
+    "renamed, the checkpoint lost, and the old name given",
+    "the name left out, the checkpoint lost, and the old name given",
+    "renamed and named back in a living application, and a backup of between",
+    "another name at the offsets of the old one, which starts again",
+    "at_least_once on a new checkpoint, and the old one again",
+)
+"""In these a sink is left, and somebody starts who does not know it."""
+
+
+@pytest.mark.parametrize("name", STOPPED)
+def test_who_does_not_know_that_a_sink_was_left_is_stopped(name: str) -> None:
+    world = play(KEPT[name])
+    assert any("TakenOver: sink x: it was left for" in line for line in world.told), world.told

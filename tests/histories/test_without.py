@@ -13,6 +13,7 @@ FOUND_BY = {
     "StartsElsewhere, at_least_once": "at_least_once from a group that another query moves on",
     "TakenOver": "the old query again after a hand-over",
     "TakenOver, under other names": "the old query again after a hand-over, under another group",
+    "TakenOver, a sink that was left": "renamed, the checkpoint lost, and the old name given",
     "a checkpoint's line by hand": "the source's log cut, and a start by hand from the checkpoint's line",
     "TakenOver, the group moved": "an old query, when a third one has moved the group of the hand-over",
     "SinkChanged": "another transactional.id after a kill between decision and commits",

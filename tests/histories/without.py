@@ -153,6 +153,7 @@ ROWS: dict[str, Callable[[], list[Change]]] = {
         (start_checks, "check_followed", _nothing),
         (start_of_run, "check_followed", _nothing),
     ],
+    "TakenOver, a sink that was left": lambda: [(begin, "check_left", _nothing)],
     "SinkChanged": lambda: [(start_of_run, "check_given", _nothing)],
     "the old sink is left": lambda: [(start_of_run, "leave", _no_rules)],
     "at_least_once finishes": lambda: [(committer, "leave_for_none", _nothing)],

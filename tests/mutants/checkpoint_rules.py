@@ -28,7 +28,8 @@ MUTANTS: list[Mutant] = [
         Break("a decision made since is lost", "    if last != seen:", "    if False:"),
         Break("attempts stay", "    yield from _move_attempt(sink, to)\n", ""),
         Break("tokens are forgotten", ", tokens=last.tokens", ""),
-        Break("topics are forgotten", ", topics=last.topics)", ")"),
+        Break("topics are forgotten", ", topics=last.topics", ""),
+        Break("who edits a checkpoint comes back to a sink that was left", ", left=last.left)", ")"),
         Break("a saved state is forgotten", "seen.saved is not None and saving is None:", "False:"),
     ),
     *mutants_of(

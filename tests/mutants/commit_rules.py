@@ -73,8 +73,27 @@ MUTANTS: list[Mutant] = [
         ),
     ),
     *mutants_of(
+        "connector/commit/leave_sink.py",
+        ("tests/connector/sink/test_sink_steps.py", f"{HERE}test_restarts.py"),
+        Break(
+            "a sink that was left does not say so", "last is not None and left is not None and", "False and"
+        ),
+        Break(
+            "who goes on in a sink is stopped",
+            "last.start is not None and last.batch.query_id !=",
+            "False and last.batch.query_id !=",
+        ),
+        Break("winners are carried out again", "winners=(), names=", "names="),
+    ),
+    *mutants_of(
         "connector/commit/begin.py",
         ("tests/connector/sink/test_sink_steps.py", *ALL),
+        Break(
+            "anybody goes on in a sink that was left",
+            "        check_left(sink, last.left, starts)\n",
+            "        pass\n",
+        ),
+        Break("who has left a sink cannot stay", "left.word in starts.words or (accept", "(accept"),
         Break("any batch goes on", "== last_run.batch.batch_id + 1", ">= last_run.batch.batch_id"),
         Break(
             "a replay goes on",

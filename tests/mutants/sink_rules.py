@@ -192,7 +192,7 @@ MUTANTS: list[Mutant] = [
         ),
         Break(
             "at_least_once leaves what its name has decided",
-            "        identity = runner.run(fence(sink))\n",
+            '        identity = runner.run(fence(sink, noted_left(view, "")))\n',
             "        identity = ProducerIdentity(1, 0)\n",
         ),
         Break(
@@ -223,6 +223,24 @@ MUTANTS: list[Mutant] = [
     *mutants_of(
         "connector/sink/start_of_run.py",
         (*STEPS, *CROSSCHECK),
+        Break(
+            "who comes back to a sink is stopped", "words=[*known.words, last.left.word]", "words=known.words"
+        ),
+        Break(
+            "who comes back is stopped at its second start",
+            "        if self._left is not None:\n",
+            "        if False:\n",
+        ),
+        Break(
+            "a sink that was left is left again for any",
+            "if left is not None and (left.sink,",
+            "if False and (left.sink,",
+        ),
+        Break(
+            "who leaves a sink does not know the word",
+            "    NotedStarts.read(view.checkpoint).learn(view.checkpoint, word, number)\n",
+            "",
+        ),
         Break("warnings are not said", "        log.warning(warning)\n", "        pass\n"),
         Break("the story is not checked", "for warning in check_story(story):", "for warning in ():"),
         Break(
@@ -253,7 +271,7 @@ MUTANTS: list[Mutant] = [
         ),
         Break(
             "what others have decided is left to them",
-            "            runner.run(fence(Sink(sink)))\n",
+            "            runner.run(fence(Sink(sink), noted_left(view, new) if replaced else None))\n",
             "            pass\n",
         ),
         Break("notes are not read", "NotedOffset(at, read_note(text))", "NotedOffset(at, None)"),

@@ -12,7 +12,7 @@ from eoslog.connector.commit.faults import CommitFault, SinkFenced
 from eoslog.connector.commit.move_decision import move_decision
 from eoslog.connector.commit.places import Place
 from eoslog.connector.commit.saved_state import Saved
-from eoslog.connector.commit.task_reports import Batch, Start
+from eoslog.connector.commit.task_reports import Batch, Left, Start
 from eoslog.connector.commit.write_token import Content, RememberedTokens, Token
 from tests.connector.commit.model_bench import Bench, Crash, finishes
 
@@ -105,6 +105,7 @@ MOVED: dict[str, Callable[[Decision, Decision], bool]] = {
     "names": lambda seen, now: seen.names != "" == now.names,
     "start": lambda seen, now: now.start == START != seen.start,
     "topics": lambda seen, now: now.topics == seen.topics != (),
+    "left": lambda seen, now: now.left == seen.left is not None,
 }
 """What a moved decision says of each fact of a decision: kept, made anew, or at its end with its batch."""
 
@@ -123,6 +124,7 @@ def test_whatever_a_decision_holds_has_a_rule_when_it_is_moved() -> None:
     seen = seen._replace(
         tokens=tokens, checksums=seen.checksums or (1, 2), places=(place,), names=bench.sink.id
     )
+    seen = seen._replace(left=Left("word", "another", "q", 1, 1795780000))
     stored = encode(seen, bench.sink, 8)
     bench.broker.commit_offsets("sink", {(ANCHOR, at): chunk for at, chunk in stored.items()})
     saves = Saves("moved")

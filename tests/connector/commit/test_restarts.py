@@ -1,5 +1,6 @@
 """What a start of the sink has to make of the last decision and of what is left over, one story each."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit.abandon import Aborted
 from eoslog.connector.commit.begin import begin
+from eoslog.connector.commit.decision import decode
 from eoslog.connector.commit.faults import (
     BatchRefused,
     CommitFault,
@@ -14,9 +16,9 @@ from eoslog.connector.commit.faults import (
     ParticipantsLost,
     SinkFenced,
 )
-from eoslog.connector.commit.leave_sink import fence
+from eoslog.connector.commit.leave_sink import fence, leave
 from eoslog.connector.commit.prepare import Task, judge
-from eoslog.connector.commit.task_reports import Batch, Begun, Decided
+from eoslog.connector.commit.task_reports import Batch, Begun, Decided, Left, Start
 from eoslog.protocol.producer_identity import ProducerIdentity
 from tests.connector.commit.model_bench import Bench, Crash, finishes
 
@@ -32,6 +34,32 @@ def decided_and_dead(tv: int = 2, query: str = "q") -> Bench:
     with pytest.raises(Crash):
         bench.commit(reports, 0)
     return bench
+
+
+LEFT = Left("word", "another", "next", 0, 1795780000)
+
+
+def left_in(bench: Bench) -> Left | None:
+    stored = bench.broker.fetch("sink")
+    assert not isinstance(stored, (c.Refused, c.Unknown))
+    last = decode(bench.sink, stored.chunks)
+    assert last is not None
+    return last.left
+
+
+def test_a_query_that_goes_on_in_a_sink_is_not_stopped_by_one_that_leaves() -> None:
+    """And a batch write is no start of a query: a sink that was left stays so."""
+    bench, start = Bench(), Start("s", "/here", 1)
+    reports = bench.prepare_all(replace(bench.begin(0), start=start))
+    bench.commit(reports, 0)
+    bench.run(leave(bench.sink, Batch("another", 3), 2, LEFT))
+    assert left_in(bench) is None
+    bench.run(leave(bench.sink, Batch("q", 1), 0, LEFT))
+    assert left_in(bench) == LEFT
+    bench.whole_batch(0, query="a write")
+    assert left_in(bench) == LEFT
+    bench.commit(bench.prepare_all(replace(bench.begin(1), start=start)), 1)
+    assert left_in(bench) is None
 
 
 @BOTH
@@ -55,8 +83,9 @@ def test_who_takes_a_sink_over_carries_out_what_it_has_decided(tv: int) -> None:
     bench.crash_at(finishes)
     with pytest.raises(Crash):
         bench.commit(bench.prepare_all(begun), 0)
-    bench.run(fence(bench.sink))
+    bench.run(fence(bench.sink, LEFT))
     assert bench.broker.visible() == ROWS and bench.open() == ()
+    assert left_in(bench) == LEFT
     bench.run(fence(bench.sink))
     untouched = Bench(tv)
     untouched.run(fence(untouched.sink))

@@ -27,6 +27,7 @@ from eoslog.connector.commit.faults import (
     DecisionGone,
     ReplayDiffers,
     SinkFenced,
+    TakenOver,
 )
 from eoslog.connector.commit.task_reports import Batch, Begun, Decided, Empty, Report
 from eoslog.connector.errors import OptionError, WrongCluster
@@ -501,6 +502,107 @@ def test_a_running_query_is_not_disturbed_by_a_copy_that_is_refused(folder: Path
     run_memory.keep(memory, *key(query))
     query.batch(2)
     assert not [command for command in query.sent(c.Acquire) if command.current is None]
+
+
+def named(query: Query, sink: str, **options: str) -> Query:
+    """The query with another transactional.id, from its next start on."""
+    query.options = stream_options(query.folder, transactional__id=sink, **options)
+    run_memory.take(*key(query))
+    run_memory.take(repr(query.options.client.bootstrap), sink, "q")
+    return query
+
+
+def starts_in_vain(query: Query, said: str) -> str:
+    """The word of start.accepted that the error names."""
+    for _ in range(2):
+        run_memory.take(*key(query))
+        with pytest.raises(TakenOver, match=said) as caught:
+            query.begin()
+    return str(caught.value).rpartition("start.accepted=")[2]
+
+
+def test_a_sink_that_was_left_is_not_gone_on_with(folder: Path, query: Query) -> None:
+    """The rows of the next batches went elsewhere: a backup and a new checkpoint would write them again."""
+    query.batch(0)
+    backup = copied(query, folder / "backup")
+    named(query, "another").plan(1)
+    query.begin()
+    told = query.last()
+    assert told.left is not None and told.left[1:4] == ("another", "q", 1)
+    assert (told.batch[:2], told.sequence, told.winners) == (("q", 0), 2, ())
+    said = r"sink sink: it was left for sink another by batch 1 of query q, at 2.*transactional\.id=another"
+    backup.plan(1)
+    starts_in_vain(backup, said)
+    anew = Query(folder / "anew", query.bench, "anew")
+    anew.plan(0)
+    word = starts_in_vain(anew, said)
+    assert word == f"left:{told.left.word}"
+    anew.options = replace(anew.options, accepted=frozenset({word, "new-checkpoint"}))
+    anew.batch(0)
+    assert query.last().left is None
+
+
+def test_a_checkpoint_comes_back_to_the_sink_that_it_has_left(folder: Path, query: Query) -> None:
+    query.batch(0)
+    backup = copied(query, folder / "backup")
+    for start in range(9):  # so many that its note of starts has only the last
+        named(query, "another").plan(1 + start)
+        query.commit(query.bench.prepare_all(query.begin()), 1 + start)
+        query.complete(1 + start)
+    named(query, "sink").plan(10)
+    for _ in range(2):  # the first start dies before it decides
+        run_memory.take(*key(query))
+        query.begin()
+        assert query.last().left is not None
+    backup.plan(1)
+    starts_in_vain(backup, "left for sink another by batch 1")
+    run_memory.take(*key(query))
+    query.batch(10)
+    assert query.last().left is None
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_who_dies_leaving_a_sink_may_stay(query: Query, after: bool) -> None:
+    query.batch(0)
+    named(query, "another").plan(1)
+    query.bench.crash_at(lambda command: isinstance(command, c.End) and command.commit, after=after)
+    with pytest.raises(Crash):
+        query.begin()
+    named(query, "sink").batch(1)
+    assert query.last().left is None and len(query.bench.broker.visible()) == 4
+
+
+def test_at_least_once_under_a_sinks_name_leaves_it(folder: Path, query: Query) -> None:
+    query.batch(0)
+    plain = Query(folder / "p", query.bench, "p", processing__guarantee="at_least_once")
+    plain.plan(0)
+    assert committer.begin_stream(plain.options, plain.runner) is None  # type: ignore[arg-type]
+    query.plan(1)
+    starts_in_vain(query, "sink sink: it was left for at_least_once by batch 0 of query p")
+    plain.options = stream_options(plain.folder, start__accepted="new-checkpoint")
+    plain.begin()
+
+
+def test_at_least_once_for_a_while_comes_back(folder: Path, query: Query) -> None:
+    query.batch(0)
+    backup = copied(query, folder / "backup")
+    named(query, "sink", processing__guarantee="at_least_once").plan(1)
+    assert committer.begin_stream(query.options, query.runner) is None  # type: ignore[arg-type]
+    query.complete(1)
+    backup.plan(1)
+    starts_in_vain(backup, "left for at_least_once by batch 1 of query q")
+    named(query, "sink").batch(2)
+    assert query.last().left is None
+
+
+def test_a_sink_that_was_left_is_left_again_only_for_the_same_one(folder: Path, query: Query) -> None:
+    query.batch(0)
+    backup = copied(query, folder / "backup")
+    named(query, "another").plan(1)
+    query.begin()
+    named(backup, "a third").plan(1)
+    starts_in_vain(backup, "left for sink another by batch 1")
+    named(backup, "another").begin()
 
 
 def test_a_moved_checkpoint_is_no_copy(folder: Path, query: Query, apps: Applications) -> None:
