@@ -12,7 +12,7 @@ store; in version 3 also `sinkMetadataMap`, the query's sinks by name, of which 
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Self
@@ -35,6 +35,7 @@ from eoslog.connector.offsets.offsets import (
     shadow_from_json,
     taken_from_json,
     then_from_json,
+    to_json,
 )
 
 OFFSET_LOG = ("v1", "v2")
@@ -259,6 +260,16 @@ def check_commit(text: str) -> None:
 def offsets_of(text: str) -> Offsets:
     """A source's offsets; empty for other kinds of sources than Kafka's."""
     return from_json(_topics(text))
+
+
+def reading_only(text: str, read: Collection[TopicPartition], rest: Offsets) -> str:
+    """A source's offsets for the partitions `read` alone; `rest`: those of them that it does not have."""
+    stood = source_position(text)
+    offsets = {tp: at for tp, at in stood.offsets.items() if tp in read} | rest
+    if offsets == stood.offsets:
+        return text
+    left = stood.left.only({tp for tp in stood.left.offsets if tp not in offsets})
+    return json.dumps(to_json(offsets, stood.ids, stood.cluster, stood.epochs, left=left))
 
 
 def beginning_of(text: str) -> Offsets:

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import NamedTuple, NoReturn
 
 from eoslog.connector.checkpoint.accepted_differences import to_accept
-from eoslog.connector.checkpoint.spark_logs import Planned, offsets_of
+from eoslog.connector.checkpoint.spark_logs import Planned, offsets_of, reading_only
 from eoslog.connector.commit.faults import (
     CheckpointMismatch,
     CheckpointOlder,
@@ -25,7 +25,7 @@ from eoslog.connector.commit.places import Seen
 from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.offsets.group_notes import Note, NotedOffset
-from eoslog.connector.offsets.offsets import Offsets, TakenFrom, TopicPartition, to_json
+from eoslog.connector.offsets.offsets import EARLIEST, Offsets, TakenFrom, TopicPartition, to_json
 
 
 def check_given(old: str, new: str, decided: Batch | None, batch: Batch, accepted: Collection[str]) -> None:
@@ -174,6 +174,12 @@ class StartFacts(NamedTuple):
         return min(self.begins[place].values()) if place in self.begins else None
 
     @property
+    def at_group(self) -> bool:
+        """Whether the query begins at the group's offsets."""
+        stands = {tp: found.offset for tp, found in self.committed.items()}
+        return bool(stands) and all(self.begins_at(tp) == at for tp, at in stands.items())
+
+    @property
     def anew(self) -> Collection[str]:
         """Sources that begin anew in a new checkpoint, whatever the sink has written of them: no group has
         their offsets."""
@@ -273,15 +279,14 @@ def _new_checkpoint(story: StartFacts) -> list[str]:
         )
     if _goes_on(story):
         return []
-    stands = {tp: found.offset for tp, found in story.committed.items()}
-    if stands and all(story.begins_at(tp) == at for tp, at in stands.items()):
+    if story.at_group:
         _from_the_group(story)
         odd = _not_where_it_ended(story)
         return _begins_elsewhere(story, odd, at_group=True) if odd else []
     if any(found.note for found in story.committed.values()):
         said = _listed(
-            (tp, f"{at}, this query's first batch begins at {_known(story.begins_at(tp))}")
-            for tp, at in stands.items()
+            (tp, f"{found.offset}, this query's first batch begins at {_known(story.begins_at(tp))}")
+            for tp, found in story.committed.items()
         )
         return _begins_elsewhere(
             story,
@@ -373,13 +378,30 @@ def _by(note: Note | None) -> str:
 def _way_on(story: StartFacts, at_group: bool) -> str:
     """How a new checkpoint goes on where the sink's last batch ended. `at_group`: the group is elsewhere."""
     ends = {} if story.left is None else story.left.by_name
-    said = _each({name: f"startingOffsets={end}" for name, end in ends.items() if offsets_of(end)})
+    lines = {name: _line_for(story, name, end) for name, end in ends.items()}
+    said = _each({name: f"startingOffsets={line}" for name, line in lines.items() if line})
     if said:
         exact = f"start it with another new checkpoint and {said}, to go on where that batch ended."
         return f"S{exact[1:]}" if at_group else f"{StartsElsewhere.advice} Or {exact}"
     if at_group:
         return "Start it with another new checkpoint, and startingOffsets by number where that batch ended."
     return StartsElsewhere.advice
+
+
+def _line_for(story: StartFacts, name: str, end: str) -> str:
+    """The last batch's end in a source, for the partitions that this query's source reads. Partitions that
+    the batch did not read come from the group; or they begin where this query has begun in them, and new ones
+    of a topic at their beginning. "": a beginning is not known, or nothing of the batch is read."""
+    ended, names = offsets_of(end), {name for begins in story.begins.values() for name in begins}
+    read = {tp for tp in story.ends if len(names) < 2 or name in story.begins.get(tp, ())}
+    topics, rest = {topic for topic, _ in ended}, dict[TopicPartition, int]()
+    for tp in read - ended.keys():
+        begins = EARLIEST if tp[0] in topics else story.begins_at(tp)
+        at = story.committed[tp].offset if tp in story.committed else begins
+        if at is None:
+            return ""
+        rest[tp] = at
+    return reading_only(end, read, rest) if read & ended.keys() else ""
 
 
 _MOST_SAID = 4000
@@ -430,21 +452,55 @@ def _begins_elsewhere(story: StartFacts, what: str, *, at_group: bool = False) -
         ]
     raise StartsElsewhere(
         f"sink {story.sink}: the checkpoint is new, and {what}. Nothing was written. "
-        f"{_way_on(story, at_group)} If this query is to begin elsewhere, and rows may be there twice, set "
-        f"{to_accept(WORD_NEW, story.accepted)}, or give it a transactional.id and kafka.group.id of its own"
+        f"{_way_on(story, at_group)} If this query is to begin elsewhere, and rows may be there twice or not "
+        f"at all, set {to_accept(WORD_NEW, story.accepted)}, or give it a transactional.id and "
+        "kafka.group.id of its own"
     )
 
 
-def check_plain_start(story: StartFacts) -> None:
-    """Check the same for at_least_once, which may repeat rows but leaves none out: the query must not begin
-    at offsets that another sink has committed, neither the group's present ones nor those that the source has
-    read and the group has moved on from. Raises StartsElsewhere."""
+def check_plain_start(story: StartFacts) -> list[str]:
+    """Check the same for at_least_once, which may repeat rows but leaves none out. Returns warnings.
+
+    The query must not begin at offsets that another sink has committed, neither the group's present ones nor
+    those that the source has read and the group has moved on from; nor after what was written before it.
+    Raises StartsElsewhere."""
     if not story.is_new:
-        return
+        return []
     _check_taken(story)
     away = {tp: at - story.ends.get(tp, 0) for tp, (at, _) in story.committed.items()}
     if not any(away.values()) or max(away.values()) > 0:
         _from_the_group(story)
+    skips = {tp: why for tp, end in story.ends.items() if (why := _skips(story, tp, end))}
+    if not skips:
+        return []
+    last = "the group has notes of it"
+    if story.decided is not None:
+        last = f"the sink's last decision is {story.decided}"
+    what = f"it begins after what was written before it ({last}): {_listed(skips.items())}. Rows are left out"
+    return _begins_elsewhere(story, what, at_group=story.at_group)
+
+
+def _skips(story: StartFacts, place: TopicPartition, end: int) -> str | None:
+    """What is left out of a partition whose first batch ends at `end`. None: nothing."""
+    begins = story.begins.get(place) or {"": end}
+    written = _written(story, place)
+    if not written:
+        unknown = story.decided is not None and story.left is None and max(begins.values()) > 0
+        return f"{_ends(begins)}, and where that batch ended is not known" if unknown else None
+    if all(any(at <= ends.get(n, min(ends.values())) for ends in written) for n, at in begins.items()):
+        return None
+    return f"{_ends(begins)}, and {' and '.join(map(_ends, written))} was reached"
+
+
+def _written(story: StartFacts, place: TopicPartition) -> list[Mapping[str, int]]:
+    """How far a partition is written, by source: by the sink's last decision, and by a note of the group. The
+    note of another sink counts where that decision tells nothing."""
+    decided = (story.left_at or {}).get(place)
+    found = story.committed.get(place)
+    written = [] if decided is None else [decided]
+    if found is not None and found.note is not None and (decided is None or found.note.sink == story.sink):
+        written.append(dict(found.note.apart) or {"": found.offset})
+    return written
 
 
 def _check_taken(story: StartFacts) -> None:

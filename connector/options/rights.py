@@ -146,6 +146,9 @@ def _of_sink(options: SinkOptions, stream: bool) -> Iterator[Right]:
         if group is not None:
             why = "the source offsets, unless commit.source.offsets=false"
             yield Right(READ, GROUP, group, False, why)
+        elif options.guarantee is Guarantee.AT_LEAST_ONCE:
+            why = "how far an exactly_once query of this transactional.id has read, for a new checkpoint"
+            yield Right(DESCRIBE, GROUP, Sink(options.transactional_id).offsets_group, False, why)
     if options.deadletter_topic is not None:
         why = f"deadletter.topic={options.deadletter_topic}"
         yield Right(WRITE, TOPIC, options.deadletter_topic, False, why)

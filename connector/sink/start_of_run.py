@@ -338,21 +338,34 @@ def leave_for_none(options: SinkOptions, runner: Runner, view: CheckpointView) -
 
 
 def _check_plain_start(options: SinkOptions, view: CheckpointView, runner: Runner) -> None:
-    ends = view.planned.topic_offsets()
+    """Compare the planned batch with the last decision of the sink's name, and with the group. Raises
+    CommitFault, StartsElsewhere."""
+    cluster, name = shared_cluster(options.client), options.transactional_id
+    sink, group = Sink(name or view.batch.query_id), options.group_id
+    wanted, last = view.planned.topic_offsets(), None
+    if name is not None:
+        last = runner.run(observed_decision(sink))
+        if last is None:  # or the next one is on its way, which hides it: that one is ended
+            last = runner.run(taken_over(sink))
+        if group is None:  # exactly_once has committed there by default
+            group = sink.offsets_group
+            wanted = of_group(view.planned, group, name, known_id(cluster)).topic_offsets()
     story = StartFacts(
-        sink=options.transactional_id or view.batch.query_id,
+        sink=sink.id,
         batch=view.batch,
-        ends=ends,
+        ends=view.planned.topic_offsets(),
         begins=view.planned.each_beginning(),
         completed=None,
-        decided=None,
+        decided=None if last is None else last.batch,
         ended=None,
-        group=options.group_id,
-        committed=committed_offsets(shared_cluster(options.client), options.group_id, ends),
+        group=group,
+        committed=committed_offsets(cluster, group, wanted),
         taken=view.planned.taken(),
         accepted=options.accepted,
+        left=plan_of(last),
     )
-    check_plain_start(story)
+    for warning in check_plain_start(story):
+        log.warning(warning)
     _finish_others(story, runner, view, "")
 
 

@@ -137,7 +137,7 @@ ROWS: dict[str, Callable[[], list[Change]]] = {
         (start_checks, "_check_taken", _nothing),
     ],
     "StartsElsewhere, a source alone": lambda: [(start_checks, "_check_taken", _nothing)],
-    "StartsElsewhere, at_least_once": lambda: [(start_of_run, "check_plain_start", _nothing)],
+    "StartsElsewhere, at_least_once": lambda: [(start_of_run, "check_plain_start", _empty)],
     "TakenOver": lambda: [
         (start_checks, "check_taken_over", _nothing),
         (start_of_run, "check_taken_over", _nothing),

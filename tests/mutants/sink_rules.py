@@ -241,8 +241,27 @@ MUTANTS: list[Mutant] = [
             "    NotedStarts.read(view.checkpoint).learn(view.checkpoint, word, number)\n",
             "",
         ),
-        Break("warnings are not said", "        log.warning(warning)\n", "        pass\n"),
+        Break(
+            "warnings are not said",
+            "check_story(story):\n            log.warning(warning)\n",
+            "check_story(story):\n            pass\n",
+        ),
         Break("the story is not checked", "for warning in check_story(story):", "for warning in ():"),
+        Break(
+            "at_least_once says no warnings",
+            "check_plain_start(story):\n        log.warning(warning)",
+            "check_plain_start(story):\n        pass",
+        ),
+        Break(
+            "at_least_once does not see what another decision hides",
+            "            last = runner.run(taken_over(sink))\n        if group",
+            "            pass\n        if group",
+        ),
+        Break(
+            "at_least_once asks no group by default",
+            "        if group is None:  # exactly_once has",
+            "        if False:  # exactly_once has",
+        ),
         Break(
             "another query's batch is ours",
             "decided is None or decided.query_id != view.batch.query_id or",
@@ -364,8 +383,8 @@ MUTANTS: list[Mutant] = [
         ),
         Break(
             "a new checkpoint began where its first batch ends",
-            "all(story.begins_at(tp) == at",
-            "all(story.ends.get(tp) == at",
+            "all(self.begins_at(tp) == at",
+            "all(self.ends.get(tp) == at",
         ),
         Break("a successor that stands here is not seen", "if is_left or found[0]", "if found[0]"),
         Break("a successor under the same name is refused", "if is_left or found[0]", "if True or found[0]"),
@@ -448,13 +467,65 @@ MUTANTS: list[Mutant] = [
         ),
         Break(
             "at_least_once is always new",
-            "    if not story.is_new:\n        return\n    _check_taken",
+            "    if not story.is_new:\n        return []\n    _check_taken",
             "    _check_taken",
         ),
         Break(
             "at_least_once takes any offsets",
-            "        return\n    _check_taken(story)\n",
-            "        return\n",
+            "        return []\n    _check_taken(story)\n",
+            "        return []\n",
+        ),
+        Break("at_least_once leaves rows out", "    if not skips:\n", "    if True:\n"),
+        Break("a beginning that is not known leaves none out", 'or {"": end}', 'or {"": 0}'),
+        Break(
+            "an older decision ended anywhere",
+            "        unknown = story.decided is not None and",
+            "        unknown = False and",
+        ),
+        Break("who begins at the beginning may leave rows out", " and max(begins.values()) > 0", ""),
+        Break(
+            "a decision tells at_least_once nothing",
+            "    written = [] if decided is None else [decided]\n",
+            "    written: list[Mapping[str, int]] = []\n",
+        ),
+        Break(
+            "a group tells at_least_once nothing",
+            "        written.append(dict(found.note.apart)",
+            "        list((found.note.apart)",
+        ),
+        Break(
+            "a consumer's offset says what is written",
+            "found.note is not None and (decided is None or found",
+            "(decided is None or found",
+        ),
+        Break(
+            "another sink's note says what is written",
+            "(decided is None or found.note.sink == story.sink)",
+            "True",
+        ),
+        Break(
+            "another sink's note says nothing",
+            "(decided is None or found.note.sink == story.sink)",
+            "found.note.sink == story.sink",
+        ),
+        Break(
+            "sources share their ends", "at <= ends.get(n, min(ends.values()))", "at <= max(ends.values())"
+        ),
+        Break("one source is enough", "if all(any(at <=", "if any(any(at <="),
+        Break("the line names what nobody reads", "return reading_only(end, read, rest) if", "return end if"),
+        Break(
+            "the line is of a batch that nothing is read of", " if read & ended.keys() else", " if True else"
+        ),
+        Break(
+            "the line leaves the group out",
+            "story.committed[tp].offset if tp in story.committed else begins",
+            "begins",
+        ),
+        Break("a new partition begins where the query begins", "EARLIEST if tp[0] in topics else ", ""),
+        Break(
+            "a source's line names those of another",
+            " if len(names) < 2 or name in story.begins.get(tp, ())}",
+            "}",
         ),
         Break("a source takes any offsets", "    _check_taken(story)\n    if story", "    if story"),
         Break(
@@ -469,15 +540,15 @@ MUTANTS: list[Mutant] = [
         ),
         Break(
             "it begins anywhere",
-            "if stands and all(story.begins_at(tp) == at for tp, at in stands.items()):",
-            "if stands:",
+            "    if story.at_group:\n",
+            "    if story.committed:\n",
         ),
         Break(
             "where it begins does not matter",
-            "if stands and all(story.begins_at(tp) == at for tp, at in stands.items()):",
-            "if False:",
+            "    if story.at_group:\n",
+            "    if False:\n",
         ),
-        Break("one partition is enough", "if stands and all(", "if stands and any("),
+        Break("one partition is enough", "bool(stands) and all(", "bool(stands) and any("),
         Break(
             "a group may be anywhere", "        odd = _not_where_it_ended(story)\n", "        odd = None\n"
         ),

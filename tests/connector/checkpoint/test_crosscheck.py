@@ -1,5 +1,6 @@
 """The start of a query: checkpoint, decision, group and cluster compared; what stops it and what is said."""
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -34,6 +35,7 @@ from eoslog.connector.errors import WrongCluster
 from eoslog.connector.offsets.group_notes import Note, NotedOffset, check_notes, read_note
 from eoslog.connector.offsets.offsets import TakenFrom, cluster_from_json, position_from_json, to_json
 from eoslog.connector.offsets.plan import losses
+from eoslog.connector.options.source_options import source_options
 
 PLACE = ("t", 0)
 LACKS = ("out-0 ends at 3, and rows were written up to 9",)
@@ -354,7 +356,7 @@ def test_at_least_once_does_not_begin_where_another_sink_has_committed(at: int, 
     check_plain_start(story(0, at=(at, note(7, "other", "s2")), accepted={"offsets-of:s2"}))
     with pytest.raises(StartsElsewhere, match=says):
         check_plain_start(story(0, at=(at, note(7, "other", "s2")._replace(decided=False))))
-    check_plain_start(story(0, at=(-1, note(7, "other", "s2"))))  # what it reads from the beginning
+    check_plain_start(story(0, at=(-1, note(7, "other", "s2")), begins=-2))  # what others have read, again
     with pytest.raises(StartsElsewhere, match="begins at offsets of group h that the sink s2 has committed"):
         check_plain_start(story(0, group=None, taken={TakenFrom("s2", "h")}))
     check_plain_start(story(1, completed=0, group=None, taken={TakenFrom("s2", "h")}))
@@ -497,6 +499,150 @@ def test_a_new_checkpoint_that_goes_on_where_the_sink_ended(exact: StartFacts) -
 def test_a_new_checkpoint_that_may_begin_elsewhere(unsure: StartFacts) -> None:
     with pytest.raises(StartsElsewhere):
         check_story(unsure)
+
+
+SOURCES: Any = {PLACE: {"0": 15, "1": 16}}
+
+
+@pytest.mark.parametrize(
+    ("skips", "says"),
+    [
+        pytest.param(
+            story(0, OLD, begins=5, left=ended(4), group=None),
+            r"last decision is batch 7 of query old\): t-0 at 5, and 4 was reached\. Rows are left out.*"
+            r'Or start it with another new checkpoint and startingOffsets=\{"t":\{"0":4\}\}, to go on where',
+            id="latest, behind the last decision",
+        ),
+        pytest.param(
+            story(0, OLD, at=(5, None), begins=5, left=ended(4)),
+            r"t-0 at 5, and 4 was reached.*written\. Start it with another new checkpoint and starting",
+            id="committed, and a stranger has reset the group",
+        ),
+        pytest.param(
+            story(0, OLD, at=(5, ALIEN), begins=5, left=ended(4), accepted={"offsets-of:s2"}),
+            "t-0 at 5, and 4 was reached",
+            id="committed by another sink",
+        ),
+        pytest.param(
+            story(0, at=(4, LOOSE), begins=5),
+            "the group has notes of it.*t-0 at 5, and 4 was reached",
+            id="latest, behind the group of an at_least_once query",
+        ),
+        pytest.param(
+            story(0, OLD, at=(4, LOOSE), begins=5, left=ended(3)),
+            "t-0 at 5, and 3 and 4 was reached",
+            id="the same, after a decision",
+        ),
+        pytest.param(
+            story(0, at=(4, ALIEN), begins=5)._replace(ends={PLACE: 6}),
+            "t-0 at 5, and 4 was reached",
+            id="another sink stands before",
+        ),
+        pytest.param(
+            story(0, OLD, left=ended(20, 15), group=None)._replace(begins=SOURCES),
+            "t-0 at 15 in source 0, 16 in source 1, and 20 in source 0, 15 in source 1 was",
+            id="one of two sources",
+        ),
+        pytest.param(
+            story(0, at=(15, APART))._replace(begins=SOURCES),
+            "16 in source 1, and 20",
+            id="by the note alone",
+        ),
+        pytest.param(
+            story(0, OLD, begins=5), "at 5, and where that batch ended is not known", id="an older decision"
+        ),
+        pytest.param(
+            story(0, OLD, left=ended(0), group=None)._replace(begins={}, ends={PLACE: 1}),
+            "t-0 at 1, and 0 was",
+            id="only its end is known",
+        ),
+    ],
+)
+def test_at_least_once_begins_nowhere_behind_what_is_written(skips: StartFacts, says: str) -> None:
+    """It may repeat rows; those between would be written by nobody."""
+    with pytest.raises(StartsElsewhere, match=says):
+        check_plain_start(skips)
+    accepted = {*skips.accepted, "new-checkpoint"}
+    assert "continuing" in check_plain_start(skips._replace(accepted=accepted))[0]
+
+
+@pytest.mark.parametrize(
+    "legal",
+    [
+        pytest.param(story(0, begins=5), id="a name that never ran"),
+        pytest.param(story(0, at=(4, None), begins=5), id="a consumer's group"),
+        pytest.param(story(0, OLD, begins=4, left=ended(4)), id="where the decision ended"),
+        pytest.param(story(0, OLD, begins=3, left=ended(4)), id="before: it repeats rows"),
+        pytest.param(story(0, OLD, at=(9, LOOSE), begins=9, left=ended(4)), id="at_least_once has gone on"),
+        pytest.param(
+            story(0, OLD, at=(4, ALIEN), begins=9, left=ended(9))._replace(ends={PLACE: 9}),
+            id="another sink shares the group",
+        ),
+        pytest.param(story(0, OLD, left=ended(20, 15))._replace(begins=TWO), id="each source where it ended"),
+        pytest.param(story(0, at=(15, APART))._replace(begins=TWO), id="the same by the note alone"),
+        pytest.param(story(0, OLD, begins=0), id="from the beginning, after an older decision"),
+        pytest.param(story(0, OLD, begins=9, left=Planned(7, ('{"u":{"0":4}}',))), id="another topic"),
+        pytest.param(story(3, completed=2, at=(4, LOOSE), begins=9), id="its checkpoint is not new"),
+    ],
+)
+def test_at_least_once_begins_where_nothing_is_left_out(legal: StartFacts) -> None:
+    assert check_plain_start(legal) == []
+
+
+OTHER, MORE = ("u", 0), ("t", 1)
+
+
+@pytest.mark.parametrize(
+    ("left", "begins", "group", "line"),
+    [
+        pytest.param(
+            '{"t":{"0":4},"u":{"0":7}}', {PLACE: {"0": 9}}, {}, {PLACE: 4}, id="a topic is left out"
+        ),
+        pytest.param(
+            '{"t":{"0":4}}', {PLACE: {"0": 9}, OTHER: {"0": 5}}, {}, {PLACE: 4, OTHER: 5}, id="one is added"
+        ),
+        pytest.param(
+            '{"t":{"0":4}}',
+            {PLACE: {"0": 9}, OTHER: {"0": 5}},
+            {OTHER: NotedOffset(3, None)},
+            {PLACE: 4, OTHER: 3},
+            id="one is added, and the group has it",
+        ),
+        pytest.param(
+            '{"t":{"0":4}}', {PLACE: {"0": 9}, MORE: {"0": 5}}, {}, {PLACE: 4, MORE: -2}, id="a new partition"
+        ),
+        pytest.param('{"u":{"0":4}}', {PLACE: {"0": 9}}, {}, None, id="nothing of it is read"),
+        pytest.param('{"t":{"0":4}}', {PLACE: {"0": 9}, OTHER: {}}, {}, None, id="a beginning is not known"),
+    ],
+)
+def test_the_line_that_goes_on_names_what_the_query_reads(
+    left: str, begins: Any, group: Any, line: Any
+) -> None:
+    """startingOffsets and subscribe must name the same topics."""
+    given = {"kafka.bootstrap.servers": "nowhere:1", "subscribe": ",".join({topic for topic, _ in begins})}
+    ids: dict[str, Any] = {f"topic-id:{topic}:id-of-{topic}": {} for topic in json.loads(left)}
+    nested = json.dumps({**json.loads(left), **ids, "cluster-id:c": {}})
+    told = story(0, OLD, left=Planned(7, (nested,)), at=(8, note(7, "old")))
+    begins_at = {tp: by for tp, by in begins.items() if by}
+    committed = {**told.committed, **group}
+    with pytest.raises(StartsElsewhere) as stopped:
+        check_story(told._replace(ends=dict.fromkeys(begins, 9), begins=begins_at, committed=committed))
+    found = re.search(r"startingOffsets=(\{.*\}), to go on where", str(stopped.value))
+    if line is None:
+        assert found is None and "to go on where" not in str(stopped.value)
+        return
+    assert found is not None
+    said = position_from_json(json.loads(found.group(1)))
+    assert said.offsets == line and said.cluster == "c" and said.ids == {"t": "id-of-t"}
+    assert source_options({**given, "startingOffsets": found.group(1)}, stream=True).starting == line
+
+
+def test_each_source_has_a_line_of_its_own_topics() -> None:
+    left = Planned(7, ('{"t":{"0":4}}', '{"u":{"0":7}}'))
+    told = story(0, OLD, left=left, at=(8, note(7, "old")))._replace(ends={PLACE: 9, OTHER: 9})
+    says = r'Offsets=\{"t":\{"0":4\}\} for source 0, startingOffsets=\{"u":\{"0":7\}\} for source 1, to go on'
+    with pytest.raises(StartsElsewhere, match=says):
+        check_story(told._replace(begins={PLACE: {"0": 9}, OTHER: {"1": 5}}))
 
 
 @pytest.mark.parametrize("accepted", [{"decisions-gone:7"}, {"new-checkpoint"}, ()])

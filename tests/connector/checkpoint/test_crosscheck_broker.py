@@ -309,6 +309,41 @@ def test_a_new_checkpoint_under_an_old_sink(bench: Bench) -> None:
         bench.begin()
 
 
+@pytest.mark.parametrize("group", ["given", "by default", "reset by a stranger"])
+@pytest.mark.parametrize("guarantee", ["exactly_once", "at_least_once", "at_most_once"])
+def test_a_new_checkpoint_behind_the_last_decision(bench: Bench, guarantee: str, group: str) -> None:
+    """The rows between would be written by nobody, under whatever guarantee the query goes on."""
+    if group == "by default":
+        del bench.options["kafka.group.id"]
+    assert run(bench.query) == "done"
+    bench.lose_checkpoint()
+    bench.plan(0, ends=3 * ROWS)  # startingOffsets=latest
+    if group == "reset by a stranger":
+        bench.commit(3 * ROWS, 3 * ROWS)
+    more = {"processing__guarantee": guarantee}
+    for _ in range(2):
+        with pytest.raises(StartsElsewhere, match=r"is new.*new checkpoint and startingOffsets=\{"):
+            bench.begin(**more)
+    assert "continuing" in bench.begin(**more, start__accepted="new-checkpoint")[0]
+    bench.plan(0, ends=2 * ROWS)
+    group_moved = group == "reset by a stranger" and guarantee == "at_least_once"
+    assert bench.begin(**more) == [] or group_moved
+
+
+def test_at_least_once_goes_on_behind_its_own_notes_alone(bench: Bench) -> None:
+    """It decides nothing: the group says how far it has come."""
+    more = {"processing__guarantee": "at_least_once"}
+    bench.query = replace(bench.query, options={**bench.options, "processing.guarantee": "at_least_once"})
+    assert run(bench.query) == "done"
+    bench.lose_checkpoint()
+    bench.plan(0, ends=3 * ROWS)
+    with pytest.raises(StartsElsewhere, match=f"{SOURCE}-0 at {3 * ROWS}, and {2 * ROWS} was reached"):
+        bench.begin(**more)
+    for ends in (2 * ROWS, ROWS):
+        bench.plan(0, ends=ends)
+        assert bench.begin(**more) == []
+
+
 @pytest.mark.parametrize("guarantee", ["exactly_once", "at_least_once"])
 def test_a_source_that_begins_where_another_query_stands(bench: Bench, guarantee: str) -> None:
     """The sink has no group to compare: the planned batch says where the source has begun."""

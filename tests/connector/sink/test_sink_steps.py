@@ -27,8 +27,10 @@ from eoslog.connector.commit.faults import (
     DecisionGone,
     ReplayDiffers,
     SinkFenced,
+    StartsElsewhere,
     TakenOver,
 )
+from eoslog.connector.commit.observe import observed_decision
 from eoslog.connector.commit.task_reports import Batch, Begun, Decided, Empty, Report
 from eoslog.connector.errors import OptionError, WrongCluster
 from eoslog.connector.offsets.group_notes import Note, read_note
@@ -313,7 +315,8 @@ def test_options_reach_the_rules(folder: Path) -> None:
 
 @pytest.mark.parametrize("named", [False, True])
 def test_at_least_once_asks_the_cluster_for_its_name_alone(folder: Path, named: bool) -> None:
-    """Once a run: whoever had it may have left decided rows that readers wait for."""
+    """Once a run: whoever had it may have left decided rows that readers wait for. Once more with a new
+    checkpoint, if no decision is to be seen: one may be on its way."""
     query = Query(folder / "q", Bench(), processing__guarantee="at_least_once")
     if not named:
         query.options = replace(query.options, transactional_id=None)
@@ -324,8 +327,41 @@ def test_at_least_once_asks_the_cluster_for_its_name_alone(folder: Path, named: 
         assert committer.begin_stream(query.options, query.runner) is None  # type: ignore[arg-type]
         query.commit([], batch_id)
         asked.append(len(query.sent(c.Acquire)))
-    assert asked == ([1, 0, 1] if named else [0, 0, 0])
+    assert asked == ([2, 0, 1] if named else [0, 0, 0])
     assert named or not query.bench.commands
+
+
+def test_at_least_once_does_not_begin_behind_a_decision_that_another_hides(folder: Path) -> None:
+    """A driver has died deciding, and its offsets are pending: what it has decided before is not readable."""
+    exact = Query(folder / "q", Bench())
+    exact.batch(0)
+    exact.plan(1)
+    reports = exact.bench.prepare_all(exact.begin())
+    exact.bench.crash_at(lambda command: isinstance(command, c.End))
+    with pytest.raises(Crash):
+        exact.commit(reports, 1)
+    assert exact.bench.run(observed_decision(exact.bench.sink)) is None
+    anew = Query(folder / "r", exact.bench, "r", processing__guarantee="at_least_once")
+    anew.plan(0, end=20)
+    for _ in range(2):
+        with pytest.raises(StartsElsewhere, match=r"is batch 0 of query q\): in-0 at 20, and 10 was"):
+            committer.begin_stream(anew.options, anew.runner)  # type: ignore[arg-type]
+    anew.plan(0, end=10)
+    assert committer.begin_stream(anew.options, anew.runner) is None  # type: ignore[arg-type]
+
+
+def test_at_least_once_asks_the_group_by_default_how_far_its_name_has_come(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """exactly_once has committed there, and its decision is gone."""
+    group_holds(monkeypatch, {("in", 0): (4, Note("sink", "before", 3).text())})
+    query = Query(folder / "q", Bench(), processing__guarantee="at_least_once")
+    plan = query.folder / "offsets" / "0"
+    plan.write_text('v1\n{}\n{"in":{"0":10},"cluster-id:cluster":{}}')
+    with pytest.raises(StartsElsewhere, match="in-0 at 10, and 4 was reached"):
+        committer.begin_stream(query.options, query.runner)  # type: ignore[arg-type]
+    plan.write_text('v1\n{}\n{"in":{"0":10},"cluster-id:another":{}}')
+    assert committer.begin_stream(query.options, query.runner) is None  # type: ignore[arg-type]
 
 
 def test_a_write_of_at_least_once_asks_for_its_name_alone() -> None:
