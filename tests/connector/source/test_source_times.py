@@ -100,7 +100,7 @@ def test_what_wins_over_what(kafka: Kafka, timed: str) -> None:
         ({"startingOffsetsByTimestamp": '{"x":{"0":1}}'}, "must name the same topics"),
         ({"endingOffsetsByTimestamp": '{"x":{"0":1}}'}, "must name the same topics"),
         ({"startingOffsetsByTimestampStrategy": "earliest"}, "choose one of error, latest"),
-        ({"startingOffsets": "committed"}, "give kafka.group.id"),
+        ({"startingOffsets": "committed"}, "give transactional.id, or kafka.group.id"),
         ({"endingOffsets": "committed"}, "as earliest, latest, or JSON"),
     ],
 )
