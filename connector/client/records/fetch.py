@@ -6,6 +6,8 @@ batches and records of aborted transactions are skipped.
 
 With client.rack a leader may send its reader to a near replica (KIP-392), and return no records itself. If
 that fails, or the replica does not have the records yet, the leader is asked; its answer is final.
+
+The codec is imported where records are decoded: a process that looks at batches alone does without it.
 """
 
 from __future__ import annotations
@@ -13,10 +15,8 @@ from __future__ import annotations
 from base64 import urlsafe_b64decode
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, NamedTuple
-
-import numpy as np
 
 from eoslog.connector.client.records.gaps import Gaps
 from eoslog.connector.client.records.read_committed import Located, Visible, visible
@@ -34,12 +34,11 @@ from eoslog.connector.errors import (
 )
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.batch import BatchHeader, Buffer, CorruptBatch, iter_headers
-from eoslog.protocol.decode import PayloadTooLarge
 from eoslog.protocol.errors import ErrorCode, KafkaError
-from eoslog.protocol.records import DecodedRecords, decode_batches
 from eoslog.protocol.typed.apis import FETCH
 
 if TYPE_CHECKING:
+    from eoslog.protocol.records import DecodedRecords
     from eoslog.protocol.typed.fetch import (
         FetchRequestDraft,
         FetchRequestPartitionDraft,
@@ -184,6 +183,9 @@ def _decoded(
     name: str, records: Buffer, batches: Sequence[Located], headers: bool, max_payload: int | None
 ) -> Iterator[DecodedRecords]:
     """All records of all batches at once; by halves if they unpack to more than `max_payload` bytes."""
+    from eoslog.protocol.decode import PayloadTooLarge
+    from eoslog.protocol.records import decode_batches
+
     if not batches:
         return
     try:
@@ -202,13 +204,15 @@ def _decoded(
 
 def clip(rows: DecodedRecords, start: int, end: int) -> DecodedRecords:
     """The rows with offsets start..end-1: a slice, since offsets rise."""
+    import numpy as np
+
     offsets = rows.offset.to_numpy()
     first, last = (int(i) for i in np.searchsorted(offsets, (start, end)))
     if (first, last) == (0, len(offsets)):
         return rows
     columns = ((f.name, getattr(rows, f.name)) for f in fields(rows))
-    return DecodedRecords(
-        **{name: None if column is None else column[first:last] for name, column in columns}
+    return replace(
+        rows, **{name: None if column is None else column[first:last] for name, column in columns}
     )
 
 
