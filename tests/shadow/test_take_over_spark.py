@@ -102,7 +102,7 @@ def test_a_version_with_another_state_takes_over(pair: TakenOver) -> None:
     assert pair.windows() == expected(6), "windows that end before 390 s"
 
     pair.step(4)
-    with pytest.raises(StreamingQueryException, match="TakenOver"):  # before the shadow starts, in a living driver
+    with pytest.raises(StreamingQueryException, match="TakenOver"):  # in a living driver, too
         pair.old(counted, NOW).awaitTermination(240)
     assert pair.windows() == expected(6)
     pair.run(pair.live())

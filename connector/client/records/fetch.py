@@ -211,9 +211,7 @@ def clip(rows: DecodedRecords, start: int, end: int) -> DecodedRecords:
     if (first, last) == (0, len(offsets)):
         return rows
     columns = ((f.name, getattr(rows, f.name)) for f in fields(rows))
-    return replace(
-        rows, **{name: None if column is None else column[first:last] for name, column in columns}
-    )
+    return replace(rows, **{name: None if column is None else column[first:last] for name, column in columns})
 
 
 class _Reader:
