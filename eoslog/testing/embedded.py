@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
+import socket
+import sys
 import tempfile
+import weakref
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
@@ -74,6 +78,8 @@ class EmbeddedBroker:
         """Start and wait until it is ready. Raises BrokerFailed with what the broker printed."""
         if self._life is not None:
             raise BrokerFailed("the broker is running already")
+        if not self.port and sys.platform == "linux" and not self._config.get("listeners"):
+            self._keep_port()
         settings = StartSettings(
             str(self.data), self.host, self.port, self._flush, self._log_level, self._config, self._timeout
         )
@@ -81,6 +87,17 @@ class EmbeddedBroker:
         self._life = self._latest = self._born(settings, commands)
         self.port, self.ready_after = self._life.port, self._life.ready_after
         return self
+
+    def _keep_port(self) -> None:
+        """Take a free port, which stays ours while no broker runs: no other program's connection gets it.
+
+        The broker may listen there too: a socket with SO_REUSEADDR that does not listen lets it, on Linux.
+        """
+        with socket.socket() as keeper:
+            keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            keeper.bind((self.host, 0))
+            self.port = keeper.getsockname()[1]
+            weakref.finalize(self, os.close, keeper.detach())
 
     def _born(self, settings: StartSettings, commands: list[dict[str, Any]]) -> Life:
         if self._in_thread:

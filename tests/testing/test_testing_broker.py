@@ -3,6 +3,8 @@
 import logging
 import os
 import resource
+import socket
+import sys
 import threading
 import time
 from pathlib import Path
@@ -88,6 +90,9 @@ def test_lives(mode: Mode, tmp_path: Path) -> None:
             broker.kill()
         with pytest.raises(ConnectionRefusedError):
             Wire(broker.host, port)
+        if sys.platform == "linux":
+            with socket.socket() as another, pytest.raises(OSError, match="in use"):
+                another.bind((broker.host, port))  # as a connection of any other program would
         broker.start()
         assert write(broker, 3) == 0
         broker.restart()

@@ -4,8 +4,8 @@ itself, all its partitions are back, and what was acknowledged is there once."""
 from __future__ import annotations
 
 import os
+import re
 import resource
-import socket
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -41,17 +41,16 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 @contextmanager
 def watched(data: Path) -> Iterator[tuple[EmbeddedBroker, Callable[[], int]]]:
     """A broker, and how many of its partitions are offline."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-    pages = {"metrics.listen": f"127.0.0.1:{port}", "num.partitions": "1"}
+    pages = {"metrics.listen": "127.0.0.1:0", "num.partitions": "1"}
 
     def offline() -> int:
-        with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as page:
+        (url,) = re.findall(r"metrics at (\S+)", broker.output())
+        with urlopen(url, timeout=10) as page:
             lines = page.read().decode().splitlines()
         (line,) = [line for line in lines if line.startswith("eoslog_partitions_offline ")]
         return int(float(line.split()[1]))
 
-    with EmbeddedBroker(data, config=pages) as broker:
+    with EmbeddedBroker(data, config=pages, log_level="info") as broker:
         yield broker, offline
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import re
 import socket
 import subprocess
 import sys
@@ -25,15 +26,16 @@ from tests.broker.operations.run_command import ok
 from tests.kit.waiting import until
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        port: int = found.getsockname()[1]
-    return port
-
-
 class Measured(NamedTuple):
     broker: EmbeddedBroker
     address: str
+
+    @classmethod
+    def of(cls, broker: EmbeddedBroker) -> "Measured":
+        """The pages of a broker with `PAGES`, where its log says that they are."""
+        found = re.search(r"metrics at http://(\S+)/metrics", broker.output())
+        assert found, broker.output()
+        return cls(broker, found[1])
 
     def get(self, path: str) -> tuple[int, str]:
         try:
@@ -51,11 +53,13 @@ class Measured(NamedTuple):
         return None
 
 
+PAGES = {"metrics.listen": "127.0.0.1:0"}  # no port that was free a moment ago
+
+
 @pytest.fixture(scope="module")
 def measured() -> Iterator[Measured]:
-    address = f"127.0.0.1:{free_port()}"
-    with EmbeddedBroker(config={"metrics.listen": address}) as broker:
-        yield Measured(broker, address)
+    with EmbeddedBroker(config=PAGES, log_level="info") as broker:
+        yield Measured.of(broker)
 
 
 def test_every_family_of_the_table_is_there(measured: Measured) -> None:
@@ -149,14 +153,12 @@ def test_groups_and_their_lag(measured: Measured) -> None:
 
 
 def test_damage_is_no_health(tmp_path: Path) -> None:
-    address = f"127.0.0.1:{free_port()}"
-    with EmbeddedBroker(tmp_path / "data", config={"metrics.listen": address}, log_level="error") as broker:
-        measured = Measured(broker, address)
+    with EmbeddedBroker(tmp_path / "data", config=PAGES, log_level="info") as broker:
         ok(broker, "topics", "create", "hurt")
         ok(broker, "produce", "hurt", input="a\n")
-        broker.stop()
+        assert broker.stop() == 0, broker.output()
         (broker.data / "hurt-0" / f"{0:020d}.log").write_bytes(b"")
-        broker.start()
+        measured = Measured.of(broker.start())
         assert measured.get("/healthz") == (503, "partition hurt-0 is offline\n")
         assert measured.value("eoslog_partitions_offline") == 1
 
