@@ -40,7 +40,7 @@ class EditedQuery:
         self.source, self.target = kafka.topic(PARTITIONS), kafka.topic(PARTITIONS)
         self.checkpoint = folder / "checkpoint"
         self.group, self.sink = f"group-{self.target}", f"sink-{self.target}"
-        self.topics, self.fenced = [self.source], False
+        self.topics = [self.source]
         fill(kafka, self.source)
 
     def rows(self) -> DataFrame:
@@ -75,16 +75,13 @@ class EditedQuery:
 
     def run(self, sink: str = "eoslog", **halt: str) -> str:
         """Until the query ends; what it failed with, or "". A start that Spark itself gave up, for its new
-        Python process took longer than ten seconds, is no start. An edit has taken the sink from the test's
-        application, which finds that out at its first start after it."""
+        Python process took longer than ten seconds, is no start."""
         for _ in range(TRIES):
             try:
                 assert self.start(sink, **halt).awaitTermination(END_SECONDS)
                 return ""
             except StreamingQueryException as error:
-                if "SinkFenced" in str(error) and self.fenced:
-                    self.fenced = False
-                elif "failed to connect back" not in str(error):
+                if "failed to connect back" not in str(error):
                     return str(error)
         raise AssertionError("Spark's Python processes do not start")
 
@@ -104,7 +101,6 @@ class EditedQuery:
         """`eoslog checkpoint NAME` of this checkpoint. The driver of a test lives on: what it has run is
         taken from it."""
         fence = ["--fence"] if fences and name not in ("show", "check") else []
-        self.fenced = self.fenced or bool(fence)
         arguments = ["--bootstrap-server", self.kafka.bootstrap, "--timeout", "60", *fence, *more]
         return CliRunner().invoke(main, ["checkpoint", name, str(self.checkpoint), *arguments])
 
@@ -120,7 +116,7 @@ class EditedQuery:
     def fork(self, new: Path) -> tuple[EditedQuery, int]:
         """A query that goes on from a copy of the checkpoint, and how many rows both write, as foretold."""
         copy_of = copy.copy(self)
-        copy_of.checkpoint, copy_of.fenced = new, False
+        copy_of.checkpoint = new
         copy_of.group, copy_of.sink = f"forked-{self.group}", f"forked-{self.sink}"
         names = ("--transactional-id", copy_of.sink, "--group", copy_of.group)
         return copy_of, self.edit("fork", str(new), *names)["doubled"]
