@@ -11,6 +11,14 @@ _PIECE = re.compile(
 _HEAD = re.compile(r"\s*([\w.$]+)\s+(required|requisite|sufficient|optional)\b", re.IGNORECASE)
 
 
+_HOST = re.compile(r"^(?:[\w$]+\.)+?(?=org\.apache\.kafka\.|software\.amazon\.msk\.)", re.IGNORECASE)
+
+
+def class_name(text: str) -> str:
+    """A class by its own name: hosted Sparks put a name before it (kafkashaded.org.apache.kafka...)."""
+    return _HOST.sub("", text.strip())
+
+
 class JaasError(ValueError):
     """A text that is not a JAAS configuration. The message shows none of the text's values."""
 

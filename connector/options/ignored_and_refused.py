@@ -6,22 +6,37 @@ refused if it begins with `kafka.`.
 """
 
 FIXED: dict[str, tuple[str, ...]] = {
-    "kafka.sasl.client.callback.handler.class": ("software.amazon.msk.auth.iam.iamclientcallbackhandler",),
+    "kafka.sasl.client.callback.handler.class": ("software.amazon.msk.auth.iam.IAMClientCallbackHandler",),
     "kafka.acks": ("all", "-1"),
     "kafka.enable.auto.commit": ("false",),
     "kafka.check.crcs": ("true",),
     "kafka.partitioner.ignore.keys": ("false",),
     "kafka.exclude.internal.topics": ("true",),
     "kafka.sasl.login.callback.handler.class": (
-        "org.apache.kafka.common.security.oauthbearer.oauthbearerlogincallbackhandler",
-        "org.apache.kafka.common.security.oauthbearer.secured.oauthbearerlogincallbackhandler",
+        "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler",
+        "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerLoginCallbackHandler",
     ),
     "kafka.sasl.oauthbearer.jwt.validator.class": (
-        "org.apache.kafka.common.security.oauthbearer.defaultjwtvalidator",
-        "org.apache.kafka.common.security.oauthbearer.clientjwtvalidator",
+        "org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator",
+        "org.apache.kafka.common.security.oauthbearer.ClientJwtValidator",
     ),
 }
-"""Fixed client settings: accepted with these values (in lower case), refused with any other."""
+"""Fixed client settings: accepted with these values, refused with any other. Case does not matter, nor what a
+host puts before a class's name."""
+
+_BY_ENDPOINT = (
+    "give kafka.sasl.oauthbearer.token.endpoint.url, kafka.sasl.oauthbearer.client.credentials.client.id "
+    "and kafka.sasl.oauthbearer.client.credentials.client.secret, and leave it out"
+)
+HANDLERS: dict[str, str] = {
+    "IAMOAuthBearerLoginCallbackHandler": "Amazon MSK also takes kafka.sasl.mechanism=AWS_MSK_IAM at this "
+    "port: give that, and leave it out, with kafka.sasl.jaas.config",
+    "GcpLoginCallbackHandler": "give kafka.sasl.oauthbearer.token.callback, as logins.md has it for Google, "
+    "and leave it out",
+    "TokenUserLoginCallbackHandler": _BY_ENDPOINT,
+    "JaasClientOauthLoginCallbackHandler": _BY_ENDPOINT,
+}
+"""Classes that hosts' pages tell people to type and that cannot run here: what does the same here."""
 
 _JAVA_CLASS = "it names a Java class, which cannot run here; leave it out"
 _LOGIN_CLASS = (
@@ -43,6 +58,9 @@ FORBIDDEN: dict[str, str] = {
     "use the option transactional.id instead",
     "kafka.transaction.two.phase.commit.enable": "the sink checks whether the brokers have it: "
     "use the option two.phase.commit instead",
+    "databricks.serviceCredential": "the JVM of that Spark alone knows the credential: leave it out, and "
+    "give kafka.security.protocol=SASL_SSL with kafka.sasl.mechanism=AWS_MSK_IAM, or with "
+    "kafka.sasl.oauthbearer.token.callback as module:function",
     "kafka.topic": "it is not a setting of Kafka's clients: use the option topic instead",
     "kafka.metric.reporters": _JAVA_CLASS,
     "kafka.config.providers": "secrets cannot be looked up by Java classes; give them as options",

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from eoslog.connector.errors import OptionError
-from eoslog.connector.options.ignored_and_refused import FIXED, FORBIDDEN, NO_EFFECT
+from eoslog.connector.options.ignored_and_refused import FIXED, FORBIDDEN, HANDLERS, NO_EFFECT
 from eoslog.connector.options.option_values import read_value
 from eoslog.connector.options.table import ALIASES, NEEDS, TABLE, Use
+from eoslog.protocol import jaas
 
 log = logging.getLogger(__name__)
 
@@ -129,5 +130,8 @@ def _nearest(name: str) -> str | None:
 def _check_fixed(given: Mapping[str, str]) -> None:
     for name, allowed in FIXED.items():
         value = given.get(name)
-        if value is not None and value.strip().lower() not in allowed:
-            raise OptionError(f"option {name} cannot be {value!r}: it is always {allowed[0]}; leave it out")
+        if value is None or jaas.class_name(value).lower() in [one.lower() for one in allowed]:
+            continue
+        instead = HANDLERS.get(value.strip().rpartition(".")[2])
+        advice = instead or f"it is always {allowed[0]}; leave it out"
+        raise OptionError(f"option {name} cannot be {value!r}: {advice}")

@@ -70,7 +70,8 @@ ISOLATION_LEVELS = ("read_committed", "read_uncommitted")
 
 TABLE: tuple[Option, ...] = (
     Option("kafka.bootstrap.servers", OptionType.ADDRESSES, None, Use.ALL,
-           "Brokers of first contact, which return the addresses of all others. Required."),
+           "Brokers of first contact, which return the addresses of all others. A protocol before an "
+           "address, as in SSL://host:port, is not looked at: kafka.security.protocol says it. Required."),
     Option("subscribe", OptionType.NAMES, None, Use.SOURCE,
            "Topics to read. Give exactly one of subscribe, subscribePattern and assign."),
     Option("subscribePattern", OptionType.PATTERN, None, Use.SOURCE,

@@ -4,6 +4,7 @@ Names are those of Kafka's client configuration, with underscores for dots. The 
 picklable: it is sent from the driver to the tasks and is the key of connection caches there.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Self
@@ -94,17 +95,21 @@ assert set(_FIELD_OF_OPTION.values()) <= {field.name for field in fields(ClientC
 
 
 def parse_addresses(text: str) -> tuple[Address, ...]:
-    """Parse `host:port,[::1]:port`. Raises OptionError naming the piece that is wrong."""
+    """Parse `host:port,SASL_SSL://host:port,[::1]:port`. Raises OptionError naming the wrong piece."""
     pieces = [piece.strip() for piece in text.split(",") if piece.strip()]
     if not pieces:
         raise OptionError(f"{BOOTSTRAP_OPTION} is empty: give at least one broker as host:port")
     return tuple(_parse_address(piece) for piece in pieces)
 
 
+_PROTOCOL = re.compile(r"^[\w.%-]+://")  # as Java's client, which looks at kafka.security.protocol alone
+
+
 def _parse_address(piece: str) -> Address:
-    host, colon, port = piece.rpartition(":")
+    host, colon, port = _PROTOCOL.sub("", piece, count=1).rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
-    if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536:
+    known = colon and host and "/" not in host and port.isdecimal()
+    if not known or not 0 < int(port) < 65536:
         raise OptionError(
             f"{BOOTSTRAP_OPTION}: {piece!r} is not host:port; "
             "give brokers as in broker1:9092,broker2:9092 (a port is between 1 and 65535)"

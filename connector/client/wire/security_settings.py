@@ -32,6 +32,13 @@ _KERBEROS_FORM = (
     "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true "
     'keyTab="/path" principal="name@REALM";'
 )
+_JAVA_TLS = (
+    "ssl.protocol",
+    "ssl.provider",
+    "ssl.keymanager.algorithm",
+    "ssl.trustmanager.algorithm",
+    "ssl.secure.random.implementation",
+)  # how Java does TLS to the token endpoint, not whom it trusts
 TLS_VERSIONS = ("TLSv1.2", "TLSv1.3")
 STORE_TYPES = ("PEM", "JKS", "PKCS12")
 
@@ -196,10 +203,11 @@ def _login(text: str | None, mechanism: str) -> dict[str, str]:
             f"option kafka.sasl.jaas.config names {login.package}.{login.module}, which IBM's old Java had, "
             f"with options of its own: give it as {_KERBEROS_FORM}"
         )
-    if any(name.startswith("ssl.") for name in login.options):
+    trust = [name for name in login.options if name.startswith("ssl.") and name not in _JAVA_TLS]
+    if trust:
         raise OptionError(
-            "option kafka.sasl.jaas.config: ssl. options for the token endpoint are not supported: add its "
-            "authority to those of the machine, and leave them out"
+            f"option kafka.sasl.jaas.config: {trust[0]} for the token endpoint is not supported: add its "
+            "authority to those of the machine, and leave it out"
         )
     return login.options
 

@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Any
 
 from eoslog.connector.errors import OptionError
+from eoslog.protocol import jaas
 
 _PREFIX = "kafka.sasl.oauthbearer."
 _CLASSES = "org.apache.kafka.common.security.oauthbearer."
@@ -89,8 +90,8 @@ def _flow(given: Mapping[str, Any]) -> Flow:
             "kafka.sasl.oauthbearer.client.credentials.client.id and .secret), or "
             "kafka.sasl.oauthbearer.token.callback as module:function"
         )
-    name = given.get("jwt.retriever.class")
-    if name is not None and name not in RETRIEVERS:
+    name = jaas.class_name(given.get("jwt.retriever.class") or "")
+    if name and name not in RETRIEVERS:
         raise OptionError(
             f"option kafka.sasl.oauthbearer.jwt.retriever.class cannot be {name!r}: choose one of "
             f"{', '.join(RETRIEVERS)}, or give kafka.sasl.oauthbearer.token.callback in place of it"
@@ -98,7 +99,7 @@ def _flow(given: Mapping[str, Any]) -> Flow:
     if url is None:
         return Flow.CALLBACK
     by_url = Flow.FILE if str(url).startswith("file:") else Flow.CLIENT_CREDENTIALS
-    flow = RETRIEVERS.get(name or "") or by_url
+    flow = RETRIEVERS.get(name) or by_url
     if not str(url).startswith(("http:", "https:", "file:")) or (flow is Flow.FILE) != (by_url is Flow.FILE):
         raise OptionError(
             "option kafka.sasl.oauthbearer.token.endpoint.url: tokens come from "

@@ -219,6 +219,15 @@ def test_addresses() -> None:
             parse_addresses(wrong)
 
 
+def test_addresses_as_consoles_of_hosts_and_listeners_show_them() -> None:
+    """The protocol before an address is not looked at, as in Java: kafka.security.protocol says it."""
+    taken = parse_addresses("PLAINTEXT://a:1,SASL_SSL://b.c-d.e:2, external-2.x://[::1]:3,ssl://10.0.0.1:4")
+    assert taken == (("a", 1), ("b.c-d.e", 2), ("::1", 3), ("10.0.0.1", 4))
+    for wrong in ("ssl://", "ssl://a", "ssl://:1", "://a:1", "s l://a:1", "a/b://c:1", "ssl://a:1/"):
+        with pytest.raises(OptionError, match=r"kafka\.bootstrap\.servers: .* is not host:port"):
+            parse_addresses(wrong)
+
+
 def test_a_last_try_cut_short_does_not_hide_what_was_answered_before() -> None:
     """A server that closes the first connection and never answers on the others."""
     with socket.create_server(("127.0.0.1", 0)) as listener:

@@ -76,7 +76,8 @@ REFUSED: list[tuple[dict[str, str], str]] = [
     ({"security__protocol": "SASL_SSL", "sasl__mechanism": "SCRAM-SHA-256",
       "sasl__jaas__config": jaas(username="u", password=SECRET)}, "does not go with"),
     ({"security__protocol": "SASL_SSL", "sasl__mechanism": "OAUTHBEARER", "sasl__jaas__config": jaas(
-        "o.OAuthBearerLoginModule", **{"clientSecret": SECRET, "ssl.protocol": "x"})}, "ssl. options"),
+        "o.OAuthBearerLoginModule", **{"clientSecret": SECRET, "ssl.truststore.location": "x"})},
+     "token endpoint"),
     ({"security__protocol": "SASL_SSL", "sasl__mechanism": "OAUTHBEARER"}, "one source of tokens"),
     ({"security__protocol": "SASL_SSL", "sasl__mechanism": "OAUTHBEARER",
       "sasl__oauthbearer__token__endpoint__url": "http://x"}, "needs an id and a secret"),

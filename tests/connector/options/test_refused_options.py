@@ -23,6 +23,7 @@ REFUSED: dict[str, tuple[str, str]] = {
         "whether the brokers have it",
         "the option two.phase.commit",
     ),
+    "databricks.serviceCredential": ("the JVM of that Spark alone", "kafka.sasl.mechanism=AWS_MSK_IAM"),
     "kafka.topic": ("not a setting of Kafka's clients", "use the option topic instead"),
     "kafka.metric.reporters": ("a Java class, which cannot run here", "leave it out"),
     "kafka.config.providers": ("cannot be looked up by Java classes", "give them as options"),
@@ -38,7 +39,7 @@ REFUSED: dict[str, tuple[str, str]] = {
 OTHERWISE = {
     "kafka.sasl.client.callback.handler.class": (
         "com.example.Handler",
-        "software.amazon.msk.auth.iam.iamclientcallbackhandler",
+        "software.amazon.msk.auth.iam.IAMClientCallbackHandler",
     ),
     "kafka.acks": ("0", "all"),
     "kafka.enable.auto.commit": ("true", "false"),
@@ -47,11 +48,11 @@ OTHERWISE = {
     "kafka.exclude.internal.topics": ("false", "true"),
     "kafka.sasl.oauthbearer.jwt.validator.class": (
         "com.example.Validator",
-        "org.apache.kafka.common.security.oauthbearer.defaultjwtvalidator",
+        "org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator",
     ),
     "kafka.sasl.login.callback.handler.class": (
         "com.example.Handler",
-        "org.apache.kafka.common.security.oauthbearer.oauthbearerlogincallbackhandler",
+        "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler",
     ),
 }
 """Name: a value that is refused, and the one that it always has."""
