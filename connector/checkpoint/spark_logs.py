@@ -25,6 +25,7 @@ from eoslog.connector.offsets.offsets import (
     ShadowCut,
     SourcePosition,
     TakenFrom,
+    TopicIds,
     TopicPartition,
     began_from_json,
     cluster_from_json,
@@ -159,6 +160,12 @@ class Planned:
         """End offsets of every source that reads topics. If two sources read the same partition, the lower
         offset counts, so that a query that starts from it misses no record of either."""
         return _least(map(offsets_of, self.sources))
+
+    def topic_ids(self) -> TopicIds:
+        """The ids of the sources' topics, as far as the offsets name them."""
+        return {
+            topic: number for text in self.sources for topic, number in ids_from_json(_topics(text)).items()
+        }
 
     def apart(self) -> dict[TopicPartition, dict[str, int]]:
         """Those of each_end() that several sources have read to different ends."""

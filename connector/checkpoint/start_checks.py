@@ -26,6 +26,7 @@ from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.offsets.group_notes import Note, NotedOffset
 from eoslog.connector.offsets.offsets import EARLIEST, Offsets, TakenFrom, TopicPartition, to_json
+from eoslog.connector.offsets.plan import recreated
 
 
 def check_given(old: str, new: str, decided: Batch | None, batch: Batch, accepted: Collection[str]) -> None:
@@ -146,7 +147,8 @@ class StartFacts(NamedTuple):
     query has saved its state. `followed_by`: which query has decided in this sink since this one did.
     `left`: the plan of the batch that the sink has decided last; None: not recorded. `without_topics`: the
     batch's sources that read no topics. `others`: what other sinks have decided last at whose offsets the
-    query may begin. `rows`: what the log shows of the batches whose places the checkpoint notes.
+    query may begin. `rows`: what the log shows of the batches whose places the checkpoint notes. `unread`:
+    see unread(), with where their log begins. `remade`: topics that were made anew since the last decision.
     """
 
     sink: str
@@ -168,6 +170,8 @@ class StartFacts(NamedTuple):
     without_topics: Collection[str] = ()
     others: Mapping[str, Batch] = MappingProxyType({})
     rows: RowsFound = RowsFound()
+    unread: Mapping[TopicPartition, int | None] = MappingProxyType({})
+    remade: Collection[str] = ()
 
     def begins_at(self, place: TopicPartition) -> int | None:
         """Where the query begins in a partition: its sources' lowest place. None: they do not say it."""
@@ -187,8 +191,11 @@ class StartFacts(NamedTuple):
 
     @property
     def left_at(self) -> Places | None:
-        """Where each source ended in the batch that the sink has decided last; None: not recorded."""
-        return None if self.left is None else self.left.each_end()
+        """Where each source ended in the batch that the sink has decided last; None: not recorded. Topics
+        that were made anew since are left out."""
+        if self.left is None:
+            return None
+        return {tp: ends for tp, ends in self.left.each_end().items() if tp[0] not in self.remade}
 
     @property
     def done(self) -> Completed:
@@ -278,11 +285,13 @@ def _new_checkpoint(story: StartFacts) -> list[str]:
             f"{to_accept(WORD_STATE, story.accepted)}"
         )
     if _goes_on(story):
-        return []
+        return _made_anew(story)
     if story.at_group:
         _from_the_group(story)
         odd = _not_where_it_ended(story)
-        return _begins_elsewhere(story, odd, at_group=True) if odd else []
+        return _begins_elsewhere(story, odd, at_group=True) if odd else _made_anew(story)
+    if story.unread and story.decided is not None:
+        return _begins_elsewhere(story, f"it begins behind rows that no batch has read ({_unread(story)})")
     if any(found.note for found in story.committed.values()):
         said = _listed(
             (tp, f"{found.offset}, this query's first batch begins at {_known(story.begins_at(tp))}")
@@ -301,16 +310,56 @@ def _new_checkpoint(story: StartFacts) -> list[str]:
 
 
 def _goes_on(story: StartFacts) -> bool:
-    """Whether each source begins where the sink's last decided batch ended in it, whatever the group says."""
+    """Whether each source begins where the sink's last decided batch ended in it, whatever the group says;
+    and at the beginning of what that one did not read."""
     left_at = story.left_at or {}
-    read = story.ends.keys() & left_at.keys()
+    read = set() if story.left is None else story.ends.keys() & story.left.each_end().keys()
     later = [tp for tp, (at, note) in story.committed.items() if note and not note.decided]
     return (
         bool(read)
-        and not story.anew
-        and all(tp in story.begins and _same(story.begins[tp], left_at[tp]) for tp in read)
+        and not (story.anew or story.unread)
+        and read <= story.begins.keys()
+        and all(_same(story.begins[tp], left_at[tp]) for tp in read & left_at.keys())
         and all(story.committed[tp].offset == story.begins_at(tp) for tp in later)
     )
+
+
+def unread(left: Planned | None, noted: Collection[TopicPartition], now: Planned) -> Offsets:
+    """Partitions that a new checkpoint does not read from offset 0, although no batch has read them: `left`,
+    the last batch of the sink, did not, nor, if it is not recorded, have they a note in the group (`noted`).
+    A query that has begun reads what is new from its beginning. Empty: no query has begun."""
+    known = set(noted)
+    if left is not None:
+        known = left.each_end().keys() - {tp for tp in left.each_end() if tp[0] in remade(left, now)}
+    begins = {tp: max(at.values()) for tp, at in now.each_beginning().items() if tp not in known}
+    return {tp: at for tp, at in begins.items() if at > 0} if known or left is not None else {}
+
+
+def remade(left: Planned | None, now: Planned) -> Collection[str]:
+    """Topics that have another id now than in the last batch of the sink."""
+    return () if left is None else recreated(left.topic_ids(), now.topic_ids())
+
+
+def _not_read(story: StartFacts, place: TopicPartition) -> str:
+    first = story.unread[place]
+    log = "where its log begins is not known" if first is None else f"its log begins at {first}"
+    return f"{_ends(story.begins[place])}, and {log}"
+
+
+def _unread(story: StartFacts) -> str:
+    return _listed((tp, _not_read(story, tp)) for tp in story.unread)
+
+
+def _made_anew(story: StartFacts) -> list[str]:
+    """Warn of topics that are read from their beginning, as they were made anew since the last decision."""
+    topics = sorted({topic for topic, _ in story.begins} & set(story.remade))
+    if not topics:
+        return []
+    return [
+        f"sink {story.sink}: {', '.join(topics)} was deleted and created again since {story.decided}. It is "
+        "read from its beginning, and what nobody had read of the former one is gone. See "
+        "troubleshooting.md#dataloss"
+    ]
 
 
 def _same(begins: Mapping[str, int], ended: Mapping[str, int]) -> bool:
@@ -331,6 +380,7 @@ def _not_where_it_ended(story: StartFacts) -> str | None:
         for tp in new
         if not _same(story.begins[tp], left_at[tp])
     }
+    odd |= {tp: _not_read(story, tp) for tp in story.unread}
     if story.anew and not odd:
         return (
             f"its sources {', '.join(story.anew)} read no topics, so they begin anew: what the sink has "
@@ -390,17 +440,12 @@ def _way_on(story: StartFacts, at_group: bool) -> str:
 
 def _line_for(story: StartFacts, name: str, end: str) -> str:
     """The last batch's end in a source, for the partitions that this query's source reads. Partitions that
-    the batch did not read come from the group; or they begin where this query has begun in them, and new ones
-    of a topic at their beginning. "": a beginning is not known, or nothing of the batch is read."""
+    the batch did not read come from the group, or begin at their beginning. "": nothing of the batch is
+    read."""
     ended, names = offsets_of(end), {name for begins in story.begins.values() for name in begins}
     read = {tp for tp in story.ends if len(names) < 2 or name in story.begins.get(tp, ())}
-    topics, rest = {topic for topic, _ in ended}, dict[TopicPartition, int]()
-    for tp in read - ended.keys():
-        begins = EARLIEST if tp[0] in topics else story.begins_at(tp)
-        at = story.committed[tp].offset if tp in story.committed else begins
-        if at is None:
-            return ""
-        rest[tp] = at
+    group = story.committed
+    rest = {tp: group[tp].offset if tp in group else EARLIEST for tp in read - ended.keys()}
     return reading_only(end, read, rest) if read & ended.keys() else ""
 
 
@@ -477,11 +522,13 @@ def check_plain_start(story: StartFacts) -> list[str]:
     if story.decided is not None:
         last = f"the sink's last decision is {story.decided}"
     what = f"it begins after what was written before it ({last}): {_listed(skips.items())}. Rows are left out"
-    return _begins_elsewhere(story, what, at_group=story.at_group)
+    return _begins_elsewhere(story, what, at_group=story.at_group and not story.unread)
 
 
 def _skips(story: StartFacts, place: TopicPartition, end: int) -> str | None:
     """What is left out of a partition whose first batch ends at `end`. None: nothing."""
+    if place in story.unread:
+        return _not_read(story, place)
     begins = story.begins.get(place) or {"": end}
     written = _written(story, place)
     if not written:

@@ -29,8 +29,11 @@ from eoslog.connector.checkpoint.start_checks import (
     check_story,
     check_taken_over,
     others_batches,
+    remade,
+    unread,
 )
 from eoslog.connector.client.admin import group_offsets as group_offsets
+from eoslog.connector.client.admin.list_offsets import EARLIEST, list_offsets
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.retry import retrying
 from eoslog.connector.client.wire.shared_clusters import shared_cluster
@@ -50,6 +53,7 @@ from eoslog.connector.options.source_and_sink import SinkOptions
 from eoslog.connector.run.places_in_log import lacking, look_at
 from eoslog.connector.run.runner import Runner
 from eoslog.connector.saved.run_again import check_restored
+from eoslog.protocol.errors import TopicAuthorizationFailed
 
 log = logging.getLogger(__name__)
 
@@ -267,6 +271,8 @@ class StartOfRun:
             left=plan_of(last),
             without_topics=view.planned.without_topics(),
             others=self._others(committed) if _is_first(view) else {},
+            unread=unread_of(self._cluster, view, plan_of(last), committed),
+            remade=remade(plan_of(last), view.planned),
         )
         for warning in check_story(story):
             log.warning(warning)
@@ -292,6 +298,28 @@ def plan_of(decision: Decision | None) -> Planned | None:
     if decision is None or not decision.ends:
         return None
     return Planned.parse(decision.batch.batch_id, decision.ends)
+
+
+def unread_of(
+    cluster: Cluster,
+    view: CheckpointView,
+    left: Planned | None,
+    committed: Mapping[TopicPartition, NotedOffset],
+) -> dict[TopicPartition, int | None]:
+    """Partitions that nobody has read and that a new checkpoint begins behind the log's beginning, with that
+    beginning. None: it is not known, as on another cluster than the sink's. Raises KafkaError."""
+    if not _is_first(view):
+        return {}
+    noted = [tp for tp, found in committed.items() if found.note]
+    begins = unread(left, noted, view.planned)
+    here = view.planned.on_cluster(known_id(cluster)).topic_offsets() if begins else Offsets()
+    asked = dict.fromkeys((tp for tp in begins if tp in here), EARLIEST)
+    try:
+        first = list_offsets(cluster, asked, committed=False) if asked else Offsets()
+    except TopicAuthorizationFailed as error:  # the sink's user may lack the source's rights
+        log.debug("%s: their beginnings cannot be looked up: %s", sorted(asked), error)
+        first = Offsets()
+    return {tp: first.get(tp) for tp, at in begins.items() if at > first.get(tp, 0)}
 
 
 def successor(
@@ -350,6 +378,7 @@ def _check_plain_start(options: SinkOptions, view: CheckpointView, runner: Runne
         if group is None:  # exactly_once has committed there by default
             group = sink.offsets_group
             wanted = of_group(view.planned, group, name, known_id(cluster)).topic_offsets()
+    committed = committed_offsets(cluster, group, wanted)
     story = StartFacts(
         sink=sink.id,
         batch=view.batch,
@@ -359,10 +388,12 @@ def _check_plain_start(options: SinkOptions, view: CheckpointView, runner: Runne
         decided=None if last is None else last.batch,
         ended=None,
         group=group,
-        committed=committed_offsets(cluster, group, wanted),
+        committed=committed,
         taken=view.planned.taken(),
         accepted=options.accepted,
         left=plan_of(last),
+        unread=unread_of(cluster, view, plan_of(last), committed),
+        remade=remade(plan_of(last), view.planned),
     )
     for warning in check_plain_start(story):
         log.warning(warning)

@@ -9,7 +9,7 @@ from eoslog.checkpoint.backups import interrupted
 from eoslog.checkpoint.standing import Standing
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
 from eoslog.connector.checkpoint.spark_logs import source_position
-from eoslog.connector.checkpoint.start_checks import StartFacts, check_story
+from eoslog.connector.checkpoint.start_checks import StartFacts, check_story, remade
 from eoslog.connector.client.admin.list_offsets import EARLIEST, LATEST, list_offsets
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.commit.begin import check_checkpoint, check_start, is_complete
@@ -25,6 +25,7 @@ from eoslog.connector.sink.start_of_run import (
     plan_of,
     rows_found,
     successor,
+    unread_of,
 )
 
 
@@ -103,7 +104,8 @@ def _warnings(cluster: Cluster, standing: Standing) -> Iterator[str]:
     note, kept = standing.note, kept_of(view, decided)
     ended, ends = None if kept is None else (kept.digest, kept.topic_offsets()), view.planned.topic_offsets()
     wanted = {**(ended[1] if ended else {}), **ends}
-    group = note.group if note else None
+    group, left = note.group if note else None, plan_of(standing.decision)
+    committed = {tp: found for tp, found in standing.noted.items() if tp in wanted}
     rows = rows_found(cluster, standing.checkpoint, view.completed, standing.decided)
     story = StartFacts(
         sink=standing.sink.id,
@@ -114,14 +116,16 @@ def _warnings(cluster: Cluster, standing: Standing) -> Iterator[str]:
         decided=decided,
         ended=ended,
         group=group,
-        committed={tp: found for tp, found in standing.noted.items() if tp in wanted},
+        committed=committed,
         taken=view.planned.taken(),
         since=note.since if note else None,
         rested=has_rested(view, rows.newest),
         rows=rows,
         followed_by=successor(standing.decision, view, group, standing.sink.id, standing.cluster_id),
-        left=plan_of(standing.decision),
+        left=left,
         without_topics=view.planned.without_topics(),
+        unread=unread_of(cluster, view, left, committed),
+        remade=remade(left, view.planned),
     )
     check_start(standing.sink, standing.decision, view.batch, standing.starts)
     check_checkpoint(standing.sink, standing.decision, _next_batch(view))

@@ -149,6 +149,20 @@ def day_with_spark(world: "World", name: str) -> None:
     _put(query.checkpoint / "commits" / str(number), 'v1\n{"nextBatchWatermarkMs":0}')
 
 
+def lose_checkpoint(world: "World", name: str, starting: str) -> None:
+    """A query's checkpoint is lost, and it is started as it was written down, with its names."""
+    query = world.queries.get(name)
+    if query is None or not query.has_group or query.token or not query.lineage.done or query.reads_files:
+        return
+    world.do_stop(name)
+    exact = query.sink.get("processing.guarantee", "exactly_once") == "exactly_once"
+    if not exact and not world.cluster.places_of(
+        query.sink.get("kafka.group.id", f"{query.ids[-1]}/offsets")
+    ):
+        return  # nobody knows where it has ended
+    query.new_checkpoint(starting)
+
+
 def _put(path: Path, text: str) -> None:
     path.write_text(text)
     os.utime(path, (time.time(), time.time()))  # of the history's clock
@@ -162,5 +176,6 @@ MISHAPS: Mapping[str, Callable[..., None]] = {
     "blackout": black_out,
     "forget": forget,
     "sparkday": day_with_spark,
+    "lost": lose_checkpoint,
 }
 """The acts, by their names; each gets the world first."""

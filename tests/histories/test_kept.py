@@ -945,6 +945,52 @@ KEPT: dict[str, list[tuple[Any, ...]]] = {
         ("stop", "B"),
         ("run", "A", 2),
     ],
+    "a lost checkpoint, and at latest with a partition that is new": [
+        ("query", "A", {"id": "x"}),
+        ("produce", "in", 4),
+        ("run", "A", 1),
+        ("grow", "in"),
+        ("produce", "in", 1),
+        ("lost", "A", "latest"),
+        ("run", "A", 1),
+    ],
+    "the same at_least_once, with a group": [
+        ("query", "A", {"id": "x", "kafka.group.id": "g", "processing.guarantee": "at_least_once"}),
+        ("produce", "in", 4),
+        ("run", "A", 1),
+        ("grow", "in"),
+        ("produce", "in", 1),
+        ("lost", "A", "latest"),
+        ("run", "A", 1),
+    ],
+    "at_least_once from now on, and the same": [
+        ("query", "A", {"id": "x"}),
+        ("produce", "in", 4),
+        ("run", "A", 1),
+        ("set", "A", "processing.guarantee", "at_least_once"),
+        ("grow", "in"),
+        ("produce", "in", 1),
+        ("lost", "A", "latest"),
+        ("run", "A", 1),
+    ],
+    "a lost checkpoint, and at latest of a topic that was made anew": [
+        ("query", "A", {"id": "x"}),
+        ("produce", "in", 4),
+        ("run", "A", 1),
+        ("delete", "in"),
+        ("produce", "in", 4),
+        ("lost", "A", "latest"),
+        ("run", "A", 1),
+    ],
+    "a lost checkpoint, and at earliest of a topic that was made anew": [
+        ("query", "A", {"id": "x"}),
+        ("produce", "in", 4),
+        ("run", "A", 1),
+        ("delete", "in"),
+        ("produce", "in", 4),
+        ("lost", "A", "earliest"),
+        ("run", "A", 1),
+    ],
 }
 
 
@@ -965,6 +1011,7 @@ QUIET = (
     "two days with Spark's connector, with a group",
     "renamed, killed before its first batch, and named back",
     "renamed and named back",
+    "a lost checkpoint, and at earliest of a topic that was made anew",
 )
 """Nothing is lost or wrong in these, so nobody is stopped."""
 

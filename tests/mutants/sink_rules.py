@@ -518,10 +518,41 @@ MUTANTS: list[Mutant] = [
         ),
         Break(
             "the line leaves the group out",
-            "story.committed[tp].offset if tp in story.committed else begins",
-            "begins",
+            "group[tp].offset if tp in group else EARLIEST",
+            "EARLIEST",
         ),
-        Break("a new partition begins where the query begins", "EARLIEST if tp[0] in topics else ", ""),
+        Break(
+            "a new partition begins where the query begins",
+            "group[tp].offset if tp in group else EARLIEST",
+            "group[tp].offset if tp in group else story.begins_at(tp) or 0",
+        ),
+        Break("a new partition is passed over", "and not (story.anew or story.unread)", "and not story.anew"),
+        Break(
+            "a new partition is passed over at the group's offsets",
+            "    odd |= {tp: _not_read(story, tp) for tp in story.unread}\n",
+            "",
+        ),
+        Break(
+            "a topic made anew is passed over",
+            "    if story.unread and story.decided",
+            "    if False and story.decided",
+        ),
+        Break(
+            "at_least_once passes over a new partition", "    if place in story.unread:\n", "    if False:\n"
+        ),
+        Break("a topic made anew is the former one", " if tp[0] not in self.remade}", "}"),
+        Break("a topic made anew was read", " if tp[0] in remade(left, now)}", " if False}"),
+        Break(
+            "what a note tells is not known",
+            "    known = set(noted)\n",
+            "    known = set[TopicPartition]()\n",
+        ),
+        Break("a new name has begun", " if known or left is not None else {}", ""),
+        Break(
+            "a topic made anew is read without a word",
+            "    if not topics:\n        return []",
+            "    if True:\n        return []",
+        ),
         Break(
             "a source's line names those of another",
             " if len(names) < 2 or name in story.begins.get(tp, ())}",
@@ -587,12 +618,16 @@ MUTANTS: list[Mutant] = [
             "return None if is_known else",
         ),
         Break("files are at the group's offsets", "    if story.anew and not odd:", "    if False:"),
-        Break("files go on where topics do", "        and not story.anew\n", ""),
-        Break("only the group says where it ended", "    if _goes_on(story):\n        return []\n", ""),
+        Break("files go on where topics do", "and not (story.anew or story.unread)", "and not story.unread"),
+        Break(
+            "only the group says where it ended",
+            "    if _goes_on(story):\n        return _made_anew(story)\n",
+            "",
+        ),
         Break(
             "ends that are not said are beginnings",
-            "tp in story.begins and _same(",
-            "tp not in story.begins or _same(",
+            "        and read <= story.begins.keys()\n",
+            "        and True\n",
         ),
         Break(
             "rows that at_least_once wrote are written again",

@@ -19,6 +19,8 @@ from eoslog.connector.checkpoint.start_checks import (
     check_story,
     check_taken_over,
     others_batches,
+    remade,
+    unread,
 )
 from eoslog.connector.commit.faults import (
     CheckpointMismatch,
@@ -592,6 +594,78 @@ def test_at_least_once_begins_where_nothing_is_left_out(legal: StartFacts) -> No
 OTHER, MORE = ("u", 0), ("t", 1)
 
 
+def line(offsets: str, **ids: str) -> Planned:
+    """A batch of one source."""
+    named: dict[str, Any] = {f"topic-id:{topic}:{number}": {} for topic, number in ids.items()}
+    nested = {**json.loads(offsets), **named, "cluster-id:c": {}}
+    began: dict[str, Any] = {
+        f"began-at:{t}:{at}:{p}": {} for t, parts in json.loads(offsets).items() for p, at in parts.items()
+    }
+    return Planned(0, (json.dumps({**nested, **began}),))
+
+
+@pytest.mark.parametrize(
+    ("left", "noted", "now", "found"),
+    [
+        ('{"t":{"0":4}}', [], '{"t":{"0":4,"1":3}}', {MORE: 3}),
+        ('{"t":{"0":4}}', [], '{"t":{"0":4,"1":0}}', {}),
+        ('{"t":{"0":4}}', [], '{"t":{"0":4},"u":{"0":5}}', {OTHER: 5}),
+        ('{"t":{"0":4}}', [MORE], '{"t":{"0":4,"1":3}}', {MORE: 3}),
+        (None, [PLACE], '{"t":{"0":4,"1":3}}', {MORE: 3}),
+        (None, [PLACE, MORE], '{"t":{"0":4,"1":3}}', {}),
+        (None, [], '{"t":{"0":4,"1":3}}', {}),
+    ],
+    ids=[
+        "a partition",
+        "from its beginning",
+        "a topic",
+        "the decision counts",
+        "by notes",
+        "all noted",
+        "a new name",
+    ],
+)
+def test_what_no_batch_has_read(left: str | None, noted: Any, now: str, found: Any) -> None:
+    """A query that has begun reads what is new from its beginning."""
+    assert unread(None if left is None else line(left), noted, line(now)) == found
+
+
+def test_a_topic_that_was_made_anew_was_not_read() -> None:
+    left, now = (
+        line('{"t":{"0":4},"u":{"0":1}}', t="old", u="u"),
+        line('{"t":{"0":4},"u":{"0":1}}', t="new", u="u"),
+    )
+    assert unread(left, [], now) == {PLACE: 4} and set(remade(left, now)) == {"t"}
+
+
+@pytest.mark.parametrize("check", [check_story, check_plain_start])
+@pytest.mark.parametrize("begins", [0, 3])
+def test_a_new_checkpoint_reads_what_is_new_from_its_beginning(check: Any, begins: int) -> None:
+    """Also if everything else goes on where the last batch ended."""
+    told = story(0, OLD, left=line('{"t":{"0":0}}'), begins=0, unread={MORE: 0} if begins else {})
+    told = told._replace(ends={PLACE: 0, MORE: 3}, begins={PLACE: {"0": 0}, MORE: {"0": begins}})
+    if not begins:
+        assert check(told) == []
+        return
+    at_group = told._replace(committed={PLACE: NotedOffset(0, note(7, "old"))})
+    for stopped in (told, at_group):
+        with pytest.raises(StartsElsewhere, match=r"t-1 at 3, and its log begins at 0"):
+            check(stopped)
+    assert check(told._replace(accepted={"new-checkpoint"}))
+
+
+@pytest.mark.parametrize("first", [0, None])
+def test_a_new_checkpoint_reads_a_topic_that_was_made_anew_from_its_beginning(first: int | None) -> None:
+    """The last batch's end is another topic's, even if the numbers are the same."""
+    told = story(0, OLD, left=line('{"t":{"0":4}}'), begins=4, remade=["t"], unread={PLACE: first})
+    with pytest.raises(
+        StartsElsewhere, match=r"t-0 at 4, and (its log begins at 0|where its log begins is not)"
+    ):
+        check_story(told)
+    (warned,) = check_story(story(0, OLD, left=line('{"t":{"0":4}}'), begins=0, remade=["t"]))
+    assert "t was deleted and created again since" in warned
+
+
 @pytest.mark.parametrize(
     ("left", "begins", "group", "line"),
     [
@@ -599,7 +673,7 @@ OTHER, MORE = ("u", 0), ("t", 1)
             '{"t":{"0":4},"u":{"0":7}}', {PLACE: {"0": 9}}, {}, {PLACE: 4}, id="a topic is left out"
         ),
         pytest.param(
-            '{"t":{"0":4}}', {PLACE: {"0": 9}, OTHER: {"0": 5}}, {}, {PLACE: 4, OTHER: 5}, id="one is added"
+            '{"t":{"0":4}}', {PLACE: {"0": 9}, OTHER: {"0": 5}}, {}, {PLACE: 4, OTHER: -2}, id="one is added"
         ),
         pytest.param(
             '{"t":{"0":4}}',
@@ -612,7 +686,13 @@ OTHER, MORE = ("u", 0), ("t", 1)
             '{"t":{"0":4}}', {PLACE: {"0": 9}, MORE: {"0": 5}}, {}, {PLACE: 4, MORE: -2}, id="a new partition"
         ),
         pytest.param('{"u":{"0":4}}', {PLACE: {"0": 9}}, {}, None, id="nothing of it is read"),
-        pytest.param('{"t":{"0":4}}', {PLACE: {"0": 9}, OTHER: {}}, {}, None, id="a beginning is not known"),
+        pytest.param(
+            '{"t":{"0":4}}',
+            {PLACE: {"0": 9}, OTHER: {}},
+            {},
+            {PLACE: 4, OTHER: -2},
+            id="its beginning is not known",
+        ),
     ],
 )
 def test_the_line_that_goes_on_names_what_the_query_reads(
