@@ -9,7 +9,10 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import socket
+import sys
 import time
+import weakref
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -231,3 +234,21 @@ class SystemClock:
     def monotonic(self) -> float:
         """See `Clock.monotonic`."""
         return time.monotonic()
+
+
+_LONGEST_NAME = 107  # bytes, behind the one that says that the name is of no file
+
+
+class Claim:
+    """A name that only one process of this machine has at a time. It leaves no file.
+
+    It is given back when the process ends, however it ends. Only Linux has such names: elsewhere every
+    process gets it.
+    """
+
+    def __init__(self, name: str) -> None:
+        """Take the name, of which the first 107 bytes count. OSError EADDRINUSE if another process has it."""
+        with socket.socket(socket.AF_UNIX) as held:
+            if sys.platform == "linux":
+                held.bind(b"\0" + name.encode()[:_LONGEST_NAME])
+            self.close = weakref.finalize(self, os.close, held.detach())

@@ -10,6 +10,7 @@ and the files of `checkpoint`.
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import uuid
@@ -17,7 +18,7 @@ from collections.abc import Mapping
 
 from eoslog.broker.log.segment import files, leader_epochs
 from eoslog.broker.log.segment.checkpoint import Checkpoints, OffsetCheckpoint
-from eoslog.broker.ports.ports import FileSystem
+from eoslog.broker.ports.ports import Claim, FileSystem
 
 _LOG = logging.getLogger(__name__)
 
@@ -36,6 +37,7 @@ class DataDir:
         """Create the directory if needed, lock it, take a new leader epoch. Raises DataDirError, OSError."""
         self.path = path
         self._fs = fs
+        self._claim: Claim | None = None
         try:
             self._make()
             self._lock = fs.lock(os.path.join(path, ".lock"))
@@ -50,10 +52,11 @@ class DataDir:
             self.cluster_id = self._load_meta(node_id)
             self.recovery_points = self._load_points()
             self.checkpoints = self._load_checkpoints()
-            self.leader_epoch = leader_epochs.next_epoch(fs, self.file(files.LIFE_EPOCH), now_ms)
+            life = self.file(files.LIFE_EPOCH)
+            self.leader_epoch = leader_epochs.next_epoch(fs, life, now_ms, self._take)
             self.clean = self._take_clean_mark()
         except BaseException:
-            self._lock.close()
+            self.close()
             raise
 
     def _make(self) -> None:
@@ -92,6 +95,23 @@ class DataDir:
         }
         files.write_whole(self._fs, path, files.encode_properties(values))
         return cluster_id
+
+    def _take(self, epoch: int) -> bool:
+        """Claim a leader epoch; False if another broker has it, which runs on a copy of this directory."""
+        try:
+            self._claim = Claim(f"eoslog/{epoch}/{self.cluster_id}")
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+            _LOG.warning(
+                "%s: a broker on a copy of this directory runs in leader epoch %d; this one takes a later "
+                "one. Both have cluster id %s: let no client use one and then the other",
+                self.path,
+                epoch,
+                self.cluster_id,
+            )
+            return False
+        return True
 
     def _load_points(self) -> dict[tuple[str, int], int]:
         path = self.file(files.RECOVERY_POINTS)
@@ -146,7 +166,9 @@ class DataDir:
         files.write_whole(self._fs, self.file(files.CLEAN_SHUTDOWN), _CLEAN)
 
     def close(self) -> None:
-        """Release the lock."""
+        """Release the lock and the leader epoch."""
+        if self._claim is not None:
+            self._claim.close()
         self._lock.close()
 
 

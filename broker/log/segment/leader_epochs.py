@@ -8,11 +8,13 @@ since, if no two runs have the same epoch and later runs have higher ones.
 A file in the data directory keeps the last epoch. A directory and its copy do not know of each other's runs:
 the clock keeps their epochs apart. An epoch is the number of half seconds since 2025, or the last run's plus
 one if that is higher. A run that has written waits, at an orderly shutdown, until its half second is over.
+Brokers that run at the same time on one machine have each other's epochs before them: a run claims its own.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from eoslog.broker.log.segment import files
 from eoslog.broker.ports.ports import FileSystem
@@ -26,9 +28,16 @@ _WAIT_MS = 4 * TICK_MS
 UNDEFINED = -1
 
 
-def next_epoch(fs: FileSystem, path: str, now_ms: int) -> int:
-    """The epoch of the run that begins now, stored at `path` durably. Raises OSError."""
+def next_epoch(
+    fs: FileSystem, path: str, now_ms: int, claim: Callable[[int], bool] = lambda epoch: True
+) -> int:
+    """The epoch of the run that begins now, stored at `path` durably. Raises OSError.
+
+    `claim` says whether no broker that runs now has an epoch; it is this run's then.
+    """
     epoch = max(_last(fs, path) + 1, _tick(now_ms))
+    while not claim(epoch):
+        epoch += 1
     files.write_whole(fs, path, files.encode_checkpoint([str(epoch)]))
     return epoch
 

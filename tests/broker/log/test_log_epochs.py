@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import bisect
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eoslog.broker.log.opening.data_dir import DataDir
 from eoslog.broker.log.segment import files
 from eoslog.broker.log.segment.leader_epochs import TICK_MS, begun, next_epoch, rest_ms
 from eoslog.broker.log.segment.log_settings import LogSettings
+from eoslog.broker.ports.ports import OsFileSystem
 from tests.broker.log.fakefs import FakeFileSystem
 from tests.broker.log.logkit import Disk, batch
 
@@ -41,6 +47,43 @@ def test_a_restored_copy_goes_on_beyond_all_that_was_used_since(fs: FakeFileSyst
     assert next_epoch(fs, PATH, later + TICK_MS) > original
     files.write_whole(fs, PATH, b"damaged")
     assert next_epoch(fs, PATH, later + 2 * TICK_MS) > original + 1
+
+
+def opened(directory: Path) -> DataDir:
+    return DataDir(OsFileSystem(), str(directory), 1, NOW_MS)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has names of sockets without files")
+def test_a_directory_and_its_copies_that_run_at_once_have_epochs_of_their_own(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They have begun at the same moment: the clock cannot tell them apart."""
+    places = [tmp_path / name for name in ("original", "copy", "another")]
+    opened(places[0]).close()
+    for place in places[1:]:
+        shutil.copytree(places[0], place)
+    assert not caplog.records
+    running = [opened(place) for place in places]
+    assert len({each.leader_epoch for each in running}) == 3
+    assert f"{places[1]}: a broker on a copy of this directory" in caplog.text
+    for each in running:
+        each.close()
+    assert opened(places[0]).leader_epoch == running[0].leader_epoch + 1, "nothing is left of the others"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has names of sockets without files")
+def test_a_killed_broker_s_copy_does_not_take_it_for_alive(tmp_path: Path) -> None:
+    opened(tmp_path / "original").close()
+    shutil.copytree(tmp_path / "original", tmp_path / "copy")
+    code = f"""
+import os, signal
+from pathlib import Path
+from tests.broker.log.test_log_epochs import opened
+print(opened(Path({str(tmp_path / "original")!r})).leader_epoch, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert opened(tmp_path / "copy").leader_epoch == int(done.stdout), "the clock keeps them apart in time"
 
 
 @given(st.integers(0, TICK_MS - 1))
