@@ -55,12 +55,14 @@ class ReadBy(Enum):
 
 
 READ_BY: Mapping[frozenset[str], ReadBy] = {
-    frozenset({"logOffset"}): ReadBy.ENTRIES,  # files
-    frozenset({"offset", "timestamp"}): ReadBy.END,  # rate-micro-batch
-    frozenset({"version", "snapshot_id", "position", "scan_all_files"}): ReadBy.END,  # Iceberg
+    frozenset({"logOffset"}): ReadBy.ENTRIES,  # files: FileStreamSourceOffset
+    frozenset({"offset", "timestamp"}): ReadBy.END,  # rate-micro-batch: RatePerMicroBatchStreamOffset
+    # Delta: DeltaSourceOffset; Iceberg: StreamingOffset
+    frozenset({"sourceVersion", "reservoirId", "reservoirVersion", "index", "isStartingVersion"}): ReadBy.END,
+    frozenset({"version", "snapshot_id", "position", "scan_all_files"}): ReadBy.END,
 }
-"""By the names in a source's end. Kafka's and eoslog's ends say it, and so does Delta's, which names its
-table and version (reservoirId). All others (socket, rate, other Python sources) do not."""
+"""By the names in a source's end, which its class in the JVM writes. Kafka's and eoslog's ends say it, too.
+All others (socket, rate, other Python sources) do not."""
 
 
 class FormatError(ValueError):
@@ -223,9 +225,11 @@ def read_by(end: str) -> ReadBy:
         found: Any = json.loads(end)
     except ValueError:
         return ReadBy.ROWS
-    if not isinstance(found, dict) or not found:
-        return ReadBy.END if found == {} else ReadBy.ROWS
-    return ReadBy.END if "reservoirId" in found else READ_BY.get(frozenset(found), ReadBy.ROWS)
+    if found == {}:
+        return ReadBy.END
+    if not isinstance(found, dict) or end != json.dumps(found, separators=(",", ":")):
+        return ReadBy.ROWS  # PySpark writes the ends of a Python source with blanks: their names are its own
+    return READ_BY.get(frozenset(found), ReadBy.ROWS)
 
 
 def entries_of(text: str, number: int) -> list[str]:

@@ -739,6 +739,7 @@ MUTANTS: list[Mutant] = [
             'frozenset({"logOffset"}): ReadBy.END',
         ),
         Break("any end says what is read", "READ_BY.get(frozenset(found), ReadBy.ROWS)", "ReadBy.END"),
+        Break("a Python source's end is Spark's", ' or end != json.dumps(found, separators=(",", ":"))', ""),
         Break("a compacted log is one batch", "if mark.search(line):", "if True:"),
         Break("names are not in the digest", "(*self.names, *self.sources)", "self.sources"),
         Break(

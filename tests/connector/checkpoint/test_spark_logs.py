@@ -115,6 +115,12 @@ def test_other_ends_leave_the_rest_of_a_file_as_it_is() -> None:
     assert with_ends(f"v1\n{{}}\n{ORDERS}\n-", ["{}", "-"]) == "v1\n{}\n{}\n-"
 
 
+DELTA = (  # ends as Spark 4.0.1 has written them with Delta 4.0.0, Iceberg 1.10.0 and its own sources
+    '{"sourceVersion":1,"reservoirId":"5c3a24c8-a64e-4cf5-abf7-3aae9597b9aa","reservoirVersion":1,'
+    '"index":-1,"isStartingVersion":false}'
+)
+
+
 @pytest.mark.parametrize(
     ("end", "by"),
     [
@@ -122,12 +128,15 @@ def test_other_ends_leave_the_rest_of_a_file_as_it_is() -> None:
         ("{}", ReadBy.END),
         (ORDERS, ReadBy.END),
         ('{"offset":7,"timestamp":1795780000000}', ReadBy.END),
-        ('{"sourceVersion":1,"reservoirId":"a","reservoirVersion":3,"index":-1}', ReadBy.END),
-        ('{"version":1,"snapshot_id":7,"position":3,"scan_all_files":false}', ReadBy.END),
+        (DELTA, ReadBy.END),
+        ('{"version":1,"snapshot_id":1369320633864130153,"position":1,"scan_all_files":false}', ReadBy.END),
         ('{"logOffset":3}', ReadBy.ENTRIES),
         ("17", ReadBy.ROWS),
         ('"2026-11-27"', ReadBy.ROWS),
         ('{"page":7}', ReadBy.ROWS),
+        ('{"reservoirId":"a","page":7}', ReadBy.ROWS),
+        ('{"offset": 7, "timestamp": 1795780000000}', ReadBy.ROWS),  # as PySpark writes a Python source's end
+        ('{"logOffset": 3}', ReadBy.ROWS),
         ("anything", ReadBy.ROWS),
     ],
 )
