@@ -101,8 +101,8 @@ MUTANTS: list[Mutant] = [
         ),
         Break(
             "ssl. options of a login are ignored",
-            'if any(name.startswith("ssl.") for name in login.options):',
-            "if False:",
+            "    if trust:\n",
+            "    if False:\n",
         ),
     ),
     *mutants_of(
@@ -118,7 +118,7 @@ MUTANTS: list[Mutant] = [
             'if ("file" in said) == ("private.key.file" in said):',
             "if False:",
         ),
-        Break("any class gets tokens", "if name is not None and name not in RETRIEVERS:", "if False:"),
+        Break("any class gets tokens", "if name and name not in RETRIEVERS:", "if False:"),
     ),
     *mutants_of(
         "connector/client/wire/assertions.py",
