@@ -115,11 +115,12 @@ Places = Mapping[TopicPartition, Mapping[str, int]]
 class RowsFound(NamedTuple):
     """What the log shows of the batches whose places the checkpoint notes. `newest`: the last batch that the
     sink got; None: the checkpoint does not say. `batch`: the last one with rows that is done, and `lacks`:
-    what of it the log does not have, a text for each place."""
+    what of it the log does not have, a text for each place. `any`: whether a batch had rows, or may have."""
 
     newest: int | None = None
     batch: int | None = None
     lacks: tuple[str, ...] = ()
+    any: bool = True
 
 
 class Completed(NamedTuple):
@@ -604,6 +605,7 @@ def check_completed(
     last batch that it has decided. Raises DecisionGone or RowsGone unless that is accepted.
     """
     newest, since, rested, rows = completed
+    others = _by_others(completed)
     if newest is not None and rows.newest is not None:
         newest = min(newest, rows.newest)
     if newest is None or since is None or since > newest:
@@ -611,12 +613,12 @@ def check_completed(
     known = decided is not None and decided.batch_id >= newest
     if known:
         _check_rows(sink, rows, accepted)
-    if known or (decided is None and rested and not rows.lacks):
+    if known or not rows.any or (decided is None and rested and not rows.lacks):
         return
     if (word := f"decisions-gone:{newest}") in accepted:
         return
     found, begins = "none of this query", "what it was at first"
-    if decided is None and since < newest:
+    if decided is None and (since < newest or others):
         begins = (
             "the last line of offsets/ of the last batch whose rows are in the sink's topics (what it was at "
             "first, if there are none)"
@@ -631,10 +633,25 @@ def check_completed(
         "restored from an older copy? Nothing was written. Restore the checkpoint that belongs to that "
         "copy; or start with a new one at the copy's offsets: startingOffsets=committed (with kafka.group.id "
         "and transactional.id in source and sink), if kafka.group.id was given to these batches, else "
-        f"startingOffsets={begins} and {to_accept(WORD_NEW, accepted)}. If nothing is missing, as another "
-        "connector wrote these batches or the group was idle for longer than offsets.retention.minutes, set "
-        f"{to_accept(word, accepted)}"
+        f"startingOffsets={begins} and {to_accept(WORD_NEW, accepted)}.{_twice(others)} If "
+        "nothing is missing, as another connector wrote these batches or the group was idle for longer than "
+        f"offsets.retention.minutes, set {to_accept(word, accepted)}"
     )
+
+
+def _by_others(completed: Completed) -> str:
+    """Which batches another connector has run on the checkpoint, and the verb; "": none."""
+    newest, noted = completed.newest, completed.rows.newest
+    if newest is None or noted is None or newest <= noted:
+        return ""
+    return f"batch {newest} was" if newest == noted + 1 else f"batches {noted + 1} to {newest} were"
+
+
+def _twice(others: str) -> str:
+    if not others:
+        return ""
+    which = others[0].upper() + others[1:]
+    return f" {which} run by another connector: who begins before them writes their rows again."
 
 
 def _said(rows: RowsFound) -> str:
@@ -672,11 +689,8 @@ def check_forgotten(sink: str, batch: Batch, how: Collection[Seen]) -> None:
 
 def others_batches(completed: Completed) -> str:
     """A sentence about batches that another connector has run on the checkpoint. "": there are none."""
-    newest, noted = completed.newest, completed.rows.newest
-    if newest is None or noted is None or newest <= noted:
-        return ""
-    which = f"batch {newest} was" if newest == noted + 1 else f"batches {noted + 1} to {newest} were"
-    return (
+    which = _by_others(completed)
+    return which and (
         f"{which} run by another connector, as the checkpoint notes none of them (eoslog/places): the "
         "query goes on behind them. See troubleshooting.md#another-connector-has-run-batches"
     )

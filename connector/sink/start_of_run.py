@@ -131,6 +131,7 @@ class StartOfRun:
         if given is not None and given.sink is not None and not moved:
             check_noted_place(given.sink, given.decisions, self._options.decision_topic)
         if given is not None and given.sink not in (None, sink.id) and not moved:
+            self._remember(Sink(str(given.sink)), given.group)
             self._leave(str(given.sink), given.since)
         if self._left is not None:
             NotedStarts.read(view.checkpoint).learn(view.checkpoint, self._left.word, view.batch.batch_id)
@@ -139,13 +140,14 @@ class StartOfRun:
         if is_new:
             view.checkpoint.forget(NOTED_PLACES)  # they are another sink's
         else:
-            self._remember()
+            self._remember(sink, group)
         if given is None or is_new or given.group != group:
             since = view.batch.batch_id if given is None or is_new else given.since
             NotedSink(sink.id, now, since, group, self._options.decision_topic).write(view.checkpoint)
 
-    def _remember(self) -> None:
-        """Decide the planned batch again if its rows are visible, and the cluster has forgotten the decision.
+    def _remember(self, sink: Sink, group: str | None) -> None:
+        """Decide the planned batch again if its rows are visible, and the cluster has forgotten the decision
+        of `sink`, which the checkpoint has with the group `group`.
 
         Only decided rows become visible. Raises DecisionGone if some of them are and others are not.
         """
@@ -153,36 +155,34 @@ class StartOfRun:
         places = dict(NotedPlaces.read(self._view.checkpoint).batches).get(batch.batch_id, ())
         if self._view.completed == batch.batch_id or not places:
             return
-        last = self._runner.run(observed_decision(self._sink))
+        last = self._runner.run(observed_decision(sink))
         if last is None:  # or the next one is on its way, which hides it: that one is ended
-            last = self._runner.run(taken_over(self._sink))
+            last = self._runner.run(taken_over(sink))
         if last is not None and last.last_of(batch.query_id) is not None:
             return
         how = set(ended(look_at(self._cluster, places)).values())
-        check_forgotten(self._sink.id, batch, how)
+        check_forgotten(sink.id, batch, how)
         if how == {Seen.COMMITTED}:
             ends, completed = self._view.planned.ends, self._view.completed
-            source, saving = self._source_offsets(), self._saving()
-            self._runner.run(move_decision(self._sink, last, batch, source, completed, saving, ends))
+            source, saving = self._source_offsets(sink, group), self._saving(sink)
+            self._runner.run(move_decision(sink, last, batch, source, completed, saving, ends))
             text = "%s is decided again: its rows are visible, and the cluster has forgotten the decision. "
             log.warning(text + "See troubleshooting.md#the-cluster-has-forgotten-a-decision", batch)
 
-    def _saving(self) -> Saving | None:
+    def _saving(self, sink: Sink) -> Saving | None:
         options, batch = self._options, self._view.batch
         if options.state is None:
             return None
         from eoslog.connector.saved.save import CheckpointSaving  # others need no codec
 
         checkpoint, size = self._view.checkpoint, options.max_batch_bytes
-        return CheckpointSaving(self._cluster, checkpoint, self._sink.id, batch, *options.state, size)
+        return CheckpointSaving(self._cluster, checkpoint, sink.id, batch, *options.state, size)
 
-    def _source_offsets(self) -> SourceOffsets | None:
-        if self._group is None:
+    def _source_offsets(self, sink: Sink, group: str | None) -> SourceOffsets | None:
+        if group is None:
             return None
-        planned, note = self._view.planned, Note(self._sink.id, *self._view.batch[:2])
-        if self._options.group_id is None:
-            planned = of_group(planned, self._group, note.sink, known_id(self._cluster))
-        return source_offsets(self._group, planned, note)
+        planned = of_group(self._view.planned, group, sink.id, known_id(self._cluster))
+        return source_offsets(group, planned, Note(sink.id, *self._view.batch[:2]))
 
     @property
     def known_starts(self) -> KnownStarts:
@@ -461,7 +461,7 @@ def rows_found(
     if not noted:
         return RowsFound(newest - 1)
     batch, places = next((one for one in noted if one[1]), noted[0])
-    return RowsFound(noted[0][0], batch, tuple(lacking(cluster, places)))
+    return RowsFound(noted[0][0], batch, tuple(lacking(cluster, places)), any=bool(places))
 
 
 def _is_aborted(cluster: Cluster, places: Places) -> bool:

@@ -991,6 +991,42 @@ KEPT: dict[str, list[tuple[Any, ...]]] = {
         ("lost", "A", "earliest"),
         ("run", "A", 1),
     ],
+    "a power cut takes the note of a decision that the cluster has forgotten, and the name changes": [
+        ("query", "A", {"in": "files", "id": "A"}),
+        ("produce", "files", 1),
+        ("run", "A", 1),
+        ("forget", False, True),
+        ("set", "A", "id", None),
+        ("blackout", "A", 1),
+    ],
+    "killed before Spark noted it, all is forgotten, and the names change": [
+        ("query", "A", {"id": "A", "kafka.group.id": "g"}),
+        ("produce", "in", 4),
+        ("run", "A", 1),
+        ("produce", "in", 4),
+        ("run", "A", 1, ("kill", ("spark: before commits", 1))),
+        ("forget", True, True),
+        ("set", "A", "id", "z"),
+        ("set", "A", "kafka.group.id", "h"),
+        ("run", "A", 1),
+    ],
+    "restored from a copy older than a batch without rows, and a day with Spark's connector": [
+        ("query", "A", {"in": "in2"}),
+        ("snapshot",),
+        ("run", "A", 1),
+        ("restored",),
+        ("produce", "in2", 1),
+        ("sparkday", "A"),
+    ],
+    "the same after a batch with rows": [
+        ("query", "A", {"in": "in2"}),
+        ("snapshot",),
+        ("produce", "in2", 3),
+        ("run", "A", 1),
+        ("restored",),
+        ("produce", "in2", 5),
+        ("sparkday", "A"),
+    ],
 }
 
 
@@ -1012,6 +1048,7 @@ QUIET = (
     "renamed, killed before its first batch, and named back",
     "renamed and named back",
     "a lost checkpoint, and at earliest of a topic that was made anew",
+    "restored from a copy older than a batch without rows, and a day with Spark's connector",
 )
 """Nothing is lost or wrong in these, so nobody is stopped."""
 

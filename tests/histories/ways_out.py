@@ -152,6 +152,8 @@ def _line(world: "World", query: "Query", text: str) -> bool:
     """A new checkpoint where the brokers' older copy stands."""
     if query.copy is None or query.token is not None or query.reads_files:
         return False
+    if "run by another connector" in text:
+        query.lineage.may_double |= query.lineage.unnoted  # the error says so
     query.new_checkpoint(query.copy)
     query.sink["start.accepted"] = "new-checkpoint"
     return True

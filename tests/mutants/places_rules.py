@@ -72,6 +72,13 @@ MUTANTS: list[Mutant] = [
         "connector/checkpoint/start_checks.py",
         CROSSCHECK,
         Break("a rest forgives rows that are gone", "rested and not rows.lacks", "rested"),
+        Break("batches without rows lose some", "if known or not rows.any or", "if known or"),
+        Break(
+            "who begins before others' batches is not told",
+            "    if not others:\n        return",
+            "    if True:\n        return",
+        ),
+        Break("others' batches are what was lost", "(since < newest or others)", "since < newest"),
         Break("others' batches are the sink's", "newest = min(newest, rows.newest)", "pass"),
         Break(
             "rows of what is decided may be gone",
@@ -84,6 +91,12 @@ MUTANTS: list[Mutant] = [
         "connector/sink/start_of_run.py",
         KEPT,
         Break("a forgotten decision is no decision", "if how == {Seen.COMMITTED}:", "if False:"),
+        Break(
+            "a sink that is left forgets its decision",
+            "            self._remember(Sink(str(given.sink)), given.group)\n",
+            "",
+        ),
+        Break("places that are empty may have rows", ", any=bool(places))", ")"),
         Break("places are not held against the log", "tuple(lacking(cluster, places))", "()"),
         Break(
             "a rest is one of the last batch, whoever ran it",

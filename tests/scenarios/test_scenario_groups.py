@@ -213,7 +213,9 @@ def test_a_second_static_member_of_the_same_name_fences_the_first(
                 first.commit({place: 1})
             except Refused as refused:
                 if refused.name.endswith("CommitFailedException"):
-                    return False  # Java's heartbeat was refused before the commit: its next poll says with what
+                    return (
+                        False  # Java's heartbeat was refused before the commit: its next poll says with what
+                    )
                 seen(error=refused.name)
                 return True
             return False
