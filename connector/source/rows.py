@@ -44,16 +44,23 @@ def batches(records: DecodedRecords, topic: str, partition: int, headers: bool) 
         yield whole.slice(first, MAX_ROWS)
 
 
+_LONGEST_MS = (2**63 - 1) // 1000
+
+
 def _timestamps(records: DecodedRecords, topic: str, partition: int) -> pa.Array:
     try:
         return records.timestamp.cast(pa.timestamp("ms", "UTC")).cast(pa.timestamp("us", "UTC"))
-    except pa.ArrowInvalid as error:
-        first, last = records.offset[0].as_py(), records.offset[-1].as_py()
+    except pa.ArrowInvalid:
+        times = records.timestamp
+        wrong = pc.or_(pc.greater(times, _LONGEST_MS), pc.less(times, -_LONGEST_MS))
+        first = pc.index(wrong, True).as_py()
         raise SchemaError(
-            f"{topic}-{partition}: a record at offset {first} to {last} has a timestamp that Spark cannot "
-            f"hold ({error}). Its producer did not write milliseconds since 1970; skip it with "
-            "startingOffsets, or have it deleted"
-        ) from error
+            f"{topic}-{partition}: the record at offset {records.offset[first]} has the timestamp "
+            f"{times[first]}, which is not in the range of Spark's: its producer did not write milliseconds "
+            "since 1970. Go on behind this record: give startingOffsets to a batch or a new query, or type "
+            "eoslog checkpoint skip-to for a query that writes with eoslog. For another query delete the "
+            "records up to this one (kafka-delete-records), and give failOnDataLoss=false for one start"
+        ) from None
 
 
 def _header_column(column: pa.Array, wanted: pa.DataType) -> pa.Array:

@@ -1,6 +1,7 @@
 """A task's range is read once, whatever is gone in the middle of it: without a broker."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -8,7 +9,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from eoslog.connector.errors import DataLoss, OffsetsGone, OptionError, TopicRecreated, UnknownTopic
+from eoslog.connector.errors import (
+    DataLoss,
+    OffsetsGone,
+    OptionError,
+    SchemaError,
+    TopicRecreated,
+    UnknownTopic,
+)
 from eoslog.connector.offsets.plan import Range
 from eoslog.connector.options.source_and_sink import SourceOptions, source_options
 from eoslog.connector.source import read_range, reader
@@ -116,3 +124,21 @@ def test_a_range_that_begins_after_its_end_is_refused(monkeypatch: pytest.Monkey
     given = source_options({"kafka.bootstrap.servers": "nowhere:1", "subscribe": "t"}, stream=False)
     with pytest.raises(OptionError, match="lies after endingOffsets: t-0 from 5 to 3; correct"):
         reader.BatchReader(given).partitions()
+
+
+LONGEST_MS = (2**63 - 1) // 1000
+
+
+@pytest.mark.parametrize("time", [LONGEST_MS + 1, -LONGEST_MS - 1, 2**63 - 1, -(2**63)])
+def test_a_time_that_spark_cannot_hold_is_said_with_the_offset_of_its_row(
+    monkeypatch: pytest.MonkeyPatch, time: int
+) -> None:
+    """Not with the range of all that was fetched with it."""
+    found = records(3, 4, 7, 9, 12)
+    found = replace(found, timestamp=pa.array([0, LONGEST_MS, time, -LONGEST_MS, time], pa.int64()))
+    Log(monkeypatch, 0, [records(0, 1), found])
+    with pytest.raises(
+        SchemaError, match=rf"^t-0: the record at offset 7 has the timestamp {time}, which"
+    ) as raised:
+        read(options(), Range("t", 0, 0, 13))
+    assert "3" not in str(raised.value).replace(str(time), "") and "2 of 5" not in str(raised.value)

@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from confluent_kafka import TopicPartition
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.streaming.query import StreamingQuery
 
+from eoslog.cli import main
 from eoslog.connector.client.admin.group_offsets import commit_plain
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
@@ -416,3 +419,58 @@ def test_records_gone_while_reading(kafka: Kafka, topic: str) -> None:
     with pytest.raises(DataLoss, match=rf"offset 7 of {topic}-0 is not in the log"):
         list(made.read(task))
     assert list(careless.read(task)) == []
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("small", ["0", "1000"], ids=["by a task", "by the stream's process"])
+def test_a_row_whose_time_spark_cannot_hold_is_named_and_passed_as_the_error_says(
+    spark: SparkSession, kafka: Kafka, tmp_path: Path, small: str
+) -> None:
+    """A query of eoslog's sink by eoslog checkpoint skip-to, another one by deleting the record."""
+    topic, target = kafka.topic(message_timestamp_after_max_ms=str(2**63 - 1)), kafka.topic()
+    options = {"subscribe": topic, "startingOffsets": "earliest", "small__batch__max__offsets": small}
+    kafka.put(topic, [b"before"] * 2)
+    mine, other, sink = tmp_path / "mine", tmp_path / "other", Sink()
+    run(spark, kafka, sink, other, **options)
+    copy(spark, kafka, mine, target, **options)
+    for value, at in ((b"in front", 1), (b"wrong", 2**60), (b"behind", 2)):
+        kafka.put(topic, [value], timestamp=at)
+    says = rf"{topic}-0: the record at offset 3 has the timestamp {2**60}, .*eoslog checkpoint skip-to"
+    with pytest.raises(StreamingQueryException, match=says):
+        run(spark, kafka, sink, other, **options)
+    with pytest.raises(StreamingQueryException, match=says):
+        copy(spark, kafka, mine, target, **options)
+
+    command = ["checkpoint", "skip-to", str(mine), "--bootstrap-server", kafka.bootstrap, "--fence"]
+    to = json.dumps({topic: {"0": 4}})
+    skipped = CliRunner().invoke(main, [*command, "--to", to, "--accept-loss", "2"])
+    assert skipped.exit_code == 0, skipped.output
+    copy(spark, kafka, mine, target, **options)
+    assert [row[3] for row in kafka.rows(target)] == [b"before"] * 2 + [b"behind"]
+
+    kafka.admin.delete_records([TopicPartition(topic, 0, 4)])[TopicPartition(topic, 0)].result(30)
+    run(spark, kafka, sink, other, failOnDataLoss="false", **options)
+    assert sink.values == [b"before"] * 2 + [b"behind"]
+
+
+def copy(spark: SparkSession, kafka: Kafka, checkpoint: Path, target: str, **options: str) -> None:
+    """Write what is there now with eoslog, and stop."""
+    broker = {"kafka.bootstrap.servers": kafka.bootstrap}
+    given = {name.replace("__", "."): value for name, value in options.items()}
+    read = spark.readStream.format("eoslog").options(**broker, **given).load()
+    written = read.select("value").writeStream.format("eoslog").options(**broker, topic=target)
+    stored = written.option("checkpointLocation", str(checkpoint))
+    assert stored.trigger(availableNow=True).start().awaitTermination(60)
+
+
+@pytest.mark.spark
+def test_a_batch_skips_a_row_whose_time_spark_cannot_hold(spark: SparkSession, kafka: Kafka) -> None:
+    topic = kafka.topic(message_timestamp_after_max_ms=str(2**63 - 1))
+    for value, at in ((b"in front", 1), (b"wrong", 2**60), (b"behind", 2)):
+        kafka.put(topic, [value], timestamp=at)
+    given = {"kafka.bootstrap.servers": kafka.bootstrap, "subscribe": topic}
+    with pytest.raises(Exception, match=r"the record at offset 1 has .*give startingOffsets"):
+        spark.read.format("eoslog").options(**given).load().collect()
+    after = {"startingOffsets": json.dumps({topic: {"0": 2}})}
+    rows = spark.read.format("eoslog").options(**given, **after).load().collect()
+    assert [bytes(row.value) for row in rows] == [b"behind"]
