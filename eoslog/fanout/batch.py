@@ -12,8 +12,8 @@ from eoslog.connector.errors import OptionError
 from eoslog.fanout.delta import DeltaTarget, delta
 from eoslog.fanout.iceberg import IcebergTarget, of_known_catalog
 from eoslog.fanout.rows import Rows, SparkRows
-from eoslog.fanout.rules import Batch, FanoutStopped, Step, number_of, step
-from eoslog.fanout.table import Table, Transform, check, write
+from eoslog.fanout.rules import Batch, FanoutStopped, Step, number_of
+from eoslog.fanout.table import Table, Transform, check, step_of, write
 from eoslog.fanout.topic import TopicTarget
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def carry_out(
     for table in tables:
         rows = through(table.transform)
         mark = table.prepare(rows, batch)
-        steps.append((table, rows, mark, step(table.place, mark, batch, table.since)))
+        steps.append((table, rows, mark, step_of(table, mark, batch)))
     for table, rows, mark, what in steps:
         if what is Step.CHECK and mark is not None and not other_rows:
             check(table, mark, rows, batch)

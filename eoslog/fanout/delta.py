@@ -1,7 +1,8 @@
-"""Delta tables. The mark is five `txn` actions in the commit that adds the files (Delta's protocol,
-"Transaction Identifiers"): batch, query, rows, checksum, and the commit's own version. RESTORE and CREATE OR
-REPLACE keep them, whatever state they set the table to: so it is judged by its files (`DeltaLog`). The plan
-of the batch is in the commit's `commitInfo`, until Delta cleans up its log.
+"""Delta tables. The mark is six `txn` actions in the commit that adds the files (Delta's protocol,
+"Transaction Identifiers"): batch, query, rows, checksum, the commit's own version, and the query's batch
+whatever its name. RESTORE and CREATE OR REPLACE keep them, whatever state they set the table to: so it is
+judged by its files (`DeltaLog`). The plan of the batch is in the commit's `commitInfo`, until Delta cleans up
+its log.
 
 deltalake would try a commit again on top of other commits. Here every commit is for one version, and a
 conflict is looked at before another try: two drivers with the same batch cannot both commit it.
@@ -83,6 +84,11 @@ class DeltaTarget:
             query, number, content, log.ends(name, number, version), log.gone(name, number, rows, version)
         )
 
+    def reached(self, query: int) -> int | None:
+        """The last batch of a query, under any name."""
+        found: int | None = self._read.transaction_version(_of(query))
+        return found
+
     def stage(self, rows: Rows, batch: Batch) -> Staged:
         """Write Parquet files into the table's folder."""
         columns = pa.schema(self._read.schema().to_arrow())  # deltalake's own cannot be pickled
@@ -101,6 +107,7 @@ class DeltaTarget:
             deltalake.Transaction(_app(batch.name) + part, value)
             for part, value in zip(_PARTS, values, strict=True)
         ]
+        marks.append(deltalake.Transaction(_of(batch.query), batch.number))
         info = {_app(batch.name): packed(batch.ends)}
         properties = deltalake.CommitProperties(
             custom_metadata=info, app_transactions=marks, max_commit_retries=0
@@ -286,6 +293,10 @@ def _is_marked(commit: Sequence[Any], name: str, number: int, version: int) -> b
 
 def _app(name: str) -> str:
     return f"eoslog-fanout/{name}"
+
+
+def _of(query: int) -> str:
+    return f"eoslog-fanout-query/{query}"
 
 
 def _kinds(schema_json: str) -> dict[str, str]:

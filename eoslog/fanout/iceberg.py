@@ -74,6 +74,13 @@ class IcebergTarget:
         content = Content(said["rows"], said["checksum"])
         return Mark(said["query"], said["batch"], content, unpacked(said.get("ends", "")), self._gone(said))
 
+    def reached(self, query: int) -> int | None:
+        """The last batch of a query, under any name."""
+        marks = [
+            json.loads(text) for name, text in self._read.properties.items() if name.startswith(_property(""))
+        ]
+        return max((one["batch"] for one in marks if one["query"] == query), default=None)
+
     def stage(self, rows: Rows, batch: Batch) -> Staged:
         """Write data files into the table's location."""
         metadata, io = self._read.metadata, self._read.io

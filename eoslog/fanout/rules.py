@@ -72,11 +72,13 @@ def number_of(query_id: str) -> int:
     return int.from_bytes(sha256(query_id.encode()).digest()[:8]) >> 1
 
 
-def step(place: str, mark: Mark | None, batch: Batch, since: int | None) -> Step:
+def step(place: str, mark: Mark | None, batch: Batch, since: int | None, reached: int | None) -> Step:
     """What to do for a table with this mark. `since`: the batch from which on it takes part; None: the first.
+    `reached`: the last batch that it has of this query, under any name; None: none.
 
-    Raises FanoutStopped where the table stands neither at this batch nor at the one before, or has lost its
-    batch. `since` may say that it goes on all the same, with this batch or with the next.
+    Raises FanoutStopped where the table stands neither at this batch nor at the one before, has lost its
+    batch, or has got this one under another name. `since` may say that it goes on all the same, with this
+    batch or with the next.
     """
     what = f"fanout {batch.name}, batch {batch.number}, {place}"
     if mark is not None and mark.query != batch.query:
@@ -87,6 +89,13 @@ def step(place: str, mark: Mark | None, batch: Batch, since: int | None) -> Step
             "was "
             "written. Start with the old checkpoint, or give the fan-out a new name: then the places get all "
             "rows of the new checkpoint, also those that they have"
+        )
+    own = -1 if mark is None else mark.number
+    if reached is not None and own < batch.number <= reached:
+        raise FanoutStopped(
+            f"{what}: this query has brought batch {reached} to it under another name. Nothing was written. "
+            "Give the fan-out that name again; a new name may begin when that batch is done, with "
+            f"since={reached + 1} for each table. Two fan-outs of a query do not share a table"
         )
     if mark is not None and mark.gone is not None:
         return _after_a_loss(what, mark, mark.gone, batch, since)

@@ -38,11 +38,19 @@ class Table(Protocol):
     def mark(self, name: str) -> Mark | None:
         """Read the table again: its mark, and whether it still has the marked batch."""
 
+    def reached(self, query: int) -> int | None:
+        """The last batch that it has of a query, under any name, as the table was last read. None: none."""
+
     def stage(self, rows: Rows, batch: Batch) -> Staged:
         """Write the rows to files that no commit names."""
 
     def commit(self, staged: Staged, batch: Batch) -> None:
         """Commit them with a mark, if the table is as it was last read. Raises TableMoved if it is not."""
+
+
+def step_of(table: Table, mark: Mark | None, batch: Batch) -> Step:
+    """What to do for a table that was just read. Raises FanoutStopped: see `rules.step`."""
+    return step(table.place, mark, batch, table.since, table.reached(batch.query))
 
 
 def write(table: Table, rows: Rows, batch: Batch) -> None:
@@ -58,7 +66,7 @@ def write(table: Table, rows: Rows, batch: Batch) -> None:
             return
         except Exception as error:
             mark = table.mark(batch.name)
-            if step(table.place, mark, batch, table.since) is Step.CHECK and mark is not None:
+            if step_of(table, mark, batch) is Step.CHECK and mark is not None:
                 compare(table.place, mark, staged.content, batch)
                 return
             if not isinstance(error, TableMoved):

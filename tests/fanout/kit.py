@@ -62,11 +62,11 @@ class FakeTopic:
     transform: Transform | None = None
 
     def __init__(self) -> None:
-        self.written: dict[int, list[int]] = {}
+        self.written: dict[str, list[int]] = {}
 
     def write(self, rows: ListRows, batch: Batch, *, other_rows: bool) -> None:
         """Once."""
-        had = self.written.setdefault(batch.number, list(rows.numbers))
+        had = self.written.setdefault(f"{batch.name}-{batch.number}", list(rows.numbers))
         if had != list(rows.numbers) and not other_rows:
             raise FanoutStopped("TokenReused")
 

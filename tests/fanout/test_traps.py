@@ -106,6 +106,39 @@ def test_a_table_that_was_created_again_or_joins_late_stops_unless_since_says_so
 
 
 @AT
+@pytest.mark.parametrize("number", [0, 1])
+def test_another_name_in_mid_batch_stops_and_is_taken_from_the_next_one_on(
+    at: Any, number: int, tmp_path: Path
+) -> None:
+    """Also if `since` says that the table takes part from this batch on."""
+    for one in ("a", "b"):
+        (tmp_path / one).mkdir()
+    first, second, place = at(tmp_path / "a"), at(tmp_path / "b"), FakeTopic()
+    for done in range(number):
+        go([first, second], place, done)
+    batch, rows = Batch("orders", 7, number), ListRows(rows_of(number))
+    first.prepare(rows, batch)
+    write(first, rows, batch)  # killed here
+
+    def renamed(number: int, since: int | None) -> None:
+        tables = [at(tmp_path / one, since=since) for one in ("a", "b")]
+        given = ListRows(rows_of(number))
+        carry_out(Batch("renamed", 7, number), given.through, tables, [place])
+
+    for since in {None, number or None}:
+        with pytest.raises(
+            FanoutStopped, match=rf"batch {number} .* under another name.* since={number + 1}"
+        ):
+            renamed(number, since)
+    go([first, second], place, number)
+    for _ in range(2):
+        renamed(number + 1, number + 1)
+    assert numbers_in(first) == numbers_in(second) == place.numbers() == list(range(10 * number + 20))
+    with pytest.raises(FanoutStopped, match="under another name"):
+        go([at(tmp_path / "a", since=number + 1)], place, number + 1)
+
+
+@AT
 def test_a_batch_that_a_table_has_missed_stops(at: Any, tmp_path: Path) -> None:
     """The table is there, and stands two batches behind, or has no mark of this fan-out."""
     table, place = at(tmp_path), FakeTopic()
