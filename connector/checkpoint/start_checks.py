@@ -6,7 +6,7 @@ is written. plan.py (`losses`) compares offsets with the log, because that is do
 """
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple, NoReturn
 
@@ -115,12 +115,14 @@ Places = Mapping[TopicPartition, Mapping[str, int]]
 class RowsFound(NamedTuple):
     """What the log shows of the batches whose places the checkpoint notes. `newest`: the last batch that the
     sink got; None: the checkpoint does not say. `batch`: the last one with rows that is done, and `lacks`:
-    what of it the log does not have, a text for each place. `any`: whether a batch had rows, or may have."""
+    what of it the log does not have, a text for each place. `any`: whether a batch had rows, or may have.
+    `followed`: where rows of transactions follow, if the sink knows no later decision."""
 
     newest: int | None = None
     batch: int | None = None
     lacks: tuple[str, ...] = ()
     any: bool = True
+    followed: tuple[str, ...] = ()
 
 
 class Completed(NamedTuple):
@@ -613,10 +615,13 @@ def check_completed(
     known = decided is not None and decided.batch_id >= newest
     if known:
         _check_rows(sink, rows, accepted)
-    if known or not rows.any or (decided is None and rested and not rows.lacks):
+    forgotten = decided is None and rested and not rows.lacks
+    if known or not rows.any or (forgotten and not rows.followed):
         return
     if (word := f"decisions-gone:{newest}") in accepted:
         return
+    if forgotten:
+        _refuse_followed(sink, newest, rows, to_accept(word, accepted))
     found, begins = "none of this query", "what it was at first"
     if decided is None and (since < newest or others):
         begins = (
@@ -629,13 +634,24 @@ def check_completed(
     raise DecisionGone(
         f"sink {sink}: the checkpoint has completed batch {newest}, and the sink knows "
         f"{found}: the cluster has lost decisions, and the rows of these batches with them"
-        f"{_said(rows)}. Were the brokers "
+        f"{_some(rows.lacks)}. Were the brokers "
         "restored from an older copy? Nothing was written. Restore the checkpoint that belongs to that "
         "copy; or start with a new one at the copy's offsets: startingOffsets=committed (with kafka.group.id "
         "and transactional.id in source and sink), if kafka.group.id was given to these batches, else "
         f"startingOffsets={begins} and {to_accept(WORD_NEW, accepted)}.{_twice(others)} If "
         "nothing is missing, as another connector wrote these batches or the group was idle for longer than "
         f"offsets.retention.minutes, set {to_accept(word, accepted)}"
+    )
+
+
+def _refuse_followed(sink: str, newest: int, rows: RowsFound, accept: str) -> NoReturn:
+    """A rest hides whether there were later batches: the cluster has forgotten all decisions by now."""
+    raise CheckpointOlder(
+        f"sink {sink}: the checkpoint has completed batch {newest} long ago, the cluster has forgotten the "
+        f"sink's decisions, and rows of transactions follow those of batch {rows.batch}"
+        f"{_some(rows.followed)}. If an older copy of the checkpoint was put back, they are of later "
+        "batches, and would be written again. Nothing was written. Bring the right checkpoint back, which "
+        f"is the newest. If others have written them, set {accept}"
     )
 
 
@@ -654,8 +670,8 @@ def _twice(others: str) -> str:
     return f" {which} run by another connector: who begins before them writes their rows again."
 
 
-def _said(rows: RowsFound) -> str:
-    some = "; ".join(rows.lacks[:5]) + (f"; and {len(rows.lacks) - 5} more" if len(rows.lacks) > 5 else "")
+def _some(said: Sequence[str]) -> str:
+    some = "; ".join(said[:5]) + (f"; and {len(said) - 5} more" if len(said) > 5 else "")
     return f" ({some})" if some else ""
 
 
@@ -666,7 +682,7 @@ def _check_rows(sink: str, rows: RowsFound, accepted: Collection[str]) -> None:
         return
     raise RowsGone(
         f"sink {sink}: batch {rows.batch} is decided and done, and the cluster has lost rows of it"
-        f"{_said(rows)}. Was a topic deleted, or were brokers restored from an older copy? Nothing was "
+        f"{_some(rows.lacks)}. Was a topic deleted, or were brokers restored from an older copy? Nothing was "
         "written. To write these rows again, set the checkpoint back (eoslog checkpoint rewind), or begin "
         "with a new checkpoint and a new transactional.id. If they are not wanted any more, set "
         f"{to_accept(word, accepted)}"

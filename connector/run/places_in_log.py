@@ -7,12 +7,13 @@ import logging
 from collections.abc import Iterable, Mapping
 
 from eoslog.connector.client.admin.list_offsets import EARLIEST, LATEST, list_offsets
-from eoslog.connector.client.records.fetch import batch_at
+from eoslog.connector.client.records.fetch import batch_at, fetch_batches
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.metadata import TopicInfo
 from eoslog.connector.client.wire.retry import retrying
 from eoslog.connector.commit.places import Place, Seen
 from eoslog.connector.errors import OffsetsGone, TopicRecreated, UnknownTopic
+from eoslog.connector.offsets.offsets import TopicPartition
 from eoslog.protocol import errors
 from eoslog.protocol.batch import BatchHeader
 from eoslog.protocol.errors import ErrorCode
@@ -23,6 +24,8 @@ log = logging.getLogger(__name__)
 LOOKS = 8
 """At a start the batches at so many places are looked at, not only the ends of their partitions: a log that
 was put back and has grown again is put back in all of its partitions."""
+LOOKED_THROUGH = 64 << 20
+"""So many bytes of a partition are looked through for rows of transactions."""
 
 
 def look_at(cluster: Cluster, places: Iterable[Place]) -> dict[Place, Seen]:
@@ -43,6 +46,43 @@ def lacking(cluster: Cluster, places: Iterable[Place]) -> list[str]:
         if _look(cluster, place) is Seen.GONE
     }
     return list(dict.fromkeys(lacks.values()))
+
+
+def followed(cluster: Cluster, places: Iterable[Place]) -> list[str]:
+    """Where rows of transactions follow in the places' topics, a text for each partition. In partitions
+    without a place, rows count that are younger. Raises KafkaError, RetriesExhausted."""
+    wanted = tuple(places)
+    first = dict[TopicPartition, int]()
+    for place in wanted:
+        at = (place.topic, place.partition)
+        first[at] = max(first.get(at, 0), place.offset + 1)
+    topics = _topics(cluster, sorted({place.topic for place in wanted}))
+    there = {(topic, p) for topic, info in topics.items() for p in info.leaders}
+    younger = dict.fromkeys(there - first.keys(), max((place.time_ms for place in wanted), default=0) + 1)
+    first = {tp: at for tp, at in first.items() if tp in there}
+    if younger:
+        found = list_offsets(cluster, younger, committed=True)
+        first |= {tp: at for tp, at in found.items() if at >= 0}
+    begins = list_offsets(cluster, dict.fromkeys(first, EARLIEST), committed=True) if first else {}
+    ends = list_offsets(cluster, dict.fromkeys(first, LATEST), committed=True) if first else {}
+    said = (_follows(cluster, *tp, max(first[tp], begins[tp]), ends[tp]) for tp in sorted(first))
+    return [text for text in said if text]
+
+
+def _follows(cluster: Cluster, topic: str, partition: int, start: int, end: int) -> str:
+    """Where a transaction's rows are between two offsets; "": nowhere that can be seen."""
+    looked = 0
+    try:
+        for answer in fetch_batches(cluster, topic, partition, start, end, committed=True):
+            for _, batch in answer.batches:
+                if batch.is_transactional:
+                    return f"{topic}-{partition} has some at offset {max(start, batch.base_offset)}"
+            looked += len(answer.records)
+            if looked > LOOKED_THROUGH:
+                return f"{topic}-{partition} has so many that not all were looked at"
+    except (OffsetsGone, TopicRecreated, errors.TopicAuthorizationFailed) as error:
+        log.debug("%s-%d cannot be looked through: %s", topic, partition, error)
+    return ""
 
 
 def _lacks(cluster: Cluster, places: tuple[Place, ...]) -> dict[Place, str]:

@@ -50,7 +50,7 @@ from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.offsets.group_notes import Note, NotedOffset, read_note
 from eoslog.connector.offsets.offsets import Offsets, TopicPartition
 from eoslog.connector.options.source_and_sink import SinkOptions
-from eoslog.connector.run.places_in_log import lacking, look_at
+from eoslog.connector.run.places_in_log import followed, lacking, look_at
 from eoslog.connector.run.runner import Runner
 from eoslog.connector.saved.run_again import check_restored
 from eoslog.protocol.errors import TopicAuthorizationFailed
@@ -455,13 +455,15 @@ def rows_found(
     if not noted or completed is None:
         return RowsFound()
     newest, places = noted[0]
+    everywhere = [place for _, found in noted for place in found]
     known = decided is not None and decided.batch_id >= newest
     if not known and (newest > completed or _is_aborted(cluster, places)):
         noted = noted[1:]  # it was not decided: it is to be written, or another connector has done that
     if not noted:
         return RowsFound(newest - 1)
     batch, places = next((one for one in noted if one[1]), noted[0])
-    return RowsFound(noted[0][0], batch, tuple(lacking(cluster, places)), any=bool(places))
+    behind = () if known else tuple(followed(cluster, everywhere))
+    return RowsFound(noted[0][0], batch, tuple(lacking(cluster, places)), bool(places), behind)
 
 
 def _is_aborted(cluster: Cluster, places: Places) -> bool:

@@ -107,12 +107,9 @@ def forget(world: "World", ids: bool, groups: bool) -> None:
     world.clock.sleep(FORGETTING_SECONDS)
     world.cluster.forget(ids=ids, groups=groups)
     if groups:
-        world.forgotten |= {query.lineage.name for query in world.queries.values()}
         for query in world.queries.values():
             if query.token is not None:
                 world.accept(query)  # a token is remembered as long as the cluster keeps a group's offsets
-            if any(age(query.checkpoint) < age(path) for path in query.aside):
-                world.accept(query)  # an older copy was put back, and the decisions since are gone
 
 
 def day_with_spark(world: "World", name: str) -> None:

@@ -1027,6 +1027,37 @@ KEPT: dict[str, list[tuple[Any, ...]]] = {
         ("produce", "in2", 5),
         ("sparkday", "A"),
     ],
+    "an older copy of the checkpoint, when the cluster has forgotten all": [
+        ("query", "A", {"id": "x"}),
+        ("produce", "in", 4),
+        ("run", "A", 2),
+        ("backup", "A"),
+        ("stop", "A"),
+        ("produce", "in", 4),
+        ("run", "A", 1),
+        ("forget", True, True),
+        ("restore", "A"),
+    ],
+    "the same, put back before, in a topic that others write to as well": [
+        ("query", "A", {"id": "x", "kafka.group.id": "g"}),
+        ("query", "B", {"id": "y"}),
+        ("produce", "in", 1),
+        ("run", "A", 2),
+        ("backup", "A"),
+        ("produce", "in", 1),
+        ("run", "A", 1),
+        ("run", "B", 2),
+        ("restore", "A"),
+        ("forget", True, True),
+    ],
+    "killed in a task, and the cluster forgets": [
+        ("query", "A", {"id": "x"}),
+        ("produce", "in", 4),
+        ("run", "A", 1),
+        ("produce", "in", 4),
+        ("run", "A", 1, ("kill", ("task: after PRODUCE", 1))),
+        ("forget", True, True),
+    ],
 }
 
 
@@ -1048,6 +1079,7 @@ QUIET = (
     "renamed, killed before its first batch, and named back",
     "renamed and named back",
     "a lost checkpoint, and at earliest of a topic that was made anew",
+    "killed in a task, and the cluster forgets",
     "restored from a copy older than a batch without rows, and a day with Spark's connector",
 )
 """Nothing is lost or wrong in these, so nobody is stopped."""

@@ -59,8 +59,6 @@ class World:
         """Files of checkpoints that a power cut does not take."""
         self.meddled: set[str] = set()
         """Groups that strangers have moved."""
-        self.forgotten: set[str] = set()
-        """Lineages that were there when the cluster has forgotten groups."""
         self._living: App | None = None
         for name, partitions in (SOURCES | SINKS | {FILES: 1}).items():
             self.cluster.create(name, partitions)
@@ -262,8 +260,6 @@ class World:
         if identity(copy) != identity(query.checkpoint):
             return
         self.do_stop(name)
-        if query.lineage.name in self.forgotten:
-            self.accept(query)  # neither the copy nor the cluster knows what was written since
         query.aside.append(query.checkpoint)
         query.checkpoint = self.folder / uuid.uuid4().hex
         shutil.copytree(copy, query.checkpoint)

@@ -72,6 +72,7 @@ MUTANTS: list[Mutant] = [
         "connector/checkpoint/start_checks.py",
         CROSSCHECK,
         Break("a rest forgives rows that are gone", "rested and not rows.lacks", "rested"),
+        Break("rows that follow after a rest are others'", "(forgotten and not rows.followed)", "forgotten"),
         Break("batches without rows lose some", "if known or not rows.any or", "if known or"),
         Break(
             "who begins before others' batches is not told",
@@ -96,13 +97,33 @@ MUTANTS: list[Mutant] = [
             "            self._remember(Sink(str(given.sink)), given.group)\n",
             "",
         ),
-        Break("places that are empty may have rows", ", any=bool(places))", ")"),
+        Break("nobody looks what follows", "() if known else tuple(followed(cluster, everywhere))", "()"),
+        Break("places that are empty may have rows", " bool(places), behind)", " True, behind)"),
+        Break(
+            "the planned batch's own rows follow",
+            "followed(cluster, everywhere)",
+            "followed(cluster, places)",
+            ("tests/histories/test_three_say_one.py",),
+        ),
         Break("places are not held against the log", "tuple(lacking(cluster, places))", "()"),
         Break(
             "a rest is one of the last batch, whoever ran it",
             "has_rested(view, rows.newest),\n            rows",
             "has_rested(view),\n            rows",
         ),
+    ),
+    *mutants_of(
+        "connector/run/places_in_log.py",
+        ("tests/connector/run/test_places_in_log.py",),
+        Break("plain rows are a transaction's", "if batch.is_transactional:", "if True:"),
+        Break("what was aborted follows", "start, end, committed=True):", "start, end, committed=False):"),
+        Break(
+            "nothing follows in other partitions",
+            "    if younger:\n        found",
+            "    if False:\n        found",
+        ),
+        Break("older rows follow", "default=0) + 1)", "default=0) * 0)"),
+        Break("what is there already follows", "place.offset + 1)", "0)"),
     ),
     *mutants_of(
         "connector/sink/committer.py",

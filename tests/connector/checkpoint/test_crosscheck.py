@@ -267,6 +267,15 @@ def test_what_does_not_fit_is_said(odd: StartFacts, says: str) -> None:
             id="it rested, and the log does not have its rows",
         ),
         pytest.param(
+            story(
+                9, completed=8, since=3, rested=True, rows=RowsFound(8, 7, followed=("out-0 has some at 9",))
+            ),
+            CheckpointOlder,
+            r"rows of transactions follow those of batch 7 \(out-0 has some at 9\).*Bring the right "
+            "checkpoint back.*start.accepted=decisions-gone:8",
+            id="it rested, and rows follow its own",
+        ),
+        pytest.param(
             story(9, of("q", 4), completed=8, since=3, rows=RowsFound(6, 6)),
             DecisionGone,
             "has completed batch 6, and the sink knows batch 4 as its last one.*"

@@ -13,7 +13,7 @@ from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
 from eoslog.connector.commit.places import Place, Seen, ended, from_json, places_of, to_json
 from eoslog.connector.commit.task_reports import Prepared
 from eoslog.connector.options.source_and_sink import sink_options
-from eoslog.connector.run.places_in_log import lacking, look_at
+from eoslog.connector.run.places_in_log import followed, lacking, look_at
 from eoslog.connector.sink.committer import begin_batch
 from eoslog.connector.sink.task_message import Attempt
 from eoslog.connector.sink.task_writer import write_rows
@@ -122,6 +122,29 @@ def test_what_the_log_does_not_have(kafka: Kafka, cluster: Cluster) -> None:
     cluster.forget_topic(topic)
     assert "was deleted and created again" in lacking(cluster, [place])[0]
     assert seen(cluster, place) == [Seen.GONE]
+
+
+def test_rows_of_transactions_that_follow(kafka: Kafka, cluster: Cluster) -> None:
+    """Plain producers' rows and aborted ones are none; in other partitions younger rows count."""
+    topic = kafka.topic(2)
+    before = written(kafka, topic, [1])
+    end(cluster, before, commit=True)
+    time.sleep(0.01)  # the next rows are younger
+    report = written(kafka, topic, [0])
+    end(cluster, report, commit=True)
+    places = places_of([report])
+    kafka.put(topic, [b"plain"])
+    end(cluster, written(kafka, topic, [0]), commit=False)
+    assert followed(cluster, places) == []
+    more = written(kafka, topic, [0, 1])
+    assert followed(cluster, places) == [], "it is open"
+    end(cluster, more, commit=True)
+    first, second = later = places_of([more])
+    assert followed(cluster, later) == []
+    assert followed(cluster, places) == [
+        f"{topic}-0 has some at offset {first.offset - 2}",
+        f"{topic}-1 has some at offset {second.offset - 2}",
+    ]
 
 
 def test_retention_and_compaction_are_no_loss(kafka: Kafka, cluster: Cluster) -> None:
