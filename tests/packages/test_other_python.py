@@ -15,6 +15,7 @@ import eoslog
 from eoslog import other_python, registration
 from eoslog.other_python import what_it_lacks
 from tests.docs.blocks import code_of
+from tests.kit.program import Program, plain_python
 from tests.kit.waiting import until
 
 _PROGRAM = """
@@ -180,3 +181,54 @@ def test_which_programs_are_looked_at(
         monkeypatch.setenv(name, value)
     registration.watch_pythons()
     assert bool(looked) is asked
+
+
+SCRIPT = """
+import os
+from pathlib import Path
+
+with Path("ran").open("a") as file:
+    file.write(f"{os.getpid()}\\n")
+from pyspark.sql import SparkSession
+
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+spark.readStream.format("eoslog").load()
+"""
+HIDES = {
+    "a script": lambda folder: folder / "eoslog.py",
+    "a package": lambda folder: folder / "eoslog" / "__init__.py",
+}
+
+
+@pytest.mark.parametrize("what", HIDES)
+def test_a_file_that_hides_the_package_is_named_and_not_run(what: str, tmp_path: Path) -> None:
+    """As Spark's look-up process imports its modules: its working directory comes first."""
+    file = HIDES[what](tmp_path)
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(SCRIPT)
+    command = [sys.executable, "-c", "import pyspark_eoslog"]
+    done = subprocess.run(command, env=plain_python(), cwd=tmp_path, capture_output=True, text=True)
+    said = f"ImportError: {file} hides the package eoslog from Spark's Python: rename it, or start"
+    assert done.stderr.splitlines()[-1].startswith(said), done.stderr
+    assert not (tmp_path / "ran").exists()
+    file.rename(file.with_name("my_flights.py"))
+    if what == "a script":
+        assert subprocess.run(command, env=plain_python(), cwd=tmp_path).returncode == 0
+
+
+def test_a_folder_of_that_name_hides_nothing(tmp_path: Path) -> None:
+    (tmp_path / "eoslog").mkdir()
+    command = [sys.executable, "-c", "import pyspark_eoslog"]
+    assert subprocess.run(command, env=plain_python(), cwd=tmp_path).returncode == 0
+
+
+@pytest.mark.spark
+def test_a_program_named_eoslog_runs_once_and_says_what_is_wrong(tmp_path: Path) -> None:
+    (tmp_path / "eoslog.py").write_text(SCRIPT)
+    with Program(
+        [sys.executable, "eoslog.py"], tmp_path / "log", environment=plain_python(), folder=tmp_path
+    ) as run:
+        assert run.end() != 0
+        said = run.log.read_text()
+    assert len((tmp_path / "ran").read_text().splitlines()) == 1, said
+    assert f"{tmp_path}/eoslog.py hides the package eoslog" in said and "DATA_SOURCE_NOT_FOUND" in said
