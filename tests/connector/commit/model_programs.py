@@ -215,11 +215,17 @@ class Programs:
         yield from self._prove(begun)
         if self.calm:
             assert not self.broker.ongoing(self.sink.prefix), "begin leaves readers held back"
-        if begun.acquired_now and (Fault.HANDOVER in self.used or Fault.RESTORE in self.shape.kinds):
+        if begun.acquired_now and self._two_checkpoints:
             yield from self._compare(mine, begun)
         process.reports = {}
         process.memory[planner] = process.run = run
         return begun
+
+    @property
+    def _two_checkpoints(self) -> bool:
+        """Whether a driver may begin a batch from another checkpoint than the one that has gone on."""
+        told = any(isinstance(fault, (StartsElsewhere, DecisionGone, CheckpointOlder)) for fault in self.faults)
+        return told or Fault.HANDOVER in self.used or Fault.RESTORE in self.shape.kinds
 
     def _compare(self, mine: Ledger, begun: Begun) -> Steps[None]:
         """As start_of_run.py does when the sink is acquired."""

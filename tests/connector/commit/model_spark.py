@@ -34,6 +34,8 @@ class Simulation(Programs):
         super().__init__(shape, choices)
         self.budget, self.switches = shape.faults, shape.switches
         self.restarts, self.workers = 0, 0
+        self.used_before = 0
+        """How many faults had struck when the last driver was started."""
         self.idle_workers: list[int] = []
         self.late: list[Callable[[], Any]] = []
         self.team: Process | None = None
@@ -91,8 +93,10 @@ class Simulation(Programs):
 
     @property
     def held(self) -> bool:
-        """No start can go on: what the cluster has lost of the sink's own transaction cannot be proven."""
-        return len(self.faults) > 1 and all(isinstance(fault, MarkersMissing) for fault in self.faults[-2:])
+        """No start can go on, even undisturbed: what the cluster has lost of the sink's own transaction cannot
+        be proven."""
+        stands = self.ledger.done < self.slices and len(self.used) == self.used_before
+        return stands and [type(fault) for fault in self.faults[-2:]] == [MarkersMissing, MarkersMissing]
 
     def _over(self) -> bool:
         return self.ledger.done == self.slices or self.lost or self.held
@@ -100,6 +104,7 @@ class Simulation(Programs):
     def _start_driver(self) -> None:
         self.restarts += 1
         assert self.restarts <= RESTARTS, f"no progress: {self.faults[-3:]}"
+        self.used_before = len(self.used)
         process = Process(memory=self.memory)
         process.steps = self._driver(process)
         self._resume(process, None)
