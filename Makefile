@@ -10,7 +10,7 @@ OLD_KAFKA := .peers/kafka-3.9.1
 SPARK_KAFKA := .peers/spark-kafka-4.2.0
 DEMO_DATA ?= .demo
 
-.PHONY: help setup compiled java demo test mutants test-java test-java-tools test-rights test-broker-options test-kafka test-differential test-connector-kafka test-kafka-versions test-connector-cluster audit-million top-picture demo-picture command-pictures test-console model lint bench bench-quick bench-starts bench-tasks bench-participants bench-cost trace-micro-batch bench-codec bench-broker bench-scale dump-segments dump-upkept docs docs-pages test-docs newcomer stories fuzz clean crash-log soak-crash soak-kill9 soak-stateful soak-hostile soak-copy soak-copy-cluster soak-sources histories histories-spark soak-kill test-ends test-beginnings map typed test-rehearse-kafka test-connector-kfake simulate test-kerberos test-checkpoint test-object-store test-spark-version soak-fanout test-fanout
+.PHONY: help setup compiled java demo test mutants test-java test-java-tools test-rights test-broker-options test-kafka test-differential test-connector-kafka test-kafka-versions test-connector-cluster audit-million top-picture demo-picture command-pictures test-console model lint bench bench-quick bench-starts bench-tasks bench-participants bench-cost trace-micro-batch bench-codec bench-broker bench-scale dump-segments dump-upkept docs docs-pages test-docs newcomer stories fuzz clean crash-log soak-crash soak-kill9 soak-stateful soak-hostile soak-copy soak-copy-cluster soak-sources histories histories-spark soak-kill test-ends test-beginnings map typed test-rehearse-kafka test-connector-kfake simulate test-kerberos test-checkpoint test-object-store test-spark-version test-spark-versions soak-fanout test-fanout
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -342,17 +342,21 @@ test-packages: setup  ## wheel, sdist and jar in empty environments with PySpark
 	$(BIN)/python -m pytest -q --timeout 0 -m packages tests/packages $(TEST_ARGS)
 	$(BIN)/python -m pytest -q --timeout 300 -m long tests/connector/spark/test_spark_pipelines.py
 
-OTHER_SPARK := .venv-spark-$(or $(SPARK),4.2.0)
+.peers/pyspark-%: | $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --target $@.part "pyspark==$*"
+	mv $@.part $@
 
-.venv-spark-%/.ready: setup.cfg pyproject.toml
-	$(PYTHON) -m venv .venv-spark-$*
-	.venv-spark-$*/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
-	.venv-spark-$*/bin/python -m pip install --quiet --disable-pip-version-check "pyspark==$*"
-	@touch $@
+SPARK ?= 4.0.5
+OTHER_SPARK := PYTHONPATH=$(CURDIR)/.peers/pyspark-$(SPARK) $(BIN)/python -m pytest -q --timeout 900
 
-test-spark-version: setup $(OTHER_SPARK)/.ready  ## the tests that start Spark, with another PySpark in an environment of its own (SPARK=4.2.0)
-	$(OTHER_SPARK)/bin/python -m pytest -q --timeout 900 -m spark tests/connector tests/checkpoint tests/histories $(TEST_ARGS)
-	$(OTHER_SPARK)/bin/python -m pytest -q --timeout 900 -m long tests/connector/spark/test_spark_pipelines.py $(TEST_ARGS)
+test-spark-version: setup .peers/pyspark-$(SPARK)  ## the tests that start Spark, with another PySpark (SPARK=4.1.4)
+	$(OTHER_SPARK) -m spark tests/connector tests/checkpoint tests/histories $(TEST_ARGS)
+	$(OTHER_SPARK) -m long tests/connector/spark/test_spark_pipelines.py $(TEST_ARGS)
+
+SPARKS ?= 4.0.5 4.1.4 4.2.1
+
+test-spark-versions: setup $(SPARKS:%=.peers/pyspark-%)  ## copies that are killed after a decision, with the newest PySparks from 4.0 on (SPARKS="4.0.5")
+	$(BIN)/python -m pytest -q -m "long or not long" tests/versions/test_sparks.py $(TEST_ARGS)
 
 check-release: setup  ## check what would be released, from a fresh clone to README's first section in an empty environment (FINAL=1)
 	$(BIN)/python packaging/check_release.py $(if $(FINAL),--final)

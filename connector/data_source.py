@@ -52,14 +52,14 @@ class EoslogDataSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """A streaming read. Raises OptionError, SchemaError."""
         from eoslog.connector.options.source_and_sink import source_options
-        from eoslog.connector.source.reader import StreamReader
+        from eoslog.connector.source.reader import stream_reader
         from eoslog.connector.spark.calls import outlive_interrupts
         from eoslog.connector.spark.columns import check_source_schema
 
         outlive_interrupts()
         options = source_options(self.options, stream=True)
         check_source_schema(schema, options.headers)
-        return StreamReader(options)
+        return stream_reader(options)
 
     @plainly
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:

@@ -30,6 +30,7 @@ from eoslog.connector.options.spark_differences import (
     SPARKS_OPTIONS,
     Difference,
 )
+from eoslog.connector.spark.versions import FEATURES, VERSIONS
 from eoslog.protocol.apis import APIS, Api, ApiKey
 from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.fields import Versions
@@ -210,7 +211,7 @@ def connector_page() -> str:
         mine = [one for one in connector_table.TABLE if one.use & _ALL_USES in use]
         lines += ["", f"## {title}", "", "| option | value | default | Spark's | meaning | what differs |"]
         lines += ["|---|---|---|---|---|---|", *map(_connector_option, mine)]
-    return "\n".join([*lines, *_connector_others()]) + "\n"
+    return "\n".join([*lines, *_by_version(), *_connector_others()]) + "\n"
 
 
 def kafkas_options() -> list[str]:
@@ -263,6 +264,21 @@ def _as_typed(one: connector_table.Option) -> str:
     if one.kind is connector_table.OptionType.DURATION:
         return f"{one.default // 60_000}m"
     return str(one.default).lower()
+
+
+def _by_version() -> list[str]:
+    """What works with which version of PySpark."""
+    lines = ["", "## By version of PySpark", ""]
+    lines += [f"| what | {' | '.join(VERSIONS)} |", "|---|" + "---|" * len(VERSIONS)]
+    for one in FEATURES:
+        since = VERSIONS.index(one.since)
+        cells = [one.before if at < since else "works" for at in range(len(VERSIONS))]
+        lines.append(f"| {one.name} | {' | '.join(cells)} |")
+    return [
+        *lines,
+        "",
+        "[installing.md](installing.md#tested-with) says which judges ran with which version.",
+    ]
 
 
 def _connector_others() -> list[str]:

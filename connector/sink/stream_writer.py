@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from eoslog.connector.commit.task_reports import Begun
@@ -27,12 +27,13 @@ from eoslog.connector.sink.task_message import (
 from eoslog.connector.spark.calls import called
 from eoslog.connector.spark.columns import check_sink_schema
 from eoslog.connector.spark.plain_errors import only_warned, plainly
+from eoslog.connector.spark.versions import StreamArrowWriter
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class StreamWriter(BeginsWhenPickled, DataSourceStreamArrowWriter):
+class StreamWriter(BeginsWhenPickled, StreamArrowWriter):
     """Writes micro-batches under the guarantee that the options ask for."""
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:

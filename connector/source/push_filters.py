@@ -3,11 +3,7 @@
 from pyspark.sql.datasource import DataSourceReader, Filter
 
 from eoslog.connector.source.pushed_filters import Pushed, push
-
-_PLANS_EACH_SCAN = "pushLimit"
-"""A method that DataSourceReader has in PySparks that keep the plan of a filtered scan with that scan. Up
-to 4.3 it keeps it with what load() returned (PythonDataSourceV2.setReadInfo), and other scans of that would
-miss rows (SPARK-58551)."""
+from eoslog.connector.spark.versions import PLANS_EACH_SCAN
 
 
 class PushFilters:
@@ -27,9 +23,7 @@ class PushFilters:
 
     def __call__(self, filters: list[Filter]) -> list[Filter]:
         """Note the filters that are understood, and return those that Spark has to apply again."""
-        if self._wanted == "false" or (
-            self._wanted == "auto" and not hasattr(DataSourceReader, _PLANS_EACH_SCAN)
-        ):
+        if self._wanted == "false" or (self._wanted == "auto" and not PLANS_EACH_SCAN):
             return filters
         self.pushed, left = push(filters)
         return left

@@ -12,17 +12,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxRows,
-    ReadMinRows,
-    SupportsTriggerAvailableNow,
-)
 
 from eoslog.connector.checkpoint.cluster_check import check_cluster
 from eoslog.connector.client.wire.shared_clusters import close_shared
-from eoslog.connector.errors import OptionError, report_loss
+from eoslog.connector.errors import EoslogError, OptionError, report_loss
 from eoslog.connector.offsets import offsets, plan
 from eoslog.connector.offsets.offsets import (
     COMMITTED,
@@ -40,7 +33,6 @@ from eoslog.connector.offsets.position_changes import back_to, moved_only
 from eoslog.connector.options.source_and_sink import SourceOptions
 from eoslog.connector.run.source_ends import SourceEnd
 from eoslog.connector.source.held_back import Standstill
-from eoslog.connector.source.push_filters import PushFilters
 from eoslog.connector.source.rows_in_plan import hand_over, take_back
 from eoslog.connector.source.shadowed import Shadowed
 from eoslog.connector.source.small_batches import SmallBatches
@@ -49,9 +41,21 @@ from eoslog.connector.spark.brought import reduce_with_jar
 from eoslog.connector.spark.calls import called
 from eoslog.connector.spark.plain_errors import pieces_plainly, plainly
 from eoslog.connector.spark.sockets import acknowledging
+from eoslog.connector.spark.versions import (
+    PUSHES_FILTERS,
+    PYSPARK,
+    TELLS_STARTS,
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from eoslog.connector.source.push_filters import PushFilters
 
 log = logging.getLogger(__name__)
 
@@ -66,8 +70,17 @@ class BatchReader(DataSourceReader):
 
     def __init__(self, options: SourceOptions) -> None:
         self.options = options
-        self._filters = PushFilters(options.push_down)
-        self.__dict__["pushFilters"] = self._filters
+        self._filters: PushFilters | None = None
+        if PUSHES_FILTERS:
+            from eoslog.connector.source import push_filters
+
+            self._filters = self.__dict__["pushFilters"] = push_filters.PushFilters(options.push_down)
+        elif options.push_down == "true":
+            log.warning(
+                "filter.push.down=true has no effect in PySpark %s: Spark applies every filter itself. "
+                "See connector-options.md#by-version-of-pyspark",
+                PYSPARK,
+            )
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         called()
@@ -84,7 +97,7 @@ class BatchReader(DataSourceReader):
         if turned:
             said = "; ".join(f"{t}-{p} from {start[t, p]} to {end[t, p]}" for t, p in turned)
             raise OptionError(f"startingOffsets lies after endingOffsets: {said}; correct one of them")
-        if self._filters.pushed is not None:
+        if self._filters is not None and self._filters.pushed is not None:
             from eoslog.connector.source.pushed_ranges import narrowed  # few reads have filters
 
             start, end = narrowed(log, self._filters.pushed, start, end)
@@ -182,8 +195,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._began is not None and not self._compared:
             self._log.check_absent()  # a new query cannot have lost a topic: a name must be wrong
         first = self._first and position.began is None and position.offsets == self._initial
-        moved = self._moved() and self.options.taken_over is None
-        if first and (moved or self.options.stored is not None):  # where another source ended
+        if first and self._reads_nothing_at_first():
             return offsets.to_json(*position._replace(began=position.offsets))
         position = self._on_this_cluster(position, self._log.met_cluster())
         until = self._end(position.offsets)
@@ -323,7 +335,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._planned_end.note(end, start)
         position, planned = offsets.position_from_json(start), offsets.position_from_json(end)
         self._first = False
-        if planned.began is not None and position.began is None:
+        if planned.began is not None and position.began is None and start == self._began:
             position = planned._replace(offsets=planned.began)
         elif self._begins_unknown(start):
             report_loss(self.options.fail_on_data_loss, str(plan.BeginsUnknown(planned.offsets)))
@@ -371,6 +383,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         end says no beginning; partitions that were not there then are read from theirs."""
         return start == self._began and bool(self._initial) and self._moved()
 
+    def _reads_nothing_at_first(self) -> bool:
+        """Whether the first batch of a new query is empty: its beginning may move, or is where another source
+        has ended."""
+        return (self._moved() and self.options.taken_over is None) or self.options.stored is not None
+
     def _moved(self) -> bool:
         """Whether a replayed first batch may have a later beginning than before: see latestOffset."""
         return _moves(self.options.starting)
@@ -392,6 +409,106 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 report_loss(self.options.fail_on_data_loss, f"new partitions do not begin at 0: {late}")
             self._begins.update({keys[tp]: at for tp, at in found.items()})
         return {**known, **{tp: self._begins[key] for tp, key in keys.items()}}
+
+
+_WRAPS = "spark.sql.streaming.triggerAvailableNowWrapper.enabled"
+
+
+class UntoldStreamReader(StreamReader):
+    """The same for a PySpark that asks for a batch's end, and does not say where the batch starts.
+
+    An end that it has asked for is the start of the next batch. At a start with a checkpoint it first calls
+    `partitions` with the last end that it has planned, as start and as end. So an end that is asked for
+    first of all is that of a new query.
+
+    Not so with the trigger availableNow and Spark's setting _WRAPS: then Spark asks before it says where the
+    query stands, reads up to that end in one batch, and asks again only for its progress report. So the end
+    that was asked for first is compared with the one from where the query stands, before Spark stores it.
+    """
+
+    def __init__(self, options: SourceOptions) -> None:
+        super().__init__(options)
+        if options.max_offsets is not None:
+            log.warning(
+                "maxOffsetsPerTrigger: with availableNow or once, PySpark %s reads one batch in a run, and "
+                "this option bounds it. See connector-options.md#by-version-of-pyspark",
+                PYSPARK,
+            )
+        self._stands: StoredOffset | None = None  # where the next batch starts
+        self._untold: StoredOffset | None = None  # an end that was planned without knowing that
+
+    @plainly
+    def latestOffset(self) -> StoredOffset:  # type: ignore[override]
+        """The end of the next batch."""
+        start, limit = self._stands, self.getDefaultReadLimit()
+        if start is None:
+            start = self._new_start()
+            end = self._untold = self._next_end(start, limit)
+        else:  # the first was no end of a whole run, or this one is for a report
+            self._free_end()
+            end = self._next_end(start, limit)
+        self._planned_end.note(end, start)
+        self._stands = end
+        return end
+
+    @plainly
+    def partitions(self, start: StoredOffset, end: StoredOffset) -> Sequence[InputPartition]:
+        """The tasks of a batch; none if Spark only says where the query stands."""
+        if start == end and self._untold is not None:
+            self._compare_untold(start, self._untold)
+        elif start == end:
+            self._stands = start
+        self._untold = None
+        return super().partitions(start, end)
+
+    def _new_start(self) -> StoredOffset:
+        """Where a new query begins; the end of the log is fixed."""
+        try:
+            start = self.initialOffset()
+            self.prepareForTriggerAvailableNow()
+        except EoslogError as error:
+            error.add_note(
+                f"If the query goes on from a checkpoint, unset {_WRAPS}: with it PySpark {PYSPARK} asks "
+                "where a new query would begin"
+            )
+            raise
+        return start
+
+    def _compare_untold(self, start: StoredOffset, end: StoredOffset) -> None:
+        """Check that a whole run may end at `end`, now that Spark says where the query stands.
+
+        Raises DataLoss, WrongCluster, OptionError: nothing is stored yet of this run.
+        """
+        self._initial, self._began, self._first, self._compared = {}, None, False, False  # it is no new query
+        wanted = self._next_end(start, ReadAllAvailable())
+        self._compared = False  # a batch that runs again is compared as well
+        if _place(wanted) != _place(end):
+            raise OptionError(
+                f"{_WRAPS}: with availableNow, PySpark {PYSPARK} asks for the end before it says where the "
+                "query stands, and from there the run ends elsewhere: by maxOffsetsPerTrigger, in a "
+                "restored checkpoint, or because topics, partitions or records are gone. Nothing was read. "
+                "Unset it: the query then reads one batch in a run, from where it stands"
+            )
+
+    def _free_end(self) -> None:
+        """Let the next batches end where the log ends then."""
+        self._target = None
+        if self._shadow is not None:
+            self._shadow.free_end()
+
+    def _reads_nothing_at_first(self) -> bool:
+        """With availableNow there is no other batch."""
+        return False
+
+
+def _place(end: Mapping[str, Mapping[str, int]]) -> SourcePosition:
+    """What an end says, without the log's epochs and where the query began."""
+    return offsets.position_from_json(end)._replace(epochs={}, began=None, taken=frozenset())
+
+
+def stream_reader(options: SourceOptions) -> StreamReader:
+    """The reader of a stream for this process's PySpark."""
+    return StreamReader(options) if TELLS_STARTS else UntoldStreamReader(options)
 
 
 def _moves(starting: offsets.Bound) -> bool:

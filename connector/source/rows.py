@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from eoslog.connector.errors import SchemaError
+from eoslog.connector.spark import versions
 from eoslog.connector.spark.columns import source_schema
 from eoslog.protocol.records import DecodedRecords
 
@@ -20,7 +20,7 @@ MAX_ROWS = 10_000
 
 def arrow_schema(headers: bool) -> pa.Schema:
     """The source's schema in Arrow, as Spark requires it."""
-    return to_arrow_schema(source_schema(headers), timezone="UTC")
+    return versions.arrow_schema(source_schema(headers))
 
 
 def batches(records: DecodedRecords, topic: str, partition: int, headers: bool) -> Iterator[pa.RecordBatch]:

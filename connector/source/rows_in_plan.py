@@ -10,8 +10,9 @@ The class is not public. If PySpark does not have it, tasks read the rows (`is_o
 
 from collections.abc import Iterator, Sequence
 from functools import cache
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from eoslog.connector.spark.versions import rows_with_plan
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -19,14 +20,8 @@ if TYPE_CHECKING:
 _ROWS = "_rows_to_hand_over"
 
 
-@cache
-def _simple() -> Any:
-    """PySpark's class. None: this PySpark does not have it."""
-    try:
-        found = import_module("pyspark.sql.datasource_internal")._SimpleStreamReaderWrapper
-    except (ImportError, AttributeError):
-        return None
-    return found if hasattr(found, "getCache") else None
+_simple = cache(rows_with_plan)
+"""PySpark's class. None: this PySpark does not have it."""
 
 
 def is_offered() -> bool:

@@ -43,6 +43,10 @@ class Shadowed:
         CommitFault."""
         self._last = self.await_cut()
 
+    def free_end(self) -> None:
+        """End the next batches at decisions that are the last ones then."""
+        self._last = None
+
     def await_cut(self) -> Cut:
         """The last decision, waited for as long as kafka.default.api.timeout.ms says; or where the whole
         query ends. Raises OptionError, CommitFault."""

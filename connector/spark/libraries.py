@@ -33,8 +33,8 @@ LIBRARIES = (
     Library("numpy", "numpy", "1.26"),
     Library("google_crc32c", "google-crc32c", "1.5"),
 )
-SPARK = Library("pyspark", "pyspark", "4.2")
-"""The first version with Arrow writers for streams, and with limits for streams read in Python."""
+SPARK = Library("pyspark", "pyspark", "4.0")
+"""The first version with Arrow writers for sinks in Python."""
 
 
 def check_libraries() -> None:

@@ -183,11 +183,11 @@ def _property(name: str) -> str:
 
 def _arrow(schema_json: str) -> pa.Schema:
     """Spark's columns as Arrow's."""
-    from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import StructType
 
-    found: pa.Schema = to_arrow_schema(StructType.fromJson(json.loads(schema_json)), timezone="UTC")
-    return found
+    from eoslog.connector.spark.versions import arrow_schema
+
+    return arrow_schema(StructType.fromJson(json.loads(schema_json)))
 
 
 def of_known_catalog(name: str) -> IcebergTarget:

@@ -16,7 +16,6 @@ from typing import NamedTuple
 import psutil
 import pyarrow as pa
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from eoslog.broker.rules.acls import AclOperation, Pattern, Permission, ResourceType
 from eoslog.connector.options.source_and_sink import sink_options, source_options
@@ -24,6 +23,7 @@ from eoslog.connector.sink import committer
 from eoslog.connector.sink.task_message import Attempt
 from eoslog.connector.sink.task_writer import write_rows
 from eoslog.connector.source.reader import StreamReader
+from eoslog.connector.spark.versions import ReadAllAvailable
 from eoslog.protocol.apis import ApiKey
 from tests.broker.broker_clients import Wire
 from tests.broker.security.acl_site import Site

@@ -19,7 +19,6 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from confluent_kafka.admin import NewTopic
-from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from eoslog.cli import main
 from eoslog.connector.commit.task_reports import Report
@@ -31,6 +30,7 @@ from eoslog.connector.sink import committer
 from eoslog.connector.sink.task_message import Attempt
 from eoslog.connector.sink.task_writer import write_rows
 from eoslog.connector.source.reader import BatchReader, StreamReader
+from eoslog.connector.spark.versions import ReadAllAvailable
 from tests.broker.security.acl_site import Site
 from tests.broker.security.securitykit import ADMIN, SECRET
 from tests.docs.test_rights import PAGE, PATIENCE_S, USER, Right, Rights, of, rights

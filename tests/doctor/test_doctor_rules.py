@@ -15,7 +15,7 @@ VERSIONS = {
     "python": "3.11.7", "pyspark": "4.3.0", "eoslog": "0.1.0", "pyarrow": "21.0.0", "numpy": "2.3.0",
     "google-crc32c": "1.7.1",
 }  # fmt: skip
-OLDER = {**VERSIONS, "pyspark": "4.1.0"}
+OLDER = {**VERSIONS, "pyspark": "3.5.0"}
 WELL = Facts(
     settings={"spark.python.daemon.module": DAEMON, MANAGER: LIGHT},
     here="/here/python",
@@ -57,10 +57,10 @@ def test_a_session_that_is_well() -> None:
         ),
         (with_versions(pyarrow=None), FAILS, "tasks.*has no pyarrow$", "pip install 'pyarrow>=17'"),
         (
-            replace(with_versions(pyspark="4.1.0"), versions=OLDER),
+            replace(with_versions(pyspark="3.5.0"), versions=OLDER),
             FAILS,
-            "pyspark 4.1.0, which is too old",
-            "'pyspark>=4.2'",
+            "pyspark 3.5.0, which is too old",
+            "'pyspark>=4.0'",
         ),
         (
             with_versions(numpy=None, google_crc32c=None),

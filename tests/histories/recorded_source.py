@@ -13,7 +13,6 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition, WriterCommitMessage
-from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
 from eoslog.connector.commit.task_reports import Begun
@@ -22,6 +21,7 @@ from eoslog.connector.options.source_and_sink import sink_options, source_option
 from eoslog.connector.sink.batch_writer import BatchWriter
 from eoslog.connector.sink.stream_writer import StreamWriter
 from eoslog.connector.source.reader import StoredOffset, StreamReader
+from eoslog.connector.spark.versions import ReadLimit
 
 
 def die(diary: Path) -> None:

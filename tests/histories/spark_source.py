@@ -22,7 +22,6 @@ from typing import Any, ClassVar
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import InputPartition, WriterCommitMessage
-from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
 from eoslog.connector.client.wire.connection import BrokerConnection
@@ -32,6 +31,7 @@ from eoslog.connector.options.source_and_sink import sink_options, source_option
 from eoslog.connector.sink.batch_writer import BatchWriter
 from eoslog.connector.sink.stream_writer import StreamWriter
 from eoslog.connector.source.reader import StoredOffset, StreamReader
+from eoslog.connector.spark.versions import ReadLimit
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.schema import Message
 from tests.histories.sessions import kill_session

@@ -25,13 +25,13 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from eoslog.connector.commit import commands as c
 from eoslog.connector.data_source import EoslogDataSource
 from eoslog.connector.offsets import plan
 from eoslog.connector.run.runner import Runner
 from eoslog.connector.spark.columns import source_schema
+from eoslog.connector.spark.versions import ReadMaxRows
 from tests.kills.kill_steps import Steps
 
 BATCH = 200

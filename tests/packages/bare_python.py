@@ -65,11 +65,13 @@ class BarePython:
 
 
 class ThisPython:
-    """The environment that runs the tests, for an application."""
+    """The environment that runs the tests, for an application. `pyspark`: a folder with another PySpark."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, pyspark: Path | None = None) -> None:
         self.folder, self.bin = folder, Path(sys.executable).parent
         self.environment = plain_python()
+        if pyspark is not None:
+            self.environment["PYTHONPATH"] = os.pathsep.join([str(pyspark), self.environment["PYTHONPATH"]])
 
 
 class Application(Program):

@@ -15,26 +15,33 @@ class Copy:
     def __init__(
         self, kafka: Kafka, folder: Path, master: str, rows: int = 2_000, batches: int = 4, **more: Any
     ) -> None:
-        self.kafka, self.rows = kafka, [b"%06d" % number for number in range(rows)]
-        source = kafka.topic(PARTITIONS, f"in-{uuid.uuid4().hex[:8]}")
+        self.kafka, self.rows = kafka, list[bytes]()
+        self._source = kafka.topic(PARTITIONS, f"in-{uuid.uuid4().hex[:8]}")
         self.target = kafka.topic(PARTITIONS, f"out-{uuid.uuid4().hex[:8]}")
         kafka.topic(1, f"{self.target}-batch")
-        for partition in range(PARTITIONS):
-            kafka.put(source, self.rows[partition::PARTITIONS], partition=partition)
+        self.add(rows)
         self.settings = {"spark.master": master}
         self.plan = more | {
             "bootstrap": kafka.bootstrap,
-            "source": source,
+            "source": self._source,
             "target": self.target,
             "checkpoint": str(folder / "checkpoint"),
             "limit": rows // batches,
         }
 
-    def check(self, result: dict[str, Any], *, origin: str, spark: str) -> None:
-        """Every row once, for the application itself and for a stock reader; and who has done it."""
+    def add(self, rows: int) -> None:
+        """More rows for the source."""
+        new = [b"%06d" % number for number in range(len(self.rows), len(self.rows) + rows)]
+        for partition in range(PARTITIONS):
+            self.kafka.put(self._source, new[partition::PARTITIONS], partition=partition)
+        self.rows += new
+
+    def check(self, result: dict[str, Any], *, origin: str, spark: str, times: int = 1) -> None:
+        """Every row once, for the application itself and for a stock reader; and who has done it.
+        `times`: how many applications were started that came to their end."""
         for told in result["sessions"]:
             assert (told["rows"], told["distinct"]) == (len(self.rows), len(self.rows))
             assert origin in told["eoslog"] and told["spark"].startswith(spark.rstrip("*"))
         seen = sorted(row[3] for row in self.kafka.rows(self.target, PARTITIONS))
         assert seen == self.rows, f"{len(seen)} rows, {len(set(seen))} different ones"
-        assert len(self.kafka.rows(f"{self.target}-batch")) == 5 * len(result["sessions"])
+        assert len(self.kafka.rows(f"{self.target}-batch")) == 5 * times * len(result["sessions"])

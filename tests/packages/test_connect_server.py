@@ -44,7 +44,7 @@ def pythons(
     spark = f"pyspark[connect]=={request.param}"
     without.pip("install", spark, *shlex.split(code_of("installing.md", "pip install 'pyarrow"))[2:])
     pip, install, wanted, eoslog = shlex.split(code_of(_PAGE, "pip install"))
-    assert (pip, wanted, eoslog) == ("pip", "pyspark[connect]>=4.2", "eoslog")
+    assert (pip, wanted, eoslog) == ("pip", "pyspark[connect]>=4.0", "eoslog")
     with_eoslog = BarePython(tmp_path_factory.mktemp("with"))
     with_eoslog.pip(install, spark, built.wheel)
     assert with_eoslog.has_eoslog() and not without.has_eoslog()

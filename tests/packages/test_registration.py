@@ -56,8 +56,7 @@ def test_a_library_that_the_driver_lacks(without: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "version", "wanted"),
     [
-        ("pyspark", "4.1.4", "pyspark>=4.2"),
-        ("pyspark", "3.5.9", "pyspark>=4.2"),
+        ("pyspark", "3.5.9", "pyspark>=4.0"),
         ("numpy", "1.9.2", "numpy>=1.26"),
     ],
 )
@@ -78,8 +77,8 @@ def test_a_spark_without_pips_notes_is_asked_itself(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(metadata, "version", unknown)
     check_versions()
-    monkeypatch.setattr("pyspark.__version__", "4.1.0")
-    with pytest.raises(EnvironmentUnfit, match=r"pyspark is 4\.1\.0, which is too old"):
+    monkeypatch.setattr("pyspark.__version__", "3.5.0")
+    with pytest.raises(EnvironmentUnfit, match=r"pyspark is 3\.5\.0, which is too old"):
         check_versions()
 
 

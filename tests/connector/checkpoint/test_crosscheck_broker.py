@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import NewPartitions
-from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from eoslog.connector.client.admin.group_offsets import commit_plain
 from eoslog.connector.client.wire.cluster import Cluster
@@ -24,6 +23,7 @@ from eoslog.connector.offsets.offsets import TakenFrom, cluster_from_json, taken
 from eoslog.connector.options.source_and_sink import sink_options
 from eoslog.connector.run import run_memory
 from eoslog.connector.sink import committer
+from eoslog.connector.spark.versions import ReadAllAvailable
 from tests.connector.brokers import start_broker
 from tests.connector.crashes.crash_query import GROUP, ROWS, SOURCE, Crash, Query, run
 from tests.connector.source.test_source_stream import planned, reader

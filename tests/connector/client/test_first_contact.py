@@ -5,11 +5,11 @@ import time
 from collections.abc import Callable
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from eoslog.connector.errors import BrokerUnreachable
 from eoslog.connector.options.source_and_sink import source_options
 from eoslog.connector.source.reader import BatchReader, StreamReader
+from eoslog.connector.spark.versions import ReadAllAvailable
 
 
 def nobody() -> dict[str, str]:

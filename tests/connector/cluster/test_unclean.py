@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from confluent_kafka.admin import NewTopic
-from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from benchmarks.peer_cluster import ThreeNodes
 from eoslog.connector.client.admin import group_offsets as group_offsets
@@ -17,6 +16,7 @@ from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
 from eoslog.connector.errors import DataLoss
 from eoslog.connector.offsets.offsets import epochs_from_json
 from eoslog.connector.source.reader import StreamReader
+from eoslog.connector.spark.versions import ReadAllAvailable
 from tests.connector.brokers import FORMATTING
 from tests.connector.source.test_source_stream import reader
 from tests.connector.stock_kafka import Kafka, bare

@@ -14,13 +14,13 @@ from confluent_kafka import Producer
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession, datasource_internal
 from pyspark.sql.streaming import python_streaming_source_runner as runner
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from eoslog.connector.client.records import fetch_small
 from eoslog.connector.client.wire import shared_clusters as client_shared
 from eoslog.connector.offsets import plan
 from eoslog.connector.source import rows_in_plan
 from eoslog.connector.source.reader import StreamReader
+from eoslog.connector.spark.versions import ReadAllAvailable, ReadMaxRows
 from tests.connector.source.test_source_stream import reader
 from tests.connector.stock_kafka import Kafka
 from tests.kit.waiting import until

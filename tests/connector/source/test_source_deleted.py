@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from eoslog.connector.client.admin import group_offsets as group_offsets
 from eoslog.connector.client.wire.cluster import Cluster
@@ -19,6 +18,7 @@ from eoslog.connector.errors import DataLoss, UnknownTopic
 from eoslog.connector.options.source_and_sink import source_options
 from eoslog.connector.run.runner import Runner, commit_known
 from eoslog.connector.source.reader import StreamReader
+from eoslog.connector.spark.versions import ReadAllAvailable
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from tests.connector.brokers import skip_unless_served
 from tests.connector.sink.test_round_trips import prepare

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from eoslog.broker.log.segment import leader_epochs
 from eoslog.connector.client.wire.connection import BrokerConnection
 from eoslog.connector.errors import DataLoss
 from eoslog.connector.offsets.offsets import epochs_from_json
 from eoslog.connector.source.reader import StreamReader
+from eoslog.connector.spark.versions import ReadAllAvailable, ReadMaxRows
 from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.testing import EmbeddedBroker
 from tests.connector.brokers import ON_KAFKA

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from eoslog.connector.client.admin import transactions
 from eoslog.connector.client.wire.cluster import Cluster
@@ -16,6 +15,7 @@ from eoslog.connector.client.wire.connection import BrokerConnection
 from eoslog.connector.commit.transactional_ids import ParticipantSlot, Sink
 from eoslog.connector.source import held_back
 from eoslog.connector.source.reader import StreamReader
+from eoslog.connector.spark.versions import ReadAllAvailable
 from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.protocol.names_by_sink import sink_of
 from eoslog.protocol.producer_identity import ProducerIdentity

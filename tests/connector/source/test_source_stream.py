@@ -11,7 +11,6 @@ from click.testing import CliRunner
 from confluent_kafka import TopicPartition
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.streaming.query import StreamingQuery
 
 from eoslog.cli import main
@@ -23,6 +22,7 @@ from eoslog.connector.offsets.group_notes import Note
 from eoslog.connector.offsets.offsets import TakenFrom, position_from_json
 from eoslog.connector.options.source_and_sink import source_options
 from eoslog.connector.source.reader import StreamReader
+from eoslog.connector.spark.versions import ReadAllAvailable, ReadMaxRows
 from tests.connector.stock_kafka import Kafka, bare
 
 NO_LIMIT = ReadAllAvailable()
