@@ -224,8 +224,8 @@ class Programs:
     @property
     def _two_checkpoints(self) -> bool:
         """Whether a driver may begin a batch from another checkpoint than the one that has gone on."""
-        told = any(isinstance(fault, (StartsElsewhere, DecisionGone, CheckpointOlder)) for fault in self.faults)
-        return told or Fault.HANDOVER in self.used or Fault.RESTORE in self.shape.kinds
+        told = {StartsElsewhere, DecisionGone, CheckpointOlder} & {type(fault) for fault in self.faults}
+        return bool(told) or Fault.HANDOVER in self.used or Fault.RESTORE in self.shape.kinds
 
     def _compare(self, mine: Ledger, begun: Begun) -> Steps[None]:
         """As start_of_run.py does when the sink is acquired."""

@@ -93,8 +93,8 @@ class Simulation(Programs):
 
     @property
     def held(self) -> bool:
-        """No start can go on, even undisturbed: what the cluster has lost of the sink's own transaction cannot
-        be proven."""
+        """No start can go on, even undisturbed: what the cluster has lost of the sink's own transaction
+        cannot be proven."""
         stands = self.ledger.done < self.slices and len(self.used) == self.used_before
         return stands and [type(fault) for fault in self.faults[-2:]] == [MarkersMissing, MarkersMissing]
 
