@@ -22,11 +22,12 @@ from eoslog.connector.checkpoint.spark_logs import (
     is_eoslog,
     offsets_of,
     says_beginning,
+    source_position,
     taken_of,
 )
 from eoslog.connector.errors import EoslogError
 from eoslog.connector.offsets.group_notes import NotedOffset
-from eoslog.connector.offsets.offsets import Offsets, TopicPartition
+from eoslog.connector.offsets.offsets import Offsets, SourcePosition, TopicPartition
 
 
 class SourcesChanged(EoslogError):
@@ -172,6 +173,44 @@ def _refuse(change: Change, name: str, said: str, accept: str) -> None:
         "offset log as startingOffsets. If the rows from its startingOffsets on are to be written, set "
         f"{accept}"
     )
+
+
+def check_exchanged(before: Planned, now: Planned, accepted: Collection[str]) -> None:
+    """Check that no source reads on what another source of the query has read before: if their options or
+    their order were exchanged, each would read the other's topics again, from the beginning. Raises
+    SourcesChanged unless that is accepted."""
+    then = {name: source_position(end) for name, end in before.by_name.items()}
+    for name, end in sorted(now.by_name.items()):
+        others = {other: stood for other, stood in then.items() if other != name}
+        if name not in then or not others:
+            continue
+        known, ids = {*then[name].offsets, *then[name].left.offsets}, source_position(end).ids
+        found = {
+            place: other
+            for place in sorted(offsets_of(end).keys() - known)
+            for other, stood in others.items()
+            if _has_read(stood, place, ids)
+        }
+        word = f"new-source:{name}:{now.batch_id}"
+        if found and word not in accepted:
+            said = "; ".join(f"{t}-{p}, which source {other} has read" for (t, p), other in found.items())
+            batch = now.batch_id
+            raise SourcesChanged(
+                f"batch {batch} has source {name} read {said}: were sources exchanged? Rows would be written "
+                f"again. Nothing was written. Remove offsets/{batch} from the checkpoint (with "
+                f"offsets/.{batch}.crc, if it is there) and start the query with its sources in their "
+                "former order and with their former options. If these rows are wanted again, set "
+                f"{to_accept(word, accepted)}"
+            )
+
+
+def _has_read(stood: SourcePosition, place: TopicPartition, ids: Mapping[str, str]) -> bool:
+    """Whether a source has read rows of a partition, of the topic that has these ids now."""
+    for at, then in ((stood.offsets, stood.ids), (stood.left.offsets, stood.left.ids)):
+        topic = place[0]
+        if at.get(place, 0) > 0 and then.get(topic, ids.get(topic)) == ids.get(topic):
+            return True
+    return False
 
 
 def check_present(

@@ -9,6 +9,7 @@ from eoslog.connector.checkpoint.source_changes import (
     added_offsets,
     canonical_text,
     check_added,
+    check_exchanged,
     check_present,
 )
 from eoslog.connector.checkpoint.spark_logs import taken_of
@@ -29,9 +30,15 @@ def check_sources(options: SinkOptions, view: CheckpointView, sink: str, begun: 
     in the next. Raises SourcesChanged, CheckpointUnreadable.
     """
     now, checkpoint = view.planned, view.checkpoint
-    if not now.names or (begun is not None and _is_written(begun)):
+    if len(now.sources) < 2 and not now.names:
+        return
+    if begun is not None and _is_written(begun):
         return
     before = checkpoint.planned_if_kept(now.batch_id - 1)
+    if before is not None:
+        check_exchanged(before, now, options.accepted)
+    if not now.names:
+        return
     asked = asked_ends()
     if asked is not None:
         check_present(before, now, asked, options.accepted)

@@ -808,6 +808,15 @@ MUTANTS: list[Mutant] = [
             "if found and found.note and",
             "if False and found and found.note and",
         ),
+        Break("sources may be exchanged", "        if found and word not in accepted:", "        if False:"),
+        Break("what a source has left it never had", ", *then[name].left.offsets}", "}"),
+        Break("what another has left nobody has read", ", (stood.left.offsets, stood.left.ids)):", ",):"),
+        Break(
+            "a topic made anew was read by another",
+            "then.get(topic, ids.get(topic)) == ids.get(topic)",
+            "True",
+        ),
+        Break("who stands at 0 has read", "at.get(place, 0) > 0", "place in at"),
         Break("a batch needs no sources", "    if not missing or (word", "    if True or (word"),
         Break("what was accepted once is accepted", "without-sources:{now.batch_id}", "without-sources:{4}"),
         Break("one source is two", "asked[text] < wanted[text]", "not asked[text]"),
@@ -817,7 +826,7 @@ MUTANTS: list[Mutant] = [
     *mutants_of(
         "connector/sink/source_check.py",
         (f"{HERE}sink/test_source_check.py",),
-        Break("what is decided is compared", "and _is_written(begun))", "and False)"),
+        Break("what is decided is compared", "and _is_written(begun):", "and False:"),
         Break(
             "a source always takes over",
             "for name, end in now.by_name.items() if name not in then)",
@@ -833,6 +842,11 @@ MUTANTS: list[Mutant] = [
             "nobody is asked",
             "        check_present(before, now, asked, options.accepted)\n",
             "        pass\n",
+        ),
+        Break(
+            "sources without names are not compared",
+            "len(now.sources) < 2 and not now.names",
+            "not now.names",
         ),
         Break("nothing is compared", "    check_added(Change(", "    (Change("),
         Break("nothing is noted", "    checkpoint.note(_FILE, removed.text())\n", ""),

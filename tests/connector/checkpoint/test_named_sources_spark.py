@@ -66,6 +66,29 @@ BOTH = {"orders": "orders", "returns": "returns"}
 RENAMED = {"orders": "orders", "returns": "sent_back"}
 
 
+@pytest.mark.parametrize("names", [BOTH, dict.fromkeys(BOTH, "")], ids=["named", "by their order"])
+def test_sources_that_are_exchanged_stop_the_query(
+    evolving: SparkSession, kafka: Kafka, tmp_path: Path, names: dict[str, str]
+) -> None:
+    """With failOnDataLoss=false, too. The error leads on."""
+    if names != BOTH:
+        evolving.conf.set(EVOLUTION, "false")
+        evolving.conf.set(FORMAT, "1")
+    union = Union(evolving, kafka, "orders", "returns")
+    union.put(30)
+    union.run(tmp_path, names)
+    union.put(10)
+    turned = dict(reversed(names.items()))  # by their order
+    if names == BOTH:
+        turned = dict(zip(BOTH, reversed(BOTH.values()), strict=True))
+    with pytest.raises(StreamingQueryException, match=r"SourcesChanged.*were sources exchanged"):
+        union.run(tmp_path, turned, careless=True)
+    assert len(union.copied()) == 60, "nothing was written"
+    forget(tmp_path, "offsets", newest(tmp_path / "offsets"))
+    union.run(tmp_path, names, careless=True)
+    assert union.copied() == sorted(union.made)
+
+
 def test_a_renamed_source_continues_at_the_groups_offsets(union: Union, tmp_path: Path) -> None:
     union.put(30)
     union.run(tmp_path, RENAMED, "committed")

@@ -14,11 +14,12 @@ from eoslog.connector.checkpoint.source_changes import (
     added_offsets,
     canonical,
     check_added,
+    check_exchanged,
     check_present,
 )
 from eoslog.connector.checkpoint.spark_logs import Planned
 from eoslog.connector.offsets.group_notes import Note, NotedOffset
-from eoslog.connector.offsets.offsets import TakenFrom, TopicPartition, to_json
+from eoslog.connector.offsets.offsets import Left, TakenFrom, TopicPartition, to_json
 
 NONE = RemovedSources({})
 
@@ -67,6 +68,54 @@ def test_where_a_new_source_began_counts_and_not_where_its_first_batch_ends() ->
         check(before, now, by("sink", 12))
     with pytest.raises(SourcesChanged, match="committed by the sink other"):
         check(before, now, by("other", 10))
+
+
+def unnamed(batch: int, *lines: str) -> Planned:
+    return Planned(batch, lines)
+
+
+@pytest.mark.parametrize("names", [("a", "b"), ()], ids=["named", "by their order"])
+def test_sources_that_are_exchanged_stop(names: tuple[str, ...]) -> None:
+    """Also with failOnDataLoss=false: each would read the other's topic again."""
+    before, now = (
+        Planned(4, (line("u", 3), line("t", 10)), names),
+        Planned(5, (line("t", 9), line("u", 4)), names),
+    )
+    first = names[0] if names else "0"
+    with pytest.raises(
+        SourcesChanged, match=rf"source {first} read t-0, which source .* has read.*former order"
+    ):
+        check_exchanged(before, now, ())
+    both = [f"new-source:{name}:5" for name in (names or ("0", "1"))]
+    with pytest.raises(SourcesChanged, match="u-0"):
+        check_exchanged(before, now, both[:1])
+    check_exchanged(before, now, both)
+
+
+def test_a_source_that_takes_another_s_topic_as_well_stops() -> None:
+    before, one = unnamed(4, line("u", 3), line("t", 10)), json.loads(line("u", 4))
+    now = unnamed(5, json.dumps(one | json.loads(line("t", 2))), line("t", 11))
+    with pytest.raises(SourcesChanged, match="source 0 read t-0, which source 1 has read"):
+        check_exchanged(before, now, ())
+    check_exchanged(unnamed(4, line("u", 3), line("t", 0)), now, ())
+    check_exchanged(
+        unnamed(4, json.dumps(json.loads(line("u", 3)) | json.loads(line("t", 1))), line("t", 10)), now, ()
+    )
+
+
+def test_what_another_source_has_left_is_not_read_again_either() -> None:
+    left = Left({("t", 0): 7}, {"t": "old"})
+    gone = json.dumps(to_json({("v", 0): 1}, {"v": "v"}, "c", left=left))
+    back = json.dumps(to_json({("u", 0): 3}, {"u": "u"}, "c", left=left))
+
+    def taken(number: str) -> Planned:
+        ends = to_json({("u", 0): 3, ("t", 0): 2}, {"u": "u", "t": number}, "c")
+        return unnamed(5, json.dumps(ends), gone)
+
+    with pytest.raises(SourcesChanged, match="source 0 read t-0, which source 1 has read"):
+        check_exchanged(unnamed(4, line("u", 3), gone), taken("old"), ())
+    check_exchanged(unnamed(4, line("u", 3), gone), taken("new"), ())
+    check_exchanged(unnamed(4, back, gone), taken("old"), ())
 
 
 def test_a_source_that_comes_back_after_one_batch_needs_another_name() -> None:

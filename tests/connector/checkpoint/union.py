@@ -38,10 +38,12 @@ class Union:
         fails: bool = False,
         distinct: bool = False,
         sink_name: str | None = None,
+        careless: bool = False,
         **sink: str,
     ) -> None:
         """Read what is there and stop. `names`: the topics that are read, and the name of each source.
-        `fails`: the first row fails its task. `distinct`: the query has a state. `sink`: more options of it.
+        `fails`: the first row fails its task. `distinct`: the query has a state. `careless`: sources may lose
+        rows (failOnDataLoss). `sink`: more options of it.
         """
 
         def source(name: str) -> DataFrame:
@@ -55,6 +57,8 @@ class Union:
                 )
             options = {"subscribe": self.topics[name], "maxOffsetsPerTrigger": "20", **self.group}
             options["startingOffsets"] = starting if isinstance(starting, str) else starting[name]
+            if careless:
+                options["failOnDataLoss"] = "false"
             reader = self.spark.readStream.format("eoslog").options(**options)
             reader = reader.name(names[name]) if names[name] else reader
             return reader.option("kafka.bootstrap.servers", self.kafka.bootstrap).load()

@@ -118,6 +118,23 @@ def test_at_least_once_is_compared_as_well(ground: Ground) -> None:
         check_sources(options, CheckpointView.of(Checkpoint.at(str(ground.folder))), "q", None)
 
 
+@pytest.mark.parametrize("version", ["v1", "v2"])
+def test_sources_that_are_exchanged_stop(ground: Ground, version: str) -> None:
+    """Whether they have names or are known by their order."""
+    for batch, topics in ((0, "or"), (1, "ro")):
+        lines = [f'{{"{topic}":{{"0":{5 + batch}}},"cluster-id:c":{{}}}}' for topic in topics]
+        if version == "v2":
+            lines = [f"{name}:{line}" for name, line in zip("ab", lines, strict=True)]
+        (ground.folder / "offsets" / str(batch)).write_text("\n".join([version, "{}", *lines]))
+    with pytest.raises(SourcesChanged, match="were sources exchanged"):
+        ground.check()
+    with pytest.raises(SourcesChanged, match="were sources exchanged"):
+        ground.check(decided=0)
+    if version == "v1":
+        ground.check(accepted="new-source:0:1,new-source:1:1")
+        ground.check(decided=1)
+
+
 def test_a_batch_begins_where_the_batch_before_ends(ground: Ground) -> None:
     """It does not if the checkpoint was edited while the query had nothing to read."""
     source = SourceEnd()
