@@ -163,7 +163,7 @@ MUTANTS: list[Mutant] = [
         Break("a range that is turned is empty", "        if turned:\n", "        if False:\n"),
         Break(
             "where it began is not stored",
-            "        if first and (moved or self.options.stored is not None):",
+            "        if first and self._reads_nothing_at_first():",
             "        if False:",
         ),
         Break(
@@ -198,12 +198,12 @@ MUTANTS: list[Mutant] = [
         ),
         Break(
             "a first batch begins where startingOffsets says now",
-            "        if planned.began is not None and position.began is None:\n",
+            "        if planned.began is not None and position.began is None and start == self._began:\n",
             "        if False:\n",
         ),
         Break(
             "an end that did not move is read again",
-            "        if planned.began is not None and position.began is None:\n",
+            "        if planned.began is not None and position.began is None and start == self._began:\n",
             "        if planned.began is not None:\n",
         ),
         Break(
