@@ -236,6 +236,13 @@ class LookAt(Command[Mapping[Place, Seen]]):
 
 
 @dataclass(frozen=True)
+class FindTopics(Command[Mapping[str, "str | None"]]):
+    """Metadata: the id of each of these topics that there is. None: brokers report no ids."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class TransactionVersion(Command[int]):
     """The level of transaction.version that is in effect on the cluster; no request."""
 

@@ -60,7 +60,14 @@ from eoslog.connector.commit.task_reports import (
 )
 from eoslog.connector.commit.transactional_ids import Participant, Sink, parity
 from eoslog.connector.commit.winner import Winner
-from eoslog.connector.commit.write_token import Content, RememberedTokens, Token
+from eoslog.connector.commit.write_token import (
+    BatchWrites,
+    Content,
+    RememberedTokens,
+    Token,
+    TopicIds,
+    content_of,
+)
 from eoslog.protocol.producer_identity import ProducerIdentity
 
 SAFETY_MS = 10_000
@@ -80,7 +87,8 @@ class SourceOffsets(NamedTuple):
 
 
 class Ballot(NamedTuple):
-    """All reports of a batch, counted. `decided`: an earlier run decided it, and no rows of it are lost."""
+    """All reports of a batch, counted. `decided`: an earlier run decided it, and no rows of it are lost.
+    `topics`: to which rows went, with their ids."""
 
     stamp: Stamp
     winners: tuple[Winner, ...]
@@ -89,6 +97,12 @@ class Ballot(NamedTuple):
     places: Places
     rows: tuple[int, ...]
     checksums: tuple[int, ...]
+    topics: TopicIds
+
+    @property
+    def content(self) -> Content:
+        """Rows and checksum of the whole batch."""
+        return content_of(self.rows, self.checksums)
 
 
 class Namer(NamedTuple):
@@ -106,7 +120,8 @@ class Namer(NamedTuple):
         """The decision as this sink has it."""
         batch, sequence = self.stamp.batch, self.stamp.sequence + 1
         earlier = self.last.earlier_than(batch.query_id) if self.last is not None else ()
-        return decision._replace(sequence=sequence, batch=batch, earlier=earlier, tokens=RememberedTokens())
+        mine = decision._replace(sequence=sequence, batch=batch, earlier=earlier)
+        return mine._replace(tokens=RememberedTokens(), within=BatchWrites())
 
     def chunks(self, decision: Decision) -> dict[int, tuple[int, str]]:
         """Its chunks. Raises DecisionTooLarge."""
@@ -137,15 +152,15 @@ def count(sink: Sink, reports: Sequence[Report | None], batch_id: int) -> Ballot
     prepared = [report for report in present if isinstance(report, Prepared)]
     if len({report.partition for report in prepared}) < len(prepared):
         raise CommitFault(f"sink {sink.id}, {stamp.batch}: two reports for one partition; {_AGAIN}")
-    _check_topics(sink, stamp.batch, prepared)
+    topics = _topics(sink, stamp.batch, prepared)
     winners = tuple(sorted(Winner(report.partition, report.participant) for report in prepared))
     written = tuple(sorted({place for report in prepared for place in report.written}))
     is_decided = bool(decided) and not stamp.lost
-    return Ballot(stamp, winners, written, is_decided, places_of(prepared), *_contents(present))
+    return Ballot(stamp, winners, written, is_decided, places_of(prepared), *_contents(present), topics)
 
 
-def _check_topics(sink: Sink, batch: Batch, reports: Sequence[Prepared]) -> None:
-    """Raise BatchRefused unless each topic had the same id for all tasks."""
+def _topics(sink: Sink, batch: Batch, reports: Sequence[Prepared]) -> TopicIds:
+    """The topics' ids. Raises BatchRefused unless each topic had the same id for all tasks."""
     ids: dict[str, str] = {}
     for report in reports:
         for topic, number in report.topic_ids:
@@ -155,6 +170,7 @@ def _check_topics(sink: Sink, batch: Batch, reports: Sequence[Prepared]) -> None
                     f"since (its id was {ids[topic]} for some tasks and {number} for others), so rows of it "
                     "are gone with the old topic. Start the query again: it writes the batch as a whole"
                 )
+    return tuple(sorted(ids.items()))
 
 
 def _contents(reports: Sequence[Report]) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -249,7 +265,7 @@ def _decision(ballot: Ballot, last: Decision | None, token: str | None) -> Decis
         decision = decision._replace(left=last.left)
     if token is not None:
         tokens = last.tokens if last is not None else RememberedTokens()
-        return decision._replace(tokens=tokens.after(Token.of(token), decision.content))
+        return decision._replace(tokens=tokens.after(Token.of(token), decision.content, ballot.topics))
     return decision._replace(earlier=last.earlier_than(stamp.batch.query_id) if last is not None else ())
 
 

@@ -19,7 +19,14 @@ from eoslog.connector.commit.saved_state import Saved
 from eoslog.connector.commit.task_reports import Batch, Left, Start, TopicPartition
 from eoslog.connector.commit.transactional_ids import Participant, ParticipantSlot, Sink, parity
 from eoslog.connector.commit.winner import Winner
-from eoslog.connector.commit.write_token import PASSED, Content, RememberedTokens, Token
+from eoslog.connector.commit.write_token import (
+    PASSED,
+    BatchWrites,
+    Content,
+    RememberedTokens,
+    Token,
+    content_of,
+)
 from eoslog.protocol.names_by_sink import ANCHOR as ANCHOR
 from eoslog.protocol.producer_identity import ProducerIdentity
 
@@ -27,8 +34,6 @@ KEPT_QUERIES = 16
 """A decision keeps the last batch of this many other queries of its sink, some 60 characters each."""
 KEPT_TOPICS = 8
 """A decision names so many topics of its sink: more than one is all that who follows the sink has to know."""
-CHECKSUMS = 2**32
-"""Checksums of tasks are below it; a batch's is their sum modulo it (connector/sink/row_checksum.py)."""
 METADATA_LIMIT = 4096
 """How many UTF-16 units the metadata of a partition may have (default of offset.metadata.max.bytes)."""
 
@@ -54,6 +59,7 @@ class Decision(NamedTuple):
     `topics`: to which the sink's queries have written rows, but for dead letters, each with the number of the
     last decision that did, the newest first; empty: not recorded.
     `left`: the sink was left after this batch. It stays until a start of a query decides.
+    `within`: in the sink of a query's writes in foreachBatch, what they have written, this one included.
     """
 
     sequence: int
@@ -72,6 +78,7 @@ class Decision(NamedTuple):
     start: Start | None = None
     topics: tuple[tuple[str, int], ...] = ()
     left: Left | None = None
+    within: BatchWrites = BatchWrites()
 
     def successor_of(self, query_id: str) -> str | None:
         """Which query has decided in this sink since this one did. None: none has, or this one never did."""
@@ -92,8 +99,7 @@ class Decision(NamedTuple):
     @property
     def content(self) -> Content:
         """Rows and checksum of the whole batch."""
-        rows = sum(self.rows) if self.rows else None
-        return Content(rows, sum(self.checksums) % CHECKSUMS if self.checksums else None)
+        return content_of(self.rows, self.checksums)
 
     def content_of(self, token: str) -> Content:
         """Rows and checksum written under `token`, which must be known here."""
@@ -243,6 +249,7 @@ def _to_json(decision: Decision, sink: Sink) -> dict[str, Any]:
         "start": decision.start,
         "topics": decision.topics,
         "left": decision.left,
+        "within": decision.within.kept,
     }
     return {
         "query": decision.batch.query_id,
@@ -285,12 +292,13 @@ def _from_json(sink: Sink, sequence: int, text: str) -> Decision:
         start = _start(found["start"]) if "start" in found else None
         topics = tuple((str(topic), int(number)) for topic, number in found.get("topics", ()))
         left = Left(*found["left"]) if "left" in found else None
+        within = BatchWrites.read(found.get("within", ()))
     except (ValueError, KeyError, TypeError, zlib.error) as error:
         raise DecisionDamaged(
             f"decision {sequence} in consumer group {sink.group} makes no sense: {error}. "
             f"{DecisionDamaged.advice}"
         ) from error
-    details = (rows, checksums, earlier, tokens, saved, ends, places, names, start, topics, left)
+    details = (rows, checksums, earlier, tokens, saved, ends, places, names, start, topics, left, within)
     return Decision(sequence, batch, incarnation, tuple(sorted(winners)), written, *details)
 
 

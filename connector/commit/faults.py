@@ -60,10 +60,10 @@ class OtherRowsInBatch(CommitFault):
     """A write without write.token in foreachBatch was given other rows than it has written in this batch."""
 
     advice = (
-        "Is it a second write to the same place? Give it a token with a name of its own: "
-        '.option("write.token", f"NAME-{batch_id}"). Is it the same write, which does not make the same rows '
-        "twice? Those of the first time are visible: leave this write out, once; rows that came only "
-        "now are then not written"
+        "Is it a second write to the same place? Leave the first one as it is, and give this one a token "
+        'with a name of its own: .option("write.token", f"NAME-{batch_id}"). Is it the same write, which '
+        "does not make the same rows twice? Those of the first time are visible: leave this write out, once; "
+        "rows that came only now are then not written"
     )
 
 

@@ -62,6 +62,7 @@ def _moved(last: Decision | None, to: Batch, begun: Begun) -> Decision:
     if last is None:
         return decision
     earlier = last.earlier_than(to.query_id)
+    decision = decision._replace(within=last.within)
     return decision._replace(earlier=earlier, tokens=last.tokens, topics=last.topics, left=last.left)
 
 

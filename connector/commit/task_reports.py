@@ -136,8 +136,8 @@ class Begun:
 @dataclass(frozen=True)
 class Stamp:
     """What begin gave to a task. It is the same in all reports of a batch. `lost`, `start`: as in Begun.
-    `within`: the micro-batch whose foreachBatch makes this batch write, if it has no token: only its tasks
-    are told."""
+    `within`: the micro-batch whose foreachBatch makes this batch write: only its tasks are told. `run`: a
+    word for that query's run."""
 
     sink_id: str
     incarnation: ProducerIdentity
@@ -148,6 +148,7 @@ class Stamp:
     lost: tuple[int, ...] = ()
     within: Batch | None = None
     start: Start | None = None
+    run: str = ""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ A finished write is noted beside the decision: brokers forget idle transactional
 transaction must not be taken for a lost one. So the note is written last, after every winner is committed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from eoslog.connector.commit.begin import LAST_EPOCH, Owned, acquire, left_by, make_ready, raise_epoch
@@ -17,7 +17,10 @@ from eoslog.connector.commit.commands import (
     CommitOffsets,
     Describe,
     FetchStored,
+    FindTopics,
+    Refused,
     Rules,
+    Unknown,
     ask,
     demand,
 )
@@ -27,6 +30,8 @@ from eoslog.connector.commit.faults import (
     CheckpointOlder,
     CommitFault,
     OtherRowsInBatch,
+    RowsGone,
+    SinkChanged,
     TokenForgotten,
 )
 from eoslog.connector.commit.finish import finish
@@ -36,7 +41,23 @@ from eoslog.connector.commit.seal import TwoPhase, check_offered
 from eoslog.connector.commit.sink_transaction import fetch_stored
 from eoslog.connector.commit.task_reports import Batch, Begun, Report, Run
 from eoslog.connector.commit.transactional_ids import Sink
-from eoslog.connector.commit.write_token import Content, RememberedTokens, Token
+from eoslog.connector.commit.write_token import (
+    BatchWrite,
+    BatchWrites,
+    Token,
+    TopicIds,
+    sink_of_query,
+)
+from eoslog.protocol.errors import ErrorCode
+
+Accept = Callable[[str], str | None]
+"""The option that accepts a finding, by its word. None: it is accepted."""
+
+
+def nothing_accepted(word: str) -> str | None:
+    """The option, of a user who has accepted nothing."""
+    return f"start.accepted={word}"
+
 
 _OF_BEFORE = 0
 """A finished write's note of earlier versions, where each token had its own sink. Decisions begin at 1."""
@@ -49,11 +70,12 @@ def begin_write(
     last_run: Run | None = None,
     two_phase: TwoPhase = TwoPhase.AUTO,
     on_lost: OnLost = OnLost.STOP,
+    accept: Accept = nothing_accepted,
 ) -> Rules[tuple[Begun, Run]]:
     """Make the sink of the token's stem ready for the tasks of the write.
 
     `last_run`: what this driver remembers of the stem's last write. Returns what tasks need, and what to
-    remember. Raises CommitFault.
+    remember. Raises CommitFault; RowsGone if the token is known and its topics are not those of then.
 
     The sink's decisions count the batches, not the tokens' numbers, which may come in any order. So the next
     batch always has the other half of the names.
@@ -66,10 +88,16 @@ def begin_write(
         if two_phase is TwoPhase.REQUIRE:
             yield from check_offered(sink)
     last = decode(sink, owned.stored.chunks)
-    known = last.last_of(token) if last is not None else None
+    known, gone = last.last_of(token) if last is not None else None, NOTHING_GONE
+    if last is not None and known is not None:
+        gone = yield from find_gone(last.tokens.topics_of(Token.of(token)), accept)
+        known = None if gone.again else known
     batch = known or Batch(token, last.batch.batch_id + 1 if last is not None else 0)
     is_complete = last is not None and (yield from is_finished(sink, last))
     begun = yield from make_ready(sink, owned, last, batch, is_complete=is_complete, on_lost=on_lost)
+    if last is not None and gone.said:
+        written = last.content_of(token)
+        raise RowsGone(f"sink {sink.id}: write.token={token} has written {written} before, {gone.said}")
     if last is not None and known is None and last.tokens.forgot(Token.of(token)):
         raise TokenForgotten(
             f"sink {sink.id}: whether write.token={token} was written is no longer known: only the last "
@@ -77,6 +105,53 @@ def begin_write(
             f"{last.tokens.floor} was forgotten. Nothing was written. {TokenForgotten.advice}"
         )
     return begun, Run(owned.incarnation, owned.identity, batch)
+
+
+class Gone(NamedTuple):
+    """What became of rows that were written. `again`: they are to be written again. `said`: what
+    to tell of them; "": they are there, or it is accepted that they are not."""
+
+    again: bool = False
+    said: str = ""
+
+
+NOTHING_GONE = Gone()
+
+
+def find_gone(topics: TopicIds, accept: Accept) -> Rules[Gone]:
+    """Whether rows that were written are gone with their topics. `topics`: to which they went. Raises
+    CommitFault."""
+    if not topics:
+        return NOTHING_GONE
+    now = yield from demand(FindTopics(tuple(topic for topic, _ in topics)), "a topic's id cannot be read")
+    gone = {topic: old for topic, old in topics if topic not in now or now[topic] not in (None, old)}
+    if not gone:
+        return NOTHING_GONE
+    leave, again = (_words(kind, gone.values(), accept) for kind in ("rows-gone", "write-again"))
+    there = ", ".join(topic for topic, _ in topics if topic not in gone)
+    if not leave:
+        return NOTHING_GONE
+    if not again and not there:
+        return Gone(again=True)
+    told = "; ".join(f"topic {topic} {_became(old, now.get(topic))}" for topic, old in gone.items())
+    way = f"To write them again, set {accept(again)}" if again else ""
+    if there:
+        way = f"Those in {there} are there: to write the others again, give them alone another write.token"
+    return Gone(
+        said=f"and rows are gone: {told}. Nothing was written. {way}. If they are not wanted any more, set "
+        f"{accept(leave)}"
+    )
+
+
+def _words(kind: str, ids: Iterable[str], accept: Accept) -> str:
+    """The words of start.accepted about topics of these ids, as far as they are not given."""
+    return ",".join(word for old in ids if accept(word := f"{kind}:{old}") is not None)
+
+
+def _became(old: str, now: str | None) -> str:
+    if now is None:
+        return f"was deleted (its id was {old})"
+    return f"was deleted and created again (its id was {old} and is {now})"
 
 
 def _go_on(sink: Sink, run: Run) -> Rules[Owned | None]:
@@ -137,55 +212,161 @@ class Within(NamedTuple):
     """A write without a token in foreachBatch. `last`: its sink's last decision. `passed`: the rows were
     written before and equal these, which nobody may commit."""
 
-    content: Content
+    written: BatchWrite
     last: Decision
     passed: bool
 
 
+def begin_within(query_id: str, two_phase: TwoPhase) -> Rules[Begun]:
+    """Make a query's sink ready to decide a write without a token in foreachBatch. Raises CommitFault."""
+    sink = sink_of_query(query_id)
+    owned = yield from acquire(sink)
+    if two_phase is TwoPhase.REQUIRE:
+        yield from check_offered(sink)
+    last = decode(sink, owned.stored.chunks)
+    batch = Batch(query_id, 0 if last is None else last.batch.batch_id + 1)
+    is_complete = False if last is None else (yield from is_finished(sink, last))
+    return (yield from make_ready(sink, owned, last, batch, is_complete=is_complete))
+
+
 def commit_within(
-    begun: Begun, reports: Sequence[Report | None], where: str, two_phase: TwoPhase
+    begun: Begun,
+    reports: Sequence[Report | None],
+    place: str,
+    two_phase: TwoPhase,
+    *,
+    claimed: Collection[str] | None = None,
+    accept: Accept = nothing_accepted,
 ) -> Rules[Within]:
     """Make a batch write of foreachBatch visible, unless it was written before.
 
     That it is one only its tasks know. So begin gave their transactions the names of a sink that says nothing
-    about the batch. `begun`: what begin_write made ready since, under what stands for the token. Its sink
-    decides and remembers. `where`: the topic, for messages. Raises CommitFault.
+    about the batch. `begun`: what begin_within made ready since. The query's sink decides and remembers.
+    `place`: as in BatchWrite. `claimed`: the places to which this run of the query has written this batch, or
+    found it written; None: that is not known. Raises CommitFault.
     """
-    sink, token = Sink(begun.sink_id), begun.batch.query_id
+    sink = Sink(begun.sink_id)
     stamp = next((report.stamp for report in reports if report is not None), stamp_of(begun))
-    named_by = Sink(stamp.sink_id)
+    named_by, number = Sink(stamp.sink_id), 0 if stamp.within is None else stamp.within.batch_id
     ballot = count(named_by, reports, stamp.batch.batch_id)
     last = decode(sink, (yield from fetch_stored(sink, begun.identity)).chunks)
     counted = (ballot.winners, ballot.written, ballot.rows, ballot.checksums)
     decision = Decision(begun.sequence + 1, begun.batch, stamp.incarnation, *counted, names=named_by.id)
-    decision = decision._replace(left=None if last is None else last.left)
-    if last is not None and last.last_of(token) is not None:
-        _check_same(stamp.within, where, last.content_of(token), decision.content)
-        return Within(decision.content, last, True)
-    later = None if last is None else last.tokens.later_than(Token.of(token))
-    if later is not None:  # a user's tokens may come in any order, a query's batches do not
-        raise CheckpointOlder(
-            f"{stamp.within}: a df.write of foreachBatch has written batch {later} of this query to {where} "
-            "before, so the checkpoint was set back, and rows would be written again. Nothing was written. "
-            "Bring the right checkpoint back; or, if these rows are to be written, give the write a token: "
-            '.option("write.token", f"NAME-{batch_id}")'
-        )
+    now, writes = BatchWrite(number, place, decision.content, ballot.topics), BatchWrites()
+    if last is not None:
+        decision, writes = decision._replace(left=last.left), last.within
+    known = writes.get(number, place)
+    if last is not None and known is not None:
+        gone = yield from find_gone(known.topics, accept)
+        if gone.said:
+            raise RowsGone(
+                f"{stamp.within}: {_HAS_WRITTEN} {known.content} to {known.where} before, {gone.said}"
+            )
+        if not gone.again:
+            _check_same(stamp.within, known, now)
+            return Within(now, last, True)
+    else:
+        _check_newest(stamp.within, writes.newest, number)
+        _check_elsewhere(stamp.within, _not_claimed(writes, now, claimed), now, accept)
     own_last = decode(named_by, (yield from fetch_stored(named_by, stamp.identity)).chunks)
-    tokens = last.tokens if last is not None else RememberedTokens()
-    decision = decision._replace(tokens=tokens.after(Token.of(token), decision.content))
+    decision = decision._replace(within=writes.after(now))
     namer = Namer(named_by, stamp, own_last)
     done = yield from decide(sink, decision, stamp_of(begun), None, two_phase, last, namer=namer)
     yield from finish(done)
-    return Within(decision.content, done, False)
+    return Within(now, done, False)
 
 
-def _check_same(batch: Batch | None, where: str, then: Content, now: Content) -> None:
-    if then.differs(now):
+_HAS_WRITTEN = "a df.write of foreachBatch without write.token has written"
+
+
+def _check_same(batch: Batch | None, then: BatchWrite, now: BatchWrite) -> None:
+    if then.content.differs(now.content):
         raise OtherRowsInBatch(
-            f"{batch}: a df.write of foreachBatch without write.token has written {then} to {where} before, "
-            f"and was given {now} now, which are not the same. They were not written. "
-            f"{OtherRowsInBatch.advice}"
+            f"{batch}: {_HAS_WRITTEN} {then.content} to {then.where} before, and was given {now.content} "
+            f"now, which are not the same. They were not written. {OtherRowsInBatch.advice}"
         )
+
+
+def _check_newest(batch: Batch | None, newest: int, number: int) -> None:
+    """Raise CheckpointOlder if the query has written a later batch: a user's tokens may come in any order, a
+    query's batches do not."""
+    if newest > number:
+        raise CheckpointOlder(
+            f"{batch}: a df.write of foreachBatch has written batch {newest} of this query before, so the "
+            "checkpoint was set back, and rows would be written again. Nothing was written. "
+            "Bring the right checkpoint back; or, if these rows are to be written, give the write a token: "
+            '.option("write.token", f"NAME-{batch_id}")'
+        )
+
+
+def _not_claimed(writes: BatchWrites, now: BatchWrite, claimed: Collection[str] | None) -> list[BatchWrite]:
+    """The writes of the same rows that an earlier run has made of this batch, and this one has not yet: the
+    function names another place for them now. A place to which the query wrote before is not another one.
+    """
+    if claimed is None:
+        return []
+    known = any(one.place == now.place for one in writes.kept)
+    return [
+        one
+        for one in writes.kept
+        if one.batch == now.batch
+        and one.place not in claimed
+        and (_share(one, now) or (not known and now.content.rows and one.content == now.content))
+    ]
+
+
+def _share(one: BatchWrite, other: BatchWrite) -> bool:
+    """Whether rows of the one went where the other's option names the topic, or the other way round."""
+    return any(a.place and not b.place and a.place in dict(b.topics) for a, b in ((one, other), (other, one)))
+
+
+def _check_elsewhere(batch: Batch | None, found: list[BatchWrite], now: BatchWrite, accept: Accept) -> None:
+    """Raise SinkChanged for writes that have gone to other places, unless that is accepted."""
+    for one in found:
+        if (accepting := accept(_word_elsewhere(one))) is not None:
+            raise SinkChanged(
+                f"{batch}: {_HAS_WRITTEN} {one.content} to {one.where} before, and is to write them to "
+                f"{now.where} now. Nothing was written. Was the option topic changed? Give the old one back "
+                f"until this batch is done. Are the rows to be in both? Set {accepting}"
+            )
+
+
+def _word_elsewhere(one: BatchWrite) -> str:
+    return f"sink-changed:{one.place}:{one.batch}"
+
+
+def check_without_token(
+    reports: Sequence[Report | None], token: str, claimed: Collection[str] | None, accept: Accept
+) -> Rules[None]:
+    """Check that rows under a token are not those that this batch has written to the topic without one, in an
+    earlier run. Raises SinkChanged unless that is accepted.
+
+    A user who may not read the group of the query's sink has not written without a token.
+    """
+    stamp = next(report.stamp for report in reports if report is not None)
+    if stamp.within is None or claimed is None:
+        return
+    sink = sink_of_query(stamp.within.query_id)
+    stored = yield from ask(FetchStored(sink.group))
+    if isinstance(stored, Refused) and stored.code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
+        return
+    if isinstance(stored, (Refused, Unknown)):
+        raise CommitFault(f"what {stamp.within} has written without a token cannot be read: {stored}. {_FIX}")
+    last, ballot = decode(sink, stored.chunks), count(Sink(stamp.sink_id), reports, stamp.batch.batch_id)
+    content, topics = ballot.content, {topic for topic, _ in ballot.written}
+    for one in () if last is None else last.within.kept:
+        same = one.batch == stamp.within.batch_id and one.content == content and content.rows
+        if not same or one.place in claimed or not topics & {one.place, *dict(one.topics)}:
+            continue
+        if (accepting := accept(_word_elsewhere(one))) is not None:
+            raise SinkChanged(
+                f"{stamp.within}: {_HAS_WRITTEN} {one.content} to {one.where} before, and write.token="
+                f"{token} was given the same rows now. Nothing was written. Leave that write without a token "
+                f"until this batch is done. Are the rows to be there twice? Set {accepting}"
+            )
+
+
+_FIX = "Fix that, then start the query again"
 
 
 def is_finished(sink: Sink, last: Decision) -> Rules[bool]:

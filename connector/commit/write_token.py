@@ -2,20 +2,25 @@
 
 A token that ends in digits has a stem and a number: `job-17` is the 17th of `job-`. All tokens of a stem that
 are written to one topic share a sink, so its writes use the same transactional ids again. Each decision of
-the sink remembers what the last tokens wrote. `floor` is the highest number that it has forgotten: an unknown
-token up to that number may have been written before, so it is not written.
+the sink remembers what the last tokens wrote, with the ids of their topics. `floor` is the highest number
+that it has forgotten: an unknown token up to that number may have been written before, so it is not written.
+
+A write without a token in foreachBatch is known by its micro-batch and the topic. All of a query's share a
+sink, whatever their options are.
 """
 
 import re
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
-from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.commit.transactional_ids import Sink
 
 WRITER = "eoslog-write"
 """The writer's name if no transactional.id is given."""
 KEPT_TOKENS = 64
 """How many tokens of a stem are remembered, in some 15 to 30 characters each."""
+CHECKSUMS = 2**32
+"""Checksums of tasks are below it; a batch's is their sum modulo it (connector/sink/row_checksum.py)."""
 PASSED = -1
 """The batch id of a token that was written before its sink's last one. Real batch ids begin at 0."""
 
@@ -45,9 +50,9 @@ class Token(NamedTuple):
         return _start(name) + ":".join((_quoted(self.stem), topic or ""))
 
 
-def token_within(batch: Batch) -> str:
-    """What stands for a token in a write without one, in foreachBatch of this micro-batch."""
-    return f"{batch.query_id}-{batch.batch_id}"
+def sink_of_query(query_id: str) -> Sink:
+    """The sink of all writes without a token in foreachBatch of a query."""
+    return Sink(_start(WRITER) + _quoted(query_id))
 
 
 def id_before(name: str, text: str) -> str:
@@ -85,33 +90,42 @@ class Content(NamedTuple):
         return f"{self.rows} rows{checksum}"
 
 
+def content_of(rows: Sequence[int], checksums: Sequence[int]) -> Content:
+    """The content of a batch from those of its tasks. Empty: not recorded."""
+    return Content(sum(rows) if rows else None, sum(checksums) % CHECKSUMS if checksums else None)
+
+
+TopicIds = tuple[tuple[str, str], ...]
+"""Topics to which rows went, each with its id. Brokers that report no ids: none."""
+
+
 class RememberedTokens(NamedTuple):
-    """What a sink's last writes were given, by the digits of their tokens, oldest first.
+    """What a sink's last writes were given, by the digits of their tokens, and to which topics it went. The
+    oldest is the first.
 
     `floor`: the highest number that was remembered once and is no longer. None: there is none.
     """
 
-    kept: tuple[tuple[str, Content], ...] = ()
+    kept: tuple[tuple[str, Content, TopicIds], ...] = ()
     floor: int | None = None
 
     def get(self, token: Token) -> Content | None:
         """What was written under the token. None: nothing, or it is forgotten."""
-        return dict(self.kept).get(token.digits)
+        return next((content for digits, content, _ in self.kept if digits == token.digits), None)
+
+    def topics_of(self, token: Token) -> TopicIds:
+        """To which topics rows went under the token; empty: it is not known."""
+        return next((topics for digits, _, topics in self.kept if digits == token.digits), ())
 
     def forgot(self, token: Token) -> bool:
         """Whether the token may have been written and then forgotten."""
         return self.get(token) is None and self.floor is not None and token.number <= self.floor
 
-    def later_than(self, token: Token) -> int | None:
-        """The highest number that was written, if that is above the token's."""
-        newest = max((Token(token.stem, digits).number for digits, _ in self.kept), default=-1)
-        return newest if newest > token.number else None
-
-    def after(self, token: Token, content: Content) -> "RememberedTokens":
+    def after(self, token: Token, content: Content, topics: TopicIds = ()) -> "RememberedTokens":
         """These tokens with one more, and without the oldest if there are too many."""
-        others = [(digits, written) for digits, written in self.kept if digits != token.digits]
-        kept = (*others, (token.digits, content))
-        forgotten = [Token(token.stem, digits).number for digits, _ in kept[:-KEPT_TOKENS]]
+        others = [one for one in self.kept if one[0] != token.digits]
+        kept = (*others, (token.digits, content, topics))
+        forgotten = [Token(token.stem, digits).number for digits, *_ in kept[:-KEPT_TOKENS]]
         floor = max([*forgotten, *([] if self.floor is None else [self.floor])], default=None)
         return RememberedTokens(kept[-KEPT_TOKENS:], floor)
 
@@ -119,7 +133,12 @@ class RememberedTokens(NamedTuple):
         """The short form that a decision stores; "" if there are no tokens."""
         if not self.kept:
             return ""
-        entries = [f"{digits} {rows} {checksum or 0:x}" for digits, (rows, checksum) in self.kept]
+        entries, before = [], ""
+        for digits, (rows, checksum), topics in self.kept:
+            told = ",".join(f"{topic}:{number}" for topic, number in topics)
+            more = f" {_SAME if told == before else told}" if told else ""
+            entries.append(f"{digits} {rows} {checksum or 0:x}{more}")
+            before = told
         return "|".join(["" if self.floor is None else str(self.floor), *entries])
 
     @classmethod
@@ -128,6 +147,73 @@ class RememberedTokens(NamedTuple):
         if not text:
             return cls()
         floor, *entries = text.split("|")
-        cut = [one.split(" ") for one in entries]
-        kept = tuple((digits, Content(int(rows), int(checksum, 16))) for digits, rows, checksum in cut)
-        return cls(kept, int(floor) if floor else None)
+        kept, before = list[tuple[str, Content, TopicIds]](), ""
+        for one in entries:
+            digits, rows, checksum, *more = one.split(" ")
+            (told,) = more or [""]
+            before = before if told == _SAME else told
+            kept.append((digits, Content(int(rows), int(checksum, 16)), _topic_ids(before)))
+        return cls(tuple(kept), int(floor) if floor else None)
+
+
+class BatchWrite(NamedTuple):
+    """A write without a token in foreachBatch. `batch`: the micro-batch's number; `place`: the topic that its
+    option names, "" if each row names its own; `topics`: to which rows went."""
+
+    batch: int
+    place: str
+    content: Content
+    topics: TopicIds = ()
+
+    @property
+    def where(self) -> str:
+        """Its place, for messages."""
+        return f"topic {self.place}" if self.place else "the topics that its rows name"
+
+
+class BatchWrites(NamedTuple):
+    """What a query's sink remembers of its writes without a token: all of the last two micro-batches with
+    writes, and KEPT_TOKENS of those before. The oldest is the first."""
+
+    kept: tuple[BatchWrite, ...] = ()
+
+    def get(self, batch: int, place: str) -> BatchWrite | None:
+        """What a micro-batch has written to a place. None: nothing, or it is forgotten."""
+        return next((one for one in self.kept if (one.batch, one.place) == (batch, place)), None)
+
+    @property
+    def newest(self) -> int:
+        """The newest micro-batch; -1: there is none."""
+        return max((one.batch for one in self.kept), default=-1)
+
+    def after(self, write: BatchWrite) -> "BatchWrites":
+        """These writes with one more."""
+        kept = (*(one for one in self.kept if one[:2] != write[:2]), write)
+        last = sorted({one.batch for one in kept})[-2:]
+        old = [one for one in kept if one.batch not in last]
+        return BatchWrites((*old[-KEPT_TOKENS:], *(one for one in kept if one.batch in last)))
+
+    @classmethod
+    def read(cls, found: Iterable[Any]) -> "BatchWrites":
+        """The writes that a decision has stored. Raises ValueError, TypeError."""
+        return cls(
+            tuple(
+                BatchWrite(
+                    int(batch),
+                    str(place),
+                    Content(rows, checksum),
+                    tuple((str(topic), str(number)) for topic, number in topics),
+                )
+                for batch, place, (rows, checksum), topics in found
+            )
+        )
+
+
+_SAME = "="
+"""Stands for the topics of the write before."""
+
+
+def _topic_ids(text: str) -> TopicIds:
+    """Topics and ids from the form that a decision stores. Raises ValueError."""
+    pairs = [one.split(":") for one in text.split(",")] if text else []
+    return tuple((topic, number) for topic, number in pairs)

@@ -85,6 +85,11 @@ def _follows(cluster: Cluster, topic: str, partition: int, start: int, end: int)
     return ""
 
 
+def topic_ids(cluster: Cluster, names: Iterable[str]) -> dict[str, str | None]:
+    """The ids of the topics that there are. Raises KafkaError, RetriesExhausted."""
+    return {name: found.topic_id for name, found in _topics(cluster, sorted(names)).items()}
+
+
 def _lacks(cluster: Cluster, places: tuple[Place, ...]) -> dict[Place, str]:
     """The places that the log cannot have, by its topics and its ends, and why."""
     topics = _topics(cluster, sorted({place.topic for place in places}))

@@ -8,6 +8,7 @@ ends a run, is another process and does not need the token: it acts under the id
 """
 
 import contextlib
+import fcntl
 import hashlib
 import json
 import logging
@@ -15,11 +16,13 @@ import math
 import os
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from eoslog.connector.commit.faults import BatchRefused
 from eoslog.connector.commit.task_reports import Batch, Run, Start
 from eoslog.connector.spark.pickled_form import FORM
 from eoslog.connector.spark.processes import (
@@ -143,6 +146,61 @@ def drivers_of(query_id: str) -> list[int]:
         if query == query_id and lives(driver):
             found.add(driver.pid)
     return sorted(found)
+
+
+class Turn:
+    """A driver's process has its turn. `claimed`: to which places the run of a query has written a batch, or
+    found it written; None: that is not known."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+
+    def claimed(self, run: str, batch: int) -> list[str] | None:
+        """What this run has noted of the batch."""
+        if self._path is None or not run:
+            return None
+        kept = self._kept()
+        return list(kept["claimed"]) if (kept["run"], kept["batch"]) == (run, batch) else []
+
+    def check_newest(self, run: str, batch: int) -> None:
+        """Raise BatchRefused if the run has written a later batch: a thread has outlived its batch, or it has
+        the properties of an earlier one."""
+        kept = self._kept()
+        if run and kept["run"] == run and kept["batch"] > batch:
+            raise BatchRefused(
+                f"a df.write of foreachBatch is of batch {batch}, and its query has written batch "
+                f"{kept['batch']} since. Nothing was written. In a thread? Wait for it before the function "
+                "returns, and wrap what it calls in pyspark.inheritable_thread_target anew for each batch"
+            )
+
+    def claim(self, run: str, batch: int, place: str) -> None:
+        """Note that the run has written the batch to the place, or found it written."""
+        known = self.claimed(run, batch)
+        if self._path is not None and known is not None:
+            kept = {"token": driver_token(), "run": run, "batch": batch, "claimed": [*known, place]}
+            draft = self._path.with_suffix(f".{os.getpid()}")
+            draft.write_text(json.dumps(kept))
+            draft.rename(self._path)
+
+    def _kept(self) -> dict[str, Any]:
+        kept: dict[str, Any] = {}
+        if self._path is not None and self._path.exists():
+            kept = json.loads(self._path.read_text())
+        return kept if kept.get("token") == driver_token() else {"run": "", "batch": -1, "claimed": []}
+
+
+@contextlib.contextmanager
+def turn(*key: str) -> Iterator[Turn]:
+    """Wait until no other process of the driver has its turn under the key, and have it.
+
+    Parallel writes of a query share a sink: without turns they would fence each other."""
+    path = _path(key)
+    if path is None:
+        yield Turn(None)
+        return
+    with path.with_suffix(".turn").open("w") as lock:
+        fcntl.lockf(lock, fcntl.LOCK_EX)  # the system gives it back if the process dies
+        yield Turn(path.with_suffix(".claims"))
 
 
 def _run(kept: dict[str, Any]) -> Run:

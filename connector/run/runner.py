@@ -30,6 +30,7 @@ from eoslog.connector.commit.commands import (
     FetchStored,
     FindHeld,
     FindOwn,
+    FindTopics,
     HeldBack,
     ListOngoing,
     LookAt,
@@ -59,7 +60,7 @@ from eoslog.connector.errors import (
     UnsupportedByBroker,
 )
 from eoslog.connector.run import markers
-from eoslog.connector.run.places_in_log import look_at
+from eoslog.connector.run.places_in_log import look_at, topic_ids
 from eoslog.protocol import errors
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.producer_identity import ProducerIdentity
@@ -113,6 +114,7 @@ class Runner:
             FindOwn: self._find_own,
             WriteMarkers: lambda c: markers.write_markers(cluster, c.held, commit=c.commit),
             LookAt: lambda c: look_at(cluster, c.places),
+            FindTopics: lambda c: topic_ids(cluster, c.names),
             TransactionVersion: lambda c: cluster.transaction_version(),
             ReadClock: lambda c: round(_clock() * 1000),
         }

@@ -15,12 +15,27 @@ from eoslog.connector.errors import OptionError
 from eoslog.connector.options.source_and_sink import SinkOptions
 from eoslog.connector.sink import committer
 from eoslog.connector.sink.begin_on_driver import BeginsWhenPickled
-from eoslog.connector.sink.task_message import Attempt, check_forms, micro_batch_of, reports_of
+from eoslog.connector.sink.task_message import (
+    RUN,
+    Attempt,
+    check_forms,
+    is_of_stream,
+    micro_batch_of,
+    reports_of,
+)
 from eoslog.connector.spark.columns import check_sink_schema
 from eoslog.connector.spark.plain_errors import only_warned, plainly
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+_UNKNOWN_BATCH = (
+    "Spark does not say to which micro-batch this df.write of foreachBatch belongs, so it would be written "
+    "again with its batch. Nothing was written. In a thread, wrap what it calls in "
+    "pyspark.inheritable_thread_target for each batch; or give the write a token: "
+    '.option("write.token", f"NAME-{batch_id}")'
+)
 
 
 class BatchWriter(BeginsWhenPickled, DataSourceArrowWriter):
@@ -46,8 +61,10 @@ class BatchWriter(BeginsWhenPickled, DataSourceArrowWriter):
         if context is None:
             raise RuntimeError("write() runs in Spark's tasks only: there is no TaskContext here")
         batch = (self._begun and self._begun.batch) or Batch("", 0)
-        within = micro_batch_of(context) if self._options.write_token is None else None
-        attempt = Attempt(batch.query_id, batch.batch_id, context.partitionId(), within)
+        within, run = micro_batch_of(context), context.getLocalProperty(RUN) or ""
+        if within is None and committer.is_known_by_its_batch(self._options) and is_of_stream(context):
+            raise OptionError(_UNKNOWN_BATCH)
+        attempt = Attempt(batch.query_id, batch.batch_id, context.partitionId(), within, run)
         return write_rows(self._options, self._begun, attempt, iterator)
 
     @plainly

@@ -9,11 +9,12 @@ import logging
 import uuid
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
-from eoslog.connector.checkpoint.accepted_differences import to_accept
+from eoslog.connector.checkpoint.accepted_differences import acceptable, to_accept
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
 from eoslog.connector.checkpoint.noted_places import NotedPlaces
 from eoslog.connector.checkpoint.noted_sink import NotedSink, NotedStarts
@@ -33,9 +34,14 @@ from eoslog.connector.commit.move_decision import give_up
 from eoslog.connector.commit.places import places_of
 from eoslog.connector.commit.saved_state import Saving
 from eoslog.connector.commit.task_reports import Batch, Begun, Decided, Prepared, Report, Run
-from eoslog.connector.commit.token_write import begin_write, commit_within, note_finished
+from eoslog.connector.commit.token_write import (
+    begin_within,
+    check_without_token,
+    commit_within,
+    note_finished,
+)
 from eoslog.connector.commit.transactional_ids import Sink
-from eoslog.connector.commit.write_token import WRITER, Token, token_within
+from eoslog.connector.commit.write_token import sink_of_query
 from eoslog.connector.errors import OptionError
 from eoslog.connector.offsets.group_notes import Note
 from eoslog.connector.options.source_and_sink import Guarantee, SinkOptions
@@ -65,6 +71,12 @@ _PASSED = (
     "%s has written %s to %s before, and was given the same rows again, which were not written. If they are "
     'a second write that is meant, give it a token: .option("write.token", f"NAME-{batch_id}"). '
     "See troubleshooting.md#rows-of-foreachbatch-were-not-written-again"
+)
+_IN_THREAD = (
+    "a df.write without write.token was made while streaming queries run, and Spark does not say of which "
+    "micro-batch it is. If a thread of foreachBatch has made it, it is written again with its batch: wrap "
+    "what the thread calls in pyspark.inheritable_thread_target, or give the write a token. "
+    "See troubleshooting.md#a-write-may-belong-to-a-micro-batch"
 )
 _SEE_LATE = "See troubleshooting.md#readers-may-see-a-part-of-a-batch"
 
@@ -272,10 +284,14 @@ def commit_batch(
         return
     runner, sink = runner or runner_for(options), _sink_of(reports)
     within = next((report.stamp.within for report in reports if report is not None), None)
-    if within is not None:
+    if within is not None and options.write_token is None:
         _commit_within(options, reports, within, runner)
         return
+    if within is not None and not any(isinstance(report, Decided) for report in reports):
+        _check_without_token(options, reports, within, str(options.write_token), runner)
     batch_id = next((report.stamp.batch.batch_id for report in reports if report is not None), 0)
+    if within is None and is_known_by_its_batch(options):
+        _warn_of_threads()
     rules = commit(sink, reports, batch_id, two_phase=options.two_phase, token=options.write_token)
     done = runner.run(rules)
     _prove_if_disturbed(runner, sink, reports)
@@ -283,6 +299,21 @@ def commit_batch(
     if options.write_token is not None and done is not None:
         runner.run(note_finished(sink, done))
     _unwatch(options, run_of(reports))
+
+
+def is_known_by_its_batch(options: SinkOptions) -> bool:
+    """Whether a batch write is exact in foreachBatch only if its micro-batch is known."""
+    return options.write_token is None and options.guarantee is not Guarantee.AT_LEAST_ONCE
+
+
+_warned: set[str] = set()
+
+
+def _warn_of_threads() -> None:
+    """Warn once of writes that may belong to a micro-batch, as Spark does not say so in each thread."""
+    if run_memory.streams_now() and run_memory.driver_token() not in _warned:
+        _warned.add(run_memory.driver_token())
+        log.warning(_IN_THREAD)
 
 
 def _commit_within(
@@ -293,26 +324,50 @@ def _commit_within(
     Its own sink, in whose names the tasks have written, is ended last: then late attempts see that nobody
     waits for them, and rows that had been written before are aborted.
     """
-    token, written_by = token_within(within), run_of(reports)
+    written_by, run, place = run_of(reports), _run_word(reports), options.topic or ""
     assert written_by is not None  # one report has said within
-    sink = Sink(Token.of(token).sink_id(options.transactional_id or WRITER, options.topic))
-    begun, _ = runner.run(begin_write(sink, token, two_phase=options.two_phase))
-    run = Run(written_by.incarnation, begun.identity, begun.batch)
-    abandoned_run.watch_once(sink, run, _write_key(options, run), partial(runner_for, options))
-    where = f"topic {options.topic}" if options.topic else "the topics that its rows name"
-    try:
-        written = runner.run(commit_within(begun, reports, where, options.two_phase))
-        if runner.disturbed():
-            runner.run(prove_last(sink, begun.identity))
-        _await_readable(runner, sink, written.last, {})
-        if written.last.batch == begun.batch:
-            runner.run(note_finished(sink, written.last))
-    finally:
-        _unwatch(options, run)
+    sink = sink_of_query(within.query_id)
+    with _turn(options, within) as turn:
+        turn.check_newest(run, within.batch_id)
+        claimed = turn.claimed(run, within.batch_id)
+        begun = runner.run(begin_within(within.query_id, options.two_phase))
+        ours = Run(written_by.incarnation, begun.identity, begun.batch)
+        abandoned_run.watch_once(sink, ours, _write_key(options, ours), partial(runner_for, options))
+        rules = commit_within(
+            begun, reports, place, options.two_phase, claimed=claimed, accept=acceptable(options.accepted)
+        )
+        try:
+            done = runner.run(rules)
+            if runner.disturbed():
+                runner.run(prove_last(sink, begun.identity))
+            _await_readable(runner, sink, done.last, {})
+            if done.last.batch == begun.batch or done.last.sequence == begun.sequence:
+                runner.run(note_finished(sink, done.last))
+            turn.claim(run, within.batch_id, place)
+        finally:
+            _unwatch(options, ours)
     abandoned_run.end(_sink_of(reports), written_by, lambda: runner, continues=False)
     _unwatch(options, written_by)
-    if written.passed and written.content.rows:
-        log.warning(_PASSED, within, written.content, where)
+    if done.passed and done.written.content.rows:
+        log.warning(_PASSED, within, done.written.content, done.written.where)
+
+
+def _check_without_token(
+    options: SinkOptions, reports: Sequence[Report | None], within: Batch, token: str, runner: Runner
+) -> None:
+    """Raise SinkChanged if the micro-batch has written the rows of a token without one."""
+    with _turn(options, within) as turn:
+        claimed = turn.claimed(_run_word(reports), within.batch_id)
+    runner.run(check_without_token(reports, token, claimed, acceptable(options.accepted)))
+
+
+def _turn(options: SinkOptions, within: Batch) -> AbstractContextManager[run_memory.Turn]:
+    return run_memory.turn(repr(options.client.bootstrap), within.query_id)
+
+
+def _run_word(reports: Sequence[Report | None]) -> str:
+    """The word for the run of the query in whose foreachBatch the tasks have written."""
+    return next((report.stamp.run for report in reports if report is not None), "")
 
 
 def _prove_if_disturbed(runner: Runner, sink: Sink, reports: Sequence[Report | None]) -> None:

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Mapping
 from typing import NamedTuple, Self
 
-from eoslog.connector.checkpoint.accepted_differences import to_accept
+from eoslog.connector.checkpoint.accepted_differences import acceptable
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
 from eoslog.connector.checkpoint.cluster_check import check_group_cluster, check_sink_cluster
 from eoslog.connector.checkpoint.noted_places import NOTED_PLACES, NotedPlaces
@@ -90,12 +90,8 @@ def known_starts(checkpoint: Checkpoint, options: SinkOptions) -> KnownStarts:
     """What a checkpoint knows of its query's starts. Raises CheckpointUnreadable."""
     topics = [options.topic, options.deadletter_topic] if options.topic is not None else []
     words, place = NotedStarts.read(checkpoint).words, abridged(checkpoint.location)
-    return KnownStarts(
-        words,
-        place,
-        [topic for topic in topics if topic is not None],
-        lambda word: None if word in options.accepted else to_accept(word, options.accepted),
-    )
+    known = [topic for topic in topics if topic is not None]
+    return KnownStarts(words, place, known, acceptable(options.accepted))
 
 
 class StartOfRun:

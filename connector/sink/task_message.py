@@ -12,7 +12,13 @@ from eoslog.connector.spark.pickled_form import check_form
 
 BATCH_ID = "streaming.sql.batchId"
 QUERY_ID = "sql.streaming.queryId"
-"""Properties of a job that Spark sets in the thread that runs a micro-batch, foreachBatch included."""
+RUN = "spark.jobGroup.id"
+"""Properties of a job that Spark sets in the thread that runs a micro-batch, foreachBatch included. The group
+is the run's id, unless the function has set another one."""
+
+OF_STREAM = "spark.sql.requireAllClusterKeysForDistribution"
+"""A setting that Spark makes in the session of each streaming query (StreamExecution), and that tasks get. It
+is also the session of the frame that foreachBatch gets, in whatever thread."""
 
 
 @dataclass
@@ -36,15 +42,21 @@ def reports_of(messages: Sequence[WriterCommitMessage | None]) -> list[Report | 
 
 
 class Attempt(NamedTuple):
-    """Spark's ids of a task's rows: query, batch and partition. `within`: as in Stamp."""
+    """Spark's ids of a task's rows: query, batch and partition. `within`, `run`: as in Stamp."""
 
     query_id: str
     batch_id: int
     partition: int
     within: Batch | None = None
+    run: str = ""
 
 
 def micro_batch_of(context: TaskContext) -> Batch | None:
     """The micro-batch that a task works for. None: Spark does not say that it does."""
     query_id, batch_id = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
     return None if query_id is None or batch_id is None else Batch(query_id, int(batch_id))
+
+
+def is_of_stream(context: TaskContext) -> bool:
+    """Whether a task works in the session of a streaming query, in whatever thread."""
+    return context.getLocalProperty(OF_STREAM) is not None

@@ -48,7 +48,7 @@ def write_rows(
         _write_plainly(options, attempt, rows)
         return TaskMessage(FORM, None)
     task, stamp = judge(begun, attempt.query_id, attempt.batch_id, attempt.partition)
-    stamp = replace(stamp, within=attempt.within)
+    stamp = replace(stamp, within=attempt.within, run=attempt.run)
     runs_again = options.state is not None and options.state.every > 1
     named = options.write_token is not None or attempt.within is not None
     compared = options.on_lost is OnLost.REPLAY or named or runs_again

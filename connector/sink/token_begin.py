@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from eoslog.connector.checkpoint.accepted_differences import acceptable
 from eoslog.connector.commit.move_decision import give_up
 from eoslog.connector.commit.task_reports import Begun, Run
 from eoslog.connector.commit.token_write import begin_before, begin_write
@@ -37,8 +38,9 @@ def begin_token(options: SinkOptions, text: str, runner: Runner) -> StartedWrite
     sink = Sink(token.sink_id(name, options.topic))
     runner.run(give_up(sink, options.accepted))
     key = (repr(options.client.bootstrap), sink.id, "write")
-    last_run = run_memory.take(*key)
-    begun, run = runner.run(begin_write(sink, text, last_run=last_run, two_phase=two_phase, on_lost=on_lost))
+    last_run, accept = run_memory.take(*key), acceptable(options.accepted)
+    rules = begin_write(sink, text, last_run=last_run, two_phase=two_phase, on_lost=on_lost, accept=accept)
+    begun, run = runner.run(rules)
     if not token.digits:  # no other token uses this sink
         return StartedWrite(begun, run)
     run_memory.keep(run, *key)

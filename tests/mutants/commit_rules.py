@@ -20,7 +20,7 @@ STORIES = tuple(
 MODEL = (f"{HERE}test_replay_model.py", f"{HERE}test_model.py")
 ALL = (*STORIES, *MODEL)
 
-WITHIN = (f"{HERE}test_within.py",)
+WITHIN = (f"{HERE}test_within.py", f"{HERE}test_write.py")
 
 MUTANTS: list[Mutant] = [
     *mutants_of(
@@ -28,16 +28,35 @@ MUTANTS: list[Mutant] = [
         WITHIN,
         Break(
             "rows of a micro-batch are written again",
-            "if last is not None and last.last_of(token) is not None:",
-            "if False:",
+            "        if not gone.again:\n",
+            "        if False:\n",
         ),
-        Break("a checkpoint that was set back writes again", "    if later is not None:", "    if False:"),
-        Break("other rows of a micro-batch pass", "    if then.differs(now):\n", "    if False:\n"),
+        Break("a checkpoint that was set back writes again", "    if newest > number:", "    if False:"),
         Break(
-            "a micro-batch is not remembered",
-            "tokens=tokens.after(Token.of(token), decision.content)",
-            "tokens=tokens",
+            "other rows of a micro-batch pass",
+            "    if then.content.differs(now.content):\n",
+            "    if False:\n",
         ),
+        Break("a micro-batch is not remembered", "within=writes.after(now)", "within=writes"),
+        Break("another topic in mid-batch is written", "    for one in found:\n", "    for one in ():\n"),
+        Break(
+            "a topic that a query knows is another one", "not known and now.content.rows", "now.content.rows"
+        ),
+        Break("rows that name their topic are others'", "and (_share(one, now) or (", "and (False or ("),
+        Break("what this run has written stops it", "        and one.place not in claimed\n", ""),
+        Break(
+            "a token writes a batch's rows again",
+            "if not same or one.place in claimed or",
+            "if True or one.place in claimed or",
+        ),
+        Break(
+            "two writes that are meant stop each other",
+            "if not same or one.place in claimed or",
+            "if not same or",
+        ),
+        Break("a topic made anew is passed over", " or now[topic] not in (None, old)}", "}"),
+        Break("a topic that was deleted is passed over", "if topic not in now or ", "if topic in now and "),
+        Break("what is there is written twice", "if not again and not there:", "if not again:"),
         Break(
             "a write of foreachBatch is not finished",
             "    yield from finish(done)\n    return Within",
@@ -52,6 +71,7 @@ MUTANTS: list[Mutant] = [
             "ending is None or ending.identity != namer.stamp.identity",
             "False",
         ),
+        Break("a topic's id is not remembered", "decision.content, ballot.topics)", "decision.content)"),
         Break(
             "who ends a run does not find its decision",
             "        staged.append(StageOffsets(own, namer.sink.group, copied))\n",

@@ -25,7 +25,7 @@ class Crash(Exception):
 class Bench:
     """Runs rules on a cluster and notes each command. `intercept` may answer in the cluster's place, by
     returning something else than None, or crash the driver by raising. `told` hears each command with its
-    answer."""
+    answer. `ids`: of the topics that there are, to which each task's rows go."""
 
     def __init__(
         self,
@@ -38,6 +38,7 @@ class Bench:
         self.broker = ModelBroker(tv, **broker)
         self.asked: tuple[str, ...] | None = None
         self.sink = Sink("sink")
+        self.ids: dict[str, str | None] = {}
         self.commands: list[c.Command[Any]] = []
         self.intercept: Callable[[c.Command[Any]], Any] | None = None
         self.told: Callable[[c.Command[Any], Any], None] | None = None
@@ -77,7 +78,9 @@ class Bench:
         if not self.broker.verifies:
             self.broker.add_partitions(name, identity)
         assert self.broker.produce(name, identity, 0, rows) is None
-        return Prepared(stamp, partition, Participant(name, identity), len(rows), (("out", partition),))
+        ids = tuple((topic, number) for topic, number in self.ids.items() if number is not None)
+        written = (("out", partition),)
+        return Prepared(stamp, partition, Participant(name, identity), len(rows), written, topic_ids=ids)
 
     def prepare_all(self, begun: Begun) -> list[Report]:
         assert begun.batch is not None
@@ -143,6 +146,8 @@ class Bench:
                 return {name: broker.keep(name) for name, _ in participants}
             case c.SaveState(own, saving, last_save, contents):
                 return saving.write(own, last_save, contents)
+            case c.FindTopics(names):
+                return {name: self.ids[name] for name in names if name in self.ids}
             case c.FindHeld() | c.AwaitMarkers():
                 return ()
             case c.FindOwn(_, producer_id):

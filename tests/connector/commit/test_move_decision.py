@@ -13,7 +13,7 @@ from eoslog.connector.commit.move_decision import move_decision
 from eoslog.connector.commit.places import Place
 from eoslog.connector.commit.saved_state import Saved
 from eoslog.connector.commit.task_reports import Batch, Left, Start
-from eoslog.connector.commit.write_token import Content, RememberedTokens, Token
+from eoslog.connector.commit.write_token import BatchWrite, BatchWrites, Content, RememberedTokens, Token
 from tests.connector.commit.model_bench import Bench, Crash, finishes
 
 ROWS = ["q0p0", "q0p1"]
@@ -106,6 +106,7 @@ MOVED: dict[str, Callable[[Decision, Decision], bool]] = {
     "start": lambda seen, now: now.start == START != seen.start,
     "topics": lambda seen, now: now.topics == seen.topics != (),
     "left": lambda seen, now: now.left == seen.left is not None,
+    "within": lambda seen, now: now.within == seen.within != BatchWrites(),
 }
 """What a moved decision says of each fact of a decision: kept, made anew, or at its end with its batch."""
 
@@ -124,7 +125,8 @@ def test_whatever_a_decision_holds_has_a_rule_when_it_is_moved() -> None:
     seen = seen._replace(
         tokens=tokens, checksums=seen.checksums or (1, 2), places=(place,), names=bench.sink.id
     )
-    seen = seen._replace(left=Left("word", "another", "q", 1, 1795780000))
+    within = BatchWrites((BatchWrite(7, "out", Content(1, 1), (("out", "id"),)),))
+    seen = seen._replace(left=Left("word", "another", "q", 1, 1795780000), within=within)
     stored = encode(seen, bench.sink, 8)
     bench.broker.commit_offsets("sink", {(ANCHOR, at): chunk for at, chunk in stored.items()})
     saves = Saves("moved")

@@ -10,7 +10,7 @@ from eoslog.connector.commit.decision import Decision, decode, encode
 from eoslog.connector.commit.faults import DecisionDamaged
 from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.commit.transactional_ids import Sink
-from eoslog.connector.commit.write_token import KEPT_TOKENS, Content, RememberedTokens, Token
+from eoslog.connector.commit.write_token import KEPT_TOKENS, Content, RememberedTokens, Token, TopicIds
 from eoslog.protocol.producer_identity import ProducerIdentity
 
 SINK = Sink("writes")
@@ -52,21 +52,25 @@ def test_no_two_stems_share_a_sink(
     assert same == (told(*one) == told(*other))
 
 
+ids = st.sampled_from([(), (("out", "a"),), (("out", "b"),), (("bad", "1"), ("out", "a"))])
 contents = st.builds(Content, st.integers(0, 2**50), st.integers(0, 2**32 - 1))
 
 
-@given(writes=st.lists(st.tuples(st.integers(-1, 200), contents), max_size=120))
-def test_what_was_written_is_known_or_said_to_be_forgotten(writes: list[tuple[int, Content]]) -> None:
+@given(writes=st.lists(st.tuples(st.integers(-1, 200), contents, ids), max_size=120))
+def test_what_was_written_is_known_or_said_to_be_forgotten(
+    writes: list[tuple[int, Content, TopicIds]],
+) -> None:
     """Whatever the order. It survives its decision; and a token that was never written is no known one."""
     last: Decision | None = None
     truth: dict[str, Content] = {}
-    for number, content in writes:
+    for number, content, gone_to in writes:
         token = Token("job-", "" if number < 0 else str(number))
         truth[token.digits] = content
-        tokens = (last.tokens if last else RememberedTokens()).after(token, content)
+        tokens = (last.tokens if last else RememberedTokens()).after(token, content, gone_to)
         made = Decision(1, Batch("job-" + token.digits, 0), ProducerIdentity(1, 1), (), (), tokens=tokens)
         last = decode(SINK, encode(made, SINK, anchors=8))
         assert last == made and tokens.get(token) == content and not tokens.forgot(token)
+        assert tokens.topics_of(token) == gone_to
     known = last.tokens if last else RememberedTokens()
     assert len(known.kept) <= KEPT_TOKENS
     for digits, content in truth.items():

@@ -1,6 +1,7 @@
 """Batch writes of foreachBatch without a token, on the model cluster: their tasks alone know the micro-batch.
 Each row is there once wherever a driver dies, whoever ends its run, and whoever comes in between."""
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -8,10 +9,14 @@ from itertools import islice
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from eoslog.connector.commit import commands as c
+from eoslog.connector.commit import token_write
 from eoslog.connector.commit.abandon import end_run, run_of
 from eoslog.connector.commit.begin import begin
+from eoslog.connector.commit.decide import commit
 from eoslog.connector.commit.decision import decode
 from eoslog.connector.commit.faults import (
     BatchRefused,
@@ -19,12 +24,14 @@ from eoslog.connector.commit.faults import (
     CommitFault,
     OtherRowsInBatch,
     ParticipantsLost,
+    RowsGone,
+    SinkChanged,
 )
 from eoslog.connector.commit.seal import TwoPhase
 from eoslog.connector.commit.task_reports import Batch, Begun, Prepared, Report
-from eoslog.connector.commit.token_write import Within, begin_write, commit_within, note_finished
+from eoslog.connector.commit.token_write import Within, begin_within, commit_within, note_finished
 from eoslog.connector.commit.transactional_ids import Sink
-from eoslog.connector.commit.write_token import token_within
+from eoslog.connector.commit.write_token import KEPT_TOKENS, BatchWrite, BatchWrites, Content, sink_of_query
 from tests.connector.commit.model_bench import Bench, Crash
 
 BOTH = pytest.mark.parametrize("tv", [1, 2])
@@ -39,6 +46,13 @@ class WithinBench(Bench):
     def __init__(self, tv: int, *, named: bool = False) -> None:
         super().__init__(tv, TwoPhase.AUTO if named else TwoPhase.NEVER, keeps=named)
         self.named, self.begins = named, 0
+        self.sink = sink_of_query("q")
+        self.accepted = ""
+        self.claimed: list[str] | None = None
+        self.begun: list[list[Report]] = []
+
+    def accept(self, word: str) -> str | None:
+        return None if word in self.accepted.split(",") else f"start.accepted={word}"
 
     def begin_write(self) -> Begun:
         self.begins += 1
@@ -54,26 +68,50 @@ class WithinBench(Bench):
         assert isinstance(report, Prepared)
         return replace(report, checksum=checksum, stamp=replace(report.stamp, within=batch))
 
-    def commit_write(self, reports: list[Report]) -> Within:
+    def commit_write(self, reports: list[Report], place: str = "out") -> Within:
         within = reports[0].stamp.within
         assert within is not None
-        begun, _ = self.run(begin_write(self.sink, token_within(within), two_phase=self.two_phase))
-        written = self.run(commit_within(begun, reports, "topic out", self.two_phase))
+        self.begun.append(reports)
+        begun = self.run(begin_within(within.query_id, self.two_phase))
+        more: Any = {"claimed": self.claimed, "accept": self.accept}
+        written = self.run(commit_within(begun, reports, place, self.two_phase, **more))
         own = Sink(reports[0].stamp.sink_id)
         assert written.passed or self.broker.ongoing(own.prefix) == ()
-        if written.last.batch == begun.batch:
-            self.run(note_finished(self.sink, written.last))
+        self.run(note_finished(self.sink, written.last))
+        if self.claimed is not None:
+            self.claimed.append(place)
         self.end(reports)
         return written
 
-    def write(self, rows: str = "row", batch: Batch = BATCH) -> Within:
-        return self.commit_write(self.tasks(self.begin_write(), rows, batch))
+    def run_again(self) -> None:
+        """The query is started again: its run has written nothing yet."""
+        self.claimed = []
+
+    def write_token(self, token: str, rows: str = "row", batch: Batch = BATCH) -> None:
+        """Another write of the function, with a token; it is carried out by a sink of its own."""
+        sink, accept = Sink(f"tokens of {token[0]}"), self.accept
+        begun, _ = self.run(token_write.begin_write(sink, token, two_phase=self.two_phase, accept=accept))
+        reports = self.tasks(begun, rows, batch)
+        try:
+            self.run(token_write.check_without_token(reports, token, self.claimed, accept))
+            self.run(commit(sink, reports, begun.batch.batch_id, two_phase=self.two_phase, token=token))
+        finally:
+            self.end(reports)
+
+    def write(self, rows: str = "row", batch: Batch = BATCH, place: str = "out") -> Within:
+        return self.commit_write(self.tasks(self.begin_write(), rows, batch), place)
 
     def end(self, reports: list[Report]) -> None:
         """As abort, a guard and the end of commit do: nobody may decide any more, nothing stays open."""
         run = run_of(reports)
         assert run is not None
         self.run(end_run(Sink(reports[0].stamp.sink_id), run))
+
+    def end_all(self) -> None:
+        """As the abort of each write that was refused: what its tasks have opened does not stay."""
+        for reports in self.begun:
+            self.end(reports)
+        self.begun.clear()
 
     def by_hand(self, rules: c.Rules[Any]) -> Iterator[None]:
         """Carries out one command at a time."""
@@ -270,8 +308,8 @@ def test_what_the_namer_has_decided_before_and_is_open_again_stops_the_next_deci
     last = decode(Sink("named"), bench.broker.fetch("named").chunks)  # type: ignore[union-attr]
     assert last is not None
     winner = last.participants[0]
-    bench.sink = Sink("of another topic")
-    reports = bench.tasks(bench.begin_write())
+    bench.sink = sink_of_query("another query")
+    reports = bench.tasks(bench.begin_write(), batch=Batch("another query", 0))
 
     def intercept(command: c.Command[Any]) -> Any:
         if not isinstance(command, c.Describe) or winner.name not in command.names:
@@ -290,7 +328,141 @@ def test_a_batch_whose_query_has_written_later_ones_is_of_a_checkpoint_that_was_
     bench = WithinBench(tv)
     for number in (7, 9):
         bench.write(f"rows{number}-", Batch("q", number))
-    with pytest.raises(CheckpointOlder, match="has written batch 9 of this query to topic out before"):
+    with pytest.raises(CheckpointOlder, match="has written batch 9 of this query before"):
         bench.write("rows9-", Batch("q", 8))
     assert bench.write("rows9-", Batch("q", 9)).passed
     assert not bench.write("rows10-", Batch("q", 10)).passed
+
+
+# -- one sink for all writes of a query: their options may change between two attempts -----------------------
+
+
+@BOTH
+def test_a_changed_transactional_id_writes_nothing_again(tv: int) -> None:
+    bench = WithinBench(tv)
+    assert not bench.write().passed
+    bench.named, bench.two_phase = True, TwoPhase.AUTO
+    assert bench.write().passed and bench.broker.visible() == ["row0", "row1"]
+
+
+@BOTH
+def test_another_topic_in_the_middle_of_a_batch_is_said_and_each_way_out_ends(tv: int) -> None:
+    for to_both in (False, True):
+        bench = WithinBench(tv)
+        bench.run_again()
+        bench.write(place="old")
+        bench.run_again()
+        with pytest.raises(SinkChanged) as said:
+            bench.write(place="new")
+        then, now = "2 rows (checksum 00000006) to topic old before", "to write them to topic new now"
+        assert f"has written {then}, and is {now}. Nothing was written." in str(said.value)
+        bench.end_all()
+        if to_both:
+            assert str(said.value).endswith(
+                "Are the rows to be in both? Set start.accepted=sink-changed:old:7"
+            )
+            bench.accepted = "sink-changed:old:7"
+            assert not bench.write(place="new").passed
+            assert bench.broker.visible() == ["row0", "row1"] * 2
+        else:
+            assert "Give the old one back until this batch is done." in str(said.value)
+            assert bench.write(place="old").passed
+            assert not bench.write(batch=Batch("q", 8), place="new").passed
+            assert bench.broker.visible() == ["row0", "row1"] * 2
+        assert bench.left() == ()
+
+
+@BOTH
+def test_a_function_with_several_topics_goes_on_wherever_it_was_stopped(tv: int) -> None:
+    bench = WithinBench(tv)
+    for done in range(4):
+        bench.run_again()
+        for place in ("a", "b", "c")[:done]:
+            bench.write(place=place)
+    assert bench.broker.visible() == ["row0", "row1"] * 3
+    bench.run_again()
+    bench.write("next", Batch("q", 8), "a")
+    bench.run_again()
+    assert not bench.write("next", Batch("q", 8), "c").passed, "threads have no order, and c is known"
+
+
+@BOTH
+@pytest.mark.parametrize(("then", "now"), [("", "out"), ("out", "")])
+def test_rows_that_name_their_topic_and_an_option_that_does_are_told_apart(
+    tv: int, then: str, now: str
+) -> None:
+    """The rows may differ: their column of topics does."""
+    bench = WithinBench(tv)
+    bench.ids = {"out": "1"}
+    bench.run_again()
+    bench.write("long row", place=then)
+    bench.run_again()
+    with pytest.raises(SinkChanged, match="the topics that its rows name"):
+        bench.write(place=now)
+    bench.end_all()
+    assert bench.write("long row", place=then).passed and not bench.write(place=now).passed
+
+
+@BOTH
+def test_the_token_for_a_second_write_is_not_for_the_first(tv: int) -> None:
+    """After OtherRowsInBatch: who gives one to both would have written the first rows twice."""
+    bench = WithinBench(tv)
+    bench.ids = {"out": "1"}
+    bench.run_again()
+    bench.write("first")
+    with pytest.raises(OtherRowsInBatch, match="Leave the first one as it is"):
+        bench.write("the second")
+    bench.end_all()
+    bench.run_again()
+    with pytest.raises(SinkChanged) as said:
+        bench.write_token("a-7", "first")
+    assert "write.token=a-7 was given the same rows now" in str(said.value)
+    assert "Leave that write without a token until this batch is done." in str(said.value)
+    assert bench.write("first").passed
+    bench.write_token("b-7", "the second")
+    assert bench.broker.visible() == ["first0", "first1", "the second0", "the second1"]
+    bench.run_again()
+    bench.write_token("a-8", "first", Batch("q", 8))
+    bench.write("first", Batch("q", 9))
+    bench.write_token("c-9", "first", Batch("q", 9))
+    assert bench.broker.visible().count("first0") == 4, "the same run has written both: they are meant"
+    bench.run_again()
+    bench.accepted = "sink-changed:out:9"
+    bench.write_token("d-9", "first", Batch("q", 9))
+    assert bench.broker.visible().count("first0") == 5 and bench.left() == ()
+
+
+@BOTH
+@pytest.mark.parametrize("again", [False, True])
+def test_a_write_whose_topic_was_made_anew_is_no_done_write(tv: int, again: bool) -> None:
+    bench = WithinBench(tv)
+    bench.ids = {"out": "old"}
+    bench.write()
+    bench.ids = {"out": "new"}
+    with pytest.raises(RowsGone) as said:
+        bench.write()
+    bench.end_all()
+    assert "batch 7 of query q: a df.write of foreachBatch without write.token has written 2 rows" in str(
+        said.value
+    )
+    assert "topic out was deleted and created again (its id was old and is new)" in str(said.value)
+    bench.accepted = "write-again:old" if again else "rows-gone:old"
+    assert f"set start.accepted={bench.accepted}" in str(said.value)
+    assert bench.write().passed is not again
+    assert bench.broker.visible() == ["row0", "row1"] * (1 + again)
+    assert bench.write().passed and bench.left() == ()
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 99)), max_size=300))
+def test_the_last_two_batches_are_remembered_whole(writes: list[tuple[int, int]]) -> None:
+    """However many topics they have written to; of others, some."""
+    made, order = BatchWrites(), list[int]()
+    for batch, number in sorted(writes, key=lambda one: one[0]):
+        made = made.after(BatchWrite(batch, f"topic-{number}", Content(number, 1)))
+        order = list(dict.fromkeys([*order, batch]))
+    last = {(batch, f"topic-{number}") for batch, number in writes if batch in order[-2:]}
+    kept = {one[:2] for one in made.kept}
+    assert last <= kept and len(kept - last) <= KEPT_TOKENS
+    assert made.newest == max((batch for batch, _ in writes), default=-1)
+    stored = json.loads(json.dumps(made.kept))
+    assert BatchWrites.read(stored) == made

@@ -1,6 +1,7 @@
 """Batch writes with a token, one story each, on the model cluster: what is written once, what passes, what is
 said, and under which names."""
 
+import re
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from eoslog.connector.commit.decision import ANCHOR, Decision, decode
 from eoslog.connector.commit.faults import (
     CommitFault,
     ParticipantsLost,
+    RowsGone,
     SinkFenced,
     TokenForgotten,
     TokenReused,
@@ -33,8 +35,14 @@ class WriteBench(Bench):
 
     last_run: Run | None = None
 
+    accepted = ""
+
+    def accept(self, word: str) -> str | None:
+        return None if word in self.accepted.split(",") else f"start.accepted={word}"
+
     def begin_token(self, token: str, run: Run | None = None) -> Begun:
-        begun, self.last_run = self.run(begin_write(self.sink, token, last_run=run))
+        rules = begin_write(self.sink, token, last_run=run, accept=self.accept)
+        begun, self.last_run = self.run(rules)
         return begun
 
     def tasks(self, begun: Begun, rows: str = "") -> list[Report]:
@@ -118,6 +126,73 @@ def test_other_rows_under_a_token_are_said(tv: int, other: str) -> None:
         bench.write("job-1", other + "......")
     assert bench.passed(bench.write("job-1", "ruof"))
     assert bench.broker.visible() == ["fourp0", "fourp1", "job-2p0", "job-2p1"] and bench.open() == ()
+
+
+def rows_gone(bench: WriteBench, token: str) -> tuple[str, list[str]]:
+    """What is said of a token whose rows are gone, and the words of start.accepted that it names."""
+    with pytest.raises(RowsGone) as said:
+        bench.write(token)
+    assert bench.open() == ()
+    return str(said.value), re.findall(r"set start\.accepted=(\S+?)(?:\.? |$)", f"{said.value} ")
+
+
+@BOTH
+@pytest.mark.parametrize("last", [False, True], ids=["an earlier token", "the last token"])
+@pytest.mark.parametrize("now", ["new", None], ids=["made anew", "deleted"])
+@pytest.mark.parametrize("again", [False, True])
+def test_a_token_whose_topic_was_deleted_since_is_no_done_write(
+    tv: int, last: bool, now: str | None, again: bool
+) -> None:
+    """Each way out ends, and the words do nothing once they have done their work."""
+    bench = WriteBench(tv)
+    bench.ids = {"out": "old"}
+    for token in ("job-1",) if last else ("job-1", "job-2"):
+        bench.write(token)
+    bench.ids = {"out": now} if now else {}
+    for _ in range(2):
+        said, words = rows_gone(bench, "job-1")
+        became = (
+            "deleted and created again (its id was old and is new)" if now else "deleted (its id was old)"
+        )
+        assert "write.token=job-1 has written 2 rows (checksum 0000000a) before" in said
+        assert f", and rows are gone: topic out was {became}. Nothing was written." in said
+        assert words == ["write-again:old", "rows-gone:old"]
+    bench.accepted, bench.ids = words[0 if again else 1], {"out": "new"}
+    before = bench.broker.visible()
+    assert bench.passed(bench.write("job-1")) is not again
+    assert bench.broker.visible() == before + (["job-1p0", "job-1p1"] if again else [])
+    bench.accepted = "" if again else bench.accepted
+    assert bench.passed(bench.write("job-1")) and not bench.passed(bench.write("job-3"))
+    assert bench.open() == ()
+
+
+def test_a_write_of_which_some_topics_are_gone_is_not_written_again() -> None:
+    """What is there would be there twice."""
+    bench = WriteBench()
+    bench.ids = {"bad": "1", "out": "2", "more": "3"}
+    bench.write("job-1")
+    bench.ids |= {"bad": "4"}
+    bench.accepted = "write-again:1"
+    said, words = rows_gone(bench, "job-1")
+    assert "topic bad was deleted and created again (its id was 1 and is 4). Nothing was written." in said
+    assert "Those in more, out are there" in said and words == ["rows-gone:1"]
+    bench.ids |= {"out": "5"}
+    _, words = rows_gone(bench, "job-1")
+    assert words == ["rows-gone:1,rows-gone:2"]
+    bench.accepted = words[0]
+    assert bench.passed(bench.write("job-1"))
+
+
+def test_brokers_without_ids_of_topics_are_asked_no_more_than_before() -> None:
+    bench = WriteBench()
+    bench.ids = {"out": None}
+    bench.write("job-1")
+    assert bench.passed(bench.write("job-1"))
+    assert not any(isinstance(command, c.FindTopics) for command in bench.commands)
+    bench.ids = {"out": "1"}
+    bench.write("job-2")
+    bench.ids = {"out": None}
+    assert bench.passed(bench.write("job-2"))
 
 
 @BOTH

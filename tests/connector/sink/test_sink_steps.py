@@ -977,6 +977,25 @@ def test_a_write_that_lost_a_broker_asks_the_partitions() -> None:
         assert bool(asked) is lost_broker
 
 
+def test_a_write_of_another_session_is_warned_of(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A thread of foreachBatch may have made it. Once in a process; with a token it is exact anyway."""
+    streams = list[tuple[int, str]]()
+    monkeypatch.setattr(run_memory, "streams_now", lambda: tuple(streams))
+    monkeypatch.setattr(committer, "_warned", set())
+
+    def warnings(**options: str) -> int:
+        write = Write(Bench(), **options)
+        write.commit(write.reports(write.begin()))
+        return sum("Spark does not say of which micro-batch it is" in said for said in caplog.messages)
+
+    assert warnings() == 0
+    streams.append((1, "1"))
+    assert warnings(write__token="job-1") == 0
+    assert [warnings(), warnings(transactional__id="mine")] == [1, 1]
+
+
 def test_a_failed_write_is_looked_at_until_its_tasks_are_dead(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that is dying may open a transaction after the first look."""
     write = Write(Bench())

@@ -4,8 +4,10 @@ leaves behind in the cluster, and that a function which is called again writes o
 import uuid
 from collections.abc import Callable
 from pathlib import Path
+from threading import Thread
 
 import pytest
+from pyspark import inheritable_thread_target
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -31,8 +33,9 @@ class Query:
             self.kafka.put(self.source, rows[partition::2], partition=partition)
         return rows
 
-    def write(self, rows: DataFrame, topic: str, token: str | None) -> None:
+    def write(self, rows: DataFrame, topic: str, token: str | None, **more: str) -> None:
         writer = rows.write.format("eoslog").mode("append").option("topic", topic)
+        writer = writer.options(**{name.replace("_", "."): value for name, value in more.items()})
         writer = writer.option("kafka.bootstrap.servers", self.kafka.bootstrap)
         (writer if token is None else writer.option("write.token", token)).save()
 
@@ -50,6 +53,18 @@ class Query:
         stream = rows.writeStream.foreachBatch(write).trigger(availableNow=True)
         query = stream.option("checkpointLocation", str(self.folder / checkpoint)).start()
         assert query.awaitTermination(180)
+
+    def stops(self, write: Callable[[DataFrame, int], None], error: str) -> str:
+        """Run it until it stops with the error; what it says."""
+        with pytest.raises(PySparkException) as raised:
+            self.run(write)
+        said = str(raised.value)
+        assert error in said, said
+        return said
+
+    def topic_id(self, topic: str) -> str | None:
+        given = {"kafka.bootstrap.servers": self.kafka.bootstrap, "topic": topic}
+        return shared_cluster(sink_options(given, stream=False).client).describe(topic).topic_id
 
     def values(self, topic: str) -> list[bytes]:
         return sorted(row[3] for row in self.kafka.rows(topic, 1))
@@ -199,3 +214,179 @@ def test_an_application_that_is_killed_after_its_write_has_written_once(
     assert query.values(target) == rows
     query.run(lambda batch, number: query.write(batch, target, None))
     assert query.values(target) == rows
+
+
+# -- options that change between two attempts at a batch ---------------------------------------------------
+
+
+def test_a_token_for_both_writes_does_not_write_the_first_one_again(query: Query, kafka: Kafka) -> None:
+    """The repair that comes to mind after OtherRowsInBatch; what is said then leads on."""
+    rows, target = query.put(0, 6), kafka.topic(1)
+
+    def write(batch: DataFrame, number: int, one: str | None, two: str | None) -> None:
+        query.write(batch.filter("value < '000003'"), target, one and f"{one}-{number}")
+        query.write(batch.filter("value >= '000003'"), target, two and f"{two}-{number}")
+
+    a, b = f"{query.name}-a", f"{query.name}-b"
+    query.stops(lambda batch, number: write(batch, number, None, None), "OtherRowsInBatch")
+    said = query.stops(lambda batch, number: write(batch, number, a, b), "SinkChanged")
+    assert "Leave that write without a token until this batch is done" in said, said
+    query.run(lambda batch, number: write(batch, number, None, b))
+    assert query.values(target) == rows
+    more = query.put(6, 12)  # the first half is empty now: what is filtered counts from the value
+    query.run(lambda batch, number: write(batch, number, a, b))
+    assert query.values(target) == rows + more
+
+
+def test_another_name_or_topic_in_the_middle_of_a_batch(query: Query, kafka: Kafka) -> None:
+    rows, old, new = query.put(0, 7), kafka.topic(1), kafka.topic(1)
+
+    def fails(batch: DataFrame, topic: str, **more: str) -> None:
+        query.write(batch, topic, None, **more)
+        raise RuntimeError("after the write")
+
+    query.stops(lambda batch, _: fails(batch, old), "after the write")
+    named = {"transactional_id": query.name}
+    query.stops(lambda batch, _: fails(batch, old, **named), "after the write")
+    assert query.values(old) == rows, "another transactional.id is the same write"
+    said = query.stops(lambda batch, _: query.write(batch, new, None, **named), "SinkChanged")
+    assert f"to topic {old} before, and is to write them to topic {new} now" in said, said
+    word = f"sink-changed:{old}:0"
+    assert f"start.accepted={word}" in said and query.values(new) == [], said
+    query.stops(lambda batch, _: fails(batch, old), "after the write")
+    query.run(lambda batch, _: query.write(batch, new, None, start_accepted=word))
+    assert query.values(old) == rows and query.values(new) == rows, "in both, as is accepted"
+    more = query.put(7, 9)
+    query.run(lambda batch, _: query.write(batch, old, None))
+    assert query.values(old) == rows + more and query.values(new) == rows
+
+
+@pytest.mark.parametrize("tokens", [False, True], ids=["without a token", "write.token"])
+def test_a_topic_that_was_made_anew_under_a_write(query: Query, kafka: Kafka, tokens: bool) -> None:
+    """The write is remembered, and its rows are gone: each way out that is named ends."""
+    rows, target = query.put(0, 7), kafka.topic(1)
+
+    def write(batch: DataFrame, number: int, fails: bool = True, **more: str) -> None:
+        query.write(batch, target, f"{query.name}-{number}" if tokens else None, **more)
+        if fails:
+            raise RuntimeError("after the write")
+
+    query.stops(write, "after the write")
+    old = query.topic_id(target)
+    kafka.make_anew(target)
+    said = query.stops(write, "RowsGone")
+    assert f"(its id was {old} and is {query.topic_id(target)})" in said, said
+    again, leave = f"write-again:{old}", f"rows-gone:{old}"
+    assert f"set start.accepted={again}." in said and f"set start.accepted={leave}" in said, said
+    assert query.values(target) == []
+    query.stops(lambda batch, number: write(batch, number, start_accepted=leave), "after the write")
+    assert query.values(target) == [], "they are not wanted any more"
+    for _ in range(2):
+        query.stops(lambda batch, number: write(batch, number, start_accepted=again), "after the write")
+        assert query.values(target) == rows
+    query.run(lambda batch, number: write(batch, number, fails=False))
+    assert query.values(target) == rows
+
+
+# -- threads of the function --------------------------------------------------------------------------------
+
+
+def in_threads(*calls: Callable[[], None]) -> list[str]:
+    """Run the calls in parallel; what those say that fail."""
+    failures: list[str] = []
+
+    def safely(call: Callable[[], None]) -> None:
+        try:
+            call()
+        except Exception as error:  # a thread's error would be lost: it is told to the caller
+            failures.append(str(error))
+
+    threads = [Thread(target=safely, args=(call,)) for call in calls]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return failures
+
+
+class InThread:
+    """Writes in a thread of the function. Spark finds the format only where a session is active."""
+
+    def __init__(self, query: Query, batch: DataFrame, topic: str, token: str | None = None) -> None:
+        self.query, self.batch, self.given = query, batch, (topic, token)
+
+    def __call__(self) -> None:
+        self.batch.sparkSession.createDataFrame([], "value string")  # makes it the thread's active one
+        self.query.write(self.batch, *self.given)
+
+
+def test_a_write_in_a_thread_is_known_by_its_batch_or_stops(query: Query, kafka: Kafka) -> None:
+    rows, first, second = query.put(0, 7), kafka.topic(1), kafka.topic(1)
+    said: list[str] = []
+
+    def write(batch: DataFrame, _: int) -> None:
+        said.extend(in_threads(InThread(query, batch, first)))
+        for topic in (first, second):
+            inherits = inheritable_thread_target(InThread(query, batch, topic))
+            assert in_threads(inherits, inherits) == []
+        raise RuntimeError("after the writes")
+
+    for attempt in range(2):
+        query.stops(write, "after the writes")
+        assert len(said) == attempt + 1 and "pyspark.inheritable_thread_target" in said[-1], said
+        assert 'option("write.token", f"NAME-{batch_id}")' in said[-1], said
+        assert query.values(first) == query.values(second) == rows
+
+
+def test_a_write_in_a_thread_without_a_session_finds_no_format(query: Query, kafka: Kafka) -> None:
+    """Spark's own stop, before eoslog is asked."""
+    query.put(0, 7)
+    target = kafka.topic(1)
+
+    def write(batch: DataFrame, _: int) -> None:
+        (said,) = in_threads(lambda: query.write(batch, target, None))
+        assert "DATA_SOURCE_NOT_FOUND" in said, said
+
+    query.run(write)
+    assert query.values(target) == []
+
+
+def test_parallel_writes_to_several_topics_do_not_stop_each_other(query: Query, kafka: Kafka) -> None:
+    rows, targets = query.put(0, 40), [kafka.topic(1) for _ in range(3)]
+
+    def write(batch: DataFrame, _: int) -> None:
+        calls = [inheritable_thread_target(InThread(query, batch, topic)) for topic in targets]
+        failures = in_threads(*calls)
+        if failures:
+            raise RuntimeError("; ".join(failures))
+
+    query.run(write, limit=10)
+    assert [query.values(topic) for topic in targets] == [rows] * 3
+
+
+def test_a_thread_with_a_token_needs_no_batch(query: Query, kafka: Kafka) -> None:
+    rows, target = query.put(0, 7), kafka.topic(1)
+
+    def write(batch: DataFrame, number: int) -> None:
+        assert in_threads(InThread(query, batch, target, f"{query.name}-{number}")) == []
+        raise RuntimeError("after the write")
+
+    for _ in range(2):
+        query.stops(write, "after the write")
+    assert query.values(target) == rows
+
+
+def test_a_thread_that_outlives_its_batch_is_said(query: Query, kafka: Kafka) -> None:
+    query.put(0, 20)
+    target, other = kafka.topic(1), kafka.topic(1)
+    late: list[Callable[[], None]] = []
+
+    def write(batch: DataFrame, number: int) -> None:
+        late.append(inheritable_thread_target(InThread(query, batch, other)))
+        query.write(batch, target, None)
+        if number == 1:
+            (said,) = in_threads(late[0])
+            assert "is of batch 0, and its query has written batch 1 since" in said, said
+
+    query.run(write, limit=10)
+    assert query.values(other) == []
