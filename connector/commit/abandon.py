@@ -21,6 +21,7 @@ from typing import NamedTuple
 from eoslog.connector.commit.commands import (
     FENCED,
     Acquire,
+    Describe,
     FetchStored,
     ListOngoing,
     Refused,
@@ -63,14 +64,32 @@ def run_of(reports: Sequence[Report | None], begun: Begun | None = None) -> Run 
 def rests(sink: Sink, run: Run) -> Rules[bool]:
     """Whether the run's last batch is decided and its transactions have ended, so nothing is left to end."""
     stored = yield from ask(FetchStored(sink.group))
-    listed = yield from ask(ListOngoing(sink.coordinator))
-    if isinstance(stored, (Refused, Unknown)) or isinstance(listed, (Refused, Unknown)):
+    if isinstance(stored, (Refused, Unknown)):
         return False
     last = decode(sink, stored.chunks)
-    decided = last is not None and (last.incarnation, last.batch[:2]) == (run.incarnation, run.batch[:2])
-    return decided and not any(
-        name == sink.coordinator or is_of(sink, name, run.incarnation) for name in listed
-    )
+    if last is None or (last.incarnation, last.batch[:2]) != (run.incarnation, run.batch[:2]):
+        return False
+    return not (yield from _open_of(sink, run))
+
+
+def is_over(sink: Sink, run: Run) -> Rules[bool]:
+    """Whether nobody need end the run's last batch any more: it rests; or the sink's epoch was raised since
+    it began, as an end does, so that it cannot be decided, and nothing is open."""
+    described = yield from ask(Describe((sink.coordinator,)))
+    if isinstance(described, (Refused, Unknown)):
+        return False
+    own = described.get(sink.coordinator)
+    if own is not None and own.identity != run.identity:
+        return not (yield from _open_of(sink, run))
+    return (yield from rests(sink, run))
+
+
+def _open_of(sink: Sink, run: Run) -> Rules[bool]:
+    """Whether a transaction of the run is open, or may be."""
+    listed = yield from ask(ListOngoing(sink.coordinator))
+    if isinstance(listed, (Refused, Unknown)):
+        return True
+    return any(name == sink.coordinator or is_of(sink, name, run.incarnation) for name in listed)
 
 
 def end_run(sink: Sink, run: Run) -> Rules[Ended]:

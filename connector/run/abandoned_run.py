@@ -6,9 +6,10 @@ them, hold none of its sockets, and are independent of Spark:
 
 - abort forks one that looks for open transactions until the killed tasks must be gone, so that query.stop()
   need not wait for that;
-- the first begin of a run, and the begin of a batch write, fork one that waits until the process that begins
-  batches is gone (a Python daemon of Spark's, which dies with its JVM and with its SparkSession), and then
-  ends the transactions that the last batch has left open.
+- the begin of a run, and of a batch write, forks one that waits until the process that begins batches is gone
+  (a Python daemon of Spark's, which dies with its JVM and with its SparkSession), and then ends the
+  transactions that the last batch has left open. It goes away when the last batch has ended and no other
+  comes for a while, so nothing stays of a query that has ended; the next begin forks another one.
 
 They do what the next begin would do, and nothing that could harm a newer driver (commit/abandon.py). If the
 whole machine or container dies, they die too: then the time-out and the next start end those transactions.
@@ -22,9 +23,10 @@ import sys
 import time
 from collections.abc import Callable
 
-from eoslog.connector.commit.abandon import Aborted, Ended, clear_again, end_run, rests
+from eoslog.connector.commit.abandon import Aborted, Ended, clear_again, end_run, is_over, rests
 from eoslog.connector.commit.task_reports import Run
 from eoslog.connector.commit.transactional_ids import Sink
+from eoslog.connector.errors import EoslogError
 from eoslog.connector.run import run_memory
 from eoslog.connector.run.runner import Runner
 from eoslog.connector.spark import processes
@@ -46,6 +48,8 @@ LATE_LOOK_SECONDS = 1.0
 """Pause between two of these looks."""
 WATCH_SECONDS = 0.25
 """How often a guard checks that its driver is alive, in seconds."""
+REST_SECONDS = 30.0
+"""After this time without a begin, a guard asks whether the last batch has ended, and goes away if so."""
 _PATIENCE_SECONDS = 90
 """A background process ends after this many seconds of work, for instance if its cluster does not answer."""
 
@@ -115,11 +119,17 @@ def _log_more(sink: Sink, run: Run, before: Ended, ended: Ended) -> None:
 
 
 def watch(sink: Sink, incarnation: ProducerIdentity, key: tuple[str, ...], runners: Runners) -> None:
-    """From now on, end the run of the sink when its driver is gone, for any reason. memory.py keeps its last
-    batch under the key."""
-    if is_sparks():
-        begins = processes.parent_of(os.getpid())
-        detached(lambda: _guard(sink, incarnation, key, begins, runners, once=False))
+    """From now on, end the run of the sink when its driver is gone, for any reason. Each begin calls this
+    after run_memory keeps its batch under the key: one guard watches the run."""
+    if not is_sparks():
+        return
+    lock = *key, str(incarnation)
+    held = run_memory.hold(*lock)
+    if held is None:
+        return
+    run_memory.release(held, *lock)
+    begins = processes.parent_of(os.getpid())
+    detached(lambda: _guard(sink, incarnation, key, begins, runners))
 
 
 def watch_once(sink: Sink, run: Run, key: tuple[str, ...], runners: Runners) -> None:
@@ -127,7 +137,17 @@ def watch_once(sink: Sink, run: Run, key: tuple[str, ...], runners: Runners) -> 
     if is_sparks():
         run_memory.keep(run, *key)
         begins = processes.parent_of(os.getpid())
-        detached(lambda: _guard(sink, run.incarnation, key, begins, runners, once=True))
+        detached(lambda: _guard_once(sink, run, key, begins, runners))
+
+
+def _guard_once(
+    sink: Sink, run: Run, key: tuple[str, ...], begins: processes.ProcessIdentity, runners: Runners
+) -> None:
+    while processes.lives(begins):
+        time.sleep(WATCH_SECONDS)
+        if run_memory.look(*key) is None:
+            return
+    _end_last(sink, run.incarnation, key, runners)
 
 
 def _guard(
@@ -136,14 +156,40 @@ def _guard(
     key: tuple[str, ...],
     begins: processes.ProcessIdentity,
     runners: Runners,
-    *,
-    once: bool,
 ) -> None:
-    while processes.lives(begins):
+    """A begin keeps its batch before it looks for the lock, and a guard gives the lock back before it looks
+    for the batch: so one of the two sees the other."""
+    lock = *key, str(incarnation)
+    held, kept, asks_at = run_memory.hold(*lock), run_memory.stamp(*key), time.monotonic() + REST_SECONDS
+    while held is not None and processes.lives(begins):
         time.sleep(WATCH_SECONDS)
-        run = run_memory.look(*key)
-        if once if run is None else run.incarnation != incarnation:
-            return  # the run is over, or a begin with its own guard has acquired the sink again
+        now, run = run_memory.stamp(*key), run_memory.look(*key)
+        if run is not None and run.incarnation != incarnation:
+            run_memory.release(held, *lock)  # a begin with its own guard has acquired the sink again
+            return
+        if now != kept:
+            kept, asks_at = now, time.monotonic() + REST_SECONDS
+        elif time.monotonic() >= asks_at:
+            asks_at = time.monotonic() + REST_SECONDS
+            if run is None or _is_over(sink, run, runners):
+                run_memory.release(held, *lock)
+                held = None if run_memory.stamp(*key) == kept else run_memory.hold(*lock)
+    if held is not None:
+        _end_last(sink, incarnation, key, runners)
+        run_memory.release(held, *lock)
+
+
+def _is_over(sink: Sink, run: Run, runners: Runners) -> bool:
+    """False also if nobody answers: then the guard stays."""
+    try:
+        return runners().run(is_over(sink, run))
+    except EoslogError as error:
+        log.debug("%s of sink %s may not be over: %s", run.batch, sink.id, error)
+        return False
+
+
+def _end_last(sink: Sink, incarnation: ProducerIdentity, key: tuple[str, ...], runners: Runners) -> None:
+    """The driver is gone: end what its last batch has left open."""
     run = run_memory.look(*key)
     if run is None or run.incarnation != incarnation:
         return

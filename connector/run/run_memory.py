@@ -98,6 +98,39 @@ def keep(run: Run, *key: str) -> None:
         )
 
 
+def stamp(*key: str) -> tuple[int, int] | None:
+    """Another value after each keep under the key. None: nothing is kept."""
+    path = _path(key)
+    try:
+        found = path.stat() if path is not None else None
+    except FileNotFoundError:
+        return None
+    return None if found is None else (found.st_ino, found.st_mtime_ns)
+
+
+def hold(*key: str) -> int | None:
+    """Be the one process that watches under the key: an open file, until release or the process's end.
+    None: another process does, or nothing can be kept."""
+    path = _path(key)
+    if path is None:
+        return None
+    held = os.open(path.with_suffix(".guard"), os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(held)
+        return None
+    return held
+
+
+def release(held: int, *key: str) -> None:
+    """Watch no longer."""
+    path = _path(key)
+    if path is not None:
+        path.with_suffix(".guard").unlink(missing_ok=True)  # before others can hold it
+    os.close(held)
+
+
 class Life(Enum):
     """Whether the run that is remembered is the one that begins a batch now."""
 

@@ -139,8 +139,7 @@ def begin_stream(options: SinkOptions, runner: Runner | None = None) -> Begun | 
         run = replace(run, start=noted, options=_digest(options), streams=run_memory.streams_now())
     begun = replace(begun, start=run.start)
     run_memory.keep(run, *key)
-    if last_run is None or last_run.incarnation != run.incarnation:
-        abandoned_run.watch(sink, run.incarnation, key, partial(runner_for, options))
+    abandoned_run.watch(sink, run.incarnation, key, partial(runner_for, options))
     return begun
 
 
@@ -205,11 +204,11 @@ def begin_batch(options: SinkOptions, runner: Runner | None = None) -> Begun | N
 
 
 def _watch(options: SinkOptions, started: token_begin.StartedWrite) -> None:
-    begun, run, key, continues = started
+    begun, run, key = started
     sink, runners = Sink(begun.sink_id), partial(runner_for, options)
     if key is None:
         abandoned_run.watch_once(sink, run, _write_key(options, run), runners)
-    elif not continues:
+    else:
         abandoned_run.watch(sink, run.incarnation, key, runners)
 
 

@@ -15,12 +15,11 @@ from eoslog.connector.run.runner import Runner
 
 class StartedWrite(NamedTuple):
     """A batch write that has begun. `key`: its run is kept under it (memory.py) for the next write of its
-    stem; None: it is not kept. `continues`: it is in the same run as the write before it."""
+    stem; None: it is not kept."""
 
     begun: Begun
     run: Run
     key: tuple[str, ...] | None = None
-    continues: bool = False
 
 
 def begin_token(options: SinkOptions, text: str, runner: Runner) -> StartedWrite:
@@ -44,4 +43,4 @@ def begin_token(options: SinkOptions, text: str, runner: Runner) -> StartedWrite
     if not token.digits:  # no other token uses this sink
         return StartedWrite(begun, run)
     run_memory.keep(run, *key)
-    return StartedWrite(begun, run, key, last_run is not None and last_run.incarnation == run.incarnation)
+    return StartedWrite(begun, run, key)

@@ -854,6 +854,26 @@ MUTANTS: list[Mutant] = [
         "connector/commit/abandon.py",
         ALL,
         Break(
+            "a batch on its way is over",
+            "if own is not None and own.identity != run.identity:",
+            "if True:",
+        ),
+        Break(
+            "an ended batch is not over",
+            "if own is not None and own.identity != run.identity:",
+            "if False:",
+        ),
+        Break(
+            "what late tasks have opened is over",
+            "        return not (yield from _open_of(sink, run))\n    return (yield",
+            "        return True\n    return (yield",
+        ),
+        Break(
+            "a decided batch is over before it is finished",
+            "        return False\n    return not (yield from _open_of(sink, run))",
+            "        return False\n    return True",
+        ),
+        Break(
             "an end is not marked",
             "ask(Acquire(sink.coordinator, run.identity))",
             "ask(FetchStored(sink.group))",

@@ -55,11 +55,10 @@ MUTANTS: list[Mutant] = [
             "        pass\n",
             GUARD,
         ),
-        Break("each write of a stem has a watcher", "    elif not continues:\n", "    else:\n", GUARD),
         Break(
             "the writes of a stem have no watcher",
-            "    elif not continues:\n",
-            "    elif continues:\n",
+            "    else:\n        abandoned_run.watch(",
+            "    elif False:\n        abandoned_run.watch(",
             GUARD,
         ),
         Break("a write that is done is watched", "    _unwatch(options, run_of(reports))\n", "", GUARD),
@@ -359,8 +358,28 @@ MUTANTS: list[Mutant] = [
         Break("late tasks are not looked for", "LATE_SECONDS = 30.0", "LATE_SECONDS = 3.0"),
         Break(
             "who watches a write stays for ever",
-            "if once if run is None else",
-            "if False if run is None else",
+            "        if run_memory.look(*key) is None:\n            return\n",
+            "",
+        ),
+        Break(
+            "who watches a query stays for ever",
+            "if run is None or _is_over(sink, run, runners):",
+            "if False:",
+        ),
+        Break(
+            "who watches a query goes at once",
+            "if run is None or _is_over(sink, run, runners):",
+            "if True:",
+        ),
+        Break(
+            "who goes does not look back",
+            "held = None if run_memory.stamp(*key) == kept else run_memory.hold(*lock)",
+            "held = None",
+        ),
+        Break(
+            "a later batch has no watcher",
+            "    if held is None:\n        return\n    run_memory.release(held, *lock)\n",
+            "    if held is None:\n        return\n",
         ),
         Break(
             "what a dead driver has open is left",

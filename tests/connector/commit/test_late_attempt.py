@@ -10,10 +10,10 @@ import pytest
 
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit import prepare
-from eoslog.connector.commit.abandon import Aborted
+from eoslog.connector.commit.abandon import Aborted, is_over
 from eoslog.connector.commit.faults import CommitFault
 from eoslog.connector.commit.task_reports import Begun, Prepared
-from tests.connector.commit.model_bench import Bench, decides
+from tests.connector.commit.model_bench import Bench, Crash, decides, finishes
 
 
 def late(bench: Bench, begun: Begun) -> str | None:
@@ -114,3 +114,38 @@ def test_a_look_without_an_answer_fails_nothing() -> None:
     said = late(bench, begun)
     assert said is not None and "no answer" in said
     assert [name for name in bench.open() if "late" in name]
+
+
+@pytest.mark.parametrize("tv", [1, 2])
+def test_a_batch_is_over_when_nobody_need_end_it_any_more(tv: int) -> None:
+    """Decided and finished, or ended: then who watches it for its driver goes away, and not before."""
+
+    def over() -> bool:
+        return bench.run(is_over(bench.sink, bench.remembered))
+
+    bench = Bench(tv)
+    begun = bench.begin(0)
+    assert not over(), "its tasks work, and none has a row yet"
+    reports = bench.prepare_all(begun)
+    assert not over()
+    bench.crash_at(finishes)
+    with pytest.raises(Crash):
+        bench.commit(reports, 0)
+    assert not over(), "decided, and its rows are not visible"
+    bench.commit(reports, 0)
+    assert over()
+    for unclear in (c.Describe, c.ListOngoing, c.FetchStored)[: 3 if tv == 1 else 2]:
+        bench.intercept = lambda one, kind=unclear: c.Unknown("away") if isinstance(one, kind) else None
+        assert not over(), unclear
+    bench.intercept = None
+
+    begun = bench.begin(1, run=bench.remembered, completed=0)
+    assert not over()
+    bench.abort(bench.prepare_all(begun), 1)
+    assert over()
+    name = f"sink/{begun.incarnation}/1/late.0"
+    held = bench.broker.init(name)
+    if not bench.broker.verifies:
+        bench.broker.add_partitions(name, held)
+    assert bench.broker.produce(name, held, 0, ["late"]) is None and name in bench.open()
+    assert not over(), "a task that dies late has opened one"

@@ -7,6 +7,7 @@ import os
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -15,9 +16,12 @@ import pytest
 
 from eoslog.connector.client.admin import transactions
 from eoslog.connector.client.wire.shared_clusters import shared_cluster
-from eoslog.connector.commit.abandon import run_of
-from eoslog.connector.commit.task_reports import Begun, Prepared
+from eoslog.connector.commit.abandon import is_over, run_of
+from eoslog.connector.commit.commands import Rules
+from eoslog.connector.commit.task_reports import Batch as Batch_
+from eoslog.connector.commit.task_reports import Begun, Prepared, Run
 from eoslog.connector.commit.transactional_ids import Sink
+from eoslog.connector.errors import BrokerUnreachable
 from eoslog.connector.options.source_and_sink import SinkOptions, sink_options
 from eoslog.connector.run import abandoned_run, run_memory
 from eoslog.connector.run.runner import Runner
@@ -26,6 +30,7 @@ from eoslog.connector.sink.task_message import Attempt
 from eoslog.connector.sink.task_writer import write_rows
 from eoslog.connector.spark import processes
 from tests.connector.stock_kafka import Kafka
+from tests.kit.waiting import until
 
 AT_ONCE_SECONDS = 2.0
 
@@ -221,3 +226,142 @@ def test_the_tokens_of_a_stem_are_watched_by_one(
     daemon.kill()
     daemon.wait()
     assert batch.closed_within(AT_ONCE_SECONDS)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards look soon whether they are needed any more."""
+    monkeypatch.setattr(abandoned_run, "REST_SECONDS", 0.5)
+
+
+def begins(batch: Batch) -> None:
+    """As the begin of each micro-batch of its run does."""
+    run_memory.keep(batch.run, *batch.key)
+    abandoned_run.watch(batch.sink, batch.run.incarnation, batch.key, batch.runner)
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("end", ["commit", "abort"])
+def test_who_watches_a_query_goes_soon_after_its_last_batch(
+    kafka: Kafka, daemon: subprocess.Popen[bytes], watchers: Callable[[], int], end: str
+) -> None:
+    """The driver lives on, as a notebook does all day. A later batch is watched again."""
+    batch = Batch(kafka, kafka.topic(), **{"transactional.id": f"q-{end}"})
+    committer._unwatch(batch.options, batch.run)  # that of a batch write
+    assert becomes(0, watchers)
+    begins(batch)
+    report = batch.task(0)
+    if end == "commit":
+        committer.commit_batch(batch.options, [report])
+    else:
+        abandoned_run.end(batch.sink, batch.run, batch.runner, continues=False)
+    assert becomes(0, watchers)
+    lock = run_memory._path((*batch.key, str(batch.run.incarnation)))
+    assert lock is not None and not lock.with_suffix(".guard").exists(), "nothing stays of it"
+
+    later = Batch(kafka, batch.sink.id, **{"transactional.id": f"q-{end}"})
+    committer._unwatch(later.options, later.run)
+    assert becomes(0, watchers)
+    begins(later)
+    later.task(0)
+    assert becomes(1, watchers) and later.open()
+    daemon.kill()
+    daemon.wait()
+    assert later.closed_within(AT_ONCE_SECONDS)
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("opened", [True, False], ids=["with rows", "before its first row"])
+def test_a_long_batch_is_watched_to_its_end(
+    batch: Batch, daemon: subprocess.Popen[bytes], watchers: Callable[[], int], opened: bool
+) -> None:
+    committer._unwatch(batch.options, batch.run)
+    assert becomes(0, watchers)
+    begins(batch)
+    if opened:
+        batch.task(0)
+    time.sleep(6 * abandoned_run.REST_SECONDS)
+    assert watchers() == 1
+    if not opened:
+        batch.task(0)
+    daemon.kill()
+    daemon.wait()
+    assert batch.closed_within(AT_ONCE_SECONDS)
+
+
+@pytest.mark.usefixtures("daemon", "impatient")
+def test_who_cannot_ask_whether_he_is_needed_stays(
+    batch: Batch, watchers: Callable[[], int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    committer._unwatch(batch.options, batch.run)
+    assert becomes(0, watchers)
+    asked = tmp_path / "asked"
+
+    def away() -> Runner:
+        asked.touch()
+        raise BrokerUnreachable("nobody answers")
+
+    monkeypatch.setattr(batch, "runner", away)
+    begins(batch)
+    until(asked.exists, "it has asked")
+    time.sleep(2 * abandoned_run.REST_SECONDS)
+    assert watchers() == 1
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_batch_that_begins_while_its_watcher_goes_is_watched(
+    batch: Batch,
+    daemon: subprocess.Popen[bytes],
+    watchers: Callable[[], int],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """It has asked whether it is needed, and hears about the batch before; meanwhile the next one begins."""
+    committer._unwatch(batch.options, batch.run)
+    assert becomes(0, watchers)
+    asks, begun = tmp_path / "asks", tmp_path / "begun"
+    over = is_over
+
+    def late(sink: Sink, run: Run) -> Rules[bool]:
+        if asks.exists():
+            return (yield from over(sink, run))
+        asks.touch()
+        until(begun.exists, "the next batch has begun")
+        return True
+
+    monkeypatch.setattr(abandoned_run, "is_over", late)
+    begins(batch)
+    until(asks.exists, "it asks")
+    begins(batch)
+    batch.task(0)
+    begun.touch()
+    time.sleep(4 * abandoned_run.REST_SECONDS)
+    assert watchers() == 1
+    daemon.kill()
+    daemon.wait()
+    assert batch.closed_within(AT_ONCE_SECONDS)
+
+
+@pytest.mark.usefixtures("daemon", "impatient")
+def test_one_watches_a_run_of_many_batches(batch: Batch, watchers: Callable[[], int]) -> None:
+    committer._unwatch(batch.options, batch.run)
+    assert becomes(0, watchers)
+    for number in range(20):
+        later = Batch_(batch.run.batch.query_id, number, "")
+        batch.run = replace(batch.run, batch=later)
+        begins(batch)
+    assert becomes(1, watchers)
+    time.sleep(abandoned_run.REST_SECONDS)
+    assert watchers() == 1
+
+
+@pytest.mark.usefixtures("daemon", "impatient")
+def test_nothing_stays_of_twenty_queries(kafka: Kafka, watchers: Callable[[], int]) -> None:
+    """test_ended_queries.py counts them after fifty in a real Spark."""
+    topic = kafka.topic()
+    for number in range(20):
+        batch = Batch(kafka, topic, **{"transactional.id": f"{topic}-{number}"})
+        begins(batch)
+        committer.commit_batch(batch.options, [batch.task(0)])
+    assert becomes(0, watchers)
+    assert len(kafka.rows(topic)) == 20
