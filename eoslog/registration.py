@@ -24,7 +24,9 @@ class RegistrationError(RuntimeError):
 
 
 def register(spark: SparkSession) -> None:
-    """Make `format("eoslog")` known to a session. Repeated calls do no harm.
+    """Make `format("eoslog")` known to a session, and the session to the thread that calls: Spark looks for
+    the source of a write in the thread's session, and a program's own thread has none. Repeated calls do no
+    harm.
 
     Raises EnvironmentUnfit (an ImportError) if the driver's Python lacks a library or has too old a Spark,
     RegistrationError for a session of Spark Connect to which no jar can be brought, a jar that is gone, or a
@@ -45,6 +47,8 @@ def register(spark: SparkSession) -> None:
     from eoslog.connector.data_source import EoslogDataSource
 
     spark.dataSource.register(EoslogDataSource)
+    if hasattr(spark, "sparkContext"):
+        spark.createDataFrame([], "nothing INT")  # starts no job; it makes the session that of this thread
 
 
 def watch_pythons() -> None:

@@ -101,7 +101,11 @@ def test_register_refuses_such_a_session(tmp_path: Path, monkeypatch: pytest.Mon
     python = python3(tmp_path)["PATH"].split(os.pathsep)[0] + "/python3"
     monkeypatch.setenv("PYSPARK_DRIVER_PYTHON", python)
     registered: list[Any] = []
-    session: Any = SimpleNamespace(sparkContext=None, dataSource=SimpleNamespace(register=registered.append))
+    session: Any = SimpleNamespace(
+        sparkContext=None,
+        dataSource=SimpleNamespace(register=registered.append),
+        createDataFrame=lambda rows, schema: None,
+    )
     with pytest.raises(registration.RegistrationError, match=f"runs {python} .* it has no eoslog.* export"):
         eoslog.register(session)
     assert not registered

@@ -25,6 +25,7 @@ class Session:
             _python_includes=list(includes), addPyFile=self.shipped.append, environment={"PYTHONPATH": "mine"}
         )
         self.dataSource = SimpleNamespace(register=self.registered.append)
+        self.createDataFrame = lambda rows, schema: None
 
 
 @pytest.fixture
