@@ -67,8 +67,9 @@ class Backup:
 
     @property
     def least(self) -> int:
-        """The lowest batch of Spark's two logs that it changes."""
-        return min(batch for log, batch in self.before if log in ("offsets", "commits"))
+        """The lowest batch of Spark's two logs that it changes; if it changes none of them, its own batch."""
+        changed = [batch for log, batch in self.before if log in ("offsets", "commits")]
+        return min(changed, default=self.becomes.batch_id)
 
     @property
     def at_work(self) -> int | None:

@@ -180,9 +180,11 @@ def rebuild(
         raise click.UsageError("give both of --fanout and --table, or neither")
     found = uninterrupted(session, checkpoint)
     edit = rebuilt(found, None if fanout is None or table is None else _marked(found, fanout, table))
-    files = sorted(f"{log}/{batch}" for log, batch in edit.after)
-    document = {"edit": edit.kind, "files": files}
-    if not may_go_on(session, found, Foretold(()), document, how, f"writes {', '.join(files)}"):
+    files = {f"{log}/{batch}": text for (log, batch), text in sorted(edit.after.items())}
+    document = {"edit": edit.kind, "files": list(files)}
+    gone = [f"removes {name}" for name, text in files.items() if text is None]
+    said = [f"writes {name}" for name, text in files.items() if text is not None] + gone
+    if not may_go_on(session, found, Foretold(()), document, how, ", ".join(said)):
         return
     backup = carry_out(session.cluster, found, edit)
     tell(session, document | {"done": True, "backup": backup.name}, done(backup))

@@ -97,8 +97,9 @@ def cut_behind(standing: Standing, kind: str, batch: int) -> Edit:
 def rebuilt(standing: Standing, marked: Planned | None = None) -> Edit:
     """An edit that writes again what the checkpoint has lost of the query's last written batch: its entry of
     the offset log, and for a query without state what Spark has to find before it. The next start runs that
-    batch again; its rows are dropped. `marked`: the batch as the table of a fan-out tells it; None: as the
-    sink's decision does. Raises NotEditable, CheckpointCopied."""
+    batch again; its rows are dropped. Of a batch that is done only file sources' own logs may be lost. Then
+    the next start plans the batch after it. `marked`: the batch as the table of a fan-out tells it; None: as
+    the sink's decision does. Raises NotEditable, CheckpointCopied."""
     was = _decision_of(standing).batch if marked is None else _batch_of(standing, marked)
     checkpoint, batch, by = standing.checkpoint, was.batch_id, "sink" if marked is None else "table"
     if standing.sink is not None and marked is None:
@@ -106,17 +107,21 @@ def rebuilt(standing: Standing, marked: Planned | None = None) -> Edit:
     there = checkpoint.planned_if_kept(batch)
     if there is not None and there.digest == was.digest:
         raise NotEditable(f"nothing was changed: the checkpoint has the plan of batch {batch}")
+    planned = marked or _plan_of(_decision_of(standing))
     if there is not None and standing.completed is not None and standing.completed >= batch:
-        raise NotEditable(
-            f"the checkpoint has done batch {batch} with other source offsets than the {by} has it, so it is "
-            "another query's, or one of two copies. Bring the right checkpoint back"
-        )
+        lost = _logs_of_files(checkpoint, planned)
+        if standing.completed > batch or there != planned or not lost:
+            raise NotEditable(
+                f"the checkpoint has done batch {batch} with other source offsets than the {by} has it, so "
+                "it is another query's, or one of two copies. Bring the right checkpoint back"
+            )
+        later = dict.fromkeys(_behind(checkpoint, batch))  # planned from what the sources' logs have lost
+        return replace(_edit(standing, "rebuild", planned, {**lost, **later}), was=was)
     if standing.newest is not None and standing.newest.batch_id > batch:
         raise NotEditable(
             f"the checkpoint is at batch {standing.newest.batch_id}, and the last one of the {by} is batch "
             f"{batch}: nothing that it has is missing"
         )
-    planned = marked or _plan_of(_decision_of(standing))
     after = {("offsets", batch): _entry(checkpoint, planned), **_logs_of_files(checkpoint, planned)}
     if batch > 0 and not _is_done(checkpoint, batch - 1):
         after |= _before(standing, planned, is_dropped=marked is None)
@@ -136,7 +141,7 @@ def _decision_of(standing: Standing) -> Decision:
 
 
 def _batch_of(standing: Standing, marked: Planned) -> Batch:
-    if not marked.identifies_rows:
+    if marked.entries is None and marked.file_logs():
         raise NotEditable(
             f"which rows batch {marked.batch_id} has read is not in the table's mark alone: a source has a "
             "log of its own in the checkpoint (sources/). Bring the right checkpoint back"

@@ -7,13 +7,17 @@ import json
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from eoslog.cli import main
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.commit.move_decision import move_decision
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
 from eoslog.testing import EmbeddedBroker
 from tests.checkpoint.plain_checkpoint import SETTINGS, decide, last, lines, plan, run, sink_of
+from tests.docs.blocks import ROOT, blocks_of
+from tests.docs.reader import ADDRESS, all_match, steps
 
 
 def lose(checkpoint: Path, *batches: int) -> None:
@@ -28,6 +32,17 @@ def next_start(broker: EmbeddedBroker, checkpoint: Path) -> str:
     checked = run(broker, "check", checkpoint)
     assert checked.exit_code == 0, checked.output
     return str(json.loads(run(broker, "show", checkpoint, "--json").stdout)["next_start"])
+
+
+def test_the_page_s_block_of_checkpoints_md(broker: EmbeddedBroker, decided: Path) -> None:
+    lose(decided, 1)
+    (block,) = [one for one in blocks_of(ROOT / "docs" / "checkpoints.md") if one.language == "console"]
+    for typed, wanted in steps(block.code):
+        command = typed.replace("./checkpoint", str(decided)).replace(ADDRESS, broker.bootstrap).split()
+        watch = ["--watch", "0"] if "rebuild" in command else []
+        done = CliRunner().invoke(main, [*command[1:], *watch])
+        assert all_match(done.output.splitlines(), wanted), f"{typed} printed\n{done.output}"
+    assert next_start(broker, decided).startswith("finish")
 
 
 @pytest.mark.parametrize("planned_anew", [False, True])
@@ -73,7 +88,7 @@ def test_it_is_taken_back(broker: EmbeddedBroker, decided: Path, cluster: Cluste
 def test_it_says_what_it_would_do(broker: EmbeddedBroker, decided: Path) -> None:
     lose(decided, 1)
     said = run(broker, "rebuild", decided, "--dry-run")
-    assert said.exit_code == 0 and "writes offsets/1" in said.output
+    assert said.exit_code == 0 and "writes offsets/1\n" in said.output
     assert not (decided / "offsets" / "1").exists()
     told = json.loads(run(broker, "rebuild", decided, "--json").stdout)
     assert (told["edit"], told["files"], told["done"]) == ("rebuild", ["offsets/1"], True)
@@ -169,6 +184,35 @@ def test_the_files_of_more_than_one_batch(broker: EmbeddedBroker, of_files: Path
     assert run(broker, "rebuild", of_files).exit_code == 0
     assert (of_files / "offsets" / "0").read_text().splitlines()[2] == '{"logOffset":0}'
     assert next_start(broker, of_files).startswith("finish")
+
+
+@pytest.mark.parametrize("gone_on", [False, True])
+@pytest.mark.parametrize("entry", [None, entries(1, "c", "d")])
+def test_the_files_of_a_batch_that_is_done(
+    broker: EmbeddedBroker, of_files: Path, entry: str | None, gone_on: bool
+) -> None:
+    """Spark does not start without them. What was planned after the batch is planned anew."""
+    own, offsets = of_files / "sources" / "0", of_files / "offsets"
+    (own / "1").unlink() if entry is None else (own / "1").write_text(entry)
+    planned = f'{SETTINGS}{{"logOffset":2}}'
+    if gone_on:
+        (own / "2").write_text(entries(2, "e"))
+        (offsets / "2").write_text(planned)
+    before = {path: path.read_text() for path in of_files.rglob("[0-9]") if path.is_file()}
+    assert "CheckpointMismatch" in run(broker, "check", of_files).output
+    said = run(broker, "rebuild", of_files)
+    assert said.exit_code == 0, said.output
+    assert (own / "1").read_text() == entries(1, "c") and (of_files / "commits" / "1").exists()
+    assert not (own / "2").exists() and not (offsets / "2").exists()
+    assert next_start(broker, of_files).startswith("go on")
+    assert run(broker, "undo", of_files).exit_code == 0
+    assert {path: path.read_text() for path in of_files.rglob("[0-9]") if path.is_file()} == before
+
+
+def test_another_query_s_checkpoint_of_files(broker: EmbeddedBroker, of_files: Path) -> None:
+    (of_files / "sources" / "0" / "2").write_text(entries(2, "e"))
+    (of_files / "offsets" / "1").write_text(f'{SETTINGS}{{"logOffset":2}}')  # and it is done
+    assert "Bring the right checkpoint back" in run(broker, "rebuild", of_files).output
 
 
 def test_a_compacted_log_of_files_is_not_made_again(broker: EmbeddedBroker, of_files: Path) -> None:

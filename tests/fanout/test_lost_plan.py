@@ -162,16 +162,24 @@ def named(table: Any, monkeypatch: pytest.MonkeyPatch) -> str:
 
 @AT
 @pytest.mark.parametrize("planned_anew", [False, True])
+@pytest.mark.parametrize("end", [int, str], ids=["a topic", "a source whose end says nothing"])
 def test_rebuild_writes_the_plan_of_the_table_s_mark(
-    at: Any, planned_anew: bool, checkpoint: Path, broker: EmbeddedBroker, tmp_path: Path, monkeypatch: Any
+    at: Any,
+    end: type,
+    planned_anew: bool,
+    checkpoint: Path,
+    broker: EmbeddedBroker,
+    tmp_path: Path,
+    monkeypatch: Any,
 ) -> None:
     table = at(tmp_path)
     for number in range(2):
-        go(table, number, plan(10 * number + 10), range(10 * number, 10 * number + 10))
+        go(table, number, plan(end(10 * number + 10)), range(10 * number, 10 * number + 10))
+        noted(checkpoint, number, plan(end(10 * number + 10)))
     before = (checkpoint / "offsets" / "1").read_text()
     noted(checkpoint, 1, None)
     if planned_anew:
-        (checkpoint / "offsets" / "1").write_text(plan(35))
+        (checkpoint / "offsets" / "1").write_text(plan(end(35)))
     line = ["--fanout", "orders", "--table", named(table, monkeypatch)]
     done = run(broker, "rebuild", checkpoint, *line)
     assert done.exit_code == 0, done.output

@@ -38,7 +38,7 @@ MUTANTS: list[Mutant] = [
         Break("rows are guessed", "    if planned.digest != decision.batch.digest:\n", "    if False:\n"),
         Break(
             "rows of a table's batch are guessed",
-            "if not marked.identifies_rows:",
+            "if marked.entries is None and marked.file_logs():",
             "if False:",
             ("tests/fanout/test_lost_plan.py",),
         ),
@@ -49,6 +49,12 @@ MUTANTS: list[Mutant] = [
             ("tests/fanout/test_lost_plan.py",),
         ),
         Break("another query's batch", "standing.completed >= batch:\n", "standing.completed > batch:\n"),
+        Break("other ends are rebuilt under a batch that is done", " or there != planned", ""),
+        Break(
+            "a batch that was planned from lost files stays",
+            "{**lost, **later}",
+            "lost",
+        ),
         Break(
             "the batch before is left as it is",
             "    if batch > 0 and not _is_done(checkpoint, batch - 1):\n",
