@@ -4,6 +4,7 @@ import os
 from random import Random
 
 import pytest
+from chispa import assert_df_equality
 from pyspark.sql import SparkSession
 
 from tests.connector.differential.both import CONNECTORS, outcome, read
@@ -41,3 +42,14 @@ def _difference(number: int, options: dict[str, str], theirs: object, ours: obje
 def _short(found: object) -> str:
     rows, refused = found.rows, found.refused  # type: ignore[attr-defined]
     return f"refused: {refused[:600]}" if rows is None else f"{len(rows)} rows {rows[:1]} to {rows[-1:]}"
+
+
+def test_whole_topics_are_the_same_frames(spark: SparkSession, kafka: Kafka, topics: list[Topic]) -> None:
+    """Columns and their types, too."""
+    options = {"kafka.bootstrap.servers": kafka.bootstrap, "includeHeaders": "true"}
+    options["kafka.isolation.level"] = "read_committed"  # eoslog's default
+    for topic in topics:
+        theirs, ours = (
+            spark.read.format(c).options(**options, subscribe=topic.name).load() for c in CONNECTORS
+        )
+        assert_df_equality(ours, theirs, ignore_row_order=True)
