@@ -35,10 +35,10 @@ def check_not_refreshed(checkpoint: Checkpoint, accepted: Collection[str]) -> st
         f"checkpoint {checkpoint.location}: it is new, and follows {former}, as a full refresh of a pipeline "
         "makes it: what that one has written will be written again"
     )
-    if WORD_NEW in accepted:
-        return f"{what}. start.accepted={WORD_NEW}: continuing. See pipelines.md#a-full-refresh"
+    if (word := f"{WORD_NEW}:{len(formers)}") in accepted:
+        return f"{what}. start.accepted={word}: continuing. See pipelines.md#a-full-refresh"
     raise StartsElsewhere(
         f"{what}. Nothing was written. To go on where the pipeline was, remove the new checkpoint. To write "
         f"all rows again, give the sink another topic and a transactional.id, or set "
-        f"{to_accept(WORD_NEW, accepted)} for one run. See pipelines.md#a-full-refresh"
+        f"{to_accept(word, accepted)}. See pipelines.md#a-full-refresh"
     )

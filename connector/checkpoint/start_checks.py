@@ -152,6 +152,7 @@ class StartFacts(NamedTuple):
     batch's sources that read no topics. `others`: what other sinks have decided last at whose offsets the
     query may begin. `rows`: what the log shows of the batches whose places the checkpoint notes. `unread`:
     see unread(), with where their log begins. `remade`: topics that were made anew since the last decision.
+    `sequence`: of the sink's last decision, 0: none.
     """
 
     sink: str
@@ -175,6 +176,13 @@ class StartFacts(NamedTuple):
     rows: RowsFound = RowsFound()
     unread: Mapping[TopicPartition, int | None] = MappingProxyType({})
     remade: Collection[str] = ()
+    sequence: int = 0
+
+    @property
+    def number(self) -> int:
+        """In the words of start.accepted that let a query begin anew: it is another one as soon as the query
+        has written a batch. The last decision's; without one, the newest batch that the group notes."""
+        return self.sequence or max((f.note.batch for f in self.committed.values() if f.note), default=0)
 
     def begins_at(self, place: TopicPartition) -> int | None:
         """Where the query begins in a partition: its sources' lowest place. None: they do not say it."""
@@ -235,7 +243,7 @@ def check_story(story: StartFacts) -> list[str]:
     check_taken_over(story.sink, story.batch, story.group, story.committed, stands, story.accepted)
     check_followed(story.sink, story.batch, story.group, story.followed_by, story.accepted)
     ours = None if story.ours is None or story.decided is None else story.decided
-    check_completed(story.sink, story.done, ours, story.accepted)
+    check_completed(story.sink, story.done, ours, story.accepted, story.sequence)
     return [*_missing_decisions(story), *_moved_group(story)]
 
 
@@ -279,13 +287,13 @@ def _new_checkpoint(story: StartFacts) -> list[str]:
     """Check where a query with a new checkpoint begins. To begin at the group's offsets is exact if this sink
     has committed them (a hand-over): no other driver owns the sink any more, so none can change them."""
     _check_taken(story)
-    if story.left_state and WORD_STATE not in story.accepted:
+    if story.left_state and (word := f"{WORD_STATE}:{story.number}") not in story.accepted:
         raise StartsElsewhere(
             f"sink {story.sink}: the checkpoint is new, and the last query of this transactional.id has "
             "saved its state (state.topic), which this one would begin without. Nothing was written. Restore "
             "the checkpoint before the start, with eoslog checkpoint restore or restore_checkpoint, into an "
             "empty folder. If this query is to begin without state, set "
-            f"{to_accept(WORD_STATE, story.accepted)}"
+            f"{to_accept(word, story.accepted)}"
         )
     if _goes_on(story):
         return _made_anew(story)
@@ -330,12 +338,14 @@ def _goes_on(story: StartFacts) -> bool:
 def unread(left: Planned | None, noted: Collection[TopicPartition], now: Planned) -> Offsets:
     """Partitions that a new checkpoint does not read from offset 0, although no batch has read them: `left`,
     the last batch of the sink, did not, nor, if it is not recorded, have they a note in the group (`noted`).
-    A query that has begun reads what is new from its beginning. Empty: no query has begun."""
-    known = set(noted)
+    A query that has begun reads what is new from its beginning. Empty: no query of these topics has begun."""
+    known, begins = set(noted), now.each_beginning()
     if left is not None:
-        known = left.each_end().keys() - {tp for tp in left.each_end() if tp[0] in remade(left, now)}
-    begins = {tp: max(at.values()) for tp, at in now.each_beginning().items() if tp not in known}
-    return {tp: at for tp, at in begins.items() if at > 0} if known or left is not None else {}
+        known = set(left.each_end())
+    if not {topic for topic, _ in known} & {topic for topic, _ in begins}:
+        return {}
+    known -= {tp for tp in known if tp[0] in remade(left, now)}
+    return {tp: at for tp, each in begins.items() if tp not in known and (at := max(each.values())) > 0}
 
 
 def remade(left: Planned | None, now: Planned) -> Collection[str]:
@@ -487,21 +497,22 @@ def _known(at: int | None) -> str:
 
 
 WORD_STATE = "without-state"
-"""The word of start.accepted for a query that begins without the state that the last one has saved."""
+"""The word of start.accepted for a query that begins without the state that the last one has saved; with the
+number of the sink's last decision, as StartFacts.number."""
 WORD_NEW = "new-checkpoint"
-"""The word of start.accepted for a query that begins anew where another has been."""
+"""The word for a query that begins anew where another has been; with the same number."""
 
 
 def _begins_elsewhere(story: StartFacts, what: str, *, at_group: bool = False) -> list[str]:
-    if WORD_NEW in story.accepted:
+    if (word := f"{WORD_NEW}:{story.number}") in story.accepted:
         return [
-            f"sink {story.sink}: the checkpoint is new, and {what}. start.accepted={WORD_NEW}: continuing. "
+            f"sink {story.sink}: the checkpoint is new, and {what}. start.accepted={word}: continuing. "
             "See troubleshooting.md#the-checkpoint-is-new"
         ]
     raise StartsElsewhere(
         f"sink {story.sink}: the checkpoint is new, and {what}. Nothing was written. "
         f"{_way_on(story, at_group)} If this query is to begin elsewhere, and rows may be there twice or not "
-        f"at all, set {to_accept(WORD_NEW, story.accepted)}, or give it a transactional.id and "
+        f"at all, set {to_accept(word, story.accepted)}, or give it a transactional.id and "
         "kafka.group.id of its own"
     )
 
@@ -599,12 +610,13 @@ def _moved_by(story: StartFacts, sinks: Collection[str]) -> str:
 
 
 def check_completed(
-    sink: str, completed: Completed, decided: Batch | None, accepted: Collection[str]
+    sink: str, completed: Completed, decided: Batch | None, accepted: Collection[str], sequence: int = 0
 ) -> None:
     """Check that this sink has decided the batches that it got and that are completed.
 
     Batches after the last one that the checkpoint notes were run by another connector. `decided`: the query's
-    last batch that it has decided. Raises DecisionGone or RowsGone unless that is accepted.
+    last batch that it has decided. `sequence`: of the sink's last decision. Raises DecisionGone, RowsGone or
+    CheckpointOlder unless that is accepted.
     """
     newest, since, rested, rows = completed
     others = _by_others(completed)
@@ -638,7 +650,7 @@ def check_completed(
         "restored from an older copy? Nothing was written. Restore the checkpoint that belongs to that "
         "copy; or start with a new one at the copy's offsets: startingOffsets=committed (with kafka.group.id "
         "and transactional.id in source and sink), if kafka.group.id was given to these batches, else "
-        f"startingOffsets={begins} and {to_accept(WORD_NEW, accepted)}.{_twice(others)} If "
+        f"startingOffsets={begins} and {to_accept(f'{WORD_NEW}:{sequence}', accepted)}.{_twice(others)} If "
         "nothing is missing, as another connector wrote these batches or the group was idle for longer than "
         f"offsets.retention.minutes, set {to_accept(word, accepted)}"
     )
@@ -689,17 +701,19 @@ def _check_rows(sink: str, rows: RowsFound, accepted: Collection[str]) -> None:
     )
 
 
-def check_forgotten(sink: str, batch: Batch, how: Collection[Seen]) -> None:
+def check_forgotten(sink: str, batch: Batch, how: Collection[Seen], sequence: int = 0) -> None:
     """Check a planned batch that the sink does not know to be decided, and whose rows may be in the log: all
-    or none of its transactions must be committed. `how`: how they have ended. Raises DecisionGone."""
+    or none of its transactions must be committed. `how`: how they have ended. `sequence`: of the sink's last
+    decision. Raises DecisionGone."""
     others = ", ".join(sorted(one.value for one in how if one is not Seen.COMMITTED))
     if Seen.COMMITTED in how and others:
         raise DecisionGone(
             f"sink {sink}: {batch} is decided, as a part of its rows is visible, and the sink knows no such "
             f"decision: the cluster has forgotten it before all rows were (others are {others}). Nothing was "
             "written. Look for the batch's rows in the topic with a reader of committed data, and publish "
-            "those that are missing; then start with a new checkpoint, start.accepted=new-checkpoint and "
-            f"startingOffsets=the last line of offsets/{batch.batch_id} in this checkpoint"
+            "those that are missing; then start with a new checkpoint, "
+            f"start.accepted={WORD_NEW}:{sequence} and startingOffsets=the last line of "
+            f"offsets/{batch.batch_id} in this checkpoint"
         )
 
 

@@ -126,8 +126,8 @@ class RunsDifferently(CommitFault):
     """After a restore a decided batch was run again for its state, and is not what it was."""
 
     advice = (
-        "Begin the query anew, with a new checkpoint and start.accepted=without-state, and save the state of "
-        "every batch from now on: state.every.batches=1."
+        "Begin the query anew, with a new checkpoint and without state (the start names the word), and "
+        "save the state of every batch from now on: state.every.batches=1."
     )
 
 

@@ -157,7 +157,7 @@ class StartOfRun:
         if last is not None and last.last_of(batch.query_id) is not None:
             return
         how = set(ended(look_at(self._cluster, places)).values())
-        check_forgotten(sink.id, batch, how)
+        check_forgotten(sink.id, batch, how, 0 if last is None else last.sequence)
         if how == {Seen.COMMITTED}:
             ends, completed = self._view.planned.ends, self._view.completed
             source, saving = self._source_offsets(sink, group), self._saving(sink)
@@ -223,7 +223,8 @@ class StartOfRun:
         left = last.left if last is not None else None
         if left is not None and (left.sink, left.query_id) != (self._sink.id, batch.query_id):
             check_left(Sink(old), left, self.known_starts)
-        check_completed(old, completed_in(self._cluster, self._view, since, decided), decided, accepted)
+        known, number = completed_in(self._cluster, self._view, since, decided), last.sequence if last else 0
+        check_completed(old, known, decided, accepted, number)
         check_given(old, self._sink.id, decided, batch, accepted)
         if decided is None or decided.batch_id < batch.batch_id:
             self._runner.run(give_up(Sink(old), accepted))
@@ -269,6 +270,7 @@ class StartOfRun:
             others=self._others(committed) if _is_first(view) else {},
             unread=unread_of(self._cluster, view, plan_of(last), committed),
             remade=remade(plan_of(last), view.planned),
+            sequence=begun.sequence,
         )
         for warning in check_story(story):
             log.warning(warning)
@@ -354,7 +356,7 @@ def leave_for_none(options: SinkOptions, runner: Runner, view: CheckpointView) -
         last = runner.run(stable_decision(Sink(given.sink)))
         decided = last.last_of(view.batch.query_id) if last is not None else None
         known = completed_in(shared_cluster(options.client), view, given.since, decided)
-        check_completed(given.sink, known, decided, options.accepted)
+        check_completed(given.sink, known, decided, options.accepted, last.sequence if last else 0)
         runner.run(give_up(Sink(given.sink), options.accepted))
         runner.run(leave(Sink(given.sink), view.batch, view.completed, noted_left(view, "")))
     view.checkpoint.forget(NOTED_PLACES)
@@ -390,6 +392,7 @@ def _check_plain_start(options: SinkOptions, view: CheckpointView, runner: Runne
         left=plan_of(last),
         unread=unread_of(cluster, view, plan_of(last), committed),
         remade=remade(plan_of(last), view.planned),
+        sequence=0 if last is None else last.sequence,
     )
     for warning in check_plain_start(story):
         log.warning(warning)

@@ -126,6 +126,7 @@ def _warnings(cluster: Cluster, standing: Standing) -> Iterator[str]:
         without_topics=view.planned.without_topics(),
         unread=unread_of(cluster, view, left, committed),
         remade=remade(left, view.planned),
+        sequence=standing.decision.sequence if standing.decision else 0,
     )
     check_start(standing.sink, standing.decision, view.batch, standing.starts)
     check_checkpoint(standing.sink, standing.decision, _next_batch(view))

@@ -109,7 +109,7 @@ def restore(
                 kept.put(key, value)
         manifest = parsed(kept.whole(keys_of(sink.id, MANIFEST, "", saved.size)), saved)
         if manifest is None or manifest.query != decision.batch.query_id:
-            raise _lost(sink, saved, f"the save of batch {saved.batch}")
+            raise _lost(sink, decision, saved, f"the save of batch {saved.batch}")
         return _written(checkpoint, sink, decision, saved, manifest, kept)
 
 
@@ -175,19 +175,21 @@ def _written(
     kept: Spool,
 ) -> Restored:
     if not all(map(is_of_checkpoint, manifest.files)):
-        raise _lost(sink, saved, f"the save of batch {saved.batch}: it has files that are no checkpoint's")
+        raise _lost(
+            sink, decision, saved, f"the save of batch {saved.batch}: it has files that are no checkpoint's"
+        )
 
     def content(name: str) -> bytes:
         expected = manifest.files[name]
         data = kept.whole(keys_of(sink.id, FILE, name, expected.size))
         if Content.of(data) != expected:
-            raise _lost(sink, saved, f"{name} of the save of batch {saved.batch}")
+            raise _lost(sink, decision, saved, f"{name} of the save of batch {saved.batch}")
         return data
 
     logs = {name for name in manifest.files if name.startswith(_LOGS)}
     first = f"offsets/{min(saved.batch, decision.batch.batch_id)}"
     if first not in logs:
-        raise _lost(sink, saved, f"{first} of the save of batch {saved.batch}")
+        raise _lost(sink, decision, saved, f"{first} of the save of batch {saved.batch}")
     since = _since(sink, decision, saved, kept)
     planned = _planned(sink, decision, saved, content(first), since)
     for name in manifest.files:
@@ -217,7 +219,7 @@ def _since(sink: Sink, decision: Decision, saved: Saved, kept: Spool) -> dict[in
             found[number] = DecidedBatch.parse(data.decode())
         except ValueError as error:
             raise _lost(
-                sink, saved, f"batch {number}, decided since batch {saved.batch} was saved"
+                sink, decision, saved, f"batch {number}, decided since batch {saved.batch} was saved"
             ) from error
     return found
 
@@ -231,7 +233,7 @@ def _planned(
     after = [_parsed(sink, number, one.planned) for number, one in since.items() if number > saved.batch]
     last = after[-1] if after else first
     if not decision.batch.repeats(decision.batch._replace(digest=last.digest)):
-        raise _lost(sink, saved, f"the source offsets of {decision.batch}")
+        raise _lost(sink, decision, saved, f"the source offsets of {decision.batch}")
     odd = [one.batch_id for one in after if list(one.by_name) != list(first.by_name)]
     odd += [first.batch_id] if after and len(first.by_name) < len(first.sources) else []
     if odd:
@@ -255,11 +257,11 @@ def _parsed(sink: Sink, number: int, text: str) -> Planned:
         ) from error
 
 
-def _lost(sink: Sink, saved: Saved, what: str) -> NotRestorable:
+def _lost(sink: Sink, decision: Decision, saved: Saved, what: str) -> NotRestorable:
     return NotRestorable(
         f"sink {sink.id}: topic {saved.topic}, partition {saved.partition}, has lost {what}: was the topic "
         "deleted, or its first records, or has it another cleanup.policy than compact? Nothing was restored. "
         "If there is no other copy of the checkpoint, begin with a new one: with startingOffsets=committed "
-        f"and start.accepted={WORD_STATE}, and windows that are open now lose the rows that they have; or "
-        "write everything again, into another topic and with another transactional.id"
+        f"and start.accepted={WORD_STATE}:{decision.sequence}, and windows that are open now lose the rows "
+        "that they have; or write everything again, into another topic and with another transactional.id"
     )

@@ -152,6 +152,10 @@ def run_batch(site: Site, checkpoint: Path, two_phase: str) -> list[int]:
         reader.stop()
 
 
+ANEW = ",".join(f"new-checkpoint:{number}" for number in range(400))
+"""Each test begins again at the log's beginning, whatever was decided before."""
+
+
 def run_batch_of(reader: StreamReader, site: Site, checkpoint: Path, two_phase: str) -> list[int]:
     """The same of a query that goes on."""
     mine = of(site, USER, f"{USER}-password")
@@ -167,7 +171,7 @@ def run_batch_of(reader: StreamReader, site: Site, checkpoint: Path, two_phase: 
             **mine, "topic": "orders_copy", "transactional.id": "copy", "two.phase.commit": two_phase,
             "deadletter.topic": "orders_bad",
             "checkpointLocation": str(checkpoint),
-            "start.accepted": "new-checkpoint",  # each test begins again at the log's beginning
+            "start.accepted": ANEW,
         },
         stream=True,
     )  # fmt: skip

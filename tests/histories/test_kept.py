@@ -1067,6 +1067,22 @@ def test_kept(name: str) -> None:
     assert not world.findings, (world.findings, world.told)
 
 
+def test_a_word_is_for_one_start() -> None:
+    """Who leaves it among the options is asked again when the next checkpoint is lost."""
+    begun = [
+        ("query", "A", {"id": "x", "start.accepted": "new-checkpoint:1"}),
+        ("produce", "in", 4),
+        ("run", "A", 1),
+    ]
+    lost: list[tuple[Any, ...]] = [("lost", "A", "earliest"), ("run", "A", 1)]
+    assert not play([*begun, *lost]).errors
+    world = play([*begun, *lost, *lost])
+    assert (
+        world.errors["StartsElsewhere"]
+        and "set start.accepted=new-checkpoint:1,new-checkpoint:2" in world.told[0]
+    )
+
+
 QUIET = (
     "a topic leaves and is named again",
     "a rest, in which the cluster forgets",

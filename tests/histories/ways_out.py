@@ -150,12 +150,13 @@ def _exact(world: "World", query: "Query", text: str) -> bool:
 
 def _line(world: "World", query: "Query", text: str) -> bool:
     """A new checkpoint where the brokers' older copy stands."""
-    if query.copy is None or query.token is not None or query.reads_files:
+    told = re.search(r"start\.accepted=(new-checkpoint:\d+)", text)
+    if query.copy is None or query.token is not None or query.reads_files or told is None:
         return False
     if "run by another connector" in text:
         query.lineage.may_double |= query.lineage.unnoted  # the error says so
     query.new_checkpoint(query.copy)
-    query.sink["start.accepted"] = "new-checkpoint"
+    query.sink["start.accepted"] = told.group(1)
     return True
 
 

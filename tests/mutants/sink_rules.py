@@ -545,6 +545,13 @@ MUTANTS: list[Mutant] = [
             "group[tp].offset if tp in group else EARLIEST",
             "group[tp].offset if tp in group else story.begins_at(tp) or 0",
         ),
+        Break(
+            "a word is for every start",
+            'if (word := f"{WORD_NEW}:{story.number}") in',
+            "if (word := WORD_NEW) in",
+        ),
+        Break("a word for state is for every start", 'f"{WORD_STATE}:{story.number}"', "WORD_STATE"),
+        Break("a number is always the note's", "return self.sequence or max(", "return max("),
         Break("a new partition is passed over", "and not (story.anew or story.unread)", "and not story.anew"),
         Break(
             "a new partition is passed over at the group's offsets",
@@ -560,13 +567,17 @@ MUTANTS: list[Mutant] = [
             "at_least_once passes over a new partition", "    if place in story.unread:\n", "    if False:\n"
         ),
         Break("a topic made anew is the former one", " if tp[0] not in self.remade}", "}"),
-        Break("a topic made anew was read", " if tp[0] in remade(left, now)}", " if False}"),
+        Break("a topic made anew was read", "in known if tp[0] in remade(left, now)}", "in known if False}"),
         Break(
             "what a note tells is not known",
-            "    known = set(noted)\n",
-            "    known = set[TopicPartition]()\n",
+            "known, begins = set(noted), now",
+            "known, begins = set[TopicPartition](), now",
         ),
-        Break("a new name has begun", " if known or left is not None else {}", ""),
+        Break(
+            "another query's topics have begun",
+            "    if not {topic for topic, _ in known} & {topic for topic, _ in begins}:\n",
+            "    if False:\n",
+        ),
         Break(
             "a topic made anew is read without a word",
             "    if not topics:\n        return []",

@@ -187,7 +187,7 @@ def test_what_does_not_fit_is_said(odd: StartFacts, says: str) -> None:
             story(0, of("old", 7), at=(70, note(7, "old"))),
             StartsElsewhere,
             r"checkpoint is new, and group g holds source offsets of an earlier query \(t-0 at 70.* at 0\): "
-            "rows may be written again, or left out.*startingOffsets=committed.*accepted=new-checkpoint",
+            "rows may be written again, or left out.*startingOffsets=committed.*accepted=new-checkpoint:7",
             id="a lost checkpoint, not from committed; or the group moved on while this query began",
         ),
         pytest.param(
@@ -212,7 +212,7 @@ def test_what_does_not_fit_is_said(odd: StartFacts, says: str) -> None:
             story(0, of("old", 7), group=None),
             StartsElsewhere,
             "checkpoint is new, and the sink has written batch 7 of query old.*startingOffsets=committed.*"
-            "start.accepted=new-checkpoint, or give it a transactional.id",
+            "start.accepted=new-checkpoint:0, or give it a transactional.id",
             id="a lost checkpoint, no group",
         ),
         pytest.param(
@@ -235,9 +235,9 @@ def test_what_does_not_fit_is_said(odd: StartFacts, says: str) -> None:
             id="from another sink's offsets, and the sink has no group",
         ),
         pytest.param(
-            story(0, at=(7, note(3, "old")), taken={TakenFrom("s2", "h")}, accepted={"new-checkpoint"}),
+            story(0, at=(7, note(3, "old")), taken={TakenFrom("s2", "h")}, accepted={"new-checkpoint:3"}),
             StartsElsewhere,
-            "offsets of group h .*start.accepted=new-checkpoint,offsets-of:s2",
+            "offsets of group h .*start.accepted=new-checkpoint:3,offsets-of:s2",
             id="from another sink's offsets, and the sink has another group",
         ),
         pytest.param(
@@ -343,8 +343,8 @@ def test_a_batch_that_is_visible_in_part_stops_the_query() -> None:
 @pytest.mark.parametrize(
     ("odd", "words", "warnings"),
     [
-        (story(0, of("old", 7), at=(70, note(7, "old")), accepted={"new-checkpoint"}), "continuing", 1),
-        (story(0, of("old", 7), group=None, accepted={"new-checkpoint"}), "continuing", 1),
+        (story(0, of("old", 7), at=(70, note(7, "old")), accepted={"new-checkpoint:7"}), "continuing", 1),
+        (story(0, of("old", 7), group=None, accepted={"new-checkpoint:0"}), "continuing", 1),
         (story(0, at=(0, note(7, "other", "s2")), accepted={"x", "offsets-of:s2"}), "", 0),
         (story(0, group=None, taken={TakenFrom("s2", "h")}, accepted={"offsets-of:s2"}), "", 0),
         (story(0, group=None, taken={TakenFrom("s", "h")}), "", 0),
@@ -472,7 +472,10 @@ TWO: Any = {PLACE: {"0": 20, "1": 15}}
 def test_a_group_that_is_not_where_the_sink_ended(odd: StartFacts, says: str) -> None:
     with pytest.raises(StartsElsewhere, match=says):
         check_story(odd)
-    assert "continuing" in check_story(odd._replace(accepted={"new-checkpoint", "offsets-of:s2"}))[0]
+    assert (
+        "continuing"
+        in check_story(odd._replace(accepted={f"new-checkpoint:{odd.number}", "offsets-of:s2"}))[0]
+    )
 
 
 @pytest.mark.parametrize(
@@ -581,7 +584,7 @@ def test_at_least_once_begins_nowhere_behind_what_is_written(skips: StartFacts, 
     """It may repeat rows; those between would be written by nobody."""
     with pytest.raises(StartsElsewhere, match=says):
         check_plain_start(skips)
-    accepted = {*skips.accepted, "new-checkpoint"}
+    accepted = {*skips.accepted, f"new-checkpoint:{skips.number}"}
     assert "continuing" in check_plain_start(skips._replace(accepted=accepted))[0]
 
 
@@ -631,6 +634,7 @@ def line(offsets: str, **ids: str) -> Planned:
         (None, [PLACE], '{"t":{"0":4,"1":3}}', {MORE: 3}),
         (None, [PLACE, MORE], '{"t":{"0":4,"1":3}}', {}),
         (None, [], '{"t":{"0":4,"1":3}}', {}),
+        ('{"t":{"0":4}}', [], '{"u":{"0":5}}', {}),
     ],
     ids=[
         "a partition",
@@ -640,11 +644,25 @@ def line(offsets: str, **ids: str) -> Planned:
         "by notes",
         "all noted",
         "a new name",
+        "another query's topics",
     ],
 )
 def test_what_no_batch_has_read(left: str | None, noted: Any, now: str, found: Any) -> None:
     """A query that has begun reads what is new from its beginning."""
     assert unread(None if left is None else line(left), noted, line(now)) == found
+
+
+def test_a_word_has_the_number_of_the_decision_that_it_is_for() -> None:
+    odd = story(0, OLD, begins=9, left=line('{"t":{"0":4}}'), sequence=12)
+    for check in (check_story, check_plain_start):
+        for accepted in ("new-checkpoint", "new-checkpoint:11", "new-checkpoint:1"):
+            with pytest.raises(StartsElsewhere, match=rf"start\.accepted={accepted},new-checkpoint:12,"):
+                check(odd._replace(accepted={accepted}))
+        assert check(odd._replace(accepted={"new-checkpoint:12"}))
+    stateful = odd._replace(left_state=True, accepted={"without-state:11"})
+    with pytest.raises(StartsElsewhere, match=r"without-state:11,without-state:12"):
+        check_story(stateful)
+    assert check_story(stateful._replace(accepted={"without-state:12", "new-checkpoint:12"}))
 
 
 def test_a_topic_that_was_made_anew_was_not_read() -> None:
@@ -668,7 +686,7 @@ def test_a_new_checkpoint_reads_what_is_new_from_its_beginning(check: Any, begin
     for stopped in (told, at_group):
         with pytest.raises(StartsElsewhere, match=r"t-1 at 3, and its log begins at 0"):
             check(stopped)
-    assert check(told._replace(accepted={"new-checkpoint"}))
+    assert check(told._replace(accepted={"new-checkpoint:0"}))
 
 
 @pytest.mark.parametrize("first", [0, None])
@@ -742,7 +760,7 @@ def test_each_source_has_a_line_of_its_own_topics() -> None:
         check_story(told._replace(begins={PLACE: {"0": 9}, OTHER: {"1": 5}}))
 
 
-@pytest.mark.parametrize("accepted", [{"decisions-gone:7"}, {"new-checkpoint"}, ()])
+@pytest.mark.parametrize("accepted", [{"decisions-gone:7"}, {"new-checkpoint:0"}, ()])
 def test_what_was_accepted_once_does_not_hide_the_next(accepted: Any) -> None:
     with pytest.raises(DecisionGone):
         check_story(story(9, of("q", 4), completed=8, since=0, accepted=accepted))

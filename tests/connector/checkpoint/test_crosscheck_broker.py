@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -292,13 +293,19 @@ def test_a_changed_transactional_id_between_batches(bench: Bench) -> None:
     assert bench.begin(transactional__id=f"third-{bench.topic}") == [], "the checkpoint tells whose they were"
 
 
+def word_of(error: Exception) -> str:
+    """The word of start.accepted that an error names."""
+    (word,) = re.findall(r"start\.accepted=(new-checkpoint:\d+)", str(error))
+    return str(word)
+
+
 def test_a_new_checkpoint_under_an_old_sink(bench: Bench) -> None:
     assert run(bench.query) == "done"
     bench.lose_checkpoint()
     says = rf"holds source offsets of an earlier query \({SOURCE}-0 at {2 * ROWS}.*startingOffsets=committed"
-    with pytest.raises(StartsElsewhere, match=says):
+    with pytest.raises(StartsElsewhere, match=says) as stopped:
         bench.begin()
-    (said,) = bench.begin(start__accepted="new-checkpoint")
+    (said,) = bench.begin(start__accepted=word_of(stopped.value))
     assert "continuing" in said
     bench.plan(0, ends=2 * ROWS)  # the empty first batch of a query that begins at committed
     assert bench.begin() == []
@@ -322,9 +329,11 @@ def test_a_new_checkpoint_behind_the_last_decision(bench: Bench, guarantee: str,
         bench.commit(3 * ROWS, 3 * ROWS)
     more = {"processing__guarantee": guarantee}
     for _ in range(2):
-        with pytest.raises(StartsElsewhere, match=r"is new.*new checkpoint and startingOffsets=\{"):
+        with pytest.raises(
+            StartsElsewhere, match=r"is new.*new checkpoint and startingOffsets=\{"
+        ) as stopped:
             bench.begin(**more)
-    assert "continuing" in bench.begin(**more, start__accepted="new-checkpoint")[0]
+    assert "continuing" in bench.begin(**more, start__accepted=word_of(stopped.value))[0]
     bench.plan(0, ends=2 * ROWS)
     group_moved = group == "reset by a stranger" and guarantee == "at_least_once"
     assert bench.begin(**more) == [] or group_moved

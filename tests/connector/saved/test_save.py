@@ -317,7 +317,7 @@ def test_what_cannot_be_restored_leaves_nothing_behind(world: SavedWorld) -> Non
     world.cut()
     world.lose()
     for _ in range(2):
-        with pytest.raises(NotRestorable, match=r"or its first records.*start\.accepted=without-state"):
+        with pytest.raises(NotRestorable, match=r"or its first records.*start\.accepted=without-state:3,"):
             world.restore()
         assert list(world.folder.iterdir()) == []
     check_restored(Checkpoint.at(str(world.folder)))
