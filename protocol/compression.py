@@ -52,7 +52,7 @@ def compress(codec: int, parts: Sequence[Buffer]) -> bytes:
     return _lookup(_COMPRESSORS, codec)(data)
 
 
-def decompress(codec: int, buf: Buffer, max_size: int = MAX_UNCOMPRESSED) -> bytes:
+def decompress(codec: int, buf: Buffer, max_size: int = MAX_UNCOMPRESSED) -> Buffer:
     """Decompress a section.
 
     Raises CompressionError for invalid or incomplete input and an unknown codec, TooLarge for output above
@@ -108,19 +108,20 @@ def _one_shot(name: str) -> Callable[[Buffer], bytes]:
     return compressor
 
 
-def _streamed(name: str) -> Callable[[Buffer, int], bytes]:
+def _streamed(name: str) -> Callable[[Buffer, int], Buffer]:
     """A function that lets pyarrow decompress piece by piece: frames of these codecs need not contain their
     size.
     """
 
-    def decompressor(buf: Buffer, max_size: int) -> bytes:
+    def decompressor(buf: Buffer, max_size: int) -> Buffer:
         if not len(buf):
             raise CompressionError(f"damaged {name} data: empty")
         pa = _arrow()
         stream = pa.CompressedInputStream(pa.BufferReader(pa.py_buffer(buf)), name)
         pieces, size, ask = [], 0, 4 * len(buf) + 1024
         while True:
-            piece = stream.read(min(ask, max_size - size + 1))
+            # Not `read`, which copies all of it once more.
+            piece = memoryview(stream.read_buffer(min(ask, max_size - size + 1))).cast("B")
             size = _bounded(size + len(piece), max_size)
             pieces.append(piece)
             if len(piece) < ask:  # a read returns less than it was asked for only at the end
@@ -226,7 +227,7 @@ _COMPRESSORS: dict[int, Callable[[Buffer], bytes]] = {
     3: _lz4_compress,
     4: _one_shot("zstd"),
 }
-_DECOMPRESSORS: dict[int, Callable[[Buffer, int], bytes]] = {
+_DECOMPRESSORS: dict[int, Callable[[Buffer, int], Buffer]] = {
     0: _load,
     1: _gunzip,
     2: _snappy_decompress,

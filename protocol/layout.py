@@ -80,7 +80,7 @@ def _decompress(buf: memoryview, batches: Sequence[tuple[int, BatchHeader]], max
     for pos, header in batches:
         section: Buffer = buf[pos + batch.HEADER_SIZE : pos + header.size]
         if header.codec:
-            section = _uncompressed(section, header, left, max_payload)
+            section = uncompressed(section, header, left, max_payload)
         left -= len(section)
         if left < 0:
             raise _too_much(header, max_payload)
@@ -91,7 +91,8 @@ def _decompress(buf: memoryview, batches: Sequence[tuple[int, BatchHeader]], max
     return Sections(np.frombuffer(data, np.uint8), ends - sizes, ends, [header for _, header in batches])
 
 
-def _uncompressed(section: Buffer, header: BatchHeader, left: int, max_payload: int) -> bytes:
+def uncompressed(section: Buffer, header: BatchHeader, left: int, max_payload: int) -> Buffer:
+    """The records of a compressed batch, of at most `left` bytes. Raises CorruptBatch, PayloadTooLarge."""
     most = min(left, compression.MAX_UNCOMPRESSED)
     try:
         return compression.decompress(header.codec, section, most)

@@ -68,13 +68,13 @@ def _one_chain(data: Bytes, begin: int, end: int, count: int) -> Elements:
     """`elements` of one chain, without what only many need."""
     view = data.data
     try:
-        stride = _long_jump(view, begin) - begin
+        stride = end_of(view, begin) - begin
         if stride * count == end - begin:
             starts = np.arange(begin, end, stride)
             found = _read(data, starts)
             if _leads(found.stops, starts, end):
                 return found
-        starts = _walk_one(view, begin, count)
+        starts = starts_of(view, begin, count)
     except IndexError as error:
         raise BrokenChain(0) from error
     found = _read(data, starts)
@@ -135,7 +135,7 @@ def _walk(
     view = data.data
     for chain, row, place, count in zip(order[:live], rows[:live], at[:live], counts[:live], strict=True):
         try:
-            starts[row + step : row + count] = _walk_one(view, int(place), int(count) - step)
+            starts[row + step : row + count] = starts_of(view, int(place), int(count) - step)
         except IndexError as error:
             raise BrokenChain(int(chain)) from error
 
@@ -146,7 +146,7 @@ def _jump(data: Bytes, at: Ints) -> Ints:
     return np.minimum(content + (raw >> np.uint64(1)).view(np.int64), len(data))
 
 
-def _walk_one(data: memoryview, at: int, count: int) -> Ints:
+def starts_of(data: memoryview, at: int, count: int) -> Ints:
     """Where `count` elements begin, the first one at `at`. Raises IndexError if they lead out of the data."""
     return np.fromiter(_jumps(data, at), np.int64, count)
 
@@ -161,11 +161,11 @@ def _jumps(data: memoryview, at: int) -> Iterator[int]:
         elif (second := data[at + 1]) < 0x80:
             at += 2 + (second << 6) + ((first & 0x7F) >> 1)
         else:
-            at = _long_jump(data, at)
+            at = end_of(data, at)
 
 
-def _long_jump(data: memoryview, at: int) -> int:
-    """The end of the element at `at`, whose length may have any number of bytes."""
+def end_of(data: memoryview, at: int) -> int:
+    """The end of the element at `at`, whose length may have any number of bytes. Raises IndexError."""
     raw = 0
     for index in range(varints.INT_BYTES):
         byte = data[at + index]

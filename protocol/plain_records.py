@@ -57,7 +57,7 @@ def iter_records(
     try:
         body = memoryview(buf)[pos + batch.HEADER_SIZE : pos + header.size]
         reader = _Reader(
-            compression.decompress(header.codec, body, max_size) if header.codec else bytes(body)
+            bytes(compression.decompress(header.codec, body, max_size) if header.codec else body)
         )
         for _ in range(header.count):
             yield reader.record(header)

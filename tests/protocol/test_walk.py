@@ -11,7 +11,7 @@ from eoslog.protocol import walk as walking
 from eoslog.protocol.batch import CorruptBatch, PayloadTooLarge, build_batch, read_header
 from eoslog.protocol.plain_records import write_varint
 from eoslog.protocol.records import decode_batches
-from eoslog.protocol.walk import NO_TIME, Walked, keyless_rows, walk
+from eoslog.protocol.walk import NO_TIME, Walked, keyless_rows, walk, walk_quickly
 from tests.protocol import oracle
 from tests.protocol.batches import records, with_right_crc
 from tests.protocol.oracle import Batch, Rec
@@ -89,6 +89,133 @@ def test_records_of_one_shape_are_not_laid_out(monkeypatch: pytest.MonkeyPatch) 
     assert walked(alike(100, [300, 301], None, b"v")) == Walked(BASE + 300, BASE + 301, True)
     slow = alike(9000, list(range(9000)), b"key", b"v" * 90)  # deltas of one, two and three bytes
     assert walked(slow) == Walked(BASE, BASE + 8999, False)
+
+
+sizes = st.sampled_from([-1, 0, 1, 5, 63, 64, 90, 300])
+fills = st.sampled_from([b"x", b"\0", b"\0\x0c\0", b"\x0c\0", b"a\0\0"])
+"""What values are made of: also bytes that look like the end of a record and the begin of the next."""
+
+
+def uneven(count: int, keys: list[int], values: list[int], deltas: list[int], fill: bytes) -> list[bytes]:
+    def blob(size: int) -> bytes | None:
+        return None if size < 0 else (fill * (size // len(fill) + 1))[:size]
+
+    rows = range(count)
+    return [
+        record(n, deltas[n % len(deltas)], blob(keys[n % len(keys)]), blob(values[n % len(values)]))
+        for n in rows
+    ]
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    st.sampled_from([2, 24, 25, 26, 65, 130, 700]),
+    st.lists(sizes, min_size=1, max_size=3),
+    st.lists(sizes, min_size=2, max_size=5),
+    close | far | rising,
+    fills,
+    st.integers(0, 4),
+    st.sampled_from([BASE, -1, 0, 2**63 - 1]),
+    st.data(),
+)
+def test_records_of_many_lengths(
+    count: int, keys: list[int], values: list[int], deltas: list[int], fill: bytes, codec: int, base: int,
+    data: st.DataObject,
+) -> None:  # fmt: skip
+    """As they are, and with a flipped byte or two in one of the records."""
+    made = uneven(count, keys, values, deltas, fill)
+    header: dict[str, Any] = {"base_timestamp": base, "max_timestamp": base, "codec": codec}
+    assert judge(b"".join(build_batch(made, count, **header)))
+    row = data.draw(st.integers(0, count - 1))
+    hurt = bytearray(made[row])
+    for _ in range(data.draw(st.integers(1, 2))):
+        at = data.draw(st.integers(0, min(len(hurt) - 1, 12)) | st.integers(0, len(hurt) - 1))
+        hurt[at] = data.draw(st.integers(0, 255) | st.sampled_from([0, 1, 2, 0x7F, 0x80, 0xFF]))
+    judge(b"".join(build_batch([*made[:row], bytes(hurt), *made[row + 1 :]], count, **header)))
+
+
+@pytest.mark.parametrize("count", [10, 200, 9000])
+@pytest.mark.parametrize("fill", [b"x", b"\0\x0c\0"], ids=["text", "zeros"])
+def test_records_of_many_lengths_are_not_laid_out(
+    count: int, fill: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(walking, "lay_out", None)
+    made = uneven(count, [-1, 3, 70], [20, 90, 0, 300, 50, -1, 64], [0, 4, 70], fill)
+    data = b"".join(build_batch(made, count, base_timestamp=BASE, max_timestamp=BASE))
+    assert walked(data) == Walked(BASE, BASE + 70, True)
+    if fill == b"x":
+        assert walk_quickly(memoryview(data), read_header(data)) == walked(data), "on the event loop, too"
+
+
+def parts(row: int, /, longer: int = 0, **other: bytes) -> bytes:
+    """A record of the key "k" and a value, with other bytes in place of these."""
+    given = {"delta": write_varint(4), "key": b"\x02k", "value": write_varint(30) + b"v" * 30, "last": b"\0"}
+    found = given | {"number": write_varint(row)} | other
+    body = b"\0" + b"".join(found[name] for name in ("delta", "number", "key", "value", "last"))
+    return other.get("length", write_varint(len(body) + longer)) + body
+
+
+LONG = write_varint(8_300)
+WRONG: dict[str, dict[str, Any]] = {
+    "headers that are not there": {"last": b"\x02"},
+    "a length above": {"longer": 1},
+    "a length below": {"longer": -1},
+    "a length whose last byte is among the attributes": {"length": b"\xc8\x80\x80"},
+    "a time that goes on in the number": {"delta": b"\x88"},
+    "a time that ends early": {"delta": b"\x08\x04"},
+    "a key of -2 bytes": {"key": b"\x03"},
+    "a key of -2 bytes, and one": {"key": b"\x03k"},
+    "a value of -2 bytes": {"value": b"\x03"},
+    "a value of -2 bytes, and one": {"value": b"\x03v"},
+    "another number": {"number": b"\x02"},
+    "more bytes": {"last": b"\0\0\0\0\0"},
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+@pytest.mark.parametrize("count", [1, 30, 600])
+@pytest.mark.parametrize("value", [(30,), (30, 31, 30, 33, 29)], ids=["alike", "uneven"])
+@pytest.mark.parametrize("rows", ["first", "one", "last", "all"])
+def test_a_record_with_one_part_wrong(name: str, count: int, value: tuple[int, ...], rows: str) -> None:
+    chosen = {"first": {0}, "one": {count // 2}, "last": {count - 1}, "all": set(range(count))}[rows]
+    made = []
+    for number in range(count):
+        size = value[number % len(value)]
+        whole = {"value": write_varint(size) + b"v" * size}
+        made.append(parts(number, **(whole | WRONG[name] if number in chosen else whole)))
+    judge(b"".join(build_batch(made, count, base_timestamp=BASE, max_timestamp=BASE)))
+
+
+@pytest.mark.parametrize("count", [1, 30, 600])
+def test_bytes_behind_the_last_record(count: int) -> None:
+    made = [*(parts(number) for number in range(count)), b"\0\0"]
+    assert not judge(b"".join(build_batch(made, count, base_timestamp=BASE, max_timestamp=BASE)))
+
+
+def test_times_of_two_bytes_among_which_one_ends_early() -> None:
+    made = [parts(number, delta=write_varint(300)) for number in range(40)]
+    made[7] = parts(7, delta=b"\x58\x04")  # as many bytes: the number is 2, then
+    assert not judge(b"".join(build_batch(made, 40, base_timestamp=BASE, max_timestamp=BASE)))
+
+
+def test_heads_that_a_word_does_not_hold() -> None:
+    """Time and number take three bytes each. If its third byte were cut, the key would have one byte."""
+    made = [parts(n, delta=write_varint(9_000), value=b"\x02v" if n % 2 else b"\x04vv") for n in range(9_000)]
+    made[8_999] = parts(8_999, delta=write_varint(9_000), key=b"\x82\x80\x02k")
+    assert not judge(b"".join(build_batch(made, 9_000, base_timestamp=BASE, max_timestamp=BASE)))
+    made[8_999] = parts(8_999, delta=write_varint(9_000), key=LONG + b"k" * 8_300)
+    assert judge(b"".join(build_batch(made, 9_000, base_timestamp=BASE, max_timestamp=BASE)))
+
+
+def test_what_takes_long_to_find_is_not_walked_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(walking, "lay_out", None)
+    made = [
+        parts(n, value=LONG + b"v" * 8_300 if n % 99 == 50 else b"\x02v" if n % 2 else b"\x04vv")
+        for n in range(400)
+    ]
+    data = b"".join(build_batch(made, 400, base_timestamp=BASE, max_timestamp=BASE))
+    assert walk_quickly(memoryview(data), read_header(data)) is None
+    assert walked(data) == Walked(BASE + 4, BASE + 4, False)
 
 
 @pytest.mark.parametrize("codec", range(5))

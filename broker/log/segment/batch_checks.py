@@ -126,7 +126,7 @@ def walk_lightly(batch: memoryview, header: BatchHeader, settings: LogSettings) 
     from eoslog.protocol import walk
 
     if len(batch) > _LIGHT or header.count > _LIGHT_COUNT:
-        return walk.walk_alike(batch, header)
+        return walk.walk_quickly(batch, header)
     try:
         return walk.walk(batch, header, min(_LIGHT_UNPACKED, _most(settings)))
     except PayloadTooLarge:
