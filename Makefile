@@ -116,9 +116,10 @@ bench-codec: $(READY)  ## measure the vectorised codec's records a second, on on
 		-DoutputDirectory=$(CURDIR)/$@.part
 	mv $@.part $@
 
-$(SPARK_KAFKA):
+.peers/spark-kafka-%:
 	@command -v mvn >/dev/null || { echo "Spark's Kafka connector comes by Maven: install it (Debian: apt-get install maven)"; exit 1; }
-	mvn -q -f benchmarks/spark-kafka.xml dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/$@.part
+	mvn -q -f benchmarks/spark-kafka.xml dependency:copy-dependencies -Dspark.version=$* \
+		-DoutputDirectory=$(CURDIR)/$@.part
 	mv $@.part $@
 
 dump-segments: $(READY) $(KAFKA)  ## read every segment of the demo with Kafka's own DumpLogSegments
@@ -341,7 +342,7 @@ jar: dist  ## build the jar for spark-submit --packages, in a Maven repository i
 	$(BIN)/python packaging/build_jar.py dist/*.whl
 
 .PHONY: test-packages check-release
-test-packages: setup  ## wheel, sdist and jar in empty environments with PySpark 4.3 and 4.2: queries, killed and resumed
+test-packages: setup  ## wheel, sdist and jar in empty environments with PySpark 4.0 to 4.3: queries, killed and resumed
 	$(BIN)/python -m pytest -q --timeout 0 -m packages tests/packages $(TEST_ARGS)
 	$(BIN)/python -m pytest -q --timeout 300 -m long tests/connector/spark/test_spark_pipelines.py
 

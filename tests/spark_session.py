@@ -1,11 +1,13 @@
 """The Spark session of all tests that share one, and what every Spark that the tests start is given."""
 
+import contextlib
 import os
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,6 +29,25 @@ def set_environment() -> None:
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     for jvm in ("SPARK_LAUNCHER_OPTS", "SPARK_SUBMIT_OPTS"):  # that of the launcher, that of the driver
         os.environ.setdefault(jvm, QUICK_START)
+
+
+def all_available(writer: Any) -> Any:
+    """Start a query that reads all that is there now in batches of maxOffsetsPerTrigger, and ends; a
+    DataStreamWriter in, a StreamingQuery out. A PySpark before 4.2 reads one batch with the trigger
+    availableNow: there, another trigger does it."""
+    from eoslog.connector.spark.versions import TELLS_STARTS
+
+    if TELLS_STARTS:
+        return writer.trigger(availableNow=True).start()
+    query = writer.trigger(processingTime="0 seconds").start()
+
+    def stop() -> None:
+        with contextlib.suppress(Exception):  # whoever awaits the query's end gets it
+            query.processAllAvailable()
+            query.stop()
+
+    threading.Thread(target=stop, daemon=True).start()
+    return query
 
 
 @contextmanager

@@ -5,7 +5,7 @@ Its argument is a plan in JSON:
   notebook             code that makes the session and registers eoslog; without it the session is made here
   register             code that registers eoslog, if users are told to
   bootstrap, source, target, checkpoint, limit
-  trigger              the trigger of the copy, {"availableNow": true} without it; it ends when all is copied
+  trigger              the trigger of the copy, if it is not {"processingTime": "0 seconds"}
   notes                a file: the sink notes there which modules and connections its processes use
   sessions             how many sessions to start, one after another, in this Python
   result               where to write what it found
@@ -50,10 +50,10 @@ def copy(spark: SparkSession, plan: dict[str, Any], sink: str) -> None:
         .option("topic", plan["target"])
         .option("checkpointLocation", plan["checkpoint"])
         .options(**({"notes": plan["notes"]} if plan.get("notes") else {}))
-        .trigger(**plan.get("trigger", {"availableNow": True}))
+        .trigger(**plan.get("trigger", {"processingTime": "0 seconds"}))
         .start()
     )
-    if "processingTime" in plan.get("trigger", {}):
+    if "trigger" not in plan:  # PySparks before 4.2 read one batch with availableNow
         query.processAllAvailable()
         query.stop()
     query.awaitTermination()

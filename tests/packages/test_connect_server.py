@@ -22,7 +22,7 @@ from tests.packages.built_packages import Built
 
 pytestmark = [pytest.mark.packages, pytest.mark.spark, pytest.mark.timeout(3 * PATIENCE_SECONDS)]
 
-SPARKS = ("4.3.0", "4.2.*")
+SPARKS = ("4.3.0", "4.2.*", "4.1.*", "4.0.*")
 _PAGE = "connect.md"
 _PORT = "15002"
 _JAR = "eoslog_2.13-0.1.0.jar"

@@ -1,5 +1,5 @@
-"""Wheel, sdist and jar in virtual environments that hold nothing else but PySpark 4.3 or 4.2: queries run
-from them, are killed and resumed, and a stock client counts what they wrote. `make test-packages`.
+"""Wheel, sdist and jar in virtual environments that hold nothing else but a PySpark from 4.0 to 4.3:
+queries run from them, are killed and resumed, and a stock client counts what they wrote. `make test-packages`.
 
 What is typed is what docs/installing.md says. The tests go in their order: an environment begins empty, and
 gets one thing after another.
@@ -21,7 +21,7 @@ from tests.packages.bare_python import PATIENCE_SECONDS, Application, BarePython
 from tests.packages.built_packages import Built
 from tests.packages.copied_topic import PARTITIONS, Copy
 
-SPARKS = ("4.3.0", "4.2.*")
+SPARKS = ("4.3.0", "4.2.*", "4.1.*", "4.0.*")
 LOCAL, CLUSTER = "local[2]", "local-cluster[2,1,1024]"
 BATCHES = 5
 _HIDE = """

@@ -6,8 +6,7 @@ import argparse
 
 from pyspark.sql import SparkSession
 
-QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""A life is short: less compiling, sooner at work."""
+from tests.spark_session import QUICK_START, all_available
 
 
 def main() -> None:
@@ -49,11 +48,8 @@ def main() -> None:
     sink = rows.select("key", "value", "headers").writeStream.format(options.connector).options(**common)
     if options.connector == "eoslog":
         sink = sink.option("kafka.group.id", options.group)
-    query = (
-        sink.option("topic", options.target)
-        .option("checkpointLocation", options.checkpoint)
-        .trigger(availableNow=True)
-        .start()
+    query = all_available(
+        sink.option("topic", options.target).option("checkpointLocation", options.checkpoint)
     )
     query.awaitTermination()
 

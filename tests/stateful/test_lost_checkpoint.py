@@ -18,6 +18,7 @@ from eoslog.checkpoint.errors import NotRestorable
 from eoslog.testing import EmbeddedBroker
 from tests.connector.stock_kafka import Kafka
 from tests.kit.waiting import until
+from tests.spark_session import all_available
 from tests.stateful.operators import BATCH, OPERATORS, RUN_AGAIN, rows, values
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
@@ -83,7 +84,8 @@ class SavedQuery:
             .outputMode(self.mode)
             .options(**options)
         )
-        return sink.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+        query: StreamingQuery = all_available(sink.option("checkpointLocation", str(checkpoint)))
+        return query
 
     def run_to(self, batch: int, **more: str) -> None:
         """Until Spark has noted the batch as done."""

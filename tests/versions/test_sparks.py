@@ -14,8 +14,8 @@ from tests.versions.sparks import SPARKS
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(3 * PATIENCE_SECONDS)]
 
-ROUNDS = {"trigger": {"processingTime": "0 seconds"}}
-NOW = {"trigger": {"availableNow": True}, "limit": 10_000}
+ROUNDS: dict[str, Any] = {}
+NOW: dict[str, Any] = {"trigger": {"availableNow": True}, "limit": 10_000}
 WRAPS = {"spark.sql.streaming.triggerAvailableNowWrapper.enabled": "true"}
 
 

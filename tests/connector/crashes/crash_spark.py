@@ -9,6 +9,7 @@ import sys
 from pyspark.sql import SparkSession
 
 from tests.connector.spark_probe import ProbeSource
+from tests.spark_session import all_available
 
 
 def main(bootstrap: str, source: str, target: str, checkpoint: str, version: str = "1") -> None:
@@ -36,14 +37,12 @@ def main(bootstrap: str, source: str, target: str, checkpoint: str, version: str
     writer = rows.select("key", "value").writeStream
     if has_names:
         writer._jwrite = writer._jwrite.name("sink")  # PySpark 4.3 has no method for it
-    query = (
+    query = all_available(
         writer.format("eoslog_probe")
         .option("kafka.bootstrap.servers", bootstrap)
         .option("kafka.max.request.size", 5000)  # and has sent them
         .option("topic", target)
         .option("checkpointLocation", checkpoint)
-        .trigger(availableNow=True)
-        .start()
     )
     query.awaitTermination()
 

@@ -7,12 +7,17 @@ import pytest
 from pyspark.sql import SparkSession
 
 from benchmarks.peer_kafka import ApacheKafka
+from eoslog.connector.spark.versions import PYSPARK
 from tests.connector.differential.draws import Topic
 from tests.connector.differential.logs import make_topics
 from tests.connector.stock_kafka import Kafka
 
 _PEERS = Path(__file__).parents[3] / ".peers"
-_KAFKA, _SPARK_KAFKA = _PEERS / "kafka-4.3.1", _PEERS / "spark-kafka-4.2.0"
+_KAFKA = _PEERS / "kafka-4.3.1"
+_LINE = ".".join(PYSPARK.split(".")[:2])
+_OF_LINE = sorted(_PEERS.glob(f"spark-kafka-{_LINE}.?"))
+_SPARK_KAFKA = _OF_LINE[-1] if _OF_LINE else _PEERS / "spark-kafka-4.2.0"
+"""Spark's connector of this PySpark's line; there is none of 4.3."""
 
 
 @pytest.fixture(scope="session")

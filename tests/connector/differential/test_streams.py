@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from tests.connector.differential.both import CONNECTORS, Row, outcome, rows_of
 from tests.connector.differential.draws import Topic, draw
 from tests.connector.stock_kafka import Kafka, bare
+from tests.spark_session import all_available
 
 pytestmark = pytest.mark.kafka
 
@@ -30,7 +31,7 @@ def run(
         rows.extend(rows_of(batch))
 
     query = frame.writeStream.foreachBatch(collect).option("checkpointLocation", str(checkpoint))
-    query.trigger(availableNow=True).start().awaitTermination(300)
+    all_available(query).awaitTermination(300)
     return rows, ends_of(checkpoint)
 
 

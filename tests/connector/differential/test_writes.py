@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tests.connector.stock_kafka import Kafka
+from tests.spark_session import all_available
 
 pytestmark = pytest.mark.kafka
 
@@ -108,8 +109,8 @@ def test_stream_writes_are_equal(spark: SparkSession, kafka: Kafka, tmp_path: Pa
             written = read.groupBy(value.alias("key")).agg(F.count("*").cast("string").alias("value"))
         query = written.coalesce(1).writeStream.format(connector).outputMode(mode)
         query = query.option("kafka.bootstrap.servers", kafka.bootstrap).option("topic", f"w-{connector}-two")
-        query = query.option("checkpointLocation", str(tmp_path / connector)).trigger(availableNow=True)
-        assert query.start().awaitTermination(120)
+        query = query.option("checkpointLocation", str(tmp_path / connector))
+        assert all_available(query).awaitTermination(120)
     ours, theirs = content(kafka, "eoslog"), content(kafka, "kafka")
     if mode == "complete":  # groups come out of a shuffle in any order
         ours, theirs = ({at: sorted(r, key=str) for at, r in c.items()} for c in (ours, theirs))

@@ -16,6 +16,7 @@ from eoslog.connector.client.wire.shared_clusters import shared_cluster
 from eoslog.connector.options.source_and_sink import sink_options
 from tests.connector.spark_application import Application
 from tests.connector.stock_kafka import Kafka
+from tests.spark_session import all_available
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -50,8 +51,8 @@ class Query:
         frame = self.spark.readStream.format("eoslog").option("subscribe", self.source)
         frame = frame.option("kafka.bootstrap.servers", self.kafka.bootstrap).option("startingOffsets", start)
         rows = frame.option("maxOffsetsPerTrigger", limit).load().select("key", "value")
-        stream = rows.writeStream.foreachBatch(write).trigger(availableNow=True)
-        query = stream.option("checkpointLocation", str(self.folder / checkpoint)).start()
+        stream = rows.writeStream.foreachBatch(write)
+        query = all_available(stream.option("checkpointLocation", str(self.folder / checkpoint)))
         assert query.awaitTermination(180)
 
     def stops(self, write: Callable[[DataFrame, int], None], error: str) -> str:

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tests.connector.stock_kafka import Kafka
+from tests.spark_session import all_available
 
 pytestmark = pytest.mark.spark
 
@@ -54,12 +55,10 @@ class Stream:
         )
         more: dict[str, Any] = {"topic": self.target, "checkpointLocation": str(self.checkpoint)}
         more |= {name.replace("__", "."): value for name, value in options.items()}
-        query = (
+        query = all_available(
             frame.writeStream.format("eoslog")
             .option("kafka.bootstrap.servers", self.kafka.bootstrap)
             .options(**{name: value for name, value in more.items() if value is not None})
-            .trigger(availableNow=True)
-            .start()
         )
         query.awaitTermination(120)
         return [progress["numInputRows"] for progress in query.recentProgress if progress["numInputRows"]]

@@ -24,8 +24,12 @@ from eoslog.connector.options.source_and_sink import source_options
 from eoslog.connector.source.reader import StreamReader
 from eoslog.connector.spark.versions import ReadAllAvailable, ReadMaxRows
 from tests.connector.stock_kafka import Kafka, bare
+from tests.spark_session import all_available
 
 NO_LIMIT = ReadAllAvailable()
+
+
+NOW = {"availableNow": True}
 
 
 class Sink:
@@ -54,12 +58,12 @@ def start(
         spark.readStream.format("eoslog").option("kafka.bootstrap.servers", kafka.bootstrap).options(**given)
     )
     writer = frame.load().writeStream.foreachBatch(sink).option("checkpointLocation", str(checkpoint))
-    return writer.trigger(**trigger).start()
+    return all_available(writer) if trigger == NOW else writer.trigger(**trigger).start()
 
 
 def run(spark: SparkSession, kafka: Kafka, sink: Sink, checkpoint: Path, **options: str) -> list[int]:
     """Read all that is there now, and stop; returns the rows of each batch."""
-    query = start(spark, kafka, sink, checkpoint, {"availableNow": True}, **options)
+    query = start(spark, kafka, sink, checkpoint, NOW, **options)
     assert query.awaitTermination(60)
     return [progress["numInputRows"] for progress in query.recentProgress]
 

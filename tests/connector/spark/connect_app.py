@@ -7,6 +7,8 @@ import sys
 
 from pyspark.sql import SparkSession
 
+from tests.spark_session import all_available
+
 
 def main(bootstrap: str, first: str, second: str) -> None:
     spark = SparkSession.builder.remote("local[2]").getOrCreate()
@@ -14,7 +16,7 @@ def main(bootstrap: str, first: str, second: str) -> None:
     source = {**kafka, "subscribe": first, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "30"}
     stream = spark.readStream.format("eoslog").options(**source).load().select("value")
     sink = {**kafka, "topic": second, "checkpointLocation": "./checkpoint"}
-    query = stream.writeStream.format("eoslog").options(**sink).trigger(availableNow=True).start()
+    query = all_available(stream.writeStream.format("eoslog").options(**sink))
     query.awaitTermination()
     copied = spark.read.format("eoslog").options(**kafka).option("subscribe", second).load()
     print(f"copied {copied.count()} as {type(spark).__module__}", flush=True)
