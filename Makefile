@@ -358,9 +358,10 @@ test-spark-version: setup .peers/pyspark-$(SPARK)  ## the tests that start Spark
 	$(OTHER_SPARK) -m long tests/connector/spark/test_spark_pipelines.py $(TEST_ARGS)
 
 SPARKS ?= 4.0.5 4.1.4 4.2.1
+SPARK_KAFKAS := $(SPARK_KAFKA) .peers/spark-kafka-4.0.4 .peers/spark-kafka-4.1.3
 
-test-spark-versions: setup $(SPARKS:%=.peers/pyspark-%)  ## copies that are killed after a decision, with the newest PySparks from 4.0 on (SPARKS="4.0.5")
-	$(BIN)/python -m pytest -q -m "long or not long" tests/versions/test_sparks.py $(TEST_ARGS)
+test-spark-versions: setup $(SPARKS:%=.peers/pyspark-%) $(KAFKA) $(SPARK_KAFKAS)  ## the judges that start Spark, with the newest PySparks from 4.0 on; makes the table of docs/installing.md (SPARKS="4.0.5" SPARKS_ARGS="--suites 'crash table;shadow'", or "--missing")
+	$(BIN)/python -u -m tests.versions.run_spark_versions $(SPARKS) $(SPARKS_ARGS)
 
 check-release: setup  ## check what would be released, from a fresh clone to README's first section in an empty environment (FINAL=1)
 	$(BIN)/python packaging/check_release.py $(if $(FINAL),--final)

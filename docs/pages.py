@@ -270,7 +270,7 @@ def _by_version() -> list[str]:
     """What works with which version of PySpark."""
     lines = ["", "## By version of PySpark", ""]
     lines += [f"| what | {' | '.join(VERSIONS)} |", "|---|" + "---|" * len(VERSIONS)]
-    for one in FEATURES:
+    for one in FEATURES.values():
         since = VERSIONS.index(one.since)
         cells = [one.before if at < since else "works" for at in range(len(VERSIONS))]
         lines.append(f"| {one.name} | {' | '.join(cells)} |")

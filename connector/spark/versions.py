@@ -13,6 +13,8 @@ import pyspark
 from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter
 
+from eoslog.connector.spark.libraries import numbers
+
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
@@ -32,6 +34,7 @@ __all__ = [
     "SupportsTriggerAvailableNow",
     "arrow_schema",
     "rows_with_plan",
+    "works",
 ]
 
 PYSPARK = pyspark.__version__
@@ -111,37 +114,50 @@ class Feature(NamedTuple):
 
     name: str
     since: str
-    before: str
+    before: str = ""
 
 
 OLDEST, VERSIONS = "4.0", ("4.0", "4.1", "4.2", "4.3")
-FEATURES = (
-    Feature("exactly once: batch reads and writes, streams, replays, kills", OLDEST, ""),
-    Feature(
-        "a changed log (made again, cut, restored, deleted records) stops a query at its start", OLDEST, ""
+FEATURES = {
+    "exact": Feature("exactly once: batch reads and writes, streams, replays, kills", OLDEST),
+    "starts": Feature(
+        "a log that was made again, cut, restored, or has lost records stops a query at its start", OLDEST
     ),
-    Feature("small batches read with their plan", OLDEST, ""),
-    Feature("`maxOffsetsPerTrigger`, `minOffsetsPerTrigger`, `maxTriggerDelay`", OLDEST, ""),
-    Feature(
-        "`trigger(availableNow=True)` reads all in batches of `maxOffsetsPerTrigger`",
+    "small": Feature("small batches read with their plan", OLDEST),
+    "limits": Feature("`maxOffsetsPerTrigger`, `minOffsetsPerTrigger`, `maxTriggerDelay`", OLDEST),
+    "now": Feature(
+        "`trigger(availableNow=True)` reads all, in batches of `maxOffsetsPerTrigger`",
         "4.2",
         "in part: one batch in a run, which that option bounds, with a warning; if a batch has to run again, "
         "only that one. With `spark.sql.streaming.triggerAvailableNowWrapper.enabled` that one and another, "
         "without the option",
     ),
-    Feature(
+    "once": Feature(
         "`trigger(once=True)` reads all, whatever `maxOffsetsPerTrigger` says", "4.2", "no: it is bounded"
     ),
-    Feature("the log's end in the query's progress (`latestOffset`)", "4.2", "no: the end of the batch"),
-    Feature(
+    "progress": Feature(
+        "the log's end in the query's progress (`latestOffset`)", "4.2", "no: the end of the batch"
+    ),
+    "filters": Feature(
         "filters in a batch read (`filter.push.down`)",
         "4.1",
         "no effect: Spark applies every filter itself; `true` warns",
     ),
-    Feature(
-        "sources with names (`name()` of a stream's source)",
-        "4.3",
-        "no: Spark lacks it, or cannot restart them",
+    "range": Feature(
+        "all actions on a DataFrame of a batch read see the same records",
+        "4.1",
+        "no: each action looks up startingOffsets and endingOffsets; give offsets",
     ),
-)
+    "columns": Feature(
+        "`INSERT INTO` that leaves out columns", "4.1", "no: Spark refuses it; give NULL for each"
+    ),
+    "names": Feature(
+        "sources with names (`name()` of a stream's source)", "4.3", "no: Spark cannot start them again"
+    ),
+}
 """What the options' page says of each version. The features of OLDEST work in all."""
+
+
+def works(feature: str) -> bool:
+    """Whether one of FEATURES works with this PySpark."""
+    return numbers(PYSPARK) >= numbers(FEATURES[feature].since)

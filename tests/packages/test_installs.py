@@ -1,5 +1,6 @@
 """Wheel, sdist and jar in virtual environments that hold nothing else but a PySpark from 4.0 to 4.3:
-queries run from them, are killed and resumed, and a stock client counts what they wrote. `make test-packages`.
+queries run from them, are killed and resumed, and a stock client counts what they wrote: `make
+test-packages`.
 
 What is typed is what docs/installing.md says. The tests go in their order: an environment begins empty, and
 gets one thing after another.

@@ -9,6 +9,7 @@ import pytest
 from chispa import assert_df_equality
 from pyspark.sql import DataFrame, SparkSession
 
+from eoslog.connector.spark.versions import works
 from tests.connector.stock_kafka import Kafka
 
 pytestmark = pytest.mark.spark
@@ -129,7 +130,7 @@ def test_an_empty_topic_and_a_count(spark: SparkSession, kafka: Kafka) -> None:
     assert with_headers.dataType.simpleString() == "array<struct<key:string,value:binary>>"
     kafka.put(topic, [b"x"] * 10)
     assert load(spark, kafka, subscribe=topic).count() == 10
-    assert frame.count() == 0, "a DataFrame keeps the range that Spark planned for it"
+    assert frame.count() == (0 if works("range") else 10), "a DataFrame keeps the range that Spark planned"
 
 
 BAD: list[tuple[dict[str, str], str]] = [

@@ -22,7 +22,7 @@ from eoslog.connector.offsets.group_notes import Note
 from eoslog.connector.offsets.offsets import TakenFrom, position_from_json
 from eoslog.connector.options.source_and_sink import source_options
 from eoslog.connector.source.reader import StreamReader
-from eoslog.connector.spark.versions import ReadAllAvailable, ReadMaxRows
+from eoslog.connector.spark.versions import ReadAllAvailable, ReadMaxRows, works
 from tests.connector.stock_kafka import Kafka, bare
 from tests.spark_session import all_available
 
@@ -110,7 +110,7 @@ def test_once_takes_all_at_once_whatever_the_limit(spark: SparkSession, kafka: K
     for rows in ([b"1", b"2", b"3"], [b"4"]):
         kafka.put(topic, rows)
         assert start(spark, kafka, sink, tmp_path, {"once": True}, **options).awaitTermination(60)
-    assert sink.batches == [[b"1", b"2", b"3"], [b"4"]]
+    assert sink.batches == ([[b"1", b"2", b"3"], [b"4"]] if works("once") else [[b"1"], [b"2"]])
 
 
 @pytest.mark.spark
@@ -288,7 +288,8 @@ def test_a_query_from_a_place_that_moves_reads_all_that_is_available_now(
     sink = Sink()
     options = {"startingTimestamp": "1700000000001", "startingOffsetsByTimestampStrategy": "latest"}
     run(spark, kafka, sink, tmp_path, subscribe=topic, maxOffsetsPerTrigger="15", **options)
-    assert sink.batches == [[], [b"1"] * 10 + [b"2"] * 5, [b"2"] * 5]
+    first = [[]] if works("now") else list[list[bytes]]()  # without an end for the whole run: none
+    assert sink.batches == [*first, [b"1"] * 10 + [b"2"] * 5, [b"2"] * 5]
 
 
 def test_the_beginning_is_looked_for_once(kafka: Kafka, topic: str) -> None:

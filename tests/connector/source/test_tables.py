@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from eoslog.connector.spark.versions import works
 from tests.connector.stock_kafka import Kafka
 
 pytestmark = pytest.mark.spark
+names_columns = pytest.mark.skipif(not works("columns"), reason="PySpark 4.0 wants every column in an INSERT")
 
 PAGE = (Path(__file__).parents[3] / "docs" / "sql.md").read_text()
 
@@ -86,6 +88,7 @@ def test_the_options_of_a_table_do_not_reach_a_statement(sql: Sql) -> None:
     assert "kafka.bootstrap.servers is missing" in sql.refused("INSERT INTO orders SELECT * FROM orders")
 
 
+@names_columns
 def test_rows_are_inserted_with_options(sql: Sql) -> None:
     sql.run(f"CREATE TABLE orders USING eoslog {sql.options}")
     sql.run(f"CREATE TABLE copies USING eoslog {sql.both}")
@@ -107,6 +110,7 @@ def test_a_create_table_as_select_fails_and_leaves_nothing(sql: Sql) -> None:
     assert sql.copied() == []
 
 
+@names_columns
 def test_a_temporary_view_keeps_its_options(sql: Sql) -> None:
     sql.run(f"CREATE TEMPORARY VIEW orders_view USING eoslog {sql.options}")
     sql.run(f"CREATE TEMPORARY VIEW copies_view USING eoslog {sql.both}")
@@ -144,8 +148,9 @@ REFUSED = {
 @pytest.mark.parametrize("statement", REFUSED)
 def test_what_spark_refuses_in_its_own_words(sql: Sql, statement: str) -> None:
     sql.run(f"CREATE TABLE orders USING eoslog {sql.options}")
-    assert REFUSED[statement] in sql.refused(statement)
     assert REFUSED[statement] in PAGE
+    words = REFUSED[statement] if works("columns") else REFUSED[statement].removeprefix("does not support ")
+    assert words in sql.refused(statement)
 
 
 def test_a_column_that_was_added_is_refused_by_the_next_read(sql: Sql) -> None:
@@ -154,6 +159,7 @@ def test_a_column_that_was_added_is_refused_by_the_next_read(sql: Sql) -> None:
     assert "the source has a fixed schema" in sql.refused(f"SELECT * FROM orders {sql.read}")
 
 
+@names_columns
 def test_the_statements_of_the_page(sql: Sql) -> None:
     (block,) = (
         part for part in PAGE.split("```") if "CREATE TABLE copies" in part and part.startswith("python")

@@ -24,7 +24,7 @@ def test_nothing_else_asks_what_pyspark_has() -> None:
 
 
 def test_each_feature_begins_with_a_version_and_says_what_is_before() -> None:
-    for one in versions.FEATURES:
+    for one in versions.FEATURES.values():
         assert one.since in versions.VERSIONS
         assert bool(one.before) == (one.since != versions.OLDEST), one
 
