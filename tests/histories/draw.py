@@ -156,6 +156,7 @@ def _act(random: Random, names: list[str]) -> list[Act]:
         "forget": ("forget", random.random() < 0.5, random.random() < 0.5),
         "sparkday": ("sparkday", name),
         "files": ("produce", FILES, random.randint(1, 4)),
+        "lost": ("lost", name, random.choice(("earliest", "latest"))),
     }
     return [choices[draw]]
 
@@ -165,7 +166,7 @@ _WEIGHTS = (
     (4, "fork"), (4, "backup"), (4, "restore"), (3, "delete"), (1, "drop"), (2, "grow"), (3, "snapshot"),
     (2, "restored"), (2, "keep"), (2, "cut"), (2, "restart"), (4, "wait"), (1, "cluster"), (8, "write"),
     (6, "set"), (3, "says"), (2, "rename"), (3, "living"), (3, "tried"), (3, "meddle"), (2, "out"),
-    (3, "back"), (3, "blackout"), (2, "forget"), (2, "sparkday"), (4, "files"),
+    (3, "back"), (3, "blackout"), (2, "forget"), (2, "sparkday"), (4, "files"), (3, "lost"),
 )  # fmt: skip
 _ACTS = [name for _, name in _WEIGHTS]
 
@@ -393,8 +394,18 @@ def _spark_for_a_day(random: Random, names: list[str]) -> list[Act]:
     ]  # fmt: skip
 
 
+def _lost(random: Random, names: list[str]) -> list[Act]:
+    a, topic = random.choice(names), random.choice(list(SOURCES))
+    changed: list[Act] = random.choice(([("grow", topic)], [("delete", topic)], []))
+    return [
+        ("set", a, "id", "x"), ("run", a, random.choice((1, 2)), _late(random)), *changed,
+        *([_produced(random)] * random.choice((0, 1))), ("lost", a, random.choice(("earliest", "latest"))),
+        ("run", a, 2),
+    ]  # fmt: skip
+
+
 _THEMES = (
-    _tried_out, _strangers, _files_restored, _away_and_back, _monthly, _spark_for_a_day,
+    _lost, _tried_out, _strangers, _files_restored, _away_and_back, _monthly, _spark_for_a_day,
     _begun_elsewhere, _source_renamed,
     _handed_over, _taken_over, _renamed, _renamed, _restored, _tokens, _broker_restored, _source_cut,
     _handed_back, _joined, _weaker, _copied,

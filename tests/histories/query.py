@@ -47,8 +47,6 @@ class Query:
     used: bool = False
     left: bool = False
     """Another query has taken its pipeline over."""
-    handed: tuple[str | None, str | None] = (None, None)
-    """Its names when that happened."""
 
     @property
     def reads_files(self) -> bool:
@@ -59,12 +57,6 @@ class Query:
     def names(self) -> tuple[str | None, str | None]:
         """Its transactional.id and kafka.group.id."""
         return self.ids[-1], self.sink.get("kafka.group.id")
-
-    @property
-    def known_as(self) -> tuple[str | None, str | None]:
-        """The same as the cluster knows it: without transactional.id the sink has Spark's id of the query."""
-        own = json.loads(identity(self.checkpoint) or "{}").get("id")
-        return self.ids[-1] or own, self.sink.get("kafka.group.id")
 
     @property
     def has_group(self) -> bool:

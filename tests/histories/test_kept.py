@@ -19,6 +19,19 @@ def _lost(options: dict[str, str]) -> list[tuple[Any, ...]]:
     ]
 
 
+def _handed_over() -> list[tuple[Any, ...]]:
+    """B takes A's place, and has not run yet."""
+    return [
+        ("query", "A", {"id": "x", "kafka.group.id": "g"}),
+        ("query", "B", {}),
+        ("produce", "in", 4),
+        ("run", "A", 2),
+        ("stop", "A"),
+        ("follow", "B", "A"),
+        ("produce", "in", 4),
+    ]
+
+
 KEPT: dict[str, list[tuple[Any, ...]]] = {
     "hand-over while the old query lives": [
         ("query", "A", {"id": "copy", "kafka.group.id": "g"}),
@@ -1058,6 +1071,42 @@ KEPT: dict[str, list[tuple[Any, ...]]] = {
         ("run", "A", 1, ("kill", ("task: after PRODUCE", 1))),
         ("forget", True, True),
     ],
+    "handed over, and the new one is renamed": [
+        *_handed_over(),
+        ("run", "B", 2),
+        ("set", "B", "id", "z"),
+        ("set", "B", "kafka.group.id", "h"),
+        ("run", "B", 2),
+        ("run", "A", 2),
+    ],
+    "handed over, and both are renamed": [
+        *_handed_over(),
+        ("run", "B", 2),
+        ("set", "B", "id", "z"),
+        ("produce", "in", 3),
+        ("run", "B", 2),
+        ("set", "A", "id", "y"),
+        ("set", "A", "kafka.group.id", "q"),
+        ("run", "A", 2),
+    ],
+    "handed over, and the new one is renamed before its first batch": [
+        *_handed_over(),
+        ("run", "B", 1, ("kill", ("task: after PRODUCE", 1))),
+        ("set", "B", "id", "z"),
+        ("set", "B", "kafka.group.id", "h"),
+        ("set", "B", "start.accepted", "offsets-of:x"),
+        ("run", "B", 2),
+        ("run", "A", 2),
+    ],
+    "handed over, and at_least_once under another name": [
+        *_handed_over(),
+        ("run", "B", 2),
+        ("set", "B", "processing.guarantee", "at_least_once"),
+        ("set", "B", "id", "z"),
+        ("produce", "in", 3),
+        ("run", "B", 2),
+        ("run", "A", 2),
+    ],
 }
 
 
@@ -1122,3 +1171,9 @@ STOPPED = (
 def test_who_does_not_know_that_a_sink_was_left_is_stopped(name: str) -> None:
     world = play(KEPT[name])
     assert any("TakenOver: sink x: it was left for" in line for line in world.told), world.told
+
+
+@pytest.mark.parametrize("name", [name for name in KEPT if name.startswith("handed over, and")])
+def test_an_old_query_is_stopped_whatever_its_successor_is_called(name: str) -> None:
+    world = play(KEPT[name])
+    assert any(line.startswith("A: TakenOver: sink x: ") for line in world.told), world.told

@@ -204,7 +204,7 @@ class World:
         query.source, query.sink, query.ids = dict(before.source), dict(before.sink), list(before.ids)
         query.new_checkpoint("committed")
         query.before = before.newest  # not its own, of another pipeline
-        query.used, query.left, before.left, before.handed = True, False, True, before.known_as
+        query.used, query.left, before.left = True, False, True
 
     def do_fork(self, name: str, old: str, same: bool) -> None:
         """`name` starts on a copy of `old`'s checkpoint: the same pipeline, or another of its own names."""
@@ -235,7 +235,6 @@ class World:
         query.used = True
         if same:
             query.lineage, query.left, before.left = before.lineage, False, True
-            before.handed = before.known_as
             return
         query.left = False
         query.lineage = self.lineage(name, before.lineage.topic)
@@ -509,17 +508,12 @@ class World:
             plan.source["startingOffsets"] = query.said
         plan.mark, plan.source_name = query.lineage.name, query.source_name
         lineage, guarantee = query.lineage, query.sink.get("processing.guarantee", "exactly_once")
-        going = [q for q in self.queries.values() if q.lineage is query.lineage and not q.left]
-        # To the cluster they are two queries: names that both had are how one knows of the other.
-        renamed = query.left and all(q.known_as != query.handed for q in going)
 
         def read(batch: int, rows: pa.RecordBatch) -> pa.RecordBatch:
             uids = [value.decode() for value in rows.column("value").to_pylist()]
             for uid in uids:
                 lineage.tried.setdefault(uid, set()).add(guarantee)
             lineage.batches.setdefault(batch, set()).update(uids)
-            if renamed:
-                lineage.may_double |= set(uids)
             return _rows([f"{lineage.name}:{uid}" for uid in uids])
 
         def planned(batch: int) -> None:
