@@ -3,25 +3,31 @@
 A sink's decision expires after a week without use, and brokers that are put back to an older copy have not
 got it either. What is in the checkpoint neither expires nor is put back with them. So before a batch is
 decided, the places of its rows are written to `eoslog/places`, and a start holds them against the log. The
-note also says which batches this sink got: others in Spark's commit log were run by another connector.
+note also says which batches this sink got: others in Spark's commit log were run by another connector. Of
+other topics, as that of dead letters, it keeps the last place: a topic that is made anew loses its rows.
 """
 
 import json
+from collections.abc import Collection
 from typing import NamedTuple, Self
 
 from eoslog.connector.checkpoint.checkpoint import RESTORE, Checkpoint, CheckpointUnreadable
-from eoslog.connector.commit.places import Places, from_json, to_json
+from eoslog.connector.commit.places import Place, Places, from_json, made_anew, to_json
 
 NOTED_PLACES = "places"
 """The name of the note."""
+KEPT_TOPICS = 1000
+"""Of so many topics the note has a place, some 70 bytes each."""
 _VERSION = 1
 
 
 class NotedPlaces(NamedTuple):
     """Batches that the sink was about to decide, the newest first, and where their rows are. The second one
-    is the last before it that had rows."""
+    is the last before it that had rows. `older`: the last place in each topic to which only earlier ones
+    wrote."""
 
     batches: tuple[tuple[int, Places], ...] = ()
+    older: Places = ()
 
     @classmethod
     def read(cls, checkpoint: Checkpoint) -> Self:
@@ -33,7 +39,8 @@ class NotedPlaces(NamedTuple):
             found = json.loads(text)
             if found["version"] != _VERSION:
                 raise ValueError("a later version of eoslog has written it; use that version")
-            return cls(tuple((int(batch), from_json(places)) for batch, places in found["batches"]))
+            batches = tuple((int(batch), from_json(places)) for batch, places in found["batches"])
+            return cls(batches, from_json(found.get("older", ())))
         except (ValueError, KeyError, TypeError) as error:
             raise CheckpointUnreadable(
                 checkpoint.location, f"eoslog/{NOTED_PLACES} is {text!r}: {error}", RESTORE
@@ -43,7 +50,8 @@ class NotedPlaces(NamedTuple):
         """Write the note into the checkpoint. It is not synced, as Spark's notes are not: a power cut may
         take the newest one, and the batch writes it when it runs again. Raises CheckpointUnreadable."""
         batches = [[batch, to_json(places)] for batch, places in self.batches]
-        checkpoint.note(NOTED_PLACES, json.dumps({"version": _VERSION, "batches": batches}), durable=False)
+        note = {"version": _VERSION, "batches": batches, "older": to_json(self.older)}
+        checkpoint.note(NOTED_PLACES, json.dumps(note), durable=False)
 
     @property
     def newest(self) -> int:
@@ -56,4 +64,39 @@ class NotedPlaces(NamedTuple):
         own = next((known for number, known in self.batches if number == batch), ()) if more else ()
         last = next((one for one in before if one[1]), before[0] if before else None)
         newest = (batch, tuple(dict.fromkeys((*own, *places))))
-        return type(self)((newest,) if last is None else (newest, last))
+        kept = (newest,) if last is None else (newest, last)
+        written = {place.topic for place in (last[1] if last else ())}
+        left = [*self.older, *(place for one in before if one != last for place in one[1])]
+        older = {place.topic: place for place in left if place.topic not in written}
+        return type(self)(kept, tuple(older.values())[-KEPT_TOPICS:])
+
+    @property
+    def in_batches(self) -> Places:
+        """The places of both batches."""
+        return tuple(place for _, found in self.batches for place in found)
+
+    @property
+    def everywhere(self) -> Places:
+        """All places."""
+        return tuple(dict.fromkeys((*self.in_batches, *self.older)))
+
+    def remade(self, places: Places) -> str:
+        """Topics of these places, of a new batch, that were made anew since earlier rows; "": none were."""
+        ids = {place.topic: place.topic_id for place in self.up_to(self.newest + 1)}
+        now = {place.topic: place.topic_id for place in places}
+        said = [made_anew(topic, ids.get(topic), number) for topic, number in sorted(now.items())]
+        return "; ".join(text for text in said if text)
+
+    def without(self, gone: Collection[Place]) -> Self:
+        """Without places whose rows are gone, as is accepted."""
+        batches = tuple((batch, _without(places, gone)) for batch, places in self.batches)
+        return type(self)(batches, _without(self.older, gone))
+
+    def up_to(self, batch: int) -> Places:
+        """The last place in each topic to which batches before this one wrote."""
+        last = {place.topic: place for number, found in self.batches if number < batch for place in found}
+        return tuple(({place.topic: place for place in self.older} | last).values())
+
+
+def _without(places: Places, gone: Collection[Place]) -> Places:
+    return tuple(place for place in places if place not in gone)

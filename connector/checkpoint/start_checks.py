@@ -113,7 +113,8 @@ Places = Mapping[TopicPartition, Mapping[str, int]]
 
 
 class RowsFound(NamedTuple):
-    """What the log shows of the batches whose places the checkpoint notes. `newest`: the last batch that the
+    """What the log shows of the batches whose places the checkpoint notes; if it is new, of the sink's last
+    one. `newest`: the last batch that the
     sink got; None: the checkpoint does not say. `batch`: the last one with rows that is done, and `lacks`:
     what of it the log does not have, a text for each place. `any`: whether a batch had rows, or may have.
     `followed`: where rows of transactions follow, if the sink knows no later decision."""
@@ -295,6 +296,8 @@ def _new_checkpoint(story: StartFacts) -> list[str]:
             "empty folder. If this query is to begin without state, set "
             f"{to_accept(word, story.accepted)}"
         )
+    if story.at_group or _goes_on(story):
+        _check_rows(story.sink, story.rows, story.accepted)
     if _goes_on(story):
         return _made_anew(story)
     if story.at_group:
@@ -620,6 +623,8 @@ def check_completed(
     """
     newest, since, rested, rows = completed
     others = _by_others(completed)
+    if newest is None and decided is not None:  # the first batch, which Spark has not noted
+        _check_rows(sink, rows, accepted)
     if newest is not None and rows.newest is not None:
         newest = min(newest, rows.newest)
     if newest is None or since is None or since > newest:
@@ -693,11 +698,11 @@ def _check_rows(sink: str, rows: RowsFound, accepted: Collection[str]) -> None:
     if not rows.lacks or (word := f"rows-gone:{rows.batch}") in accepted:
         return
     raise RowsGone(
-        f"sink {sink}: batch {rows.batch} is decided and done, and the cluster has lost rows of it"
-        f"{_some(rows.lacks)}. Was a topic deleted, or were brokers restored from an older copy? Nothing was "
-        "written. To write these rows again, set the checkpoint back (eoslog checkpoint rewind), or begin "
-        "with a new checkpoint and a new transactional.id. If they are not wanted any more, set "
-        f"{to_accept(word, accepted)}"
+        f"sink {sink}: batch {rows.batch} is decided and done, and the cluster has lost rows of it or of "
+        f"batches before it{_some(rows.lacks)}. Was a topic deleted, or were brokers restored from an older "
+        "copy? Nothing was written. To write these rows again, set the checkpoint back (eoslog checkpoint "
+        "rewind), or begin with a new checkpoint and a new transactional.id. If they are not wanted any "
+        f"more, set {to_accept(word, accepted)}"
     )
 
 

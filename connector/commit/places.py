@@ -28,6 +28,13 @@ class Place(NamedTuple):
         return f"offset {self.offset} of {self.topic}-{self.partition}"
 
 
+def made_anew(topic: str, then: str | None, now: str | None) -> str:
+    """What to say of a topic whose id is another one than then; "" if it is not, or is not known."""
+    if None in (then, now) or then == now:
+        return ""
+    return f"topic {topic} was deleted and created again (its id was {then} and is {now})"
+
+
 class Seen(Enum):
     """What the log shows at a place."""
 

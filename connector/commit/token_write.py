@@ -35,6 +35,7 @@ from eoslog.connector.commit.faults import (
     TokenForgotten,
 )
 from eoslog.connector.commit.finish import finish
+from eoslog.connector.commit.places import made_anew
 from eoslog.connector.commit.prepare import stamp_of
 from eoslog.connector.commit.replay import OnLost
 from eoslog.connector.commit.seal import TwoPhase, check_offered
@@ -133,7 +134,10 @@ def find_gone(topics: TopicIds, accept: Accept) -> Rules[Gone]:
         return NOTHING_GONE
     if not again and not there:
         return Gone(again=True)
-    told = "; ".join(f"topic {topic} {_became(old, now.get(topic))}" for topic, old in gone.items())
+    told = "; ".join(
+        made_anew(topic, old, now.get(topic)) or f"topic {topic} was deleted (its id was {old})"
+        for topic, old in gone.items()
+    )
     way = f"To write them again, set {accept(again)}" if again else ""
     if there:
         way = f"Those in {there} are there: to write the others again, give them alone another write.token"
@@ -146,12 +150,6 @@ def find_gone(topics: TopicIds, accept: Accept) -> Rules[Gone]:
 def _words(kind: str, ids: Iterable[str], accept: Accept) -> str:
     """The words of start.accepted about topics of these ids, as far as they are not given."""
     return ",".join(word for old in ids if accept(word := f"{kind}:{old}") is not None)
-
-
-def _became(old: str, now: str | None) -> str:
-    if now is None:
-        return f"was deleted (its id was {old})"
-    return f"was deleted and created again (its id was {old} and is {now})"
 
 
 def _go_on(sink: Sink, run: Run) -> Rules[Owned | None]:

@@ -11,7 +11,7 @@ from eoslog.connector.client.records.fetch import batch_at, fetch_batches
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.metadata import TopicInfo
 from eoslog.connector.client.wire.retry import retrying
-from eoslog.connector.commit.places import Place, Seen
+from eoslog.connector.commit.places import Place, Seen, made_anew
 from eoslog.connector.errors import OffsetsGone, TopicRecreated, UnknownTopic
 from eoslog.connector.offsets.offsets import TopicPartition
 from eoslog.protocol import errors
@@ -35,17 +35,16 @@ def look_at(cluster: Cluster, places: Iterable[Place]) -> dict[Place, Seen]:
     return {place: Seen.GONE if place in lacks else _look(cluster, place) for place in wanted}
 
 
-def lacking(cluster: Cluster, places: Iterable[Place]) -> list[str]:
-    """What the log has not of these places, a text for each. Raises KafkaError, RetriesExhausted."""
+def lacking(cluster: Cluster, places: Iterable[Place]) -> dict[Place, str]:
+    """What the log has not of these places, and why. Raises KafkaError, RetriesExhausted."""
     wanted = tuple(places)
     lacks = _lacks(cluster, wanted)
     there = itertools.islice((place for place in wanted if place not in lacks), LOOKS)
-    lacks |= {
+    return lacks | {
         place: f"{place} holds other rows than were written there"
         for place in there
         if _look(cluster, place) is Seen.GONE
     }
-    return list(dict.fromkeys(lacks.values()))
 
 
 def followed(cluster: Cluster, places: Iterable[Place]) -> list[str]:
@@ -129,12 +128,7 @@ def _topics(cluster: Cluster, names: list[str]) -> Mapping[str, TopicInfo]:
 def _other_topic(place: Place, now: TopicInfo | None) -> str:
     if now is None or place.partition not in now.leaders:
         return f"{place.topic}-{place.partition} does not exist any more"
-    if None in (place.topic_id, now.topic_id) or place.topic_id == now.topic_id:
-        return ""
-    return (
-        f"topic {place.topic} was deleted and created again (its id was {place.topic_id} and is "
-        f"{now.topic_id})"
-    )
+    return made_anew(place.topic, place.topic_id, now.topic_id)
 
 
 def _look(cluster: Cluster, place: Place) -> Seen:

@@ -27,6 +27,7 @@ from eoslog.connector.commit.begin import begin
 from eoslog.connector.commit.commands import End, Rules
 from eoslog.connector.commit.decide import SourceOffsets, commit
 from eoslog.connector.commit.decision import Decision
+from eoslog.connector.commit.faults import RowsGone
 from eoslog.connector.commit.finish import await_readable
 from eoslog.connector.commit.leave_sink import fence
 from eoslog.connector.commit.marker_proof import prove_last
@@ -268,9 +269,14 @@ def _keep(options: SinkOptions, reports: Sequence[Report | None], batch_id: int)
     checkpoint = Checkpoint.at(options.checkpoint_location)
     prepared = [report for report in reports if isinstance(report, Prepared)]
     again = any(isinstance(report, Decided) for report in reports)
-    noted = NotedPlaces.read(checkpoint)
+    noted, places = NotedPlaces.read(checkpoint), places_of(prepared)
+    if said := noted.remade(places):
+        raise RowsGone(
+            f"batch {batch_id} is not decided: {said}. Rows of earlier batches went with the old topic. "
+            "Nothing was written. Start the query again: it says which, and how to go on"
+        )
     if prepared or not again or noted.newest < batch_id:
-        noted.after(batch_id, places_of(prepared), more=again).write(checkpoint)
+        noted.after(batch_id, places, more=again).write(checkpoint)
     if options.checkpoint_sync:
         checkpoint.sync_planned(batch_id)
 

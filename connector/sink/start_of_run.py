@@ -43,7 +43,7 @@ from eoslog.connector.commit.decision import Decision
 from eoslog.connector.commit.leave_sink import fence, leave, stable_decision, taken_over
 from eoslog.connector.commit.move_decision import give_up, move_decision
 from eoslog.connector.commit.observe import observed_decision
-from eoslog.connector.commit.places import Places, Seen, ended
+from eoslog.connector.commit.places import Place, Places, Seen, ended
 from eoslog.connector.commit.saved_state import Saving
 from eoslog.connector.commit.task_reports import Batch, Begun, Left
 from eoslog.connector.commit.transactional_ids import Sink
@@ -247,7 +247,7 @@ class StartOfRun:
         last = None
         if begun.followed_by is not None or (_is_first(view) and begun.decided is not None):
             last = self._runner.run(observed_decision(self._sink))
-        rows = rows_found(self._cluster, view.checkpoint, view.completed, begun.ours)
+        rows = rows_found(self._cluster, view.checkpoint, view.completed, begun.ours, last)
         story = StartFacts(
             sink=begun.sink_id,
             batch=view.batch,
@@ -274,6 +274,8 @@ class StartOfRun:
         )
         for warning in check_story(story):
             log.warning(warning)
+        if rows.lacks and not story.is_new:
+            forget_lacking(self._cluster, view.checkpoint)
         if said := others_batches(story.done):
             log.warning(said)
         if story.is_new:
@@ -446,23 +448,44 @@ def completed_in(
 
 
 def rows_found(
-    cluster: Cluster, checkpoint: Checkpoint, completed: int | None, decided: Batch | None
+    cluster: Cluster,
+    checkpoint: Checkpoint,
+    completed: int | None,
+    decided: Batch | None,
+    last: Decision | None = None,
 ) -> RowsFound:
-    """Hold the places that the checkpoint notes against the log. `decided`: the query's last batch that the
-    sink knows to be decided. Raises KafkaError, RetriesExhausted, CheckpointUnreadable."""
-    noted = NotedPlaces.read(checkpoint).batches
-    if not noted or completed is None:
+    """Hold the places that the checkpoint notes against the log; if it is new, those of the sink's last
+    decision, `last`. `decided`: the query's last batch that the sink knows to be decided. Raises KafkaError,
+    RetriesExhausted, CheckpointUnreadable."""
+    note = NotedPlaces.read(checkpoint)
+    noted = note.batches
+    if last is not None and decided is None and completed is None:
+        return RowsFound(batch=last.batch.batch_id, lacks=_said(lacking(cluster, last.places)))
+    if not noted:
         return RowsFound()
     newest, places = noted[0]
-    everywhere = [place for _, found in noted for place in found]
     known = decided is not None and decided.batch_id >= newest
-    if not known and (newest > completed or _is_aborted(cluster, places)):
+    if completed is None and not known:
+        return RowsFound()
+    if completed is not None and not known and (newest > completed or _is_aborted(cluster, places)):
         noted = noted[1:]  # it was not decided: it is to be written, or another connector has done that
     if not noted:
         return RowsFound(newest - 1)
     batch, places = next((one for one in noted if one[1]), noted[0])
-    behind = () if known else tuple(followed(cluster, everywhere))
-    return RowsFound(noted[0][0], batch, tuple(lacking(cluster, places)), bool(places), behind)
+    behind = () if known else tuple(followed(cluster, note.in_batches))
+    lacks = _said(lacking(cluster, dict.fromkeys((*places, *note.up_to(batch)))))
+    return RowsFound(noted[0][0], batch, lacks, bool(places), behind)
+
+
+def _said(lacks: Mapping[Place, str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(lacks.values()))
+
+
+def forget_lacking(cluster: Cluster, checkpoint: Checkpoint) -> None:
+    """Forget where rows were that are gone, as was accepted: a later start does not ask again. Raises
+    KafkaError, RetriesExhausted, CheckpointUnreadable."""
+    note = NotedPlaces.read(checkpoint)
+    note.without(lacking(cluster, note.everywhere)).write(checkpoint)
 
 
 def _is_aborted(cluster: Cluster, places: Places) -> bool:

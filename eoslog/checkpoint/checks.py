@@ -106,7 +106,7 @@ def _warnings(cluster: Cluster, standing: Standing) -> Iterator[str]:
     wanted = {**(ended[1] if ended else {}), **ends}
     group, left = note.group if note else None, plan_of(standing.decision)
     committed = {tp: found for tp, found in standing.noted.items() if tp in wanted}
-    rows = rows_found(cluster, standing.checkpoint, view.completed, standing.decided)
+    rows = rows_found(cluster, standing.checkpoint, view.completed, standing.decided, standing.decision)
     story = StartFacts(
         sink=standing.sink.id,
         batch=view.batch,

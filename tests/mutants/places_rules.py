@@ -6,6 +6,7 @@ KEPT = ("tests/histories/test_kept.py",)
 LOOKS = ("tests/connector/run/test_places_in_log.py",)
 THREE = ("tests/histories/test_three_say_one.py",)
 CROSSCHECK = ("tests/connector/checkpoint/test_crosscheck.py",)
+ANEW = ("tests/connector/sink/test_topics_made_anew.py",)
 NOTED = ("tests/connector/checkpoint/test_noted_places.py",)
 
 MUTANTS: list[Mutant] = [
@@ -20,12 +21,12 @@ MUTANTS: list[Mutant] = [
         Break(
             "who has no last place is forgotten", "(*last.values(), *of_writers.values())", "last.values()"
         ),
+        Break("a topic of the name is the topic", "or then == now:", "or True:"),
     ),
     *mutants_of(
         "connector/run/places_in_log.py",
         LOOKS,
         Break("a log that is too short has all", "if end <= p.offset", "if end < 0"),
-        Break("a topic of the name is the topic", "place.topic_id == now.topic_id:", "True:"),
         Break(
             "what retention took is lost",
             "            return Seen.UNKNOWN\n        batch,",
@@ -66,6 +67,19 @@ MUTANTS: list[Mutant] = [
             "one for one in before",
         ),
         Break("rows that are written again are all there is", "(*own, *places)", "places"),
+        Break(
+            "a topic that was not written lately is forgotten", "tuple(older.values())[-KEPT_TOPICS:]", "()"
+        ),
+        Break(
+            "an attempt hides where rows are",
+            "for place in (last[1] if last else ())}",
+            "for one in kept for place in one[1]}",
+        ),
+        Break(
+            "what is gone is told again",
+            "return type(self)(batches, _without(self.older, gone))",
+            "return self",
+        ),
         Break("a later version's note is read", 'if found["version"] != _VERSION:', "if False:"),
     ),
     *mutants_of(
@@ -86,6 +100,17 @@ MUTANTS: list[Mutant] = [
             "    if known:\n        _check_rows",
             "    if False:\n        _check_rows",
         ),
+        Break(
+            "the first batch's rows may be gone",
+            "if newest is None and decided is not None:",
+            "if False:",
+            ANEW,
+        ),
+        Break(
+            "a new checkpoint goes on behind rows that are gone",
+            "if story.at_group or _goes_on(story):",
+            "if False:",
+        ),
         Break("a part that is visible is all", "if Seen.COMMITTED in how and others:", "if False:"),
     ),
     *mutants_of(
@@ -97,15 +122,23 @@ MUTANTS: list[Mutant] = [
             "            self._remember(Sink(str(given.sink)), given.group)\n",
             "",
         ),
-        Break("nobody looks what follows", "() if known else tuple(followed(cluster, everywhere))", "()"),
+        Break(
+            "nobody looks what follows", "() if known else tuple(followed(cluster, note.in_batches))", "()"
+        ),
         Break("places that are empty may have rows", " bool(places), behind)", " True, behind)"),
         Break(
             "the planned batch's own rows follow",
-            "followed(cluster, everywhere)",
+            "followed(cluster, note.in_batches)",
             "followed(cluster, places)",
             ("tests/histories/test_three_say_one.py",),
         ),
-        Break("places are not held against the log", "tuple(lacking(cluster, places))", "()"),
+        Break(
+            "places are not held against the log",
+            "    lacks = _said(lacking(cluster, dict.fromkeys((*places, *note.up_to(batch)))))",
+            "    lacks = ()",
+        ),
+        Break("topics that were not written lately are not looked at", "*note.up_to(batch))", ")", ANEW),
+        Break("what is accepted is told again", "if rows.lacks and not story.is_new:", "if False:", ANEW),
         Break(
             "a rest is one of the last batch, whoever ran it",
             "has_rested(view, rows.newest),\n            rows",
@@ -130,8 +163,14 @@ MUTANTS: list[Mutant] = [
         KEPT,
         Break(
             "places are not noted",
-            "noted.after(batch_id, places_of(prepared), more=again).write(checkpoint)",
+            "noted.after(batch_id, places, more=again).write(checkpoint)",
             "pass",
+        ),
+        Break(
+            "a topic made anew takes the next rows",
+            "if said := noted.remade(places):",
+            "if said := '':",
+            ANEW,
         ),
         Break(
             "the word for lost rows does nothing",
@@ -144,7 +183,7 @@ MUTANTS: list[Mutant] = [
         THREE,
         Break(
             "check does not look at places",
-            "rows = rows_found(cluster, standing.checkpoint, view.completed, standing.decided)",
+            "rows = rows_found(cluster, standing.checkpoint, view.completed, standing.decided, standing.decision)",
             "from eoslog.connector.checkpoint.start_checks import RowsFound\n    rows = RowsFound()",
         ),
         Break("check knows no lost rows", "*found, *_lost_rows(cluster, standing), *_lost", "*found, *_lost"),

@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
-from eoslog.connector.checkpoint.noted_places import NOTED_PLACES, NotedPlaces
+from eoslog.connector.checkpoint.noted_places import KEPT_TOPICS, NOTED_PLACES, NotedPlaces
 from eoslog.connector.commit.places import Place
 from eoslog.protocol.producer_identity import ProducerIdentity
 
 
-def at(offset: int, partition: int = 0) -> Place:
-    return Place("out", "id", partition, offset, ProducerIdentity(7, 1), 5)
+def at(offset: int, partition: int = 0, topic: str = "out", topic_id: str | None = "id") -> Place:
+    return Place(topic, topic_id, partition, offset, ProducerIdentity(7, 1), 5)
 
 
 def test_it_keeps_the_newest_batch_and_the_last_one_with_rows(tmp_path: Path) -> None:
@@ -31,6 +31,33 @@ def test_a_batch_that_runs_again_takes_the_place_of_its_own_note() -> None:
 def test_lost_rows_that_are_written_again_are_added() -> None:
     noted = NotedPlaces().after(1, (at(6),)).after(1, (at(9, 1),), more=True)
     assert noted.batches == ((1, (at(6), at(9, 1))),)
+
+
+def test_the_last_place_in_each_topic_stays(tmp_path: Path) -> None:
+    checkpoint, noted = Checkpoint.at(str(tmp_path)), NotedPlaces()
+    bad, odd = at(1, topic="bad"), at(2, topic="odd")
+    for batch, places in ((0, (at(3), bad)), (1, (at(6), odd)), (2, (at(9),)), (3, (at(12),)), (4, ())):
+        noted = noted.after(batch, places)
+        noted.write(checkpoint)
+        noted = NotedPlaces.read(checkpoint)
+    assert noted.batches == ((4, ()), (3, (at(12),))) and set(noted.older) == {bad, odd}
+    assert set(noted.up_to(3)) == {bad, odd} and set(noted.up_to(5)) == {bad, odd, at(12)}
+    assert noted.without({bad}).after(5, (at(15),)).older == (odd,)
+    assert noted.remade((at(7), at(0, topic="new"), at(0, topic="bad", topic_id=None))) == ""
+    assert noted.remade((at(0, topic="odd", topic_id="2"),)).startswith("topic odd was deleted and created")
+
+
+def test_a_batch_that_was_not_decided_hides_no_place() -> None:
+    noted = NotedPlaces().after(0, (at(1), at(2, topic="bad"))).after(1, (at(3),))
+    noted = noted.after(2, (at(4, topic="bad"),)).after(2, (at(5),))
+    assert noted.batches == ((2, (at(5),)), (1, (at(3),))) and noted.older == (at(2, topic="bad"),)
+
+
+def test_so_many_topics_are_kept() -> None:
+    noted = NotedPlaces()
+    for batch in range(KEPT_TOPICS + 5):
+        noted = noted.after(batch, (at(batch, topic=f"topic-{batch}"),))
+    assert len(noted.older) == KEPT_TOPICS and noted.older[0].topic == "topic-3"
 
 
 @pytest.mark.parametrize("text", ["{}", '{"version":2,"batches":[]}', '{"version":1,"batches":[[1]]}'])
