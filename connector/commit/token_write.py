@@ -344,13 +344,9 @@ def check_without_token(
     stamp = next(report.stamp for report in reports if report is not None)
     if stamp.within is None or claimed is None:
         return
-    sink = sink_of_query(stamp.within.query_id)
-    stored = yield from ask(FetchStored(sink.group))
-    if isinstance(stored, Refused) and stored.code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
-        return
-    if isinstance(stored, (Refused, Unknown)):
-        raise CommitFault(f"what {stamp.within} has written without a token cannot be read: {stored}. {_FIX}")
-    last, ballot = decode(sink, stored.chunks), count(Sink(stamp.sink_id), reports, stamp.batch.batch_id)
+    what = f"what {stamp.within} has written without a token"
+    last = yield from _written_without(sink_of_query(stamp.within.query_id), what)
+    ballot = count(Sink(stamp.sink_id), reports, stamp.batch.batch_id)
     content, topics = ballot.content, {topic for topic, _ in ballot.written}
     for one in () if last is None else last.within.kept:
         same = one.batch == stamp.within.batch_id and one.content == content and content.rows
@@ -364,7 +360,45 @@ def check_without_token(
             )
 
 
-_FIX = "Fix that, then start the query again"
+def check_not_in_foreach(batch: Batch, accept: Accept) -> Rules[None]:
+    """Check that a stream's batch was not written by a df.write of foreachBatch: its code was another one
+    then. Raises SinkChanged unless that is accepted."""
+    what = f"what {batch} has written in foreachBatch"
+    last = yield from _written_without(sink_of_query(batch.query_id), what)
+    for one in () if last is None else last.within.kept[-1:]:
+        done = one.batch < batch.batch_id
+        if not done and (accepting := accept(f"sink-changed:foreachBatch:{one.batch}")) is not None:
+            raise SinkChanged(
+                f"{batch}: {_HAS_WRITTEN} {one.content} to {one.where} in batch {one.batch}, and the query "
+                "has no foreachBatch now. Nothing was written. Start it with its former code until batch "
+                f"{one.batch} is done. Are the rows to be written again? Set {accepting}"
+            )
+
+
+def check_not_in_stream(sink: Sink, batch: Batch, accept: Accept) -> Rules[None]:
+    """Check that a df.write of foreachBatch is not of a batch that the query's stream has decided in this
+    sink, when it had no foreachBatch. Raises SinkChanged unless that is accepted."""
+    last = yield from _written_without(sink, f"what sink {sink.id} has decided")
+    decided = None if last is None else last.last_of(batch.query_id)
+    if decided is None or decided.batch_id < batch.batch_id:
+        return
+    if (accepting := accept(f"sink-changed:{sink.id}:{decided.batch_id}")) is not None:
+        raise SinkChanged(
+            f"{batch}: sink {sink.id} has decided batch {decided.batch_id} of this query before, without "
+            "foreachBatch. Nothing was written. Start the query with its former code until that batch is "
+            f"done. Are the rows to be written again? Set {accepting}"
+        )
+
+
+def _written_without(sink: Sink, what: str) -> Rules[Decision | None]:
+    """A sink's last decision. None: there is none, or the user may not read it, and has written none.
+    Raises CommitFault."""
+    stored = yield from ask(FetchStored(sink.group))
+    if isinstance(stored, Refused) and stored.code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
+        return None
+    if isinstance(stored, (Refused, Unknown)):
+        raise CommitFault(f"{what} cannot be read: {stored}. Fix that, then start the query again")
+    return decode(sink, stored.chunks)
 
 
 def is_finished(sink: Sink, last: Decision) -> Rules[bool]:

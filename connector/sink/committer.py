@@ -37,6 +37,7 @@ from eoslog.connector.commit.saved_state import Saving
 from eoslog.connector.commit.task_reports import Batch, Begun, Decided, Prepared, Report, Run
 from eoslog.connector.commit.token_write import (
     begin_within,
+    check_not_in_stream,
     check_without_token,
     commit_within,
     note_finished,
@@ -334,13 +335,14 @@ def _commit_within(
     sink = sink_of_query(within.query_id)
     with _turn(options, within) as turn:
         turn.check_newest(run, within.batch_id)
-        claimed = turn.claimed(run, within.batch_id)
+        claimed, accept = turn.claimed(run, within.batch_id), acceptable(options.accepted)
+        if not claimed:
+            for name in {within.query_id, options.transactional_id or within.query_id}:
+                runner.run(check_not_in_stream(Sink(name), within, accept))
         begun = runner.run(begin_within(within.query_id, options.two_phase))
         ours = Run(written_by.incarnation, begun.identity, begun.batch)
         abandoned_run.watch_once(sink, ours, _write_key(options, ours), partial(runner_for, options))
-        rules = commit_within(
-            begun, reports, place, options.two_phase, claimed=claimed, accept=acceptable(options.accepted)
-        )
+        rules = commit_within(begun, reports, place, options.two_phase, claimed=claimed, accept=accept)
         try:
             done = runner.run(rules)
             if runner.disturbed():

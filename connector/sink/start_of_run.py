@@ -46,6 +46,7 @@ from eoslog.connector.commit.observe import observed_decision
 from eoslog.connector.commit.places import Place, Places, Seen, ended
 from eoslog.connector.commit.saved_state import Saving
 from eoslog.connector.commit.task_reports import Batch, Begun, Left
+from eoslog.connector.commit.token_write import check_not_in_foreach
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.offsets.group_notes import Note, NotedOffset, read_note
 from eoslog.connector.offsets.offsets import Offsets, TopicPartition
@@ -121,6 +122,7 @@ class StartOfRun:
         now, group = cluster_id(self._cluster), self._group
         if self._options.group_id is not None:
             check_group_cluster(view.planned.clusters(), now, self._options.group_id)
+        self._runner.run(check_not_in_foreach(view.batch, acceptable(accepted)))
         given = NotedSink.read(view.checkpoint)
         self._look_for_a_successor(given)
         moved = given is not None and check_sink_cluster(given.cluster, now, sink.id, accepted)

@@ -262,6 +262,47 @@ def test_another_name_or_topic_in_the_middle_of_a_batch(query: Query, kafka: Kaf
     assert query.values(old) == rows + more and query.values(new) == rows
 
 
+@pytest.mark.parametrize("named", [False, True], ids=["no name", "transactional.id"])
+def test_the_code_changes_between_foreach_batch_and_a_stream_in_the_middle_of_a_batch(
+    query: Query, kafka: Kafka, named: bool
+) -> None:
+    rows, topic = query.put(0, 7), kafka.topic(1)
+    more = {"transactional.id": query.name} if named else {}
+
+    def fails(batch: DataFrame, number: int) -> None:
+        query.write(batch, topic, None, **more)
+        raise RuntimeError("after the write")
+
+    def stream(**given: str) -> str:
+        source = {"kafka.bootstrap.servers": kafka.bootstrap, "subscribe": query.source}
+        frame = query.spark.readStream.format("eoslog").options(**source, startingOffsets="earliest").load()
+        writer = frame.select("key", "value").writeStream.format("eoslog").options(**more, **given)
+        writer = writer.option("kafka.bootstrap.servers", kafka.bootstrap).option("topic", topic)
+        writer = writer.option("checkpointLocation", str(query.folder / "checkpoint"))
+        try:
+            writer.trigger(availableNow=True).start().awaitTermination(180)
+        except PySparkException as error:
+            return str(error)
+        return ""
+
+    query.stops(fails, "after the write")
+    said = stream()
+    assert "SinkChanged: batch 0 of query" in said and "7 rows" in said and topic in said, said
+    assert "start.accepted=sink-changed:foreachBatch:0" in said and query.values(topic) == rows
+    query.run(lambda batch, _: query.write(batch, topic, None, **more))
+    rows += query.put(7, 12)
+    assert stream() == "" and query.values(topic) == rows
+
+    (query.folder / "checkpoint" / "commits" / "1").unlink()
+    (query.folder / "checkpoint" / "commits" / ".1.crc").unlink(missing_ok=True)
+    said = query.stops(lambda batch, _: query.write(batch, topic, None, **more), "SinkChanged")
+    assert "has decided batch 1 of this query before, without foreachBatch" in said
+    assert query.values(topic) == rows and stream() == ""
+    rows += query.put(12, 14)
+    query.run(lambda batch, _: query.write(batch, topic, None, **more))
+    assert query.values(topic) == rows
+
+
 @pytest.mark.parametrize("tokens", [False, True], ids=["without a token", "write.token"])
 def test_a_topic_that_was_made_anew_under_a_write(query: Query, kafka: Kafka, tokens: bool) -> None:
     """The write is remembered, and its rows are gone: each way out that is named ends."""
