@@ -9,6 +9,7 @@ READER = (
     f"{HERE}run/test_trap_defences_outside.py",
     f"{HERE}source/test_source_stream.py",
     f"{HERE}source/test_first_batch.py",
+    f"{HERE}source/test_untold.py",
     f"{HERE}source/test_source_anew.py",
     f"{HERE}source/test_source_times.py",
     f"{HERE}checkpoint/test_crosscheck_broker.py",
@@ -161,6 +162,20 @@ MUTANTS: list[Mutant] = [
             "(shadow=cut, left=left)",
         ),
         Break("a range that is turned is empty", "        if turned:\n", "        if False:\n"),
+        Break("an end tells of another's beginning", " and start == self._began:", ":"),
+        Break("a whole run's end is not compared", "if _place(wanted) != _place(end):", "if False:"),
+        Break(
+            "what was compared for a new query counts",
+            "self._began, self._first, self._compared = {}, None, False, False",
+            "self._began, self._first, self._compared = {}, None, False, True",
+        ),
+        Break(
+            "where the query stands is not heard",
+            "        elif start == end:\n            self._stands = start\n",
+            "",
+        ),
+        Break("an end is not the next start", "        self._stands = end\n", ""),
+        Break("a first end is for good", "            self._free_end()\n", ""),
         Break(
             "where it began is not stored",
             "        if first and self._reads_nothing_at_first():",

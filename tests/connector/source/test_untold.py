@@ -98,6 +98,13 @@ def test_a_start_reads_on_from_where_the_query_stands(kafka: Kafka, topic: str, 
         assert after.partitions(end, end) == [] and planned(after, stood, end) == [(0, ROWS, ROWS + 4)], given
         told = reader(kafka, topic, startingOffsets=given)
         assert told.partitions(end, end) == [] and planned(told, stood, end) == [(0, ROWS, ROWS + 4)], given
+    end = in_rounds(untold(kafka, topic), stood)  # which names no beginning
+    kafka.put(topic, [b"newest"] * 2)
+    made = untold(kafka, topic, startingOffsets="earliest")
+    last = start(made, end)
+    assert planned(made, end, last) == [(0, ROWS + 4, ROWS + 6)], "not from where a new query would begin"
+    told = reader(kafka, topic, startingOffsets="earliest")
+    assert planned(told, end, last) == [(0, ROWS + 4, ROWS + 6)], "nor under a later PySpark"
 
 
 def of_another(kind: str) -> Callable[[str], str]:
@@ -161,6 +168,10 @@ def test_ends_that_are_asked_for_in_turn_without_plans(kafka: Kafka, topic: str)
     """Spark plans no tasks of a source of which a batch uses nothing."""
     made = untold(kafka, topic, startingOffsets="earliest", maxOffsetsPerTrigger="2")
     assert [bare(stored(made.latestOffset()))[topic]["0"] for _ in range(4)] == [2, 4, 6, 6]
+    kafka.put(topic, [b"new"])
+    assert bare(stored(made.latestOffset()))[topic]["0"] == 7, (
+        "its first end did not fix those of later batches"
+    )
 
 
 def changed_topics(kafka: Kafka, topic: str, other: str) -> Any:
@@ -189,8 +200,9 @@ def test_an_end_that_is_another_from_where_the_query_stands_is_refused(kafka: Ka
 
 def test_a_limit_does_not_end_a_whole_run(kafka: Kafka, topic: str) -> None:
     stood, _ = first_batch(untold(kafka, topic, startingOffsets="earliest", maxOffsetsPerTrigger="4"))
-    with pytest.raises(OptionError, match="by maxOffsetsPerTrigger"):
-        wrapped(untold(kafka, topic, startingOffsets="earliest", maxOffsetsPerTrigger="1"), stood)
+    for given in ("earliest", json.dumps({topic: {"0": 4, "1": 0}})):
+        with pytest.raises(OptionError, match="by maxOffsetsPerTrigger"):
+            wrapped(untold(kafka, topic, startingOffsets=given, maxOffsetsPerTrigger="1"), stood)
     made = untold(kafka, topic, startingOffsets="earliest", maxOffsetsPerTrigger="1")
     assert planned(made, stood, in_rounds(made, stood)) == [(0, 4, 5)]
 
