@@ -24,7 +24,6 @@ from eoslog.connector.commit.commands import (
 )
 from eoslog.connector.commit.decision import ANCHOR, Decision, Stored, decode
 from eoslog.connector.commit.faults import (
-    CheckpointCopied,
     CheckpointMismatch,
     CheckpointOlder,
     CommitFault,
@@ -34,7 +33,7 @@ from eoslog.connector.commit.faults import (
 )
 from eoslog.connector.commit.finish import clear, fenced, finish
 from eoslog.connector.commit.marker_proof import prove
-from eoslog.connector.commit.replay import OnLost, to_replay
+from eoslog.connector.commit.replay import OnLost, copied, to_replay
 from eoslog.connector.commit.seal import TwoPhase, check_offered
 from eoslog.connector.commit.sink_transaction import fetch_stored, write_lost_markers
 from eoslog.connector.commit.task_reports import Batch, Begun, Left, Run
@@ -326,18 +325,8 @@ def check_start(sink: Sink, last: Decision | None, batch: Batch, starts: KnownSt
     if starts is None or last is None or last.start is None or not is_anothers(last, batch, starts):
         return
     accept = starts.accept(f"copied:{last.start.word}")
-    if accept is None:
-        return
-    at = datetime.fromtimestamp(last.start.at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    topics = ", ".join(sorted({topic for topic, _ in last.written})) or "no topic"
-    raise CheckpointCopied(
-        f"sink {sink.id}: {last.batch} was decided with the checkpoint {last.start.place}, by a start of "
-        f"{at}, and its rows went to {topics}. This checkpoint is {starts.place}: one is "
-        "a copy of the other, and rows would be lost or doubled. Nothing was written. If both "
-        "are to go on, make this one a query of its own: eoslog checkpoint fork. If one is to go on, start "
-        "the other one; or if that is gone, and what it has written counts here, set "
-        f"{accept}"
-    )
+    if accept is not None:
+        raise copied(sink, last, last.start, starts.place, accept)
 
 
 def check_left(sink: Sink, left: Left | None, starts: KnownStarts) -> None:

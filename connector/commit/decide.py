@@ -4,7 +4,7 @@ THE commit point of a batch is EndTxn(commit) of the sink's own transaction, whi
 source offsets. Only there does a batch change from "never happened" to "happened".
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -45,7 +45,7 @@ from eoslog.connector.commit.finish import (
 )
 from eoslog.connector.commit.lost_transaction import why_gone, why_refused
 from eoslog.connector.commit.places import Places, places_of
-from eoslog.connector.commit.replay import check_replay, check_same_rows
+from eoslog.connector.commit.replay import check_replay, check_same_rows, check_topics
 from eoslog.connector.commit.saved_state import Saving, largest
 from eoslog.connector.commit.seal import TwoPhase, seal
 from eoslog.connector.commit.sink_transaction import ask_stored, fetch_stored
@@ -196,6 +196,7 @@ def commit(
     ends: str = "",
     accept_other: str | None = None,
     dead_letters: str | None = None,
+    accept: Callable[[str], str | None] | None = None,
 ) -> Rules[Decision | None]:
     """Make the batch visible, all of it, once. May be called again: a decided batch is only finished.
 
@@ -203,7 +204,8 @@ def commit(
     another driver has made a later one. `token`: of a batch write (token_write.py). `saving`: saves the
     query's state with the batch. `ends`: as in Decision. `accept_other`:
     the option that accepts other rows of a decided batch, if rows are what says whether it is the same.
-    `dead_letters`: the topic of deadletter.topic.
+    `dead_letters`: the topic of deadletter.topic. `accept`: the option that accepts a finding, by its word;
+    None: it is accepted, or nothing is compared.
 
     Never acquires the sink: it acts under the identity that begin got, so a driver that has been replaced
     cannot decide. Raises CommitFault or a subclass: after Unfinished and ParticipantsLost the batch is
@@ -219,6 +221,9 @@ def commit(
         return last if last.sequence == stamp.sequence else None
     if ballot.decided and last is not None and accept_other is not None:
         check_same_rows(last, decision, accept_other)
+    if ballot.decided and last is not None and accept is not None:
+        named = {topic for report in reports if isinstance(report, Decided) for topic in report.topics}
+        check_topics(sink, last, stamp, named, accept)
     again = last is not None and last.sequence == stamp.sequence and stamp.batch.repeats(last.batch)
     replays = again and bool(stamp.lost)
     if replays or not _covers(last, stamp.batch):

@@ -7,13 +7,15 @@ does not change. Before the new decision, the rows that Spark gave to *all* task
 with those recorded the first time.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
+from datetime import UTC, datetime
 from enum import Enum
 
 from eoslog.connector.commit.decision import Decision
-from eoslog.connector.commit.faults import ParticipantsLost, ReplayDiffers, Unfinished
+from eoslog.connector.commit.faults import CheckpointCopied, ParticipantsLost, ReplayDiffers, Unfinished
 from eoslog.connector.commit.finish import lost_word
-from eoslog.connector.commit.task_reports import Batch
+from eoslog.connector.commit.task_reports import Batch, Stamp, Start
+from eoslog.connector.commit.transactional_ids import Sink
 
 
 class OnLost(Enum):
@@ -62,6 +64,36 @@ def check_same_rows(last: Decision, again: Decision, accept: str) -> None:
         "back. If the query's plan does not repeat (rand, uuid, a table read beside the stream), or the rows "
         f"of now may be left out, set {accept}"
     )
+
+
+def copied(sink: Sink, last: Decision, start: Start, place: str, accept: str) -> CheckpointCopied:
+    """The error of a checkpoint, at `place`, of which there is a copy: `start` of it has made the sink's last
+    decision. `accept`: the option that accepts that."""
+    at = datetime.fromtimestamp(start.at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    topics = ", ".join(sorted({topic for topic, _ in last.written})) or "no topic"
+    return CheckpointCopied(
+        f"sink {sink.id}: {last.batch} was decided with the checkpoint {start.place}, by a start of "
+        f"{at}, and its rows went to {topics}. This checkpoint is {place}: one is "
+        "a copy of the other, and rows would be lost or doubled. Nothing was written. If both "
+        "are to go on, make this one a query of its own: eoslog checkpoint fork. If one is to go on, start "
+        "the other one; or if that is gone, and what it has written counts here, set "
+        f"{accept}"
+    )
+
+
+def check_topics(
+    sink: Sink, last: Decision, stamp: Stamp, topics: Collection[str], accept: Callable[[str], str | None]
+) -> None:
+    """Check a decided batch that comes again from another place than its decision: if its rows name other
+    topics now (no option topic), this is a copy of the checkpoint, and they would be left out. Raises
+    CheckpointCopied unless that is accepted."""
+    start, own = last.start, stamp.start
+    if start is None or own is None or start.place == own.place or not last.batch.repeats(stamp.batch):
+        return
+    others = set(topics) - {topic for topic, _ in last.written}
+    option = accept(f"copied:{start.word}") if others else None
+    if option is not None:
+        raise copied(sink, last, start, own.place, option)
 
 
 def check_replay(last: Decision, replay: Decision, lost: Sequence[int]) -> None:

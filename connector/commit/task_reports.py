@@ -182,12 +182,14 @@ class Empty:
 
 @dataclass(frozen=True)
 class Decided:
-    """A task found its batch decided in an earlier run: it only counted its rows and added up a checksum."""
+    """A task found its batch decided in an earlier run: it only counted its rows and added up a checksum.
+    `topics`: that its rows name, if no option does."""
 
     stamp: Stamp
     partition: int
     rows: int = 0
     checksum: int | None = None
+    topics: tuple[str, ...] = ()
 
 
 Report = Prepared | Empty | Decided

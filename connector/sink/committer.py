@@ -236,7 +236,10 @@ def commit_stream(
     saving, ends = _saving(options, reports), "" if planned is None else planned.ends
     other = _accept_other(options, planned)
     rest = {"accept_other": other, "dead_letters": options.deadletter_topic}
-    rules = commit(sink, reports, batch_id, source, options.two_phase, saving=saving, ends=ends, **rest)
+    accept = partial(_option_for, options)
+    rules = commit(
+        sink, reports, batch_id, source, options.two_phase, saving=saving, ends=ends, accept=accept, **rest
+    )
     last = runner.run(timed(_once_kept(rules, options, reports, batch_id), spent, sink))
     _prove_if_disturbed(runner, sink, reports)
     _await_readable(runner, sink, last, spent)
@@ -457,7 +460,11 @@ def _accept_other(options: SinkOptions, planned: Planned | None) -> str | None:
     plan says which rows they are, or that is accepted."""
     if planned is None or planned.identifies_rows:
         return None
-    word = f"other-rows:{planned.batch_id}"
+    return _option_for(options, f"other-rows:{planned.batch_id}")
+
+
+def _option_for(options: SinkOptions, word: str) -> str | None:
+    """The option that accepts a finding by its word; None: it is accepted."""
     return None if word in options.accepted else to_accept(word, options.accepted)
 
 

@@ -22,15 +22,19 @@ _BYTES = ("key", "value", "topic")
 
 
 class Tally:
-    """The number of rows so far and, if wanted, their checksum (below 2**32). None: not wanted."""
+    """The number of rows so far and, if wanted, their checksum (below 2**32) and the topics that they name.
+    None: not wanted."""
 
-    def __init__(self, *, checksum: bool) -> None:
+    def __init__(self, *, checksum: bool, topics: bool = False) -> None:
         self.rows = 0
         self.checksum = 0 if checksum else None
+        self.topics: set[str] | None = set() if topics else None
 
     def add(self, rows: pa.RecordBatch) -> None:
         """Add a batch of rows."""
         self.rows += len(rows)
+        if self.topics is not None and (named := column_of(rows, "topic")) is not None:
+            self.topics.update(filter(None, pc.unique(named).to_pylist()))
         if self.checksum is not None and len(rows):
             self.checksum = (self.checksum + int((_hashes(rows) >> np.uint64(32)).sum())) % 2**32
 

@@ -52,7 +52,8 @@ def write_rows(
     runs_again = options.state is not None and options.state.every > 1
     named = options.write_token is not None or attempt.within is not None
     compared = options.on_lost is OnLost.REPLAY or named or runs_again
-    tally = Tally(checksum=compared or begun.sums)
+    by_rows = options.topic is None and options.deadletter_topic is None
+    tally = Tally(checksum=compared or begun.sums, topics=by_rows and task is Task.PASS_DECIDED)
     rows = _tallied(rows, tally)
     if task is Task.WRITE:
         return TaskMessage(FORM, _prepare(options, stamp, attempt, rows, tally))
@@ -60,7 +61,8 @@ def write_rows(
         continue
     if task is Task.DROP:
         return TaskMessage(FORM, Empty(stamp, attempt.partition))
-    return TaskMessage(FORM, Decided(stamp, attempt.partition, tally.rows, tally.checksum))
+    topics = tuple(sorted(tally.topics or ()))
+    return TaskMessage(FORM, Decided(stamp, attempt.partition, tally.rows, tally.checksum, topics))
 
 
 def _tallied(rows: Iterator[pa.RecordBatch], tally: Tally) -> Iterator[pa.RecordBatch]:

@@ -20,6 +20,7 @@ STORIES = tuple(
 MODEL = (f"{HERE}test_replay_model.py", f"{HERE}test_model.py")
 ALL = (*STORIES, *MODEL)
 
+COPIES = ("tests/connector/sink/test_sink_steps.py",)
 WITHIN = (f"{HERE}test_within.py", f"{HERE}test_write.py")
 
 MUTANTS: list[Mutant] = [
@@ -592,6 +593,24 @@ MUTANTS: list[Mutant] = [
         "connector/commit/replay.py",
         (f"{HERE}test_replay.py", *MODEL),
         Break("replayed while some is open", "if loss.unfinished:", "if False:"),
+        Break(
+            "rows that name other topics are dropped",
+            "    if option is not None:\n",
+            "    if False:\n",
+            COPIES,
+        ),
+        Break(
+            "who stays in one place is a copy",
+            "own is None or start.place == own.place or",
+            "own is None or",
+            COPIES,
+        ),
+        Break(
+            "a copy of another topic is never accepted",
+            'accept(f"copied:{start.word}") if others else',
+            'accept("") if others else',
+            COPIES,
+        ),
         Break("replayed whatever is in the way", "if obstacle is not None:", "if False:"),
         Break("another batch is a replay", "if not batch.repeats(last.batch):", "if False:"),
         Break("what is not proven is written again", "if not loss.winners:", "if False:"),

@@ -1021,11 +1021,21 @@ MUTANTS: list[Mutant] = [
             "    for _ in ():  # Spark expects",
         ),
         Break("dropped is decided", "    if task is Task.DROP:\n", "    if False:\n"),
-        Break("decided without its checksum", "tally.rows, tally.checksum))", "tally.rows))"),
+        Break(
+            "rows that pass tell no topics", "topics=by_rows and task is Task.PASS_DECIDED", "topics=False"
+        ),
+        Break(
+            "dead letters name topics",
+            "options.topic is None and options.deadletter_topic is None",
+            "options.topic is None",
+        ),
+        Break(
+            "decided without its checksum", "tally.rows, tally.checksum, topics)", "tally.rows, None, topics)"
+        ),
         Break(
             "decided without its rows",
-            "Decided(stamp, attempt.partition, tally.rows, tally.checksum)",
-            "Decided(stamp, attempt.partition, 0, tally.checksum)",
+            "Decided(stamp, attempt.partition, tally.rows, tally.checksum, topics)",
+            "Decided(stamp, attempt.partition, 0, tally.checksum, topics)",
         ),
         Break(
             "the first rows are left out",

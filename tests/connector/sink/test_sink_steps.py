@@ -31,6 +31,7 @@ from eoslog.connector.commit.faults import (
     TakenOver,
 )
 from eoslog.connector.commit.observe import observed_decision
+from eoslog.connector.commit.prepare import judge
 from eoslog.connector.commit.task_reports import Batch, Begun, Decided, Empty, Report
 from eoslog.connector.errors import OptionError, WrongCluster
 from eoslog.connector.offsets.group_notes import Note, read_note
@@ -522,6 +523,35 @@ def test_of_two_copies_of_a_checkpoint_one_goes_on(
     second.options = replace(second.options, accepted=frozenset({f"copied:{word.word}"}))
     second.plan(2)
     assert apps.start(second).begin().decided == Batch("q", 2, first.last().batch.digest)
+
+
+def test_a_copy_whose_rows_name_other_topics_is_told(folder: Path, query: Query) -> None:
+    """It was made while the query ran, so it knows the start that has decided; no option says its topics."""
+    query.options = replace(query.options, topic=None)
+    query.batch(0)
+    query.plan(1)
+    moved = copied(query, folder / "copy")
+    moved.options = replace(moved.options, topic=None)
+    reports = query.bench.prepare_all(query.begin())
+    query.commit(reports, 1)
+    told = query.last().start
+    assert told is not None
+
+    def again(other: Query, *topics: str, **more: Any) -> None:
+        run_memory.take(*key(other))
+        other.options = replace(other.options, **more)
+        begun = other.begin()
+        assert begun.is_decided
+        stamp = judge(begun, "q", 1, 0)[1]
+        other.commit([Decided(stamp, number, 1, None, topics) for number in range(2)], 1)
+
+    again(query, "other")
+    again(moved, "out")
+    with pytest.raises(
+        CheckpointCopied, match=r"rows went to out\..*checkpoint fork.*start\.accepted=copied:"
+    ):
+        again(moved, "out", "other")
+    again(moved, "other", accepted=frozenset({f"copied:{told.word}"}))
 
 
 def test_a_running_query_is_not_disturbed_by_a_copy_that_is_refused(folder: Path, query: Query) -> None:

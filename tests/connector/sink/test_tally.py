@@ -102,3 +102,16 @@ def test_columns_may_be_missing_and_strings() -> None:
     made = Tally(checksum=True)
     made.add(pa.record_batch({"value": pa.array(["a", None])}))
     assert made.rows == 2 and made.checksum not in (0, None)
+
+
+def test_the_topics_that_rows_name() -> None:
+    """Only where they are wanted: where no option names the topic."""
+    rows = pa.record_batch({"value": [b"1", b"2", b"3"], "topic": ["a", None, "b"]})
+    tally = Tally(checksum=False, topics=True)
+    tally.add(rows)
+    tally.add(rows.slice(0, 0))
+    tally.add(pa.record_batch({"value": [b"4"]}))
+    assert tally.topics == {"a", "b"} and tally.rows == 4
+    plain = Tally(checksum=False)
+    plain.add(rows)
+    assert plain.topics is None

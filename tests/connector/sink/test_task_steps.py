@@ -51,6 +51,18 @@ def test_rows_that_pass_are_counted_and_summed(lost_rows: str, summed: bool) -> 
     assert report.checksum == (tally.checksum if summed else None)
 
 
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [({}, ("a", "b")), ({"topic": "out"}, ()), ({"deadletter.topic": "bad"}, ())],
+    ids=["by rows", "by an option", "some may be dead letters"],
+)
+def test_rows_that_pass_tell_which_topics_they_name(options: dict[str, str], told: tuple[str, ...]) -> None:
+    given = {key: value for key, value in NOWHERE.items() if key != "topic"} | options
+    named = pa.record_batch({"value": [b"1", b"2", b"3"], "topic": ["b", "a", "b"]})
+    report = written(sink_options(given, stream=True), replace(BEGUN, decided=BATCH), named)
+    assert isinstance(report, Decided) and report.topics == told
+
+
 def test_rows_of_a_batch_that_was_tried_are_taken_and_dropped() -> None:
     taken: list[int] = []
 
