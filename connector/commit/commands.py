@@ -6,8 +6,9 @@ carried out once, more than once or not at all). The code that runs the generato
 in the tests) does not interpret answers. The rules do not wait.
 """
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from eoslog.connector.commit.decision import Stored
@@ -251,6 +252,27 @@ class TransactionVersion(Command[int]):
 class ReadClock(Command[int]):
     """Milliseconds of a clock of this machine that also runs while a process or the machine is suspended; no
     request."""
+
+
+Perform = Callable[[Command[Any]], Any]
+"""Carries a command out. Returns its answer."""
+Around = Callable[[Perform, Command[Any]], Any]
+"""Has a command carried out, and does something of its own before or after."""
+
+
+def run_rules(rules: Rules[T], perform: Perform, *around: Around) -> T:
+    """Run the rules to their end; each command goes through `around`, the first one outermost, to `perform`.
+    Returns the rules' result, and raises what they raise."""
+    for one in reversed(around):
+        perform = partial(one, perform)
+    answer: Any = None
+    while True:
+        try:
+            command = rules.send(answer)
+        except StopIteration as done:
+            result: T = done.value
+            return result
+        answer = perform(command)
 
 
 def ask(command: Command[T]) -> Rules[T | Failure]:

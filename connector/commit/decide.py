@@ -185,72 +185,100 @@ def _contents(reports: Sequence[Report]) -> tuple[tuple[int, ...], tuple[int, ..
     return rows, known if len(known) == len(checksums) else ()
 
 
+class Terms(NamedTuple):
+    """What else a batch is committed with.
+
+    `token`: of a batch write (token_write.py). `saving`: saves the query's state with the batch. `ends`: as
+    in Decision. `accept_other`: the option that accepts other rows of a decided batch, if rows are what says
+    whether it is the same. `dead_letters`: the topic of deadletter.topic. `accept`: the option that accepts a
+    finding, by its word; None: it is accepted, or nothing is compared.
+    """
+
+    token: str | None = None
+    saving: Saving | None = None
+    ends: str = ""
+    accept_other: str | None = None
+    dead_letters: str | None = None
+    accept: Callable[[str], str | None] | None = None
+
+
+_PLAIN = Terms()
+
+
 def commit(
     sink: Sink,
     reports: Sequence[Report | None],
     batch_id: int,
     source: SourceOffsets | None = None,
     two_phase: TwoPhase = TwoPhase.AUTO,
-    token: str | None = None,
-    saving: Saving | None = None,
-    ends: str = "",
-    accept_other: str | None = None,
-    dead_letters: str | None = None,
-    accept: Callable[[str], str | None] | None = None,
+    terms: Terms = _PLAIN,
 ) -> Rules[Decision | None]:
     """Make the batch visible, all of it, once. May be called again: a decided batch is only finished.
 
     Returns the sink's last decision, with all of its transactions committed. None: there is no decision, or
-    another driver has made a later one. `token`: of a batch write (token_write.py). `saving`: saves the
-    query's state with the batch. `ends`: as in Decision. `accept_other`:
-    the option that accepts other rows of a decided batch, if rows are what says whether it is the same.
-    `dead_letters`: the topic of deadletter.topic. `accept`: the option that accepts a finding, by its word;
-    None: it is accepted, or nothing is compared.
+    another driver has made a later one.
 
     Never acquires the sink: it acts under the identity that begin got, so a driver that has been replaced
     cannot decide. Raises CommitFault or a subclass: after Unfinished and ParticipantsLost the batch is
     decided, after OutcomeUnknown it may be, after all others it is not.
     """
     ballot = count(sink, reports, batch_id)
-    stamp = ballot.stamp
+    stamp, token = ballot.stamp, terms.token
     stored = yield from fetch_stored(sink, stamp.identity)
     last = decode(sink, stored.chunks)
     decision = _decision(ballot, last, token)
     if token is not None and ballot.decided and last is not None and last.last_of(token) is not None:
         _check_content(sink, token, last.content_of(token), decision.content)
         return last if last.sequence == stamp.sequence else None
-    if ballot.decided and last is not None and accept_other is not None:
-        check_same_rows(last, decision, accept_other)
-    if ballot.decided and last is not None and accept is not None:
+    if ballot.decided and last is not None and terms.accept_other is not None:
+        check_same_rows(last, decision, terms.accept_other)
+    if ballot.decided and last is not None and terms.accept is not None:
         named = {topic for report in reports if isinstance(report, Decided) for topic in report.topics}
-        check_topics(sink, last, stamp, named, accept)
-    again = last is not None and last.sequence == stamp.sequence and stamp.batch.repeats(last.batch)
-    replays = again and bool(stamp.lost)
-    if replays or not _covers(last, stamp.batch):
-        if ballot.decided or (stamp.lost and not replays):
-            raise DecisionGone(
-                f"{stamp.batch}: tasks found it decided, but its decision is gone from group {sink.group}. "
-                "Was the group deleted? Do not start the query again: it would write the batch again. "
-                f"{DecisionGone.advice}"
-            )
-        if (last.sequence if last else 0) != stamp.sequence:
-            raise fenced(sink, f"it has decided {last.batch if last else 'nothing'} since")
-        if last is not None and stamp.lost:
-            check_replay(last, decision, stamp.lost)
-        written = [place for place in decision.written if place[0] != dead_letters]
+        check_topics(sink, last, stamp, named, terms.accept)
+    if _replays(last, stamp) or not _covers(last, stamp.batch):
+        _check_undecided(sink, ballot, decision, last)
+        written = [place for place in decision.written if place[0] != terms.dead_letters]
         topics = (last or decision).topics_after(written, decision.sequence) if token is None else ()
-        decision = decision._replace(ends=ends, places=ballot.places, topics=topics)
-        last = yield from decide(sink, decision, stamp, source, two_phase, last, saving)
+        decision = decision._replace(ends=terms.ends, places=ballot.places, topics=topics)
+        last = yield from decide(sink, decision, stamp, source, two_phase, last, terms.saving)
     elif last is not None and not ballot.decided and last.unsealed != decision:
         raise fenced(sink, f"it has decided {last.batch} since")
     if last is not None:
-        # An attempt that opens its transaction after the decision aborts it itself (prepare.py).
-        yield from ask(AskOngoing(sink.prefix))
-        if not last.is_after(stamp.batch):
-            yield from finish(last)
-        mine = (stamp.incarnation, parity(batch_id))
-        yield from clear(sink, last.participants, only=mine, asked=True)
+        yield from _end(sink, last, stamp)
     return last
+
+
+def _replays(last: Decision | None, stamp: Stamp) -> bool:
+    """Whether the batch is the last decided one, and is written again as some of its rows are lost."""
+    if last is None or not stamp.lost:
+        return False
+    return last.sequence == stamp.sequence and stamp.batch.repeats(last.batch)
+
+
+def _check_undecided(sink: Sink, ballot: Ballot, decision: Decision, last: Decision | None) -> None:
+    """Raise CommitFault unless the batch may be decided now, as the successor of what its begin found."""
+    stamp = ballot.stamp
+    if ballot.decided or (stamp.lost and not _replays(last, stamp)):
+        raise DecisionGone(
+            f"{stamp.batch}: tasks found it decided, but its decision is gone from group {sink.group}. "
+            "Was the group deleted? Do not start the query again: it would write the batch again. "
+            f"{DecisionGone.advice}"
+        )
+    if (last.sequence if last else 0) != stamp.sequence:
+        raise fenced(sink, f"it has decided {last.batch if last else 'nothing'} since")
+    if last is not None and stamp.lost:
+        check_replay(last, decision, stamp.lost)
+
+
+def _end(sink: Sink, last: Decision, stamp: Stamp) -> Rules[None]:
+    """Commit the decision's transactions, unless a later batch's begin has, and abort what else is open of
+    this one."""
+    # An attempt that opens its transaction after the decision aborts it itself (prepare.py).
+    yield from ask(AskOngoing(sink.prefix))
+    if not last.is_after(stamp.batch):
+        yield from finish(last)
+    mine = (stamp.incarnation, parity(stamp.batch.batch_id))
+    yield from clear(sink, last.participants, only=mine, asked=True)
 
 
 def _decision(ballot: Ballot, last: Decision | None, token: str | None) -> Decision:

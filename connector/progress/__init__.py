@@ -10,17 +10,18 @@ import logging
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from eoslog.connector.commit.commands import (
+    Around,
     AskOngoing,
     AwaitMarkers,
     Command,
     End,
     FetchStored,
     ListOngoing,
+    Perform,
     ReadClock,
-    Rules,
     SaveState,
     Seal,
     StageOffsets,
@@ -29,8 +30,6 @@ from eoslog.connector.commit.commands import Describe as DescribeTransactions
 from eoslog.connector.commit.task_reports import Decided, Prepared, Report
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.offsets import offsets
-
-T = TypeVar("T")
 
 log = logging.getLogger("eoslog.progress")
 HEAD = "eoslog.progress "
@@ -77,19 +76,17 @@ def _all_numbers(parts: Mapping[str, Any]) -> bool:
     return all(isinstance(at, int) and number.isdecimal() for number, at in parts.items())
 
 
-def timed(rules: Rules[T], spent: dict[str, float], sink: Sink) -> Rules[T]:
-    """Wrap `rules` so that `spent` has the milliseconds that each step took, including its answers."""
-    answer: Any = None
-    while True:
-        try:
-            command = rules.send(answer)
-        except StopIteration as done:
-            result: T = done.value
-            return result
+def timed(spent: dict[str, float], sink: Sink) -> Around:
+    """Adds to `spent` the milliseconds that each step takes until its answers are there."""
+
+    def around(perform: Perform, command: Command[Any]) -> Any:
         began = time.monotonic()
-        answer = yield command
+        answer = perform(command)
         step = step_of(command, sink)
         spent[step] = spent.get(step, 0.0) + (time.monotonic() - began) * 1000
+        return answer
+
+    return around
 
 
 def step_of(command: Command[Any], sink: Sink) -> str:

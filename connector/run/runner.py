@@ -19,6 +19,7 @@ from eoslog.connector.client.wire.metadata import TopicInfo
 from eoslog.connector.client.wire.retry import retrying
 from eoslog.connector.commit.commands import (
     Acquire,
+    Around,
     AskOngoing,
     AwaitMarkers,
     Command,
@@ -46,6 +47,7 @@ from eoslog.connector.commit.commands import (
     TransactionVersion,
     Unknown,
     WriteMarkers,
+    run_rules,
 )
 from eoslog.connector.commit.decision import ANCHOR, Stored, topics_with_chunks
 from eoslog.connector.commit.finish import ONGOING
@@ -128,16 +130,9 @@ class Runner:
         """Whether this process has seen a broker lost or a coordinator moved since the last call."""
         return self._cluster.disturbed()
 
-    def run(self, rules: Rules[T]) -> T:
-        """Run the rules to their end. Returns their result, and raises what they raise."""
-        answer: Any = None
-        while True:
-            try:
-                command = rules.send(answer)
-            except StopIteration as done:
-                result: T = done.value
-                return result
-            answer = self._do(command)
+    def run(self, rules: Rules[T], *around: Around) -> T:
+        """Run the rules to their end: see run_rules()."""
+        return run_rules(rules, self._do, *around)
 
     def _do(self, command: Command[Any]) -> Any:
         watched = self._before or self._after

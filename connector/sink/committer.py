@@ -7,12 +7,12 @@ reports. Only begin remembers anything from batch to batch, and nothing breaks i
 import hashlib
 import logging
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from eoslog.connector.checkpoint.accepted_differences import acceptable, to_accept
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
@@ -24,8 +24,8 @@ from eoslog.connector.client.admin import group_offsets as group_offsets
 from eoslog.connector.client.wire.shared_clusters import shared_cluster
 from eoslog.connector.commit.abandon import run_of
 from eoslog.connector.commit.begin import begin
-from eoslog.connector.commit.commands import End, Rules
-from eoslog.connector.commit.decide import SourceOffsets, commit
+from eoslog.connector.commit.commands import Around, Command, End, Perform
+from eoslog.connector.commit.decide import SourceOffsets, Terms, commit
 from eoslog.connector.commit.decision import Decision
 from eoslog.connector.commit.faults import RowsGone
 from eoslog.connector.commit.finish import await_readable
@@ -66,8 +66,6 @@ from eoslog.connector.sink.start_of_run import (
 )
 
 log = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 _PASSED = (
     "%s has written %s to %s before, and was given the same rows again, which were not written. If they are "
@@ -235,41 +233,35 @@ def commit_stream(
     check_equal_run(options, reports, batch_id)
     saving, ends = _saving(options, reports), "" if planned is None else planned.ends
     other = _accept_other(options, planned)
-    rest = {"accept_other": other, "dead_letters": options.deadletter_topic}
     accept = partial(_option_for, options)
-    rules = commit(
-        sink, reports, batch_id, source, options.two_phase, saving=saving, ends=ends, accept=accept, **rest
-    )
-    last = runner.run(timed(_once_kept(rules, options, reports, batch_id), spent, sink))
+    terms = Terms(None, saving, ends, other, options.deadletter_topic, accept)
+    rules = commit(sink, reports, batch_id, source, options.two_phase, terms)
+    with _kept_first(options, reports, batch_id) as kept:
+        last = runner.run(rules, kept, timed(spent, sink))
     _prove_if_disturbed(runner, sink, reports)
     _await_readable(runner, sink, last, spent)
     log_progress(sink, reports, spent, loud=options.progress_log)
 
 
-def _once_kept(
-    rules: Rules[T], options: SinkOptions, reports: Sequence[Report | None], batch_id: int
-) -> Rules[T]:
-    """Wrap the rules of a commit: nothing is committed before the checkpoint notes where the batch's rows
-    are, and the batch's plan is on the disk (checkpoint.sync). The disk works while the rules ask the
-    brokers. Raises CheckpointUnreadable."""
-    if options.checkpoint_location is None:
-        return (yield from rules)
-    answer: Any = None
+@contextmanager
+def _kept_first(options: SinkOptions, reports: Sequence[Report | None], batch_id: int) -> Iterator[Around]:
+    """Nothing is committed before the checkpoint notes where the batch's rows are, and the batch's plan is on
+    the disk (checkpoint.sync). The disk works while the rules ask the brokers. Raises
+    CheckpointUnreadable."""
     with ThreadPoolExecutor(1) as disk:
         synced = disk.submit(_keep, options, reports, batch_id)
-        while True:
-            try:
-                command = rules.send(answer)
-            except StopIteration as done:
-                result: T = done.value
-                return result
+
+        def around(perform: Perform, command: Command[Any]) -> Any:
             if isinstance(command, End) and command.commit:
                 synced.result()
-            answer = yield command
+            return perform(command)
+
+        yield around
 
 
 def _keep(options: SinkOptions, reports: Sequence[Report | None], batch_id: int) -> None:
-    assert options.checkpoint_location is not None  # otherwise there is nothing to keep
+    if options.checkpoint_location is None:
+        return
     checkpoint = Checkpoint.at(options.checkpoint_location)
     prepared = [report for report in reports if isinstance(report, Prepared)]
     again = any(isinstance(report, Decided) for report in reports)
@@ -301,7 +293,7 @@ def commit_batch(
     batch_id = next((report.stamp.batch.batch_id for report in reports if report is not None), 0)
     if within is None and is_known_by_its_batch(options):
         _warn_of_threads()
-    rules = commit(sink, reports, batch_id, two_phase=options.two_phase, token=options.write_token)
+    rules = commit(sink, reports, batch_id, two_phase=options.two_phase, terms=Terms(options.write_token))
     done = runner.run(rules)
     _prove_if_disturbed(runner, sink, reports)
     _await_readable(runner, sink, done, {})
@@ -389,7 +381,7 @@ def _prove_if_disturbed(runner: Runner, sink: Sink, reports: Sequence[Report | N
 
 def _await_readable(runner: Runner, sink: Sink, last: Decision | None, spent: dict[str, float]) -> None:
     """Wait until readers of committed data see the whole batch; warn if that takes too long."""
-    why = runner.run(timed(await_readable(last), spent, sink)) if last is not None else None
+    why = runner.run(await_readable(last), timed(spent, sink)) if last is not None else None
     if last is not None and why is not None:
         log.warning(
             f"%s is committed, and readers may see a part of it only for a while: %s. {_SEE_LATE}",

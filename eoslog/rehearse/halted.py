@@ -7,13 +7,13 @@ then it sends that command late, as a driver does that was suspended, or a reque
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from eoslog.connector.commit.commands import (
     Command,
     End,
+    Perform,
     ReadClock,
     Refused,
     Rules,
@@ -23,7 +23,6 @@ from eoslog.connector.commit.commands import (
 )
 
 T = TypeVar("T")
-Perform = Callable[[Command[Any]], Any]
 NO_REQUEST = (ReadClock, TransactionVersion)
 """Commands that the cluster does not see."""
 

@@ -702,20 +702,20 @@ MUTANTS: list[Mutant] = [
             "()",
         ),
         Break("numbers stand still", "stamp.sequence + 1,", "stamp.sequence,"),
-        Break("decided twice", "if replays or not _covers(last, stamp.batch):", "if True:"),
+        Break("decided twice", "if _replays(last, stamp) or not _covers(last, stamp.batch):", "if True:"),
         Break(
             "a replay is not decided",
-            "if replays or not _covers(last, stamp.batch):",
+            "if _replays(last, stamp) or not _covers(last, stamp.batch):",
             "if not _covers(last, stamp.batch):",
         ),
         Break(
             "a decision that is gone is not missed",
-            "if ballot.decided or (stamp.lost and not replays):",
+            "if ballot.decided or (stamp.lost and not _replays(last, stamp)):",
             "if False:",
         ),
         Break(
             "a replay of what is gone",
-            "if ballot.decided or (stamp.lost and not replays):",
+            "if ballot.decided or (stamp.lost and not _replays(last, stamp)):",
             "if ballot.decided:",
         ),
         Break(
@@ -725,8 +725,8 @@ MUTANTS: list[Mutant] = [
         ),
         Break(
             "a replay is not compared",
-            "            check_replay(last, decision, stamp.lost)\n",
-            "            pass\n",
+            "        check_replay(last, decision, stamp.lost)\n",
+            "        pass\n",
         ),
         Break(
             "another driver's decision is ours",
@@ -734,10 +734,10 @@ MUTANTS: list[Mutant] = [
             "and False:",
         ),
         Break("holders are compared", "last.unsealed != decision:", "last != decision:"),
-        Break("what is decided is not finished", "        yield from finish(last)\n", ""),
+        Break("what is decided is not finished", "        yield from finish(last)\n", "        pass\n"),
         Break(
             "losers stay open",
-            "        yield from clear(sink, last.participants, only=mine, asked=True)\n",
+            "    yield from clear(sink, last.participants, only=mine, asked=True)\n",
             "",
         ),
         Break("winners are cleared", "clear(sink, last.participants, only=", "clear(sink, (), only="),

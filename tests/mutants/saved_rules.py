@@ -22,7 +22,7 @@ MUTANTS: list[Mutant] = [
     *mutants_of(
         "connector/commit/decide.py",
         ("tests/connector/commit/test_replay.py",),
-        Break("a batch that is passed finishes a later one", "        if not last.is_after(stamp.batch):\n", "        if True:\n"),
+        Break("a batch that is passed finishes a later one", "    if not last.is_after(stamp.batch):\n", "    if True:\n"),
     ),
     *mutants_of(
         "connector/saved/state_files.py",

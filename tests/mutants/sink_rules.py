@@ -130,13 +130,13 @@ MUTANTS: list[Mutant] = [
         ),
         Break(
             "committed without source offsets",
-            "reports, batch_id, source, options.two_phase, saving",
-            "reports, batch_id, None, options.two_phase, saving",
+            "reports, batch_id, source, options.two_phase, terms)",
+            "reports, batch_id, None, options.two_phase, terms)",
         ),
         Break(
             "two.phase.commit does not count for a commit",
-            "reports, batch_id, source, options.two_phase, saving",
-            "reports, batch_id, source, saving",
+            "reports, batch_id, source, options.two_phase, terms)",
+            "reports, batch_id, source, terms=terms)",
         ),
         Break(
             "a commit does not look for lost markers",

@@ -24,7 +24,7 @@ from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit import decide
 from eoslog.connector.commit.begin import begin
-from eoslog.connector.commit.decide import SourceOffsets, commit, count
+from eoslog.connector.commit.decide import SourceOffsets, Terms, commit, count
 from eoslog.connector.commit.move_decision import move_decision
 from eoslog.connector.commit.observe import observed_decision
 from eoslog.connector.commit.prepare import stamp_of
@@ -95,7 +95,7 @@ class Both:
         wrote = ((topic or self.topic, 0),)
         counted = patch.object(decide, "count", lambda *given: count(*given)._replace(written=wrote))
         with counted:
-            self.runner.run(commit(self.old, [report], batch.batch_id, source, saving=saving))
+            self.runner.run(commit(self.old, [report], batch.batch_id, source, terms=Terms(saving=saving)))
         self.done += 1
 
     def batch(self, early: Sequence[bytes] = (), topic: str | None = None) -> None:

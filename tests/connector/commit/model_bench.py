@@ -43,21 +43,18 @@ class Bench:
         self.intercept: Callable[[c.Command[Any]], Any] | None = None
         self.told: Callable[[c.Command[Any], Any], None] | None = None
 
-    def run(self, rules: c.Rules[T]) -> T:
-        answer: Any = None
-        while True:
-            try:
-                command = rules.send(answer)
-            except StopIteration as done:
-                result: T = done.value
-                return result
-            self.commands.append(command)
-            self.broker.now_ms += 1
-            answer = self.intercept(command) if self.intercept else None
-            if answer is None:
-                answer = self._perform(command)
-            if self.told is not None:
-                self.told(command, answer)
+    def run(self, rules: c.Rules[T], *around: c.Around) -> T:
+        return c.run_rules(rules, self._answer, *around)
+
+    def _answer(self, command: c.Command[Any]) -> Any:
+        self.commands.append(command)
+        self.broker.now_ms += 1
+        answer = self.intercept(command) if self.intercept else None
+        if answer is None:
+            answer = self._perform(command)
+        if self.told is not None:
+            self.told(command, answer)
+        return answer
 
     def begin(self, batch_id: int, query: str = "q", run: Run | None = None, **more: Any) -> Begun:
         batch = Batch(query, batch_id, more.pop("digest", f"digest {batch_id}"))

@@ -54,7 +54,11 @@ class Writes(Simulation):
             reports = yield Spawn(begun, begun.batch, mine.first + batch.batch_id)
             for _ in range(2 if self.shape.twice else 1):
                 rules = decide_rules.commit(
-                    self.sink, reports, begun.batch.batch_id, two_phase=self.two_phase, token=token
+                    self.sink,
+                    reports,
+                    begun.batch.batch_id,
+                    two_phase=self.two_phase,
+                    terms=decide_rules.Terms(token),
                 )
                 done = yield from self._client("commit", rules)
             if done is not None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from eoslog.connector.commit import commands as c
-from eoslog.connector.commit.decide import SourceOffsets, commit
+from eoslog.connector.commit.decide import SourceOffsets, Terms, commit
 from eoslog.connector.commit.decision import ANCHOR, Decision, decode, encode
 from eoslog.connector.commit.faults import CommitFault, SinkFenced
 from eoslog.connector.commit.move_decision import move_decision
@@ -117,7 +117,7 @@ def test_whatever_a_decision_holds_has_a_rule_when_it_is_moved() -> None:
     bench, first = Bench(), Saves("first")
     bench.whole_batch(0, query="another")
     reports = bench.prepare_all(bench.begin(0))
-    bench.run(commit(bench.sink, reports, 0, saving=first))
+    bench.run(commit(bench.sink, reports, 0, terms=Terms(saving=first)))
     seen = last(bench)
     assert seen is not None
     tokens = RememberedTokens().after(Token.of("job-1"), Content(1, 1))
@@ -138,7 +138,7 @@ def test_whatever_a_decision_holds_has_a_rule_when_it_is_moved() -> None:
 
 def test_a_state_that_was_saved_is_not_forgotten() -> None:
     bench = Bench()
-    bench.run(commit(bench.sink, bench.prepare_all(bench.begin(0)), 0, saving=Saves("first")))
+    bench.run(commit(bench.sink, bench.prepare_all(bench.begin(0)), 0, terms=Terms(saving=Saves("first"))))
     seen = last(bench)
     with pytest.raises(ValueError, match=r"has its state in state: save it again"):
         bench.run(move_decision(bench.sink, seen, TO, None, 0))

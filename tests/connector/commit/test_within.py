@@ -16,7 +16,7 @@ from eoslog.connector.commit import commands as c
 from eoslog.connector.commit import token_write
 from eoslog.connector.commit.abandon import end_run, run_of
 from eoslog.connector.commit.begin import begin
-from eoslog.connector.commit.decide import commit
+from eoslog.connector.commit.decide import Terms, commit
 from eoslog.connector.commit.decision import decode
 from eoslog.connector.commit.faults import (
     BatchRefused,
@@ -94,7 +94,9 @@ class WithinBench(Bench):
         reports = self.tasks(begun, rows, batch)
         try:
             self.run(token_write.check_without_token(reports, token, self.claimed, accept))
-            self.run(commit(sink, reports, begun.batch.batch_id, two_phase=self.two_phase, token=token))
+            self.run(
+                commit(sink, reports, begun.batch.batch_id, two_phase=self.two_phase, terms=Terms(token))
+            )
         finally:
             self.end(reports)
 

@@ -10,7 +10,7 @@ from eoslog.connector.commit import commands as c
 from eoslog.connector.commit import write_token as tokens
 from eoslog.connector.commit.begin import begin
 from eoslog.connector.commit.commands import Description
-from eoslog.connector.commit.decide import commit
+from eoslog.connector.commit.decide import Terms, commit
 from eoslog.connector.commit.decision import ANCHOR, Decision, decode
 from eoslog.connector.commit.faults import (
     CommitFault,
@@ -57,7 +57,9 @@ class WriteBench(Bench):
     def finish(self, token: str, reports: list[Report]) -> Decision | None:
         stamp = reports[0].stamp
         sink = Sink(stamp.sink_id)
-        return self.run(commit(sink, reports, stamp.batch.batch_id, two_phase=self.two_phase, token=token))
+        return self.run(
+            commit(sink, reports, stamp.batch.batch_id, two_phase=self.two_phase, terms=Terms(token))
+        )
 
     def write(self, token: str, rows: str = "", *, goes_on: bool = True) -> list[Report]:
         reports = self.tasks(self.begin_token(token, self.last_run if goes_on else None), rows)

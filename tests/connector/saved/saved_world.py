@@ -14,7 +14,7 @@ from eoslog.connector.checkpoint.checkpoint import Checkpoint
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import ClientConfig
 from eoslog.connector.commit.begin import begin
-from eoslog.connector.commit.decide import commit
+from eoslog.connector.commit.decide import Terms, commit
 from eoslog.connector.commit.decision import Decision
 from eoslog.connector.commit.prepare import stamp_of
 from eoslog.connector.commit.task_reports import Batch, Begun, Decided, Empty, Report
@@ -78,7 +78,7 @@ class SavedWorld:
         report: Report = Empty(stamp_of(begun), 0)
         if begun.decided is not None and begun.decided.batch_id >= batch.batch_id:
             report = Decided(stamp_of(begun), 0)
-        rules = commit(self.sink, [report], batch.batch_id, saving=self.saving(batch, topic))
+        rules = commit(self.sink, [report], batch.batch_id, terms=Terms(saving=self.saving(batch, topic)))
         decision = (runner or self.runner).run(rules)
         assert decision is not None
         return decision

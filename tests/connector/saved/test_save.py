@@ -16,7 +16,7 @@ from eoslog.checkpoint.restore import is_empty
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit.begin import begin
-from eoslog.connector.commit.decide import commit
+from eoslog.connector.commit.decide import Terms, commit
 from eoslog.connector.commit.faults import CheckpointOlder, SinkFenced
 from eoslog.connector.commit.prepare import stamp_of
 from eoslog.connector.commit.saved_state import Saved
@@ -175,7 +175,7 @@ def test_a_manifest_of_other_files_is_refused(world: SavedWorld) -> None:
         def write(self, *_: object) -> Saved:
             return Saved(world.state, 0, 0, *Content.of(text.encode()), True)
 
-    world.runner.run(commit(world.sink, [Empty(stamp_of(begun), 0)], 0, saving=Forged()))
+    world.runner.run(commit(world.sink, [Empty(stamp_of(begun), 0)], 0, terms=Terms(saving=Forged())))
     world.lose()
     with pytest.raises(NotRestorable, match="it has files that are no checkpoint's"):
         world.restore()

@@ -53,8 +53,8 @@ class OnModel:
         told, self.lost_broker = self.lost_broker, False
         return told
 
-    def run(self, rules: c.Rules[Any]) -> Any:
-        return self.bench.run(rules)
+    def run(self, rules: c.Rules[Any], *around: c.Around) -> Any:
+        return self.bench.run(rules, *around)
 
 
 class Query:
