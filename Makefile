@@ -267,7 +267,7 @@ test-rehearse-kafka: setup $(KAFKA) .peers/kafka-4.0.0  ## eoslog rehearse on Ap
 test-rehearse-versions: setup $(VERSIONS:%=.peers/kafka-%)  ## eoslog rehearse on versions of Apache Kafka; makes the table of docs/rehearse.md (VERSIONS="3.9.1 4.0.0")
 	$(BIN)/python -u -m tests.rehearse.run_versions $(VERSIONS)
 
-EXECUTORS := $(addprefix tests/connector/executors/,test_executors.py test_losses.py test_speculation.py)
+EXECUTORS := $(addprefix tests/connector/executors/,test_executors.py test_losses.py test_speculation.py test_standalone.py)
 
 test-executors: setup  ## executors, workers and driver processes killed, speculation, topics that change (ROUNDS=n)
 	$(if $(ROUNDS),EOSLOG_EXECUTORS_ROUNDS=$(ROUNDS)) $(BIN)/python -m pytest -q -s --timeout 0 -m "spark or long" $(EXECUTORS) $(TEST_ARGS)
