@@ -1107,6 +1107,18 @@ KEPT: dict[str, list[tuple[Any, ...]]] = {
         ("run", "B", 2),
         ("run", "A", 2),
     ],
+    "a backup of at_least_once days goes on under exactly_once": [
+        ("query", "A", {"id": "x", "kafka.group.id": "g", "processing.guarantee": "at_least_once"}),
+        ("produce", "in", 4),
+        ("run", "A", 1),
+        ("backup", "A"),
+        ("produce", "in", 2),
+        ("run", "A", 1),
+        ("restore", "A"),
+        ("set", "A", "processing.guarantee", "exactly_once"),
+        ("produce", "in", 4),
+        ("run", "A", 2),
+    ],
 }
 
 
@@ -1130,6 +1142,12 @@ def test_a_word_is_for_one_start() -> None:
         world.errors["StartsElsewhere"]
         and "set start.accepted=new-checkpoint:1,new-checkpoint:2" in world.told[0]
     )
+
+
+def test_a_backup_of_at_least_once_days_is_stopped() -> None:
+    """Rows that it would write again are rows of exactly_once now; one batch may come twice at the change."""
+    world = play(KEPT["a backup of at_least_once days goes on under exactly_once"])
+    assert any("A: CheckpointOlder: sink x: group g holds" in line for line in world.told), world.told
 
 
 QUIET = (

@@ -595,9 +595,14 @@ MUTANTS: list[Mutant] = [
             "if not story.accepted)",
         ),
         Break(
-            "offsets of at_least_once tell of a decision",
-            "if found.note and found.note.decided]",
-            "if found.note]",
+            "a batch of at_least_once that runs again was set back",
+            "    if not newest.decided and all(",
+            "    if False and all(",
+        ),
+        Break(
+            "a checkpoint that was set back behind at_least_once goes on",
+            "    if not newest.decided:\n        raise",
+            "    if False:\n        raise",
         ),
         Break(
             "it begins anywhere",

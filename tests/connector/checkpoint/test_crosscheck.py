@@ -78,8 +78,8 @@ def of(query: str, batch: int) -> Batch:
     return Batch(query, batch, f"d{batch}")
 
 
-def note(batch: int, query: str = "q", sink: str = "s") -> Note:
-    return Note(sink, query, batch)
+def note(batch: int, query: str = "q", sink: str = "s", *, decided: bool = True) -> Note:
+    return Note(sink, query, batch, decided=decided)
 
 
 @pytest.mark.parametrize(
@@ -296,6 +296,19 @@ def test_what_does_not_fit_is_said(odd: StartFacts, says: str) -> None:
             id="the cluster was set back to before the query, and another connector has run the last batch",
         ),
         pytest.param(
+            story(5, completed=4, at=(70, note(7, decided=False))),
+            CheckpointOlder,
+            "with batch 7 of query q, under at_least_once, and the checkpoint's batch 5 ends elsewhere.*"
+            "Bring the right checkpoint back.*run the query with at_least_once until",
+            id="set back behind batches of at_least_once",
+        ),
+        pytest.param(
+            story(5, completed=4, at=(55, note(5, decided=False))),
+            CheckpointOlder,
+            "with batch 5 of query q, under at_least_once",
+            id="the same batch of at_least_once, which was planned anew",
+        ),
+        pytest.param(
             story(0, completed=0, since=0),
             DecisionGone,
             "completed batch 0, and the sink knows none of this query",
@@ -318,6 +331,10 @@ def test_what_would_double_or_lose_rows_stops_the_query(wrong: StartFacts, fault
             id="accepted",
         ),
         pytest.param(story(9, completed=8, since=3, rows=RowsFound(2, 2)), id="all run by others"),
+        pytest.param(
+            story(9, completed=8, since=9, at=(90, note(9, decided=False))),
+            id="killed before Spark noted a batch of at_least_once",
+        ),
         pytest.param(story(9, completed=8, since=3, rows=RowsFound(8, 8, any=False)), id="without rows"),
     ],
 )
