@@ -212,13 +212,19 @@ class Turn:
         if self._path is not None and known is not None:
             kept = {"token": driver_token(), "run": run, "batch": batch, "claimed": [*known, place]}
             draft = self._path.with_suffix(f".{os.getpid()}")
-            draft.write_text(json.dumps(kept))
-            draft.rename(self._path)
+            try:
+                draft.write_text(json.dumps(kept))
+                draft.rename(self._path)
+            except OSError as error:
+                log.warning(f"a df.write of foreachBatch cannot be remembered: %s. {_SEE}", error)
 
     def _kept(self) -> dict[str, Any]:
         kept: dict[str, Any] = {}
-        if self._path is not None and self._path.exists():
-            kept = json.loads(self._path.read_text())
+        try:
+            if self._path is not None and self._path.exists():
+                kept = json.loads(self._path.read_text())
+        except (OSError, ValueError) as error:
+            log.warning(f"the memory of writes in foreachBatch cannot be read: %s. {_SEE}", error)
         return kept if kept.get("token") == driver_token() else {"run": "", "batch": -1, "claimed": []}
 
 

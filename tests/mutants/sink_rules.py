@@ -32,6 +32,21 @@ HIDDEN = ("tests/connector/crashes/test_hidden_internal_topics.py",)
 
 MUTANTS: list[Mutant] = [
     *mutants_of(
+        "connector/run/run_memory.py",
+        ("tests/connector/run/test_writer_memory.py",),
+        Break(
+            "all have their turn",
+            "        fcntl.lockf(lock, fcntl.LOCK_EX)",
+            "        fcntl.lockf(lock, fcntl.LOCK_UN)",
+        ),
+        Break(
+            "what another run has written counts",
+            'if (kept["run"], kept["batch"]) == (run, batch) else []',
+            "if kept else []",
+        ),
+        Break("a thread may outlive its batch", 'and kept["batch"] > batch:', "and False:"),
+    ),
+    *mutants_of(
         "connector/sink/committer.py",
         SINK,
         Break(

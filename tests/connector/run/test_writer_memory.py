@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import subprocess
 import sys
 import tempfile
 import threading
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from eoslog.connector.commit.faults import BatchRefused
 from eoslog.connector.commit.task_reports import Batch, Run
 from eoslog.connector.run import run_memory
 from eoslog.connector.run.run_memory import Life
@@ -146,3 +148,44 @@ def test_spark_s_threads_are_known_by_their_name() -> None:
     thread.join()
     until(lambda: stream_threads(this_process()) == [])
     assert not thread_lives(this_process(), found)
+
+
+def test_what_a_run_has_written_of_a_batch_is_known_to_it_alone(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for place in ("a", "b"):
+        with run_memory.turn("cluster", "query") as turn:
+            turn.claim("run", 7, place)
+    with run_memory.turn("cluster", "query") as turn:
+        assert turn.claimed("run", 7) == ["a", "b"]
+        assert turn.claimed("run", 8) == turn.claimed("next run", 7) == [] and turn.claimed("", 7) is None
+        turn.check_newest("run", 7)
+        turn.check_newest("next run", 6)
+        with pytest.raises(BatchRefused, match="is of batch 6, and its query has written batch 7 since"):
+            turn.check_newest("run", 6)
+    with run_memory.turn("cluster", "another query") as turn:
+        assert turn.claimed("run", 7) == []
+    with run_memory.turn("cluster", "query") as turn:
+        turn.claim("run", 8, "c")
+        assert turn.claimed("run", 8) == ["c"]
+        (kept,) = folder.glob("*/*.claims")
+        kept.write_text("{")
+        assert turn.claimed("run", 8) == [], "a damaged memory is no memory"
+    monkeypatch.setattr(run_memory, "notes_folder", lambda: None)
+    with run_memory.turn("cluster", "query") as turn:
+        turn.claim("run", 8, "c")
+        turn.check_newest("run", 7)
+        assert turn.claimed("run", 8) is None
+
+
+def test_processes_of_a_driver_have_one_turn_after_another(folder: Path) -> None:
+    """Held until the block ends, or the process."""
+
+    def others_turn() -> int:
+        (lock,) = folder.glob("*/*.turn")
+        tries = "import fcntl, sys; fcntl.lockf(open(sys.argv[1], 'w'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
+        return subprocess.run([sys.executable, "-c", tries, lock], stderr=subprocess.DEVNULL).returncode
+
+    with run_memory.turn("cluster", "query"):
+        assert others_turn() == 1
+    assert others_turn() == 0

@@ -11,6 +11,7 @@ from pyspark import inheritable_thread_target
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+import eoslog
 from eoslog.connector.client.admin import transactions
 from eoslog.connector.client.wire.shared_clusters import shared_cluster
 from eoslog.connector.options.source_and_sink import sink_options
@@ -352,14 +353,21 @@ def in_threads(*calls: Callable[[], None]) -> list[str]:
 
 
 class InThread:
-    """Writes in a thread of the function. Spark finds the format only where a session is active."""
+    """Writes in a thread of the function. Spark finds the format only in a thread that has a session: the
+    query's, or another one."""
 
     def __init__(self, query: Query, batch: DataFrame, topic: str, token: str | None = None) -> None:
         self.query, self.batch, self.given = query, batch, (topic, token)
+        self.session = batch.sparkSession
 
     def __call__(self) -> None:
-        self.batch.sparkSession.createDataFrame([], "value string")  # makes it the thread's active one
+        eoslog.register(self.session)
         self.query.write(self.batch, *self.given)
+
+    def of_another_session(self) -> None:
+        """The same in a thread with the application's session."""
+        self.session = self.query.spark
+        self()
 
 
 def test_a_write_in_a_thread_is_known_by_its_batch_or_stops(query: Query, kafka: Kafka) -> None:
@@ -368,6 +376,7 @@ def test_a_write_in_a_thread_is_known_by_its_batch_or_stops(query: Query, kafka:
 
     def write(batch: DataFrame, _: int) -> None:
         said.extend(in_threads(InThread(query, batch, first)))
+        said.extend(in_threads(InThread(query, batch, first).of_another_session))
         for topic in (first, second):
             inherits = inheritable_thread_target(InThread(query, batch, topic))
             assert in_threads(inherits, inherits) == []
@@ -375,22 +384,10 @@ def test_a_write_in_a_thread_is_known_by_its_batch_or_stops(query: Query, kafka:
 
     for attempt in range(2):
         query.stops(write, "after the writes")
-        assert len(said) == attempt + 1 and "pyspark.inheritable_thread_target" in said[-1], said
-        assert 'option("write.token", f"NAME-{batch_id}")' in said[-1], said
+        assert len(said) == 2 * (attempt + 1), said
+        assert all("pyspark.inheritable_thread_target" in one for one in said), said
+        assert all('option("write.token", f"NAME-{batch_id}")' in one for one in said), said
         assert query.values(first) == query.values(second) == rows
-
-
-def test_a_write_in_a_thread_without_a_session_finds_no_format(query: Query, kafka: Kafka) -> None:
-    """Spark's own stop, before eoslog is asked."""
-    query.put(0, 7)
-    target = kafka.topic(1)
-
-    def write(batch: DataFrame, _: int) -> None:
-        (said,) = in_threads(lambda: query.write(batch, target, None))
-        assert "DATA_SOURCE_NOT_FOUND" in said, said
-
-    query.run(write)
-    assert query.values(target) == []
 
 
 def test_parallel_writes_to_several_topics_do_not_stop_each_other(query: Query, kafka: Kafka) -> None:
