@@ -42,9 +42,9 @@ def stored(store: Store, decided: Path) -> str:
 
 
 def files_of(uri: str) -> dict[str, bytes]:
-    """Spark's files of a checkpoint."""
-    files = files_at(uri)
-    return {name: files.read(name) for name in files.walk() if not name.startswith("eoslog/edit")}
+    """A checkpoint's files, but for what an edit leaves there: its backup, and the word that copies lack."""
+    files, left = files_at(uri), ("eoslog/edit", "eoslog/starts")
+    return {name: files.read(name) for name in files.walk() if not name.startswith(left)}
 
 
 def test_it_is_shown_and_checked(broker: EmbeddedBroker, stored: str, topic: str) -> None:
@@ -98,20 +98,27 @@ def claims_of(stored: str) -> list[str]:
     return [name for name in files_of(stored) if name.startswith("eoslog/claim-")]
 
 
+Method = Callable[..., None]
+
+
 class Died(Exception):
     """The command's process is dead."""
 
 
-def dies_at(count: int, error: Exception) -> Callable[..., None]:
-    """In place of what changes a file: the error, in place of this change and all after it."""
+def dies_at(count: int, error: Exception) -> Callable[[Method], Method]:
+    """Makes methods that change a file raise the error, in place of the change of this number and all after
+    it."""
     changes = iter(range(1, 100))
 
-    def changed(method: Callable[..., None], *given: Any) -> None:
-        if next(changes) >= count:
-            raise error
-        method(*given)
+    def dying(method: Method) -> Method:
+        def changed(*given: Any, **named: Any) -> None:
+            if next(changes) >= count:
+                raise error
+            method(*given, **named)
 
-    return changed
+        return changed
+
+    return dying
 
 
 @pytest.mark.parametrize("error", [Died(), OSError("ACCESS_DENIED")], ids=["dead", "no right to write"])
@@ -123,10 +130,10 @@ def test_an_edit_that_ends_at_any_change_can_be_taken_back(
     put, remove, before, count, whole = ArrowFiles.put, ArrowFiles.remove, files_of(stored), 0, False
     while not whole:
         count += 1
-        changed = dies_at(count, error)
+        dying = dies_at(count, error)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(ArrowFiles, "put", lambda *given: changed(put, *given))  # noqa: B023  # in this turn
-            patch.setattr(ArrowFiles, "remove", lambda *given: changed(remove, *given))  # noqa: B023
+            for name, method in (("put", put), ("remove", remove)):
+                patch.setattr(ArrowFiles, name, dying(method))
             said = run(broker, "rewind", stored, "--by", "5", *COUNTED)
         whole = said.exit_code == 0
         checked = run(broker, "check", stored)

@@ -43,11 +43,11 @@ class Interrupted:
             patch.setattr(LocalFiles, name, self._stepping(getattr(LocalFiles, name)))
 
     def _stepping(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        def stepped(*given: Any) -> Any:
+        def stepped(*given: Any, **named: Any) -> Any:
             step, self.steps = self.steps, self.steps + 1
             if step == self.at:
                 self.succeeded = self.other()
-            return call(*given)
+            return call(*given, **named)
 
         return stepped
 
