@@ -98,10 +98,12 @@ class NotedStarts(NamedTuple):
                 checkpoint.location, f"eoslog/{NOTED_STARTS} is {text!r}: {error}", RESTORE
             ) from error
 
-    def add(self, checkpoint: Checkpoint, decided: Start | None, since: int) -> Start:
-        """Note a new start, before it decides anything. `decided`: the start of the sink's last decision; of
-        those before it the last ones are kept. `since`: the first batch that was not decided before. Raises
-        CheckpointUnreadable."""
+    def add(
+        self, checkpoint: Checkpoint, decided: Start | None, since: int, topic: str | None = None
+    ) -> Start:
+        """Note a new start, before it decides anything. `topic`: as in Start. `decided`: the start of the
+        sink's last decision; of those before it the last ones are kept. `since`: the first batch that was not
+        decided before. Raises CheckpointUnreadable."""
         kept, words = self.starts, self.words
         if decided is not None and decided.word in words:
             kept = kept[max(0, words.index(decided.word) - _HISTORY) :]
@@ -109,7 +111,7 @@ class NotedStarts(NamedTuple):
             kept = (*kept, *(decided.history or ((decided.word, since),)))
         kept = (*kept[-_MOST_STARTS:], (uuid.uuid4().hex[:16], since))
         NotedStarts(kept).write(checkpoint)
-        return Start(kept[-1][0], abridged(checkpoint.location), int(time.time()), kept[-_HISTORY:])
+        return Start(kept[-1][0], abridged(checkpoint.location), int(time.time()), kept[-_HISTORY:], topic)
 
     def learn(self, checkpoint: Checkpoint, word: str, since: int) -> None:
         """Note a word that says who leaves a sink (Left), before the sink has it; or, in a checkpoint that

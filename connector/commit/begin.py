@@ -48,12 +48,13 @@ complete, a new producer id."""
 class KnownStarts(NamedTuple):
     """What a checkpoint knows: the `words` of its query's starts. `place`: where it is, as in Start.
     `topics`: what its query writes to; empty: its rows name them. `accept`: the option that accepts a
-    finding, by its word; None: it is accepted."""
+    finding, by its word; None: it is accepted. `topic`: as in Start."""
 
     words: Collection[str]
     place: str
     topics: Collection[str]
     accept: Callable[[str], str | None]
+    topic: str | None = None
 
 
 class Owned(NamedTuple):
@@ -308,7 +309,9 @@ def is_anothers(last: Decision | None, batch: Batch, starts: KnownStarts) -> boo
     if last is None or last.start is None or last.batch.query_id != batch.query_id:
         return False
     same_place = last.start.place == starts.place
+    given = {last.start.topic, starts.topic}
     same_topics = not starts.topics or {topic for topic, _ in last.written} <= set(starts.topics)
+    same_topics = same_topics and (None in given or len(given) == 1)
     if last.start.word in starts.words:
         return not same_place and not same_topics and batch.batch_id <= last.batch.batch_id
     return not same_place or not same_topics

@@ -289,7 +289,7 @@ def _from_json(sink: Sink, sequence: int, text: str) -> Decision:
         tokens = RememberedTokens.read(str(found.get("tokens", "")))
         saved = Saved(*found["saved"]) if "saved" in found else None
         ends, places = unpacked(str(found.get("ends", ""))), from_json(found.get("places", ()))
-        start = _start(found["start"]) if "start" in found else None
+        start = Start.read(found["start"]) if "start" in found else None
         topics = tuple((str(topic), int(number)) for topic, number in found.get("topics", ()))
         left = Left(*found["left"]) if "left" in found else None
         within = BatchWrites.read(found.get("within", ()))
@@ -310,11 +310,6 @@ def packed(text: str) -> str:
 def unpacked(text: str) -> str:
     """What `packed` was given. Raises ValueError, zlib.error."""
     return zlib.decompress(base64.b64decode(text)).decode() if text else ""
-
-
-def _start(found: list[Any]) -> Start:
-    word, place, at, history = found
-    return Start(str(word), str(place), int(at), tuple((str(one), int(since)) for one, since in history))
 
 
 def _held(identity: ProducerIdentity, holder: ProducerIdentity | None) -> tuple[int, ...]:

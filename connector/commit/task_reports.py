@@ -4,9 +4,9 @@ Spark builds a new writer for every batch and commits in another process, so eve
 above all the identity that begin got, comes back in the tasks' reports.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
 from eoslog.connector.commit.transactional_ids import Participant
 from eoslog.protocol.producer_identity import ProducerIdentity
@@ -42,12 +42,22 @@ class Start(NamedTuple):
     """A start of a query. Its checkpoint knows its `word`, and so does each decision of its batches: a copy
     of the checkpoint does not. `place`: where the checkpoint is, abridged; `at`: in seconds since 1970.
     `history`: the words of the checkpoint's last starts, this one included, each with the first batch that
-    was not decided before it."""
+    was not decided before it. `topic`: what the option topic named, "": each row names its own; None: not
+    recorded."""
 
     word: str
     place: str
     at: int
     history: tuple[tuple[str, int], ...] = ()
+    topic: str | None = None
+
+    @classmethod
+    def read(cls, found: Sequence[Any]) -> Self:
+        """The start that JSON has. Raises ValueError, TypeError."""
+        word, place, at, history, *more = found
+        known = tuple((str(one), int(since)) for one, since in history)
+        topic = None if not more or more[0] is None else str(more[0])
+        return cls(str(word), str(place), int(at), known, topic)
 
     def parted_at(self, words: Collection[str]) -> int | None:
         """The first batch that starts have decided which a checkpoint with these words does not know. None:

@@ -249,17 +249,10 @@ def _run(kept: dict[str, Any]) -> Run:
         ProducerIdentity(*kept["incarnation"]),
         ProducerIdentity(*kept["identity"]),
         Batch(*kept["batch"]),
-        _start(kept["start"]),
+        Start.read(kept["start"]) if kept["start"] is not None else None,
         kept["options"],
         tuple((int(number), str(started)) for number, started in kept["streams"]),
     )
-
-
-def _start(kept: Any) -> Start | None:
-    if kept is None:
-        return None
-    word, place, at, history = kept
-    return Start(word, place, at, tuple((one, since) for one, since in history))
 
 
 def _hash(*words: str) -> str:

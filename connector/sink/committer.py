@@ -135,7 +135,9 @@ def begin_stream(options: SinkOptions, runner: Runner | None = None) -> Begun | 
         run = replace(run, start=last_run.start, options=last_run.options, streams=last_run.streams)
     else:
         since = view.batch.batch_id + begun.is_decided
-        noted = NotedStarts.read(view.checkpoint).add(view.checkpoint, begun.last_start, since)
+        noted = NotedStarts.read(view.checkpoint).add(
+            view.checkpoint, begun.last_start, since, options.topic or ""
+        )
         run = replace(run, start=noted, options=_digest(options), streams=run_memory.streams_now())
     begun = replace(begun, start=run.start)
     run_memory.keep(run, *key)

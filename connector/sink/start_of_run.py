@@ -92,7 +92,7 @@ def known_starts(checkpoint: Checkpoint, options: SinkOptions) -> KnownStarts:
     topics = [options.topic, options.deadletter_topic] if options.topic is not None else []
     words, place = NotedStarts.read(checkpoint).words, abridged(checkpoint.location)
     known = [topic for topic in topics if topic is not None]
-    return KnownStarts(words, place, known, acceptable(options.accepted))
+    return KnownStarts(words, place, known, acceptable(options.accepted), options.topic or "")
 
 
 class StartOfRun:

@@ -55,6 +55,17 @@ MUTANTS: list[Mutant] = [
             "if not same or one.place in claimed or",
             "if not same or",
         ),
+        Break(
+            "a stream writes what foreachBatch has written",
+            "if not done and (accepting",
+            "if False and (accepting",
+        ),
+        Break("a stream never follows foreachBatch", "done = one.batch < batch.batch_id", "done = False"),
+        Break(
+            "foreachBatch writes what a stream has decided",
+            "if decided is None or decided.batch_id < batch.batch_id:",
+            "if True:",
+        ),
         Break("a topic made anew is passed over", " or now[topic] not in (None, old)}", "}"),
         Break("a topic that was deleted is passed over", "if topic not in now or ", "if topic in now and "),
         Break("what is there is written twice", "if not again and not there:", "if not again:"),
@@ -215,6 +226,9 @@ MUTANTS: list[Mutant] = [
             "a word is all that tells copies",
             "same_place = last.start.place == starts.place",
             "same_place = True",
+        ),
+        Break(
+            "what the option topic of a copy names is not asked", "(None in given or len(given) == 1)", "True"
         ),
         Break("a backup is a copy", "    return not same_place or not same_topics\n", "    return True\n"),
         Break(

@@ -468,3 +468,35 @@ def test_the_last_two_batches_are_remembered_whole(writes: list[tuple[int, int]]
     assert made.newest == max((batch for batch, _ in writes), default=-1)
     stored = json.loads(json.dumps(made.kept))
     assert BatchWrites.read(stored) == made
+
+
+# -- the code changes between foreachBatch and a stream of its own --------------------------------
+
+
+@BOTH
+def test_a_stream_does_not_write_what_foreach_batch_has_written(tv: int) -> None:
+    bench = WithinBench(tv)
+    bench.run(token_write.check_not_in_foreach(BATCH, bench.accept))
+    bench.write()
+    for number in (6, 7):  # the checkpoint may have been set back, too
+        with pytest.raises(SinkChanged, match=r"2 rows.* in batch 7, .*sink-changed:foreachBatch:7"):
+            bench.run(token_write.check_not_in_foreach(Batch("q", number), bench.accept))
+    bench.run(token_write.check_not_in_foreach(Batch("q", 8), bench.accept))
+    bench.run(token_write.check_not_in_foreach(Batch("another", 7), bench.accept))
+    bench.accepted = "sink-changed:foreachBatch:7"
+    bench.run(token_write.check_not_in_foreach(BATCH, bench.accept))
+
+
+@BOTH
+def test_foreach_batch_does_not_write_what_a_stream_has_decided(tv: int) -> None:
+    bench, sink = WithinBench(tv), Sink("stream")
+    bench.run(token_write.check_not_in_stream(sink, BATCH, bench.accept))
+    begun, _ = bench.run(begin(sink, BATCH, two_phase=bench.two_phase))
+    bench.run(commit(sink, [bench.prepare(begun, p, [f"row{p}"]) for p in range(2)], 7))
+    for number in (6, 7):
+        with pytest.raises(SinkChanged, match=r"has decided batch 7 of .*sink-changed:stream:7"):
+            bench.run(token_write.check_not_in_stream(sink, Batch("q", number), bench.accept))
+    bench.run(token_write.check_not_in_stream(sink, Batch("q", 8), bench.accept))
+    bench.run(token_write.check_not_in_stream(sink, Batch("another", 7), bench.accept))
+    bench.accepted = "sink-changed:stream:7"
+    bench.run(token_write.check_not_in_stream(sink, BATCH, bench.accept))

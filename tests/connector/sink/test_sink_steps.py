@@ -554,6 +554,26 @@ def test_a_copy_whose_rows_name_other_topics_is_told(folder: Path, query: Query)
     again(moved, "other", accepted=frozenset({f"copied:{told.word}"}))
 
 
+@pytest.mark.parametrize("hot", [True, False], ids=["made while it runs", "put back at its place"])
+def test_of_two_copies_that_write_elsewhere_one_stops_although_no_rows_say_so(
+    folder: Path, query: Query, apps: Applications, hot: bool
+) -> None:
+    """The batch had no rows after a filter; the copy has another filter, and another topic."""
+    apps.start(query).batch(0)
+    before = copied(query, folder / "copy", topic="other")
+    query.plan(1)
+    reports = query.bench.prepare_all(apps.start(query).begin())
+    copy = copied(query, folder / "hot copy", topic="other") if hot else before
+    query.commit([Empty(report.stamp, report.partition) for report in reports], 1)
+    if not hot:
+        shutil.rmtree(query.folder)
+        shutil.copytree(copy.folder, query.folder)
+        copy = named(query, "sink", topic="other")
+    copy.plan(1)
+    with pytest.raises(CheckpointCopied):
+        apps.start(copy).begin()
+
+
 def test_a_running_query_is_not_disturbed_by_a_copy_that_is_refused(folder: Path, query: Query) -> None:
     query.batch(0)
     copy = copied(query, folder / "copy", topic="other")
