@@ -80,9 +80,10 @@ class NotedPlaces(NamedTuple):
         """All places."""
         return tuple(dict.fromkeys((*self.in_batches, *self.older)))
 
-    def remade(self, places: Places) -> str:
-        """Topics of these places, of a new batch, that were made anew since earlier rows; "": none were."""
-        ids = {place.topic: place.topic_id for place in self.up_to(self.newest + 1)}
+    def remade(self, places: Places, batch: int) -> str:
+        """Topics of these places that were made anew since batches before `batch` wrote there; "": none
+        were."""
+        ids = {place.topic: place.topic_id for place in self.up_to(batch)}
         now = {place.topic: place.topic_id for place in places}
         said = [made_anew(topic, ids.get(topic), number) for topic, number in sorted(now.items())]
         return "; ".join(text for text in said if text)

@@ -268,7 +268,7 @@ def _keep(options: SinkOptions, reports: Sequence[Report | None], batch_id: int)
     prepared = [report for report in reports if isinstance(report, Prepared)]
     again = any(isinstance(report, Decided) for report in reports)
     noted, places = NotedPlaces.read(checkpoint), places_of(prepared)
-    if said := noted.remade(places):
+    if said := noted.remade(places, batch_id + again):  # what was never decided of this batch is not missed
         raise RowsGone(
             f"batch {batch_id} is not decided: {said}. Rows of earlier batches went with the old topic. "
             "Nothing was written. Start the query again: it says which, and how to go on"

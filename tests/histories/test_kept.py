@@ -1119,6 +1119,12 @@ KEPT: dict[str, list[tuple[Any, ...]]] = {
         ("produce", "in", 4),
         ("run", "A", 2),
     ],
+    "killed before its first decision, and the topic is made anew": [
+        ("query", "A", {"in": "files"}),
+        ("produce", "files", 1),
+        ("run", "A", 1, ("kill", ("commit: after TXN_OFFSET_COMMIT", 1))),
+        ("delete", "out"),
+    ],
 }
 
 
@@ -1163,6 +1169,7 @@ QUIET = (
     "renamed and named back",
     "a lost checkpoint, and at earliest of a topic that was made anew",
     "killed in a task, and the cluster forgets",
+    "killed before its first decision, and the topic is made anew",
     "restored from a copy older than a batch without rows, and a day with Spark's connector",
 )
 """Nothing is lost or wrong in these, so nobody is stopped."""

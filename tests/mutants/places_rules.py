@@ -168,9 +168,14 @@ MUTANTS: list[Mutant] = [
         ),
         Break(
             "a topic made anew takes the next rows",
-            "if said := noted.remade(places):",
+            "if said := noted.remade(places, batch_id + again):",
             "if said := '':",
             ANEW,
+        ),
+        Break(
+            "what was never decided went with a topic made anew",
+            "noted.remade(places, batch_id + again)",
+            "noted.remade(places, batch_id + 1)",
         ),
         Break(
             "the word for lost rows does nothing",

@@ -43,8 +43,13 @@ def test_the_last_place_in_each_topic_stays(tmp_path: Path) -> None:
     assert noted.batches == ((4, ()), (3, (at(12),))) and set(noted.older) == {bad, odd}
     assert set(noted.up_to(3)) == {bad, odd} and set(noted.up_to(5)) == {bad, odd, at(12)}
     assert noted.without({bad}).after(5, (at(15),)).older == (odd,)
-    assert noted.remade((at(7), at(0, topic="new"), at(0, topic="bad", topic_id=None))) == ""
-    assert noted.remade((at(0, topic="odd", topic_id="2"),)).startswith("topic odd was deleted and created")
+    assert noted.remade((at(7), at(0, topic="new"), at(0, topic="bad", topic_id=None)), 5) == ""
+    assert noted.remade((at(0, topic="odd", topic_id="2"),), 5).startswith(
+        "topic odd was deleted and created"
+    )
+    assert noted.remade((at(0, topic_id="2"),), 4) and not NotedPlaces(((3, (at(12),)),)).remade(
+        (at(0, topic_id="2"),), 3
+    )
 
 
 def test_a_batch_that_was_not_decided_hides_no_place() -> None:
