@@ -129,8 +129,8 @@ FEATURES = {
         "`trigger(availableNow=True)` reads all, in batches of `maxOffsetsPerTrigger`",
         "4.2",
         "in part: one batch in a run, which that option bounds, with a warning; if a batch has to run again, "
-        "only that one. With `spark.sql.streaming.triggerAvailableNowWrapper.enabled` that one and another, "
-        "without the option",
+        "only that one. Windows that its rows close come in the next run. With "
+        "`spark.sql.streaming.triggerAvailableNowWrapper.enabled` that batch and another, without the option",
     ),
     "once": Feature(
         "`trigger(once=True)` reads all, whatever `maxOffsetsPerTrigger` says", "4.2", "no: it is bounded"

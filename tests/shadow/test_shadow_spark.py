@@ -15,6 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.connector.stock_kafka import Kafka
 from tests.docs.blocks import ROOT, blocks_of
+from tests.spark_session import all_available
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 Given = dict[str, str]
@@ -51,7 +52,11 @@ class Pair:
         }
         rows = self.spark.readStream.format("eoslog").options(**shared, **reads).load()
         writer = version(rows).writeStream.format("eoslog").options(**shared, **writes)
-        return writer.option("checkpointLocation", str(self.folder / name)).trigger(**trigger).start()
+        writer = writer.option("checkpointLocation", str(self.folder / name))
+        query: StreamingQuery = (
+            all_available(writer) if "availableNow" in trigger else writer.trigger(**trigger).start()
+        )
+        return query
 
     def old(self, version: Version, trigger: dict[str, Any], **reads: str) -> StreamingQuery:
         writes = {"topic": self.topic, "transactional.id": self.id, "kafka.group.id": self.group}

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from eoslog.connector.spark.versions import works
 from tests.connector.differential.both import CONNECTORS, Row, outcome, rows_of
 from tests.connector.differential.draws import Topic, draw
 from tests.connector.stock_kafka import Kafka, bare
@@ -66,7 +67,7 @@ def test_streams_are_equal(spark: SparkSession, kafka: Kafka, topics: list[Topic
                 return sorted(got, key=lambda row: row[2:5])
 
             found[connector] = outcome(ask).rows, ends
-        if _moves(options):  # a first batch without rows stores where the query began
+        if _moves(options) and works("now"):  # a first batch without rows stores where the query began
             found["eoslog"][1][:1] = []
         if found["kafka"] != found["eoslog"]:
             said = {c: (None if r is None else len(r), e) for c, (r, e) in found.items()}
