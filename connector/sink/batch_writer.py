@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _UNKNOWN_BATCH = (
     "Spark does not say to which micro-batch this df.write of foreachBatch belongs, so it would be written "
     "again with its batch. Nothing was written. In a thread, wrap what it calls in "
-    "pyspark.inheritable_thread_target for each batch; or give the write a token: "
+    "pyspark.inheritable_thread_target for each batch. Else, as with Spark Connect, give the write a token: "
     '.option("write.token", f"NAME-{batch_id}")'
 )
 
