@@ -22,12 +22,12 @@ from eoslog.connector.commit.commands import (
     FENCED,
     Acquire,
     Describe,
-    FetchStored,
     ListOngoing,
     Refused,
     Rules,
     Unknown,
     ask,
+    look_up,
 )
 from eoslog.connector.commit.decision import decode
 from eoslog.connector.commit.faults import CommitFault
@@ -63,7 +63,7 @@ def run_of(reports: Sequence[Report | None], begun: Begun | None = None) -> Run 
 
 def rests(sink: Sink, run: Run) -> Rules[bool]:
     """Whether the run's last batch is decided and its transactions have ended, so nothing is left to end."""
-    stored = yield from ask(FetchStored(sink.group))
+    stored = yield from look_up(sink.group)
     if isinstance(stored, (Refused, Unknown)):
         return False
     last = decode(sink, stored.chunks)
@@ -107,7 +107,7 @@ def end_run(sink: Sink, run: Run) -> Rules[Ended]:
     raised = yield from ask(Acquire(sink.coordinator, run.identity))
     if isinstance(raised, Unknown) or (isinstance(raised, Refused) and raised.code not in FENCED):
         return Ended(Aborted.LEFT, left=(f"{sink.coordinator}: {raised}",))
-    stored = yield from ask(FetchStored(sink.group))
+    stored = yield from look_up(sink.group)
     if isinstance(stored, (Refused, Unknown)):
         return Ended(Aborted.LEFT, left=(f"the last decision of sink {sink.id}: {stored}",))
     last = decode(sink, stored.chunks)

@@ -11,7 +11,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from eoslog.connector.commit.decision import Stored
+from eoslog.connector.commit.decision import (
+    MOST_GROUPS,
+    Stored,
+    following,
+    lacks_chunks,
+    newest_of,
+    of_newest,
+)
 from eoslog.connector.commit.faults import CommitFault
 from eoslog.connector.commit.places import Place, Places, Seen
 from eoslog.connector.commit.saved_state import Saved, Saving, TaskContents
@@ -279,6 +286,29 @@ def ask(command: Command[T]) -> Rules[T | Failure]:
     """The answer: the result or a failure."""
     answer: T | Failure = yield command
     return answer
+
+
+def look_up(group: str, everywhere: bool = False) -> Rules["Stored | Failure"]:
+    """FetchStored of a sink's group; and, for a decision that had no room there, of those that follow it."""
+    first = yield from ask(FetchStored(group, everywhere))
+    while not isinstance(first, (Refused, Unknown)):
+        chunks, number = dict(first.chunks), 1
+        while lacks_chunks(chunks) and number < MOST_GROUPS:
+            more = yield from ask(FetchStored(following(group, number)))
+            if isinstance(more, Refused) and more.code != ErrorCode.UNSTABLE_OFFSET_COMMIT:
+                return Unknown(str(more))  # what the sink's group alone says does not hold for this one
+            if isinstance(more, (Refused, Unknown)):
+                return more
+            found = of_newest(chunks, more.chunks)
+            chunks |= {number * more.anchors + at: chunk for at, chunk in found.items()}
+            number = number + 1 if found else MOST_GROUPS
+        if not lacks_chunks(chunks):
+            return first._replace(chunks=chunks)
+        again = yield from ask(FetchStored(group, everywhere))
+        if isinstance(again, Stored) and newest_of(again.chunks) == newest_of(chunks):
+            return first._replace(chunks=chunks)  # it is damaged, which decode says
+        first = again  # another driver has decided since
+    return first
 
 
 def demand(command: Command[T], otherwise: str, fault: type[CommitFault] = CommitFault) -> Rules[T]:

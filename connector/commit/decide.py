@@ -26,7 +26,7 @@ from eoslog.connector.commit.commands import (
     ask,
     demand,
 )
-from eoslog.connector.commit.decision import ANCHOR, Decision, decode, encode
+from eoslog.connector.commit.decision import Decision, by_group, decode, encode
 from eoslog.connector.commit.faults import (
     BatchRefused,
     CommitFault,
@@ -339,10 +339,10 @@ def decide(
     if saving is not None:
         decision = yield from _save(sink, own, decision, began_ms, last, saving)
     chunks = encode(decision, sink, stamp.anchors)
-    staged = [StageOffsets(own, sink.group, {(ANCHOR, at): chunk for at, chunk in chunks.items()})]
+    staged = [StageOffsets(own, *part) for part in by_group(sink.group, chunks, stamp.anchors)]
     if namer is not None:
-        copied = {(ANCHOR, at): chunk for at, chunk in namer.chunks(decision).items()}
-        staged.append(StageOffsets(own, namer.sink.group, copied))
+        copied = by_group(namer.sink.group, namer.chunks(decision), namer.stamp.anchors)
+        staged += [StageOffsets(own, *part) for part in copied]
     if source is not None and source.offsets:
         staged.append(StageOffsets(own, source.group, source.offsets, source.epochs, of_source=True))
     for command in staged:

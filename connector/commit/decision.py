@@ -4,7 +4,8 @@ It is stored in the sink's consumer group, as the metadata of offsets on partiti
 ANCHOR, or of the one that option decision.topic names: the rules say ANCHOR (connector/run/runner.py). The
 committed offset is the decision's sequence number. The metadata is one chunk of its JSON after a head:
 `eoslog/1 <chunk> <chunks> <CRC-32> `. A later, shorter decision leaves chunks of older ones behind in higher
-partitions: the highest sequence number counts.
+partitions: the highest sequence number counts. What the partitions have no room for is in further groups, on
+the same partitions and in the same transaction: <group>/1, <group>/2, ... (commands.py, look_up).
 """
 
 import base64
@@ -34,6 +35,8 @@ KEPT_QUERIES = 16
 """A decision keeps the last batch of this many other queries of its sink, some 60 characters each."""
 KEPT_TOPICS = 8
 """A decision names so many topics of its sink: more than one is all that who follows the sink has to know."""
+MOST_GROUPS = 32
+"""A decision takes at most so many groups: the sink's, and those that follow it."""
 METADATA_LIMIT = 4096
 """How many UTF-16 units the metadata of a partition may have (default of offset.metadata.max.bytes)."""
 
@@ -166,8 +169,8 @@ def topics_with_chunks(committed: Mapping[TopicPartition, tuple[int, str]]) -> s
 
 
 def encode(decision: Decision, sink: Sink, anchors: int) -> dict[int, tuple[int, str]]:
-    """The chunks to commit, by partition. Without `ends`, then without `places`, if there is no room. Raises
-    DecisionTooLarge."""
+    """The chunks to commit, by number (by_group). Without `ends`, then without `places`, if one group has no
+    room. Raises DecisionTooLarge."""
     text = json.dumps(_to_json(decision, sink), separators=(",", ":"))  # ASCII: one unit per character
     room = METADATA_LIMIT - _HEAD_ROOM
     pieces = [text[at : at + room] for at in range(0, len(text), room)]
@@ -175,17 +178,58 @@ def encode(decision: Decision, sink: Sink, anchors: int) -> dict[int, tuple[int,
         return encode(decision._replace(ends=""), sink, anchors)
     if len(pieces) > anchors and decision.places:
         return encode(decision._replace(places=()), sink, anchors)
-    if len(pieces) > anchors:
+    if len(pieces) > anchors * MOST_GROUPS:
+        topics = len({topic for topic, _ in decision.written})
         raise DecisionTooLarge(
-            f"{decision.batch}: its decision names {len(decision.winners)} transactions and takes "
-            f"{len(pieces)} partitions of the topic that keeps decisions (decision.topic), which has "
-            f"{anchors}; write with fewer tasks (coalesce)"
+            f"{decision.batch}: its decision names {len(decision.winners)} transactions and {topics} topics, "
+            f"which takes {len(pieces)} chunks, and there is room for {anchors * MOST_GROUPS}: write with "
+            "fewer tasks (coalesce), or to fewer topics"
         )
     crc = zlib.crc32(text.encode())
     return {
         at: (decision.sequence, f"{_MAGIC} {at} {len(pieces)} {crc:08x} {piece}")
         for at, piece in enumerate(pieces)
     }
+
+
+def following(group: str, number: int) -> str:
+    """The group that has what does not fit into the ones before it; 0: the sink's group itself."""
+    return f"{group}/{number}" if number else group
+
+
+def by_group(
+    group: str, chunks: Chunks, anchors: int
+) -> list[tuple[str, dict[TopicPartition, tuple[int, str]]]]:
+    """The chunks of `encode` as offsets of the sink's group, and of those that follow it."""
+    groups: dict[int, dict[TopicPartition, tuple[int, str]]] = {}
+    for at, chunk in chunks.items():
+        groups.setdefault(at // anchors, {})[(ANCHOR, at % anchors)] = chunk
+    return [(following(group, number), offsets) for number, offsets in sorted(groups.items())]
+
+
+def newest_of(chunks: Chunks) -> int:
+    """The sequence number of the newest decision that has a chunk here; 0: there is none."""
+    return max((offset for offset, _ in chunks.values()), default=0)
+
+
+def of_newest(chunks: Chunks, others: Chunks) -> Chunks:
+    """Which of `others` belong to the newest decision of `chunks`. A group that was not deleted with the
+    sink's may have some of another decision of its number, or of a later one."""
+
+    def whose(offset: int, text: str) -> tuple[int, list[str]]:
+        return offset, text.split(" ", 4)[2:4]  # chunks, CRC-32
+
+    newest = newest_of(chunks)
+    known = [whose(*chunk) for chunk in chunks.values() if chunk[0] == newest]
+    return {at: chunk for at, chunk in others.items() if whose(*chunk) in known}
+
+
+def lacks_chunks(chunks: Chunks) -> bool:
+    """Whether the newest decision has more chunks than these: in further groups, or nowhere."""
+    newest = newest_of(chunks)
+    heads = [text.split(" ", 4) for offset, text in chunks.values() if offset == newest]
+    totals = [int(head[2]) for head in heads if len(head) == 5 and head[2].isdecimal()]
+    return max(totals, default=0) > len(heads)
 
 
 def decode(sink: Sink, chunks: Chunks) -> Decision | None:
@@ -196,7 +240,7 @@ def decode(sink: Sink, chunks: Chunks) -> Decision | None:
     """
     if not chunks:
         return None
-    newest = max(offset for offset, _ in chunks.values())
+    newest = newest_of(chunks)
     pieces = [_read_chunk(sink, metadata) for offset, metadata in chunks.values() if offset == newest]
     numbers, totals, crcs, texts = zip(*sorted(pieces), strict=True)
     text = "".join(texts)

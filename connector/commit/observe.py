@@ -1,6 +1,6 @@
 """Looks at a sink from outside: another driver owns it and goes on meanwhile, and nothing is changed."""
 
-from eoslog.connector.commit.commands import FetchStored, Refused, Rules, Unknown, ask
+from eoslog.connector.commit.commands import Refused, Rules, Unknown, look_up
 from eoslog.connector.commit.decision import Decision, decode
 from eoslog.connector.commit.faults import CommitFault
 from eoslog.connector.commit.transactional_ids import Sink
@@ -10,7 +10,7 @@ from eoslog.protocol.errors import ErrorCode
 def observed_decision(sink: Sink) -> Rules[Decision | None]:
     """The sink's last decision. None: it has none, or the next one is just being made, and its rows may be
     readable before it is. Raises CommitFault."""
-    answer = yield from ask(FetchStored(sink.group))
+    answer = yield from look_up(sink.group)
     if isinstance(answer, Refused) and answer.code == ErrorCode.UNSTABLE_OFFSET_COMMIT:
         return None
     if isinstance(answer, (Refused, Unknown)):

@@ -25,7 +25,6 @@ from eoslog.connector.commit.commands import (
     Describe,
     Description,
     Failure,
-    FetchStored,
     FindOwn,
     HeldBack,
     Refused,
@@ -35,6 +34,7 @@ from eoslog.connector.commit.commands import (
     WriteMarkers,
     ask,
     demand,
+    look_up,
 )
 from eoslog.connector.commit.decision import Stored
 from eoslog.connector.commit.faults import CommitFault, MarkersMissing
@@ -86,7 +86,7 @@ def ask_stored(
 ) -> Rules[Stored | Failure]:
     """The decision in the sink's group, or a failure. It waits for the coordinator to end the transaction and
     to write its markers, and writes markers that were lost. Raises MarkersMissing."""
-    answer = yield from ask(FetchStored(sink.group, everywhere))
+    answer = yield from look_up(sink.group, everywhere)
     for _ in range(LOOKS - 1):
         if not _is_pending(answer):
             break
@@ -96,7 +96,7 @@ def ask_stored(
         state, left = states[sink.coordinator], _Left()
         if state is not None and state.state not in {"Ongoing", *_PREPARED}:
             left = yield from _close(sink, state, own)
-        answer = yield from ask(FetchStored(sink.group, everywhere))
+        answer = yield from look_up(sink.group, everywhere)
         if state is not None and left.held and _is_pending(answer):
             raise MarkersMissing(_text(sink, state, left))
     return answer
@@ -118,7 +118,7 @@ def write_lost_markers(sink: Sink, own: ProducerIdentity | None = None) -> Rules
             return
         if state.state in _COMPLETE:
             left = yield from _close(sink, state, own)
-            if left.sure or (left.held and _is_pending((yield from ask(FetchStored(sink.group))))):
+            if left.sure or (left.held and _is_pending((yield from look_up(sink.group)))):
                 raise MarkersMissing(_text(sink, state, left))
             return
         yield from ask(FindOwn(sink.coordinator, state.identity.producer_id))  # waits for its markers

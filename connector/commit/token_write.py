@@ -23,6 +23,7 @@ from eoslog.connector.commit.commands import (
     Unknown,
     ask,
     demand,
+    look_up,
 )
 from eoslog.connector.commit.decide import Namer, count, decide
 from eoslog.connector.commit.decision import ANCHOR, Decision, Stored, decode
@@ -190,7 +191,7 @@ def begin_before(
     what = f"whether write.token={token} was written by an earlier version cannot be read"
     states = yield from demand(Describe((sink.coordinator,)), what)
     known = states[sink.coordinator] is not None
-    stored = yield from ask(FetchStored(sink.group))
+    stored = yield from look_up(sink.group)
     if isinstance(stored, Stored):
         last = decode(sink, stored.chunks)
         if not known if last is None else last.batch.query_id != token:
@@ -393,7 +394,7 @@ def check_not_in_stream(sink: Sink, batch: Batch, accept: Accept) -> Rules[None]
 def _written_without(sink: Sink, what: str) -> Rules[Decision | None]:
     """A sink's last decision. None: there is none, or the user may not read it, and has written none.
     Raises CommitFault."""
-    stored = yield from ask(FetchStored(sink.group))
+    stored = yield from look_up(sink.group)
     if isinstance(stored, Refused) and stored.code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
         return None
     if isinstance(stored, (Refused, Unknown)):

@@ -86,7 +86,7 @@ MUTANTS: list[Mutant] = [
         Break("a topic's id is not remembered", "decision.content, ballot.topics)", "decision.content)"),
         Break(
             "who ends a run does not find its decision",
-            "        staged.append(StageOffsets(own, namer.sink.group, copied))\n",
+            "        staged += [StageOffsets(own, *part) for part in copied]\n",
             "",
         ),
         Break(
@@ -288,10 +288,16 @@ MUTANTS: list[Mutant] = [
     ),
     *mutants_of(
         "connector/commit/decision.py",
-        (f"{HERE}test_decision.py", *STORIES, *MODEL),
+        (f"{HERE}test_decision.py", f"{HERE}test_large_decisions.py", *STORIES, *MODEL),
+        Break(
+            "all chunks are in one group",
+            "at // anchors, {})[(ANCHOR, at % anchors)]",
+            "0, {})[(ANCHOR, at)]",
+        ),
+        Break("chunks of a deleted sink count", "if whose(*chunk) in known}", "if True}"),
         Break("one other query is kept", "KEPT_QUERIES = 16", "KEPT_QUERIES = 1"),
         Break("the checksum is not compared", "zlib.crc32(text.encode()) != crcs[0]", "False"),
-        Break("the oldest decision counts", "newest = max(", "newest = min("),
+        Break("the oldest decision counts", "return max((offset", "return min((offset"),
         Break(
             "chunks of older decisions count",
             "for offset, metadata in chunks.values() if offset == newest]",
@@ -302,7 +308,7 @@ MUTANTS: list[Mutant] = [
         Break("the plan is not stored", '"ends": packed(decision.ends),', '"ends": "",'),
         Break("a plan that was left out is another batch", 'saved=None, ends="",', "saved=None,"),
         Break("a topic that was named since is another batch", ", topics=())", ")"),
-        Break("a decision that has no room is cut", "if len(pieces) > anchors:", "if False:"),
+        Break("a decision that has no room is cut", "if len(pieces) > anchors * MOST_GROUPS:", "if False:"),
         Break("holders of other producer ids", "if holder.producer_id == identity.producer_id:", "if True:"),
         Break("metadata longer than Kafka takes", "METADATA_LIMIT = 4096", "METADATA_LIMIT = 5000"),
         Break("no room for the head", "_HEAD_ROOM = 64", "_HEAD_ROOM = 0"),
@@ -468,12 +474,12 @@ MUTANTS: list[Mutant] = [
         Break("sure markers are not demanded", "if left.sure or (left.held and", "if (left.held and"),
         Break(
             "what nobody needs to know stops the query",
-            "left.held and _is_pending((yield from ask(FetchStored(sink.group))))",
+            "left.held and _is_pending((yield from look_up(sink.group)))",
             "left.held",
         ),
         Break(
             "a lost decision is not demanded",
-            "if left.sure or (left.held and _is_pending((yield from ask(FetchStored(sink.group))))):",
+            "if left.sure or (left.held and _is_pending((yield from look_up(sink.group)))):",
             "if left.sure:",
         ),
         Break("the epoch after the next is proof", "state.identity.epoch - 1)", "state.identity.epoch - 2)"),
@@ -881,6 +887,23 @@ MUTANTS: list[Mutant] = [
             "the sink's pending offsets are not waited for",
             "stored = yield from ask_stored(sink, own.identity)",
             "stored = yield from ask(FetchStored(sink.group))",
+        ),
+    ),
+    *mutants_of(
+        "connector/commit/commands.py",
+        (f"{HERE}test_large_decisions.py",),
+        Break(
+            "what has no room is not read", "while lacks_chunks(chunks) and number", "while False and number"
+        ),
+        Break(
+            "a decision that is made meanwhile is a damaged one",
+            "if isinstance(again, Stored) and newest_of(again.chunks) == newest_of(chunks):",
+            "if True:",
+        ),
+        Break(
+            "a refusal of a group that follows is one of the sink's",
+            "return Unknown(str(more))",
+            "return more",
         ),
     ),
     *mutants_of(

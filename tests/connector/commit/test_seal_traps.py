@@ -6,6 +6,7 @@ from typing import Any, TypeGuard
 import pytest
 
 from eoslog.connector.commit import commands as c
+from eoslog.connector.commit import decision as decisions
 from eoslog.connector.commit.abandon import Aborted
 from eoslog.connector.commit.decide import SourceOffsets
 from eoslog.connector.commit.decision import decode
@@ -486,7 +487,10 @@ def test_what_an_earlier_run_sealed_is_cleared_by_one_that_does_not_seal() -> No
     assert bench.broker.visible() == ROWS and bench.open() == ()
 
 
-def test_a_decision_that_has_no_room_is_refused_before_anything_is_sealed() -> None:
+def test_a_decision_that_has_no_room_is_refused_before_anything_is_sealed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(decisions, "MOST_GROUPS", 1)
     bench = Bench(keeps=True, anchors=1)
     begun = bench.begin(0)
     many = [bench.prepare(begun, partition, ["row"]) for partition in range(400)]
