@@ -84,9 +84,13 @@ class Decision(NamedTuple):
     within: BatchWrites = BatchWrites()
 
     def successor_of(self, query_id: str) -> str | None:
-        """Which query has decided in this sink since this one did. None: none has, or this one never did."""
-        followed = self.batch.query_id != query_id and any(b.query_id == query_id for b in self.earlier)
-        return self.batch.query_id if followed else None
+        """Which query has decided in this sink since this one did. None: none has, or this one never did. A
+        batch write takes nobody's place."""
+        is_write = self.start is None and not self.ends
+        decided = (self.batch, *self.earlier)
+        newest, *others = decided[1:] if is_write and self.earlier else decided
+        followed = newest.query_id != query_id and any(b.query_id == query_id for b in others)
+        return newest.query_id if followed else None
 
     def is_after(self, batch: Batch) -> bool:
         """Whether a later batch of the query is decided: Spark runs this one for its state alone."""

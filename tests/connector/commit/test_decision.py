@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from eoslog.connector.commit.decision import KEPT_QUERIES, Decision, decode, encode
 from eoslog.connector.commit.faults import DecisionDamaged, DecisionTooLarge
 from eoslog.connector.commit.places import Place
-from eoslog.connector.commit.task_reports import Batch
+from eoslog.connector.commit.task_reports import Batch, Start
 from eoslog.connector.commit.transactional_ids import Participant, ParticipantSlot, Sink, parity
 from eoslog.connector.commit.winner import Winner
 from eoslog.protocol.producer_identity import ProducerIdentity
@@ -222,3 +222,15 @@ def test_places_are_kept_as_long_as_there_is_room() -> None:
     with pytest.raises(DecisionDamaged):
         broken = encode(full, SINK, anchors=50)
         decode(SINK, {at: (offset, text.replace('"id"', '["id]')) for at, (offset, text) in broken.items()})
+
+
+def test_who_has_taken_a_query_s_place() -> None:
+    """A batch write under its name, between two runs of it, has not."""
+    start, one, two, write = Start("w", "/c", 1), Batch("one", 1), Batch("two", 0), Batch("uuid", 0)
+    stream = decision(0)._replace(batch=two, earlier=(one,), start=start, ends="x")
+    assert stream.successor_of("one") == "two" and stream.successor_of("two") is None
+    backfill = decision(0)._replace(batch=write, earlier=(one,))
+    assert backfill.successor_of("one") is None
+    assert backfill._replace(earlier=(two, one)).successor_of("one") == "two"
+    assert backfill._replace(earlier=(two, one)).successor_of("two") is None
+    assert backfill._replace(earlier=()).successor_of("one") is None
