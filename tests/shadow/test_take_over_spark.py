@@ -18,6 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from eoslog.checkpoint import restore_checkpoint
 from eoslog.cli import main
 from eoslog.connector.checkpoint.noted_sink import NotedSink
+from eoslog.connector.spark.versions import works
 from tests.connector.stock_kafka import Kafka
 from tests.shadow.test_shadow_spark import Pair, Version, counted
 
@@ -83,6 +84,9 @@ def expected(windows: int) -> Counter[tuple[str, int]]:
     return Counter({(f"1970-01-01 00:{minute:02}:00", 120): 1 for minute in range(windows)})
 
 
+@pytest.mark.skipif(
+    not works("now"), reason="the shadow ends with a batch without rows: availableNow from 4.2 on"
+)
 def test_a_version_with_another_state_takes_over(pair: TakenOver) -> None:
     pair.spark.conf.set(_NO_DATA, "false")  # so that the running query has windows to close when it ends
     for number in range(4):
