@@ -21,6 +21,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from eoslog.cli import main
 from tests.connector.checkpoint import halting
 from tests.connector.stock_kafka import Kafka
+from tests.spark_session import all_available
 
 END_SECONDS = 400
 TRIES = 30
@@ -59,7 +60,8 @@ class EditedQuery:
 
     def start(self, sink: str = "eoslog", **halt: str) -> StreamingQuery:
         """Until all is read."""
-        return self._write(sink, **halt).trigger(availableNow=True).start()
+        query: StreamingQuery = all_available(self._write(sink, **halt))
+        return query
 
     def start_for_ever(self) -> StreamingQuery:
         """Until it is stopped."""
