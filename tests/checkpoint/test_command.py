@@ -90,7 +90,8 @@ def test_a_query_whose_place_is_taken(
 ) -> None:
     """Another query has made the sink's last decision: the next start would stop, so no edit is safe."""
     assert run(broker, "check", decided).exit_code == 0
-    rules = move_decision(Sink(sink_of(topic)), last(cluster, topic), Batch("successor", 0), None, 1)
+    to, plan = Batch("successor", 0), 'v1\n{}\n{"t":{"0":1}}'
+    rules = move_decision(Sink(sink_of(topic)), last(cluster, topic), to, None, 1, ends=plan)
     Runner(cluster, OWN_TIMEOUT_MS).run(rules)
     said = run(broker, "check", decided)
     assert said.exit_code == 1 and "TakenOver: sink " in said.output, said.output

@@ -16,7 +16,7 @@ from eoslog.connector.spark.libraries import SPARK, numbers
 from tests.docs.blocks import PAGES, ROOT
 
 NUMBER = r"(?:\d[\d,]*|two|three|four|five|six|seven|eight|nine|ten)"
-MADE = re.compile(r"<!-- kafka versions -->.*?<!-- end of kafka versions -->", re.DOTALL)
+MADE = re.compile(r"<!-- (kafka|PySpark) versions -->.*?<!-- end of \1 versions -->", re.DOTALL)
 """Made from results by tests/versions."""
 
 ONE_PAGE = {

@@ -307,7 +307,8 @@ class FileStream(Stream):
             return False
         self._step("before offsets")
         settings = json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": self.clock.ms, "conf": {}})
-        _add(self._logs("offsets") / str(self._next), f"v1\n{settings}\n{json.dumps(end)}")
+        line = json.dumps(end, separators=(",", ":"))  # as the JVM writes it
+        _add(self._logs("offsets") / str(self._next), f"v1\n{settings}\n{line}")
         self.told.planned(self._next)
         self._step("after offsets")
         self._batch = Batch(self._next, self._committed, end)

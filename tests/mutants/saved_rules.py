@@ -11,8 +11,9 @@ MUTANTS: list[Mutant] = [
     *mutants_of(
         "connector/commit/decision.py",
         ("tests/histories/test_kept.py", "tests/connector/commit/test_decision.py"),
-        Break("no query follows another", "followed = self.batch.query_id != query_id and any(", "followed = False and any("),
-        Break("a query that has never decided is followed", "and any(b.query_id == query_id for b in self.earlier)", "or False"),
+        Break("no query follows another", "followed = newest.query_id != query_id and any(", "followed = False and any("),
+        Break("a query that has never decided is followed", "and any(b.query_id == query_id for b in others)", "or False"),
+        Break("a batch write takes a query's place", "decided[1:] if is_write and self.earlier else decided", "decided"),
     ),
     *mutants_of(
         "connector/commit/begin.py",
