@@ -19,7 +19,6 @@ from tests.connector.commit.replay_histories import explore_losses
 
 LOSSES = (Fault.EXPIRE, Fault.KILL, Fault.TIMEOUT_LOST, Fault.TIMEOUT_DONE)
 AGAIN = Shape(batches=1, faults=3, kinds=(Fault.EXPIRE,), replays=True)
-AWAY = Shape(batches=1, faults=3, kinds=(Fault.EXPIRE, Fault.TIMEOUT_LOST), replays=True)
 
 
 @pytest.mark.parametrize("tv", [1, 2])
@@ -71,13 +70,6 @@ def unanswered_is_taken_for_lost(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(begin, "finish", hasty)
 
 
-def written_again_while_others_are_open(patch: pytest.MonkeyPatch) -> None:
-    def hasty(loss: ParticipantsLost, last: Decision, batch: Batch | None) -> tuple[int, ...]:
-        return tuple(winner.partition for winner in loss.winners)
-
-    patch.setattr(begin, "to_replay", hasty)
-
-
 def lost_rows_are_passed_over(patch: pytest.MonkeyPatch) -> None:
     def nothing(*args: Any) -> c.Rules[None]:
         return
@@ -102,7 +94,6 @@ def replay_finds_its_batch_decided(patch: pytest.MonkeyPatch) -> None:
 BROKEN: list[tuple[Callable[[pytest.MonkeyPatch], None], Shape]] = [
     (all_partitions_are_written_again, AGAIN),
     (unanswered_is_taken_for_lost, Shape(batches=1, faults=2, kinds=LOSSES, replays=True)),
-    (written_again_while_others_are_open, AWAY),
     (lost_rows_are_passed_over, AGAIN),
     (replay_finds_its_batch_decided, AGAIN),
 ]
