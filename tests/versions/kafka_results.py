@@ -155,11 +155,16 @@ def of_junit(path: Path) -> tuple[int, int, tuple[str, ...]]:
 
 def put_into_page(results: Results, page: Path = PAGE) -> None:
     """Replace the table of the page. Raises ValueError if the page has no place for it."""
-    before, begin, rest = page.read_text().partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"{page}: no lines {BEGIN} and {END}")
-    page.write_text(f"{before}{BEGIN}\n{results.table()}\n{END}{after}")
+    put_between(page, BEGIN, results.table(), END)
+
+
+def put_between(page: Path, begin: str, text: str, end: str) -> None:
+    """Replace what a page has between two of its lines. Raises ValueError if it lacks one of them."""
+    before, began, rest = page.read_text().partition(begin)
+    _, ended, after = rest.partition(end)
+    if not began or not ended:
+        raise ValueError(f"{page}: no lines {begin} and {end}")
+    page.write_text(f"{before}{begin}\n{text}\n{end}{after}")
 
 
 def levels_of(version: str) -> Sequence[str]:

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tests.kit.program import ROOT
-from tests.versions.kafka_results import DOCS, Result, Results, cell, of_junit
+from tests.versions.kafka_results import DOCS, Result, Results, cell, of_junit, put_between
 from tests.versions.sparks import SPARKS
 
 KEPT, PAGE = DOCS / "spark-versions.json", DOCS / "installing.md"
@@ -92,11 +92,7 @@ def table(results: Results) -> str:
 
 def put_into_page(results: Results, page: Path = PAGE) -> None:
     """Replace the table of the page. Raises ValueError if the page has no place for it."""
-    before, begin, rest = page.read_text().partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"{page}: no lines {BEGIN} and {END}")
-    page.write_text(f"{before}{BEGIN}\n{table(results)}\n{END}{after}")
+    put_between(page, BEGIN, table(results), END)
 
 
 def main() -> int:
