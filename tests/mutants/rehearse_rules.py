@@ -11,137 +11,60 @@ WHOLE = (f"{HERE}test_rehearse.py",)
 
 MUTANTS: list[Mutant] = [
     *mutants_of(
-        "eoslog/rehearse/work.py",
         BROKERS,
-        Break("rows too many are none", "        if lost or extra:\n", "        if lost:\n"),
-        Break("rows that are missing are none", "        if lost or extra:\n", "        if extra:\n"),
-        Break("readers that are held back are not", "        if held:\n", "        if False:\n"),
-        Break("what must be refused may be done", "    raise DoesNotHold(what)\n", '    return "done"\n'),
+        Break("rows too many are none", "Work.check_rows", "lost or extra", "lost"),
+        Break("rows that are missing are none", "Work.check_rows", "lost or extra", "extra"),
+        Break(
+            "readers that are held back are not",
+            "Work.check_readable",
+            "if held:\n"
+            "    (name, number), (stable, end) = next(iter(held.items()))\n"
+            "    raise DoesNotHold(f'{when}: readers are held back on {len(held)} of {len(PARTITIONS)} partitions for more than {self.patience_s:g} s (last stable offset of {name}-{number}: {stable}, its end: {end}). A marker is missing, or is not seen')",
+            "if False:\n"
+            "    (name, number), (stable, end) = next(iter(held.items()))\n"
+            "    raise DoesNotHold(f'{when}: readers are held back on {len(held)} of {len(PARTITIONS)} partitions for more than {self.patience_s:g} s (last stable offset of {name}-{number}: {stable}, its end: {end}). A marker is missing, or is not seen')",
+        ),
+        Break("what must be refused may be done", "refused", "raise DoesNotHold(what)", "return 'done'"),
+        Break("a stable offset at the end is good", "open_rows_are_hidden", "len(held) < len(PARTITIONS)", "False"),
+        Break("offsets of the aborted count", "new_producer_aborts", "found is not None", "False"),
+        Break("a sealed transaction may time out", "two_phase", "state.timeout_ms != NEVER_MS", "False", (f"{NAMED}[kept_transactions_time_out]",)),
     ),
     *mutants_of(
-        "eoslog/rehearse/probes.py",
-        BROKERS,
-        Break(
-            "a stable offset at the end is good",
-            "    if len(held) < len(PARTITIONS):\n",
-            "    if False:\n",
-        ),
-        Break("offsets of the aborted count", "    if found is not None:\n", "    if False:\n"),
-        Break(
-            "a sealed transaction may time out",
-            "    if state.timeout_ms != NEVER_MS:\n",
-            "    if False:\n",
-            (f"{NAMED}[kept_transactions_time_out]",),
-        ),
-    ),
-    *mutants_of(
-        "eoslog/rehearse/time_out.py",
         (f"{HERE}test_time_out.py", *BROKERS),
-        Break(
-            "a transaction that has time may be gone",
-            "        self.work.end(self.longer, commit=True)\n",
-            "        pass\n",
-        ),
-        Break(
-            "sealed ones may be gone",
-            '        if state is None or state.state not in OPEN:\n            raise DoesNotHold(f"a sealed',
-            '        if False:\n            raise DoesNotHold(f"a sealed',
-        ),
+        Break("a transaction that has time may be gone", "TimeOut._lasts", "self.work.end(self.longer, commit=True)", "pass"),
+        Break("sealed ones may be gone", "TimeOut._stays_sealed", "state is None or state.state not in OPEN", "False"),
     ),
+    *mutants_of(WHOLE, Break("any command is a crash", "look", "not lost", "False")),
     *mutants_of(
-        "eoslog/rehearse/crash.py",
-        WHOLE,
-        Break("any command is a crash", "    if not lost:\n", "    if False:\n"),
-    ),
-    *mutants_of(
-        "eoslog/rehearse/load.py",
         (f"{HERE}test_crashes.py",),
-        Break(
-            "an epoch may come again",
-            "            if again.identity <= told",
-            "            if False and told",
-            (f"{FORGETS}[a_new_epoch_is_not_waited_for]",),
-        ),
-        Break(
-            "what was told is not asked",
-            "            if told.committed:\n",
-            "            if False:\n",
-        ),
+        Break("an epoch may come again", "Load.check", "again.identity <= told.who.identity", "False", (f"{FORGETS}[a_new_epoch_is_not_waited_for]",)),
+        Break("what was told is not asked", "Load.check", "told.committed", "False"),
     ),
     *mutants_of(
-        "eoslog/rehearse/kills.py",
         (*KILLS, *WHOLE),
-        Break(
-            "the dead stay dead",
-            "            if _has_begun(life) and not life.ended:\n",
-            "            if False:\n",
-        ),
-        Break(
-            "the last batch is not looked at",
-            "rows_of(range(self.batch_id + 1)), told)",
-            "self.work.rows(self.topic), told)",
-        ),
-        Break(
-            "source offsets are not looked at",
-            "        if found is None or found[0]",
-            "        if False and found[0]",
-        ),
-        Break(
-            "it ends when the dead one has", "        return not is_last\n", "        return not life.ended\n"
-        ),
+        Break("the dead stay dead", "_Query.story", "_has_begun(life) and (not life.ended)", "False"),
+        Break("the last batch is not looked at", "_Query._check", "rows_of(range(self.batch_id + 1))", "self.work.rows(self.topic)"),
+        Break("source offsets are not looked at", "_Query._check", "found is None or found[0] != self.batch_id + 1", "False"),
+        Break("it ends when the dead one has", "_Query.story", "is_last", "life.ended"),
     ),
     *mutants_of(
-        "eoslog/rehearse/cleanup.py",
         WHOLE,
-        Break("transactions stay open", "partial(_abort, cluster))", "lambda name: None)"),
-        Break("what was not deleted is not told", '        self.left += [f"topic', '        [f"topic'),
+        Break("transactions stay open", "CleanUp._end_transactions", "partial(_abort, cluster)", "lambda name: None"),
+        Break("what was not deleted is not told", "CleanUp._delete_topics", "self.left += [f'topic {name}: {why}' for name, why in left.items()]", "[f'topic {name}: {why}' for name, why in left.items()]"),
     ),
+    *mutants_of(WHOLE, Break("what is unknown holds", "exit_status", "NOT_FOUND_OUT if Verdict.UNKNOWN in found or not found else ALL_HOLD", "ALL_HOLD")),
     *mutants_of(
-        "eoslog/rehearse/rows.py",
         WHOLE,
-        Break(
-            "what is unknown holds",
-            "NOT_FOUND_OUT if Verdict.UNKNOWN in found or not found else ALL_HOLD",
-            "ALL_HOLD",
-        ),
+        Break("any limit is long enough", "_compared", "has >= needed", "True"),
+        Break("downtime does not count", "Query.transaction_ms", "(self.batch_ms if self.sealed else self.away_ms) + SAFETY_MS", "self.batch_ms"),
+        Break("any retention is long enough", "topic_rows", "retention < query.away_ms", "False"),
     ),
     *mutants_of(
-        "eoslog/rehearse/limits.py",
-        WHOLE,
-        Break("any limit is long enough", "    if has >= needed:\n", "    if True:\n"),
-        Break(
-            "downtime does not count",
-            "(self.batch_ms if self.sealed else self.away_ms) + SAFETY_MS",
-            "self.batch_ms",
-        ),
-        Break("any retention is long enough", " and retention < query.away_ms:\n", " and False:\n"),
-    ),
-    *mutants_of(
-        "eoslog/rehearse/limits.py",
         (f"{HERE}test_limits.py",),
-        Break(
-            "old brokers tell nothing of producers",
-            " and limit.name == PRODUCERS:\n            values, instead =",
-            " and False:\n            values, instead =",
-        ),
-        Break(
-            "leaders ask everywhere",
-            "if limit.name == PRODUCERS and query.verified and",
-            "if limit.name == PRODUCERS and",
-        ),
-        Break("any replica may lead", '    if value == "false":\n', "    if value:\n"),
+        Break("old brokers tell nothing of producers", "broker_rows", "not values and limit.name == PRODUCERS", "not values and False"),
+        Break("leaders ask everywhere", "broker_rows", "limit.name == PRODUCERS and query.verified and (row.verdict is Verdict.FAILS)", "limit.name == PRODUCERS and row.verdict is Verdict.FAILS"),
+        Break("any replica may lead", "unclean_row", "value == 'false'", "value"),
     ),
-    *mutants_of(
-        "eoslog/rehearse/command.py",
-        (f"{HERE}test_principal.py",),
-        Break("rights for a Kerberos principal", 're.split("[/@]", owner(sasl.kerberos))[0]', "sasl.user"),
-        Break("rights for its host", '"[/@]"', '"@"'),
-    ),
-    *mutants_of(
-        "eoslog/rehearse/granted.py",
-        WHOLE,
-        Break(
-            "no right is missing", "        if bits is not None and not bits", "        if False and not bits"
-        ),
-    ),
+    *mutants_of((f"{HERE}test_principal.py",), Break("rights for a Kerberos principal", "_principal", "re.split('[/@]', owner(sasl.kerberos))[0]", "sasl.user"), Break("rights for its host", "_principal", "'[/@]'", "'@'")),
+    *mutants_of(WHOLE, Break("no right is missing", "missing", "bits is not None", "False")),
 ]

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,12 +29,10 @@ import pyarrow.fs  # noqa: F401
 import pyspark.sql.streaming.datasource  # noqa: F401
 import pytest
 
-from tests.mutants.mutant import ROOT, Mutant
+from tests.mutants.mutant import ROOT, Mutant, whole
 from tests.mutants.table import MUTANTS
 
-hypothesis.settings.register_profile(
-    "not shrunk", phases=(hypothesis.Phase.explicit, hypothesis.Phase.generate)
-)
+hypothesis.settings.register_profile("not shrunk", phases=(hypothesis.Phase.explicit, hypothesis.Phase.generate))
 LEFT_OUT = shutil.ignore_patterns(".*", "build", "dist", "*.egg-info", "__pycache__")
 COMPILED = ("eoslog", "protocol", "broker", "connector", "tests")
 LIMIT_SECONDS, HANGS_SECONDS = 600.0, 60.0
@@ -70,10 +68,12 @@ class Run(NamedTuple):
     seconds: float
 
 
-def copy_sources(to: Path) -> Path:
-    """The checkout as tests see it. Compiled files are told by their contents: a rule may be broken within the
-    second and at the length of the one before."""
+def copy_sources(to: Path, written: Iterable[str]) -> Path:
+    """The checkout as tests see it, some files written as mutants are, without comments. Compiled files are told
+    by their contents: a rule may be broken within the second and at the length of the one before."""
     shutil.copytree(ROOT, to, ignore=LEFT_OUT, symlinks=True)
+    for file in written:
+        (to / file).write_text(whole(file))
     compiler = [sys.executable, "-m", "compileall", "-q", "--invalidation-mode", "checked-hash"]
     subprocess.run([*compiler, *COMPILED], cwd=to, check=True)
     return to
@@ -157,7 +157,7 @@ class Broken:
         self.mutant, self.tree = mutant, tree
         self._path = tree / mutant.file
         self._whole = self._path.read_text()
-        self._path.write_text(mutant.broken(tree))
+        self._path.write_text(mutant.broken())
         self._running = Running(tree, mutant.tests)
 
     def ended(self) -> Outcome | None:
@@ -212,17 +212,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("only", nargs="*", help="parts of file names or names: those mutants alone")
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument(
-        "--no-baseline", action="store_true", help="do not run the tests on whole sources first"
-    )
+    parser.add_argument("--no-baseline", action="store_true", help="do not run the tests on whole sources first")
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what is at work ends with us
     wanted = [m for m in MUTANTS if not given.only or any(part in m.title for part in given.only)]
     for mutant in wanted:
-        mutant.broken(ROOT)
+        mutant.broken()
     gc.freeze()  # so no fork collects what is imported here
     with tempfile.TemporaryDirectory(prefix="eoslog-mutants-") as folder:
-        trees = [copy_sources(Path(folder) / str(number)) for number in range(given.jobs)]
+        files = {mutant.file for mutant in wanted}
+        trees = [copy_sources(Path(folder) / str(number), files) for number in range(given.jobs)]
         if not given.no_baseline:
             tests = dict.fromkeys(test for mutant in wanted for test in mutant.tests)
             whole = run_whole(trees[0], list(tests))

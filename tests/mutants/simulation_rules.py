@@ -6,22 +6,18 @@ HERE = "tests/simulation/"
 
 MUTANTS: list[Mutant] = [
     *mutants_of(
-        "benchmarks/simulation/micro_batch.py",
         (f"{HERE}test_counts.py",),
-        Break("sealing writes nothing", "self.leaders) + self.sealed + 2", "self.leaders) + 2"),
-        Break("sealing asks nothing", "InitProducerId=self.tasks * self.sealed", "InitProducerId=0"),
-        Break("a batch has no decision of its own", "+ self.groups + 2 + old", "+ old"),
-        Break("the decision has no marker", "return chunks + 1 +", "return chunks +"),
+        Break("sealing writes nothing", "MicroBatch.state_records", "1 + (1 if old else self.leaders) + self.sealed", "1 + (1 if old else self.leaders)"),
+        Break("sealing asks nothing", "MicroBatch.requests", "self.tasks * self.sealed", "0"),
+        Break("a batch has no decision of its own", "MicroBatch.state_records", "self.tasks * task + self.groups + 2", "self.tasks * task"),
+        Break("the decision has no marker", "offset_records", "chunks + 1", "chunks"),
     ),
     *mutants_of(
-        "benchmarks/simulation/timeline.py",
         (f"{HERE}test_timeline.py",),
-        Break("the first marker waits for another", "last = -inf", "last = 0.0"),
-        Break("markers do not queue up", "last + costs.marker.each)", "0.0)"),
-        Break("the driver looks without a pause", "        now += pause\n", "", hangs=True),
-        Break(
-            "a round has no end", "mine[at : at + IN_FLIGHT] for mine", "mine[at:] if not at else [] for mine"
-        ),
-        Break("a round is free", "if at else costs.end.alone", "if at else 0.0"),
+        Break("the first marker waits for another", "_ends", "-inf", "0.0"),
+        Break("markers do not queue up", "_ends", "last + costs.marker.each", "0.0"),
+        Break("the driver looks without a pause", "_look_until", "now += pause", "pass", hangs=True),
+        Break("a round has no end", "_rounds", "mine[at:at + IN_FLIGHT]", "mine[at:] if not at else []"),
+        Break("a round is free", "_ends", "costs.end.alone", "0.0"),
     ),
 ]
