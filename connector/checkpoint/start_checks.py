@@ -47,6 +47,30 @@ def check_given(old: str, new: str, decided: Batch | None, batch: Batch, accepte
     )
 
 
+def check_unnoted(
+    sink: str, batch: Batch, completed: int | None, decided: Batch | None, accepted: Collection[str]
+) -> None:
+    """Check a batch that an earlier run has planned, in a checkpoint that does not say which sink got its
+    batches: `sink` must know them.
+
+    A checkpoint of this sink has said so since its first batch: so it was copied without eoslog's notes, or
+    another sink got the batches. `completed`: the newest batch in Spark's commit log; `decided`: the query's
+    last batch that the sink has decided. Raises SinkChanged unless that is accepted.
+    """
+    if completed is None or (decided is not None and decided.batch_id >= completed):
+        return
+    if (word := f"sink-unknown:{batch.batch_id}") in accepted:
+        return
+    raise SinkChanged(
+        f"sink {sink}: {batch} was planned by an earlier run, the checkpoint does not say which sink got its "
+        "batches (it has no eoslog/sink), and this sink does not know them. Another sink may have decided "
+        "it, and its rows would be written again. Nothing was written. If the checkpoint is a copy, copy it "
+        "again with its folder eoslog; or start the query once as it was, with its former transactional.id "
+        "or its former sink, which finishes the batch. If these rows may be there twice, set "
+        f"{to_accept(word, accepted)}"
+    )
+
+
 def check_taken_over(
     sink: str,
     batch: Batch,

@@ -42,7 +42,8 @@ class SourceEnd:
     def __init__(self) -> None:
         self._path: Path | None = None
         self._file = -1
-        self._noted: dict[str, str] = {}
+        self._planned = ""
+        self._noted: dict[str, Any] = {}
 
     def __reduce__(self) -> tuple[type["SourceEnd"], tuple[()]]:
         return SourceEnd, ()
@@ -51,11 +52,18 @@ class SourceEnd:
         self._close()
 
     def note(
-        self, end: Mapping[str, Mapping[str, int]], start: Mapping[str, Mapping[str, int]] | None = None
+        self,
+        end: Mapping[str, Mapping[str, int]],
+        start: Mapping[str, Mapping[str, int]] | None = None,
+        *,
+        planned: bool = False,
     ) -> None:
-        """Keep the end for the driver's sinks, and where Spark has the batch begin."""
+        """Keep the end for the driver's sinks, and where Spark has the batch begin. `planned`: this source
+        has made the end now; otherwise Spark asks for it, and an earlier run may have planned it."""
         text = canonical(end)
-        kept = {"end": text, **({} if start is None else {"start": canonical(start)})}
+        self._planned = text if planned else self._planned
+        kept: dict[str, Any] = {"end": text, **({} if start is None else {"start": canonical(start)})}
+        kept["planned"] = text == self._planned
         if kept == self._noted:
             return
         folder = notes_folder()
@@ -92,13 +100,20 @@ class SourceEnd:
         if self._path is not None:
             with contextlib.suppress(FileNotFoundError):
                 self._path.unlink()
-        self._path, self._noted = None, {}
+        self._path, self._noted, self._planned = None, {}, ""
 
 
 def asked_ends() -> Counter[str] | None:
     """The ends of all living sources of this driver. None: they cannot be kept, as was warned."""
     notes = _living()
     return None if notes is None else Counter(kept["end"] for kept in notes)
+
+
+def planned_ends() -> set[str]:
+    """The ends that living sources of this driver have planned themselves: no earlier run has, and no other
+    source was asked for them. Empty: that is not known."""
+    notes = _living() or []
+    return {kept["end"] for kept in notes} - {kept["end"] for kept in notes if not kept["planned"]}
 
 
 def asked_starts() -> dict[str, set[str]]:

@@ -16,7 +16,8 @@ from eoslog.connector.checkpoint.cluster_check import check_group_cluster, check
 from eoslog.connector.checkpoint.noted_places import NOTED_PLACES, NotedPlaces
 from eoslog.connector.checkpoint.noted_sink import NotedSink, NotedStarts, abridged
 from eoslog.connector.checkpoint.refreshed_flow import check_not_refreshed
-from eoslog.connector.checkpoint.spark_logs import Planned
+from eoslog.connector.checkpoint.source_changes import canonical_text
+from eoslog.connector.checkpoint.spark_logs import Planned, is_eoslog
 from eoslog.connector.checkpoint.start_checks import (
     Completed,
     RowsFound,
@@ -28,6 +29,7 @@ from eoslog.connector.checkpoint.start_checks import (
     check_plain_start,
     check_story,
     check_taken_over,
+    check_unnoted,
     others_batches,
     remade,
     unread,
@@ -53,6 +55,7 @@ from eoslog.connector.offsets.offsets import Offsets, TopicPartition
 from eoslog.connector.options.source_and_sink import SinkOptions
 from eoslog.connector.run.places_in_log import followed, lacking, look_at
 from eoslog.connector.run.runner import Runner
+from eoslog.connector.run.source_ends import planned_ends
 from eoslog.connector.saved.run_again import check_restored
 from eoslog.protocol.errors import TopicAuthorizationFailed
 
@@ -125,6 +128,10 @@ class StartOfRun:
         self._runner.run(check_not_in_foreach(view.batch, acceptable(accepted)))
         given = NotedSink.read(view.checkpoint)
         self._look_for_a_successor(given)
+        if given is None and not is_planned_here(view.planned):
+            last = self._runner.run(stable_decision(sink))
+            decided = None if last is None else last.last_of(view.batch.query_id)
+            check_unnoted(sink.id, view.batch, view.completed, decided, accepted)
         moved = given is not None and check_sink_cluster(given.cluster, now, sink.id, accepted)
         if given is not None and given.sink is not None and not moved:
             check_noted_place(given.sink, given.decisions, self._options.decision_topic)
@@ -290,6 +297,12 @@ class StartOfRun:
         return {sink: decision.batch for sink, decision in last.items() if decision is not None}
 
 
+def is_planned_here(planned: Planned) -> bool:
+    """Whether no earlier run has planned a batch, as far as eoslog's sources tell; others tell nothing."""
+    ends = {canonical_text(end) for end in planned.by_name.values() if is_eoslog(end)}
+    return not ends or bool(ends & planned_ends())
+
+
 def _is_first(view: CheckpointView) -> bool:
     """Whether no batch is completed in the checkpoint yet."""
     return view.completed is None and view.batch.batch_id == 0
@@ -352,6 +365,8 @@ def leave_for_none(options: SinkOptions, runner: Runner, view: CheckpointView) -
     if view.completed is None and view.batch.batch_id == 0:
         _check_plain_start(options, view, runner)
     given = NotedSink.read(view.checkpoint)
+    if given is None:
+        NotedSink(None, None, view.batch.batch_id).write(view.checkpoint)
     if given is None or given.sink is None:
         return
     now = cluster_id(shared_cluster(options.client))

@@ -177,7 +177,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: Mapping[str, Mapping[str, int]], limit: ReadLimit) -> StoredOffset:
         """The end of the next batch."""
         end = self._next_end(start, limit)
-        self._planned_end.note(end, start)
+        self._planned_end.note(end, start, planned=True)
         return end
 
     def _next_end(self, start: Mapping[str, Mapping[str, int]], limit: ReadLimit) -> StoredOffset:
@@ -441,13 +441,14 @@ class UntoldStreamReader(StreamReader):
     def latestOffset(self) -> StoredOffset:  # type: ignore[override]
         """The end of the next batch."""
         start, limit = self._stands, self.getDefaultReadLimit()
+        planned = start is not None  # else a batch that an earlier run has planned may end there as well
         if start is None:
             start = self._new_start()
             end = self._untold = self._next_end(start, limit)
         else:  # the first was no end of a whole run, or this one is for a report
             self._free_end()
             end = self._next_end(start, limit)
-        self._planned_end.note(end, start)
+        self._planned_end.note(end, start, planned=planned)
         self._stands = end
         return end
 

@@ -111,6 +111,9 @@ MUTANTS: list[Mutant] = [
     *mutants_of(STEPS, Break("a token that is finished is not known", "begin_write", "last is not None and (yield from is_finished(sink, last))", "False")),
     *mutants_of(
         (*STEPS, *CROSSCHECK),
+        Break("a checkpoint without notes is any sink's", "StartOfRun.before", "given is None and not is_planned_here(view.planned)", "False"),
+        Break("every batch of it may be decided elsewhere", "is_planned_here", "not ends or bool(ends & planned_ends())", "not ends"),
+        Break("at_least_once notes nothing", "leave_for_none", "NotedSink(None, None, view.batch.batch_id).write(view.checkpoint)", "pass"),
         Break("who comes back to a sink is stopped", "StartOfRun._look_for_a_successor", "[*known.words, last.left.word]", "known.words"),
         Break("who comes back is stopped at its second start", "StartOfRun.before", "self._left is not None", "False"),
         Break("a sink that was left is left again for any", "StartOfRun._leave", "left is not None", "False"),
@@ -175,6 +178,7 @@ MUTANTS: list[Mutant] = [
     ),
     *mutants_of(
         CROSSCHECK,
+        Break("an older decision is of the last batch", "check_unnoted", "decided is not None and decided.batch_id >= completed", "decided is not None"),
         Break("a successor is not seen", "check_taken_over", "not moved", "True"),
         Break("a new checkpoint began where its first batch ends", "StartFacts.at_group", "self.begins_at", "self.ends.get"),
         Break("a successor that stands here is not seen", "check_taken_over", "is_left or found[0] != stands.get(tp)", "found[0] != stands.get(tp)"),
@@ -382,6 +386,7 @@ MUTANTS: list[Mutant] = [
         Break("two sources are one", "asked_ends", "(kept['end'] for kept in notes)", "{kept['end'] for kept in notes}"),
         Break("the first end is the last", "SourceEnd.note", "kept == self._noted", "self._noted"),
         Break("a torn line is believed", "_kept", "text and checksum == _checksum(text)", "text"),
+        Break("what was asked for was planned here", "planned_ends", "not kept['planned']", "False"),
         Break("a removed file is written", "SourceEnd._open", "os.fstat(self._file).st_nlink > 0", "True"),
         Break("a full disk is a note", "SourceEnd.note", "written < len(line)", "False"),
         Break("files stay open", "SourceEnd._close", "os.close(self._file)", "pass"),

@@ -18,6 +18,7 @@ from eoslog.connector.checkpoint.start_checks import (
     check_plain_start,
     check_story,
     check_taken_over,
+    check_unnoted,
     others_batches,
     remade,
     unread,
@@ -787,6 +788,18 @@ def test_each_source_has_a_line_of_its_own_topics() -> None:
 def test_what_was_accepted_once_does_not_hide_the_next(accepted: Any) -> None:
     with pytest.raises(DecisionGone):
         check_story(story(9, of("q", 4), completed=8, since=0, accepted=accepted))
+
+
+def test_a_batch_of_an_earlier_run_needs_a_sink_that_knows_its_checkpoint() -> None:
+    """The checkpoint does not say whose it was; this sink, by its last decision of the query."""
+    check_unnoted("s", of("q", 0), None, None, ())
+    check_unnoted("s", of("q", 5), 4, of("q", 4), ())
+    for decided in (None, of("q", 3)):
+        with pytest.raises(
+            SinkChanged, match=r"batch 5 of query q was planned by an earlier run.*unknown:5$"
+        ):
+            check_unnoted("s", of("q", 5), 4, decided, {"sink-unknown:4"})
+    check_unnoted("s", of("q", 5), 4, None, {"sink-unknown:5"})
 
 
 def test_a_changed_name_is_noticed_where_a_batch_was_decided_under_the_old_one() -> None:

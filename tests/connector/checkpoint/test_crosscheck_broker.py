@@ -3,6 +3,7 @@
 import json
 import logging
 import re
+import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -23,6 +24,7 @@ from eoslog.connector.offsets.group_notes import Note
 from eoslog.connector.offsets.offsets import TakenFrom, cluster_from_json, taken_from_json, to_json
 from eoslog.connector.options.source_and_sink import sink_options
 from eoslog.connector.run import run_memory
+from eoslog.connector.run.source_ends import SourceEnd
 from eoslog.connector.sink import committer
 from eoslog.connector.spark.versions import ReadAllAvailable
 from tests.connector.brokers import start_broker
@@ -291,6 +293,62 @@ def test_a_changed_transactional_id_between_batches(bench: Bench) -> None:
     (said,) = bench.begin(transactional__id=f"another-{bench.topic}")
     assert "completed batch 1, but the sink has decided no batch of this query" in said
     assert bench.begin(transactional__id=f"third-{bench.topic}") == [], "the checkpoint tells whose they were"
+
+
+@pytest.mark.parametrize("group", [True, False])
+def test_a_checkpoint_that_was_copied_without_its_notes(bench: Bench, group: bool) -> None:
+    """Batch 1 is decided and Spark does not know it. Under another name nobody finds that decision."""
+    if not group:
+        del bench.options["kafka.group.id"]
+    bench.query = replace(bench.query, options=bench.options, ours=True)
+    assert run(bench.query, Crash("all finished, not logged")) == "killed"
+    notes = bench.query.checkpoint / "eoslog"
+    shutil.copytree(notes, bench.folder / "kept")
+    shutil.rmtree(notes)
+    for _ in range(2):  # nothing was noted by the first one
+        with pytest.raises((SinkChanged, DecisionGone)) as caught:
+            bench.begin(transactional__id="another", commit__source__offsets=str(group).lower())
+    if not group:
+        assert "(it has no eoslog/sink)" in str(caught.value), caught.value
+        (word,) = re.findall(r"start\.accepted=(sink-unknown:1)$", str(caught.value))
+        bench.begin(transactional__id=f"third-{bench.topic}", start__accepted=word)
+        shutil.rmtree(notes)
+    shutil.copytree(bench.folder / "kept", notes)
+    with pytest.raises(SinkChanged, match="was decided by the sink sink-"):
+        bench.begin(transactional__id="another")
+    shutil.rmtree(notes)
+    assert bench.begin() == [], "with the old name it goes on"
+    assert run(bench.query) == "done"
+    assert sorted(row[3] for row in bench.kafka.rows(bench.topic, 2)) == bench.query.rows()
+
+
+def test_the_batch_after_another_sink_s_is_planned_here(bench: Bench) -> None:
+    """The code moves to this sink between two batches: nothing is to be decided twice."""
+    bench.query = replace(bench.query, ours=True)
+    assert run(bench.query) == "done"
+    shutil.rmtree(bench.query.checkpoint / "eoslog")
+    name, end = (
+        f"another-{bench.topic}",
+        {SOURCE: {"0": 3 * ROWS, "1": 3 * ROWS}, f"topic-id:{SOURCE}:{'A' * 22}": {}},
+    )
+    bench.plan(2, entries={f"topic-id:{SOURCE}:{'A' * 22}": {}})
+    source = SourceEnd()
+    source.note(end)
+    with pytest.raises(SinkChanged, match=r"batch 2 of query .* was planned by an earlier run"):
+        bench.begin(transactional__id=name)
+    source.note(end, planned=True)
+    (said,) = bench.begin(transactional__id=name)
+    assert "completed batch 1, but the sink has decided no batch of this query" in said
+    source.forget()
+
+
+def test_at_least_once_notes_that_no_sink_got_its_batches(bench: Bench) -> None:
+    """So exactly_once goes on behind it, in the middle of a batch, too."""
+    bench.query = replace(
+        bench.query, options={**bench.options, "processing.guarantee": "at_least_once"}, ours=True
+    )
+    assert run(bench.query, Crash("all tasks prepared")) == "killed"
+    assert bench.begin() == []
 
 
 def word_of(error: Exception) -> str:

@@ -61,8 +61,8 @@ class Copy:
         return (
             rows.select("key", "value").writeStream.format(sink)
             .option("kafka.bootstrap.servers", self.kafka.bootstrap)
-            .options(**{name.replace("_", "."): text for name, text in halt.items()})
             .option("transactional.id", f"sink-{self.target}").option("topic", self.target)
+            .options(**{name.replace("_", "."): text for name, text in halt.items()})
             .option("checkpointLocation", str(self.checkpoint)).trigger(availableNow=True).start()
         )  # fmt: skip
 
@@ -99,6 +99,35 @@ def test_a_query_without_its_checkpoint(
     assert copy.visible() == copy.rows
     again = 0 if point.startswith("decided") else A_BATCH
     assert len(copy.visible(committed=False)) == ROWS + again, "a decided batch is not written again"
+
+
+def test_a_checkpoint_that_was_copied_without_its_notes(
+    spark: SparkSession, hasty: Kafka, tmp_path: Path
+) -> None:
+    """A batch is decided, and its sink renamed. The former name ends it; then the new one goes on."""
+    cloudpickle.register_pickle_by_value(halting)  # type: ignore[no-untyped-call]
+    spark.dataSource.register(halting.HaltingDataSource)
+    copy = Copy(spark, hasty, tmp_path / "checkpoint")
+    copy.run("earliest", "halting", halt_at="decided, no winner finished", halt_batch=str(KILLED))
+    shutil.rmtree(copy.checkpoint / "eoslog")
+    for _ in range(2):
+        said = copy.run("earliest", transactional_id=f"new-{copy.target}", commit_source_offsets="false")
+        assert "SinkChanged" in said and f"start.accepted=sink-unknown:{KILLED}" in said, said
+    assert copy.run("earliest") == ""
+    assert copy.run("earliest", transactional_id=f"new-{copy.target}") == ""
+    assert copy.visible() == copy.rows
+
+
+def test_a_query_of_another_sink_goes_on_with_this_one(
+    spark: SparkSession, hasty: Kafka, tmp_path: Path
+) -> None:
+    """Between two batches: the first one here is planned by this run, so no other sink has decided it."""
+    copy = Copy(spark, hasty, tmp_path / "checkpoint")
+    assert copy.run("earliest", "noop") == ""
+    more = [b"%06d" % number for number in range(ROWS, ROWS + A_BATCH)]
+    hasty.put(copy.source, more)
+    assert copy.run("earliest") == ""
+    assert copy.visible() == more
 
 
 class Union(Copy):

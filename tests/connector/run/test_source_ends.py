@@ -13,7 +13,7 @@ import pytest
 
 from eoslog.connector.checkpoint.source_changes import canonical
 from eoslog.connector.run import source_ends
-from eoslog.connector.run.source_ends import SourceEnd, asked_ends
+from eoslog.connector.run.source_ends import SourceEnd, asked_ends, planned_ends
 from eoslog.connector.spark.processes import ProcessIdentity, this_process
 
 FIRST, SECOND = {"t": {"0": 5}}, {"t": {"0": 9}}
@@ -33,6 +33,22 @@ def test_the_last_end_of_each_source_is_told() -> None:
     assert asked_ends() == Counter({canonical(SECOND): 2})
     other.note(FIRST)
     assert asked_ends() == Counter(map(canonical, (FIRST, SECOND)))
+
+
+def test_an_end_is_planned_here_if_no_source_was_asked_for_it_first() -> None:
+    one, other = SourceEnd(), SourceEnd()
+    one.note(FIRST)  # a batch of an earlier run
+    assert planned_ends() == set()
+    one.note(SECOND, FIRST, planned=True)
+    one.note(SECOND, FIRST)  # Spark asks for what was planned
+    assert planned_ends() == {canonical(SECOND)}
+    other.note(SECOND, FIRST)  # of a copy of the query's checkpoint
+    assert planned_ends() == set()
+    other.forget()
+    assert planned_ends() == {canonical(SECOND)}
+    one.forget()
+    one.note(SECOND)
+    assert planned_ends() == set()
 
 
 def test_a_source_whose_query_has_ended_is_not_told() -> None:
