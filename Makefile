@@ -5,17 +5,18 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 GUARANTEE ?= exactly_once
 BIN := .venv/bin
 READY := .venv/.ready
+TYPED := protocol/typed.pyi
 KAFKA := .peers/kafka-4.3.1
 OLD_KAFKA := .peers/kafka-3.9.1
 SPARK_KAFKA := .peers/spark-kafka-4.2.0
 DEMO_DATA ?= .demo
 
-.PHONY: help setup compiled java demo test mutants test-java test-java-tools test-rights test-broker-options test-kafka test-differential test-connector-kafka test-kafka-versions test-connector-cluster audit-million top-picture demo-picture command-pictures test-console model lint bench bench-quick bench-starts bench-tasks bench-participants bench-cost trace-micro-batch bench-codec bench-broker bench-scale dump-segments dump-upkept docs docs-pages test-docs newcomer stories fuzz clean crash-log soak-crash soak-kill9 soak-stateful soak-hostile soak-copy soak-copy-cluster soak-sources histories histories-spark soak-kill test-ends test-beginnings map typed test-rehearse-kafka test-connector-kfake simulate test-kerberos test-checkpoint test-object-store test-spark-version test-spark-versions soak-fanout test-fanout round
+.PHONY: help setup compiled java demo test mutants test-java test-java-tools test-rights test-broker-options test-kafka test-differential test-connector-kafka test-kafka-versions test-connector-cluster audit-million top-picture demo-picture command-pictures test-console model lint bench bench-quick bench-starts bench-tasks bench-participants bench-cost trace-micro-batch bench-codec bench-broker bench-scale dump-segments dump-upkept docs docs-pages test-docs newcomer stories fuzz clean crash-log soak-crash soak-kill9 soak-stateful soak-hostile soak-copy soak-copy-cluster soak-sources histories histories-spark soak-kill test-ends test-beginnings map test-rehearse-kafka test-connector-kfake simulate test-kerberos test-checkpoint test-object-store test-spark-version test-spark-versions soak-fanout test-fanout round
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
-setup: $(READY) java  ## create .venv with eoslog and its pinned development dependencies, look for Java
+setup: $(READY) $(TYPED) java  ## create .venv with eoslog and its pinned development dependencies, look for Java
 
 $(READY): setup.cfg pyproject.toml
 	@test -n "$(PYTHON)" || { echo "eoslog needs Python 3.11 or later: install it, or say make PYTHON=/path/to/python"; exit 1; }
@@ -28,6 +29,9 @@ $(READY): setup.cfg pyproject.toml
 	@$(BIN)/python -m compileall -q eoslog broker connector protocol  # as pip does for users; it passes over links
 	@touch $@
 	@echo "ready: .venv/bin/eoslog, or . .venv/bin/activate"
+
+$(TYPED): $(READY) packaging/message_types.py $(wildcard protocol/*.py protocol/messages/*.py)
+	@$(BIN)/python packaging/message_types.py
 
 compiled: $(READY)
 	@$(BIN)/python -m compileall -q eoslog broker connector protocol
@@ -46,7 +50,7 @@ demo: setup  ## the main job: a year of flights through a pipeline that is kille
 test: setup  ## all tests (WORKERS=3: processes; most tests wait more than they work)
 	$(BIN)/python -m pytest -n $(or $(WORKERS),3) --dist loadfile --no-loadscope-reorder $(TEST_ARGS)
 
-lint: $(READY) docs  ## ruff, mypy (strict; tests and examples too), the import rules, and the docs as a site
+lint: $(READY) $(TYPED) docs  ## ruff, mypy (strict; tests and examples too), the import rules, and the docs as a site
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --config-file setup.cfg -p eoslog -p benchmarks -p tests -p examples
@@ -314,9 +318,6 @@ test-console: setup  ## the web console in a real headless browser; makes its pi
 			apt-get update -qq && apt-get install -y -qq chromium chromium-driver >/dev/null; \
 		else echo "the browser test needs Chromium and its driver: install them (Debian: apt-get install chromium chromium-driver)"; exit 1; fi; fi
 	$(BIN)/python -m pytest -q --timeout 600 -m browser tests/console $(TEST_ARGS)
-
-typed: $(READY)  ## make protocol/typed, the messages as types for mypy, from their schemas
-	$(BIN)/python -m tests.house.typed_source
 
 docs-pages: $(READY)  ## make docs/apis.md, options.md and connector-*.md from the code
 	$(BIN)/python -m docs.pages

@@ -21,11 +21,10 @@ from eoslog.connector.client.wire.config import ClientConfig
 from eoslog.connector.client.wire.connection import BrokerConnection
 from eoslog.connector.errors import EoslogError
 from eoslog.protocol.apis import Api
-from eoslog.protocol.typed.apis import FIND_COORDINATOR, METADATA
+from eoslog.protocol.typed import FIND_COORDINATOR, METADATA
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.find_coordinator import FindCoordinatorRequestDraft
-    from eoslog.protocol.typed.metadata import MetadataRequestDraft, MetadataResponse
+    from eoslog.protocol.typed import FindCoordinatorRequestDraft, MetadataRequestDraft, MetadataResponse
 
 
 T = TypeVar("T")

@@ -19,10 +19,10 @@ from typing import IO, TYPE_CHECKING, Self
 from eoslog.connector.client.wire.config import ClientConfig
 from eoslog.connector.client.wire.connection import BrokerConnection
 from eoslog.connector.errors import EoslogError
-from eoslog.protocol.typed.apis import METADATA
+from eoslog.protocol.typed import METADATA
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.metadata import MetadataRequestDraft
+    from eoslog.protocol.typed import MetadataRequestDraft
 
 MEASURED = ("-Xmx1g", "-Xms1g")
 _METADATA = 12  # names the topics

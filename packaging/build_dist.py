@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+_MADE = ("protocol/typed.pyi",)
 _NOT_PACKED = ("benchmarks/", "docs/", "examples/", "tests/")
 
 
@@ -22,6 +23,11 @@ def build(out: Path, *, isolated: bool = True) -> tuple[Path, Path]:
     running Python. Raises subprocess.CalledProcessError with the build's messages on standard error.
     """
     shutil.rmtree(out, ignore_errors=True)
+    ours = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+    }  # the schemas of this checkout
+    subprocess.run([sys.executable, ROOT / "packaging" / "message_types.py"], check=True, env=ours)
     with tempfile.TemporaryDirectory(prefix="eoslog-dist-") as copy:
         _copy_source(Path(copy))
         options = ["--quiet", "--outdir", str(out)] + ([] if isolated else ["--no-isolation"])
@@ -42,10 +48,10 @@ def _copy_source(to: Path) -> None:
 
 
 def source_files() -> list[str]:
-    """The files that git tracks, or would add."""
+    """The files that git tracks, or would add, and those that `build` makes."""
     command = ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    return sorted({name for name in listed.split("\0") if name and _is_there(ROOT / name)})
+    return sorted({name for name in (*listed.split("\0"), *_MADE) if name and _is_there(ROOT / name)})
 
 
 def _is_there(path: Path) -> bool:

@@ -12,10 +12,10 @@ from eoslog.connector.client.admin.list_offsets import LATEST, list_offsets
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.batch import BatchHeader, iter_headers
-from eoslog.protocol.typed.apis import FETCH
+from eoslog.protocol.typed import FETCH
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.fetch import FetchRequestDraft
+    from eoslog.protocol.typed import FetchRequestDraft
 
 _BY_NAME = 12
 _MOST_BYTES = 50 << 20

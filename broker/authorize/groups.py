@@ -20,24 +20,21 @@ from eoslog.broker.authorize.filtering import (
 from eoslog.broker.rules.acls import AclOperation, ResourceType
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.consumer_group_describe import (
+    from eoslog.protocol.typed import (
         ConsumerGroupDescribeRequest,
         ConsumerGroupDescribeResponseDraft,
         ConsumerGroupDescribeResponseGroupDraft,
-    )
-    from eoslog.protocol.typed.consumer_group_heartbeat import (
         ConsumerGroupHeartbeatRequest,
         ConsumerGroupHeartbeatResponseDraft,
-    )
-    from eoslog.protocol.typed.delete_groups import DeleteGroupsRequest, DeleteGroupsResponseDraft
-    from eoslog.protocol.typed.describe_groups import (
+        DeleteGroupsRequest,
+        DeleteGroupsResponseDraft,
         DescribeGroupsRequest,
         DescribeGroupsResponseDraft,
         DescribeGroupsResponseGroupDraft,
-    )
-    from eoslog.protocol.typed.list_groups import ListGroupsRequest, ListGroupsResponseDraft
-    from eoslog.protocol.typed.offset_delete import OffsetDeleteRequest, OffsetDeleteResponseDraft
-    from eoslog.protocol.typed.offset_fetch import (
+        ListGroupsRequest,
+        ListGroupsResponseDraft,
+        OffsetDeleteRequest,
+        OffsetDeleteResponseDraft,
         OffsetFetchRequest,
         OffsetFetchRequestGroup,
         OffsetFetchRequestGroupTopic,

@@ -19,9 +19,12 @@ from eoslog.broker.stored.authorizer import Authorizer
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.create_acls import CreateAclsRequestCreation
-    from eoslog.protocol.typed.delete_acls import DeleteAclsRequestFilter
-    from eoslog.protocol.typed.describe_acls import DescribeAclsRequest, DescribeAclsResponseAclDraft
+    from eoslog.protocol.typed import (
+        CreateAclsRequestCreation,
+        DeleteAclsRequestFilter,
+        DescribeAclsRequest,
+        DescribeAclsResponseAclDraft,
+    )
 
 
 NO_AUTHORIZER = "No Authorizer is configured. Start the broker with authorizer.class.name."

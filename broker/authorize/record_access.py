@@ -11,12 +11,14 @@ from eoslog.protocol.batch import CorruptBatch, read_header
 from eoslog.protocol.error_places import error_answer
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.fetch import FetchRequest, FetchResponseDraft
-    from eoslog.protocol.typed.offset_for_leader_epoch import (
+    from eoslog.protocol.typed import (
+        FetchRequest,
+        FetchResponseDraft,
         OffsetForLeaderEpochRequest,
         OffsetForLeaderEpochResponseDraft,
+        ProduceRequest,
+        ProduceResponseDraft,
     )
-    from eoslog.protocol.typed.produce import ProduceRequest, ProduceResponseDraft
 
 
 def _transactional_id(asked: AccessRequest[ProduceRequest]) -> RequestRefused[ProduceResponseDraft] | None:

@@ -12,11 +12,12 @@ from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.alter_user_scram_credentials import (
+    from eoslog.protocol.typed import (
         AlterUserScramCredentialsRequest,
         AlterUserScramCredentialsResponseDraft,
+        DescribeLogDirsRequest,
+        DescribeLogDirsResponseDraft,
     )
-    from eoslog.protocol.typed.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponseDraft
 
 
 _O, _CLUSTER = AclOperation, ResourceType.CLUSTER

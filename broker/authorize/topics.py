@@ -18,34 +18,27 @@ from eoslog.broker.rules.acls import CLUSTER_NAME, AclOperation, ResourceType
 from eoslog.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.alter_configs import AlterConfigsRequestResource
-    from eoslog.protocol.typed.create_partitions import (
+    from eoslog.protocol.typed import (
+        AlterConfigsRequestResource,
         CreatePartitionsRequest,
         CreatePartitionsRequestTopic,
         CreatePartitionsResponseDraft,
-    )
-    from eoslog.protocol.typed.create_topics import (
         CreateTopicsRequest,
         CreateTopicsRequestTopic,
         CreateTopicsResponseDraft,
         CreateTopicsResponseTopicDraft,
-    )
-    from eoslog.protocol.typed.delete_topics import (
         DeleteTopicsRequest,
         DeleteTopicsRequestTopic,
         DeleteTopicsResponseDraft,
         DeleteTopicsResponseResponseDraft,
-    )
-    from eoslog.protocol.typed.describe_cluster import DescribeClusterRequest, DescribeClusterResponseDraft
-    from eoslog.protocol.typed.describe_configs import DescribeConfigsRequestResource
-    from eoslog.protocol.typed.describe_topic_partitions import (
+        DescribeClusterRequest,
+        DescribeClusterResponseDraft,
+        DescribeConfigsRequestResource,
         DescribeTopicPartitionsRequest,
         DescribeTopicPartitionsRequestTopic,
         DescribeTopicPartitionsResponseDraft,
         DescribeTopicPartitionsResponseTopicDraft,
-    )
-    from eoslog.protocol.typed.incremental_alter_configs import IncrementalAlterConfigsRequestResource
-    from eoslog.protocol.typed.metadata import (
+        IncrementalAlterConfigsRequestResource,
         MetadataRequest,
         MetadataRequestTopic,
         MetadataResponseDraft,

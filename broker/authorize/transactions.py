@@ -21,20 +21,24 @@ from eoslog.broker.rules.acls import AclOperation, ResourceType
 from eoslog.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.add_partitions_to_txn import (
+    from eoslog.protocol.typed import (
         AddPartitionsToTxnRequest,
         AddPartitionsToTxnRequestV3AndBelowTopic,
         AddPartitionsToTxnResponseDraft,
-    )
-    from eoslog.protocol.typed.describe_transactions import (
         DescribeTransactionsRequest,
         DescribeTransactionsResponseDraft,
+        EndTxnRequest,
+        EndTxnRequestTogether,
+        EndTxnResponseDraft,
+        FindCoordinatorRequest,
+        FindCoordinatorResponseDraft,
+        InitProducerIdRequest,
+        InitProducerIdResponseDraft,
+        ListTransactionsRequest,
+        ListTransactionsResponseDraft,
+        WriteTxnMarkersRequest,
+        WriteTxnMarkersResponseDraft,
     )
-    from eoslog.protocol.typed.end_txn import EndTxnRequest, EndTxnRequestTogether, EndTxnResponseDraft
-    from eoslog.protocol.typed.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponseDraft
-    from eoslog.protocol.typed.init_producer_id import InitProducerIdRequest, InitProducerIdResponseDraft
-    from eoslog.protocol.typed.list_transactions import ListTransactionsRequest, ListTransactionsResponseDraft
-    from eoslog.protocol.typed.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponseDraft
 
 
 _ID = ResourceType.TRANSACTIONAL_ID

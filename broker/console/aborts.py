@@ -15,12 +15,14 @@ from eoslog.broker.console.broker_access import BrokerAccess, Caller
 from eoslog.broker.console.transactions import describe, producers_of, refusal
 from eoslog.broker.rules.transactions.transaction_state import PREPARED, TransactionState
 from eoslog.protocol.errors import ErrorCode, KafkaError
-from eoslog.protocol.typed.apis import INIT_PRODUCER_ID, WRITE_TXN_MARKERS
+from eoslog.protocol.typed import INIT_PRODUCER_ID, WRITE_TXN_MARKERS
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.describe_transactions import DescribeTransactionsResponseTransactionState
-    from eoslog.protocol.typed.init_producer_id import InitProducerIdRequestDraft
-    from eoslog.protocol.typed.write_txn_markers import WriteTxnMarkersRequestMarkerDraft
+    from eoslog.protocol.typed import (
+        DescribeTransactionsResponseTransactionState,
+        InitProducerIdRequestDraft,
+        WriteTxnMarkersRequestMarkerDraft,
+    )
 
 log = logging.getLogger(__name__)
 

@@ -13,13 +13,16 @@ from eoslog.broker.console.paging import MOST, MOST_LOOKED_AT, NAME, PageQuery, 
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.internal_topics.coordinator_records import assigned_partitions
 from eoslog.protocol.names_by_sink import made, sinks_of_groups
-from eoslog.protocol.typed.apis import CONSUMER_GROUP_DESCRIBE, DESCRIBE_GROUPS, LIST_GROUPS, OFFSET_FETCH
+from eoslog.protocol.typed import CONSUMER_GROUP_DESCRIBE, DESCRIBE_GROUPS, LIST_GROUPS, OFFSET_FETCH
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.consumer_group_describe import ConsumerGroupDescribeResponseMember
-    from eoslog.protocol.typed.describe_groups import DescribeGroupsResponseMember
-    from eoslog.protocol.typed.list_groups import ListGroupsResponseGroup
-    from eoslog.protocol.typed.offset_fetch import OffsetFetchRequestGroupDraft, OffsetFetchResponseGroup
+    from eoslog.protocol.typed import (
+        ConsumerGroupDescribeResponseMember,
+        DescribeGroupsResponseMember,
+        ListGroupsResponseGroup,
+        OffsetFetchRequestGroupDraft,
+        OffsetFetchResponseGroup,
+    )
 
 MOST_MEMBERS = 500
 MOST_OFFSETS = 2000

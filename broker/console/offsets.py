@@ -7,10 +7,10 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from eoslog.broker.console.broker_access import BrokerAccess, Caller
-from eoslog.protocol.typed.apis import LIST_OFFSETS
+from eoslog.protocol.typed import LIST_OFFSETS
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.list_offsets import ListOffsetsRequestTopicDraft
+    from eoslog.protocol.typed import ListOffsetsRequestTopicDraft
 
 Place = tuple[str, int]
 """Topic and partition."""

@@ -10,11 +10,10 @@ from eoslog.broker.console.broker_access import BrokerAccess, Caller
 from eoslog.broker.console.offsets import END, START, Place, by_topic, offsets, pieces
 from eoslog.broker.console.paging import MOST_LOOKED_AT, NAME, PageQuery, arranged, chosen, matching
 from eoslog.protocol.errors import KafkaError
-from eoslog.protocol.typed.apis import DESCRIBE_LOG_DIRS, METADATA
+from eoslog.protocol.typed import DESCRIBE_LOG_DIRS, METADATA
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.describe_log_dirs import DescribeLogDirsRequestTopicDraft
-    from eoslog.protocol.typed.metadata import MetadataResponseTopic
+    from eoslog.protocol.typed import DescribeLogDirsRequestTopicDraft, MetadataResponseTopic
 
 Row = dict[str, Any]
 

@@ -13,12 +13,14 @@ from eoslog.broker.rules.acls import CLUSTER_NAME, AclOperation, ResourceType
 from eoslog.broker.rules.transactions.transaction_state import PREPARED, TransactionState
 from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.names_by_sink import made, sink_of, sinks_of_ids
-from eoslog.protocol.typed.apis import DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS, METADATA
+from eoslog.protocol.typed import DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS, METADATA
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.describe_producers import DescribeProducersRequestTopicDraft
-    from eoslog.protocol.typed.describe_transactions import DescribeTransactionsResponseTransactionState
-    from eoslog.protocol.typed.list_transactions import ListTransactionsResponseTransactionState
+    from eoslog.protocol.typed import (
+        DescribeProducersRequestTopicDraft,
+        DescribeTransactionsResponseTransactionState,
+        ListTransactionsResponseTransactionState,
+    )
 
 OPEN = tuple(sorted(state.text for state in (TransactionState.ONGOING, *PREPARED)))
 """States in which a transaction is open or being ended."""

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from eoslog.broker.log.partition.partition import Partition
     from eoslog.broker.security.sasl import SaslMechanisms
     from eoslog.broker.stored.authorizer import Authorizer
-    from eoslog.protocol.typed.api_versions import ApiVersionsResponseApiKeyDraft
+    from eoslog.protocol.typed import ApiVersionsResponseApiKeyDraft
 
 log = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from eoslog.protocol.error_versions import for_version
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponseDraft
+    from eoslog.protocol.typed import AddOffsetsToTxnRequest, AddOffsetsToTxnResponseDraft
 
 
 KEY = ApiKey.ADD_OFFSETS_TO_TXN

@@ -23,7 +23,7 @@ from eoslog.protocol.error_versions import for_version
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.add_partitions_to_txn import (
+    from eoslog.protocol.typed import (
         AddPartitionsToTxnRequest,
         AddPartitionsToTxnRequestTransaction,
         AddPartitionsToTxnResponseDraft,

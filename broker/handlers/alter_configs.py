@@ -25,13 +25,13 @@ from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.alter_configs import (
+    from eoslog.protocol.typed import (
         AlterConfigsRequest,
         AlterConfigsRequestResource,
         AlterConfigsResponseDraft,
         AlterConfigsResponseResponseDraft,
+        IncrementalAlterConfigsRequestResource,
     )
-    from eoslog.protocol.typed.incremental_alter_configs import IncrementalAlterConfigsRequestResource
 
 
 KEY = ApiKey.ALTER_CONFIGS

@@ -17,7 +17,7 @@ from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.alter_partition_reassignments import (
+    from eoslog.protocol.typed import (
         AlterPartitionReassignmentsRequest,
         AlterPartitionReassignmentsRequestPartition,
         AlterPartitionReassignmentsResponseDraft,

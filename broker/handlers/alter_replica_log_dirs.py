@@ -16,7 +16,7 @@ from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.alter_replica_log_dirs import (
+    from eoslog.protocol.typed import (
         AlterReplicaLogDirsRequest,
         AlterReplicaLogDirsResponseDraft,
         AlterReplicaLogDirsResponsePartitionDraft,

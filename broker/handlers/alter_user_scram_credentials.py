@@ -18,7 +18,7 @@ from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.scram import MAX_ITERATIONS, MIN_ITERATIONS, Credential, credential_of
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.alter_user_scram_credentials import (
+    from eoslog.protocol.typed import (
         AlterUserScramCredentialsRequest,
         AlterUserScramCredentialsRequestDeletion,
         AlterUserScramCredentialsRequestUpsertion,

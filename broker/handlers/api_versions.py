@@ -19,7 +19,7 @@ from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.api_versions import ApiVersionsRequest, ApiVersionsResponseDraft
+    from eoslog.protocol.typed import ApiVersionsRequest, ApiVersionsResponseDraft
 
 
 KEY = ApiKey.API_VERSIONS

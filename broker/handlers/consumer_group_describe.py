@@ -25,7 +25,7 @@ from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.consumer_group_describe import (
+    from eoslog.protocol.typed import (
         ConsumerGroupDescribeRequest,
         ConsumerGroupDescribeResponseAssignmentDraft,
         ConsumerGroupDescribeResponseDraft,

@@ -38,7 +38,7 @@ from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.consumer_group_heartbeat import (
+    from eoslog.protocol.typed import (
         ConsumerGroupHeartbeatRequest,
         ConsumerGroupHeartbeatResponseDraft,
     )

@@ -17,7 +17,7 @@ from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.create_acls import (
+    from eoslog.protocol.typed import (
         CreateAclsRequest,
         CreateAclsResponseDraft,
         CreateAclsResponseResultDraft,

@@ -22,7 +22,7 @@ from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.create_topics import (
+    from eoslog.protocol.typed import (
         CreateTopicsRequest,
         CreateTopicsRequestTopic,
         CreateTopicsResponseDraft,

@@ -16,7 +16,7 @@ from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.delete_acls import (
+    from eoslog.protocol.typed import (
         DeleteAclsRequest,
         DeleteAclsResponseDraft,
         DeleteAclsResponseFilterResultDraft,

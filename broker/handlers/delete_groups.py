@@ -17,7 +17,7 @@ from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.delete_groups import DeleteGroupsRequest, DeleteGroupsResponseDraft
+    from eoslog.protocol.typed import DeleteGroupsRequest, DeleteGroupsResponseDraft
 
 
 KEY = ApiKey.DELETE_GROUPS

@@ -19,7 +19,7 @@ from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.delete_records import (
+    from eoslog.protocol.typed import (
         DeleteRecordsRequest,
         DeleteRecordsRequestPartition,
         DeleteRecordsResponseDraft,

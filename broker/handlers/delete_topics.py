@@ -20,7 +20,7 @@ from eoslog.protocol.error_versions import for_version
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.delete_topics import (
+    from eoslog.protocol.typed import (
         DeleteTopicsRequest,
         DeleteTopicsResponseDraft,
         DeleteTopicsResponseResponseDraft,

@@ -18,7 +18,7 @@ from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.describe_acls import (
+    from eoslog.protocol.typed import (
         DescribeAclsRequest,
         DescribeAclsResponseDraft,
         DescribeAclsResponseResourceDraft,

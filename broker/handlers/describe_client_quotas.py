@@ -14,7 +14,7 @@ from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.describe_client_quotas import (
+    from eoslog.protocol.typed import (
         DescribeClientQuotasRequest,
         DescribeClientQuotasResponseDraft,
     )

@@ -15,7 +15,7 @@ from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.describe_cluster import DescribeClusterRequest, DescribeClusterResponseDraft
+    from eoslog.protocol.typed import DescribeClusterRequest, DescribeClusterResponseDraft
 
 
 KEY = ApiKey.DESCRIBE_CLUSTER

@@ -24,7 +24,7 @@ from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.describe_configs import (
+    from eoslog.protocol.typed import (
         DescribeConfigsRequest,
         DescribeConfigsRequestResource,
         DescribeConfigsResponseConfigDraft,

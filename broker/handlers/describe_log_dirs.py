@@ -19,7 +19,7 @@ from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.describe_log_dirs import (
+    from eoslog.protocol.typed import (
         DescribeLogDirsRequest,
         DescribeLogDirsResponseDraft,
         DescribeLogDirsResponseResultDraft,

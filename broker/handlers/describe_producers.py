@@ -16,7 +16,7 @@ from eoslog.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from eoslog.broker.rules.producer_state import ProducerState
-    from eoslog.protocol.typed.describe_producers import (
+    from eoslog.protocol.typed import (
         DescribeProducersRequest,
         DescribeProducersResponseActiveProducerDraft,
         DescribeProducersResponseDraft,

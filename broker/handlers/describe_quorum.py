@@ -15,7 +15,7 @@ from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.describe_quorum import (
+    from eoslog.protocol.typed import (
         DescribeQuorumRequest,
         DescribeQuorumResponseCurrentVoterDraft,
         DescribeQuorumResponseDraft,

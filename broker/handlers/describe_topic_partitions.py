@@ -18,7 +18,7 @@ from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.describe_topic_partitions import (
+    from eoslog.protocol.typed import (
         DescribeTopicPartitionsRequest,
         DescribeTopicPartitionsResponseDraft,
         DescribeTopicPartitionsResponseTopicDraft,

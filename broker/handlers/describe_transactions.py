@@ -16,7 +16,7 @@ from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.describe_transactions import (
+    from eoslog.protocol.typed import (
         DescribeTransactionsRequest,
         DescribeTransactionsResponseDraft,
         DescribeTransactionsResponseTopicDraft,

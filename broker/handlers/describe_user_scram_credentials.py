@@ -17,7 +17,7 @@ from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.describe_user_scram_credentials import (
+    from eoslog.protocol.typed import (
         DescribeUserScramCredentialsRequest,
         DescribeUserScramCredentialsResponseCredentialInfoDraft,
         DescribeUserScramCredentialsResponseDraft,

@@ -16,7 +16,7 @@ from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.elect_leaders import (
+    from eoslog.protocol.typed import (
         ElectLeadersRequest,
         ElectLeadersResponseDraft,
         ElectLeadersResponsePartitionResultDraft,

@@ -27,7 +27,7 @@ from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.producer_identity import ProducerIdentity
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.end_txn import EndTxnRequest, EndTxnRequestTogether, EndTxnResponseDraft
+    from eoslog.protocol.typed import EndTxnRequest, EndTxnRequestTogether, EndTxnResponseDraft
 
 
 KEY = ApiKey.END_TXN

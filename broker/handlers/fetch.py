@@ -27,7 +27,7 @@ from eoslog.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from eoslog.broker.log.partition.partition import Partition
-    from eoslog.protocol.typed.fetch import (
+    from eoslog.protocol.typed import (
         FetchRequest,
         FetchResponseAbortedTransactionDraft,
         FetchResponseDraft,

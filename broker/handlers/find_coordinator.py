@@ -15,7 +15,7 @@ from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponseDraft
+    from eoslog.protocol.typed import FindCoordinatorRequest, FindCoordinatorResponseDraft
 
 
 KEY = ApiKey.FIND_COORDINATOR

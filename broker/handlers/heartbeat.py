@@ -15,7 +15,7 @@ from eoslog.broker.rules.classic.classic_group_events import Heartbeat, Heartbea
 from eoslog.protocol.apis import ApiKey
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.heartbeat import HeartbeatRequest, HeartbeatResponseDraft
+    from eoslog.protocol.typed import HeartbeatRequest, HeartbeatResponseDraft
 
 
 KEY = ApiKey.HEARTBEAT

@@ -26,7 +26,7 @@ from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.producer_identity import NOBODY
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.init_producer_id import InitProducerIdRequest, InitProducerIdResponseDraft
+    from eoslog.protocol.typed import InitProducerIdRequest, InitProducerIdResponseDraft
 
 
 KEY = ApiKey.INIT_PRODUCER_ID

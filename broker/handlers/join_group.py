@@ -21,7 +21,7 @@ from eoslog.broker.rules.classic.classic_group_events import Join, JoinAnswer
 from eoslog.protocol.apis import ApiKey
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.join_group import JoinGroupRequest, JoinGroupResponseDraft
+    from eoslog.protocol.typed import JoinGroupRequest, JoinGroupResponseDraft
 
 
 KEY = ApiKey.JOIN_GROUP

@@ -16,7 +16,7 @@ from eoslog.broker.rules.classic.classic_group_events import Leave, LeaveAnswer
 from eoslog.protocol.apis import ApiKey
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.leave_group import (
+    from eoslog.protocol.typed import (
         LeaveGroupRequest,
         LeaveGroupResponseDraft,
         LeaveGroupResponseMemberDraft,

@@ -17,7 +17,7 @@ from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.list_config_resources import (
+    from eoslog.protocol.typed import (
         ListConfigResourcesRequest,
         ListConfigResourcesResponseConfigResourceDraft,
         ListConfigResourcesResponseDraft,

@@ -19,7 +19,7 @@ from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.list_groups import (
+    from eoslog.protocol.typed import (
         ListGroupsRequest,
         ListGroupsResponseDraft,
         ListGroupsResponseGroupDraft,

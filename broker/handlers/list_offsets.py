@@ -18,7 +18,7 @@ from eoslog.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from eoslog.broker.log.partition.partition import Partition
-    from eoslog.protocol.typed.list_offsets import (
+    from eoslog.protocol.typed import (
         ListOffsetsRequest,
         ListOffsetsRequestPartition,
         ListOffsetsRequestTopic,

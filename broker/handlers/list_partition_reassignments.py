@@ -12,7 +12,7 @@ from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.list_partition_reassignments import (
+    from eoslog.protocol.typed import (
         ListPartitionReassignmentsRequest,
         ListPartitionReassignmentsResponseDraft,
     )

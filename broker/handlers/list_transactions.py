@@ -23,7 +23,7 @@ from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.list_transactions import ListTransactionsRequest, ListTransactionsResponseDraft
+    from eoslog.protocol.typed import ListTransactionsRequest, ListTransactionsResponseDraft
 
 
 KEY = ApiKey.LIST_TRANSACTIONS

@@ -21,7 +21,7 @@ from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.metadata import (
+    from eoslog.protocol.typed import (
         MetadataRequest,
         MetadataRequestTopic,
         MetadataResponseDraft,

@@ -24,13 +24,11 @@ from eoslog.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from eoslog.broker.topics.topics import Topic
-    from eoslog.protocol.typed.offset_commit import (
+    from eoslog.protocol.typed import (
         OffsetCommitRequest,
         OffsetCommitResponseDraft,
         OffsetCommitResponsePartitionDraft,
         OffsetCommitResponseTopicDraft,
-    )
-    from eoslog.protocol.typed.txn_offset_commit import (
         TxnOffsetCommitRequest,
         TxnOffsetCommitRequestPartition,
         TxnOffsetCommitRequestTopic,

@@ -18,7 +18,7 @@ from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.offset_delete import (
+    from eoslog.protocol.typed import (
         OffsetDeleteRequest,
         OffsetDeleteRequestTopic,
         OffsetDeleteResponseDraft,

@@ -23,7 +23,7 @@ from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.offset_fetch import (
+    from eoslog.protocol.typed import (
         OffsetFetchRequest,
         OffsetFetchRequestGroup,
         OffsetFetchRequestGroupTopic,

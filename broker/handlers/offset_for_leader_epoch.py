@@ -19,7 +19,7 @@ from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.offset_for_leader_epoch import (
+    from eoslog.protocol.typed import (
         OffsetForLeaderEpochRequest,
         OffsetForLeaderEpochRequestPartition,
         OffsetForLeaderEpochResponseDraft,

@@ -37,7 +37,7 @@ from eoslog.protocol.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from eoslog.broker.log.partition.partition import Partition
     from eoslog.broker.topics.topics import Topic
-    from eoslog.protocol.typed.produce import (
+    from eoslog.protocol.typed import (
         ProduceRequest,
         ProduceRequestPartitionData,
         ProduceRequestTopicData,

@@ -17,7 +17,7 @@ from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponseDraft
+    from eoslog.protocol.typed import SaslAuthenticateRequest, SaslAuthenticateResponseDraft
 
 
 KEY = ApiKey.SASL_AUTHENTICATE

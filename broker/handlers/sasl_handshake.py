@@ -16,7 +16,7 @@ from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponseDraft
+    from eoslog.protocol.typed import SaslHandshakeRequest, SaslHandshakeResponseDraft
 
 
 KEY = ApiKey.SASL_HANDSHAKE

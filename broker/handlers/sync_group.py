@@ -17,7 +17,7 @@ from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.sync_group import SyncGroupRequest, SyncGroupResponseDraft
+    from eoslog.protocol.typed import SyncGroupRequest, SyncGroupResponseDraft
 
 
 KEY = ApiKey.SYNC_GROUP

@@ -23,7 +23,7 @@ from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponseDraft
+    from eoslog.protocol.typed import TxnOffsetCommitRequest, TxnOffsetCommitResponseDraft
 
 
 KEY = ApiKey.TXN_OFFSET_COMMIT

@@ -16,7 +16,7 @@ from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.update_features import (
+    from eoslog.protocol.typed import (
         UpdateFeaturesRequest,
         UpdateFeaturesResponseDraft,
         UpdateFeaturesResponseResultDraft,

@@ -20,7 +20,7 @@ from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.write_txn_markers import (
+    from eoslog.protocol.typed import (
         WriteTxnMarkersRequest,
         WriteTxnMarkersRequestMarker,
         WriteTxnMarkersResponseDraft,

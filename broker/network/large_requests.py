@@ -20,8 +20,7 @@ from eoslog.protocol.schema import Message, ProtocolError
 
 if TYPE_CHECKING:
     from eoslog.broker.requests.context import Handler, RequestContext
-    from eoslog.protocol.typed.describe_configs import DescribeConfigsRequestResource
-    from eoslog.protocol.typed.metadata import MetadataRequestTopic
+    from eoslog.protocol.typed import DescribeConfigsRequestResource, MetadataRequestTopic
 
 LARGE = 32 << 10
 MOST_THINGS = 20_000

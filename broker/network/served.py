@@ -12,7 +12,7 @@ from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.fields import Versions
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.api_versions import ApiVersionsResponseApiKeyDraft
+    from eoslog.protocol.typed import ApiVersionsResponseApiKeyDraft
 
 
 @dataclass(frozen=True, slots=True)

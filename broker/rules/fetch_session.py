@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.fetch import (
+    from eoslog.protocol.typed import (
         FetchRequest,
         FetchRequestPartition,
         FetchResponsePartitionDraft,

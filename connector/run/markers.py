@@ -22,14 +22,14 @@ from eoslog.protocol import errors
 from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.producer_identity import ProducerIdentity
-from eoslog.protocol.typed.apis import DESCRIBE_PRODUCERS, WRITE_TXN_MARKERS
+from eoslog.protocol.typed import DESCRIBE_PRODUCERS, WRITE_TXN_MARKERS
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.describe_producers import (
+    from eoslog.protocol.typed import (
         DescribeProducersRequestDraft,
         DescribeProducersResponsePartition,
+        WriteTxnMarkersRequestMarkerDraft,
     )
-    from eoslog.protocol.typed.write_txn_markers import WriteTxnMarkersRequestMarkerDraft
 
 
 log = logging.getLogger(__name__)

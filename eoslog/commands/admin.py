@@ -14,10 +14,10 @@ from eoslog.protocol import errors
 from eoslog.protocol.apis import Api
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import Given
-from eoslog.protocol.typed.apis import METADATA
+from eoslog.protocol.typed import METADATA
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.metadata import MetadataRequestDraft, MetadataResponsePartition
+    from eoslog.protocol.typed import MetadataRequestDraft, MetadataResponsePartition
 
 
 T = TypeVar("T")

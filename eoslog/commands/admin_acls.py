@@ -11,16 +11,15 @@ from eoslog.commands.admin import again, ask_controller, not_allowed
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.errors import EoslogError
 from eoslog.protocol.errors import ErrorCode, KafkaError
-from eoslog.protocol.typed.apis import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS
+from eoslog.protocol.typed import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.create_acls import CreateAclsRequestCreationDraft, CreateAclsResponseResult
-    from eoslog.protocol.typed.delete_acls import (
+    from eoslog.protocol.typed import (
+        CreateAclsRequestCreationDraft,
+        CreateAclsResponseResult,
         DeleteAclsRequestDraft,
         DeleteAclsResponseFilterResult,
         DeleteAclsResponseMatchingAcl,
-    )
-    from eoslog.protocol.typed.describe_acls import (
         DescribeAclsRequestDraft,
         DescribeAclsResponse,
         DescribeAclsResponseAcl,

@@ -14,7 +14,7 @@ from eoslog.connector.client.wire.retry import check
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.internal_topics.coordinator_records import assigned_partitions
-from eoslog.protocol.typed.apis import (
+from eoslog.protocol.typed import (
     CONSUMER_GROUP_DESCRIBE,
     DELETE_GROUPS,
     DESCRIBE_GROUPS,
@@ -23,7 +23,7 @@ from eoslog.protocol.typed.apis import (
 )
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.offset_delete import (
+    from eoslog.protocol.typed import (
         OffsetDeleteRequestPartitionDraft,
         OffsetDeleteRequestTopicDraft,
         OffsetDeleteResponse,

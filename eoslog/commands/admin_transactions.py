@@ -12,10 +12,10 @@ from eoslog.connector.client.admin.producers import producers as producers
 from eoslog.connector.client.admin.readers_held_back import Holder
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.retry import check
-from eoslog.protocol.typed.apis import WRITE_TXN_MARKERS
+from eoslog.protocol.typed import WRITE_TXN_MARKERS
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.write_txn_markers import WriteTxnMarkersRequestMarkerDraft
+    from eoslog.protocol.typed import WriteTxnMarkersRequestMarkerDraft
 
 
 ENDED = ("Empty", "CompleteCommit", "CompleteAbort", "Dead")

@@ -16,17 +16,15 @@ from eoslog.connector.errors import EoslogError
 from eoslog.protocol import errors
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.scram import salted_password
-from eoslog.protocol.typed.apis import ALTER_USER_SCRAM_CREDENTIALS, DESCRIBE_USER_SCRAM_CREDENTIALS
+from eoslog.protocol.typed import ALTER_USER_SCRAM_CREDENTIALS, DESCRIBE_USER_SCRAM_CREDENTIALS
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.alter_user_scram_credentials import (
+    from eoslog.protocol.typed import (
         AlterUserScramCredentialsRequestDeletionDraft,
         AlterUserScramCredentialsRequestDraft,
         AlterUserScramCredentialsRequestUpsertionDraft,
         AlterUserScramCredentialsResponse,
         AlterUserScramCredentialsResponseResult,
-    )
-    from eoslog.protocol.typed.describe_user_scram_credentials import (
         DescribeUserScramCredentialsRequestDraft,
         DescribeUserScramCredentialsResponse,
         DescribeUserScramCredentialsResponseCredentialInfo,

@@ -12,7 +12,7 @@ from eoslog.commands import admin
 from eoslog.commands.session import CommandSession, cluster_command, pairs
 from eoslog.connector.client.admin.list_offsets import EARLIEST, LATEST, list_offsets
 from eoslog.protocol.errors import ErrorCode, KafkaError
-from eoslog.protocol.typed.apis import (
+from eoslog.protocol.typed import (
     CREATE_PARTITIONS,
     CREATE_TOPICS,
     DELETE_TOPICS,
@@ -21,27 +21,19 @@ from eoslog.protocol.typed.apis import (
 )
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.create_partitions import (
+    from eoslog.protocol.typed import (
         CreatePartitionsRequestDraft,
         CreatePartitionsResponseResult,
-    )
-    from eoslog.protocol.typed.create_topics import (
         CreateTopicsRequestConfigDraft,
         CreateTopicsRequestDraft,
         CreateTopicsRequestTopicDraft,
         CreateTopicsResponseTopic,
-    )
-    from eoslog.protocol.typed.delete_topics import (
         DeleteTopicsRequestDraft,
         DeleteTopicsResponse,
         DeleteTopicsResponseResponse,
-    )
-    from eoslog.protocol.typed.describe_configs import (
         DescribeConfigsRequestResourceDraft,
         DescribeConfigsResponse,
         DescribeConfigsResponseResult,
-    )
-    from eoslog.protocol.typed.incremental_alter_configs import (
         IncrementalAlterConfigsRequestConfigDraft,
         IncrementalAlterConfigsRequestResourceDraft,
         IncrementalAlterConfigsResponse,

@@ -13,12 +13,12 @@ from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.errors import EoslogError
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import ProtocolError
-from eoslog.protocol.typed.apis import DELETE_TOPICS
+from eoslog.protocol.typed import DELETE_TOPICS
 from eoslog.rehearse.scratch_names import ScratchNames
 from eoslog.rehearse.time_out import TIMEOUT_MS
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.delete_topics import DeleteTopicsRequestDraft
+    from eoslog.protocol.typed import DeleteTopicsRequestDraft
 
 _BY_NAME = 5  # the last version of DeleteTopics that takes only names
 _WAIT_MS = 30_000

@@ -26,14 +26,13 @@ from eoslog.connector.options.rights import (
 from eoslog.connector.options.source_and_sink import sink_options, source_options
 from eoslog.protocol import errors
 from eoslog.protocol.errors import ErrorCode
-from eoslog.protocol.typed.apis import DESCRIBE_CLUSTER, DESCRIBE_GROUPS, METADATA
+from eoslog.protocol.typed import DESCRIBE_CLUSTER, DESCRIBE_GROUPS, METADATA
 from eoslog.rehearse.scratch_names import PREFIX, ScratchNames
 from eoslog.rehearse.work import TIMEOUTS_MS, Work
 
 if TYPE_CHECKING:
     from eoslog.connector.client.wire.connection import BrokerConnection
-    from eoslog.protocol.typed.describe_groups import DescribeGroupsRequestDraft, DescribeGroupsResponse
-    from eoslog.protocol.typed.metadata import MetadataRequestDraft
+    from eoslog.protocol.typed import DescribeGroupsRequestDraft, DescribeGroupsResponse, MetadataRequestDraft
 
 CLUSTER, CREATE, DELETE, CLUSTER_ACTION = "Cluster", "Create", "Delete", "ClusterAction"
 _NOT_TOLD = -(2**31)

@@ -15,7 +15,7 @@ from eoslog.connector.commit.decision import ANCHOR
 from eoslog.connector.options.rights import GROUP, ID, READ, TOPIC, WRITE, Right
 from eoslog.protocol import errors
 from eoslog.protocol.errors import ErrorCode, KafkaError
-from eoslog.protocol.typed.apis import CREATE_TOPICS
+from eoslog.protocol.typed import CREATE_TOPICS
 from eoslog.rehearse import crash, granted, kills, settings
 from eoslog.rehearse.attempts import NOT_ALLOWED, REPORTED, row, row_of
 from eoslog.rehearse.limits import UNCLEAN, Query
@@ -27,7 +27,7 @@ from eoslog.rehearse.versions import check_versions
 from eoslog.rehearse.work import PARTITIONS, Work
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.create_topics import CreateTopicsRequestDraft
+    from eoslog.protocol.typed import CreateTopicsRequestDraft
 
 KILLS, CRASH = "kills", "crash"
 _WAIT_MS = 30_000

@@ -11,7 +11,7 @@ from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.retry import check
 from eoslog.connector.commit.decision import ANCHOR
 from eoslog.protocol import errors
-from eoslog.protocol.typed.apis import DESCRIBE_CONFIGS
+from eoslog.protocol.typed import DESCRIBE_CONFIGS
 from eoslog.rehearse.limits import (
     BROKER_CONFIGS,
     TOPIC_CONFIGS,
@@ -26,7 +26,7 @@ from eoslog.rehearse.limits import (
 from eoslog.rehearse.rows import Row
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.describe_configs import DescribeConfigsRequestDraft, DescribeConfigsResponse
+    from eoslog.protocol.typed import DescribeConfigsRequestDraft, DescribeConfigsResponse
 
 _TOPIC, _BROKER = 2, 4
 INTERNAL = (ANCHOR, "__transaction_state")

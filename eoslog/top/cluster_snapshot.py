@@ -17,7 +17,7 @@ from eoslog.connector.client.wire.metadata import ClusterMetadata
 from eoslog.connector.client.wire.retry import check
 from eoslog.connector.errors import EoslogError, UnknownTopic
 from eoslog.protocol.errors import KafkaError
-from eoslog.protocol.typed.apis import DESCRIBE_LOG_DIRS
+from eoslog.protocol.typed import DESCRIBE_LOG_DIRS
 
 T = TypeVar("T")
 TopicPartition = tuple[str, int]

@@ -11,7 +11,7 @@ from eoslog.protocol.fields import ARRAY, BYTES, INT8, INT32, INT64, STRING, STR
 from eoslog.protocol.schema import Schema
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.consumer_group_metadata import (
+    from eoslog.protocol.typed import (
         ConsumerGroupCurrentMemberAssignmentKey,
         ConsumerGroupCurrentMemberAssignmentKeyDraft,
         ConsumerGroupCurrentMemberAssignmentValue,

@@ -11,7 +11,7 @@ from eoslog.protocol.fields import ARRAY, BYTES, INT32, STRING, F
 from eoslog.protocol.schema import Schema
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.consumer_protocol import (
+    from eoslog.protocol.typed import (
         ConsumerProtocolAssignment,
         ConsumerProtocolAssignmentDraft,
         ConsumerProtocolSubscription,

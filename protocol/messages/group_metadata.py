@@ -11,7 +11,7 @@ from eoslog.protocol.fields import ARRAY, BYTES, INT32, INT64, STRING, UUID, F
 from eoslog.protocol.schema import Schema
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.group_metadata import (
+    from eoslog.protocol.typed import (
         GroupMetadataKey,
         GroupMetadataKeyDraft,
         GroupMetadataValue,

@@ -12,7 +12,7 @@ from eoslog.protocol.fields import ARRAY, INT8, INT16, INT32, INT64, OWN_TAGS, S
 from eoslog.protocol.schema import Schema
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.transaction_log import (
+    from eoslog.protocol.typed import (
         TransactionLogKey,
         TransactionLogKeyDraft,
         TransactionLogValue,

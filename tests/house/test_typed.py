@@ -15,8 +15,6 @@ from eoslog.broker import handlers
 from eoslog.broker.authorize.table import TABLE
 from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.protocol.fields import Array, Struct
-from tests.house import typed_source
-from tests.house.structure import arrows, read
 
 ROOT = Path(__file__).parents[2]
 WRONG = Path(__file__).with_name("wrong_fields.py")
@@ -31,16 +29,10 @@ _BY_FIELD = {
 }  # functions of broker/authorize/filtering.py that take fields' names
 
 
-def test_the_types_are_made_of_the_schemas() -> None:
-    made = typed_source.sources()
-    kept = {file.name: file.read_text() for file in typed_source.HERE.glob("*.py") if file.stem != "__init__"}
-    assert made.keys() == kept.keys(), "make typed"
-    assert [name for name in made if made[name] != kept[name]] == [], "make typed"
-
-
 @pytest.mark.timeout(600)
 def test_mypy_sees_what_does_not_fit(tmp_path: Path) -> None:
     """Without what an earlier run left, it reads half of the sources."""
+    subprocess.run([sys.executable, ROOT / "packaging" / "message_types.py"], check=True)
     mypy = [sys.executable, "-m", "mypy", "--config-file", "setup.cfg", "--cache-dir", str(tmp_path)]
     run = subprocess.run(
         [*mypy, "-m", "tests.house.wrong_fields"],
@@ -66,16 +58,6 @@ def test_a_check_judges_its_own_api(key: ApiKey) -> None:
     (judged,) = re.findall(r"^AccessRequest\[(\w+)\]$", hints["asked"])
     assert judged in (f"{name}Request", "Any")
     assert set(re.findall(r"\w+Draft\b", hints["return"] or "")) <= {f"{name}ResponseDraft"}
-
-
-def test_the_types_are_for_mypy_alone() -> None:
-    """At run time nobody pays for them: but for apis.py they are imported under TYPE_CHECKING."""
-    modules = read(ROOT / "eoslog")
-    made = {name for name, module in modules.items() if module.room == "eoslog.protocol.typed"}
-    types = made - {"eoslog.protocol.typed", "eoslog.protocol.typed.apis"}
-    assert len(types) == len(typed_source.sources()) - 1
-    paid = [pair for pair in arrows(modules, ("module", "lazy")) if pair[1] in types]
-    assert paid == []
 
 
 def test_fields_named_to_the_checks_are_some_request_s() -> None:

@@ -12,11 +12,15 @@ from eoslog.broker.requests.context import RequestContext, Settled
 from eoslog.connector.client.wire.connection import BrokerConnection
 from eoslog.protocol.internal_topics import coordinator_records
 from eoslog.protocol.messages.group_metadata import OFFSET_COMMIT_KEY
-from eoslog.protocol.typed.apis import FETCH, METADATA
+from eoslog.protocol.typed import FETCH, METADATA
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.metadata import MetadataRequest, MetadataRequestDraft, MetadataResponseDraft
-    from eoslog.protocol.typed.produce import ProduceResponseDraft
+    from eoslog.protocol.typed import (
+        MetadataRequest,
+        MetadataRequestDraft,
+        MetadataResponseDraft,
+        ProduceResponseDraft,
+    )
 
 
 def handle(context: RequestContext, request: MetadataRequest) -> MetadataResponseDraft:

@@ -38,8 +38,11 @@ from eoslog.protocol.messages.group_metadata import (
 )
 from eoslog.protocol.messages.transaction_log import TRANSACTION_KEY, TRANSACTION_VALUE
 from eoslog.protocol.schema import ProtocolError, Schema
-from eoslog.protocol.typed.group_metadata import GroupMetadataValueDraft, GroupMetadataValueMemberDraft
-from eoslog.protocol.typed.transaction_log import TransactionLogValueDraft
+from eoslog.protocol.typed import (
+    GroupMetadataValueDraft,
+    GroupMetadataValueMemberDraft,
+    TransactionLogValueDraft,
+)
 from tests.protocol import kio_oracle as oracle
 
 

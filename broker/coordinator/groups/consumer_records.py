@@ -33,14 +33,12 @@ from eoslog.protocol.plain_records import Record
 from eoslog.protocol.schema import Given, ProtocolError, Schema
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.consumer_group_heartbeat import (
-        ConsumerGroupHeartbeatResponseTopicPartitionDraft,
-    )
-    from eoslog.protocol.typed.consumer_group_metadata import (
+    from eoslog.protocol.typed import (
         ConsumerGroupCurrentMemberAssignmentValue,
         ConsumerGroupCurrentMemberAssignmentValueAssignedPartition,
         ConsumerGroupCurrentMemberAssignmentValueAssignedPartitionDraft,
         ConsumerGroupCurrentMemberAssignmentValueDraft,
+        ConsumerGroupHeartbeatResponseTopicPartitionDraft,
         ConsumerGroupMemberMetadataValue,
         ConsumerGroupMemberMetadataValueDraft,
         ConsumerGroupRegularExpressionValueDraft,

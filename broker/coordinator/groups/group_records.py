@@ -25,7 +25,7 @@ from eoslog.protocol.messages.group_metadata import (
 from eoslog.protocol.plain_records import Record
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.group_metadata import (
+    from eoslog.protocol.typed import (
         GroupMetadataValueDraft,
         GroupMetadataValueMember,
         GroupMetadataValueMemberDraft,

@@ -20,7 +20,7 @@ from eoslog.protocol.plain_records import Record
 from eoslog.protocol.schema import ProtocolError
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.transaction_log import (
+    from eoslog.protocol.typed import (
         TransactionLogKeyDraft,
         TransactionLogValue,
         TransactionLogValueDraft,

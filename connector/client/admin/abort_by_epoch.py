@@ -28,10 +28,10 @@ from eoslog.connector.errors import (
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.producer_identity import ProducerIdentity
-from eoslog.protocol.typed.apis import INIT_PRODUCER_ID
+from eoslog.protocol.typed import INIT_PRODUCER_ID
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.init_producer_id import InitProducerIdRequestDraft, InitProducerIdResponse
+    from eoslog.protocol.typed import InitProducerIdRequestDraft, InitProducerIdResponse
 
 Ended = ProducerIdentity | EoslogError | KafkaError
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.retry import check, retrying
-from eoslog.protocol.typed.apis import DESCRIBE_CONFIGS
+from eoslog.protocol.typed import DESCRIBE_CONFIGS
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.describe_configs import DescribeConfigsRequestResourceDraft
+    from eoslog.protocol.typed import DescribeConfigsRequestResourceDraft
 
 
 _TOPIC = 2

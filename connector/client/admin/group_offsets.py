@@ -12,15 +12,13 @@ from eoslog.connector.client.wire.retry import check, retrying
 from eoslog.protocol import errors
 from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.protocol.errors import ErrorCode
-from eoslog.protocol.typed.apis import OFFSET_COMMIT, OFFSET_FETCH
+from eoslog.protocol.typed import OFFSET_COMMIT, OFFSET_FETCH
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.offset_commit import (
+    from eoslog.protocol.typed import (
         OffsetCommitRequestDraft,
         OffsetCommitRequestPartitionDraft,
         OffsetCommitRequestTopicDraft,
-    )
-    from eoslog.protocol.typed.offset_fetch import (
         OffsetFetchRequestDraft,
         OffsetFetchRequestTopicDraft,
         OffsetFetchResponse,

@@ -10,10 +10,10 @@ from eoslog.connector.client.wire.by_topic import by_topic
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.retry import check, retrying
 from eoslog.protocol.apis import ApiKey
-from eoslog.protocol.typed.apis import OFFSET_FOR_LEADER_EPOCH
+from eoslog.protocol.typed import OFFSET_FOR_LEADER_EPOCH
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.offset_for_leader_epoch import (
+    from eoslog.protocol.typed import (
         OffsetForLeaderEpochRequestPartitionDraft,
         OffsetForLeaderEpochRequestTopicDraft,
     )

@@ -10,10 +10,10 @@ from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import Address
 from eoslog.connector.client.wire.retry import check, retrying
 from eoslog.protocol.apis import ApiKey
-from eoslog.protocol.typed.apis import LIST_OFFSETS
+from eoslog.protocol.typed import LIST_OFFSETS
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.list_offsets import ListOffsetsRequestDraft, ListOffsetsRequestPartitionDraft
+    from eoslog.protocol.typed import ListOffsetsRequestDraft, ListOffsetsRequestPartitionDraft
 
 
 TopicPartition = tuple[str, int]

@@ -12,10 +12,10 @@ from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.connection import BrokerConnection
 from eoslog.connector.client.wire.retry import check, retrying
 from eoslog.protocol.apis import ApiKey
-from eoslog.protocol.typed.apis import DESCRIBE_PRODUCERS
+from eoslog.protocol.typed import DESCRIBE_PRODUCERS
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.describe_producers import (
+    from eoslog.protocol.typed import (
         DescribeProducersRequestTopicDraft,
         DescribeProducersResponseActiveProducer,
         DescribeProducersResponsePartition,

@@ -20,11 +20,14 @@ from eoslog.connector.client.wire.retry import check, retrying
 from eoslog.connector.errors import EoslogError, RefusedByBroker
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
-from eoslog.protocol.typed.apis import LIST_TRANSACTIONS, METADATA
+from eoslog.protocol.typed import LIST_TRANSACTIONS, METADATA
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.list_transactions import ListTransactionsRequestDraft, ListTransactionsResponse
-    from eoslog.protocol.typed.metadata import MetadataRequestDraft
+    from eoslog.protocol.typed import (
+        ListTransactionsRequestDraft,
+        ListTransactionsResponse,
+        MetadataRequestDraft,
+    )
 
 
 log = logging.getLogger(__name__)

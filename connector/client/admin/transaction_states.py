@@ -15,10 +15,10 @@ from eoslog.connector.errors import RefusedByBroker
 from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.producer_identity import ProducerIdentity
-from eoslog.protocol.typed.apis import DESCRIBE_TRANSACTIONS
+from eoslog.protocol.typed import DESCRIBE_TRANSACTIONS
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.describe_transactions import DescribeTransactionsResponseTransactionState
+    from eoslog.protocol.typed import DescribeTransactionsResponseTransactionState
 
 TopicPartition = tuple[str, int]
 

@@ -31,7 +31,7 @@ from eoslog.connector.errors import EoslogError, RefusedByBroker
 from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.producer_identity import ProducerIdentity
-from eoslog.protocol.typed.apis import (
+from eoslog.protocol.typed import (
     ADD_OFFSETS_TO_TXN,
     ADD_PARTITIONS_TO_TXN,
     END_TXN,
@@ -40,19 +40,18 @@ from eoslog.protocol.typed.apis import (
 )
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.add_offsets_to_txn import AddOffsetsToTxnRequestDraft
-    from eoslog.protocol.typed.add_partitions_to_txn import (
+    from eoslog.protocol.typed import (
+        AddOffsetsToTxnRequestDraft,
         AddPartitionsToTxnRequestDraft,
         AddPartitionsToTxnRequestV3AndBelowTopicDraft,
-    )
-    from eoslog.protocol.typed.end_txn import (
         EndTxnRequestDraft,
         EndTxnRequestTogetherDraft,
         EndTxnResponse,
         EndTxnResponseTogether,
+        InitProducerIdRequestDraft,
+        InitProducerIdResponse,
+        TxnOffsetCommitRequestDraft,
     )
-    from eoslog.protocol.typed.init_producer_id import InitProducerIdRequestDraft, InitProducerIdResponse
-    from eoslog.protocol.typed.txn_offset_commit import TxnOffsetCommitRequestDraft
 
 
 T = TypeVar("T")

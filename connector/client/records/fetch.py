@@ -35,11 +35,11 @@ from eoslog.connector.errors import (
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.batch import BatchHeader, Buffer, CorruptBatch, iter_headers
 from eoslog.protocol.errors import ErrorCode, KafkaError
-from eoslog.protocol.typed.apis import FETCH
+from eoslog.protocol.typed import FETCH
 
 if TYPE_CHECKING:
     from eoslog.protocol.records import DecodedRecords
-    from eoslog.protocol.typed.fetch import (
+    from eoslog.protocol.typed import (
         FetchRequestDraft,
         FetchRequestPartitionDraft,
         FetchRequestTopicDraft,

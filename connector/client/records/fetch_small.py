@@ -24,10 +24,10 @@ from eoslog.protocol.batch import CorruptBatch
 from eoslog.protocol.decode import PayloadTooLarge
 from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.records import DecodedRecords, decode_batches
-from eoslog.protocol.typed.apis import FETCH
+from eoslog.protocol.typed import FETCH
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.fetch import (
+    from eoslog.protocol.typed import (
         FetchRequestDraft,
         FetchRequestPartitionDraft,
         FetchResponse,

@@ -42,10 +42,10 @@ from eoslog.protocol.batch import read_header
 from eoslog.protocol.errors import ErrorCode, KafkaError, info
 from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.protocol.records import EncodedBatch
-from eoslog.protocol.typed.apis import PRODUCE
+from eoslog.protocol.typed import PRODUCE
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.produce import (
+    from eoslog.protocol.typed import (
         ProduceRequestDraft,
         ProduceRequestPartitionDataDraft,
         ProduceRequestTopicDataDraft,

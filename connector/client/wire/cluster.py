@@ -28,15 +28,15 @@ from eoslog.protocol import errors
 from eoslog.protocol.apis import Api, ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import Given
-from eoslog.protocol.typed.apis import FIND_COORDINATOR, METADATA
+from eoslog.protocol.typed import FIND_COORDINATOR, METADATA
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.find_coordinator import (
+    from eoslog.protocol.typed import (
         FindCoordinatorRequestDraft,
         FindCoordinatorResponse,
         FindCoordinatorResponseCoordinator,
+        MetadataRequestDraft,
     )
-    from eoslog.protocol.typed.metadata import MetadataRequestDraft
 
 
 RequestDraft = TypeVar("RequestDraft")

@@ -29,7 +29,7 @@ from eoslog.protocol.schema import Given, ProtocolError
 from eoslog.version import __version__
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.api_versions import ApiVersionsRequestDraft, ApiVersionsResponse
+    from eoslog.protocol.typed import ApiVersionsRequestDraft, ApiVersionsResponse
 
 RequestDraft = TypeVar("RequestDraft")
 Response = TypeVar("Response")

@@ -10,7 +10,7 @@ from eoslog.connector.client.wire.config import Address
 from eoslog.connector.errors import RefusedByBroker, UnknownTopic
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.metadata import MetadataResponse
+    from eoslog.protocol.typed import MetadataResponse
 
 METADATA_MAX = 12  # names topics; later versions add nothing that is used here
 

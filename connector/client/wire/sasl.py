@@ -20,10 +20,10 @@ from eoslog.protocol.apis import Api
 from eoslog.protocol.errors import info
 from eoslog.protocol.schema import Given
 from eoslog.protocol.scram import HASHES, ClientExchange, ScramError
-from eoslog.protocol.typed.apis import SASL_AUTHENTICATE, SASL_HANDSHAKE
+from eoslog.protocol.typed import SASL_AUTHENTICATE, SASL_HANDSHAKE
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed.sasl_authenticate import SaslAuthenticateResponse
+    from eoslog.protocol.typed import SaslAuthenticateResponse
 
 
 RequestDraft = TypeVar("RequestDraft")

@@ -13,7 +13,7 @@ from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.plain_records import encode_records
 from eoslog.protocol.schema import Message
-from eoslog.protocol.typed.fetch import FetchRequest, FetchResponsePartitionDraft
+from eoslog.protocol.typed import FetchRequest, FetchResponsePartitionDraft
 from eoslog.testing import EmbeddedBroker
 from tests.broker.broker_clients import Wire, create
 

@@ -17,8 +17,7 @@ from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import ClientConfig
 from eoslog.connector.errors import AuthenticationRefused
 from eoslog.connector.options.source_and_sink import source_options
-from eoslog.protocol.typed.apis import METADATA
-from eoslog.protocol.typed.metadata import MetadataRequestDraft
+from eoslog.protocol.typed import METADATA, MetadataRequestDraft
 from eoslog.testing import EmbeddedBroker
 from tests.broker.security.kdc import BROKER, REALM, Kdc
 from tests.broker.security.securitykit import free_ports

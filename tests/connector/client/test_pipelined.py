@@ -20,7 +20,7 @@ from eoslog.connector.run.runner import Runner
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.producer_identity import ProducerIdentity
-from eoslog.protocol.typed.apis import END_TXN
+from eoslog.protocol.typed import END_TXN
 from tests.connector.client.fake_broker import Drop, FakeBroker, Handler
 
 NAMES = [f"sink/1.0/0/w.{number}" for number in range(IN_FLIGHT + 5)]

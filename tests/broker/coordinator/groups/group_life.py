@@ -20,7 +20,7 @@ from eoslog.protocol.messages.consumer_protocol import (
     CONSUMER_PROTOCOL_ASSIGNMENT,
     CONSUMER_PROTOCOL_SUBSCRIPTION,
 )
-from eoslog.protocol.typed.consumer_protocol import (
+from eoslog.protocol.typed import (
     ConsumerProtocolAssignmentDraft,
     ConsumerProtocolSubscriptionDraft,
 )

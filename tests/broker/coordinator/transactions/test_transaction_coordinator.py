@@ -27,7 +27,7 @@ from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.internal_topics import coordinator_records
 from eoslog.protocol.messages.transaction_log import TRANSACTION_KEY, TRANSACTION_VALUE
 from eoslog.protocol.plain_records import encode_records
-from eoslog.protocol.typed.transaction_log import TransactionLogValueDraft
+from eoslog.protocol.typed import TransactionLogValueDraft
 from tests.broker.coordinator.transactions.transaction_machine import (
     DATA,
     Client,

@@ -1,29 +1,32 @@
-"""Writes eoslog/protocol/typed from the schemas: `python -m tests.house.typed_source`.
+"""Makes protocol/typed.pyi, the messages as types for mypy, from their schemas.
 
-A module for each module of messages: a TypedDict for each message and each struct in it, in two forms.
-As it was read (`FetchRequest`) every field is there. To be written (`FetchRequestDraft`) any may be left out
-and takes its default. And apis.py, which binds each API to the types of its messages.
-A test fails when a module is not what would be written here.
+Each message, and each struct in it, is a TypedDict in two forms. As it was read (`FetchRequest`) every field
+is there. To be written (`FetchRequestDraft`) any may be left out and takes its default. Each API follows with
+the types of its messages.
 """
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
 from typing import NamedTuple
 
-import eoslog.protocol
 from eoslog.protocol import messages
 from eoslog.protocol.apis import APIS
 from eoslog.protocol.fields import NEVER, Array, Blob, Field, Fixed, Struct, Text, Type
 from eoslog.protocol.schema import Schema
 
-HERE = Path(eoslog.protocol.__path__[0]) / "typed"
+FILE = Path(__file__).parents[1] / "protocol" / "typed.pyi"
 
+_HEAD = """from collections.abc import Sequence
+from typing import TypedDict
+
+from eoslog.protocol.apis import Api
+from eoslog.protocol.primitives import Buffer
+
+"""
 _DRAFT = "Draft"
 _FIXED = {"bool": "bool", "float64": "float", "uuid": "bytes"}  # all others are int
 
@@ -38,45 +41,31 @@ class _Named(NamedTuple):
     struct: Struct
 
 
-def sources() -> dict[str, str]:
-    """What each file holds, by its name."""
-    made = {f"{name}.py": _module(name, schemas) for name, schemas in _schemas()}
-    made["apis.py"] = _apis()
-    return {name: _formatted(text) for name, text in made.items()}
+def source() -> str:
+    """What the file holds."""
+    classes = [line for schema in _schemas() for line in _message(schema)]
+    return "\n".join([_HEAD, *classes, *_apis(), ""])
 
 
 def main() -> None:
-    """Write the files; those that no schema has any more go."""
-    made = sources()
-    for file in HERE.glob("*.py"):
-        if file.name not in made and file.name != "__init__.py":
-            file.unlink()
-    for name, text in made.items():
-        (HERE / name).write_text(text)
+    """Write the file: whole or not at all, for mypy may be reading it."""
+    made = FILE.with_suffix(".part")
+    made.write_text(source())
+    made.replace(FILE)
 
 
-def _schemas() -> Iterator[tuple[str, list[Schema]]]:
+def _schemas() -> Iterator[Schema]:
     for found in iter_modules(messages.__path__):
         module = import_module(f"{messages.__name__}.{found.name}")
-        yield found.name, [value for value in vars(module).values() if isinstance(value, Schema)]
+        yield from (value for value in vars(module).values() if isinstance(value, Schema))
 
 
-def _module(name: str, schemas: list[Schema]) -> str:
-    classes: list[str] = []
-    for schema in schemas:
-        named = _classes(schema)
-        names = {id(one.struct): one.name for one in named}
-        distinct = {one.name: one for one in named}.values()
-        for draft in (False, True):
-            for one in distinct:
-                classes += _class(one, names, draft)
-    text = "\n".join(classes)
-    buffer = ["from eoslog.protocol.primitives import Buffer", ""] if "Buffer" in text else []
-    sequence = ["from collections.abc import Sequence"] if "Sequence" in text else []
-    head = [f'"""The types of `messages/{name}.py`, made of it by `make typed`."""', "",
-            "from __future__ import annotations", "",
-            *sequence, "from typing import TypedDict", "", *buffer, ""]  # fmt: skip
-    return "\n".join([*head, text, ""])
+def _message(schema: Schema) -> Iterator[str]:
+    named = _classes(schema)
+    names = {id(one.struct): one.name for one in named}
+    for one in {one.name: one for one in named}.values():
+        yield from _class(one, names, draft=False)
+        yield from _class(one, names, draft=True)
 
 
 def _classes(schema: Schema) -> list[_Named]:
@@ -127,17 +116,10 @@ def _type(type: Type, names: dict[int, str], draft: bool) -> str:
             return names[id(type)] + (_DRAFT if draft else "")
 
 
-def _apis() -> str:
-    modules = sorted(key.name.lower() for key in APIS)
-    lines = ['"""Every API with the types of its messages, made of the schemas by `make typed`."""', "",
-             "from __future__ import annotations", "", "from typing import TYPE_CHECKING", "",
-             "from eoslog.protocol.apis import APIS, Api, ApiKey", "", "if TYPE_CHECKING:",
-             f"    from eoslog.protocol.typed import ({', '.join(modules)})", ""]  # fmt: skip
+def _apis() -> Iterator[str]:
     for key, api in APIS.items():
         forms = [schema.name + end for schema in (api.request, api.response) for end in ("", _DRAFT)]
-        types = ", ".join(f"{key.name.lower()}.{form}" for form in forms)
-        lines.append(f"{key.name}: Api[{types}] = APIS[ApiKey.{key.name}]")
-    return "\n".join([*lines, ""])
+        yield f"{key.name}: Api[{', '.join(forms)}]"
 
 
 def _camel(name: str) -> str:
@@ -147,11 +129,6 @@ def _camel(name: str) -> str:
 def _one(name: str) -> str:
     """What one item of a list is called."""
     return name.removesuffix("ies") + "y" if name.endswith("ies") else name.removesuffix("s")
-
-
-def _formatted(text: str) -> str:
-    ruff = [sys.executable, "-m", "ruff", "format", "--stdin-filename", str(HERE / "any.py"), "-"]
-    return subprocess.run(ruff, input=text, capture_output=True, text=True, check=True).stdout
 
 
 if __name__ == "__main__":

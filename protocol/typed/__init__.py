@@ -1,1 +1,0 @@
-"""The messages as types for mypy, and the APIs that are bound to them: made by `make typed`."""
