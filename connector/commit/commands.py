@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from eoslog.connector.commit.decision import (
-    MOST_GROUPS,
     Stored,
     following,
     lacks_chunks,
@@ -293,15 +292,17 @@ def look_up(group: str, everywhere: bool = False) -> Rules["Stored | Failure"]:
     first = yield from ask(FetchStored(group, everywhere))
     while not isinstance(first, (Refused, Unknown)):
         chunks, number = dict(first.chunks), 1
-        while lacks_chunks(chunks) and number < MOST_GROUPS:
+        while lacks_chunks(chunks):
             more = yield from ask(FetchStored(following(group, number)))
             if isinstance(more, Refused) and more.code != ErrorCode.UNSTABLE_OFFSET_COMMIT:
                 return Unknown(str(more))  # what the sink's group alone says does not hold for this one
             if isinstance(more, (Refused, Unknown)):
                 return more
             found = of_newest(chunks, more.chunks)
+            if not found:
+                break
             chunks |= {number * more.anchors + at: chunk for at, chunk in found.items()}
-            number = number + 1 if found else MOST_GROUPS
+            number += 1
         if not lacks_chunks(chunks):
             return first._replace(chunks=chunks)
         again = yield from ask(FetchStored(group, everywhere))

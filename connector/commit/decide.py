@@ -46,7 +46,7 @@ from eoslog.connector.commit.finish import (
 from eoslog.connector.commit.lost_transaction import why_gone, why_refused
 from eoslog.connector.commit.places import Places, places_of
 from eoslog.connector.commit.replay import check_replay, check_same_rows, check_topics
-from eoslog.connector.commit.saved_state import Saving, largest
+from eoslog.connector.commit.saved_state import Saving
 from eoslog.connector.commit.seal import TwoPhase, seal
 from eoslog.connector.commit.sink_transaction import ask_stored, fetch_stored
 from eoslog.connector.commit.task_reports import (
@@ -124,7 +124,7 @@ class Namer(NamedTuple):
         return mine._replace(tokens=RememberedTokens(), within=BatchWrites())
 
     def chunks(self, decision: Decision) -> dict[int, tuple[int, str]]:
-        """Its chunks. Raises DecisionTooLarge."""
+        """Its chunks."""
         return encode(self.copy(decision), self.sink, self.stamp.anchors)
 
 
@@ -329,10 +329,6 @@ def decide(
     """Take the batch from "prepared" to "decided". If that fails, nothing is left that could still decide it,
     except after OutcomeUnknown."""
     own = Participant(sink.coordinator, stamp.identity)
-    as_usual = decision.sealed_as_usual._replace(saved=None if saving is None else largest(saving.topic))
-    encode(as_usual, sink, stamp.anchors)  # raises DecisionTooLarge before anything is sealed
-    if namer is not None:
-        namer.chunks(as_usual)
     if decision.winners and two_phase is not TwoPhase.NEVER:
         decision = yield from _seal(sink, own, decision, two_phase)
     began_ms = yield from demand(ReadClock(), "the clock cannot be read")

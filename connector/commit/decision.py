@@ -11,10 +11,10 @@ the same partitions and in the same transaction: <group>/1, <group>/2, ... (comm
 import base64
 import json
 import zlib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from eoslog.connector.commit.faults import DecisionDamaged, DecisionTooLarge
+from eoslog.connector.commit.faults import DecisionDamaged
 from eoslog.connector.commit.places import Places, from_json, to_json
 from eoslog.connector.commit.saved_state import Saved
 from eoslog.connector.commit.task_reports import Batch, Left, Start, TopicPartition
@@ -35,8 +35,8 @@ KEPT_QUERIES = 16
 """A decision keeps the last batch of this many other queries of its sink, some 60 characters each."""
 KEPT_TOPICS = 8
 """A decision names so many topics of its sink: more than one is all that who follows the sink has to know."""
-MOST_GROUPS = 32
-"""A decision takes at most so many groups: the sink's, and those that follow it."""
+MOST_CHUNKS = 200
+"""A group takes at most so many chunks: a broker appends them as one batch (message.max.bytes, 1 MB)."""
 METADATA_LIMIT = 4096
 """How many UTF-16 units the metadata of a partition may have (default of offset.metadata.max.bytes)."""
 
@@ -151,12 +151,6 @@ class Decision(NamedTuple):
         winners = tuple(w._replace(holder=None) for w in self.winners)
         return self._replace(winners=winners, saved=None, ends="", places=(), topics=())
 
-    @property
-    def sealed_as_usual(self) -> "Decision":
-        """This decision with each winner held by the next epoch, which is usual: for its size."""
-        held = [w._replace(holder=_later(w.participant.identity, 1)) for w in self.winners]
-        return self._replace(winners=tuple(held))
-
 
 class Stored(NamedTuple):
     """The chunks in the sink's group, and the number of partitions that can hold one. `elsewhere`: other
@@ -174,26 +168,23 @@ def topics_with_chunks(committed: Mapping[TopicPartition, tuple[int, str]]) -> s
 
 def encode(decision: Decision, sink: Sink, anchors: int) -> dict[int, tuple[int, str]]:
     """The chunks to commit, by number (by_group). Without `ends`, then without `places`, if one group has no
-    room. Raises DecisionTooLarge."""
+    room."""
     text = json.dumps(_to_json(decision, sink), separators=(",", ":"))  # ASCII: one unit per character
     room = METADATA_LIMIT - _HEAD_ROOM
     pieces = [text[at : at + room] for at in range(0, len(text), room)]
-    if len(pieces) > anchors and decision.ends:
+    if len(pieces) > _in_a_group(anchors) and decision.ends:
         return encode(decision._replace(ends=""), sink, anchors)
-    if len(pieces) > anchors and decision.places:
+    if len(pieces) > _in_a_group(anchors) and decision.places:
         return encode(decision._replace(places=()), sink, anchors)
-    if len(pieces) > anchors * MOST_GROUPS:
-        topics = len({topic for topic, _ in decision.written})
-        raise DecisionTooLarge(
-            f"{decision.batch}: its decision names {len(decision.winners)} transactions and {topics} topics, "
-            f"which takes {len(pieces)} chunks, and there is room for {anchors * MOST_GROUPS}: write with "
-            "fewer tasks (coalesce), or to fewer topics"
-        )
     crc = zlib.crc32(text.encode())
     return {
         at: (decision.sequence, f"{_MAGIC} {at} {len(pieces)} {crc:08x} {piece}")
         for at, piece in enumerate(pieces)
     }
+
+
+def _in_a_group(anchors: int) -> int:
+    return min(anchors, MOST_CHUNKS)
 
 
 def following(group: str, number: int) -> str:
@@ -207,7 +198,8 @@ def by_group(
     """The chunks of `encode` as offsets of the sink's group, and of those that follow it."""
     groups: dict[int, dict[TopicPartition, tuple[int, str]]] = {}
     for at, chunk in chunks.items():
-        groups.setdefault(at // anchors, {})[(ANCHOR, at % anchors)] = chunk
+        number, place = divmod(at, _in_a_group(anchors))
+        groups.setdefault(number, {})[(ANCHOR, place)] = chunk
     return [(following(group, number), offsets) for number, offsets in sorted(groups.items())]
 
 
@@ -329,7 +321,7 @@ def _from_json(sink: Sink, sequence: int, text: str) -> Decision:
             for worker, slots in found["won"].items()
             for number, partition, producer_id, epoch, *held in slots
         ]
-        written = tuple((topic, p) for topic, parts in found["wrote"].items() for p in parts)
+        written = tuple((topic, p) for topic, runs in found["wrote"].items() for p in _numbers(runs))
         rows, checksums = (tuple(map(int, found.get(name, ()))) for name in ("rows", "sums"))
         earlier = tuple(
             Batch(str(query), int(number), str(d)) for query, number, d in found.get("before", ())
@@ -388,8 +380,18 @@ def _half(names: str, batch: Batch) -> int:
     return parity(0 if names else batch.batch_id)
 
 
-def _by_topic(written: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    topics: dict[str, list[int]] = {}
+def _by_topic(written: Iterable[TopicPartition]) -> dict[str, list[int | list[int]]]:
+    """Each topic's partitions: numbers, and the first and last one of each run."""
+    topics: dict[str, list[list[int]]] = {}
     for topic, partition in sorted(set(written)):
-        topics.setdefault(topic, []).append(partition)
-    return topics
+        runs = topics.setdefault(topic, [])
+        if runs and runs[-1][1] == partition - 1:
+            runs[-1][1] = partition
+        else:
+            runs.append([partition, partition])
+    return {topic: [one if one[0] < one[1] else one[0] for one in runs] for topic, runs in topics.items()}
+
+
+def _numbers(runs: Iterable[int | list[int]]) -> Iterator[int]:
+    for one in runs:
+        yield from (one,) if isinstance(one, int) else range(one[0], one[1] + 1)

@@ -139,10 +139,6 @@ class SinkChanged(CommitFault):
     """The query has a new sink, and the old one has decided a batch that Spark has not noted as done."""
 
 
-class DecisionTooLarge(CommitFault):
-    """A decision names more transactions than the cluster has room for."""
-
-
 class DecisionElsewhere(CommitFault):
     """The sink keeps its decisions on another topic than decision.topic names: they would be overlooked."""
 

@@ -24,15 +24,6 @@ class Saved(NamedTuple):
     log: str = ""
 
 
-LARGEST = 2**32 - 1
-"""For the size of a decision that is still to be made."""
-
-
-def largest(topic: str) -> Saved:
-    """The largest that a decision may have to say."""
-    return Saved(topic, LARGEST, LARGEST, LARGEST, "0" * 32, False, log_of("0" * 36, 2**63))
-
-
 def log_of(topic_id: str | None, begins: int) -> str:
     """What Saved says of a log. Any end of it that is cut moves its beginning."""
     return f"{topic_id}@{begins}"

@@ -50,8 +50,9 @@ ADVICE: dict[int, str] = {
     "__consumer_offsets, or on another topic that decision.topic names if the cluster hides that one "
     f"{_SUGGEST}",
     ErrorCode.GROUP_AUTHORIZATION_FAILED: "the client's user needs the right Read on the group of "
-    "kafka.group.id, and a sink on the group that has the name of its transactional.id, and on "
-    "<transactional.id>/offsets unless commit.source.offsets=false "
+    "kafka.group.id, and a sink on the group that has the name of its transactional.id, on "
+    "<transactional.id>/offsets unless commit.source.offsets=false, and, for a batch of very many tasks or "
+    "topics, on groups that begin with <transactional.id>/ "
     f"{_SUGGEST}",
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "the client's user needs the rights Write and Describe "
     f"on transactional ids with the prefix of transactional.id {_SUGGEST}",

@@ -54,7 +54,6 @@ SERIOUS = (
     "MarkersMissing",
     "ReplayDiffers",
     "DecisionDamaged",
-    "DecisionTooLarge",
     "DataLoss",
     "WrongCluster",
     "OptionError",

@@ -8,8 +8,10 @@ import pytest
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit import decision as decisions
 from eoslog.connector.commit.decision import Decision, by_group, decode, encode
-from eoslog.connector.commit.faults import CommitFault, DecisionDamaged, DecisionTooLarge
+from eoslog.connector.commit.faults import CommitFault, DecisionDamaged
 from eoslog.connector.commit.task_reports import Batch, Prepared, Report, TopicPartition
+from eoslog.connector.commit.transactional_ids import Participant, ParticipantSlot, Sink
+from eoslog.connector.commit.winner import Winner
 from eoslog.protocol.names_by_sink import ANCHOR, sinks_of_groups
 from eoslog.protocol.producer_identity import ProducerIdentity
 from tests.connector.commit.model_bench import Bench, Crash, decides, finishes
@@ -23,6 +25,7 @@ from tests.connector.commit.test_model import mostly_zero
 ONE_STRIKE = [case for case in suite() if case.name.startswith("3 batches, one strike")]
 BOTH = pytest.mark.parametrize("tv", [1, 2])
 ROWS = ["q0p0", "q0p1"]
+SINK = Sink("sink")
 
 
 @pytest.fixture
@@ -205,29 +208,56 @@ TEN_TIMES: dict[str, list[TopicPartition]] = {
     "616 topics of 45": [(f"{n:045}", 0) for n in range(6_160)],
     "1,186 topics of 20": [(f"{n:020}", 0) for n in range(11_860)],
     "125 topics of 249": [(f"{n:0249}", 0) for n in range(1_250)],
-    "6,625 partitions of one": [("out", n) for n in range(66_250)],
+    "6,625 partitions of one": [("out", 2 * n) for n in range(66_250)],
 }
-"""Ten times what one group of eight partitions has room for."""
+"""Ten times what one group of eight partitions has room for: places of which no two are a run."""
+LARGEST_REQUEST = 1_048_588
+"""message.max.bytes of a broker, which bounds what a group commits at once."""
 
 
+@pytest.mark.parametrize("anchors", [1, 8, 50, 1_000])
 @pytest.mark.parametrize("written", TEN_TIMES.values(), ids=TEN_TIMES)
-def test_ten_times_what_one_group_has_room_for(written: list[TopicPartition]) -> None:
+def test_ten_times_what_one_group_has_room_for(written: list[TopicPartition], anchors: int) -> None:
     made = Decision(1, Batch("q", 0, "d"), ProducerIdentity(1, 1), (), tuple(written))
     bench = Bench()
-    chunks = encode(made, bench.sink, anchors=8)
-    with pytest.raises(DecisionTooLarge, match=r"0 transactions and 1 topics.*fewer tasks.*fewer topics"):
-        encode(made._replace(written=tuple(("out", n) for n in range(300_000))), bench.sink, anchors=8)
     found: dict[int, tuple[int, str]] = {}
-    for number, (name, offsets) in enumerate(by_group("sink", chunks, 8)):
-        assert name == ("sink" if not number else f"sink/{number}") and len(offsets) <= 8
-        assert all(place[0] == ANCHOR and 0 <= place[1] < 8 for place in offsets)
-        found |= {8 * number + at: chunk for (_, at), chunk in offsets.items()}
+    for number, (name, offsets) in enumerate(by_group("sink", encode(made, bench.sink, anchors), anchors)):
+        assert name == ("sink" if not number else f"sink/{number}") and len(offsets) <= anchors
+        assert all(place[0] == ANCHOR and 0 <= place[1] < anchors for place in offsets)
+        found |= {len(found) + at: chunk for at, chunk in enumerate(offsets.values())}
     assert decode(bench.sink, found) == made
 
 
+@pytest.mark.parametrize("anchors", [1, 1_000])
+def test_forty_thousand_tasks(anchors: int) -> None:
+    """A cluster may have more partitions for decisions than a broker takes chunks at once."""
+    bench = Bench(anchors=anchors)
+    made = decision_of(40_000)
+    for name, offsets in by_group("sink", encode(made, bench.sink, anchors), anchors):
+        assert sum(100 + len(text) for _, text in offsets.values()) < LARGEST_REQUEST
+        bench.broker.groups[name] = dict(offsets)
+    assert len(bench.broker.groups) > 1 and last(bench) == made
+
+
+def decision_of(winners: int) -> Decision:
+    """Of so many tasks, each with rows."""
+    run = ProducerIdentity(1_000_000_007, 12)
+    names = [SINK.participant(ParticipantSlot(run, 0, f"{n % 9:016x}", n // 9)) for n in range(winners)]
+    won = [Winner(n, Participant(name, ProducerIdentity(n, 1))) for n, name in enumerate(names)]
+    return Decision(1, Batch("q", 0, "d"), run, tuple(won), (), rows=tuple(range(winners)))
+
+
+def test_the_partitions_of_a_topic_are_said_as_runs() -> None:
+    places = [*(("out", n) for n in range(60_000)), *(("few", n) for n in (3, 5, 6, 9))]
+    made = Decision(1, Batch("q", 0, "d"), ProducerIdentity(1, 1), (), tuple(sorted(places)))
+    ((_, text),) = encode(made, SINK, anchors=1).values()
+    assert '"wrote":{"few":[3,[5,6],9],"out":[[0,59999]]}' in text
+    assert decode(SINK, {0: (1, text)}) == made
+
+
 def test_the_groups_are_known_as_the_sinks() -> None:
-    names = {name: [ANCHOR] for name in ("a%2Fb", "a%2Fb/1", "a%2Fb/31", "a%2Fb/x")}
-    assert sinks_of_groups(names) == {"a%2Fb": "a/b", "a%2Fb/1": "a/b", "a%2Fb/31": "a/b"}
+    names = {name: [ANCHOR] for name in ("a%2Fb", "a%2Fb/1", "a%2Fb/310", "a%2Fb/x")}
+    assert sinks_of_groups(names) == {"a%2Fb": "a/b", "a%2Fb/1": "a/b", "a%2Fb/310": "a/b"}
 
 
 @pytest.mark.usefixtures("narrow")

@@ -6,14 +6,12 @@ from typing import Any
 import pytest
 
 from eoslog.connector.commit import commands as c
-from eoslog.connector.commit import decision as decisions
 from eoslog.connector.commit.abandon import Aborted
 from eoslog.connector.commit.begin import begin
 from eoslog.connector.commit.decision import decode
 from eoslog.connector.commit.faults import (
     BatchRefused,
     CommitFault,
-    DecisionTooLarge,
     ParticipantsLost,
     SinkFenced,
 )
@@ -288,22 +286,6 @@ def test_what_is_sealed_is_ended_by_its_holder_at_once() -> None:
     bench = Bench(keeps=True)
     bench.whole_batch(0)
     assert len([command for command in bench.commands if isinstance(command, c.Seal)]) == 1
-
-
-def test_a_decision_that_has_no_room_for_its_holders_seals_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would fit without them: sealed, its transactions would be open for ever."""
-    monkeypatch.setattr(decisions, "MOST_GROUPS", 1)
-    refused = 0
-    for count in range(120, 190, 2):
-        bench = Bench(keeps=True, anchors=1)
-        begun = bench.begin(0)
-        reports = [bench.prepare(begun, partition, ["row"]) for partition in range(count)]
-        try:
-            bench.commit(reports, 0)
-        except DecisionTooLarge:
-            refused += 1
-            assert not [command for command in bench.commands if isinstance(command, c.Seal)], count
-    assert 0 < refused < 35, "the limit is in between"
 
 
 @BOTH

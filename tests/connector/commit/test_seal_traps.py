@@ -6,20 +6,17 @@ from typing import Any, TypeGuard
 import pytest
 
 from eoslog.connector.commit import commands as c
-from eoslog.connector.commit import decision as decisions
 from eoslog.connector.commit.abandon import Aborted
 from eoslog.connector.commit.decide import SourceOffsets
 from eoslog.connector.commit.decision import decode
 from eoslog.connector.commit.faults import (
     BatchRefused,
     CommitFault,
-    DecisionTooLarge,
     ParticipantsLost,
     SinkFenced,
     Unfinished,
 )
 from eoslog.connector.commit.seal import TwoPhase
-from eoslog.connector.commit.task_reports import Prepared
 from eoslog.protocol.errors import ErrorCode
 from tests.connector.commit.model_bench import Bench, Crash, decides, finishes
 from tests.connector.commit.model_transaction import TIMEOUT_MS
@@ -485,19 +482,6 @@ def test_what_an_earlier_run_sealed_is_cleared_by_one_that_does_not_seal() -> No
     bench.two_phase = TwoPhase.NEVER
     bench.whole_batch(0)
     assert bench.broker.visible() == ROWS and bench.open() == ()
-
-
-def test_a_decision_that_has_no_room_is_refused_before_anything_is_sealed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(decisions, "MOST_GROUPS", 1)
-    bench = Bench(keeps=True, anchors=1)
-    begun = bench.begin(0)
-    many = [bench.prepare(begun, partition, ["row"]) for partition in range(400)]
-    with pytest.raises(DecisionTooLarge):
-        bench.commit(many, 0)
-    assert not any(map(seals, bench.commands))
-    assert all(isinstance(report, Prepared) for report in many)
 
 
 @BOTH

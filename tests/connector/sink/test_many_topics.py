@@ -1,6 +1,7 @@
-"""One write with a row for each of many topics, whose decision has no room in one group."""
+"""Writes whose decision has no room in one group: over many topics, and ten times what was once refused."""
 
 import uuid
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -9,12 +10,14 @@ from confluent_kafka.admin import NewTopic
 from eoslog.connector.client.admin import group_offsets
 from eoslog.connector.client.wire.shared_clusters import shared_cluster
 from eoslog.connector.commit.observe import observed_decision
-from eoslog.connector.commit.task_reports import Prepared
+from eoslog.connector.commit.task_reports import Prepared, TopicPartition
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.options.source_and_sink import sink_options
 from eoslog.connector.sink import committer
 from eoslog.connector.sink.task_message import Attempt
 from eoslog.connector.sink.task_writer import write_rows
+from tests.connector.brokers import ON_KAFKA
+from tests.connector.commit.test_large_decisions import TEN_TIMES
 from tests.connector.stock_kafka import Kafka
 
 COUNT = 160
@@ -57,3 +60,29 @@ def test_a_write_over_many_topics_is_decided_and_the_next_one_reads_it(
     assert more, "one group has no room for it"
     for topic in (topics[0], topics[COUNT // 2], topics[-1]):
         assert [row[3] for row in kafka.rows(topic)] == [b"0", b"1"]
+
+
+@pytest.mark.skipif(
+    ON_KAFKA, reason="brokers are asked for these topics' markers, and the topics are not there"
+)
+@pytest.mark.parametrize("anchors", [1, 400])
+@pytest.mark.parametrize("written", TEN_TIMES.values(), ids=TEN_TIMES)
+def test_ten_times_what_had_no_room(kafka: Kafka, anchors: int, written: list[TopicPartition]) -> None:
+    """A task says that its row went to all of these, and a broker takes the decision."""
+    name, topic = f"huge-{uuid.uuid4().hex[:8]}", kafka.topic(1)
+    given = {
+        "kafka.bootstrap.servers": kafka.bootstrap,
+        "transactional.id": name,
+        "topic": topic,
+        "decision.topic": kafka.topic(anchors),
+    }
+    options = sink_options(given, stream=False)
+    begun = committer.begin_batch(options)
+    assert begun is not None
+    rows = pa.record_batch({"value": pa.array([b"a row"])})
+    report = write_rows(options, begun, Attempt(begun.batch.query_id, 0, 0), iter([rows])).report
+    assert isinstance(report, Prepared)
+    committer.commit_batch(options, [replace(report, written=tuple(written))])
+    last = committer.runner_for(options).run(observed_decision(Sink(name)))
+    assert last is not None and last.written == tuple(written)
+    assert [row[3] for row in kafka.rows(topic)] == [b"a row"]
