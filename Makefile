@@ -358,10 +358,11 @@ test-spark-version: setup .peers/pyspark-$(SPARK)  ## the tests that start Spark
 	$(OTHER_SPARK) -m spark tests/connector tests/checkpoint tests/histories $(TEST_ARGS)
 	$(OTHER_SPARK) -m long tests/connector/spark/test_spark_pipelines.py $(TEST_ARGS)
 
-SPARKS ?= 4.0.5 4.1.4 4.2.1
+OWN_SPARK := 4.3.0  # of .venv
+SPARKS ?= 4.0.5 4.1.4 4.2.1 $(OWN_SPARK)
 SPARK_KAFKAS := $(SPARK_KAFKA) .peers/spark-kafka-4.0.4 .peers/spark-kafka-4.1.3
 
-test-spark-versions: setup $(SPARKS:%=.peers/pyspark-%) $(KAFKA) $(SPARK_KAFKAS)  ## the judges that start Spark, with the newest PySparks from 4.0 on; makes the table of docs/installing.md (SPARKS="4.0.5" SPARKS_ARGS="--suites 'crash table;shadow'", or "--missing")
+test-spark-versions: setup $(patsubst %,.peers/pyspark-%,$(filter-out $(OWN_SPARK),$(SPARKS))) $(KAFKA) $(SPARK_KAFKAS)  ## the judges that start Spark, with the newest PySparks from 4.0 on; makes the table of docs/installing.md (SPARKS="4.0.5" SPARKS_ARGS="--suites 'crash table;shadow'", or "--missing")
 	$(BIN)/python -u -m tests.versions.run_spark_versions $(SPARKS) $(SPARKS_ARGS)
 
 check-release: setup  ## check what would be released, from a fresh clone to README's first section in an empty environment (FINAL=1)

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -96,19 +96,31 @@ def run_tests(run: Run, more: list[str]) -> Result:
 
 def run_copy(version: str, level: str, rows: int, kills: int) -> Result:
     """A copy whose driver is killed, judged by a stock client."""
-    sizes = [f"--rows={rows}", f"--kills={kills}", f"--batch={rows // 20}", f"--seed={COPY_SEED}"]
     node = ["--zookeeper"] if level == WITH_ZOOKEEPER else [f"--transaction-version={level}"]
-    which = ["--only=kafka", f"--kafka={version}", *node]
-    command = [sys.executable, "-u", "-m", "tests.soaks.soak_copy", *sizes, *which]
-    ended = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
+    detail, failed = copied("kafka", rows, kills, rows // 20, COPY_SEED, f"--kafka={version}", *node)
+    return Result(version, level, "copy", _today(), int(not failed), 0, failed, detail)
+
+
+def copied(
+    subject: str,
+    rows: int,
+    kills: int,
+    batch: int,
+    seed: int,
+    *more: str,
+    environment: Mapping[str, str] | None = None,
+) -> tuple[str, tuple[str, ...]]:
+    """Run tests/soaks/soak_copy.py: its verdict, and what failed. Raises RuntimeError if it says nothing."""
+    sizes = [f"--rows={rows}", f"--kills={kills}", f"--batch={batch}", f"--seed={seed}"]
+    command = [sys.executable, "-u", "-m", "tests.soaks.soak_copy", f"--only={subject}", *sizes, *more]
+    ended = subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=False)
     print(ended.stdout, flush=True)
     verdict = _VERDICT.search(ended.stdout)
     if verdict is None:
-        raise RuntimeError(f"the copy on {version} ended with {ended.returncode} and no verdict")
+        raise RuntimeError(f"the copy ended with {ended.returncode} and no verdict: {' '.join(command)}")
     _, lost, doubled, _, _ = verdict.groups()
     detail = f"{rows:,} rows, {kills} kills: {lost} lost, {doubled} doubled"
-    failed = ("the copy is not exact, or the query stopped by itself",) if ended.returncode else ()
-    return Result(version, level, "copy", _today(), int(not failed), 0, failed, detail)
+    return detail, ("the copy is not exact, or the query stopped by itself",) if ended.returncode else ()
 
 
 def chosen(options: argparse.Namespace, kept: Results) -> Iterator[Run]:

@@ -15,67 +15,98 @@ import sys
 import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
+from eoslog.connector.spark.libraries import numbers
+from eoslog.connector.spark.versions import FEATURES
 from tests.kit.program import ROOT
 from tests.versions.kafka_results import DOCS, Result, Results, cell, of_junit, put_between
+from tests.versions.run_kafka_versions import copied
 from tests.versions.sparks import SPARKS
 
 KEPT, PAGE = DOCS / "spark-versions.json", DOCS / "installing.md"
+BY_VERSION = "connector-options.md#by-version-of-pyspark"
 BEGIN, END = "<!-- PySpark versions -->", "<!-- end of PySpark versions -->"
 TEST_SECONDS = 900
+COPY = "20 kills"
+COPY_ROWS, COPY_KILLS, COPY_BATCH, COPY_SEED = 40_000, 20, 500, 7
+
+
+class Suite(NamedTuple):
+    """pytest's -m, the files, and -k: with {line}, a test for each PySpark. `needs`: one of FEATURES."""
+
+    marks: str
+    files: str
+    chosen: str = ""
+    needs: str = ""
+
+
 SUITES = {
-    "killed copies": ("long or not long", "tests/versions/test_sparks.py"),
-    "source": (
+    "killed once": Suite("long or not long", "tests/versions/test_sparks.py", "{line}."),
+    COPY: Suite("", "tests/soaks/soak_copy.py"),
+    "crash table": Suite("spark or not spark", "tests/connector/crashes/test_crash_table.py"),
+    "source": Suite(
         "spark",
         "tests/connector/source/test_source_stream.py tests/connector/source/test_source_batch.py "
         "tests/connector/source/test_tables.py",
     ),
-    "sink, tokens": (
+    "sink, foreachBatch": Suite(
         "spark",
         "tests/connector/sink/test_writer_spark.py tests/connector/sink/test_write_tokens_spark.py "
         "tests/connector/sink/test_started_again_spark.py",
     ),
-    "crash table": ("spark", "tests/connector/crashes/test_crash_table.py"),
-    "state.topic": ("spark", "tests/stateful/test_lost_checkpoint.py"),
-    "shadow": ("spark", "tests/shadow/test_shadow_spark.py tests/shadow/test_take_over_spark.py"),
-    "Connect": ("spark", "tests/connector/spark/test_spark_connect.py"),
-    "beside Spark's connector": (
+    "beside Spark's connector": Suite(
         "kafka",
-        "tests/connector/differential/test_checkpoints.py tests/connector/differential/test_streams.py "
-        "tests/connector/differential/test_writes.py",
+        "tests/connector/differential/test_reads.py tests/connector/differential/test_errors.py "
+        "tests/connector/differential/test_streams.py tests/connector/differential/test_writes.py",
     ),
+    "migration": Suite(
+        "kafka",
+        "tests/connector/differential/test_checkpoints.py "
+        "tests/connector/differential/test_edited_checkpoints.py",
+    ),
+    "named sources": Suite(
+        "spark",
+        "tests/connector/checkpoint/test_named_sources_spark.py tests/checkpoint/test_named_sources_spark.py",
+        needs="names",
+    ),
+    "state.topic": Suite("spark", "tests/stateful/test_lost_checkpoint.py"),
+    "shadow": Suite("spark", "tests/shadow/test_shadow_spark.py tests/shadow/test_take_over_spark.py"),
+    "Connect": Suite("spark", "tests/connector/spark/test_spark_connect.py"),
+    "pip, jar": Suite("packages", "tests/packages/test_installs.py", "{line}."),
 }
-"""What the table calls it -> pytest's -m, and files."""
+"""What the table calls it -> what runs."""
 
 
 def run(version: str, suite: str) -> Result:
     """One suite with one PySpark."""
-    marks, files = SUITES[suite]
-    folder = SPARKS[version]
-    paths = [str(path) for path in (folder, os.environ.get("PYTHONPATH")) if path]
-    chosen = ["-k", version] if suite == "killed copies" else []
+    paths = [str(path) for path in (SPARKS[version], os.environ.get("PYTHONPATH")) if path]
+    told = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    today = datetime.now(UTC).date().isoformat()
+    if suite == COPY:
+        detail, failed = copied("bundled", COPY_ROWS, COPY_KILLS, COPY_BATCH, COPY_SEED, environment=told)
+        return Result(version, "", suite, today, int(not failed), 0, failed, detail)
+    marks, files, chosen, _ = SUITES[suite]
     with tempfile.TemporaryDirectory() as made:
         report = Path(made) / "report.xml"
-        command = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "-n",
-            "0",
-            "--timeout",
-            str(TEST_SECONDS),
-            "-m",
-            marks,
-        ]
-        subprocess.run(
-            [*command, f"--junitxml={report}", *chosen, *files.split()],
-            cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
-            check=False,  # the report says what failed
-        )
+        which = ["-m", marks, "-k", chosen.format(line=line_of(version))]
+        pytest = [sys.executable, "-m", "pytest", "-q", "-n", "0", "--timeout", str(TEST_SECONDS), *which]
+        command = [*pytest, f"--junitxml={report}", *files.split()]
+        subprocess.run(command, cwd=ROOT, env=told, check=False)  # the report says what failed
         passed, skipped, failed = of_junit(report)
-    return Result(version, "", suite, datetime.now(UTC).date().isoformat(), passed, skipped, failed)
+    return Result(version, "", suite, today, passed, skipped, failed)
+
+
+def line_of(version: str) -> str:
+    """4.0 of 4.0.5."""
+    return ".".join(version.split(".")[:2])
+
+
+def lacks(version: str, suite: str) -> str:
+    """What the table says of a suite that asks for a later PySpark; empty: it runs."""
+    needs = SUITES[suite].needs
+    since = FEATURES[needs].since if needs else version
+    return "" if numbers(version) >= numbers(since) else f"[from {since} on]({BY_VERSION})"
 
 
 def table(results: Results) -> str:
@@ -83,9 +114,10 @@ def table(results: Results) -> str:
     versions = sorted({version for version, *_ in results.found})
     lines = [f"| PySpark | {' | '.join(SUITES)} | run on |", "|---" * (len(SUITES) + 2) + "|"]
     for version in versions:
-        ran = [results.of_suite(version, "", suite) for suite in SUITES]
-        dates = sorted({result.date for found in ran for result in found})
-        lines.append(f"| {version} | {' | '.join(map(cell, ran))} | {', '.join(dates)} |")
+        ran = {suite: results.of_suite(version, "", suite) for suite in SUITES}
+        dates = sorted({result.date for found in ran.values() for result in found})
+        cells = [lacks(version, suite) or cell(found) for suite, found in ran.items()]
+        lines.append(f"| {version} | {' | '.join(cells)} | {', '.join(dates)} |")
     failed = [f"- {r.version}, {r.suite}: `{name}`" for r in results.found.values() for name in r.failed]
     return "\n".join([*lines, *(["", "Failed:", "", *sorted(failed)] if failed else [])])
 
@@ -102,18 +134,20 @@ def main() -> int:
     parser.add_argument("--suites", default=";".join(SUITES), help="of: %(default)s")
     parser.add_argument("--missing", action="store_true", help="only what has no result yet")
     options = parser.parse_args()
-    results, red = Results.read(KEPT), False
+    red = False
     for suite in options.suites.split(";"):
         for version in options.versions:
-            if options.missing and results.of_suite(version, "", suite):
+            known = Results.read(KEPT).of_suite(version, "", suite)
+            if lacks(version, suite) or (options.missing and known):
                 continue
             result = run(version, suite)
             print(f"{version}, {suite}: {cell([result])}", flush=True)
             red = red or bool(result.failed) or not result.passed
+            results = Results.read(KEPT)
             results.add(result)
             results.write(KEPT)
             put_into_page(results)
-    print(table(results))
+    print(table(Results.read(KEPT)))
     return int(red)
 
 
