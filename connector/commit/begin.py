@@ -134,7 +134,8 @@ def make_ready(
     dropped = False
     if once_at_most:
         dropped = yield from _mark_attempt(sink, batch)
-    decided = (last.last_of(batch.query_id) or last.batch) if last else None
+    known = None if last is None else last.of_query or last
+    decided = None if last is None or known is None else last.last_of(batch.query_id) or known.batch
     return Begun(
         sink_id=sink.id,
         incarnation=owned.incarnation,
@@ -147,8 +148,8 @@ def make_ready(
         lost=lost,
         acquired_now=owned.acquired_now,
         followed_by=None if last is None else last.successor_of(batch.query_id),
-        last_start=last.start if last is not None and last.batch.query_id == batch.query_id else None,
-        left_state=last is not None and last.saved is not None and last.saved.stateful,
+        last_start=known.start if known is not None and known.batch.query_id == batch.query_id else None,
+        left_state=known is not None and known.saved is not None and known.saved.stateful,
         passes=last is not None and _passes(last, batch, leads_to),
     )
 
@@ -306,6 +307,7 @@ def is_anothers(last: Decision | None, batch: Batch, starts: KnownStarts) -> boo
     lay, and the rows are where it would write them: so a replay of them is dropped rightly. A copy that was
     made while the query ran knows its start. So does a moved checkpoint: but its rows are where it writes.
     """
+    last = None if last is None else last.of_query
     if last is None or last.start is None or last.batch.query_id != batch.query_id:
         return False
     same_place = last.start.place == starts.place
@@ -325,6 +327,7 @@ def check_start(sink: Sink, last: Decision | None, batch: Batch, starts: KnownSt
     """
     if starts is not None and last is not None:
         check_left(sink, last.left, starts)
+    last = None if last is None else last.of_query
     if starts is None or last is None or last.start is None or not is_anothers(last, batch, starts):
         return
     accept = starts.accept(f"copied:{last.start.word}")

@@ -121,7 +121,10 @@ class Namer(NamedTuple):
         batch, sequence = self.stamp.batch, self.stamp.sequence + 1
         earlier = self.last.earlier_than(batch.query_id) if self.last is not None else ()
         mine = decision._replace(sequence=sequence, batch=batch, earlier=earlier)
-        return mine._replace(tokens=RememberedTokens(), within=BatchWrites())
+        mine = mine._replace(tokens=RememberedTokens(), within=BatchWrites())
+        if self.last is None:
+            return mine
+        return mine._replace(left=self.last.left, behind=self.last.kept_of_query(sequence))
 
     def chunks(self, decision: Decision) -> dict[int, tuple[int, str]]:
         """Its chunks."""
@@ -230,16 +233,19 @@ def commit(
     if token is not None and ballot.decided and last is not None and last.last_of(token) is not None:
         _check_content(sink, token, last.content_of(token), decision.content)
         return last if last.sequence == stamp.sequence else None
-    if ballot.decided and last is not None and terms.accept_other is not None:
-        check_same_rows(last, decision, terms.accept_other)
-    if ballot.decided and last is not None and terms.accept is not None:
+    by_query = None if last is None else last.of_query
+    if ballot.decided and by_query is not None and terms.accept_other is not None:
+        check_same_rows(by_query, decision, terms.accept_other)
+    if ballot.decided and by_query is not None and terms.accept is not None:
         named = {topic for report in reports if isinstance(report, Decided) for topic in report.topics}
-        check_topics(sink, last, stamp, named, terms.accept)
+        check_topics(sink, by_query, stamp, named, terms.accept)
     if _replays(last, stamp) or not _covers(last, stamp.batch):
         _check_undecided(sink, ballot, decision, last)
         written = [place for place in decision.written if place[0] != terms.dead_letters]
         topics = (last or decision).topics_after(written, decision.sequence) if token is None else ()
         decision = decision._replace(ends=terms.ends, places=ballot.places, topics=topics)
+        if last is not None and decision.is_write and terms.saving is None:
+            decision = decision._replace(behind=last.kept_of_query(decision.sequence))
         last = yield from decide(sink, decision, stamp, source, two_phase, last, terms.saving)
     elif last is not None and not ballot.decided and last.unsealed != decision:
         raise fenced(sink, f"it has decided {last.batch} since")
@@ -360,8 +366,10 @@ def _save(
     sink: Sink, own: Participant, decision: Decision, began_ms: int, last: Decision | None, saving: Saving
 ) -> Rules[Decision]:
     """The decision with what it says about the query's state, which is written in its transaction."""
-    same = last is not None and last.batch.query_id == decision.batch.query_id
-    before, contents = last.saved if same and last is not None else None, (decision.rows, decision.checksums)
+    known = None if last is None else last.of_query
+    same = known is not None and known.batch.query_id == decision.batch.query_id
+    before = known.saved if same and known is not None else None
+    contents = (decision.rows, decision.checksums)
     saved = yield from ask(SaveState(own, saving, before, contents))
     if isinstance(saved, (Refused, Unknown)):
         fault = _refusal(sink, decision, f"its state could not be saved to {saving.topic}", saved)

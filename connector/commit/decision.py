@@ -63,6 +63,8 @@ class Decision(NamedTuple):
     last decision that did, the newest first; empty: not recorded.
     `left`: the sink was left after this batch. It stays until a start of a query decides.
     `within`: in the sink of a query's writes in foreachBatch, what they have written, this one included.
+    `behind`: in a batch write's decision, what it keeps of the sink's last query (kept_of_query); None: there
+    was none, or an older version has not kept it.
     """
 
     sequence: int
@@ -82,15 +84,43 @@ class Decision(NamedTuple):
     topics: tuple[tuple[str, int], ...] = ()
     left: Left | None = None
     within: BatchWrites = BatchWrites()
+    behind: "Decision | None" = None
+
+    @property
+    def is_write(self) -> bool:
+        """Whether a batch write has made it, which takes nobody's place."""
+        return self.start is None and not self.ends and self.saved is None
+
+    @property
+    def of_query(self) -> "Decision | None":
+        """The sink's last decision of a query: this one, or what a batch write keeps of it. None: there is
+        none. Of an older version's batch write only the last batch before it is known."""
+        if not self.is_write:
+            return self
+        if self.behind is None and self.earlier:
+            return Decision(self.sequence, self.earlier[0], self.incarnation, (), ())
+        return self.behind
+
+    def kept_of_query(self, sequence: int) -> "Decision | None":
+        """What the next decision, `sequence`, keeps of the sink's last query if a batch write makes it."""
+        if self.is_write:
+            return None if self.behind is None else self.behind._replace(sequence=sequence)
+        kept = self._replace(sequence=sequence, winners=(), places=(), topics=(), earlier=(), names="")
+        return kept._replace(tokens=RememberedTokens(), within=BatchWrites(), left=None)
 
     def successor_of(self, query_id: str) -> str | None:
-        """Which query has decided in this sink since this one did. None: none has, or this one never did. A
-        batch write takes nobody's place."""
-        is_write = self.start is None and not self.ends
-        decided = (self.batch, *self.earlier)
-        newest, *others = decided[1:] if is_write and self.earlier else decided
-        followed = newest.query_id != query_id and any(b.query_id == query_id for b in others)
-        return newest.query_id if followed else None
+        """Which query has decided in this sink since this one did. None: none has, or this one never did."""
+        newest = (self.of_query or self).batch.query_id
+        followed = newest != query_id and any(b.query_id == query_id for b in self._batches)
+        return newest if followed else None
+
+    @property
+    def _batches(self) -> tuple[Batch, ...]:
+        """The last batch of each query that is known, the newest first."""
+        known: dict[str, Batch] = {}
+        for batch in (self.batch, *(() if self.behind is None else (self.behind.batch,)), *self.earlier):
+            known.setdefault(batch.query_id, batch)
+        return tuple(known.values())
 
     def is_after(self, batch: Batch) -> bool:
         """Whether a later batch of the query is decided: Spark runs this one for its state alone."""
@@ -101,7 +131,7 @@ class Decision(NamedTuple):
         """The last decided batch of a query or a token. None: there is none, or it is forgotten."""
         if query_id != self.batch.query_id and self.tokens.get(Token.of(query_id)) is not None:
             return Batch(query_id, PASSED)
-        return next((b for b in (self.batch, *self.earlier) if b.query_id == query_id), None)
+        return next((b for b in self._batches if b.query_id == query_id), None)
 
     @property
     def content(self) -> Content:
@@ -114,7 +144,7 @@ class Decision(NamedTuple):
 
     def earlier_than(self, query_id: str) -> tuple[Batch, ...]:
         """The `earlier` of the next decision, if this query makes it."""
-        others = [batch for batch in (self.batch, *self.earlier) if batch.query_id != query_id]
+        others = [batch for batch in self._batches if batch.query_id != query_id]
         return tuple(others[:KEPT_QUERIES])
 
     def topics_after(self, written: Iterable[TopicPartition], sequence: int) -> tuple[tuple[str, int], ...]:
@@ -149,7 +179,7 @@ class Decision(NamedTuple):
         """This decision as the tasks' reports make it, without holders, what was saved with it, and what it
         says beside its batch. If a batch was sealed twice, these are equal."""
         winners = tuple(w._replace(holder=None) for w in self.winners)
-        return self._replace(winners=winners, saved=None, ends="", places=(), topics=())
+        return self._replace(winners=winners, saved=None, ends="", places=(), topics=(), behind=None)
 
 
 class Stored(NamedTuple):
@@ -168,10 +198,12 @@ def topics_with_chunks(committed: Mapping[TopicPartition, tuple[int, str]]) -> s
 
 def encode(decision: Decision, sink: Sink, anchors: int) -> dict[int, tuple[int, str]]:
     """The chunks to commit, by number (by_group). Without `ends`, then without `places`, if one group has no
-    room."""
+    room; first without the `ends` of what is `behind`."""
     text = json.dumps(_to_json(decision, sink), separators=(",", ":"))  # ASCII: one unit per character
     room = METADATA_LIMIT - _HEAD_ROOM
     pieces = [text[at : at + room] for at in range(0, len(text), room)]
+    if len(pieces) > _in_a_group(anchors) and decision.behind is not None and decision.behind.ends:
+        return encode(decision._replace(behind=decision.behind._replace(ends="")), sink, anchors)
     if len(pieces) > _in_a_group(anchors) and decision.ends:
         return encode(decision._replace(ends=""), sink, anchors)
     if len(pieces) > _in_a_group(anchors) and decision.places:
@@ -290,6 +322,7 @@ def _to_json(decision: Decision, sink: Sink) -> dict[str, Any]:
         "topics": decision.topics,
         "left": decision.left,
         "within": decision.within.kept,
+        "behind": None if decision.behind is None else _to_json(decision.behind, sink),
     }
     return {
         "query": decision.batch.query_id,
@@ -304,42 +337,44 @@ def _to_json(decision: Decision, sink: Sink) -> dict[str, Any]:
 
 def _from_json(sink: Sink, sequence: int, text: str) -> Decision:
     try:
-        found = json.loads(text)
-        batch = Batch(found["query"], found["batch"], found["digest"])
-        incarnation = ProducerIdentity(*found["run"])
-        names = str(found.get("names", ""))
-        namer, half = _namer(sink, names), _half(names, batch)
-        winners = [
-            Winner(
-                partition,
-                Participant(
-                    namer.participant(ParticipantSlot(incarnation, half, worker, number)),
-                    ProducerIdentity(producer_id, epoch),
-                ),
-                _holder(ProducerIdentity(producer_id, epoch), held),
-            )
-            for worker, slots in found["won"].items()
-            for number, partition, producer_id, epoch, *held in slots
-        ]
-        written = tuple((topic, p) for topic, runs in found["wrote"].items() for p in _numbers(runs))
-        rows, checksums = (tuple(map(int, found.get(name, ()))) for name in ("rows", "sums"))
-        earlier = tuple(
-            Batch(str(query), int(number), str(d)) for query, number, d in found.get("before", ())
-        )
-        tokens = RememberedTokens.read(str(found.get("tokens", "")))
-        saved = Saved(*found["saved"]) if "saved" in found else None
-        ends, places = unpacked(str(found.get("ends", ""))), from_json(found.get("places", ()))
-        start = Start.read(found["start"]) if "start" in found else None
-        topics = tuple((str(topic), int(number)) for topic, number in found.get("topics", ()))
-        left = Left(*found["left"]) if "left" in found else None
-        within = BatchWrites.read(found.get("within", ()))
+        return _of_json(sink, sequence, json.loads(text))
     except (ValueError, KeyError, TypeError, zlib.error) as error:
         raise DecisionDamaged(
             f"decision {sequence} in consumer group {sink.group} makes no sense: {error}. "
             f"{DecisionDamaged.advice}"
         ) from error
-    details = (rows, checksums, earlier, tokens, saved, ends, places, names, start, topics, left, within)
-    return Decision(sequence, batch, incarnation, tuple(sorted(winners)), written, *details)
+
+
+def _of_json(sink: Sink, sequence: int, found: Any) -> Decision:
+    batch = Batch(found["query"], found["batch"], found["digest"])
+    incarnation = ProducerIdentity(*found["run"])
+    names = str(found.get("names", ""))
+    namer, half = _namer(sink, names), _half(names, batch)
+    winners = [
+        Winner(
+            partition,
+            Participant(
+                namer.participant(ParticipantSlot(incarnation, half, worker, number)),
+                ProducerIdentity(producer_id, epoch),
+            ),
+            _holder(ProducerIdentity(producer_id, epoch), held),
+        )
+        for worker, slots in found["won"].items()
+        for number, partition, producer_id, epoch, *held in slots
+    ]
+    written = tuple((topic, p) for topic, runs in found["wrote"].items() for p in _numbers(runs))
+    rows, checksums = (tuple(map(int, found.get(name, ()))) for name in ("rows", "sums"))
+    earlier = tuple(Batch(str(query), int(number), str(d)) for query, number, d in found.get("before", ()))
+    tokens = RememberedTokens.read(str(found.get("tokens", "")))
+    saved = Saved(*found["saved"]) if "saved" in found else None
+    ends, places = unpacked(str(found.get("ends", ""))), from_json(found.get("places", ()))
+    start = Start.read(found["start"]) if "start" in found else None
+    topics = tuple((str(topic), int(number)) for topic, number in found.get("topics", ()))
+    left = Left(*found["left"]) if "left" in found else None
+    within = BatchWrites.read(found.get("within", ()))
+    behind = _of_json(sink, sequence, found["behind"]) if "behind" in found else None
+    details = (rows, checksums, earlier, tokens, saved, ends, places, names, start, topics, left)
+    return Decision(sequence, batch, incarnation, tuple(sorted(winners)), written, *details, within, behind)
 
 
 def packed(text: str) -> str:

@@ -39,7 +39,9 @@ def leave(
 
 def _is_anothers(last: Decision, batch: Batch) -> bool:
     """Whether another query uses the sink that this one leaves: it goes on there."""
-    return batch != NO_BATCH and last.start is not None and last.batch.query_id != batch.query_id
+    known = last.of_query
+    by_another = known is not None and known.start is not None and known.batch.query_id != batch.query_id
+    return batch != NO_BATCH and by_another
 
 
 def stable_decision(sink: Sink) -> Rules[Decision | None]:

@@ -36,8 +36,9 @@ def move_decision(
     `completed`: the newest batch in Spark's commit log. `saving`: writes with the decision, and has to save
     the query's state if it was saved before. `ends`, `start`: as in Decision. Raises CommitFault; then
     nothing was moved, except after OutcomeUnknown."""
-    if seen is not None and seen.saved is not None and saving is None:
-        raise ValueError(f"sink {sink.id}: {seen.batch} has its state in {seen.saved.topic}: save it again")
+    known = None if seen is None else seen.of_query
+    if known is not None and known.saved is not None and saving is None:
+        raise ValueError(f"sink {sink.id}: {known.batch} has its state in {known.saved.topic}: save it again")
     owned = yield from acquire(sink)
     last = decode(sink, owned.stored.chunks)
     if last != seen:

@@ -294,7 +294,7 @@ class StartOfRun:
         """What other sinks have decided last that have committed offsets of the group."""
         sinks = {found.note.sink for found in committed.values() if found.note} - {self._sink.id}
         last = {sink: self._runner.run(observed_decision(Sink(sink))) for sink in sorted(sinks)}
-        return {sink: decision.batch for sink, decision in last.items() if decision is not None}
+        return {sink: (made.of_query or made).batch for sink, made in last.items() if made is not None}
 
 
 def is_planned_here(planned: Planned) -> bool:
@@ -309,7 +309,8 @@ def _is_first(view: CheckpointView) -> bool:
 
 
 def plan_of(decision: Decision | None) -> Planned | None:
-    """The plan of a decided batch. None: it is not recorded."""
+    """The plan of the last decided batch of a query. None: it is not recorded."""
+    decision = None if decision is None else decision.of_query
     if decision is None or not decision.ends:
         return None
     return Planned.parse(decision.batch.batch_id, decision.ends)
@@ -402,7 +403,7 @@ def _check_plain_start(options: SinkOptions, view: CheckpointView, runner: Runne
         ends=view.planned.topic_offsets(),
         begins=view.planned.each_beginning(),
         completed=None,
-        decided=None if last is None else last.batch,
+        decided=None if last is None else (last.of_query or last).batch,
         ended=None,
         group=group,
         committed=committed,

@@ -135,7 +135,8 @@ def source_offsets(
 
 def state_topic_of(decision: Decision | None) -> str | None:
     """Where the state is saved of the query that has decided last (state.topic). None: it is not."""
-    return None if decision is None or decision.saved is None else decision.saved.topic
+    known = None if decision is None else decision.of_query
+    return None if known is None or known.saved is None else known.saved.topic
 
 
 def state_saving(

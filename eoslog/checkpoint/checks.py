@@ -100,7 +100,8 @@ def _warnings(cluster: Cluster, standing: Standing) -> Iterator[str]:
     if standing.sink is None or standing.newest is None:
         return
     view = CheckpointView.of(standing.checkpoint)
-    decided = standing.decided or (standing.decision.batch if standing.decision else None)
+    last = standing.decision
+    decided = standing.decided or ((last.of_query or last).batch if last else None)
     note, kept = standing.note, kept_of(view, decided)
     ended, ends = None if kept is None else (kept.digest, kept.topic_offsets()), view.planned.topic_offsets()
     wanted = {**(ended[1] if ended else {}), **ends}

@@ -131,7 +131,7 @@ def rebuilt(standing: Standing, marked: Planned | None = None) -> Edit:
 
 
 def _decision_of(standing: Standing) -> Decision:
-    decision = standing.decision
+    decision = None if standing.decision is None else standing.decision.of_query
     if decision is None or decision.batch.query_id != standing.query_id:
         raise NotEditable(
             "the sink's last decision is not one of this query, or there is none. If the query is a fan-out, "

@@ -90,7 +90,8 @@ def restore(
         raise NotRestorable(
             f"checkpoint {checkpoint.location} has batches: name an empty folder, or start the query with it"
         )
-    decision = runner.run(taken_over(sink))
+    last = runner.run(taken_over(sink))
+    decision = None if last is None else last.of_query
     if decision is None:
         return None
     saved = decision.saved

@@ -33,7 +33,7 @@ MUTANTS: list[Mutant] = [
             "decision._replace(earlier=earlier, tokens=last.tokens, topics=last.topics, left=last.left)",
             "decision._replace(earlier=earlier, tokens=last.tokens, topics=last.topics)",
         ),
-        Break("a saved state is forgotten", "move_decision.move_decision", "seen is not None and seen.saved is not None and (saving is None)", "seen is not None and False"),
+        Break("a saved state is forgotten", "move_decision.move_decision", "known is not None and known.saved is not None and (saving is None)", "seen is not None and False"),
     ),
     *mutants_of(
         ("tests/checkpoint/test_rebuild.py",),

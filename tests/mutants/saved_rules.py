@@ -9,9 +9,9 @@ MUTANTS: list[Mutant] = [
     ),
     *mutants_of(
         ("tests/histories/test_kept.py", "tests/connector/commit/test_decision.py"),
-        Break("no query follows another", "Decision.successor_of", "newest.query_id != query_id", "False"),
-        Break("a query that has never decided is followed", "Decision.successor_of", "newest.query_id != query_id and any((b.query_id == query_id for b in others))", "newest.query_id != query_id or False"),
-        Break("a batch write takes a query's place", "Decision.successor_of", "decided[1:] if is_write and self.earlier else decided", "decided"),
+        Break("no query follows another", "Decision.successor_of", "newest != query_id", "False"),
+        Break("a query that has never decided is followed", "Decision.successor_of", "newest != query_id and any((b.query_id == query_id for b in self._batches))", "newest != query_id or False"),
+        Break("a batch write takes a query's place", "Decision.successor_of", "self.of_query or self", "self"),
     ),
     *mutants_of(
         ("tests/connector/commit/test_replay.py",),

@@ -43,14 +43,14 @@ class Copy:
     def __init__(self, spark: SparkSession, kafka: Kafka, checkpoint: Path) -> None:
         self.spark, self.kafka, self.checkpoint = spark, kafka, checkpoint
         self.source, self.target = kafka.topic(2), kafka.topic(2)
+        self.given = {"kafka.bootstrap.servers": kafka.bootstrap, "transactional.id": f"sink-{self.target}"}
         self.rows = [b"%06d" % number for number in range(ROWS)]
         for partition in range(2):
             kafka.put(self.source, self.rows[partition::2], partition=partition)
 
     def read(self, starting: str, most: int) -> DataFrame:
-        given = {"kafka.bootstrap.servers": self.kafka.bootstrap, "transactional.id": f"sink-{self.target}"}
         return (
-            self.spark.readStream.format("eoslog").options(**given).option("subscribe", self.source)
+            self.spark.readStream.format("eoslog").options(**self.given).option("subscribe", self.source)
             .option("startingOffsets", starting).option("maxOffsetsPerTrigger", most).load()
         )  # fmt: skip
 
@@ -60,8 +60,7 @@ class Copy:
         rows = reduce(DataFrame.union, sources)
         return (
             rows.select("key", "value").writeStream.format(sink)
-            .option("kafka.bootstrap.servers", self.kafka.bootstrap)
-            .option("transactional.id", f"sink-{self.target}").option("topic", self.target)
+            .options(**self.given).option("topic", self.target)
             .options(**{name.replace("_", "."): text for name, text in halt.items()})
             .option("checkpointLocation", str(self.checkpoint)).trigger(availableNow=True).start()
         )  # fmt: skip
@@ -128,6 +127,38 @@ def test_a_query_of_another_sink_goes_on_with_this_one(
     hasty.put(copy.source, more)
     assert copy.run("earliest") == ""
     assert copy.visible() == more
+
+
+def test_a_backfill_under_a_query_s_name_changes_nothing_for_it(
+    spark: SparkSession, hasty: Kafka, tmp_path: Path
+) -> None:
+    """The query has a group. It goes on with its checkpoint, and without it, where it has ended."""
+    copy = Copy(spark, hasty, tmp_path / "checkpoint")
+    copy.given["kafka.group.id"] = f"group-{copy.target}"
+    rows = list(copy.rows)
+
+    def backfill(text: bytes) -> None:
+        rows.append(text)
+        (
+            spark.createDataFrame([(text,)], "value binary").write.format("eoslog").mode("append")
+            .option("kafka.bootstrap.servers", hasty.bootstrap).option("topic", copy.target)
+            .option("transactional.id", copy.given["transactional.id"]).save()
+        )  # fmt: skip
+
+    def more(text: bytes) -> None:
+        rows.append(text)
+        hasty.put(copy.source, [text])
+
+    assert copy.run("earliest") == ""
+    backfill(b"filled-1")
+    more(b"more-1")
+    assert copy.run("earliest") == ""
+    backfill(b"filled-2")
+    backfill(b"filled-3")
+    more(b"more-2")
+    shutil.rmtree(copy.checkpoint)
+    assert copy.run("committed") == ""
+    assert copy.visible() == sorted(rows)
 
 
 class Union(Copy):

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from eoslog.connector.commit.decision import KEPT_QUERIES, Decision, decode, encode
 from eoslog.connector.commit.faults import DecisionDamaged
 from eoslog.connector.commit.places import Place
+from eoslog.connector.commit.saved_state import Saved
 from eoslog.connector.commit.task_reports import Batch, Start
 from eoslog.connector.commit.transactional_ids import Participant, ParticipantSlot, Sink, parity
 from eoslog.connector.commit.winner import Winner
@@ -224,6 +225,34 @@ def test_places_are_kept_as_long_as_there_is_room() -> None:
     with pytest.raises(DecisionDamaged):
         broken = encode(full, SINK, anchors=50)
         decode(SINK, {at: (offset, text.replace('"id"', '["id]')) for at, (offset, text) in broken.items()})
+
+
+def test_batch_writes_leave_the_sink_to_its_query() -> None:
+    """However many there are: where the query has ended, and what it has saved, is known."""
+    start, saved = Start("w", "/c", 1, (("w", 0),), "out"), Saved("state", 0, 7, 9, "d", True)
+    last = decision(3)._replace(
+        start=start, ends="plan", saved=saved, rows=(1, 2, 3), earlier=(Batch("one", 4),)
+    )
+    stream = last
+    for number in range(2 * KEPT_QUERIES):
+        write = decision(2, sequence=4 + number)._replace(batch=Batch(f"write {number}", 7))
+        write = write._replace(earlier=last.earlier_than(write.batch.query_id))
+        last = write._replace(behind=last.kept_of_query(write.sequence))
+        assert decode(SINK, encode(last, SINK, anchors=8)) == last
+    known = last.of_query
+    assert known is not None and known.sequence == last.sequence and known.winners == ()
+    kept = ("batch", "start", "ends", "saved", "rows", "written")
+    assert [getattr(known, name) for name in kept] == [getattr(stream, name) for name in kept]
+    assert last.last_of(stream.batch.query_id) == stream.batch
+    assert last.successor_of(stream.batch.query_id) is None
+    assert last.unsealed.behind is None
+    assert stream.of_query == stream and decision(1).of_query is None
+
+
+def test_a_plan_that_a_batch_write_keeps_goes_first_if_there_is_no_room() -> None:
+    behind = decision(0)._replace(ends="".join(map(chr, range(0x4E00, 0x4E00 + 6000))))
+    made = decision(0)._replace(ends="its own", behind=behind)
+    assert decode(SINK, encode(made, SINK, anchors=1)) == made._replace(behind=behind._replace(ends=""))
 
 
 def test_who_has_taken_a_query_s_place() -> None:

@@ -998,6 +998,35 @@ def test_a_token_whose_write_died_is_finished_by_the_next_run() -> None:
     assert sorted(write.bench.broker.visible()) == ["row 0", "row 1"]
 
 
+@pytest.mark.parametrize("writes", [1, 20])
+def test_batch_writes_under_a_query_s_name_change_nothing_for_it(
+    folder: Path, query: Query, apps: Applications, monkeypatch: pytest.MonkeyPatch, writes: int
+) -> None:
+    """What Spark has not noted is not written again; without its checkpoint it goes on where it ended."""
+    apps.start(query).batch(0)
+    query.plan(1)
+    query.commit(query.bench.prepare_all(query.begin()), 1)
+    for _ in range(writes):
+        write = Write(query.bench, transactional__id="sink")
+        write.commit(write.reports(write.begin()))
+    assert apps.start(query).begin().is_decided
+    copy = copied(query, folder / "copy", topic="other")
+    (copy.folder / "eoslog" / "starts").unlink()
+    with pytest.raises(CheckpointCopied, match="batch 1 of query q was decided"):
+        apps.start(copy).begin()
+    group_holds(monkeypatch, {("in", 0): (20, Note("sink", "q", 1).text())})
+    for end, starting in ((30, 20), (30, 10)):
+        anew = Query(folder / f"anew-{starting}", query.bench, f"anew-{starting}")
+        line = {"in": {"0": end}, f"began-at:in:{starting}:0": {}, "cluster-id:cluster": {}}
+        (anew.folder / "offsets" / "0").write_text(f"v1\n{{}}\n{json.dumps(line)}")
+        if starting == 20:
+            reports = query.bench.prepare_all(anew.begin())
+            assert not [report for report in reports if isinstance(report, Decided)]
+        else:
+            with pytest.raises(StartsElsewhere):
+                anew.begin()
+
+
 def test_each_token_has_a_sink_of_its_own() -> None:
     bench = Bench()
     begun = [Write(bench, write__token=token).begin() for token in ("a", "b")]
