@@ -9,6 +9,7 @@ TYPED := protocol/typed.pyi
 KAFKA := .peers/kafka-4.3.1
 OLD_KAFKA := .peers/kafka-3.9.1
 SPARK_KAFKA := .peers/spark-kafka-4.2.0
+SPARK_KAFKAS := $(SPARK_KAFKA) .peers/spark-kafka-4.0.4 .peers/spark-kafka-4.1.3
 DEMO_DATA ?= .demo
 
 .PHONY: help setup compiled java demo test mutants test-java test-java-tools test-rights test-broker-options test-kafka test-differential test-connector-kafka test-kafka-versions test-connector-cluster audit-million top-picture demo-picture command-pictures test-console model lint bench bench-quick bench-starts bench-tasks bench-participants bench-cost trace-micro-batch bench-codec bench-broker bench-scale dump-segments dump-upkept docs docs-pages test-docs newcomer stories fuzz clean crash-log soak-crash soak-kill9 soak-stateful soak-hostile soak-copy soak-copy-cluster soak-sources histories histories-spark soak-kill test-ends test-beginnings map test-rehearse-kafka test-connector-kfake simulate test-kerberos test-checkpoint test-object-store test-spark-version test-spark-versions soak-fanout test-fanout round
@@ -139,8 +140,8 @@ bench-broker: compiled $(KAFKA)  ## compare the broker with Apache Kafka: produc
 bench-scale: compiled  ## measure the broker with more and more partitions, transactional ids and connections
 	$(BIN)/python -m benchmarks.scale
 
-bench: compiled java $(KAFKA) $(SPARK_KAFKA)  ## compare everything with its peers, in turns; writes docs/benchmarks.md (BENCH_ARGS="--only spark-source")
-	$(BIN)/python -m benchmarks.run $(BENCH_ARGS)
+bench: compiled java $(KAFKA) $(SPARK_KAFKAS) $(BENCH_SPARK:%=.peers/pyspark-%)  ## compare everything with its peers, in turns; writes docs/benchmarks.md (BENCH_ARGS="--only spark-source", BENCH_SPARK=4.0.5 writes nothing)
+	$(BENCH_SPARK:%=PYTHONPATH=$(CURDIR)/.peers/pyspark-%) $(BIN)/python -m benchmarks.run $(BENCH_ARGS)
 
 bench-tasks: compiled java $(KAFKA) $(SPARK_KAFKA)  ## compare micro-batches of ten rows a task, with 10 to 4,000 tasks, with Spark's Kafka connector (TASKS_ARGS="--tasks 10 100")
 	$(BIN)/python -m benchmarks.many_tasks $(TASKS_ARGS)
@@ -360,7 +361,6 @@ test-spark-version: setup .peers/pyspark-$(SPARK)  ## the tests that start Spark
 
 OWN_SPARK := 4.3.0  # of .venv
 SPARKS ?= 4.0.5 4.1.4 4.2.1 $(OWN_SPARK)
-SPARK_KAFKAS := $(SPARK_KAFKA) .peers/spark-kafka-4.0.4 .peers/spark-kafka-4.1.3
 
 test-spark-versions: setup $(patsubst %,.peers/pyspark-%,$(filter-out $(OWN_SPARK),$(SPARKS))) $(KAFKA) $(SPARK_KAFKAS)  ## the judges that start Spark, with the newest PySparks from 4.0 on; makes the table of docs/installing.md (SPARKS="4.0.5" SPARKS_ARGS="--suites 'crash table;shadow'", or "--missing")
 	$(BIN)/python -u -m tests.versions.run_spark_versions $(SPARKS) $(SPARKS_ARGS)

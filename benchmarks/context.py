@@ -8,13 +8,12 @@ from pathlib import Path
 
 from benchmarks.broker import Subject, idempotent, subjects, transactions
 from benchmarks.lines import Sizes
-from benchmarks.peer_kafka import ApacheKafka
+from benchmarks.peer_kafka import ApacheKafka, spark_kafka
 from benchmarks.spark import PATIENT, Bench
 from eoslog.testing import EmbeddedBroker
 
 ROOT = Path(__file__).parents[1]
 KAFKA = ROOT / ".peers" / "kafka-4.3.1"
-SPARK_KAFKA = ROOT / ".peers" / "spark-kafka-4.2.0"
 _WARM_UP_RECORDS = 1_000_000
 
 
@@ -39,7 +38,7 @@ class Context:
     @cached_property
     def spark(self) -> Bench:
         """Spark with both connectors, and brokers of its own."""
-        return self._stack.enter_context(Bench(KAFKA, SPARK_KAFKA))
+        return self._stack.enter_context(Bench(KAFKA, spark_kafka()))
 
     @cached_property
     def brokers(self) -> list[Subject]:

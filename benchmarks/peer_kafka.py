@@ -16,6 +16,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Self
 
+import pyspark
+
 from eoslog.connector.client.wire.config import ClientConfig
 from eoslog.connector.client.wire.connection import BrokerConnection
 from eoslog.connector.errors import EoslogError
@@ -29,6 +31,15 @@ _METADATA = 12  # names the topics
 _STARTS = 10  # with ZooKeeper, where a killed node is taken for alive until its session ends
 START_SECONDS = 180
 """How long a node may take to serve clients, on a machine with much else to do."""
+
+
+PEERS = Path(__file__).parents[1] / ".peers"
+
+
+def spark_kafka() -> Path:
+    """Jars of Spark's own connector of this PySpark's line. There is none of 4.3 yet: that of 4.2 works."""
+    line = ".".join(pyspark.__version__.split(".")[:2])
+    return max(PEERS.glob(f"spark-kafka-{line}.?"), default=PEERS / "spark-kafka-4.2.0")
 
 
 def free_port() -> int:

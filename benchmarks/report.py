@@ -14,10 +14,10 @@ from pathlib import Path
 import psutil
 
 from benchmarks.lines import Result, shown, spread
+from benchmarks.peer_kafka import spark_kafka
 
 BEGIN, END = "<!-- made by make bench: begin -->", "<!-- made by make bench: end -->"
 _PACKAGES = ("pyspark", "pyarrow", "numpy", "confluent-kafka")
-PEERS = "Apache Kafka 4.3.1; Spark's Kafka connector 4.2.0 (kafka-clients 3.9.1)"
 
 
 def table(results: Iterable[Result]) -> str:
@@ -63,10 +63,12 @@ def machine() -> str:
         ["java", "-version"], capture_output=True, text=True, check=True
     ).stderr.splitlines()[0]
     packages = ", ".join(f"{name} {version(name)}" for name in _PACKAGES)
+    connector = spark_kafka().name.rpartition("-")[2]
     memory = psutil.virtual_memory().total / 2**30
     return (
         f"{os.cpu_count()} cores of {cpu}, {memory:.0f} GiB, {platform.system()} {platform.release()}; "
-        f"Python {platform.python_version()}, {packages}; {java}; {PEERS}"
+        f"Python {platform.python_version()}, {packages}; {java}; "
+        f"Apache Kafka 4.3.1; Spark's Kafka connector {connector} (kafka-clients 3.9.1)"
     )
 
 

@@ -1,10 +1,11 @@
 """`make bench`: eoslog beside its peers, in turns, on this machine.
 
-    python -m benchmarks.run [--quick] [--only NAME[,NAME]] [--list] [--draw] [--no-page]
+    python -m benchmarks.run [--quick] [--only NAME[,NAME]] [--list] [--draw]
 
 Prints each section's table as it is done, and writes docs/benchmarks.md and the pictures from the results
 kept in docs/benchmarks.json; with --only the other sections keep what they had. --quick does an eighth of the
-work in fewer turns, and writes nothing.
+work in fewer turns, and writes nothing; with another PySpark than the environment's (make bench
+BENCH_SPARK=4.0.5) nothing is written either.
 """
 
 from __future__ import annotations
@@ -13,10 +14,14 @@ import argparse
 import os
 import time
 import traceback
+from importlib.metadata import version
+
+import pyspark
 
 from benchmarks import broker_lines, broker_size, disk, pictures, report, spark_lines, spark_small
 from benchmarks.context import ROOT, Context
 from benchmarks.lines import Sizes
+from benchmarks.peer_kafka import spark_kafka
 
 GROUPS = [
     [*spark_lines.SECTIONS, *spark_small.SECTIONS],
@@ -92,7 +97,9 @@ def main() -> None:
         print("\n".join(NAMES))
         return
     names, started = chosen(options), time.monotonic()
-    store = None if options.quick else report.Store(KEPT)
+    print(f"PySpark {pyspark.__version__}, {spark_kafka().name}")
+    others = pyspark.__version__ != version("pyspark")
+    store = None if options.quick or others else report.Store(KEPT)
     if options.quick:
         left = ", ".join(sorted(LEFT_OUT_OF_QUICK))
         print(f"quick: an eighth of the work, two turns, Spark of 100 bytes only, without {left}")

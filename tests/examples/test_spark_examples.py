@@ -22,15 +22,14 @@ from confluent_kafka import Consumer, TopicPartition
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from benchmarks.peer_kafka import spark_kafka
 from eoslog.avro import SchemaRegistry, decode, encode
 from eoslog.testing import EmbeddedBroker, Fault
 from examples.avro_orders import INVOICE, ORDER
 from examples.registry import SmallRegistry
 from tests.examples.running import PATIENCE_S, Script, command_of, committed, create, environment, put
 from tests.examples.test_plain import SENTENCES, WORDS
-from tests.kit.program import ROOT
 
-SPARK_KAFKA = ROOT / ".peers" / "spark-kafka-4.2.0"
 SMALL = "--conf spark.ui.enabled=false --conf spark.driver.memory=600m --conf spark.log.level=ERROR"
 SLOW_STARTS = 8
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(3 * PATIENCE_S)]
@@ -46,8 +45,8 @@ def broker() -> Iterator[EmbeddedBroker]:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """With the jars of Spark's own connector, for the migration."""
-    jars = ",".join(map(str, sorted(SPARK_KAFKA.glob("*.jar"))))
-    assert jars, f"no jars in {SPARK_KAFKA}: make test-examples fetches them"
+    jars = ",".join(map(str, sorted(spark_kafka().glob("*.jar"))))
+    assert jars, f"no jars in {spark_kafka()}: make test-examples fetches them"
     os.environ.update(environment())
     session = (
         SparkSession.builder.master("local[2]")

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from benchmarks.peer_kafka import ApacheKafka
+from benchmarks.peer_kafka import PEERS, ApacheKafka, spark_kafka
 from eoslog.testing import EmbeddedBroker
 from tests.scenarios.zookeeper import kafka_on_zookeeper
 from tests.soaks.copy_audit import audit
@@ -26,10 +26,7 @@ from tests.soaks.copy_lives import Job
 from tests.soaks.copy_rows import publish
 from tests.soaks.copy_soak import Copy, Report
 
-ROOT = Path(__file__).parents[2]
-PEERS = ROOT / ".peers"
 KAFKA = PEERS / "kafka-4.3.1"
-SPARK_KAFKA = PEERS / "spark-kafka-4.2.0"
 SOURCE, TARGET, GROUP = "source", "target", "copied"
 PARTITIONS, TARGET_PARTITIONS = 4, 3
 FEW = {"offsets.topic.num.partitions": "8", "transaction.state.log.num.partitions": "8"}
@@ -72,7 +69,7 @@ def copy(subject: str, bootstrap: str, options: argparse.Namespace, directory: P
     make_topics(bootstrap)
     publish(bootstrap, SOURCE, options.rows, PARTITIONS, options.seed)
     connector, _ = SUBJECTS[subject]
-    jars = ",".join(map(str, sorted(SPARK_KAFKA.glob("*.jar")))) if connector == "kafka" else ""
+    jars = ",".join(map(str, sorted(spark_kafka().glob("*.jar")))) if connector == "kafka" else ""
     place = directory / "checkpoint"
     job = Job(connector, bootstrap, SOURCE, TARGET, place, GROUP, options.batch, jars, options.java)
     report = Copy(job, options.rows // options.batch, options.kills, options.seed, directory).run()

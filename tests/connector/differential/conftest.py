@@ -1,30 +1,23 @@
 """One Spark session with both connectors, and one Apache Kafka node for them: `make test-differential`."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from benchmarks.peer_kafka import ApacheKafka
-from eoslog.connector.spark.versions import PYSPARK
+from benchmarks.peer_kafka import PEERS, ApacheKafka, spark_kafka
 from tests.connector.differential.draws import Topic
 from tests.connector.differential.logs import make_topics
 from tests.connector.stock_kafka import Kafka
 
-_PEERS = Path(__file__).parents[3] / ".peers"
-_KAFKA = _PEERS / "kafka-4.3.1"
-_LINE = ".".join(PYSPARK.split(".")[:2])
-_OF_LINE = sorted(_PEERS.glob(f"spark-kafka-{_LINE}.?"))
-_SPARK_KAFKA = _OF_LINE[-1] if _OF_LINE else _PEERS / "spark-kafka-4.2.0"
-"""Spark's connector of this PySpark's line; there is none of 4.3."""
+_KAFKA = PEERS / "kafka-4.3.1"
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """A session with the jars of Spark's connector."""
-    jars = ",".join(map(str, sorted(_SPARK_KAFKA.glob("*.jar"))))
-    assert jars, f"no jars in {_SPARK_KAFKA}: run make test-differential, which fetches them"
+    jars = ",".join(map(str, sorted(spark_kafka().glob("*.jar"))))
+    assert jars, f"no jars in {spark_kafka()}: run make test-differential, which fetches them"
     session = (
         SparkSession.builder.master("local[2]")
         .appName("eoslog-differential")
