@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import struct
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from kio.schema.consumer_protocol_assignment import v0 as assignment_v0
@@ -38,12 +38,14 @@ from eoslog.protocol.messages.group_metadata import (
 )
 from eoslog.protocol.messages.transaction_log import TRANSACTION_KEY, TRANSACTION_VALUE
 from eoslog.protocol.schema import ProtocolError, Schema
-from eoslog.protocol.typed import (
-    GroupMetadataValueDraft,
-    GroupMetadataValueMemberDraft,
-    TransactionLogValueDraft,
-)
 from tests.protocol import kio_oracle as oracle
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed import (
+        GroupMetadataValueDraft,
+        GroupMetadataValueMemberDraft,
+        TransactionLogValueDraft,
+    )
 
 
 def i8(value: int) -> bytes:

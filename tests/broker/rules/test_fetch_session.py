@@ -1,8 +1,10 @@
 """Fetch sessions (KIP-227): the rules against a client that asks for everything, and by the wire."""
 
+from __future__ import annotations
+
 import itertools
 import time
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -13,9 +15,11 @@ from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.plain_records import encode_records
 from eoslog.protocol.schema import Message
-from eoslog.protocol.typed import FetchRequest, FetchResponsePartitionDraft
 from eoslog.testing import EmbeddedBroker
 from tests.broker.broker_clients import Wire, create
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed import FetchRequest, FetchResponsePartitionDraft
 
 SLOTS, EVICTION_MS = 2, 1000
 
@@ -36,7 +40,7 @@ def request(
         "topics": topics(places, lambda index: {"partition": index, "fetch_offset": offset}),
         "forgotten_topics_data": topics(forget, lambda index: index),
     }
-    return cast(FetchRequest, message)
+    return cast("FetchRequest", message)
 
 
 def answer(
@@ -235,7 +239,7 @@ def many(name: str, count: int, session: int = 0, epoch: int = 0) -> FetchReques
         "session_id": session, "session_epoch": epoch, "forgotten_topics_data": [],
         "topics": [{"topic": name, "topic_id": name, "partitions": parts}],
     }  # fmt: skip
-    return cast(FetchRequest, message)
+    return cast("FetchRequest", message)
 
 
 def test_sessions_do_not_follow_more_than_memory_can_bear() -> None:

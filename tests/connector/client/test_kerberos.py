@@ -1,11 +1,14 @@
 """Kerberos logins with a real KDC, on the bundled broker and on Apache Kafka: `make test-kerberos`."""
 
+from __future__ import annotations
+
 import asyncio
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -17,7 +20,7 @@ from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import ClientConfig
 from eoslog.connector.errors import AuthenticationRefused
 from eoslog.connector.options.source_and_sink import source_options
-from eoslog.protocol.typed import METADATA, MetadataRequestDraft
+from eoslog.protocol.typed import METADATA
 from eoslog.testing import EmbeddedBroker
 from tests.broker.security.kdc import BROKER, REALM, Kdc
 from tests.broker.security.securitykit import free_ports
@@ -34,6 +37,9 @@ from tests.connector.client.kerberoskit import (
 )
 from tests.docs.blocks import PAGES, blocks_of
 from tests.scenarios.apache_kafka import JARS
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed import MetadataRequestDraft
 
 pytestmark = MARKS
 JAAS_OPTION = jaas_option("SASL_PLAINTEXT")

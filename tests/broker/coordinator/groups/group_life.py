@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from eoslog.broker.config import BrokerConfig
 from eoslog.broker.coordinator.groups.group_coordinator import GroupCoordinator
@@ -20,11 +20,10 @@ from eoslog.protocol.messages.consumer_protocol import (
     CONSUMER_PROTOCOL_ASSIGNMENT,
     CONSUMER_PROTOCOL_SUBSCRIPTION,
 )
-from eoslog.protocol.typed import (
-    ConsumerProtocolAssignmentDraft,
-    ConsumerProtocolSubscriptionDraft,
-)
 from tests.broker.log.fakefs import FakeClock, FakeFileSystem, Outcome, PowerLoss
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed import ConsumerProtocolAssignmentDraft, ConsumerProtocolSubscriptionDraft
 
 __all__ = ["FakeFileSystem", "Life", "Outcome", "PowerLoss", "assignment", "disk_with_topics", "subscription"]
 

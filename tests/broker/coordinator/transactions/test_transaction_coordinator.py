@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from copy import deepcopy
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -27,7 +27,6 @@ from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.internal_topics import coordinator_records
 from eoslog.protocol.messages.transaction_log import TRANSACTION_KEY, TRANSACTION_VALUE
 from eoslog.protocol.plain_records import encode_records
-from eoslog.protocol.typed import TransactionLogValueDraft
 from tests.broker.coordinator.transactions.transaction_machine import (
     DATA,
     Client,
@@ -37,6 +36,9 @@ from tests.broker.coordinator.transactions.transaction_machine import (
     fresh_disk,
 )
 from tests.broker.log.fakefs import Directory, FakeClock, Outcome
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed import TransactionLogValueDraft
 
 A, B = ("a", 0), ("b", 0)
 LOG = ("__transaction_state", 0)
