@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Self
 
 from eoslog.connector.checkpoint.files import ChangedFiles, Files, files_at
-from eoslog.connector.checkpoint.spark_logs import FormatError, Planned, check_commit, entries_of
+from eoslog.connector.checkpoint.spark_logs import FormatError, Planned, check_commit, entries_of, paths_of
 from eoslog.connector.errors import EoslogError
 from eoslog.connector.spark.driver_folder import as_spark_takes
 
@@ -202,6 +202,20 @@ class Checkpoint:
             files = [str(at)] if str(at) in names else [f"{n}.compact" for n in compact if n >= at]
             if files:
                 yield at, entries_of(self._read(f"{folder}/{files[0]}"), at)
+
+    def files_read(self, source: str, last: int, first: int = 0) -> set[str]:
+        """The files in a file source's log, from its entry `first` to its entry `last`."""
+        names = self.names(f"sources/{source}")
+        compact = max((int(n.removesuffix(".compact")) for n in names if n.endswith(".compact")), default=-1)
+        wanted = [f"{compact}.compact"] if compact >= first else []
+        later = range(max(first, compact + 1), last + 1)
+        wanted += [str(number) for number in later if str(number) in names]
+        return {
+            path
+            for name in wanted
+            for path, number in paths_of(self._read(f"sources/{source}/{name}"))
+            if first <= number <= last
+        }
 
     def check_completed(self, batch_id: int) -> None:
         """Check that a batch of the commit log has a known format."""

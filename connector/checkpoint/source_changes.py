@@ -66,6 +66,11 @@ class RemovedSources(NamedTuple):
         gone = {name: Removed(before.batch_id, before.by_name[name]) for name in sorted(left)}
         return type(self)({**self.sources, **gone})
 
+    def file_logs(self) -> dict[str, int]:
+        """The sources of files, and how far the query has read their own logs."""
+        ends = tuple(one.end for one in self.sources.values())
+        return Planned(-1, ends, tuple(self.sources)).file_logs()
+
     def ends(self, place: TopicPartition) -> list[int]:
         """Where the sources ended that were the last to read a partition."""
         readers = [one for one in self.sources.values() if place in offsets_of(one.end)]
@@ -200,6 +205,33 @@ def check_exchanged(before: Planned, now: Planned, accepted: Collection[str]) ->
                 f"again. Nothing was written. Remove offsets/{batch} from the checkpoint (with "
                 f"offsets/.{batch}.crc, if it is there) and start the query with its sources in their "
                 "former order and with their former options. If these rows are wanted again, set "
+                f"{to_accept(word, accepted)}"
+            )
+
+
+def check_exchanged_files(
+    now: Planned,
+    files: Mapping[str, Collection[str]],
+    read: Mapping[str, Collection[str]],
+    accepted: Collection[str],
+) -> None:
+    """Check the same of sources of files: Spark knows which files a source has read by the source's place or
+    name. `files`: of this batch, by source; `read`: of all batches before, those of removed sources, too. Two
+    sources that have read one file before share a folder. Raises SourcesChanged unless that is accepted."""
+    for name, paths in sorted(files.items()):
+        own = {*read.get(name, ())}
+        apart = {other: {*known} for other, known in read.items() if other != name and not own & {*known}}
+        found = {path: other for other, known in sorted(apart.items()) for path in sorted(known & {*paths})}
+        word = f"new-source:{name}:{now.batch_id}"
+        if found and word not in accepted:
+            some = [f"{path}, which source {other} has read" for path, other in found.items()]
+            more = f"; and {len(some) - 3} more" if len(some) > 3 else ""
+            entries = ", ".join([f"offsets/{now.batch_id}", *sorted(now.entries or ())])
+            raise SourcesChanged(
+                f"batch {now.batch_id} has source {name} read {'; '.join(some[:3])}{more}: were sources "
+                f"exchanged? Rows would be written again. Nothing was written. Remove {entries} from the "
+                "checkpoint (each with its .crc, if it is there) and start the query with its sources in "
+                "their former order and with their former options. If these rows are wanted again, set "
                 f"{to_accept(word, accepted)}"
             )
 

@@ -245,6 +245,12 @@ def entries_of(text: str, number: int) -> list[str]:
     return found[::-1]
 
 
+def paths_of(text: str) -> list[tuple[str, int]]:
+    """The files in a file of a file source's log, each with the number of its entry."""
+    lines = map(json.loads, text.splitlines()[1:])
+    return [(line["path"], line["batchId"]) for line in lines]
+
+
 def _digest(lines: Iterable[str]) -> str:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 

@@ -2,6 +2,8 @@
 
 It is done before a row is written. The rules are in source_changes.py."""
 
+from collections.abc import Collection
+
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
 from eoslog.connector.checkpoint.source_changes import (
     Change,
@@ -10,9 +12,10 @@ from eoslog.connector.checkpoint.source_changes import (
     canonical_text,
     check_added,
     check_exchanged,
+    check_exchanged_files,
     check_present,
 )
-from eoslog.connector.checkpoint.spark_logs import taken_of
+from eoslog.connector.checkpoint.spark_logs import Planned, taken_of
 from eoslog.connector.client.wire.shared_clusters import shared_cluster
 from eoslog.connector.commit.faults import CheckpointMismatch
 from eoslog.connector.commit.task_reports import Begun
@@ -37,6 +40,7 @@ def check_sources(options: SinkOptions, view: CheckpointView, sink: str, begun: 
     before = checkpoint.planned_if_kept(now.batch_id - 1)
     if before is not None:
         check_exchanged(before, now, options.accepted)
+        _check_files(checkpoint, before, now, options.accepted)
     if not now.names:
         return
     asked = asked_ends()
@@ -51,6 +55,27 @@ def check_sources(options: SinkOptions, view: CheckpointView, sink: str, begun: 
     committed = committed_offsets(cluster, group, wanted)
     check_added(Change(sink, before, now, removed, committed, options.accepted))
     checkpoint.note(_FILE, removed.text())
+
+
+def _check_files(checkpoint: Checkpoint, before: Planned, now: Planned, accepted: Collection[str]) -> None:
+    """Check the files of a batch, if a source has some from other folders than the last time: then all logs
+    of files are read, which may be long."""
+    then, ends = before.file_logs(), now.file_logs()
+    files = {
+        name: checkpoint.files_read(name, end, then.get(name, -1) + 1)
+        for name, end in ends.items()
+        if end > then.get(name, -1)
+    }
+    last = {name: checkpoint.files_read(name, then[name], then[name]) for name in files if name in then}
+    if all(_folders(paths) <= _folders(last.get(name, ())) for name, paths in files.items()):
+        return
+    removed = _removed(checkpoint).after(before, now) if now.names else RemovedSources({})
+    read = {name: checkpoint.files_read(name, at) for name, at in {**removed.file_logs(), **then}.items()}
+    check_exchanged_files(now, files, read, accepted)
+
+
+def _folders(paths: Collection[str]) -> set[str]:
+    return {path.rpartition("/")[0] for path in paths}
 
 
 def check_begins(view: CheckpointView) -> None:

@@ -161,6 +161,44 @@ def test_a_backfill_under_a_query_s_name_changes_nothing_for_it(
     assert copy.visible() == sorted(rows)
 
 
+def test_sources_of_files_whose_folders_are_exchanged_stop_the_query(
+    spark: SparkSession, hasty: Kafka, tmp_path: Path
+) -> None:
+    """Each would read the other's files again. The error leads on. (Without patterns Spark itself may say
+    "Wrong basePath": if the last batch had files.)"""
+    topic, checkpoint, made = hasty.topic(), tmp_path / "checkpoint", list[bytes]()
+
+    def put(folder: str, name: str) -> None:
+        (tmp_path / folder).mkdir(exist_ok=True)
+        (tmp_path / folder / name).write_text(f"{folder}{name}\n")
+        made.append(f"{folder}{name}".encode())
+
+    def copy(*folders: str) -> None:
+        first, second = [spark.readStream.text(str(tmp_path / folder / "*")) for folder in folders]
+        given = {"kafka.bootstrap.servers": hasty.bootstrap, "topic": topic}
+        (
+            first.union(second).writeStream.format("eoslog").options(**given)
+            .option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+            .awaitTermination(END_SECONDS)
+        )  # fmt: skip
+
+    for name in "12":
+        put("a", name)
+        put("b", name)
+        copy("a", "b")
+    put("a", "3")
+    with pytest.raises(StreamingQueryException, match=r"SourcesChanged.*were sources exchanged") as caught:
+        copy("b", "a")
+    told = re.search(r"Remove (.*) from the checkpoint", str(caught.value))
+    assert told is not None
+    for name in told.group(1).split(", "):
+        folder, _, number = name.rpartition("/")
+        (checkpoint / name).unlink()
+        (checkpoint / folder / f".{number}.crc").unlink(missing_ok=True)
+    copy("a", "b")
+    assert sorted(row[3] for row in hasty.rows(topic)) == sorted(made)
+
+
 class Union(Copy):
     """One that reads the topic twice, the second time faster: its sources stand at different offsets."""
 

@@ -1,5 +1,6 @@
 """The sources of a batch are compared before it is written: with the batch before, and with what runs."""
 
+import json
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -133,6 +134,74 @@ def test_sources_that_are_exchanged_stop(ground: Ground, version: str) -> None:
     if version == "v1":
         ground.check(accepted="new-source:0:1,new-source:1:1")
         ground.check(decided=1)
+
+
+class Files(Ground):
+    """A checkpoint of a query whose sources read files: each batch has one entry in each source's log."""
+
+    def read(self, batch: int, **paths: str) -> None:
+        lines = []
+        for name, listed in paths.items():
+            log = self.folder / "sources" / name
+            log.mkdir(parents=True, exist_ok=True)
+            entries = [json.dumps({"path": p, "timestamp": 1, "batchId": batch}) for p in listed.split()]
+            (log / str(batch)).write_text("\n".join(["v1", *entries]))
+            lines.append(f'{name}:{{"logOffset":{batch}}}')
+        (self.folder / "offsets" / str(batch)).write_text("\n".join(["v2", "{}", *lines]))
+
+
+def test_sources_of_files_that_are_exchanged_stop(ground: Ground) -> None:
+    files = Files(ground.folder)
+    files.read(0, a="/a/1 /a/2", b="/b/1")
+    files.read(1, a="/a/3", b="/b/2")
+    files.check()
+    files.read(2, a="/b/1 /b/2 /b/3", b="/a/1")
+    says = (
+        r"source a read /b/1, which source b has read; /b/2.*Remove offsets/2, sources/a/2, sources/b/2 from"
+    )
+    with pytest.raises(SourcesChanged, match=says):
+        files.check()
+    with pytest.raises(SourcesChanged, match="source b read /a/1"):
+        files.check(accepted="new-source:a:2")
+    files.check(accepted="new-source:a:2,new-source:b:2")
+    files.read(2, a="/c/1", b="/b/3")
+    files.check()
+
+
+def test_a_source_of_files_that_was_renamed_reads_nothing_twice(ground: Ground) -> None:
+    files = Files(ground.folder)
+    files.read(0, a="/a/1", b="/b/1")
+    files.read(1, a="/a/2", c="/b/1")
+    with pytest.raises(SourcesChanged, match="source c read /b/1, which source b has read"):
+        files.check()
+    files.read(1, a="/a/2")
+    files.check()
+    files.read(2, a="/a/3", c="/b/1")
+    with pytest.raises(SourcesChanged, match="source c read /b/1, which source b has read"):
+        files.check()
+
+
+def test_two_sources_of_one_folder_may_be_ahead_of_each_other(ground: Ground) -> None:
+    files = Files(ground.folder)
+    files.read(0, a="/f/1", b="/f/1 /f/2 /g/1")
+    files.read(1, a="/f/2 /g/1", b="/f/3")
+    files.check()
+
+
+def test_a_compacted_log_of_files_has_those_of_all_entries(ground: Ground) -> None:
+    files = Files(ground.folder)
+    files.read(0, a="/a/1", b="/b/1")
+    for batch in (1, 2):
+        files.read(batch, a=f"/a/{batch}1", b=f"/b/{batch}1")
+    log = ground.folder / "sources" / "b"
+    lines = [line for n in (0, 1) for line in (log / str(n)).read_text().splitlines()[1:]]
+    for number in (0, 1):
+        (log / str(number)).unlink()
+    (log / "1.compact").write_text("\n".join(["v1", *lines]))
+    files.read(3, a="/b/1", b="/b/4")
+    with pytest.raises(SourcesChanged, match="source a read /b/1, which source b has read"):
+        files.check()
+    assert Checkpoint.at(str(ground.folder)).files_read("b", 1, 1) == {"/b/11"}
 
 
 def test_a_batch_begins_where_the_batch_before_ends(ground: Ground) -> None:
