@@ -19,7 +19,7 @@ groups has it.
 REST = re.compile(r"(\d+)\.(\d+)/([01])/([0-9a-z]+)\.(\d+)", re.ASCII)
 """What follows the sink and a slash in a participant's transactional id."""
 
-_GROUPS = ("", "attempts", "finished")
+_GROUPS = ("", "attempts", "finished", "writes")
 _IDS = ("", "probe")
 
 

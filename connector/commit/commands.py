@@ -111,10 +111,12 @@ class FetchStored(Command[Stored]):
     first decision on its way would look like no decision. If offsets stay pending for long, the answer is
     Refused(UNSTABLE_OFFSET_COMMIT), so that the rules can find out why (sink_transaction.py). `everywhere`:
     also on which other topics the group has decisions; for when the sink is acquired and nothing is pending.
+    `stable` False: what was committed last, whatever is pending.
     """
 
     group: str
     everywhere: bool = False
+    stable: bool = True
 
 
 @dataclass(frozen=True)
@@ -287,13 +289,13 @@ def ask(command: Command[T]) -> Rules[T | Failure]:
     return answer
 
 
-def look_up(group: str, everywhere: bool = False) -> Rules["Stored | Failure"]:
+def look_up(group: str, everywhere: bool = False, *, stable: bool = True) -> Rules["Stored | Failure"]:
     """FetchStored of a sink's group; and, for a decision that had no room there, of those that follow it."""
-    first = yield from ask(FetchStored(group, everywhere))
+    first = yield from ask(FetchStored(group, everywhere, stable))
     while not isinstance(first, (Refused, Unknown)):
         chunks, number = dict(first.chunks), 1
         while lacks_chunks(chunks):
-            more = yield from ask(FetchStored(following(group, number)))
+            more = yield from ask(FetchStored(following(group, number), stable=stable))
             if isinstance(more, Refused) and more.code != ErrorCode.UNSTABLE_OFFSET_COMMIT:
                 return Unknown(str(more))  # what the sink's group alone says does not hold for this one
             if isinstance(more, (Refused, Unknown)):
@@ -305,7 +307,7 @@ def look_up(group: str, everywhere: bool = False) -> Rules["Stored | Failure"]:
             number += 1
         if not lacks_chunks(chunks):
             return first._replace(chunks=chunks)
-        again = yield from ask(FetchStored(group, everywhere))
+        again = yield from ask(FetchStored(group, everywhere, stable))
         if isinstance(again, Stored) and newest_of(again.chunks) == newest_of(chunks):
             return first._replace(chunks=chunks)  # it is damaged, which decode says
         first = again  # another driver has decided since

@@ -86,6 +86,24 @@ class SourceOffsets(NamedTuple):
     epochs: Mapping[TopicPartition, int] = MappingProxyType({})
 
 
+class Noting(NamedTuple):
+    """What a query remembers of its batch writes, to be noted in the transaction that decides one more
+    (token_write.py). `anchors`: as in Stored."""
+
+    group: str
+    anchors: int
+    noted: Decision
+
+    def staged(self, own: Participant) -> list[StageOffsets]:
+        """The commands. Raises DecisionTooLarge."""
+        return [StageOffsets(own, *part) for part in self.parts()]
+
+    def parts(self) -> list[tuple[str, dict[TopicPartition, tuple[int, str]]]]:
+        """The offsets by group. Raises DecisionTooLarge."""
+        chunks = encode(self.noted, Sink(self.group), self.anchors)
+        return by_group(self.group, chunks, self.anchors)
+
+
 class Ballot(NamedTuple):
     """All reports of a batch, counted. `decided`: an earlier run decided it, and no rows of it are lost.
     `topics`: to which rows went, with their ids."""
@@ -194,7 +212,8 @@ class Terms(NamedTuple):
     `token`: of a batch write (token_write.py). `saving`: saves the query's state with the batch. `ends`: as
     in Decision. `accept_other`: the option that accepts other rows of a decided batch, if rows are what says
     whether it is the same. `dead_letters`: the topic of deadletter.topic. `accept`: the option that accepts a
-    finding, by its word; None: it is accepted, or nothing is compared.
+    finding, by its word; None: it is accepted, or nothing is compared. `write_of`: as in Decision, "" for a
+    batch write that is of no micro-batch. `noting`: what is noted with a batch write of foreachBatch.
     """
 
     token: str | None = None
@@ -203,6 +222,8 @@ class Terms(NamedTuple):
     accept_other: str | None = None
     dead_letters: str | None = None
     accept: Callable[[str], str | None] | None = None
+    write_of: str | None = None
+    noting: Noting | None = None
 
 
 _PLAIN = Terms()
@@ -229,7 +250,7 @@ def commit(
     stamp, token = ballot.stamp, terms.token
     stored = yield from fetch_stored(sink, stamp.identity)
     last = decode(sink, stored.chunks)
-    decision = _decision(ballot, last, token)
+    decision = _decision(ballot, last, terms)
     if token is not None and ballot.decided and last is not None and last.last_of(token) is not None:
         _check_content(sink, token, last.content_of(token), decision.content)
         return last if last.sequence == stamp.sequence else None
@@ -246,7 +267,8 @@ def commit(
         decision = decision._replace(ends=terms.ends, places=ballot.places, topics=topics)
         if last is not None and decision.is_write and terms.saving is None:
             decision = decision._replace(behind=last.kept_of_query(decision.sequence))
-        last = yield from decide(sink, decision, stamp, source, two_phase, last, terms.saving)
+        more = (terms.saving, None, terms.noting)
+        last = yield from decide(sink, decision, stamp, source, two_phase, last, *more)
     elif last is not None and not ballot.decided and last.unsealed != decision:
         raise fenced(sink, f"it has decided {last.batch} since")
     if last is not None:
@@ -287,7 +309,7 @@ def _end(sink: Sink, last: Decision, stamp: Stamp) -> Rules[None]:
     yield from clear(sink, last.participants, only=mine, asked=True)
 
 
-def _decision(ballot: Ballot, last: Decision | None, token: str | None) -> Decision:
+def _decision(ballot: Ballot, last: Decision | None, terms: Terms) -> Decision:
     """The decision that the reports make, with what `last` remembers of earlier batches."""
     stamp = ballot.stamp
     decision = Decision(
@@ -299,12 +321,15 @@ def _decision(ballot: Ballot, last: Decision | None, token: str | None) -> Decis
         ballot.rows,
         ballot.checksums,
         start=stamp.start,
+        write_of=terms.write_of,
     )
-    if last is not None and stamp.start is None:  # a batch write, which leaves the sink to its query
+    if last is not None and decision.is_write:  # which leaves the sink to its query
         decision = decision._replace(left=last.left)
-    if token is not None:
+    if last is not None and terms.write_of == "":
+        decision = decision._replace(write_of=last.used_by)
+    if terms.token is not None:
         tokens = last.tokens if last is not None else RememberedTokens()
-        return decision._replace(tokens=tokens.after(Token.of(token), decision.content, ballot.topics))
+        return decision._replace(tokens=tokens.after(Token.of(terms.token), decision.content, ballot.topics))
     return decision._replace(earlier=last.earlier_than(stamp.batch.query_id) if last is not None else ())
 
 
@@ -331,6 +356,7 @@ def decide(
     last: Decision | None,
     saving: Saving | None = None,
     namer: Namer | None = None,
+    noting: Noting | None = None,
 ) -> Rules[Decision]:
     """Take the batch from "prepared" to "decided". If that fails, nothing is left that could still decide it,
     except after OutcomeUnknown."""
@@ -345,6 +371,8 @@ def decide(
     if namer is not None:
         copied = by_group(namer.sink.group, namer.chunks(decision), namer.stamp.anchors)
         staged += [StageOffsets(own, *part) for part in copied]
+    if noting is not None:
+        staged += noting.staged(own)
     if source is not None and source.offsets:
         staged.append(StageOffsets(own, source.group, source.offsets, source.epochs, of_source=True))
     for command in staged:

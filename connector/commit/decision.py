@@ -65,6 +65,8 @@ class Decision(NamedTuple):
     `within`: in the sink of a query's writes in foreachBatch, what they have written, this one included.
     `behind`: in a batch write's decision, what it keeps of the sink's last query (kept_of_query); None: there
     was none, or an older version has not kept it.
+    `write_of`: of a batch write, the query whose foreachBatch has made it; else the one that used the sink
+    before, "": none is known. None: it is a stream's batch, or an earlier version has made it.
     """
 
     sequence: int
@@ -85,11 +87,20 @@ class Decision(NamedTuple):
     left: Left | None = None
     within: BatchWrites = BatchWrites()
     behind: "Decision | None" = None
+    write_of: str | None = None
 
     @property
     def is_write(self) -> bool:
-        """Whether a batch write has made it, which takes nobody's place."""
-        return self.start is None and not self.ends and self.saved is None
+        """Whether a batch write has made it, which takes nobody's place. Earlier versions did not mark
+        theirs."""
+        return self.write_of is not None or (self.start is None and not self.ends and self.saved is None)
+
+    @property
+    def used_by(self) -> str:
+        """The query that uses the sink: it has decided here, or its foreachBatch has written. "": none is
+        known."""
+        known = self.behind if self.is_write else self
+        return self.write_of or ("" if known is None else known.batch.query_id)
 
     @property
     def of_query(self) -> "Decision | None":
@@ -97,7 +108,7 @@ class Decision(NamedTuple):
         none. Of an older version's batch write only the last batch before it is known."""
         if not self.is_write:
             return self
-        if self.behind is None and self.earlier:
+        if self.behind is None and self.earlier and self.write_of is None:
             return Decision(self.sequence, self.earlier[0], self.incarnation, (), ())
         return self.behind
 
@@ -110,7 +121,7 @@ class Decision(NamedTuple):
 
     def successor_of(self, query_id: str) -> str | None:
         """Which query has decided in this sink since this one did. None: none has, or this one never did."""
-        newest = (self.of_query or self).batch.query_id
+        newest = None if self.of_query is None else self.of_query.batch.query_id
         followed = newest != query_id and any(b.query_id == query_id for b in self._batches)
         return newest if followed else None
 
@@ -323,6 +334,7 @@ def _to_json(decision: Decision, sink: Sink) -> dict[str, Any]:
         "left": decision.left,
         "within": decision.within.kept,
         "behind": None if decision.behind is None else _to_json(decision.behind, sink),
+        "write": None if decision.write_of is None else [decision.write_of],
     }
     return {
         "query": decision.batch.query_id,
@@ -373,8 +385,10 @@ def _of_json(sink: Sink, sequence: int, found: Any) -> Decision:
     left = Left(*found["left"]) if "left" in found else None
     within = BatchWrites.read(found.get("within", ()))
     behind = _of_json(sink, sequence, found["behind"]) if "behind" in found else None
+    write_of = str(found["write"][0]) if "write" in found else None
     details = (rows, checksums, earlier, tokens, saved, ends, places, names, start, topics, left)
-    return Decision(sequence, batch, incarnation, tuple(sorted(winners)), written, *details, within, behind)
+    more = (within, behind, write_of)
+    return Decision(sequence, batch, incarnation, tuple(sorted(winners)), written, *details, *more)
 
 
 def packed(text: str) -> str:

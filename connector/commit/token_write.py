@@ -16,6 +16,7 @@ from eoslog.connector.commit.commands import (
     AskOngoing,
     CommitOffsets,
     Describe,
+    Failure,
     FetchStored,
     FindTopics,
     Refused,
@@ -25,7 +26,7 @@ from eoslog.connector.commit.commands import (
     demand,
     look_up,
 )
-from eoslog.connector.commit.decide import Namer, count, decide
+from eoslog.connector.commit.decide import Namer, Noting, count, decide
 from eoslog.connector.commit.decision import ANCHOR, Decision, Stored, decode
 from eoslog.connector.commit.faults import (
     CheckpointOlder,
@@ -33,6 +34,7 @@ from eoslog.connector.commit.faults import (
     OtherRowsInBatch,
     RowsGone,
     SinkChanged,
+    StartsElsewhere,
     TokenForgotten,
 )
 from eoslog.connector.commit.finish import finish
@@ -41,7 +43,7 @@ from eoslog.connector.commit.prepare import stamp_of
 from eoslog.connector.commit.replay import OnLost
 from eoslog.connector.commit.seal import TwoPhase, check_offered
 from eoslog.connector.commit.sink_transaction import fetch_stored
-from eoslog.connector.commit.task_reports import Batch, Begun, Report, Run
+from eoslog.connector.commit.task_reports import Batch, Begun, Report, Run, Stamp
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.commit.write_token import (
     BatchWrite,
@@ -51,6 +53,7 @@ from eoslog.connector.commit.write_token import (
     sink_of_query,
 )
 from eoslog.protocol.errors import ErrorCode
+from eoslog.protocol.producer_identity import NOBODY
 
 Accept = Callable[[str], str | None]
 """The option that accepts a finding, by its word. None: it is accepted."""
@@ -235,14 +238,16 @@ def commit_within(
     two_phase: TwoPhase,
     *,
     claimed: Collection[str] | None = None,
+    others: Sequence[BatchWrite] = (),
     accept: Accept = nothing_accepted,
 ) -> Rules[Within]:
     """Make a batch write of foreachBatch visible, unless it was written before.
 
     That it is one only its tasks know. So begin gave their transactions the names of a sink that says nothing
     about the batch. `begun`: what begin_within made ready since. The query's sink decides and remembers.
-    `place`: as in BatchWrite. `claimed`: the places to which this run of the query has written this batch, or
-    found it written; None: that is not known. Raises CommitFault.
+    `place`: as in BatchWrite. `claimed`: what this run of the query has written of this batch, or found
+    written (BatchWrite.known_by); None: that is not known. `others`: what was written with tokens. Raises
+    CommitFault.
     """
     sink = Sink(begun.sink_id)
     stamp = next((report.stamp for report in reports if report is not None), stamp_of(begun))
@@ -251,6 +256,7 @@ def commit_within(
     last = decode(sink, (yield from fetch_stored(sink, begun.identity)).chunks)
     counted = (ballot.winners, ballot.written, ballot.rows, ballot.checksums)
     decision = Decision(begun.sequence + 1, begun.batch, stamp.incarnation, *counted, names=named_by.id)
+    decision = decision._replace(write_of=begun.batch.query_id)
     now, writes = BatchWrite(number, place, decision.content, ballot.topics), BatchWrites()
     if last is not None:
         decision, writes = decision._replace(left=last.left), last.within
@@ -267,7 +273,9 @@ def commit_within(
     else:
         _check_newest(stamp.within, writes.newest, number)
         _check_elsewhere(stamp.within, _not_claimed(writes, now, claimed), now, accept)
+        check_renamed(stamp.within, others, now, claimed, accept)
     own_last = decode(named_by, (yield from fetch_stored(named_by, stamp.identity)).chunks)
+    _check_same_query(named_by, stamp.within, own_last, accept)
     decision = decision._replace(within=writes.after(now))
     namer = Namer(named_by, stamp, own_last)
     done = yield from decide(sink, decision, stamp_of(begun), None, two_phase, last, namer=namer)
@@ -334,52 +342,154 @@ def _word_elsewhere(one: BatchWrite) -> str:
     return f"sink-changed:{one.place}:{one.batch}"
 
 
-def check_without_token(
-    reports: Sequence[Report | None], token: str, claimed: Collection[str] | None, accept: Accept
-) -> Rules[None]:
-    """Check that rows under a token are not those that this batch has written to the topic without one, in an
-    earlier run. Raises SinkChanged unless that is accepted.
-
-    A user who may not read the group of the query's sink has not written without a token.
-    """
-    stamp = next(report.stamp for report in reports if report is not None)
-    if stamp.within is None or claimed is None:
+def _check_same_query(sink: Sink, batch: Batch | None, last: Decision | None, accept: Accept) -> None:
+    """Raise StartsElsewhere if another query uses the sink that names a write's transactions, unless that is
+    accepted: with a new checkpoint the query has another id, and knows nothing of what it has written."""
+    if batch is None or last is None or last.used_by in ("", batch.query_id):
         return
-    what = f"what {stamp.within} has written without a token"
-    last = yield from _written_without(sink_of_query(stamp.within.query_id), what)
+    if (accepting := accept(f"new-checkpoint:{last.sequence}")) is not None:
+        raise StartsElsewhere(
+            f"{batch}: query {last.used_by} was the last to write under transactional.id={sink.id}, and rows "
+            "that it has written would be written again. Nothing was written. Was its checkpoint lost or "
+            "exchanged? Bring it back; or begin where it ended (startingOffsets of the source), with a new "
+            f"checkpoint, and set {accepting} of this write. Do both run? Give each a transactional.id of "
+            "its own"
+        )
+
+
+class Notes(NamedTuple):
+    """What a query has noted of its writes in foreachBatch with a token. `last`: None: nothing."""
+
+    group: str
+    anchors: int
+    last: Decision | None
+
+    @property
+    def writes(self) -> BatchWrites:
+        """Those of the last two micro-batches with such writes."""
+        return BatchWrites() if self.last is None else self.last.within
+
+    @property
+    def stream(self) -> str:
+        """The sink in which the query's stream has decided its batches; "": none is noted."""
+        return "" if self.last is None else self.last.names
+
+    def with_write(self, write: BatchWrite, stamp: Stamp) -> Noting:
+        """The notes with one more write, which the sink of this stamp decides."""
+        assert stamp.within is not None, "only a micro-batch has notes"
+        noted = Decision(self._next, stamp.within, stamp.incarnation, (), (), names=self.stream)
+        return Noting(self.group, self.anchors, noted._replace(within=self.writes.after(write, older=0)))
+
+    def with_stream(self, sink: Sink, batch: Batch) -> Noting:
+        """The notes with the sink of the query's stream, which is about to decide the batch."""
+        noted = Decision(self._next, batch, NOBODY, (), (), names=sink.id, within=self.writes)
+        return Noting(self.group, self.anchors, noted)
+
+    @property
+    def _next(self) -> int:
+        return 1 if self.last is None else self.last.sequence + 1
+
+
+def read_notes(query_id: str) -> Rules[Notes | None]:
+    """What the query has noted. None: the user may not read it, and can note nothing. Raises CommitFault.
+
+    A write under another token may have died in the middle of its decision. Its next begin or the time-out
+    ends that one, and until then it has written nothing: nobody waits for it.
+    """
+    sink = sink_of_query(query_id)
+    stored = yield from look_up(sink.writes_group)
+    if isinstance(stored, Refused) and stored.code == ErrorCode.UNSTABLE_OFFSET_COMMIT:
+        stored = yield from look_up(sink.writes_group, stable=False)
+    found = _readable(stored, f"what query {query_id} has written in foreachBatch")
+    return None if found is None else Notes(sink.writes_group, found.anchors, decode(sink, found.chunks))
+
+
+def read_writes(query_id: str) -> Rules[Sequence[BatchWrite]]:
+    """What the query has written without a token in foreachBatch. Raises CommitFault."""
+    last = yield from _last_of(sink_of_query(query_id), f"what query {query_id} has written without a token")
+    return () if last is None else last.within.kept
+
+
+def batch_write(reports: Sequence[Report | None], place: str, token: str, name: str) -> BatchWrite:
+    """The write that the tasks of a micro-batch have made under a token. Raises CommitFault unless their
+    reports belong together."""
+    stamp = next(report.stamp for report in reports if report is not None)
+    assert stamp.within is not None, "it is of a micro-batch"
     ballot = count(Sink(stamp.sink_id), reports, stamp.batch.batch_id)
-    content, topics = ballot.content, {topic for topic, _ in ballot.written}
-    for one in () if last is None else last.within.kept:
-        same = one.batch == stamp.within.batch_id and one.content == content and content.rows
-        if not same or one.place in claimed or not topics & {one.place, *dict(one.topics)}:
+    topics = dict.fromkeys((topic for topic, _ in ballot.written), "") | dict(ballot.topics)
+    return BatchWrite(stamp.within.batch_id, place, ballot.content, tuple(topics.items()), token, name)
+
+
+def check_renamed(
+    batch: Batch | None,
+    writes: Iterable[BatchWrite],
+    now: BatchWrite,
+    claimed: Collection[str] | None,
+    accept: Accept,
+) -> None:
+    """Check that a write's rows are not those that an earlier run of the query has written of this batch to
+    the same topic, under another token, another transactional.id beside it, or none. `claimed`: as in
+    commit_within. Raises SinkChanged unless that is accepted."""
+    topics = {now.place, *dict(now.topics)} - {""}
+    for one in writes:
+        same = one.batch == now.batch and one.content == now.content and now.content.rows
+        if claimed is None or not same or one.known_by in (now.known_by, *claimed):
             continue
-        if (accepting := accept(_word_elsewhere(one))) is not None:
-            raise SinkChanged(
-                f"{stamp.within}: {_HAS_WRITTEN} {one.content} to {one.where} before, and write.token="
-                f"{token} was given the same rows now. Nothing was written. Leave that write without a token "
-                f"until this batch is done. Are the rows to be there twice? Set {accepting}"
-            )
+        if not topics & {one.place, *dict(one.topics)} or (accepting := accept(_word_elsewhere(one))) is None:
+            continue
+        raise SinkChanged(
+            f"{batch}: a df.write of foreachBatch {one.under} has written {one.content} to {one.where} "
+            f"before, and one {now.under} was given the same rows now. Nothing was written. Leave that write "
+            f"{one.under.replace('write.token', 'a token') if not one.token else one.under} until this batch "
+            f"is done. Are the rows to be there twice? Set {accepting}"
+        )
 
 
-def check_not_in_foreach(batch: Batch, accept: Accept) -> Rules[None]:
+def check_not_in_foreach(batch: Batch, accept: Accept) -> Rules[Notes | None]:
     """Check that a stream's batch was not written by a df.write of foreachBatch: its code was another one
-    then. Raises SinkChanged unless that is accepted."""
-    what = f"what {batch} has written in foreachBatch"
-    last = yield from _written_without(sink_of_query(batch.query_id), what)
-    for one in () if last is None else last.within.kept[-1:]:
+    then. Returns the query's notes. Raises SinkChanged unless that is accepted."""
+    notes = yield from read_notes(batch.query_id)
+    without = yield from read_writes(batch.query_id)
+    for one in (*without[-1:], *(() if notes is None else notes.writes.kept[-1:])):
         done = one.batch < batch.batch_id
         if not done and (accepting := accept(f"sink-changed:foreachBatch:{one.batch}")) is not None:
             raise SinkChanged(
-                f"{batch}: {_HAS_WRITTEN} {one.content} to {one.where} in batch {one.batch}, and the query "
-                "has no foreachBatch now. Nothing was written. Start it with its former code until batch "
-                f"{one.batch} is done. Are the rows to be written again? Set {accepting}"
+                f"{batch}: a df.write of foreachBatch {one.under} has written {one.content} to {one.where} "
+                f"in batch {one.batch}, and the query has no foreachBatch now. Nothing was written. Start it "
+                f"with its former code until batch {one.batch} is done. Are the rows to be written again? "
+                f"Set {accepting}"
             )
+    return notes
+
+
+def note_stream(sink: Sink, batch: Batch, notes: Notes | None) -> Rules[None]:
+    """Note in which sink the query's stream decides, before it does, unless every df.write knows that name.
+    Raises CommitFault."""
+    if notes is None or sink.id in (batch.query_id, notes.stream):
+        return
+    noting = notes.with_stream(sink, batch)
+    what = f"that {batch} is decided in sink {sink.id} cannot be noted for its foreachBatch"
+    for group, offsets in noting.parts():
+        answer = yield from ask(CommitOffsets(group, offsets))
+        if isinstance(answer, Refused) and answer.code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
+            return  # a user who may see the group and not write to it has no foreachBatch
+        if isinstance(answer, (Refused, Unknown)):
+            raise CommitFault(f"{what}: {answer}. Fix that, then start the query again")
+
+
+def begin_in_run(batch: Batch, name: str, accept: Accept) -> Rules[Notes | None]:
+    """Before the first df.write that a run makes in foreachBatch: what the query has noted. `name`: the
+    write's transactional.id, "": none. Raises SinkChanged if a stream has decided the batch."""
+    notes = yield from read_notes(batch.query_id)
+    for sink in sorted({batch.query_id, name, "" if notes is None else notes.stream} - {""}):
+        yield from check_not_in_stream(Sink(sink), batch, accept)
+    return notes
 
 
 def check_not_in_stream(sink: Sink, batch: Batch, accept: Accept) -> Rules[None]:
     """Check that a df.write of foreachBatch is not of a batch that the query's stream has decided in this
     sink, when it had no foreachBatch. Raises SinkChanged unless that is accepted."""
-    last = yield from _written_without(sink, f"what sink {sink.id} has decided")
+    last = yield from _last_of(sink, f"what sink {sink.id} has decided")
     decided = None if last is None else last.last_of(batch.query_id)
     if decided is None or decided.batch_id < batch.batch_id:
         return
@@ -391,15 +501,20 @@ def check_not_in_stream(sink: Sink, batch: Batch, accept: Accept) -> Rules[None]
         )
 
 
-def _written_without(sink: Sink, what: str) -> Rules[Decision | None]:
+def _last_of(sink: Sink, what: str) -> Rules[Decision | None]:
     """A sink's last decision. None: there is none, or the user may not read it, and has written none.
     Raises CommitFault."""
-    stored = yield from look_up(sink.group)
+    found = _readable((yield from look_up(sink.group)), what)
+    return None if found is None else decode(sink, found.chunks)
+
+
+def _readable(stored: Stored | Failure, what: str) -> Stored | None:
+    """What a group holds. None: the user may not read it. Raises CommitFault."""
     if isinstance(stored, Refused) and stored.code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
         return None
     if isinstance(stored, (Refused, Unknown)):
         raise CommitFault(f"{what} cannot be read: {stored}. Fix that, then start the query again")
-    return decode(sink, stored.chunks)
+    return stored
 
 
 def is_finished(sink: Sink, last: Decision) -> Rules[bool]:

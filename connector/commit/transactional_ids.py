@@ -65,6 +65,11 @@ class Sink(NamedTuple):
         return f"{self.coordinator}/finished"
 
     @property
+    def writes_group(self) -> str:
+        """Consumer group that notes what a query's batch writes of foreachBatch have written."""
+        return f"{self.coordinator}/writes"
+
+    @property
     def probe(self) -> str:
         """Transactional id that never writes: it is used to find out what the cluster offers."""
         return f"{self.coordinator}/probe"

@@ -6,7 +6,8 @@ the sink remembers what the last tokens wrote, with the ids of their topics. `fl
 that it has forgotten: an unknown token up to that number may have been written before, so it is not written.
 
 A write without a token in foreachBatch is known by its micro-batch and the topic. All of a query's share a
-sink, whatever their options are.
+sink, whatever their options are. What each write of foreachBatch has written, with a token or without, its
+query remembers: code that changes in the middle of a batch must not write the rows under another name.
 """
 
 import re
@@ -157,41 +158,58 @@ class RememberedTokens(NamedTuple):
 
 
 class BatchWrite(NamedTuple):
-    """A write without a token in foreachBatch. `batch`: the micro-batch's number; `place`: the topic that its
-    option names, "" if each row names its own; `topics`: to which rows went."""
+    """A write of foreachBatch. `batch`: the micro-batch's number; `place`: the topic that its option names,
+    "" if each row names its own; `topics`: to which rows went. `token`: its write.token, "": none; `name`:
+    the transactional.id beside the token, "": none, or it does not matter."""
 
     batch: int
     place: str
     content: Content
     topics: TopicIds = ()
+    token: str = ""
+    name: str = ""
 
     @property
     def where(self) -> str:
         """Its place, for messages."""
         return f"topic {self.place}" if self.place else "the topics that its rows name"
 
+    @property
+    def known_by(self) -> str:
+        """What distinguishes it from the other writes of its micro-batch: a topic's name has no space."""
+        return f"{self.place} {self.name} {self.token}" if self.token else self.place
+
+    @property
+    def under(self) -> str:
+        """Its options, for messages."""
+        named = f" and transactional.id={self.name}" if self.name else ""
+        return f"with write.token={self.token}{named}" if self.token else "without write.token"
+
 
 class BatchWrites(NamedTuple):
-    """What a query's sink remembers of its writes without a token: all of the last two micro-batches with
-    writes, and KEPT_TOKENS of those before. The oldest is the first."""
+    """What is remembered of a query's writes: all of the last two micro-batches with writes, and some of
+    those before. The oldest is the first."""
 
     kept: tuple[BatchWrite, ...] = ()
 
     def get(self, batch: int, place: str) -> BatchWrite | None:
-        """What a micro-batch has written to a place. None: nothing, or it is forgotten."""
-        return next((one for one in self.kept if (one.batch, one.place) == (batch, place)), None)
+        """What a micro-batch has written to a place without a token. None: nothing, or it is forgotten."""
+        return next((one for one in self.kept if (one.batch, one.known_by) == (batch, place)), None)
 
     @property
     def newest(self) -> int:
         """The newest micro-batch; -1: there is none."""
         return max((one.batch for one in self.kept), default=-1)
 
-    def after(self, write: BatchWrite) -> "BatchWrites":
-        """These writes with one more."""
-        kept = (*(one for one in self.kept if one[:2] != write[:2]), write)
+    def after(self, write: BatchWrite, older: int = KEPT_TOKENS) -> "BatchWrites":
+        """These writes with one more. `older`: how many to keep of those before the last two batches."""
+        same = write.batch, write.known_by
+        kept = (*(one for one in self.kept if (one.batch, one.known_by) != same), write)
         last = sorted({one.batch for one in kept})[-2:]
         old = [one for one in kept if one.batch not in last]
-        return BatchWrites((*old[-KEPT_TOKENS:], *(one for one in kept if one.batch in last)))
+        return BatchWrites(
+            (*old[len(old) - min(older, len(old)) :], *(one for one in kept if one.batch in last))
+        )
 
     @classmethod
     def read(cls, found: Iterable[Any]) -> "BatchWrites":
@@ -203,8 +221,9 @@ class BatchWrites(NamedTuple):
                     str(place),
                     Content(rows, checksum),
                     tuple((str(topic), str(number)) for topic, number in topics),
+                    *map(str, more),
                 )
-                for batch, place, (rows, checksum), topics in found
+                for batch, place, (rows, checksum), topics, *more in found
             )
         )
 

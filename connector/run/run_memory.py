@@ -182,8 +182,8 @@ def drivers_of(query_id: str) -> list[int]:
 
 
 class Turn:
-    """A driver's process has its turn. `claimed`: to which places the run of a query has written a batch, or
-    found it written; None: that is not known."""
+    """A driver's process has its turn. `claimed`: what the run of a query has written of a batch, or found
+    written; None: that is not known."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
@@ -194,6 +194,11 @@ class Turn:
             return None
         kept = self._kept()
         return list(kept["claimed"]) if (kept["run"], kept["batch"]) == (run, batch) else []
+
+    def is_first(self, run: str, batch: int) -> bool:
+        """Whether this run may have written nothing of earlier batches."""
+        kept = self._kept()
+        return not run or kept["run"] != run or kept["since"] >= batch
 
     def check_newest(self, run: str, batch: int) -> None:
         """Raise BatchRefused if the run has written a later batch: a thread has outlived its batch, or it has
@@ -206,11 +211,14 @@ class Turn:
                 "returns, and wrap what it calls in pyspark.inheritable_thread_target anew for each batch"
             )
 
-    def claim(self, run: str, batch: int, place: str) -> None:
-        """Note that the run has written the batch to the place, or found it written."""
-        known = self.claimed(run, batch)
-        if self._path is not None and known is not None:
-            kept = {"token": driver_token(), "run": run, "batch": batch, "claimed": [*known, place]}
+    def claim(self, run: str, batch: int, write: str) -> None:
+        """Note that the run has written this of the batch, or found it written. A thread that has outlived
+        its batch notes nothing."""
+        known, before = self.claimed(run, batch), self._kept()
+        goes_on = before["run"] == run
+        if self._path is not None and known is not None and not (goes_on and before["batch"] > batch):
+            kept = {"token": driver_token(), "run": run, "batch": batch, "claimed": [*known, write]}
+            kept["since"] = before["since"] if goes_on else batch
             draft = self._path.with_suffix(f".{os.getpid()}")
             try:
                 draft.write_text(json.dumps(kept))
@@ -225,7 +233,8 @@ class Turn:
                 kept = json.loads(self._path.read_text())
         except (OSError, ValueError) as error:
             log.warning(f"the memory of writes in foreachBatch cannot be read: %s. {_SEE}", error)
-        return kept if kept.get("token") == driver_token() else {"run": "", "batch": -1, "claimed": []}
+        nothing = {"run": "", "batch": -1, "since": -1, "claimed": []}
+        return nothing | (kept if kept.get("token") == driver_token() else {})
 
 
 @contextlib.contextmanager

@@ -160,7 +160,7 @@ class Runner:
         pending_ms = self._cluster.config.api_timeout_ms / LOOKS
         try:
             found = group_offsets.fetch_committed(
-                self._cluster, command.group, wanted, require_stable=True, pending_ms=pending_ms
+                self._cluster, command.group, wanted, require_stable=command.stable, pending_ms=pending_ms
             )
         except group_offsets.StillPending as pending:
             return Refused(int(ErrorCode.UNSTABLE_OFFSET_COMMIT), str(pending))

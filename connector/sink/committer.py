@@ -25,9 +25,9 @@ from eoslog.connector.client.wire.shared_clusters import shared_cluster
 from eoslog.connector.commit.abandon import run_of
 from eoslog.connector.commit.begin import begin
 from eoslog.connector.commit.commands import Around, Command, End, Perform
-from eoslog.connector.commit.decide import SourceOffsets, Terms, commit
+from eoslog.connector.commit.decide import Noting, SourceOffsets, Terms, commit
 from eoslog.connector.commit.decision import Decision
-from eoslog.connector.commit.faults import RowsGone
+from eoslog.connector.commit.faults import CommitFault, RowsGone
 from eoslog.connector.commit.finish import await_readable
 from eoslog.connector.commit.leave_sink import fence
 from eoslog.connector.commit.marker_proof import prove_last
@@ -36,11 +36,14 @@ from eoslog.connector.commit.places import places_of
 from eoslog.connector.commit.saved_state import Saving
 from eoslog.connector.commit.task_reports import Batch, Begun, Decided, Prepared, Report, Run
 from eoslog.connector.commit.token_write import (
+    batch_write,
+    begin_in_run,
     begin_within,
-    check_not_in_stream,
-    check_without_token,
+    check_renamed,
     commit_within,
     note_finished,
+    read_notes,
+    read_writes,
 )
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.commit.write_token import sink_of_query
@@ -77,6 +80,10 @@ _IN_THREAD = (
     "micro-batch it is. If a thread of foreachBatch has made it, it is written again with its batch: wrap "
     "what the thread calls in pyspark.inheritable_thread_target, or give the write a token. "
     "See troubleshooting.md#a-write-may-belong-to-a-micro-batch"
+)
+_MAY_NOT_NOTE = (
+    "{}: what its df.writes with a token have written is noted in group {}, which this user may not read. "
+    "Nothing was written. Give the user Read on groups that begin with eoslog-write:"
 )
 _SEE_LATE = "See troubleshooting.md#readers-may-see-a-part-of-a-batch"
 
@@ -290,13 +297,13 @@ def commit_batch(
     if within is not None and options.write_token is None:
         _commit_within(options, reports, within, runner)
         return
-    if within is not None and not any(isinstance(report, Decided) for report in reports):
-        _check_without_token(options, reports, within, str(options.write_token), runner)
     batch_id = next((report.stamp.batch.batch_id for report in reports if report is not None), 0)
     if within is None and is_known_by_its_batch(options):
         _warn_of_threads()
-    rules = commit(sink, reports, batch_id, two_phase=options.two_phase, terms=Terms(options.write_token))
-    done = runner.run(rules)
+    with _noted(options, reports, within, runner) as noting:
+        write_of = "" if within is None else within.query_id
+        terms = Terms(options.write_token, write_of=write_of, noting=noting)
+        done = runner.run(commit(sink, reports, batch_id, two_phase=options.two_phase, terms=terms))
     _prove_if_disturbed(runner, sink, reports)
     _await_readable(runner, sink, done, {})
     if options.write_token is not None and done is not None:
@@ -333,13 +340,15 @@ def _commit_within(
     with _turn(options, within) as turn:
         turn.check_newest(run, within.batch_id)
         claimed, accept = turn.claimed(run, within.batch_id), acceptable(options.accepted)
-        if not claimed:
-            for name in {within.query_id, options.transactional_id or within.query_id}:
-                runner.run(check_not_in_stream(Sink(name), within, accept))
+        notes = None
+        if turn.is_first(run, within.batch_id):
+            notes = runner.run(begin_in_run(within, options.transactional_id or "", accept))
+        others = () if notes is None else notes.writes.kept
         begun = runner.run(begin_within(within.query_id, options.two_phase))
         ours = Run(written_by.incarnation, begun.identity, begun.batch)
         abandoned_run.watch_once(sink, ours, _write_key(options, ours), partial(runner_for, options))
-        rules = commit_within(begun, reports, place, options.two_phase, claimed=claimed, accept=accept)
+        terms = begun, reports, place, options.two_phase
+        rules = commit_within(*terms, claimed=claimed, others=others, accept=accept)
         try:
             done = runner.run(rules)
             if runner.disturbed():
@@ -356,13 +365,36 @@ def _commit_within(
         log.warning(_PASSED, within, done.written.content, done.written.where)
 
 
-def _check_without_token(
-    options: SinkOptions, reports: Sequence[Report | None], within: Batch, token: str, runner: Runner
-) -> None:
-    """Raise SinkChanged if the micro-batch has written the rows of a token without one."""
+@contextmanager
+def _noted(
+    options: SinkOptions, reports: Sequence[Report | None], within: Batch | None, runner: Runner
+) -> Iterator[Noting | None]:
+    """What is to be noted of a write with a token in foreachBatch when it is decided: the writes of one
+    driver take turns. None: of no micro-batch, or done before. Raises SinkChanged if it was written under
+    another name.
+
+    Only the first batch of a run can be one that an earlier run has written.
+    """
+    if within is None or options.write_token is None:
+        yield None
+        return
+    run, number, accept = _run_word(reports), within.batch_id, acceptable(options.accepted)
+    write = batch_write(reports, options.topic or "", options.write_token, options.transactional_id or "")
     with _turn(options, within) as turn:
-        claimed = turn.claimed(_run_word(reports), within.batch_id)
-    runner.run(check_without_token(reports, token, claimed, acceptable(options.accepted)))
+        noting, claimed = None, turn.claimed(run, number)
+        if not any(isinstance(report, Decided) for report in reports):
+            first = turn.is_first(run, number)
+            begins = begin_in_run(within, options.transactional_id or "", accept)
+            notes = runner.run(begins if first else read_notes(within.query_id))
+            without = runner.run(read_writes(within.query_id)) if first else ()
+            known = (*without, *(() if notes is None else notes.writes.kept))
+            check_renamed(within, known, write, claimed, accept)
+            stamp = next(report.stamp for report in reports if report is not None)
+            if notes is None:
+                raise CommitFault(_MAY_NOT_NOTE.format(within, sink_of_query(within.query_id).writes_group))
+            noting = notes.with_write(write, stamp)
+        yield noting
+        turn.claim(run, number, write.known_by)
 
 
 def _turn(options: SinkOptions, within: Batch) -> AbstractContextManager[run_memory.Turn]:

@@ -48,7 +48,7 @@ from eoslog.connector.commit.observe import observed_decision
 from eoslog.connector.commit.places import Place, Places, Seen, ended
 from eoslog.connector.commit.saved_state import Saving
 from eoslog.connector.commit.task_reports import Batch, Begun, Left
-from eoslog.connector.commit.token_write import check_not_in_foreach
+from eoslog.connector.commit.token_write import check_not_in_foreach, note_stream
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.offsets.group_notes import Note, NotedOffset, read_note
 from eoslog.connector.offsets.offsets import Offsets, TopicPartition
@@ -125,7 +125,7 @@ class StartOfRun:
         now, group = cluster_id(self._cluster), self._group
         if self._options.group_id is not None:
             check_group_cluster(view.planned.clusters(), now, self._options.group_id)
-        self._runner.run(check_not_in_foreach(view.batch, acceptable(accepted)))
+        notes = self._runner.run(check_not_in_foreach(view.batch, acceptable(accepted)))
         given = NotedSink.read(view.checkpoint)
         self._look_for_a_successor(given)
         if given is None and not is_planned_here(view.planned):
@@ -149,6 +149,7 @@ class StartOfRun:
         if given is None or is_new or given.group != group:
             since = view.batch.batch_id if given is None or is_new else given.since
             NotedSink(sink.id, now, since, group, self._options.decision_topic).write(view.checkpoint)
+        self._runner.run(note_stream(sink, view.batch, notes))
 
     def _remember(self, sink: Sink, group: str | None) -> None:
         """Decide the planned batch again if its rows are visible, and the cluster has forgotten the decision

@@ -18,6 +18,8 @@ import pyarrow as pa
 import pytest
 
 from eoslog.broker.rules.acls import AclOperation, Pattern, Permission, ResourceType
+from eoslog.connector.commit.faults import CommitFault
+from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.options.source_and_sink import sink_options, source_options
 from eoslog.connector.sink import committer
 from eoslog.connector.sink.task_message import Attempt
@@ -207,14 +209,16 @@ def test_without_any_one_of_them_it_does_not(site: Site, given: Rights, tmp_path
 OF_TOKENS = rights("rights of tokens")
 
 
-def write_under(site: Site, token: str) -> None:
-    """A batch write with a token; two are, as the second one goes on where the first one was."""
+def write_under(site: Site, token: str, query: str | None = None) -> None:
+    """A batch write with a token; two are, as the second one goes on where the first one was. `query`: in its
+    foreachBatch."""
     given = {**of(site, USER, f"{USER}-password"), "topic": "orders_copy", "transactional.id": "copy"}
     for number in range(2):
         options = sink_options({**given, "write.token": f"{token}{number}"}, stream=False)
         begun = committer.begin_batch(options)
         assert begun is not None
-        attempt = Attempt(begun.batch.query_id, begun.batch.batch_id, 0)
+        within = None if query is None else Batch(query, number)
+        attempt = Attempt(begun.batch.query_id, begun.batch.batch_id, 0, within)
         rows = pa.record_batch({"value": pa.array([b"row"])})
         committer.commit_batch(options, [write_rows(options, begun, attempt, iter([rows])).report])
 
@@ -231,6 +235,13 @@ def test_with_the_rights_of_the_page_a_token_is_written(
     try:
         if taken is None:
             write_under(site, "job-")
+            with pytest.raises(CommitFault, match="Read on groups that begin with eoslog-write:"):
+                write_under(site, "task-", "q")
+            more = Right("Read", "Group", "eoslog-write:", "prefixed")
+            assert "it needs Read on groups that begin with `eoslog-write:`" in PAGE.read_text()
+            given.give(more)
+            write_under(site, "last-", "q")
+            given.take(more)
         else:
             with pytest.raises(Exception, match="AUTHORIZATION_FAILED"):
                 write_under(site, "job-")

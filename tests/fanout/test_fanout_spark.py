@@ -130,6 +130,39 @@ def test_a_power_cut_that_took_a_plan_stops_and_the_plan_of_the_table_s_mark_goe
     assert sorted(int(row[3]) for row in kafka.rows(copy)) == list(range(40))
 
 
+def test_a_topic_gets_a_batch_once_when_its_options_or_the_code_change_in_mid_batch(
+    spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path
+) -> None:
+    """Under another transactional.id, and from a stream of its own, the rows would be written again."""
+    kafka, checkpoint = Kafka(broker.bootstrap), Checkpoint.at(str(tmp_path / "checkpoint"))
+    orders, copy = kafka.topic(1), kafka.topic(1)
+    options = {"kafka.bootstrap.servers": broker.bootstrap}
+    kafka.put(orders, [b"%d" % n for n in range(10)])
+    source = spark.readStream.format("eoslog").options(**options).option("subscribe", orders)
+    source = source.option("startingOffsets", "earliest")
+
+    def start(writer: Any) -> None:
+        writer = writer.trigger(availableNow=True).option("checkpointLocation", checkpoint.location)
+        writer.start().awaitTermination()
+
+    def fan_out(**more: str) -> None:
+        given = options | {name.replace("_", "."): value for name, value in more.items()}
+        to = topic(copy, given, transform=lambda rows: rows.select("key", "value"))
+        start(source.load().writeStream.foreachBatch(fanout("orders", [delta(str(tmp_path / "lake")), to])))
+
+    fan_out()
+    checkpoint.change("commits", 0, None)
+    with pytest.raises(PySparkException, match=r"SinkChanged.*write\.token=orders-0 has written 10 rows"):
+        fan_out(transactional_id=copy)
+    stream = source.load().select("key", "value").writeStream.format("eoslog").options(**options)
+    with pytest.raises(PySparkException, match=r"SinkChanged.*and the query has no foreachBatch now"):
+        start(stream.option("topic", copy))
+    fan_out()
+    kafka.put(orders, [b"%d" % n for n in range(10, 20)])
+    fan_out(transactional_id=copy)
+    assert sorted(int(row[3]) for row in kafka.rows(copy)) == list(range(20))
+
+
 @pytest.mark.parametrize("is_done", [False, True])
 def test_files_of_a_lost_plan_are_known_by_the_table_s_mark(
     spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path, is_done: bool

@@ -11,7 +11,7 @@ MUTANTS: list[Mutant] = [
         ("tests/histories/test_kept.py", "tests/connector/commit/test_decision.py"),
         Break("no query follows another", "Decision.successor_of", "newest != query_id", "False"),
         Break("a query that has never decided is followed", "Decision.successor_of", "newest != query_id and any((b.query_id == query_id for b in self._batches))", "newest != query_id or False"),
-        Break("a batch write takes a query's place", "Decision.successor_of", "self.of_query or self", "self"),
+        Break("a batch write takes a query's place", "Decision.successor_of", "None if self.of_query is None else self.of_query.batch.query_id", "self.batch.query_id"),
     ),
     *mutants_of(
         ("tests/connector/commit/test_replay.py",),

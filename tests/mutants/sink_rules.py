@@ -526,7 +526,7 @@ MUTANTS: list[Mutant] = [
         ),
         Break("all partitions are asked as one", "Runner._fetch_stored", "[(topic, number) for number in range(anchors)]", "None"),
         Break("one partition is asked", "Runner._fetch_stored", "[(topic, number) for number in range(anchors)]", "[(topic, 0)]"),
-        Break("pending decisions are no decisions", "Runner._fetch_stored", "True", "False"),
+        Break("pending decisions are no decisions", "Runner._fetch_stored", "command.stable", "False"),
         Break("switched off is a refusal", "_NOT_OFFERED", "(UnsupportedByBroker, errors.TransactionalIdAuthorizationFailed, errors.UnsupportedVersion)", "(UnsupportedByBroker, errors.UnsupportedVersion)"),
         Break("old brokers are refusals", "_NOT_OFFERED", "(UnsupportedByBroker, errors.TransactionalIdAuthorizationFailed, errors.UnsupportedVersion)", "(errors.TransactionalIdAuthorizationFailed, errors.UnsupportedVersion)"),
         Break("any refusal is not offered", "_sealed", "_NOT_OFFERED", "(UnsupportedByBroker, KafkaError)"),

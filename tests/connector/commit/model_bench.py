@@ -123,8 +123,8 @@ class Bench:
         match command:
             case c.Acquire(name, current):
                 return broker.go_on(name, current) if current else broker.init(name)
-            case c.FetchStored(group):
-                return broker.fetch(group)
+            case c.FetchStored(group, _, stable):
+                return broker.fetch(group, stable=stable)
             case c.StageOffsets((name, identity), group, offsets):
                 if not broker.verifies:
                     broker.add_offsets(name, identity, group)

@@ -173,8 +173,10 @@ class ModelBroker:
     def commit_offsets(self, group: str, offsets: Offsets) -> None:
         self.groups.setdefault(group, {}).update(offsets)
 
-    def fetch(self, group: str) -> Stored | Refused:
-        """Stable offsets of the anchor topic's partitions, each asked by its number."""
+    def fetch(self, group: str, *, stable: bool = True) -> Stored | Refused:
+        """Stable offsets of the anchor topic's partitions, each asked by its number; or the last ones."""
+        if not stable:
+            return self._held_by(group)
         if group in self.held:
             return UNSTABLE
         for txn in self.transactions.values():
@@ -184,6 +186,9 @@ class ModelBroker:
                 self._settle(txn)
             if group in txn.offsets:
                 return UNSTABLE  # until a marker comes
+        return self._held_by(group)
+
+    def _held_by(self, group: str) -> Stored:
         held = self.groups.get(group, {})
         return Stored(self.anchors, {p: stored for (topic, p), stored in held.items() if topic == ANCHOR})
 

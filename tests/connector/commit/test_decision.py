@@ -265,3 +265,18 @@ def test_who_has_taken_a_query_s_place() -> None:
     assert backfill._replace(earlier=(two, one)).successor_of("one") == "two"
     assert backfill._replace(earlier=(two, one)).successor_of("two") is None
     assert backfill._replace(earlier=()).successor_of("one") is None
+    marked = backfill._replace(start=start, ends="x", write_of="one")
+    assert marked.successor_of("one") is None and marked.is_write
+
+
+def test_which_query_uses_a_sink() -> None:
+    """Its own batches say it, or a batch write's mark; a write of an earlier version does not."""
+    start, one = Start("w", "/c", 1), Batch("one", 1)
+    stream = decision(0)._replace(batch=one, start=start)
+    assert stream.used_by == "one" and not stream.is_write
+    for query in ("", "two"):
+        marked = decision(0)._replace(batch=Batch("uuid", 0), earlier=(one,), write_of=query)
+        kept = decode(SINK, encode(marked, SINK, anchors=50))
+        assert kept == marked and kept.used_by == query and kept.is_write
+    before = decision(0)._replace(batch=Batch("uuid", 0), earlier=(one,))
+    assert before.used_by == "" and before.is_write and before.write_of is None

@@ -108,6 +108,7 @@ MOVED: dict[str, Callable[[Decision, Decision], bool]] = {
     "left": lambda seen, now: now.left == seen.left is not None,
     "within": lambda seen, now: now.within == seen.within != BatchWrites(),
     "behind": lambda seen, now: seen.behind is not None and now.behind is None,
+    "write_of": lambda seen, now: seen.write_of is not None and now.write_of is None,
 }
 """What a moved decision says of each fact of a decision: kept, made anew, or at its end with its batch."""
 
@@ -127,8 +128,10 @@ def test_whatever_a_decision_holds_has_a_rule_when_it_is_moved() -> None:
         tokens=tokens, checksums=seen.checksums or (1, 2), places=(place,), names=bench.sink.id
     )
     within = BatchWrites((BatchWrite(7, "out", Content(1, 1), (("out", "id"),)),))
-    behind = seen._replace(winners=(), saved=None, names="")
-    seen = seen._replace(left=Left("word", "another", "q", 1, 1795780000), within=within, behind=behind)
+    behind = seen._replace(winners=(), names="")
+    seen = seen._replace(
+        write_of="q", left=Left("word", "another", "q", 1, 1795780000), within=within, behind=behind
+    )
     stored = encode(seen, bench.sink, 8)
     bench.broker.commit_offsets("sink", {(ANCHOR, at): chunk for at, chunk in stored.items()})
     saves = Saves("moved")

@@ -26,12 +26,20 @@ from eoslog.connector.commit.faults import (
     ParticipantsLost,
     RowsGone,
     SinkChanged,
+    StartsElsewhere,
 )
 from eoslog.connector.commit.seal import TwoPhase
-from eoslog.connector.commit.task_reports import Batch, Begun, Prepared, Report
+from eoslog.connector.commit.task_reports import Batch, Begun, Decided, Prepared, Report, Start
 from eoslog.connector.commit.token_write import Within, begin_within, commit_within, note_finished
 from eoslog.connector.commit.transactional_ids import Sink
-from eoslog.connector.commit.write_token import KEPT_TOKENS, BatchWrite, BatchWrites, Content, sink_of_query
+from eoslog.connector.commit.write_token import (
+    KEPT_TOKENS,
+    BatchWrite,
+    BatchWrites,
+    Content,
+    Token,
+    sink_of_query,
+)
 from tests.connector.commit.model_bench import Bench, Crash
 
 BOTH = pytest.mark.parametrize("tv", [1, 2])
@@ -65,15 +73,17 @@ class WithinBench(Bench):
         return [self._told(self.prepare(begun, p, [f"{rows}{p}"]), batch, len(rows)) for p in range(2)]
 
     def _told(self, report: Report, batch: Batch, checksum: int) -> Report:
-        assert isinstance(report, Prepared)
+        assert isinstance(report, (Prepared, Decided))
         return replace(report, checksum=checksum, stamp=replace(report.stamp, within=batch))
 
     def commit_write(self, reports: list[Report], place: str = "out") -> Within:
         within = reports[0].stamp.within
         assert within is not None
         self.begun.append(reports)
+        notes = self.run(token_write.begin_in_run(within, "named" if self.named else "", self.accept))
         begun = self.run(begin_within(within.query_id, self.two_phase))
-        more: Any = {"claimed": self.claimed, "accept": self.accept}
+        others = () if notes is None else notes.writes.kept
+        more: Any = {"claimed": self.claimed, "accept": self.accept, "others": others}
         written = self.run(commit_within(begun, reports, place, self.two_phase, **more))
         own = Sink(reports[0].stamp.sink_id)
         assert written.passed or self.broker.ongoing(own.prefix) == ()
@@ -87,18 +97,30 @@ class WithinBench(Bench):
         """The query is started again: its run has written nothing yet."""
         self.claimed = []
 
-    def write_token(self, token: str, rows: str = "row", batch: Batch = BATCH) -> None:
-        """Another write of the function, with a token; it is carried out by a sink of its own."""
-        sink, accept = Sink(f"tokens of {token[0]}"), self.accept
+    def write_token(
+        self, token: str, rows: str = "row", batch: Batch = BATCH, *, name: str = "", place: str = "out"
+    ) -> bool:
+        """Another write of the function, with a token; it is carried out by a sink of its own, and noted with
+        it, as committer.py does. Whether it was written."""
+        sink, accept = Sink(f"tokens {Token.of(token).stem} of {name} to {place}"), self.accept
         begun, _ = self.run(token_write.begin_write(sink, token, two_phase=self.two_phase, accept=accept))
         reports = self.tasks(begun, rows, batch)
+        write = token_write.batch_write(reports, place, token, name)
+        noting, passes = None, isinstance(reports[0], Decided)
         try:
-            self.run(token_write.check_without_token(reports, token, self.claimed, accept))
-            self.run(
-                commit(sink, reports, begun.batch.batch_id, two_phase=self.two_phase, terms=Terms(token))
-            )
+            if not passes:
+                notes = self.run(token_write.begin_in_run(batch, name, accept))
+                assert notes is not None
+                known = (*self.run(token_write.read_writes(batch.query_id)), *notes.writes.kept)
+                token_write.check_renamed(batch, known, write, self.claimed, accept)
+                noting = notes.with_write(write, reports[0].stamp)
+            terms = Terms(token, write_of=batch.query_id, noting=noting)
+            self.run(commit(sink, reports, begun.batch.batch_id, two_phase=self.two_phase, terms=terms))
         finally:
             self.end(reports)
+        if self.claimed is not None:
+            self.claimed.append(write.known_by)
+        return not passes
 
     def write(self, rows: str = "row", batch: Batch = BATCH, place: str = "out") -> Within:
         return self.commit_write(self.tasks(self.begin_write(), rows, batch), place)
@@ -310,7 +332,7 @@ def test_what_the_namer_has_decided_before_and_is_open_again_stops_the_next_deci
     last = decode(Sink("named"), bench.broker.fetch("named").chunks)  # type: ignore[union-attr]
     assert last is not None
     winner = last.participants[0]
-    bench.sink = sink_of_query("another query")
+    bench.sink, bench.accepted = sink_of_query("another query"), "new-checkpoint:1"
     reports = bench.tasks(bench.begin_write(), batch=Batch("another query", 0))
 
     def intercept(command: c.Command[Any]) -> Any:
@@ -470,6 +492,146 @@ def test_the_last_two_batches_are_remembered_whole(writes: list[tuple[int, int]]
     assert BatchWrites.read(stored) == made
 
 
+# -- a token that changes in the middle of a batch -------------------------------------------
+
+
+ONCE = ["row0", "row1"]
+CHANGES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
+    "dropped": ({"token": "job-{}"}, {}),
+    "renamed": ({"token": "job-{}"}, {"token": "task-{}"}),
+    "padded": ({"token": "job-{}"}, {"token": "job-{:03d}"}),
+    "given": ({}, {"token": "job-{}"}),
+    "another transactional.id": ({"token": "job-{}"}, {"token": "job-{}", "name": "T"}),
+}
+
+
+@BOTH
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_token_that_changes_in_the_middle_of_a_batch_writes_nothing_again(tv: int, change: str) -> None:
+    """The way back ends, and so does the word."""
+    before, after = CHANGES[change]
+
+    def write(bench: WithinBench, given: dict[str, str], batch: Batch = BATCH) -> None:
+        if not given:
+            bench.write(batch=batch)
+            return
+        bench.write_token(given["token"].format(batch.batch_id), batch=batch, name=given.get("name", ""))
+
+    for accepts in (False, True):
+        bench = WithinBench(tv)
+        bench.ids = {"out": "1"}
+        bench.run_again()
+        write(bench, before, Batch("q", 6))
+        write(bench, before)
+        bench.run_again()
+        with pytest.raises(SinkChanged, match=r"Nothing was written\. Leave that write with") as said:
+            write(bench, after)
+        bench.end_all()
+        assert "has written 2 rows (checksum 00000006) to topic out before" in str(said.value)
+        assert str(said.value).endswith(
+            "Are the rows to be there twice? Set start.accepted=sink-changed:out:7"
+        )
+        bench.run_again()
+        if accepts:
+            bench.accepted = "sink-changed:out:7"
+            write(bench, after)
+            assert bench.broker.visible() == ONCE * 3 and bench.left() == ()
+            continue
+        write(bench, before)
+        assert bench.broker.visible() == ONCE * 2, "found written"
+        write(bench, after, Batch("q", 8))
+        assert bench.broker.visible() == ONCE * 3 and bench.left() == ()
+
+
+@BOTH
+def test_tokens_that_are_two_writes_do_not_stop_each_other(tv: int) -> None:
+    """Equal rows to two topics, or to one under two tokens, of one run; and what an earlier run has done."""
+    bench = WithinBench(tv)
+    for _ in range(2):
+        bench.run_again()
+        bench.write_token("a-7")
+        bench.write_token("b-7")
+        bench.write_token("a-7", place="another")
+        bench.write(place="a third")
+    assert bench.broker.visible() == ONCE * 4
+    bench.run_again()
+    bench.write_token("c-7", rows="other", name="T")
+    bench.run_again()
+    bench.write_token("d-8", batch=Batch("q", 8))
+    bench.write_token("e-7", batch=Batch("another query", 7))
+    assert bench.broker.visible().count("row0") == 6 and bench.left() == ()
+
+
+@BOTH
+def test_a_driver_that_dies_while_it_notes_a_write_leaves_it_undecided_or_known(tv: int) -> None:
+    """And the next one, under another token, does not wait for it for ever."""
+    outcomes = set()
+    for number in range(40):
+        bench = WithinBench(tv)
+        bench.run_again()
+        bench.at(number, crash)
+        try:
+            bench.write_token("a-7")
+            break
+        except Crash:
+            bench.run_again()
+        try:
+            bench.write_token("b-7")
+        except SinkChanged:
+            outcomes.add("known")
+            bench.run_again()
+            assert not bench.write_token("a-7")
+        else:
+            outcomes.add("undecided")
+        assert bench.broker.visible() == ONCE, number
+    assert outcomes == {"known", "undecided"}
+
+
+# -- a lost checkpoint: the query has another id -------------------------------------------------------------
+
+
+@BOTH
+def test_a_new_checkpoint_does_not_write_again_under_the_name_of_the_old_one(tv: int) -> None:
+    bench = WithinBench(tv, named=True)
+    bench.write("old")
+    bench.write("newer", Batch("q", 8))
+    anew = Batch("another query", 0)
+    with pytest.raises(StartsElsewhere) as said:
+        bench.write("old", anew)
+    bench.end_all()
+    assert "query q was the last to write under transactional.id=named" in str(said.value)
+    assert "set start.accepted=new-checkpoint:2 of this write" in str(said.value)
+    backfill = bench.tasks(bench.begin_write(), "by hand")
+    terms = Terms(write_of="")
+    bench.run(commit(Sink("named"), backfill, 0, two_phase=bench.two_phase, terms=terms))
+    with pytest.raises(StartsElsewhere, match="query q was the last to write"):
+        bench.write("old", anew)
+    bench.end_all()
+    bench.accepted = "new-checkpoint:3"
+    bench.write("rest", anew)
+    bench.accepted = ""
+    bench.write("more", Batch("another query", 1))
+    with pytest.raises(StartsElsewhere, match=r"query another query .* Give each a transactional\.id of its"):
+        bench.write("newest", Batch("q", 9))
+    bench.end_all()
+    bench.named, bench.two_phase = False, TwoPhase.NEVER
+    bench.write("newest", Batch("q", 9))
+    written = ["by hand", "more", "newer", "newest", "old", "rest"]
+    assert sorted(bench.broker.visible()) == [f"{rows}{p}" for rows in written for p in range(2)]
+
+
+@BOTH
+def test_foreach_batch_does_not_write_again_what_another_querys_stream_has_written(tv: int) -> None:
+    bench = WithinBench(tv, named=True)
+    begun, _ = bench.run(begin(Sink("named"), BATCH, two_phase=bench.two_phase))
+    begun = replace(begun, start=Start("word", "/a", 1))
+    bench.run(commit(Sink("named"), [bench.prepare(begun, p, [f"row{p}"]) for p in range(2)], 7))
+    with pytest.raises(StartsElsewhere, match=r"query q was the last to write under transactional\.id=named"):
+        bench.write(batch=Batch("another query", 0))
+    bench.end_all()
+    assert not bench.write(batch=Batch("q", 8)).passed
+
+
 # -- the code changes between foreachBatch and a stream of its own --------------------------------
 
 
@@ -485,6 +647,43 @@ def test_a_stream_does_not_write_what_foreach_batch_has_written(tv: int) -> None
     bench.run(token_write.check_not_in_foreach(Batch("another", 7), bench.accept))
     bench.accepted = "sink-changed:foreachBatch:7"
     bench.run(token_write.check_not_in_foreach(BATCH, bench.accept))
+
+
+@BOTH
+def test_a_stream_does_not_write_what_foreach_batch_has_written_under_a_token(tv: int) -> None:
+    bench = WithinBench(tv)
+    bench.write_token("job-7", place="out")
+    with pytest.raises(SinkChanged, match=r"with write\.token=job-7 has .* in batch 7, .*foreachBatch:7"):
+        bench.run(token_write.check_not_in_foreach(BATCH, bench.accept))
+    bench.run(token_write.check_not_in_foreach(Batch("q", 8), bench.accept))
+    bench.accepted = "sink-changed:foreachBatch:7"
+    bench.run(token_write.check_not_in_foreach(BATCH, bench.accept))
+
+
+@BOTH
+@pytest.mark.parametrize("token", [False, True], ids=["without a token", "write.token"])
+def test_foreach_batch_knows_the_name_of_the_stream_before_it(tv: int, token: bool) -> None:
+    bench, sink = WithinBench(tv), Sink("stream")
+
+    def write(batch: Batch) -> object:
+        return bench.write_token(f"t-{batch.batch_id}", batch=batch) if token else bench.write(batch=batch)
+
+    write(Batch("q", 5))
+    for _ in range(2):
+        notes = bench.run(token_write.check_not_in_foreach(BATCH, bench.accept))
+        bench.commands.clear()
+        bench.run(token_write.note_stream(sink, BATCH, notes))
+    assert bench.commands == [], "it is known"
+    begun, _ = bench.run(begin(sink, BATCH, two_phase=bench.two_phase))
+    bench.run(commit(sink, [bench.prepare(begun, p, [f"row{p}"]) for p in range(2)], 7))
+    with pytest.raises(SinkChanged, match=r"has decided batch 7 of .*sink-changed:stream:7"):
+        write(BATCH)
+    bench.end_all()
+    write(Batch("q", 8))
+    with pytest.raises(SinkChanged, match=r"has decided batch 7 of .*sink-changed:stream:7"):
+        write(BATCH)
+    bench.end_all()
+    assert bench.broker.visible() == ONCE * 3
 
 
 @BOTH

@@ -155,10 +155,15 @@ def test_what_a_run_has_written_of_a_batch_is_known_to_it_alone(
 ) -> None:
     for place in ("a", "b"):
         with run_memory.turn("cluster", "query") as turn:
+            assert turn.is_first("run", 7)
             turn.claim("run", 7, place)
     with run_memory.turn("cluster", "query") as turn:
         assert turn.claimed("run", 7) == ["a", "b"]
         assert turn.claimed("run", 8) == turn.claimed("next run", 7) == [] and turn.claimed("", 7) is None
+        assert turn.is_first("run", 7) and turn.is_first("next run", 8) and turn.is_first("", 8)
+        assert not turn.is_first("run", 8)
+        turn.claim("run", 6, "late")
+        assert turn.claimed("run", 7) == ["a", "b"], "what a thread has written that has outlived its batch"
         turn.check_newest("run", 7)
         turn.check_newest("next run", 6)
         with pytest.raises(BatchRefused, match="is of batch 6, and its query has written batch 7 since"):
@@ -167,7 +172,7 @@ def test_what_a_run_has_written_of_a_batch_is_known_to_it_alone(
         assert turn.claimed("run", 7) == []
     with run_memory.turn("cluster", "query") as turn:
         turn.claim("run", 8, "c")
-        assert turn.claimed("run", 8) == ["c"]
+        assert turn.claimed("run", 8) == ["c"] and not turn.is_first("run", 8)
         (kept,) = folder.glob("*/*.claims")
         kept.write_text("{")
         assert turn.claimed("run", 8) == [], "a damaged memory is no memory"
@@ -175,7 +180,7 @@ def test_what_a_run_has_written_of_a_batch_is_known_to_it_alone(
     with run_memory.turn("cluster", "query") as turn:
         turn.claim("run", 8, "c")
         turn.check_newest("run", 7)
-        assert turn.claimed("run", 8) is None
+        assert turn.claimed("run", 8) is None and turn.is_first("run", 9)
 
 
 def test_processes_of_a_driver_have_one_turn_after_another(folder: Path) -> None:

@@ -1,6 +1,7 @@
 """`foreachBatch` in a real Spark, with `write.token` and without: whose rows a token stands for, what a write
 leaves behind in the cluster, and that a function which is called again writes once."""
 
+import json
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -263,18 +264,88 @@ def test_another_name_or_topic_in_the_middle_of_a_batch(query: Query, kafka: Kaf
     assert query.values(old) == rows + more and query.values(new) == rows
 
 
-@pytest.mark.parametrize("named", [False, True], ids=["no name", "transactional.id"])
-def test_the_code_changes_between_foreach_batch_and_a_stream_in_the_middle_of_a_batch(
-    query: Query, kafka: Kafka, named: bool
-) -> None:
+def test_another_token_in_the_middle_of_a_batch(query: Query, kafka: Kafka) -> None:
+    """Each way out ends: the former token, and the word."""
     rows, topic = query.put(0, 7), kafka.topic(1)
-    more = {"transactional.id": query.name} if named else {}
 
     def fails(batch: DataFrame, number: int) -> None:
-        query.write(batch, topic, None, **more)
+        query.write(batch, topic, f"{query.name}-{number}")
+        raise RuntimeError("after the write")
+
+    def padded(batch: DataFrame, number: int, **more: str) -> None:
+        query.write(batch, topic, f"{query.name}-{number:05d}", **more)
+
+    query.stops(fails, "after the write")
+    under = f"a df.write of foreachBatch with write.token={query.name}-0"
+    said = query.stops(lambda batch, number: query.write(batch, topic, None), "SinkChanged")
+    assert f"{under} has written 7 rows" in said and "one without write.token was given the same" in said
+    said = query.stops(padded, "SinkChanged")
+    assert under in said and f"one with write.token={query.name}-00000 was given the same" in said, said
+    named = {"transactional_id": query.name}
+    given = f"one with write.token={query.name}-0 and transactional.id={query.name} was given the same"
+    said = query.stops(
+        lambda batch, number: query.write(batch, topic, f"{query.name}-{number}", **named), "SinkChanged"
+    )
+    assert given in said and query.values(topic) == rows, said
+    assert f"Leave that write with write.token={query.name}-0 until this batch is done" in said, said
+    query.run(lambda batch, number: query.write(batch, topic, f"{query.name}-{number}"))
+    assert query.values(topic) == rows
+    more = query.put(7, 9)
+    query.run(padded)
+    assert query.values(topic) == rows + more
+    again = query.put(9, 12)
+    query.stops(fails, "after the write")
+    said = query.stops(padded, "SinkChanged")
+    word = f"sink-changed:{topic}:2"
+    assert f"start.accepted={word}" in said, said
+    query.run(lambda batch, number: padded(batch, number, start_accepted=word))
+    assert query.values(topic) == sorted(rows + more + again + again), "there twice, as is accepted"
+
+
+def test_a_lost_checkpoint_of_foreach_batch_with_a_name_is_said(query: Query, kafka: Kafka) -> None:
+    """It begins where the lost one ended, with the word; and two such queries stop each other."""
+    rows, topic, named = query.put(0, 7), kafka.topic(1), {"transactional_id": query.name}
+
+    def write(batch: DataFrame, number: int, **more: str) -> None:
+        query.write(batch, topic, None, **named, **more)
+
+    query.run(write)
+    with pytest.raises(PySparkException, match="StartsElsewhere") as raised:
+        query.run(write, checkpoint="new")
+    said, word = str(raised.value), "new-checkpoint:1"
+    assert f"was the last to write under transactional.id={query.name}" in said, said
+    assert f"set start.accepted={word} of this write" in said and query.values(topic) == rows
+    rows += query.put(7, 9)
+    start = json.dumps({query.source: {"0": 4, "1": 3}})
+    accepted = {"start_accepted": word}
+    query.run(lambda batch, number: write(batch, number, **accepted), checkpoint="newer", start=start)
+    assert query.values(topic) == rows
+    rows += query.put(9, 11)
+    query.run(write, checkpoint="newer")
+    assert query.values(topic) == rows
+    said = query.stops(write, "StartsElsewhere")
+    assert "Do both run? Give each a transactional.id of its own" in said, said
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"transactional.id": ""}, {"write.token": ""}], ids=["none", "named", "tokens"]
+)
+def test_the_code_changes_between_foreach_batch_and_a_stream_in_the_middle_of_a_batch(
+    query: Query, kafka: Kafka, options: dict[str, str]
+) -> None:
+    """The stream has the name of the writes; where they have none, a name that they do not know."""
+    rows, topic, tokens = query.put(0, 7), kafka.topic(1), "write.token" in options
+    more = {"transactional.id": query.name} if "transactional.id" in options else {}
+
+    def write(batch: DataFrame, number: int) -> None:
+        query.write(batch, topic, f"{query.name}-{number}" if tokens else None, **more)
+
+    def fails(batch: DataFrame, number: int) -> None:
+        write(batch, number)
         raise RuntimeError("after the write")
 
     def stream(**given: str) -> str:
+        given = {"transactional.id": query.name, **given} if tokens else given
         source = {"kafka.bootstrap.servers": kafka.bootstrap, "subscribe": query.source}
         frame = query.spark.readStream.format("eoslog").options(**source, startingOffsets="earliest").load()
         writer = frame.select("key", "value").writeStream.format("eoslog").options(**more, **given)
@@ -290,17 +361,17 @@ def test_the_code_changes_between_foreach_batch_and_a_stream_in_the_middle_of_a_
     said = stream()
     assert "SinkChanged: batch 0 of query" in said and "7 rows" in said and topic in said, said
     assert "start.accepted=sink-changed:foreachBatch:0" in said and query.values(topic) == rows
-    query.run(lambda batch, _: query.write(batch, topic, None, **more))
+    query.run(write)
     rows += query.put(7, 12)
     assert stream() == "" and query.values(topic) == rows
 
     (query.folder / "checkpoint" / "commits" / "1").unlink()
     (query.folder / "checkpoint" / "commits" / ".1.crc").unlink(missing_ok=True)
-    said = query.stops(lambda batch, _: query.write(batch, topic, None, **more), "SinkChanged")
+    said = query.stops(write, "SinkChanged")
     assert "has decided batch 1 of this query before, without foreachBatch" in said
     assert query.values(topic) == rows and stream() == ""
     rows += query.put(12, 14)
-    query.run(lambda batch, _: query.write(batch, topic, None, **more))
+    query.run(write)
     assert query.values(topic) == rows
 
 

@@ -98,11 +98,11 @@ def _run(
         begun = committer.begin_batch(options, runner)
         assert begun is not None and begun.batch is not None
         reached("begun")
-        reports = []
+        reports, word = [], uuid.uuid4().hex  # of a run of the query
         for partition in range(TASKS):
             mine = [b"%s/%d/%d" % (name.encode(), partition, number) for number in range(ROWS)]
             rows = pa.record_batch({"value": pa.array(mine)})
-            attempt = Attempt(begun.batch.query_id, begun.batch.batch_id, partition, within)
+            attempt = Attempt(begun.batch.query_id, begun.batch.batch_id, partition, within, word)
             reports.append(write_rows(options, begun, attempt, iter([rows])).report)
             reached("a task prepared")
         reached("all tasks prepared")
@@ -203,6 +203,26 @@ def test_a_write_of_foreachbatch_without_a_token_is_there_once_wherever_it_was_k
     assert said.startswith("OtherRowsInBatch") and f"batch 1 of query {query}" in said, said
     site.abort(set(site.open()))  # as Spark's abort does
     assert site.rows() == sorted(values("a") + values("b"))
+
+
+@pytest.mark.parametrize("point", ["decision staged", "decided", "noted"])
+def test_what_a_dead_run_has_written_under_a_token_is_found_under_another_one(
+    hasty: Kafka, point: str
+) -> None:
+    """Nobody waits for what it has not decided."""
+    site, query = Site(hasty), uuid.uuid4().hex
+    old, new = ({**site.given, "write.token": f"{site.topic}-{kind}-1"} for kind in ("old", "new"))
+    assert run(old, "a", point, Batch(query, 1)) == "killed"
+    ended = run(new, "a", within=Batch(query, 1))
+    if point in DECIDED:
+        assert ended.startswith(f"SinkChanged: batch 1 of query {query}"), ended
+        assert f"start.accepted=sink-changed:{site.topic}:1" in ended, ended
+        site.abort(set(site.open(f"eoslog-write:{site.topic}-new")))  # as Spark's abort does
+        assert run(old, "a", within=Batch(query, 1)) == "done"
+    else:
+        assert ended == "done"
+        site.abort(set(site.open()))
+    assert site.rows() == sorted(values("a")) and not site.open(f"eoslog-write:{site.topic}")
 
 
 def test_a_write_without_a_name_holds_readers_back_no_longer_than_the_time_out(hasty: Kafka) -> None:
