@@ -35,8 +35,6 @@ KEPT_QUERIES = 16
 """A decision keeps the last batch of this many other queries of its sink, some 60 characters each."""
 KEPT_TOPICS = 8
 """A decision names so many topics of its sink: more than one is all that who follows the sink has to know."""
-MOST_CHUNKS = 200
-"""A group takes at most so many chunks: a broker appends them as one batch (message.max.bytes, 1 MB)."""
 METADATA_LIMIT = 4096
 """How many UTF-16 units the metadata of a partition may have (default of offset.metadata.max.bytes)."""
 
@@ -213,21 +211,17 @@ def encode(decision: Decision, sink: Sink, anchors: int) -> dict[int, tuple[int,
     text = json.dumps(_to_json(decision, sink), separators=(",", ":"))  # ASCII: one unit per character
     room = METADATA_LIMIT - _HEAD_ROOM
     pieces = [text[at : at + room] for at in range(0, len(text), room)]
-    if len(pieces) > _in_a_group(anchors) and decision.behind is not None and decision.behind.ends:
+    if len(pieces) > anchors and decision.behind is not None and decision.behind.ends:
         return encode(decision._replace(behind=decision.behind._replace(ends="")), sink, anchors)
-    if len(pieces) > _in_a_group(anchors) and decision.ends:
+    if len(pieces) > anchors and decision.ends:
         return encode(decision._replace(ends=""), sink, anchors)
-    if len(pieces) > _in_a_group(anchors) and decision.places:
+    if len(pieces) > anchors and decision.places:
         return encode(decision._replace(places=()), sink, anchors)
     crc = zlib.crc32(text.encode())
     return {
         at: (decision.sequence, f"{_MAGIC} {at} {len(pieces)} {crc:08x} {piece}")
         for at, piece in enumerate(pieces)
     }
-
-
-def _in_a_group(anchors: int) -> int:
-    return min(anchors, MOST_CHUNKS)
 
 
 def following(group: str, number: int) -> str:
@@ -241,7 +235,7 @@ def by_group(
     """The chunks of `encode` as offsets of the sink's group, and of those that follow it."""
     groups: dict[int, dict[TopicPartition, tuple[int, str]]] = {}
     for at, chunk in chunks.items():
-        number, place = divmod(at, _in_a_group(anchors))
+        number, place = divmod(at, anchors)
         groups.setdefault(number, {})[(ANCHOR, place)] = chunk
     return [(following(group, number), offsets) for number, offsets in sorted(groups.items())]
 

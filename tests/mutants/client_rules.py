@@ -182,8 +182,8 @@ MUTANTS: list[Mutant] = [
         Break("nothing open looks like something", "keep_prepared.read", "wrote if wrote.producer_id >= 0 else None", "wrote"),
         Break("a refused seal is done", "keep_prepared.read", "check(answer['error_code'], f'InitProducerId(keepPreparedTxn) of {name!r}')", "pass"),
         Break("version 1 adds offsets by itself", "commit_offsets", "not tv2", "False"),
-        Break("an old broker takes offsets in version 2", "commit_offsets.attempt", "_TXN_OFFSETS_TV1 + 1 if tv2 else 0", "0"),
-        Break("version 1 asks as version 2", "commit_offsets.attempt", "None if tv2 else _TXN_OFFSETS_TV1", "None"),
+        Break("an old broker takes offsets in version 2", "transactions._commit_at_once.attempt", "_TXN_OFFSETS_TV1 + 1 if tv2 else 0", "0"),
+        Break("version 1 asks as version 2", "transactions._commit_at_once.attempt", "None if tv2 else _TXN_OFFSETS_TV1", "None"),
         Break(
             "offsets that are not answered are taken",
             "_check_all",
@@ -253,7 +253,8 @@ MUTANTS: list[Mutant] = [
         Break("a refused partition has no offset", "_committed", "check(part['error_code'], f'OffsetFetch of {where[0]}-{where[1]} in group {group!r}')", "pass"),
         Break("a refused group has no offsets", "fetch_with_epochs.ask", "check(answer['error_code'], f'OffsetFetch of group {group!r}')", "pass"),
         Break("none is an offset", "_committed", "part['committed_offset'] >= 0", "True"),
-        Break("refused offsets are committed", "commit_plain.attempt", "check(part['error_code'], f'OffsetCommit of {name} to group {group!r}')", "pass"),
+        Break("a request has more offsets than a broker takes at once", "at_once", "part and size + more > _MOST_BYTES", "False"),
+        Break("refused offsets are committed", "group_offsets._commit_at_once.attempt", "check(part['error_code'], f'OffsetCommit of {name} to group {group!r}')", "pass"),
         Break("a decision on its way is not waited for", "_retry", "max(cluster.config.api_timeout_ms, least_ms)", "cluster.config.api_timeout_ms", (f"{HERE}test_transactions.py", "tests/connector/source/test_source_stream.py")),
     ),
     *mutants_of(

@@ -125,7 +125,7 @@ MUTANTS: list[Mutant] = [
     *mutants_of((f"{HERE}test_decision.py", *STORIES, *MODEL), Break("who wrote ends what is sealed", "Winner.ender", "self.holder or self.participant.identity", "self.participant.identity")),
     *mutants_of(
         (f"{HERE}test_decision.py", f"{HERE}test_large_decisions.py", *STORIES, *MODEL),
-        Break("all chunks are in one group", "by_group", "(number, place) = divmod(at, _in_a_group(anchors))", "(number, place) = (0, at)"),
+        Break("all chunks are in one group", "by_group", "(number, place) = divmod(at, anchors)", "(number, place) = (0, at)"),
         Break("chunks of a deleted sink count", "of_newest", "whose(*chunk) in known", "True"),
         Break("batch writes push a query out", "Decision._batches", "() if self.behind is None else (self.behind.batch,)", "()"),
         Break(
@@ -140,7 +140,7 @@ MUTANTS: list[Mutant] = [
         Break("the oldest decision counts", "newest_of", "max", "min"),
         Break("chunks of older decisions count", "decode", "[_read_chunk(sink, metadata) for offset, metadata in chunks.values() if offset == newest]", "[_read_chunk(sink, metadata) for offset, metadata in chunks.values()]"),
         Break("other versions are read", "_read_chunk", "magic != _MAGIC", "False"),
-        Break("a plan without room stops the batch", "encode", "len(pieces) > _in_a_group(anchors) and decision.ends", "False"),
+        Break("a plan without room stops the batch", "encode", "len(pieces) > anchors and decision.ends", "False"),
         Break("the plan is not stored", "_to_json", "packed(decision.ends)", "''"),
         Break(
             "a plan that was left out is another batch",
@@ -154,7 +154,6 @@ MUTANTS: list[Mutant] = [
             "self._replace(winners=winners, saved=None, ends='', places=(), topics=(), behind=None)",
             "self._replace(winners=winners, saved=None, ends='', places=(), behind=None)",
         ),
-        Break("a group commits more than a broker takes at once", "_in_a_group", "min(anchors, MOST_CHUNKS)", "anchors"),
         Break("a run of partitions lacks its last one", "_numbers", "range(one[0], one[1] + 1)", "range(*one)"),
         Break("a gap is part of a run", "_by_topic", "runs[-1][1] == partition - 1", "runs[-1][1] < partition"),
         Break("holders of other producer ids", "_held", "holder.producer_id == identity.producer_id", "True"),

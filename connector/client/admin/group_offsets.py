@@ -32,6 +32,9 @@ Epochs = Mapping[TopicPartition, int]
 _FETCH_MAX = 7  # one group a request, topics by name
 _REQUIRE_STABLE = 7
 _COMMIT_MAX = 9  # topics by name
+_MOST_BYTES = 800_000
+"""A broker appends the offsets of a request as one batch, of at most message.max.bytes (1 MB)."""
+_OFFSET_BYTES = 100  # of an offset beside its names and metadata
 _UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
@@ -117,6 +120,22 @@ def fetch_with_epochs(
     return _retry(cluster, ApiKey.OFFSET_FETCH, group, attempt, least_ms)
 
 
+def at_once(
+    group: str, offsets: Mapping[TopicPartition, tuple[int, str]]
+) -> Iterator[dict[TopicPartition, tuple[int, str]]]:
+    """The offsets in parts of which a broker takes each in one request."""
+    part: dict[TopicPartition, tuple[int, str]] = {}
+    size = 0
+    for place, (offset, metadata) in offsets.items():
+        more = _OFFSET_BYTES + len(f"{group}{place[0]}{metadata}".encode())
+        if part and size + more > _MOST_BYTES:
+            yield part
+            part, size = {}, 0
+        part[place] = (offset, metadata)
+        size += more
+    yield part
+
+
 def rows_of(
     offsets: Mapping[TopicPartition, tuple[int, str]], epochs: Epochs | None = None
 ) -> list[OffsetCommitRequestTopicDraft]:
@@ -148,8 +167,11 @@ def commit_plain(
 
     `epochs`: the leader epoch of the record before each offset, if known.
     """
-    body: OffsetCommitRequestDraft = {"group_id": group, "topics": rows_of(offsets, epochs)}
+    for part in at_once(group, offsets):
+        _commit_at_once(cluster, group, {"group_id": group, "topics": rows_of(part, epochs)})
 
+
+def _commit_at_once(cluster: Cluster, group: str, body: OffsetCommitRequestDraft) -> None:
     def attempt() -> None:
         connection = cluster.coordinator("group", group)
         answer = connection.call(OFFSET_COMMIT, body, max_version=_COMMIT_MAX)

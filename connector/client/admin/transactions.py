@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from eoslog.connector.client.admin.abort_by_epoch import INIT_CURRENT, INIT_MAX, abort_by_epoch
-from eoslog.connector.client.admin.group_offsets import Epochs, rows_of
+from eoslog.connector.client.admin.group_offsets import Epochs, at_once, rows_of
 from eoslog.connector.client.admin.transaction_lists import Listing as Listing
 from eoslog.connector.client.admin.transaction_lists import list_transactions as list_transactions
 from eoslog.connector.client.admin.transaction_states import TransactionDescription as TransactionDescription
@@ -236,13 +236,21 @@ def commit_offsets(
     tv2 = cluster.transaction_version() >= TV2
     if not tv2:
         _add_offsets(cluster, transactional_id, identity, group)
-    body: TxnOffsetCommitRequestDraft = {
-        "transactional_id": transactional_id,
-        "group_id": group,
-        "producer_id": identity.producer_id,
-        "producer_epoch": identity.epoch,
-        "topics": rows_of(offsets, epochs),
-    }
+    for part in at_once(group, offsets):
+        body: TxnOffsetCommitRequestDraft = {
+            "transactional_id": transactional_id,
+            "group_id": group,
+            "producer_id": identity.producer_id,
+            "producer_epoch": identity.epoch,
+            "topics": rows_of(part, epochs),
+        }
+        _commit_at_once(cluster, body, list(part), tv2)
+
+
+def _commit_at_once(
+    cluster: Cluster, body: TxnOffsetCommitRequestDraft, wanted: list[TopicPartition], tv2: bool
+) -> None:
+    name, group = body["transactional_id"], body["group_id"]
 
     def attempt() -> None:
         connection = cluster.coordinator("group", group)
@@ -257,7 +265,7 @@ def commit_offsets(
             for topic in answer["topics"]
             for part in topic["partitions"]
         }
-        _check_all(codes, list(offsets), f"TxnOffsetCommit of {transactional_id!r} to group {group!r}")
+        _check_all(codes, wanted, f"TxnOffsetCommit of {name!r} to group {group!r}")
 
     _retry(cluster, ApiKey.TXN_OFFSET_COMMIT, attempt, lambda: cluster.forget_coordinator("group", group))
 

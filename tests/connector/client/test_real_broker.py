@@ -89,6 +89,20 @@ def test_a_transaction_from_begin_to_end(cluster: Cluster, kafka: Kafka) -> None
         assert [value for records in read for value in records.value.to_pylist()] == wanted
 
 
+def test_more_offsets_than_a_broker_takes_at_once(cluster: Cluster, kafka: Kafka) -> None:
+    """A broker appends the offsets of a request as one batch (message.max.bytes, 1 MB): of many partitions,
+    or with long texts."""
+    topic, name, group = kafka.topic(400), f"tx-{uuid.uuid4().hex}", uuid.uuid4().hex
+    identity = transactions.init_producer_id(cluster, name, 60_000)
+    offsets = {(topic, partition): (partition, "x" * 4_000) for partition in range(400)}
+    transactions.commit_offsets(cluster, name, identity, group, offsets)
+    transactions.end_txn(cluster, name, identity, commit=True)
+    assert fetch_committed(cluster, group, list(offsets)) == offsets
+    later = {place: (offset + 1, text) for place, (offset, text) in offsets.items()}
+    commit_plain(cluster, group, later)
+    assert fetch_committed(cluster, group, list(offsets)) == later
+
+
 def test_an_older_owner_is_fenced(cluster: Cluster, kafka: Kafka) -> None:
     topic, name = kafka.topic(), f"tx-{uuid.uuid4().hex}"
     old = transactions.init_producer_id(cluster, name, 60_000)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from eoslog.connector.client.admin import transaction_states, transactions
-from eoslog.connector.client.admin.group_offsets import StillPending, commit_plain, fetch_committed
+from eoslog.connector.client.admin.group_offsets import StillPending, at_once, commit_plain, fetch_committed
 from eoslog.connector.client.admin.list_offsets import EARLIEST, LATEST, list_offsets
 from eoslog.connector.client.admin.transactions import Listing
 from eoslog.connector.client.wire.cluster import Cluster
@@ -387,3 +387,13 @@ def test_addresses_where_nobody_ever_answered_are_not_waited_for() -> None:
         with pytest.raises((BrokerUnreachable, RetriesExhausted)):
             retrying(nowhere, "x", attempt, timeout_ms=50, option="an.option", forget=lambda: None)
         assert len(tries) >= least and (reached or len(tries) == 1)
+
+
+@pytest.mark.parametrize("text", ["", "\u20ac" * 4_000])
+def test_offsets_go_in_parts_that_a_broker_takes_at_once(text: str) -> None:
+    offsets = {("t" * 249, partition): (partition, text) for partition in range(4_000)}
+    parts = list(at_once("g", offsets))
+    assert {place: offset for part in parts for place, offset in part.items()} == offsets
+    for part in parts:
+        assert sum(350 + len(metadata.encode()) for _, metadata in part.values()) < 1_048_588
+    assert len(parts) < 100 and list(at_once("g", {})) == [{}]
