@@ -6,6 +6,7 @@ reports. Only begin remembers anything from batch to batch, and nothing breaks i
 
 import hashlib
 import logging
+import os
 import uuid
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -67,6 +68,7 @@ from eoslog.connector.sink.start_of_run import (
     of_group,
     source_offsets,
 )
+from eoslog.connector.spark.driver_folder import is_relative
 
 log = logging.getLogger(__name__)
 
@@ -85,6 +87,11 @@ _MAY_NOT_NOTE = (
     "{}: what its df.writes with a token have written is noted in group {}, which this user may not read. "
     "Nothing was written. Give the user Read on groups that begin with eoslog-write:"
 )
+_RELATIVE = (
+    "checkpointLocation=%s is relative, and the query's checkpoint is %s. A start in another working folder "
+    "would have a new one, and write all rows again: give the whole path, or a transactional.id. "
+    "See troubleshooting.md#a-checkpoint-at-a-relative-place"
+)
 _SEE_LATE = "See troubleshooting.md#readers-may-see-a-part-of-a-batch"
 
 
@@ -100,6 +107,7 @@ def begin_stream(options: SinkOptions, runner: Runner | None = None) -> Begun | 
     Raises OptionError, CommitFault, WrongCluster, CheckpointUnreadable.
     """
     view = _read_checkpoint(options)
+    _warn_of_place(options, view)
     if options.guarantee is Guarantee.AT_LEAST_ONCE:
         if view is not None:
             _begin_plainly(options, view, runner or runner_for(options))
@@ -150,6 +158,14 @@ def begin_stream(options: SinkOptions, runner: Runner | None = None) -> Begun | 
     run_memory.keep(run, *key)
     abandoned_run.watch(sink, run.incarnation, key, partial(runner_for, options))
     return begun
+
+
+def _warn_of_place(options: SinkOptions, view: CheckpointView | None) -> None:
+    """Warn of a new checkpoint whose place depends on the working folder, if no name tells its query."""
+    given = options.checkpoint_location
+    is_new = view is not None and view.completed is None and view.batch.batch_id == 0
+    if view is not None and is_new and options.transactional_id is None and is_relative(given or "/"):
+        log.warning(_RELATIVE, given, os.path.abspath(view.checkpoint.location))
 
 
 def _remembered(options: SinkOptions, view: CheckpointView, key: tuple[str, ...]) -> tuple[Run | None, bool]:

@@ -397,6 +397,34 @@ def test_a_group_needs_a_checkpoint_whatever_the_guarantee() -> None:
         committer.begin_stream(options, OnModel(Bench()))  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("guarantee", ["exactly_once", "at_least_once"])
+def test_a_new_checkpoint_at_a_relative_place_is_told(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, guarantee: str
+) -> None:
+    """A start in another folder would be a new query. A name tells it again."""
+    given = {"kafka.bootstrap.servers": "nowhere:1", "topic": "out", "processing.guarantee": guarantee}
+    query = Query(folder / "q", Bench())
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(start_of_run, "committed_offsets", lambda *_, **__: {})
+
+    says = f"is relative, and the query's checkpoint is {folder}/q."
+
+    def told(place: str, **more: str) -> bool:
+        options = sink_options({**given, "checkpointLocation": place, **more}, stream=True)
+        caplog.clear()
+        committer.begin_stream(options, query.runner)  # type: ignore[arg-type]
+        return f"checkpointLocation={place} {says}" in caplog.text
+
+    query.plan(0)
+    assert told("q") and told("./q")
+    assert not told(str(folder / "q")) and not told(f"file:{folder}/q")
+    assert not told("q", **{"transactional.id": "named"})
+    if guarantee == "at_least_once":
+        query.complete(0)
+        query.plan(1)
+        assert not told("q")
+
+
 def test_at_least_once_needs_a_checkpoint_unless_its_user_knows_better() -> None:
     """What another guarantee has decided on it would stay open for ever."""
     given = {"kafka.bootstrap.servers": "nowhere:1", "topic": "out", "processing.guarantee": "at_least_once"}
