@@ -16,13 +16,13 @@ import pyarrow as pa
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
-    DataSourceStreamArrowWriter,
     WriterCommitMessage,
 )
 from pyspark.sql.types import StructType
 
 from eoslog.connector.spark.calls import called
 from eoslog.connector.spark.sockets import acknowledging
+from eoslog.connector.spark.versions import StreamArrowWriter
 
 _WAIT_SECONDS = 30
 _kept: dict[tuple[int, str], Any] = {}
@@ -35,7 +35,7 @@ class CTransactions(DataSource):
     def name(cls) -> str:
         return "c-transactions"
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamArrowWriter:
         return CWriter(self.options["kafka.bootstrap.servers"], self.options["topic"])
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
@@ -45,7 +45,7 @@ class CTransactions(DataSource):
 class CBatchWriter(DataSourceArrowWriter):
     """The same for `df.write`."""
 
-    def __init__(self, stream: DataSourceStreamArrowWriter) -> None:
+    def __init__(self, stream: StreamArrowWriter) -> None:
         self._stream = stream
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -58,7 +58,7 @@ class CBatchWriter(DataSourceArrowWriter):
         """What is open times out."""
 
 
-class CWriter(DataSourceStreamArrowWriter):
+class CWriter(StreamArrowWriter):
     """One transaction a task, one a batch."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:

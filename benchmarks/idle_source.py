@@ -16,7 +16,6 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
     DataSourceReader,
-    DataSourceStreamArrowWriter,
     DataSourceStreamReader,
     InputPartition,
     SimpleDataSourceStreamReader,
@@ -26,6 +25,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 from eoslog.connector.spark.calls import called
 from eoslog.connector.spark.sockets import acknowledging
+from eoslog.connector.spark.versions import StreamArrowWriter
 
 SCHEMA = StructType([StructField("key", BinaryType()), StructField("value", BinaryType())])
 _BATCH = 10_000
@@ -68,7 +68,7 @@ class Idle(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         return IdleWriter(self.options)
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamArrowWriter:
         return IdleStreamWriter(self.options)
 
 
@@ -187,5 +187,5 @@ class IdleWriter(_Drops, DataSourceArrowWriter):
     """df.write"""
 
 
-class IdleStreamWriter(_Drops, DataSourceStreamArrowWriter):
+class IdleStreamWriter(_Drops, StreamArrowWriter):
     """df.writeStream"""
