@@ -445,20 +445,28 @@ def check_renamed(
         )
 
 
+def newest_write(query_id: str) -> Rules[tuple[BatchWrite | None, Notes | None]]:
+    """What the query has written last in foreachBatch, with a token or without; and its notes. Raises
+    CommitFault."""
+    notes = yield from read_notes(query_id)
+    without = yield from read_writes(query_id)
+    writes = (*without, *(() if notes is None else notes.writes.kept))
+    return max(writes, key=lambda one: one.batch, default=None), notes
+
+
 def check_not_in_foreach(batch: Batch, accept: Accept) -> Rules[Notes | None]:
     """Check that a stream's batch was not written by a df.write of foreachBatch: its code was another one
     then. Returns the query's notes. Raises SinkChanged unless that is accepted."""
-    notes = yield from read_notes(batch.query_id)
-    without = yield from read_writes(batch.query_id)
-    for one in (*without[-1:], *(() if notes is None else notes.writes.kept[-1:])):
-        done = one.batch < batch.batch_id
-        if not done and (accepting := accept(f"sink-changed:foreachBatch:{one.batch}")) is not None:
-            raise SinkChanged(
-                f"{batch}: a df.write of foreachBatch {one.under} has written {one.content} to {one.where} "
-                f"in batch {one.batch}, and the query has no foreachBatch now. Nothing was written. Start it "
-                f"with its former code until batch {one.batch} is done. Are the rows to be written again? "
-                f"Set {accepting}"
-            )
+    one, notes = yield from newest_write(batch.query_id)
+    if one is None or one.batch < batch.batch_id:
+        return notes
+    if (accepting := accept(f"sink-changed:foreachBatch:{one.batch}")) is not None:
+        raise SinkChanged(
+            f"{batch}: a df.write of foreachBatch {one.under} has written {one.content} to {one.where} "
+            f"in batch {one.batch}, and the query has no foreachBatch now. Nothing was written. Start it "
+            f"with its former code until batch {one.batch} is done. Are the rows to be written again? "
+            f"Set {accepting}"
+        )
     return notes
 
 

@@ -32,7 +32,7 @@ from eoslog.connector.sink.start_of_run import (
 def problems(cluster: Cluster, standing: Standing) -> list[str]:
     """Everything that is wrong, one text each; empty: the next start goes on. Raises KafkaError,
     EoslogError."""
-    found = [*_unfinished(standing), *_files(standing), *_story(cluster, standing)]
+    found = [*_unfinished(standing), *_files(standing), *_foreach(standing), *_story(cluster, standing)]
     return list(dict.fromkeys([*found, *_lost_rows(cluster, standing), *_lost(cluster, standing)]))
 
 
@@ -41,7 +41,8 @@ def stops(cluster: Cluster, standing: Standing, *, forked: bool = False) -> list
     a query that begins under names of its own where this one stands: what a copy has decided is not its."""
     if forked and standing.is_anothers:
         return [*_files(standing)]
-    return [*_files(standing), *_faults(cluster, standing), *_lost_rows(cluster, standing)]
+    found = [*_files(standing), *_foreach(standing), *_faults(cluster, standing)]
+    return [*found, *_lost_rows(cluster, standing)]
 
 
 def says(cluster: Cluster, standing: Standing) -> str:
@@ -76,6 +77,17 @@ def _files(standing: Standing) -> Iterator[str]:
         yield (
             f"offsets/ is at batch {newest.batch_id}, and commits/ has {said} as its newest: the batches "
             "between would be left out. Restore the files of commits/ from a copy"
+        )
+
+
+def _foreach(standing: Standing) -> Iterator[str]:
+    """A batch that foreachBatch has written, and that the checkpoint does not know."""
+    one = standing.foreach
+    if one is not None and one.batch > standing.next_batch:
+        yield (
+            f"CheckpointOlder: foreachBatch has written batch {one.batch} of this query, and the next start "
+            f"runs batch {standing.next_batch}: the checkpoint was set back, and rows would be written "
+            "again. Bring the right checkpoint back"
         )
 
 

@@ -18,12 +18,15 @@ from eoslog.connector.client.admin.group_offsets import CommittedOffset, fetch_c
 from eoslog.connector.client.admin.transactions import TransactionDescription, describe
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.commit.begin import KnownStarts, is_anothers
-from eoslog.connector.commit.decision import Decision, decode
+from eoslog.connector.commit.decision import ANCHOR, Decision, decode
 from eoslog.connector.commit.task_reports import Batch
+from eoslog.connector.commit.token_write import newest_write
 from eoslog.connector.commit.transactional_ids import Sink
+from eoslog.connector.commit.write_token import BatchWrite
 from eoslog.connector.errors import WrongCluster
 from eoslog.connector.offsets.group_notes import NotedOffset, read_note
 from eoslog.connector.offsets.offsets import Offsets, TopicPartition
+from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
 from eoslog.connector.sink.start_of_run import cluster_id
 
 SourcePlace = tuple[int, str, int]
@@ -44,6 +47,10 @@ class NextStart(Enum):
     RUN_AGAIN = (
         "run again: the newest batch is not noted as done, and whether its rows are written is not known"
     )
+    IN_FOREACH = (
+        "run again in foreachBatch: a df.write there has written of the batch that comes next; equal rows "
+        "are dropped, and a start without foreachBatch stops (SinkChanged)"
+    )
 
 
 @dataclass(frozen=True)
@@ -52,7 +59,7 @@ class Standing:
 
     `note`: the checkpoint's note of the sink; None: no sink of eoslog has got a batch. `decision`: the sink's
     last one. `state`: of the sink's own transactional id. `committed`: all offsets of the group. `last_edit`
-    was read before all else.
+    was read before all else. `foreach`: what the query has written last in foreachBatch, if anything.
     """
 
     checkpoint: Checkpoint
@@ -66,6 +73,7 @@ class Standing:
     state: TransactionDescription | None
     committed: Mapping[TopicPartition, CommittedOffset]
     last_edit: LastEdit
+    foreach: BatchWrite | None = None
 
     @property
     def sink(self) -> Sink | None:
@@ -94,7 +102,9 @@ class Standing:
         """What the next start does, if no check stops it."""
         if self.newest is None:
             return NextStart.BEGIN
-        if self.completed is not None and self.completed >= self.newest.batch_id:
+        if self.foreach is not None and self.foreach.batch == self.next_batch:
+            return NextStart.IN_FOREACH
+        if self._is_done:
             return NextStart.GO_ON
         if self.sink is None:
             return NextStart.RUN_AGAIN
@@ -108,11 +118,24 @@ class Standing:
             return NextStart.REPLAY if is_next else NextStart.RUN_AGAIN
         return NextStart.FINISH if is_decided else NextStart.REPLAY
 
+    @property
+    def _is_done(self) -> bool:
+        """Whether the newest batch is noted as done."""
+        return self.newest is not None and (-1 if self.completed is None else self.completed) >= (
+            self.newest.batch_id
+        )
+
+    @property
+    def next_batch(self) -> int:
+        """The number of the batch that the next start runs first."""
+        return 0 if self.newest is None else self.newest.batch_id + self._is_done
+
     @cached_property
     def last_written(self) -> Planned | None:
         """The newest batch whose rows are certain to be written; after it the query has written nothing, or
-        what it has written is not known (RUN_AGAIN). None: there is none, or Spark has removed it."""
-        if self.newest is None or self.next_start in (NextStart.GO_ON, NextStart.FINISH):
+        what it has written is not known (RUN_AGAIN, IN_FOREACH). None: there is none, or Spark has removed
+        it."""
+        if self.newest is None or self._is_done or self.next_start is NextStart.FINISH:
             return self.newest
         return self.checkpoint.planned_if_kept(self.newest.batch_id - 1)
 
@@ -139,9 +162,11 @@ def standing(cluster: Cluster, checkpoint: Checkpoint, moving_to: str | None = N
     now = cluster_id(cluster)
     _check_cluster(now, note, newest, moving_to)
     sink = None if note is None or note.sink is None else Sink(note.sink)
+    query_id, decisions = checkpoint.query_id(), ANCHOR if note is None else note.decisions
+    foreach, _ = Runner(cluster, OWN_TIMEOUT_MS, decisions=decisions).run(newest_write(query_id))
     return Standing(
         checkpoint=checkpoint,
-        query_id=checkpoint.query_id(),
+        query_id=query_id,
         cluster_id=now,
         note=note,
         planned=tuple(planned),
@@ -151,6 +176,7 @@ def standing(cluster: Cluster, checkpoint: Checkpoint, moving_to: str | None = N
         state=None if sink is None else describe(cluster, [sink.coordinator])[sink.coordinator],
         committed={} if note is None else committed_by(cluster, note.group),
         last_edit=last_edit,
+        foreach=foreach,
     )
 
 
@@ -214,11 +240,13 @@ def position_of(standing: Standing) -> Planned:
             f"checkpoint {standing.checkpoint.location}: no batch of the query is done, so it stands nowhere "
             "yet. Start it once; or, to begin elsewhere, remove the checkpoint and set startingOffsets"
         )
-    if standing.next_start is NextStart.RUN_AGAIN and standing.newest is not None:
+    unknown = standing.next_start in (NextStart.RUN_AGAIN, NextStart.IN_FOREACH)
+    if unknown and standing.newest is not None:
         raise NotEditable(
-            f"batch {standing.newest.batch_id} is planned and not noted as done, and the checkpoint names no "
-            "sink that keeps decisions, or a copy of it has decided since: whether its rows are written is "
-            "not known. Start the query once: it finishes the batch, or says which the copy is"
+            f"batch {standing.next_batch} is not noted as done, and the checkpoint names no sink that keeps "
+            "decisions, or a copy of it has decided since, or foreachBatch has written: whether all of its "
+            "rows are written is not known. Start the query once: it finishes the batch, or says which the "
+            "copy is"
         )
     if standing.next_start is NextStart.FINISH and standing.is_stateful:
         raise NotEditable(

@@ -5,18 +5,26 @@ from __future__ import annotations
 
 import json
 import re
+import uuid
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.commit.faults import CheckpointOlder, SinkChanged
 from eoslog.connector.commit.move_decision import move_decision
 from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.commit.transactional_ids import Sink
+from eoslog.connector.options.source_and_sink import sink_options
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
+from eoslog.connector.sink import committer
+from eoslog.connector.sink.task_message import Attempt
+from eoslog.connector.sink.task_writer import write_rows
 from eoslog.testing import EmbeddedBroker
-from tests.checkpoint.plain_checkpoint import last, run, sink_of
+from tests.checkpoint.plain_checkpoint import last, lines, plan, run, sink_of
+from tests.connector.stock_kafka import Kafka
 
 PAGE = Path(__file__).parents[2] / "docs" / "checkpoints.md"
 
@@ -103,6 +111,54 @@ def test_a_batch_that_nobody_knows_of_is_not_edited_away(broker: EmbeddedBroker,
     (checkpoint / "commits" / "1").unlink()
     assert "run again" in run(broker, "show", checkpoint).output
     assert "Start the query once" in run(broker, "rewind", checkpoint, "--by", "1").output
+
+
+def write_in_foreach(broker: EmbeddedBroker, topic: str, batch: Batch, token: str | None) -> None:
+    """A df.write of three rows, as a run of Spark makes it in a micro-batch."""
+    given = {"kafka.bootstrap.servers": broker.bootstrap, "topic": topic}
+    options = sink_options(given | ({} if token is None else {"write.token": token}), stream=False)
+    begun = committer.begin_batch(options)
+    assert begun is not None
+    attempt = Attempt(begun.batch.query_id, begun.batch.batch_id, 0, batch, uuid.uuid4().hex)
+    rows = pa.record_batch({"value": pa.array([b"row"] * 3)})
+    committer.commit_batch(options, [write_rows(options, begun, attempt, iter([rows])).report])
+
+
+@pytest.mark.parametrize("token", [None, "job-2"])
+def test_what_foreach_batch_has_written_is_told_as_each_start_takes_it(
+    broker: EmbeddedBroker, checkpoint: Path, topic: str, token: str | None
+) -> None:
+    query, out = f"query-{topic}", Kafka(broker.bootstrap).topic()
+    (checkpoint / "metadata").write_text(json.dumps({"id": query}))
+    plan(checkpoint, 2, lines({topic: {"0": 30}}))
+    (checkpoint / "commits" / "2").unlink()
+    given = {"kafka.bootstrap.servers": broker.bootstrap, "topic": out}
+    stream = sink_options({**given, "checkpointLocation": str(checkpoint)}, stream=True)
+    write_in_foreach(broker, out, Batch(query, 2), token)
+    assert "next start: run again in foreachBatch" in run(broker, "show", checkpoint).output
+    assert run(broker, "check", checkpoint).exit_code == 0, "with foreachBatch it goes on"
+    write_in_foreach(broker, out, Batch(query, 2), token)
+    with pytest.raises(
+        SinkChanged, match=r"has written 3 rows .* in batch 2, and the query has no foreach"
+    ):
+        committer.begin_stream(stream)
+    said = run(broker, "rewind", checkpoint, "--by", "1").output
+    assert "Start the query once" in said and "foreachBatch has written" in said, said
+    (checkpoint / "offsets" / "2").unlink()
+    assert "next start: run again in foreachBatch" in run(broker, "show", checkpoint).output
+    (checkpoint / "offsets" / "1").unlink()
+    (checkpoint / "commits" / "1").unlink()
+    for command in ("show", "check"):
+        said = run(broker, command, checkpoint).output
+        assert "CheckpointOlder: foreachBatch has written batch 2 of this query" in said, said
+    if token is None:
+        with pytest.raises(CheckpointOlder, match=r"a df\.write of foreachBatch has written batch 2"):
+            write_in_foreach(broker, out, Batch(query, 1), token)
+    for batch in (1, 2):
+        plan(checkpoint, batch, lines({topic: {"0": 10 * batch + 10}}))
+    assert "next start: go on" in run(broker, "show", checkpoint).output
+    assert run(broker, "check", checkpoint).exit_code == 0
+    assert len(Kafka(broker.bootstrap).rows(out)) == 3
 
 
 def test_damaged_and_missing_files(broker: EmbeddedBroker, checkpoint: Path) -> None:

@@ -75,7 +75,7 @@ MUTANTS: list[Mutant] = [
     *mutants_of(
         RUNNING, Break("a driver that has ended runs", "drivers_of", "query == query_id and lives(driver)", "query == query_id"), Break("any driver runs any query", "drivers_of", "query == query_id and lives(driver)", "lives(driver)")
     ),
-    *mutants_of(COMMAND, Break("what nobody knows is taken for written", "position_of", "standing.next_start is NextStart.RUN_AGAIN and standing.newest is not None", "standing.newest is None")),
+    *mutants_of(COMMAND, Break("what nobody knows is taken for written", "position_of", "unknown and standing.newest is not None", "standing.newest is None")),
     *mutants_of(
         EDITS,
         Break("a batch is noted as done first", "_WRITTEN", "{'offsets': 3, 'commits': 4}", "{'offsets': 4, 'commits': 3}"),
