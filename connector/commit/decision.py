@@ -90,8 +90,9 @@ class Decision(NamedTuple):
     @property
     def is_write(self) -> bool:
         """Whether a batch write has made it, which takes nobody's place. Earlier versions did not mark
-        theirs."""
-        return self.write_of is not None or (self.start is None and not self.ends and self.saved is None)
+        theirs, which have nothing of a query: no plan, nor a digest of one."""
+        of_query = self.start is not None or self.ends or self.saved is not None or self.batch.digest
+        return self.write_of is not None or not of_query
 
     @property
     def used_by(self) -> str:

@@ -138,9 +138,7 @@ def test_what_foreach_batch_has_written_is_told_as_each_start_takes_it(
     assert "next start: run again in foreachBatch" in run(broker, "show", checkpoint).output
     assert run(broker, "check", checkpoint).exit_code == 0, "with foreachBatch it goes on"
     write_in_foreach(broker, out, Batch(query, 2), token)
-    with pytest.raises(
-        SinkChanged, match=r"has written 3 rows .* in batch 2, and the query has no foreach"
-    ):
+    with pytest.raises(SinkChanged, match=r"has written 3 rows .* in batch 2, and the query has no foreach"):
         committer.begin_stream(stream)
     said = run(broker, "rewind", checkpoint, "--by", "1").output
     assert "Start the query once" in said and "foreachBatch has written" in said, said

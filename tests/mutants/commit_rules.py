@@ -51,6 +51,7 @@ MUTANTS: list[Mutant] = [
     ),
     *mutants_of(
         (f"{HERE}test_decision.py",),
+        Break("a batch without a plan is a batch write", "Decision.is_write", "self.start is not None or self.ends or self.saved is not None or self.batch.digest", "self.start is not None or self.ends or self.saved is not None"),
         Break("a batch write's mark is not read", "_of_json", 'str(found["write"][0]) if "write" in found else None', "None"),
     ),
     *mutants_of(

@@ -246,7 +246,7 @@ def test_batch_writes_leave_the_sink_to_its_query() -> None:
     assert last.last_of(stream.batch.query_id) == stream.batch
     assert last.successor_of(stream.batch.query_id) is None
     assert last.unsealed.behind is None
-    assert stream.of_query == stream and decision(1).of_query is None
+    assert stream.of_query == stream and decision(1)._replace(batch=Batch("uuid", 0)).of_query is None
 
 
 def test_a_plan_that_a_batch_write_keeps_goes_first_if_there_is_no_room() -> None:
@@ -280,3 +280,5 @@ def test_which_query_uses_a_sink() -> None:
         assert kept == marked and kept.used_by == query and kept.is_write
     before = decision(0)._replace(batch=Batch("uuid", 0), earlier=(one,))
     assert before.used_by == "" and before.is_write and before.write_of is None
+    moved = decision(0)._replace(batch=one._replace(digest="of a plan that had no room"))
+    assert moved.used_by == "one" and not moved.is_write

@@ -55,7 +55,7 @@ def test_a_query_that_goes_on_in_a_sink_is_not_stopped_by_one_that_leaves() -> N
     assert left_in(bench) is None
     bench.run(leave(bench.sink, Batch("q", 1), 0, LEFT))
     assert left_in(bench) == LEFT
-    bench.whole_batch(0, query="a write")
+    bench.whole_batch(0, query="a write", digest="")
     assert left_in(bench) == LEFT
     bench.commit(bench.prepare_all(replace(bench.begin(1), start=start)), 1)
     assert left_in(bench) is None
