@@ -2,6 +2,7 @@
 result at once, and makes the table of docs/installing.md anew.
 
     python -m tests.versions.run_spark_versions 4.0.5 4.1.4 [--suites "crash table;shadow"] [--missing]
+        [--minutes 15]
 
 Exits with 1 if a test failed. A PySpark is taken from .peers/pyspark-VERSION, or is the environment's own.
 """
@@ -13,6 +14,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -127,26 +129,36 @@ def put_into_page(results: Results, page: Path = PAGE) -> None:
     put_between(page, BEGIN, table(results), END)
 
 
+def chosen(options: argparse.Namespace, kept: Results) -> list[tuple[str, str]]:
+    """Version and suite of each run: first those without a result, then those that ran longest ago."""
+    dates: dict[tuple[str, str], str] = {}
+    for version in options.versions:
+        for suite in options.suites.split(";"):
+            if not lacks(version, suite):
+                known = kept.of_suite(version, "", suite)
+                dates[version, suite] = min((one.date for one in known), default="")
+    return sorted((run for run in dates if not (options.missing and dates[run])), key=lambda run: dates[run])
+
+
 def main() -> int:
     """Run what is asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("versions", nargs="+", choices=list(SPARKS))
     parser.add_argument("--suites", default=";".join(SUITES), help="of: %(default)s")
     parser.add_argument("--missing", action="store_true", help="only what has no result yet")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="begin nothing after them")
     options = parser.parse_args()
-    red = False
-    for suite in options.suites.split(";"):
-        for version in options.versions:
-            known = Results.read(KEPT).of_suite(version, "", suite)
-            if lacks(version, suite) or (options.missing and known):
-                continue
-            result = run(version, suite)
-            print(f"{version}, {suite}: {cell([result])}", flush=True)
-            red = red or bool(result.failed) or not result.passed
-            results = Results.read(KEPT)
-            results.add(result)
-            results.write(KEPT)
-            put_into_page(results)
+    red, until = False, time.monotonic() + options.minutes * 60
+    for version, suite in chosen(options, Results.read(KEPT)):
+        if time.monotonic() >= until:
+            break
+        result = run(version, suite)
+        print(f"{version}, {suite}: {cell([result])}", flush=True)
+        red = red or bool(result.failed) or not result.passed
+        results = Results.read(KEPT)
+        results.add(result)
+        results.write(KEPT)
+        put_into_page(results)
     print(table(Results.read(KEPT)))
     return int(red)
 
