@@ -164,7 +164,7 @@ def _foreign(change: Change, end: str) -> list[str]:
         found = change.committed.get(place)
         if found and found.note and found.offset == at:
             sinks.add(found.note.sink)
-    return sorted(s for s in sinks - {change.sink} if f"offsets-of:{s}" not in change.accepted)
+    return sorted(sinks - {change.sink})
 
 
 def _refuse(change: Change, name: str, said: str, accept: str) -> None:

@@ -116,8 +116,9 @@ def check_followed(
 def _refuse_taken_over(
     sink: str, batch: Batch, group: str | None, by: str, why: str, accepted: Collection[str]
 ) -> None:
-    """Raise TakenOver unless that is accepted. `why`: what shows that the query `by` has taken over."""
-    if (word := f"taken-over:{by}") in accepted:
+    """Raise TakenOver unless that is accepted. `why`: what shows that the query `by` has taken over. The word
+    has the batch that is to be written all the same: it is no word for a later start."""
+    if (word := f"taken-over:{by}:{batch.batch_id}") in accepted:
         return
     names = f"transactional.id={sink}"
     if group != Sink(sink).offsets_group:
@@ -202,6 +203,12 @@ class StartFacts(NamedTuple):
     unread: Mapping[TopicPartition, int | None] = MappingProxyType({})
     remade: Collection[str] = ()
     sequence: int = 0
+
+    def replaces(self, sink: str) -> str:
+        """The word of start.accepted for a query that begins at another sink's offsets, and takes its place.
+        It is another one for the next new checkpoint: a query without a name has a new id then."""
+        of = self.number if self.sink != self.batch.query_id else self.batch.query_id[:8]
+        return f"offsets-of:{sink}:{of}"
 
     @property
     def number(self) -> int:
@@ -623,7 +630,7 @@ def _from_the_group(story: StartFacts) -> None:
 
 
 def _of_others(story: StartFacts, sinks: Collection[str]) -> list[str]:
-    return sorted(s for s in {*sinks} - {story.sink} if f"offsets-of:{s}" not in story.accepted)
+    return sorted(s for s in {*sinks} - {story.sink} if story.replaces(s) not in story.accepted)
 
 
 def _refuse_offsets(story: StartFacts, left: list[str], what: str) -> NoReturn:
@@ -632,8 +639,8 @@ def _refuse_offsets(story: StartFacts, left: list[str], what: str) -> NoReturn:
         "read would be left out here. Nothing was written. If this query takes that one's place, give it "
         f"transactional.id={left[0]}, in source and sink: it then stops the old one first. Otherwise begin "
         "with another new checkpoint, with startingOffsets and with a kafka.group.id of its own. If the "
-        f"other one has ended and the name is to change, set "
-        f"{to_accept(f'offsets-of:{left[0]}', story.accepted)}"
+        "other one has ended and the name is to change, start it with this checkpoint, and set "
+        f"{to_accept(story.replaces(left[0]), story.accepted)}"
     )
 
 

@@ -30,7 +30,7 @@ from eoslog.connector.commit.decide import Noting, SourceOffsets, Terms, commit
 from eoslog.connector.commit.decision import Decision
 from eoslog.connector.commit.faults import CommitFault, RowsGone
 from eoslog.connector.commit.finish import await_readable
-from eoslog.connector.commit.leave_sink import fence
+from eoslog.connector.commit.leave_sink import fence, stable_decision
 from eoslog.connector.commit.marker_proof import prove_last
 from eoslog.connector.commit.move_decision import give_up
 from eoslog.connector.commit.places import places_of
@@ -106,7 +106,7 @@ def begin_stream(options: SinkOptions, runner: Runner | None = None) -> Begun | 
 
     Raises OptionError, CommitFault, WrongCluster, CheckpointUnreadable.
     """
-    view = _read_checkpoint(options)
+    view = _read_checkpoint(options, runner)
     _warn_of_place(options, view)
     if options.guarantee is Guarantee.AT_LEAST_ONCE:
         if view is not None:
@@ -541,8 +541,9 @@ def _source_offsets(
     return source_offsets(group, planned, note)
 
 
-def _read_checkpoint(options: SinkOptions) -> CheckpointView | None:
-    """What begin needs of the checkpoint. None: at_least_once does without it, as its user has accepted.
+def _read_checkpoint(options: SinkOptions, runner: Runner | None = None) -> CheckpointView | None:
+    """What begin needs of the checkpoint. None: at_least_once does without it, as its user has accepted,
+    until a query of its name decides something.
 
     Raises OptionError if it cannot be read: without it a sink would not notice that the checkpoint was set
     back, or that transactional.id or the guarantee was changed after a decision. Rows would be lost or
@@ -559,12 +560,22 @@ def _read_checkpoint(options: SinkOptions) -> CheckpointView | None:
             raise OptionError(_needs_checkpoint(_guarantee(options), error)) from error
         if options.group_id is not None:
             raise OptionError(_needs_checkpoint("kafka.group.id", error)) from error
-        if _WORD_NO_CHECKPOINT in options.accepted:
+        word = f"{_WORD_NO_CHECKPOINT}:{_decisions_of(options, runner)}"
+        if word in options.accepted:
             return None
         raise OptionError(
             f"{_needs_checkpoint(_guarantee(options), error)}. If this query has never run with another "
-            f"guarantee, set {to_accept(_WORD_NO_CHECKPOINT, options.accepted)}"
+            f"guarantee, set {to_accept(word, options.accepted)}"
         ) from error
+
+
+def _decisions_of(options: SinkOptions, runner: Runner | None) -> int:
+    """The number of the last decision under transactional.id. 0: there is none, or no name."""
+    if options.transactional_id is None:
+        return 0
+    runner = runner or runner_for(options)
+    last = runner.run(stable_decision(Sink(options.transactional_id)))
+    return 0 if last is None else last.sequence
 
 
 def _check_shadow(options: SinkOptions, view: CheckpointView) -> None:

@@ -432,7 +432,7 @@ def _finish_others(story: StartFacts, runner: Runner, view: CheckpointView, new:
     for sink in sorted(({note.sink for note in notes} | {one.sink for one in story.taken}) - plain):
         if sink != story.sink:
             runner.run(give_up(Sink(sink), story.accepted))
-            replaced = f"offsets-of:{sink}" in story.accepted
+            replaced = story.replaces(sink) in story.accepted
             runner.run(fence(Sink(sink), noted_left(view, new) if replaced else None))
 
 

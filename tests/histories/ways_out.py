@@ -220,7 +220,7 @@ def _option(world: "World", query: "Query", text: str) -> bool:
         return False
     name, _, value = told[-1].rstrip(".,:").partition("=")
     kind, _, of = value.split(",")[-1].partition(":")
-    if kind == "offsets-of" and of not in query.lineage.sinks:
+    if kind == "offsets-of" and of.rpartition(":")[0] not in query.lineage.sinks:
         return False  # they are another query's
     if query.sink.get(name) == value:
         return False

@@ -88,8 +88,9 @@ def _plainly_without_a_checkpoint() -> list[Change]:
     """at_least_once goes on without the checkpoint that is not among the writer's options."""
     read = committer._read_checkpoint
 
-    def accepting(options: SinkOptions) -> Any:
-        return read(replace(options, accepted=options.accepted | {"no-checkpoint"}))
+    def accepting(options: SinkOptions, *runner: Any) -> Any:
+        words = {f"no-checkpoint:{number}" for number in range(1000)}
+        return read(replace(options, accepted=options.accepted | words), *runner)
 
     return [(committer, "_read_checkpoint", accepting)]
 

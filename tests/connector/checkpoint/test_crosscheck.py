@@ -363,8 +363,9 @@ def test_a_batch_that_is_visible_in_part_stops_the_query() -> None:
     [
         (story(0, of("old", 7), at=(70, note(7, "old")), accepted={"new-checkpoint:7"}), "continuing", 1),
         (story(0, of("old", 7), group=None, accepted={"new-checkpoint:0"}), "continuing", 1),
-        (story(0, at=(0, note(7, "other", "s2")), accepted={"x", "offsets-of:s2"}), "", 0),
-        (story(0, group=None, taken={TakenFrom("s2", "h")}, accepted={"offsets-of:s2"}), "", 0),
+        (story(0, at=(0, note(7, "other", "s2")), accepted={"x", "offsets-of:s2:7"}), "", 0),
+        (story(0, group=None, taken={TakenFrom("s2", "h")}, accepted={"offsets-of:s2:0"}), "", 0),
+        (story(0, sink="q", taken={TakenFrom("s2", "h")}, accepted={"offsets-of:s2:q"}), "", 0),
         (story(0, group=None, taken={TakenFrom("s", "h")}), "", 0),
         (story(9, of("q", 4), completed=8, since=0, accepted={"decisions-gone:8"}), "", 0),
         (story(9, completed=8, since=3, rested=True), "", 0),
@@ -390,7 +391,9 @@ def test_at_least_once_does_not_begin_where_another_sink_has_committed(at: int, 
     """Nor does it at its next start, when the group has moved on."""
     with pytest.raises(StartsElsewhere, match=says):
         check_plain_start(story(0, at=(at, note(7, "other", "s2"))))
-    check_plain_start(story(0, at=(at, note(7, "other", "s2")), accepted={"offsets-of:s2"}))
+    check_plain_start(story(0, at=(at, note(7, "other", "s2")), accepted={"offsets-of:s2:7"}))
+    with pytest.raises(StartsElsewhere, match=says):
+        check_plain_start(story(0, at=(at, note(7, "other", "s2")), accepted={"offsets-of:s2:6"}))
     with pytest.raises(StartsElsewhere, match=says):
         check_plain_start(story(0, at=(at, note(7, "other", "s2")._replace(decided=False))))
     check_plain_start(story(0, at=(-1, note(7, "other", "s2")), begins=-2))  # what others have read, again
@@ -408,7 +411,9 @@ def test_a_sink_whose_last_decision_is_another_query_s() -> None:
         told = story(5, of("q", 4), completed=4, at=at, followed_by="successor")
         with pytest.raises(TakenOver, match="query successor has taken the place of query q: that query has"):
             check_story(told)
-        check_story(told._replace(accepted={"taken-over:successor"}))
+        check_story(told._replace(accepted={"taken-over:successor:5"}))
+        with pytest.raises(TakenOver):
+            check_story(told._replace(accepted={"taken-over:successor:4", "taken-over:successor"}))
         check_story(told._replace(followed_by=None))
 
 
@@ -416,9 +421,9 @@ def test_who_has_left_a_sink_is_told_of_its_successor_from_its_first_batch_on() 
     """Under another name it would not stop that one; under the same it does, and goes on where both stand."""
     where = {PLACE: NotedOffset(40, note(0, "successor"))}
     check_taken_over("s", of("q", 5), "g", where, {PLACE: 40}, ())
-    with pytest.raises(TakenOver, match=r"t-0 at 40, this query stands at 40.*taken-over:successor"):
+    with pytest.raises(TakenOver, match=r"t-0 at 40, this query stands at 40.*taken-over:successor:5$"):
         check_taken_over("s", of("q", 5), "g", where, {PLACE: 40}, (), is_left=True)
-    check_taken_over("s", of("q", 5), "g", where, {PLACE: 40}, {"taken-over:successor"}, is_left=True)
+    check_taken_over("s", of("q", 5), "g", where, {PLACE: 40}, {"taken-over:successor:5"}, is_left=True)
     check_taken_over("s", of("successor", 5), "g", where, {PLACE: 40}, (), is_left=True)
 
 
@@ -466,7 +471,7 @@ TWO: Any = {PLACE: {"0": 20, "1": 15}}
             story(0, OLD, at=(0, LOOSE)), "committed with batch 3 of query loose", id="or that is not known"
         ),
         pytest.param(
-            story(0, at=(0, ALIEN), accepted={"offsets-of:s2"}, others={"s2": of("other", 8)}),
+            story(0, at=(0, ALIEN), accepted={"offsets-of:s2:7"}, others={"s2": of("other", 8)}),
             "t-0 at 0, committed with batch 7 of query other, and batch 8 of query other came later",
             id="another sink has gone on elsewhere",
         ),
@@ -492,7 +497,7 @@ def test_a_group_that_is_not_where_the_sink_ended(odd: StartFacts, says: str) ->
         check_story(odd)
     assert (
         "continuing"
-        in check_story(odd._replace(accepted={f"new-checkpoint:{odd.number}", "offsets-of:s2"}))[0]
+        in check_story(odd._replace(accepted={f"new-checkpoint:{odd.number}", "offsets-of:s2:7"}))[0]
     )
 
 
@@ -510,7 +515,8 @@ def test_a_group_that_is_not_where_the_sink_ended(odd: StartFacts, says: str) ->
         pytest.param(story(0, OLD, left=ended(0), without_topics=["1"]), id="a source of files is added"),
         pytest.param(story(0, OLD, left=FILES), id="a source of files is left out"),
         pytest.param(
-            story(0, at=(0, ALIEN), accepted={"offsets-of:s2"}, others={"s2": of("other", 7)}), id="hand-over"
+            story(0, at=(0, ALIEN), accepted={"offsets-of:s2:7"}, others={"s2": of("other", 7)}),
+            id="hand-over",
         ),
     ],
 )
@@ -565,7 +571,7 @@ SOURCES: Any = {PLACE: {"0": 15, "1": 16}}
             id="committed, and a stranger has reset the group",
         ),
         pytest.param(
-            story(0, OLD, at=(5, ALIEN), begins=5, left=ended(4), accepted={"offsets-of:s2"}),
+            story(0, OLD, at=(5, ALIEN), begins=5, left=ended(4), accepted={"offsets-of:s2:7"}),
             "t-0 at 5, and 4 was reached",
             id="committed by another sink",
         ),

@@ -423,7 +423,7 @@ def test_a_source_that_begins_where_another_query_stands(bench: Bench, guarantee
     for _ in range(2):  # the first try changes nothing
         with pytest.raises(StartsElsewhere, match=says):
             bench.begin(**more)
-    assert bench.begin(**more, start__accepted="offsets-of:other-sink") == []
+    assert bench.begin(**more, start__accepted="offsets-of:other-sink:0") == []
 
 
 @pytest.mark.parametrize("name", ["its own", "the same"])
@@ -435,7 +435,7 @@ def test_who_begins_behind_a_decision_carries_it_out(bench: Bench, guarantee: st
     assert run(bench.query, Crash("decided, no winner finished")) == "killed"
     bench.lose_checkpoint()
     bench.plan(0, ends=2 * ROWS)
-    more = {"processing__guarantee": guarantee, "start__accepted": f"offsets-of:{old}"}
+    more = {"processing__guarantee": guarantee, "start__accepted": f"offsets-of:{old}:1"}
     if name == "its own":
         more["transactional__id"] = f"own-{bench.topic}"
     with pytest.raises(AssertionError):
@@ -461,18 +461,18 @@ def test_the_old_query_of_a_hand_over_is_known_by_the_names_that_it_had(bench: B
     names = {name.replace(".", "__"): value for name, value in given.items()}
     says = (
         f"query another-query has taken the place of .*kafka.group.id={bench.group} and transactional.id="
-        f"sink-{bench.topic} in source and sink.*start.accepted=(taken-over:third-query,)?"
-        "taken-over:another-query$"
+        f"sink-{bench.topic} in source and sink.*start.accepted=(taken-over:third-query:2,)?"
+        "taken-over:another-query:2$"
     )
     for _ in range(2):  # the first try changes nothing
         with pytest.raises(TakenOver, match=says):
             bench.begin(**names)
     if changed == "both":
-        assert bench.begin(**names, start__accepted="taken-over:another-query") == []
+        assert bench.begin(**names, start__accepted="taken-over:another-query:2") == []
         assert bench.begin(**names) == [], "its names are noted, and the word is needed once"
     else:
         with pytest.raises(TakenOver, match=says):
-            bench.begin(**names, start__accepted="taken-over:third-query")
+            bench.begin(**names, start__accepted="taken-over:third-query:2")
 
 
 def test_a_note_of_before_groups_were_noted(bench: Bench) -> None:

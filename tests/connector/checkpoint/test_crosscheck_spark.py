@@ -247,9 +247,11 @@ def test_a_source_alone_does_not_begin_where_another_query_stands(
     sink = f"sink-{copy.target}"
     says = f"StartsElsewhere.*offsets of group sink-{copy.target}/offsets that the sink {sink} has committed"
     for _ in range(2):
-        with pytest.raises(StreamingQueryException, match=says):
+        with pytest.raises(StreamingQueryException, match=says) as caught:
             start().awaitTermination(END_SECONDS)
-    query = start(**{"start.accepted": f"offsets-of:{sink}"})
+    told = re.search(rf"start\.accepted=(offsets-of:{sink}:[0-9a-f]{{8}})", str(caught.value))
+    assert told is not None, caught.value
+    query = start(**{"start.accepted": told.group(1)})
     assert query.awaitTermination(END_SECONDS)
     assert [progress.batchId for progress in query.recentProgress] == [0], "nothing is new: no other batch"
 

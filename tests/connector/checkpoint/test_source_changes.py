@@ -153,7 +153,7 @@ def test_offsets_of_another_sink_are_refused_even_if_they_fit() -> None:
     ):
         with pytest.raises(SourcesChanged, match="committed by the sink other"):
             check(before, now, committed)
-        check(before, now, committed, NONE, "offsets-of:other")
+        check(before, now, committed, NONE, "new-source:b:5")
     check(before, planned(5, a=line("u", 3), b=line("t", 12, TakenFrom("sink", "g"))), by("sink", 12))
 
 

@@ -428,15 +428,27 @@ def test_a_new_checkpoint_at_a_relative_place_is_told(
 def test_at_least_once_needs_a_checkpoint_unless_its_user_knows_better() -> None:
     """What another guarantee has decided on it would stay open for ever."""
     given = {"kafka.bootstrap.servers": "nowhere:1", "topic": "out", "processing.guarantee": "at_least_once"}
-    for more in ({}, {"start.accepted": "new-checkpoint"}):
+    for more in ({}, {"start.accepted": "new-checkpoint"}, {"start.accepted": "no-checkpoint"}):
         options = sink_options({**given, **more}, stream=True)
-        with pytest.raises(OptionError, match=r"at_least_once needs a checkpoint.*,?no-checkpoint$"):
+        with pytest.raises(OptionError, match=r"at_least_once needs a checkpoint.*,?no-checkpoint:0$"):
             committer.begin_stream(options, OnModel(Bench()))  # type: ignore[arg-type]
-    options = sink_options({**given, "start.accepted": "no-checkpoint"}, stream=True)
+    options = sink_options({**given, "start.accepted": "no-checkpoint:0"}, stream=True)
     assert committer.begin_stream(options, OnModel(Bench())) is None  # type: ignore[arg-type]
-    options = sink_options({**given, "start.accepted": "no-checkpoint", "kafka.group.id": "g"}, stream=True)
+    options = sink_options({**given, "start.accepted": "no-checkpoint:0", "kafka.group.id": "g"}, stream=True)
     with pytest.raises(OptionError, match=r"kafka\.group\.id needs a checkpoint"):
         committer.begin_stream(options, OnModel(Bench()))  # type: ignore[arg-type]
+
+
+def test_at_least_once_without_a_checkpoint_asks_whether_its_name_has_decided(query: Query) -> None:
+    """Whoever leaves the word among the options is asked again: the rows might be held back for ever."""
+    query.dies_finishing(0)
+    given = {"kafka.bootstrap.servers": "nowhere:1", "topic": "out", "transactional.id": "sink"}
+    given["processing.guarantee"] = "at_least_once"
+    options = sink_options({**given, "start.accepted": "no-checkpoint:0"}, stream=True)
+    with pytest.raises(OptionError, match=r"start\.accepted=no-checkpoint:0,no-checkpoint:1$"):
+        committer.begin_stream(options, query.runner)  # type: ignore[arg-type]
+    options = sink_options({**given, "start.accepted": "no-checkpoint:1"}, stream=True)
+    assert committer.begin_stream(options, query.runner) is None  # type: ignore[arg-type]
 
 
 # -- the start is compared with the group -----------------------------------------------------

@@ -299,7 +299,7 @@ def test_a_stream_needs_the_checkpoint_among_the_writer_s_options(
         assert stream.copied() == []
         weaker: dict[str, Any] = {
             "processing__guarantee": "at_least_once",
-            "start__accepted": "no-checkpoint",
+            "start__accepted": "no-checkpoint:0",
         }
         stream.run(checkpointLocation=None, queryName="copy", **weaker)
     finally:
