@@ -12,7 +12,7 @@ still says that they were read.
 
 import json
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple, Self
 
 from eoslog.connector.checkpoint.accepted_differences import to_accept
@@ -27,7 +27,8 @@ from eoslog.connector.checkpoint.spark_logs import (
 )
 from eoslog.connector.errors import EoslogError
 from eoslog.connector.offsets.group_notes import NotedOffset
-from eoslog.connector.offsets.offsets import Offsets, SourcePosition, TopicPartition
+from eoslog.connector.offsets.offsets import EARLIEST, Offsets, SourcePosition, TopicPartition, to_json
+from eoslog.connector.offsets.plan import recreated
 
 
 class SourcesChanged(EoslogError):
@@ -243,6 +244,42 @@ def _has_read(stood: SourcePosition, place: TopicPartition, ids: Mapping[str, st
         if at.get(place, 0) > 0 and then.get(topic, ids.get(topic)) == ids.get(topic):
             return True
     return False
+
+
+def check_remade(now: Planned, before: Iterable[Planned], accepted: Collection[str]) -> None:
+    """Check that no topic was deleted and created again behind batches of another connector: their ends do
+    not name its id, so the source goes on at an offset of the former topic. `before`: the batches before
+    `now`, the newest first. Raises SourcesChanged unless that is accepted."""
+    kept = iter(before)
+    last = next(kept, None)
+    if last is None:
+        return
+    plain = {name: offsets_of(end) for name, end in last.by_name.items() if not is_eoslog(end)}
+    wanted = {name: ends for name, ends in plain.items() if name in now.by_name and any(ends.values())}
+    for batch in kept if wanted else ():
+        for name in [name for name in wanted if is_eoslog(batch.by_name.get(name, ""))]:
+            ends, known = wanted.pop(name), source_position(batch.by_name[name])
+            end = source_position(now.by_name[name])
+            ids = end.ids if end.cluster == known.cluster else {}
+            for topic, (old, new) in recreated(known.ids, ids).items():
+                stands = {place: at for place, at in ends.items() if place[0] == topic}
+                word = f"topic-anew:{new}"
+                if any(stands.values()) and word not in accepted:
+                    _refuse_remade(last.batch_id, stands, (old, new), to_accept(word, accepted))
+        if not wanted:
+            return
+
+
+def _refuse_remade(batch: int, stands: Offsets, ids: tuple[str, str], accept: str) -> None:
+    (topic, _), (old, new) = next(iter(stands)), ids
+    said = ", ".join(f"{topic}-{partition} at {at}" for (_, partition), at in sorted(stands.items()))
+    anew = json.dumps(to_json(dict.fromkeys(sorted(stands), EARLIEST)))
+    raise SourcesChanged(
+        f"topic {topic} was deleted and created again: its id was {old}, and it is {new} now. Batch {batch}, "
+        f"which another connector has run, ends in one of the two and does not say in which ({said}): rows "
+        "could be left out. Nothing was written. To read the new one from its beginning, eoslog checkpoint "
+        f"rewind --to '{anew}'. If it was read as far as this, set {accept}"
+    )
 
 
 def check_present(

@@ -178,6 +178,7 @@ class StartFacts(NamedTuple):
     batch's sources that read no topics. `others`: what other sinks have decided last at whose offsets the
     query may begin. `rows`: what the log shows of the batches whose places the checkpoint notes. `unread`:
     see unread(), with where their log begins. `remade`: topics that were made anew since the last decision.
+    `cut`: partitions whose log was cut below where that batch or the group ended, and where it differs.
     `sequence`: of the sink's last decision, 0: none.
     """
 
@@ -202,6 +203,7 @@ class StartFacts(NamedTuple):
     rows: RowsFound = RowsFound()
     unread: Mapping[TopicPartition, int | None] = MappingProxyType({})
     remade: Collection[str] = ()
+    cut: Mapping[TopicPartition, int] = MappingProxyType({})
     sequence: int = 0
 
     def replaces(self, sink: str) -> str:
@@ -234,11 +236,15 @@ class StartFacts(NamedTuple):
 
     @property
     def left_at(self) -> Places | None:
-        """Where each source ended in the batch that the sink has decided last; None: not recorded. Topics
-        that were made anew since are left out."""
+        """Where each source ended in the batch that the sink has decided last, or where its log was cut
+        since; None: not recorded. Topics that were made anew since are left out."""
         if self.left is None:
             return None
-        return {tp: ends for tp, ends in self.left.each_end().items() if tp[0] not in self.remade}
+        return {
+            tp: {name: min(at, self.cut.get(tp, at)) for name, at in ends.items()}
+            for tp, ends in self.left.each_end().items()
+            if tp[0] not in self.remade
+        }
 
     @property
     def done(self) -> Completed:
@@ -370,7 +376,7 @@ def _goes_on(story: StartFacts) -> bool:
     and at the beginning of what that one did not read."""
     left_at = story.left_at or {}
     read = set() if story.left is None else story.ends.keys() & story.left.each_end().keys()
-    later = [tp for tp, (at, note) in story.committed.items() if note and not note.decided]
+    later = [tp for tp, found in story.committed.items() if found.note and not found.note.decided]
     return (
         bool(read)
         and not (story.anew or story.unread)
@@ -439,6 +445,12 @@ def _not_where_it_ended(story: StartFacts) -> str | None:
         if not _same(story.begins[tp], left_at[tp])
     }
     odd |= {tp: _not_read(story, tp) for tp in story.unread}
+    begins = story.begins
+    odd |= {
+        tp: f"{_ends(begins[tp])}, behind what is new in its log"
+        for tp, at in story.cut.items()
+        if tp in begins and tp not in odd and max(begins[tp].values()) > at
+    }
     if story.anew and not odd:
         return (
             f"its sources {', '.join(story.anew)} read no topics, so they begin anew: what the sink has "
@@ -549,6 +561,9 @@ WORD_NEW = "new-checkpoint"
 
 
 def _begins_elsewhere(story: StartFacts, what: str, *, at_group: bool = False) -> list[str]:
+    if story.cut:
+        said = _listed((tp, f"{at}") for tp, at in story.cut.items())
+        what += f"; the log was cut since ({said}), and what others have written from there on is not read"
     if (word := f"{WORD_NEW}:{story.number}") in story.accepted:
         return [
             f"sink {story.sink}: the checkpoint is new, and {what}. start.accepted={word}: continuing. "
@@ -571,7 +586,7 @@ def check_plain_start(story: StartFacts) -> list[str]:
     if not story.is_new:
         return []
     _check_taken(story)
-    away = {tp: at - story.ends.get(tp, 0) for tp, (at, _) in story.committed.items()}
+    away = {tp: found.offset - story.ends.get(tp, 0) for tp, found in story.committed.items()}
     if not any(away.values()) or max(away.values()) > 0:
         _from_the_group(story)
     skips = {tp: why for tp, end in story.ends.items() if (why := _skips(story, tp, end))}
@@ -605,7 +620,8 @@ def _written(story: StartFacts, place: TopicPartition) -> list[Mapping[str, int]
     found = story.committed.get(place)
     written = [] if decided is None else [decided]
     if found is not None and found.note is not None and (decided is None or found.note.sink == story.sink):
-        written.append(dict(found.note.apart) or {"": found.offset})
+        ends = dict(found.note.apart) or {"": found.offset}
+        written.append({name: min(at, story.cut.get(place, at)) for name, at in ends.items()})
     return written
 
 

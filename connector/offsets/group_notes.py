@@ -65,7 +65,9 @@ def check_notes(group: str, notes: Mapping[TopicPartition, Note | None]) -> list
 
 
 class NotedOffset(NamedTuple):
-    """The committed offset and note of a partition in the group of kafka.group.id."""
+    """The committed offset and note of a partition in the group of kafka.group.id. `epoch`: the leader epoch
+    of the record before it; -1: unknown."""
 
     offset: int
     note: Note | None
+    epoch: int = -1

@@ -122,7 +122,7 @@ def begin_stream(options: SinkOptions, runner: Runner | None = None) -> Begun | 
     if not continues:
         if options.state is not None:
             check_state_topic(shared_cluster(options.client), options.state, view.planned)
-        check_begins(view)
+        check_begins(view, options.accepted)
         start.before()
         runner.run(give_up(sink, options.accepted))
     begun, run = runner.run(
@@ -189,7 +189,7 @@ def _digest(options: SinkOptions) -> str:
 def _begin_plainly(options: SinkOptions, view: CheckpointView, runner: Runner) -> None:
     """Begin a micro-batch of at_least_once: finish batches that earlier users of the checkpoint have decided,
     and, once in a run, batches that earlier users of the transactional.id have decided."""
-    check_begins(view)
+    check_begins(view, options.accepted)
     leave_for_none(options, runner, view)
     check_sources(options, view, options.transactional_id or view.batch.query_id, None)
     if options.transactional_id is None:

@@ -14,6 +14,7 @@ from eoslog.connector.checkpoint.source_changes import (
     check_exchanged,
     check_exchanged_files,
     check_present,
+    check_remade,
 )
 from eoslog.connector.checkpoint.spark_logs import Planned, taken_of
 from eoslog.connector.client.wire.shared_clusters import shared_cluster
@@ -78,9 +79,13 @@ def _folders(paths: Collection[str]) -> set[str]:
     return {path.rpartition("/")[0] for path in paths}
 
 
-def check_begins(view: CheckpointView) -> None:
-    """Check that a batch begins where the batch before ends in the checkpoint. It does not if somebody has
-    edited that after Spark had read it, as while a query has nothing to read. Raises CheckpointMismatch."""
+def check_begins(view: CheckpointView, accepted: Collection[str]) -> None:
+    """Check that a batch begins where the batch before ends in the checkpoint, and in the same topics. It
+    does not if somebody has edited that after Spark had read it, as while a query has nothing to read.
+    Raises CheckpointMismatch, SourcesChanged."""
+    number, checkpoint = view.batch.batch_id, view.checkpoint
+    earlier = map(checkpoint.planned_if_kept, range(number - 1, -1, -1))
+    check_remade(view.planned, iter(lambda: next(earlier, None), None), accepted)
     before = view.checkpoint.planned_if_kept(view.batch.batch_id - 1) if view.batch.batch_id else None
     if before is None:
         return

@@ -35,6 +35,7 @@ from eoslog.connector.checkpoint.start_checks import (
     unread,
 )
 from eoslog.connector.client.admin import group_offsets as group_offsets
+from eoslog.connector.client.admin.leader_epochs import epoch_ends
 from eoslog.connector.client.admin.list_offsets import EARLIEST, list_offsets
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.retry import retrying
@@ -280,6 +281,7 @@ class StartOfRun:
             others=self._others(committed) if _is_first(view) else {},
             unread=unread_of(self._cluster, view, plan_of(last), committed),
             remade=remade(plan_of(last), view.planned),
+            cut=cut_of(self._cluster, view, plan_of(last), committed),
             sequence=begun.sequence,
         )
         for warning in check_story(story):
@@ -337,6 +339,38 @@ def unread_of(
         log.debug("%s: their beginnings cannot be looked up: %s", sorted(asked), error)
         first = Offsets()
     return {tp: first.get(tp) for tp, at in begins.items() if at > first.get(tp, 0)}
+
+
+def cut_of(
+    cluster: Cluster,
+    view: CheckpointView,
+    left: Planned | None,
+    committed: Mapping[TopicPartition, NotedOffset],
+) -> Offsets:
+    """Partitions that a new checkpoint reads, and whose log was cut below where the sink's last batch has
+    ended, or where a sink has committed; with the offset from which it differs. Raises KafkaError."""
+    if not _is_first(view):
+        return {}
+    ended = {tp: found.offset for tp, found in committed.items() if found.note}
+    epochs = {tp: found.epoch for tp, found in committed.items() if found.note and found.epoch >= 0}
+    here = known_id(cluster)
+    if left is not None:
+        ended |= left.on_cluster(here).topic_offsets()
+        epochs |= left.on_cluster(here).epochs()
+    anew, read = remade(left, view.planned), view.planned.on_cluster(here).topic_offsets()
+    epochs = {tp: epoch for tp, epoch in epochs.items() if tp in read and tp[0] not in anew}
+    try:
+        return cut_below(cluster, ended, epochs)
+    except TopicAuthorizationFailed as error:  # the sink's user may lack the source's rights
+        log.debug("%s: their leader epochs cannot be looked up: %s", sorted(epochs), error)
+        return {}
+
+
+def cut_below(cluster: Cluster, ended: Offsets, epochs: Mapping[TopicPartition, int]) -> Offsets:
+    """Partitions whose log is not the one any more that was read up to these offsets in these leader epochs,
+    with the offset from which it differs. Raises KafkaError, RetriesExhausted."""
+    found = epoch_ends(cluster, epochs) if epochs else {}
+    return {tp: max(end.offset, 0) for tp, end in found.items() if end.offset < ended[tp]}
 
 
 def successor(
@@ -413,6 +447,7 @@ def _check_plain_start(options: SinkOptions, view: CheckpointView, runner: Runne
         left=plan_of(last),
         unread=unread_of(cluster, view, plan_of(last), committed),
         remade=remade(plan_of(last), view.planned),
+        cut=cut_of(cluster, view, plan_of(last), committed),
         sequence=0 if last is None else last.sequence,
     )
     for warning in check_plain_start(story):
@@ -549,5 +584,5 @@ def committed_offsets(
     pending, which are ended when the sink is acquired."""
     if group is None or not wanted:
         return {}
-    found = group_offsets.fetch_committed(cluster, group, sorted(wanted), require_stable=stable)
-    return {tp: NotedOffset(at, read_note(text)) for tp, (at, text) in found.items() if at >= 0}
+    found = group_offsets.fetch_with_epochs(cluster, group, sorted(wanted), require_stable=stable)
+    return {tp: NotedOffset(at, read_note(text), epoch) for tp, (at, text, epoch) in found.items() if at >= 0}

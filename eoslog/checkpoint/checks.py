@@ -17,11 +17,15 @@ from eoslog.connector.commit.faults import CommitFault, ParticipantsLost
 from eoslog.connector.commit.finish import find_lost
 from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.offsets import plan
+from eoslog.connector.offsets.offsets import Offsets, SourcePosition
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
 from eoslog.connector.sink.start_of_run import (
     CheckpointView,
+    cut_below,
+    cut_of,
     has_rested,
     kept_of,
+    known_id,
     plan_of,
     rows_found,
     successor,
@@ -139,6 +143,7 @@ def _warnings(cluster: Cluster, standing: Standing) -> Iterator[str]:
         without_topics=view.planned.without_topics(),
         unread=unread_of(cluster, view, left, committed),
         remade=remade(left, view.planned),
+        cut=cut_of(cluster, view, left, committed),
         sequence=standing.decision.sequence if standing.decision else 0,
     )
     check_start(standing.sink, standing.decision, view.batch, standing.starts)
@@ -178,6 +183,19 @@ def _lost(cluster: Cluster, standing: Standing) -> Iterator[str]:
         lost = plan.losses(position.offsets, ends, (position.ids, ids), begins)
         if lost:
             yield f"DataLoss: {lost}"
+        for (topic, partition), at in log_cut_at(cluster, position).items():
+            yield f"DataLoss: the log of {topic}-{partition} was cut, and differs from offset {at} on"
+
+
+def log_cut_at(cluster: Cluster, position: SourcePosition) -> Offsets:
+    """Partitions whose log is not the one below the position any more, by its leader epochs, and from which
+    offset on; empty on another cluster. Raises KafkaError, RetriesExhausted."""
+    if not position.epochs or position.cluster != known_id(cluster):
+        return {}
+    there = cluster.metadata(sorted({topic for topic, _ in position.epochs})).topics
+    same = {t for t, info in there.items() if info.topic_id == position.ids.get(t, info.topic_id)}
+    asked = {tp: e for tp, e in position.epochs.items() if tp[0] in same and tp[1] in there[tp[0]].leaders}
+    return cut_below(cluster, position.offsets, asked)
 
 
 def unreadable(checkpoint: Checkpoint) -> Iterator[str]:

@@ -12,7 +12,7 @@ import click
 
 from eoslog.checkpoint.backups import check_not_moved, moving_to
 from eoslog.checkpoint.carry_out import carry_out, undo
-from eoslog.checkpoint.checks import problems, says, unreadable
+from eoslog.checkpoint.checks import log_cut_at, problems, says, unreadable
 from eoslog.checkpoint.compare_command import diff
 from eoslog.checkpoint.editing import (
     WATCH_SECONDS,
@@ -45,7 +45,8 @@ from eoslog.checkpoint.standing import (
 from eoslog.checkpoint.targets import TO_HELP, LogBounds, Target, resolve
 from eoslog.commands.session import CommandSession, cluster_command
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
-from eoslog.connector.checkpoint.spark_logs import Planned
+from eoslog.connector.checkpoint.spark_logs import Planned, source_position
+from eoslog.connector.client.wire.cluster import Cluster
 
 
 @click.group()
@@ -118,7 +119,7 @@ def rewind(
         edit = _set(session, found, "rewind", _ends_of(found, to_batch), how)
     else:
         target = Target.parse(to, None if by is None else -by)
-        edit = _moved(session, found, "rewind", target, how)
+        edit = moved(session, found, "rewind", target, how)
     pay_and_carry_out(session, found, edit, how)
 
 
@@ -132,7 +133,7 @@ def skip_to(session: CommandSession, checkpoint: str, to: str | None, by: int | 
     """Set the query forth: it never reads the rows between."""
     target = Target.parse(to, by)
     found = editable(session, checkpoint)
-    pay_and_carry_out(session, found, _moved(session, found, "skip-to", target, how), how)
+    pay_and_carry_out(session, found, moved(session, found, "skip-to", target, how), how)
 
 
 @command.command("add-topic")
@@ -223,9 +224,10 @@ def take_back(session: CommandSession, checkpoint: str, fence: bool, edit_has_en
     )
 
 
-def _moved(
+def moved(
     session: CommandSession, found: Standing, kind: str, target: Target, how: Mapping[str, Any]
 ) -> Edit:
+    """An edit that sets every partition to its target. Raises NotEditable, KafkaError, EoslogError."""
     at = places(position_of(found))
     bounds = _bounds(session, at, how)
     return _set(
@@ -241,7 +243,21 @@ def _set(
     how: Mapping[str, Any],
 ) -> Edit:
     _check_there(ends, _bounds(session, ends, how))
+    _check_read(session.cluster, position_of(found), ends)
     return set_ends(found, kind, ends, {})
+
+
+def _check_read(cluster: Cluster, last: Planned, ends: Mapping[SourcePlace, int]) -> None:
+    """Check that the log is the one that was read, up to where a partition is set to: the edit forgets the
+    leader epochs by which a start sees that. Raises NotEditable."""
+    for number, text in enumerate(last.sources):
+        for (topic, partition), at in log_cut_at(cluster, source_position(text)).items():
+            if ends.get((number, topic, partition), 0) > at:
+                raise NotEditable(
+                    f"the log of {topic}-{partition} was cut since the query has read it, and others have "
+                    f"written there from offset {at} on, which it has not read. Set it back to {at} first "
+                    f"(rewind --to), or start the query once with failOnDataLoss=false"
+                )
 
 
 def _bounds(session: CommandSession, at: Mapping[SourcePlace, int], how: Mapping[str, Any]) -> LogBounds:

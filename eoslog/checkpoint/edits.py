@@ -272,8 +272,8 @@ def _end_of(
     ids: Mapping[str, str],
     cluster: str | None,
 ) -> str:
-    """A source's line with new ends. Leader epochs are kept where the offset stays: no epoch is known of
-    another one, and without it the log is compared by its ends alone."""
+    """A source's line with new ends. Leader epochs are kept where no offset rises: a later epoch serves as
+    well. None is known of a higher offset, and without it the log is compared by its ends alone."""
     text = last.sources[number]
     mine = {(topic, partition): at for (n, topic, partition), at in ends.items() if n == number}
     position = source_position(text)
@@ -283,7 +283,7 @@ def _end_of(
         return json.dumps(moved, separators=(",", ":"))
     if mine == position.offsets:
         return text
-    epochs = {tp: epoch for tp, epoch in position.epochs.items() if position.offsets[tp] == mine.get(tp)}
+    epochs = {tp: e for tp, e in position.epochs.items() if tp in mine and mine[tp] <= position.offsets[tp]}
     known = {**{topic: ids[topic] for topic, _ in mine if position.ids and topic in ids}, **position.ids}
     left = position.back_in(mine, known).left
     return json.dumps(to_json(mine, known, position.cluster, epochs, left=left), separators=(",", ":"))

@@ -147,7 +147,10 @@ class Standing:
     @property
     def noted(self) -> dict[TopicPartition, NotedOffset]:
         """The group's offsets, each with the note of the sink that committed it."""
-        return {tp: NotedOffset(one.offset, read_note(one.metadata)) for tp, one in self.committed.items()}
+        return {
+            tp: NotedOffset(one.offset, read_note(one.metadata), one.leader_epoch)
+            for tp, one in self.committed.items()
+        }
 
 
 def standing(cluster: Cluster, checkpoint: Checkpoint, moving_to: str | None = None) -> Standing:

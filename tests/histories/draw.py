@@ -156,7 +156,8 @@ def _act(random: Random, names: list[str]) -> list[Act]:
         "forget": ("forget", random.random() < 0.5, random.random() < 0.5),
         "sparkday": ("sparkday", name),
         "files": ("produce", FILES, random.randint(1, 4)),
-        "lost": ("lost", name, random.choice(("earliest", "latest"))),
+        "lost": ("lost", name, random.choice(STARTS)),
+        "edit": ("edit", name, random.choice((-3, -1, 1, 2))),
     }
     return [choices[draw]]
 
@@ -167,6 +168,7 @@ _WEIGHTS = (
     (2, "restored"), (2, "keep"), (2, "cut"), (2, "restart"), (4, "wait"), (1, "cluster"), (8, "write"),
     (6, "set"), (3, "says"), (2, "rename"), (3, "living"), (3, "tried"), (3, "meddle"), (2, "out"),
     (3, "back"), (3, "blackout"), (2, "forget"), (2, "sparkday"), (4, "files"), (3, "lost"),
+    (3, "edit"),
 )  # fmt: skip
 _ACTS = [name for _, name in _WEIGHTS]
 
@@ -404,8 +406,21 @@ def _lost(random: Random, names: list[str]) -> list[Act]:
     ]  # fmt: skip
 
 
+def _edited(random: Random, names: list[str]) -> list[Act]:
+    a, by = random.choice(names), random.choice((-3, -1, 1, 2))
+    after: list[Act] = random.choice((
+        [("lost", a, random.choice(STARTS))], [("anew", a, "committed")], [("restore", a)],
+        [("run", a, 1, _late(random)), ("lost", a, random.choice(STARTS))], [("forget", False, True)], [],
+    ))  # fmt: skip
+    return [
+        ("run", a, random.choice((1, 2)), _late(random)), ("backup", a), _produced(random),
+        ("run", a, 1, _late(random)), ("edit", a, by), *after,
+        *([_produced(random)] * random.choice((0, 1))), ("run", a, 2),
+    ]  # fmt: skip
+
+
 _THEMES = (
-    _lost, _tried_out, _strangers, _files_restored, _away_and_back, _monthly, _spark_for_a_day,
+    _lost, _edited, _tried_out, _strangers, _files_restored, _away_and_back, _monthly, _spark_for_a_day,
     _begun_elsewhere, _source_renamed,
     _handed_over, _taken_over, _renamed, _renamed, _restored, _tokens, _broker_restored, _source_cut,
     _handed_back, _joined, _weaker, _copied,

@@ -11,6 +11,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from eoslog.checkpoint.carry_out import carry_out
+from eoslog.checkpoint.command import moved
+from eoslog.checkpoint.editing import editable
+from eoslog.checkpoint.standing import SourcePlace, places, position_of
+from eoslog.checkpoint.targets import Target
+from eoslog.commands.session import CommandSession
+from eoslog.connector.errors import EoslogError
+from eoslog.protocol.errors import KafkaError
 from tests.histories import judge
 from tests.histories.judge import Lineage
 from tests.histories.query import Query, age, logged, newest_in
@@ -106,10 +114,13 @@ def forget(world: "World", ids: bool, groups: bool) -> None:
         world.do_stop(query.name)
     world.clock.sleep(FORGETTING_SECONDS)
     world.cluster.forget(ids=ids, groups=groups)
-    if groups:
-        for query in world.queries.values():
-            if query.token is not None:
-                world.accept(query)  # a token is remembered as long as the cluster keeps a group's offsets
+    for query in world.queries.values():
+        world.synced |= {str(path) for path in query.checkpoint.rglob("*") if path.is_file()}  # days ago
+        if groups and query.token is not None:
+            world.accept(query)  # a token is remembered as long as the cluster keeps a group's offsets
+        query.unknown |= groups  # without its checkpoint nobody knows any more where it stands
+    for lineage, _ in world.writes if groups else ():
+        lineage.may_double |= set(lineage.tried)  # as of every token (docs/limits.md)
 
 
 def day_with_spark(world: "World", name: str) -> None:
@@ -146,6 +157,45 @@ def day_with_spark(world: "World", name: str) -> None:
     _put(query.checkpoint / "commits" / str(number), 'v1\n{"nextBatchWatermarkMs":0}')
 
 
+def edit(world: "World", name: str, by: int) -> None:
+    """`eoslog checkpoint rewind` or skip-to, by so many offsets in every partition. What that doubles or
+    leaves out is accepted."""
+    query = world.queries.get(name)
+    if query is None or query.token is not None or query.reads_files or not query.lineage.began or query.left:
+        return
+    world.do_stop(name)
+    done = move_to(world, query, Target.parse(None, by), back=by < 0) if query.checkpoint.exists() else None
+    if done is not None:
+        stood, stands = done
+        query.lineage.may_double |= stood - stands
+        query.lineage.may_lack |= stands - stood
+
+
+def move_to(world: "World", query: Query, target: Target, *, back: bool) -> tuple[set[str], set[str]] | None:
+    """What the command does, after its user has accepted the price. Returns the records that lie before where
+    the query stood, and before where it stands now; None: the command does nothing."""
+    try:
+        with world.ground.client() as cluster:
+            session = CommandSession(cluster, as_json=False)
+            found = editable(session, str(query.checkpoint))
+            stood = places(position_of(found))
+            kind, how = "rewind" if back else "skip-to", {"read_uncommitted": False}
+            edited = moved(session, found, kind, target, how)
+            if edited.before == edited.after:
+                return None
+            carry_out(cluster, found, edited)
+    except (EoslogError, KafkaError):
+        return None
+    return _before(world, query, stood), _before(world, query, places(edited.end))
+
+
+def _before(world: "World", query: Query, ends: Mapping[SourcePlace, int]) -> set[str]:
+    below: dict[str, dict[str, int]] = {}
+    for (_, topic, partition), at in ends.items():
+        below.setdefault(topic, {})[str(partition)] = at
+    return judge.in_log(world.cluster, query.lineage.topic, below)
+
+
 def lose_checkpoint(world: "World", name: str, starting: str) -> None:
     """A query's checkpoint is lost, and it is started as it was written down, with its names."""
     query = world.queries.get(name)
@@ -174,5 +224,6 @@ MISHAPS: Mapping[str, Callable[..., None]] = {
     "forget": forget,
     "sparkday": day_with_spark,
     "lost": lose_checkpoint,
+    "edit": edit,
 }
 """The acts, by their names; each gets the world first."""

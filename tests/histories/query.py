@@ -47,6 +47,8 @@ class Query:
     used: bool = False
     left: bool = False
     """Another query has taken its pipeline over."""
+    unknown: bool = False
+    """The cluster has forgotten where it stands."""
 
     @property
     def reads_files(self) -> bool:

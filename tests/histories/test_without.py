@@ -30,6 +30,13 @@ FOUND_BY = {
     "CheckpointOlder": "a copy of the checkpoint goes on, the newest one was put aside",
     "leader epochs": "the source's log cut, and grown past the offset",
     "leader epochs of shorter logs": "failOnDataLoss=false with a planned batch in a log that is shorter now",
+    "a new checkpoint in a log that was cut": (
+        "the source's log cut, the checkpoint lost, and as much written there again"
+    ),
+    "topics created again behind another connector's batch": (
+        "a day with Spark's connector, and the source made anew"
+    ),
+    "an edit in a log that was cut": "set forth by hand in a log that was cut",
     "topics created again": "the source created again, and longer than before",
     "a first batch that is replayed": "startingOffsets changed after a kill in the first batch",
     "where a new source began": "a source renamed, and read again to where the former one ended",

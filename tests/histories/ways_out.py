@@ -12,10 +12,11 @@ from eoslog.checkpoint.carry_out import carry_out
 from eoslog.checkpoint.editing import editable, uninterrupted
 from eoslog.checkpoint.edits import rebuilt
 from eoslog.checkpoint.fork import NewQuery, carry_out_fork
+from eoslog.checkpoint.targets import Target
 from eoslog.commands import progress
 from eoslog.commands.session import CommandSession
 from eoslog.connector.errors import EoslogError
-from tests.histories import judge
+from tests.histories import judge, mishaps
 from tests.histories.query import age
 from tests.histories.shapes import SINKS
 
@@ -83,15 +84,25 @@ def _rebuild(world: "World", query: "Query", text: str) -> bool:
     return True
 
 
-def _went_here(query: "Query", text: str) -> bool:
-    """Whether the rows of the other copy of a checkpoint are in the query's own topic."""
+def _rewound(world: "World", query: "Query", text: str) -> bool:
+    """eoslog checkpoint rewind, to where the error says."""
+    told = re.search(r"eoslog checkpoint rewind --to '(\{.*?\})'", text)
+    target = None if told is None else Target.parse(told.group(1), None)
+    return target is not None and mishaps.move_to(world, query, target, back=True) is not None
+
+
+def _went_here(world: "World", query: "Query", text: str) -> bool:
+    """Whether the rows of the other copy of a checkpoint are in a topic of the query's."""
     told = re.search(r"its rows went to ([\w, ]+)\.", text)
-    return told is not None and query.sink["topic"] in told.group(1).split(", ")
+    topics = [] if told is None else told.group(1).split(", ")
+    if query.sink["topic"] in topics:
+        return True
+    return any(row.startswith(f"{query.lineage.name}:") for row in judge.seen(world.cluster, topics))
 
 
 def _fork(world: "World", query: "Query", text: str) -> bool:
     """eoslog checkpoint fork, and the options that it prints."""
-    if _went_here(query, text):
+    if _went_here(world, query, text):
         return False  # one pipeline, which is not to write its rows twice
     name = f"{query.name}-fork-{len(query.ids)}"
     new = query.world.folder / uuid.uuid4().hex
@@ -315,7 +326,7 @@ def _own_names(world: "World", query: "Query", text: str) -> bool:
     """A transactional.id and a kafka.group.id of its own."""
     query.sink["kafka.group.id"] = f"group-{query.name}-{len(world.told)}"
     if "rows may be there twice" in text:
-        world.accept(query)
+        world.accept_loss(query)
     return _own_id(world, query, text)
 
 
@@ -353,6 +364,7 @@ _WAYS = (
     (r"eoslog checkpoint fork", _fork),
     (r"start the other one", _right_checkpoint),
     (r"eoslog checkpoint rebuild", _rebuild),
+    (r"eoslog checkpoint rewind --to", _rewound),
     (r"startingOffsets=committed", _committed),
     (r"to go on where that batch ended", _exact),
     (r"if kafka\.group\.id was given to these batches, else", _line),

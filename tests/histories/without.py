@@ -15,6 +15,7 @@ from random import Random
 from typing import Any
 from unittest.mock import patch
 
+from eoslog.checkpoint import command
 from eoslog.connector.checkpoint import source_changes, spark_logs, start_checks
 from eoslog.connector.commit import begin, decide, finish
 from eoslog.connector.commit.commands import Rules
@@ -22,7 +23,7 @@ from eoslog.connector.offsets import offsets, plan
 from eoslog.connector.options import sink_options
 from eoslog.connector.options.source_and_sink import SinkOptions
 from eoslog.connector.run import abandoned_run
-from eoslog.connector.sink import committer, start_of_run, task_writer
+from eoslog.connector.sink import committer, source_check, start_of_run, task_writer
 from eoslog.connector.sink.start_of_run import StartOfRun
 from eoslog.connector.source import reader, source_topics
 from tests.histories import spark, stage
@@ -185,6 +186,11 @@ ROWS: dict[str, Callable[[], list[Change]]] = {
     "a checkpoint's line by hand": lambda: [
         (source_topics.SourceTopics, "_as_stored", lambda self, option, wanted: self._within(option, wanted)),
     ],
+    "a new checkpoint in a log that was cut": lambda: [(start_of_run, "cut_of", lambda *_: {})],
+    "topics created again behind another connector's batch": lambda: [
+        (source_check, "check_remade", _nothing),
+    ],
+    "an edit in a log that was cut": lambda: [(command, "_check_read", _nothing)],
     "topics created again": lambda: [(plan, "recreated", lambda then, now: {})],
     "a first batch that is replayed": lambda: [
         (offsets, "began_from_json", lambda nested: None),

@@ -531,8 +531,12 @@ class World:
             lineage.done |= lineage.batches.pop(batch, set())
             lineage.unnoted.clear()
             lineage.groups.add(plan.sink.get("kafka.group.id"))
+            query.unknown = False
 
         lineage.again |= query.left
+        nameless = not query.has_group and query.source["startingOffsets"] != "committed"
+        if age(query.checkpoint)[1] < 0 and lineage.done and (query.unknown or nameless):
+            self.accept_loss(query)  # without a checkpoint and without a name it is a new query to everybody
         if age(query.checkpoint)[1] < 0 and query.source["startingOffsets"] == "committed":
             self._accept_namesakes(query)
             lineage.may_double |= lineage.unnoted  # docs/migrating.md says not to do this

@@ -78,6 +78,8 @@ MUTANTS: list[Mutant] = [
     *mutants_of(COMMAND, Break("what nobody knows is taken for written", "position_of", "unknown and standing.newest is not None", "standing.newest is None")),
     *mutants_of(
         EDITS,
+        Break("set back, any log is the one that was read", "_end_of", "tp in mine and mine[tp] <= position.offsets[tp]", "False", ("tests/histories/test_kept.py",)),
+        Break("set forth, any log is the one that was read", "_check_read", "ends.get((number, topic, partition), 0) > at", "False", ("tests/histories/test_kept.py",)),
         Break("a batch is noted as done first", "_WRITTEN", "{'offsets': 3, 'commits': 4}", "{'offsets': 4, 'commits': 3}"),
         Break("lower batches go first", "order.rank", "-batch", "batch"),
         Break("taken back, ends come first", "order_back", "file[0] == 'offsets'", "file[0] != 'offsets'"),

@@ -719,6 +719,22 @@ def test_a_new_checkpoint_reads_what_is_new_from_its_beginning(check: Any, begin
     assert check(told._replace(accepted={"new-checkpoint:0"}))
 
 
+def test_a_new_checkpoint_goes_on_where_the_log_was_cut() -> None:
+    """What others have written there since has the offsets of what the last batch has read."""
+    left = line('{"t":{"0":4}}')
+    for begins, at in ((2, None), (2, (4, note(7, "old")))):
+        assert check_story(story(0, OLD, left=left, begins=begins, cut={PLACE: 2}, at=at)) == []
+    for at in (None, (4, note(7, "old"))):
+        with pytest.raises(StartsElsewhere, match=r"the log was cut since \(t-0 at 2\)"):
+            check_story(story(0, OLD, left=left, begins=4, cut={PLACE: 2}, at=at))
+    alone = story(0, begins=4, cut={PLACE: 2}, at=(4, note(7, "old")))
+    with pytest.raises(StartsElsewhere, match="t-0 at 4, behind what is new in its log"):
+        check_story(alone)
+    with pytest.raises(StartsElsewhere, match="t-0 at 4, and 2 was reached"):
+        check_plain_start(alone._replace(begins={PLACE: {"0": 4}}))
+    assert check_plain_start(alone._replace(begins={PLACE: {"0": 2}})) == []
+
+
 @pytest.mark.parametrize("first", [0, None])
 def test_a_new_checkpoint_reads_a_topic_that_was_made_anew_from_its_beginning(first: int | None) -> None:
     """The last batch's end is another topic's, even if the numbers are the same."""

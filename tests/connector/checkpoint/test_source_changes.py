@@ -16,6 +16,7 @@ from eoslog.connector.checkpoint.source_changes import (
     check_added,
     check_exchanged,
     check_present,
+    check_remade,
 )
 from eoslog.connector.checkpoint.spark_logs import Planned
 from eoslog.connector.offsets.group_notes import Note, NotedOffset
@@ -68,6 +69,48 @@ def test_where_a_new_source_began_counts_and_not_where_its_first_batch_ends() ->
         check(before, now, by("sink", 12))
     with pytest.raises(SourcesChanged, match="committed by the sink other"):
         check(before, now, by("other", 10))
+
+
+def named(topic: str, number: str, *ends: int, cluster: str = "c") -> str:
+    """A line of eoslog's that names the topic's id."""
+    return json.dumps(to_json({(topic, n): at for n, at in enumerate(ends)}, {topic: number}, cluster))
+
+
+PLAIN = '{"t":{"0":4,"1":0}}'
+"""A line of Spark's connector, which names no id."""
+
+
+def test_a_topic_made_anew_behind_another_connectors_batches_stops() -> None:
+    before = [planned(6, a=PLAIN), planned(5, a=PLAIN), planned(4, a=named("t", "old", 4, 0))]
+    now = planned(7, a=named("t", "new", 9, 1))
+    with pytest.raises(SourcesChanged, match=r"its id was old, and it is new now. Batch 6,") as stopped:
+        check_remade(now, before, ())
+    assert """rewind --to '{"t": {"0": -2, "1": -2}}'. If""" in str(stopped.value)
+    assert "(t-0 at 4, t-1 at 0)" in str(stopped.value)
+    assert str(stopped.value).endswith("set start.accepted=topic-anew:new")
+    check_remade(now, before, {"topic-anew:new"})
+    second = [planned(6, b=line("u", 3), a=PLAIN), planned(5, b=line("u", 3), a=named("t", "old", 4))]
+    with pytest.raises(SourcesChanged):
+        check_remade(planned(7, b=line("u", 3), a=named("t", "new", 9)), second, ())
+
+
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [
+        pytest.param([], named("t", "new", 9), id="the first batch"),
+        pytest.param([PLAIN], named("t", "new", 9), id="no batch of eoslog's before"),
+        pytest.param([PLAIN, named("t", "new", 4)], named("t", "new", 9), id="the same topic"),
+        pytest.param([named("t", "new", 4), named("t", "old", 4)], named("t", "new", 9), id="said before"),
+        pytest.param(['{"t":{"0":0}}', named("t", "old", 4)], named("t", "new", 9), id="set back to 0"),
+        pytest.param(
+            ['{"t":{"0":0},"u":{"0":3}}', named("t", "old", 4)], named("t", "new", 9), id="the topic alone"
+        ),
+        pytest.param([PLAIN, named("t", "old", 4)], named("t", "new", 9, cluster="d"), id="elsewhere"),
+        pytest.param([PLAIN, named("u", "old", 4)], named("t", "new", 9), id="a topic that is new"),
+    ],
+)
+def test_other_batches_of_another_connector_go_on(before: list[str], now: str) -> None:
+    check_remade(planned(9, a=now), [planned(8 - n, a=one) for n, one in enumerate(before)], ())
 
 
 def unnamed(batch: int, *lines: str) -> Planned:

@@ -17,6 +17,7 @@ from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreada
 from eoslog.connector.checkpoint.noted_sink import NotedSink
 from eoslog.connector.checkpoint.spark_logs import Planned
 from eoslog.connector.client.admin import group_offsets as group_offsets
+from eoslog.connector.client.admin.group_offsets import CommittedOffset
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit.decision import Decision, decode
 from eoslog.connector.commit.faults import (
@@ -137,7 +138,8 @@ def query(folder: Path) -> Query:
 
 
 def group_holds(monkeypatch: pytest.MonkeyPatch, found: Mapping[tuple[str, int], tuple[int, str]]) -> None:
-    monkeypatch.setattr(group_offsets, "fetch_committed", lambda *_, **__: dict(found))
+    with_epochs = {tp: CommittedOffset(*one, -1) for tp, one in found.items()}
+    monkeypatch.setattr(group_offsets, "fetch_with_epochs", lambda *_, **__: with_epochs)
 
 
 # -- begin of a micro-batch -------------------------------------------------------------------
@@ -493,11 +495,11 @@ def test_a_group_that_was_moved_is_compared_with_the_batch_that_was_decided(
     run_memory.take(repr(query.options.client.bootstrap), "sink", "q")
     wanted: list[Any] = []
 
-    def holds(cluster: Any, group: str, places: Any, **_: Any) -> dict[tuple[str, int], tuple[int, str]]:
+    def holds(cluster: Any, group: str, places: Any, **_: Any) -> dict[tuple[str, int], CommittedOffset]:
         wanted.extend(places)
-        return {("in", 0): (10, ""), ("old", 0): (3, "")}
+        return {("in", 0): CommittedOffset(10, "", -1), ("old", 0): CommittedOffset(3, "", -1)}
 
-    monkeypatch.setattr(group_offsets, "fetch_committed", holds)
+    monkeypatch.setattr(group_offsets, "fetch_with_epochs", holds)
     caplog.clear()
     query.begin()
     assert ("old", 0) in wanted

@@ -209,12 +209,12 @@ def test_a_batch_begins_where_the_batch_before_ends(ground: Ground) -> None:
     source = SourceEnd()
     ground.plan(1, orders=9, returns=7)
     view = CheckpointView.of(Checkpoint.at(str(ground.folder)))
-    check_begins(view)  # nobody says where it begins
+    check_begins(view, ())  # nobody says where it begins
     source.note(end("orders", 9), end("orders", 5))
-    check_begins(view)
+    check_begins(view, ())
     source.note(end("orders", 9), end("orders", 4))
     with pytest.raises(CheckpointMismatch, match=r"edited while the query ran.*Start the query again"):
-        check_begins(view)
+        check_begins(view, ())
     another = SourceEnd()
     another.note(end("orders", 9), end("orders", 5))  # of two queries one is right
-    check_begins(view)
+    check_begins(view, ())
