@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from eoslog.broker.network.served import handlers
+from eoslog.broker.network.dispatch import handlers
 from eoslog.broker.requests.context import CloseConnection, RequestContext
 from eoslog.broker.rules.acls import CLUSTER_NAME, AclOperation, Client, ResourceType
 from eoslog.broker.security.session import ClientSession

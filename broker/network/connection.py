@@ -19,10 +19,8 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Protocol
 
 from eoslog.broker.fairness.memory import SMALL
-from eoslog.broker.network.answers import encoded, encoded_in_few, fault
-from eoslog.broker.network.exchange import RAW, begin
+from eoslog.broker.network.dispatch import RAW, begin, encoded, encoded_in_few, fault, handlers
 from eoslog.broker.network.large_requests import has_many, is_large, read_and_serve, serve
-from eoslog.broker.network.served import handlers
 from eoslog.broker.network.wire_machine import OPEN, Absence, Slot, WireMachine
 from eoslog.broker.requests.context import RequestContext, Settled
 from eoslog.broker.security.principals import principal_of

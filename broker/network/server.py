@@ -14,7 +14,7 @@ from eoslog.broker.fairness.memory import Memory
 from eoslog.broker.metrics.metrics import Metrics
 from eoslog.broker.network.connection import Connection
 from eoslog.broker.network.connection_counts import ConnectionCounts
-from eoslog.broker.network.served import announced
+from eoslog.broker.network.dispatch import announced
 from eoslog.broker.network.tls_door import TlsDoor
 from eoslog.broker.security.listeners import Listener
 

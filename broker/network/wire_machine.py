@@ -29,14 +29,12 @@ held besides.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Iterable, Iterator
 from enum import Enum
 from itertools import chain
 from typing import Protocol
 
 from eoslog.broker.fairness.memory import SMALL
-from eoslog.broker.network.pieces import JOIN_BELOW, joined
-from eoslog.broker.network.presence import Presence
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.frames import FrameReader, RequestHeader
 from eoslog.protocol.schema import Buffer, Message
@@ -317,3 +315,60 @@ class WireMachine:
             self.sends = False
             self._small.clear()
             self._small_bytes = 0
+
+
+class Presence:
+    """Tracks, in monotonic seconds, when a client last sent something, and whether it reads its answers."""
+
+    __slots__ = ("_heard", "_read", "_unread")
+
+    def __init__(self, now: float) -> None:
+        self._heard = self._read = now
+        self._unread = 0
+
+    def heard(self, now: float) -> None:
+        """Note that bytes were received."""
+        self._heard = now
+
+    def look(self, now: float, unread: int) -> None:
+        """Note, once in a while, that `unread` bytes of answers wait to be read."""
+        if not unread or unread < self._unread:
+            self._read = now
+        self._unread = unread
+
+    def deaf(self, now: float) -> float:
+        """Seconds in which the client has read none of the waiting answers."""
+        return now - self._read
+
+    def silent(self, now: float) -> float:
+        """Seconds in which no byte was received."""
+        return now - self._heard
+
+    def idle(self, now: float) -> float:
+        """Seconds in which the client has neither sent nor read anything."""
+        return min(self.silent(now), self.deaf(now)) if self._unread else self.silent(now)
+
+
+JOIN_BELOW = 16 << 10
+"""Answers and parts up to this many bytes are joined. Larger ones are not copied."""
+WRITE_AT_ONCE = 1 << 20  # bytes of small parts
+
+
+def joined(parts: list[Buffer]) -> Iterator[Buffer]:
+    """The same bytes, with small neighbouring parts joined, as each write costs a system call."""
+    small: list[Buffer] = []
+    size = 0
+    for part in parts:
+        if len(part) > JOIN_BELOW:
+            if small:
+                yield b"".join(small)
+            yield part
+            small, size = [], 0
+            continue
+        small.append(part)
+        size += len(part)
+        if size > WRITE_AT_ONCE:
+            yield b"".join(small)
+            small, size = [], 0
+    if small:
+        yield b"".join(small)

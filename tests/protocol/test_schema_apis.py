@@ -7,7 +7,7 @@ import pkgutil
 
 import pytest
 
-from eoslog.broker.network.served import served as declared_apis
+from eoslog.broker.network.dispatch import served as declared_apis
 from eoslog.protocol import messages
 from eoslog.protocol.apis import APIS, Api, ApiKey
 

@@ -40,13 +40,13 @@ def test_hurt_requests_do_no_harm(name: str) -> None:
 
 def test_the_judge_sees_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     """A handler that fails on a name that it does not like."""
-    from eoslog.broker.network import served
+    from eoslog.broker.network import dispatch
     from eoslog.protocol.apis import ApiKey
 
     def fails(context: object, request: dict[str, object]) -> None:
         raise ZeroDivisionError("of the test")
 
-    table = dict(served.handlers()) | {ApiKey.CREATE_PARTITIONS: fails}
+    table = dict(dispatch.handlers()) | {ApiKey.CREATE_PARTITIONS: fails}
     monkeypatch.setattr("eoslog.broker.network.connection.handlers", lambda: table)
 
     async def run() -> dict[str, int]:

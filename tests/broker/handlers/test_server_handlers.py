@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from eoslog.broker.network import served
+from eoslog.broker.network import dispatch
 from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.protocol.batch import HEADER_SIZE, build_batch, iter_headers
 from eoslog.protocol.plain_records import encode_records
@@ -129,7 +129,7 @@ def test_api_versions(wire: Wire) -> None:
         )
         assert answer["error_code"] == 0
         told = {api["api_key"]: (api["min_version"], api["max_version"]) for api in answer["api_keys"]}
-        assert told == {key: (api.named_from, api.versions.last) for key, api in served.served().items()}
+        assert told == {key: (api.named_from, api.versions.last) for key, api in dispatch.served().items()}
         assert told[ApiKey.PRODUCE][0] == told[ApiKey.JOIN_GROUP][0] == 0
         if version >= 3:
             levels = {one["name"]: one["max_version_level"] for one in answer["finalized_features"]}

@@ -15,7 +15,7 @@ from eoslog.broker.config.network import NetworkOptions
 from eoslog.broker.fairness.memory import Memory
 from eoslog.broker.fairness.turns import LARGE_AT_ONCE, Turns
 from eoslog.broker.network import connection as connection_module
-from eoslog.broker.network import exchange
+from eoslog.broker.network import dispatch
 from eoslog.broker.network.connection import Connection
 from eoslog.broker.network.server import Server
 from eoslog.broker.network.wire_machine import DRAINING, MAX_IN_FLIGHT
@@ -137,7 +137,7 @@ def test_answers_keep_the_order_of_requests(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_large_request_is_read_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """Others are served meanwhile. A small one is read at once."""
     readers: list[threading.Thread] = []
-    real = exchange.begin
+    real = dispatch.begin
 
     def begin(*arguments: Any) -> Any:
         header, handler, read = real(*arguments)

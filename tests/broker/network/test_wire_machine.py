@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eoslog.broker.network.pieces import JOIN_BELOW, joined
-from eoslog.broker.network.wire_machine import MAX_HELD_BYTES, MAX_IN_FLIGHT, WireMachine
+from eoslog.broker.network.wire_machine import JOIN_BELOW, MAX_HELD_BYTES, MAX_IN_FLIGHT, WireMachine, joined
 from eoslog.protocol.frames import FrameError
 from tests.broker.network.machine_kit import LARGEST, begun, fed, framed, left, must_begin
 

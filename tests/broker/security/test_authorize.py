@@ -13,7 +13,7 @@ from confluent_kafka.admin import AclOperation
 from eoslog.broker.authorize.guard import Guard
 from eoslog.broker.authorize.refusal_log import MOST_LOGGED, WINDOW_S
 from eoslog.broker.authorize.table import TABLE
-from eoslog.broker.network.served import served
+from eoslog.broker.network.dispatch import served
 from eoslog.broker.requests.context import CloseConnection
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.frames import RequestHeader
