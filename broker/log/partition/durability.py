@@ -1,4 +1,4 @@
-"""Tracks up to where a log is durable, and takes the partition offline when a sync fails.
+"""The log that all parts of a partition share, up to where it is durable, and who waits for that.
 
 All calls come from the event loop's thread; only the syncs of the group flush run in other threads.
 
@@ -9,20 +9,97 @@ the partition is offline until its log can be read back from a working disk (`Pa
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import os
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
-from eoslog.broker.log.partition.append_waiters import AppendWaiters
-from eoslog.broker.log.partition.log import Log
+from eoslog.broker.log.segment import files
+from eoslog.broker.log.segment.checkpoint import Checkpoints
 from eoslog.broker.log.segment.group_flush import GroupFlush, Job
+from eoslog.broker.log.segment.log_settings import LogSettings
+from eoslog.broker.log.segment.results import PartitionPlace
 from eoslog.broker.log.segment.segment import Segment
+from eoslog.broker.log.segment.segments import Segments
+from eoslog.broker.ports.ports import FileSystem
+from eoslog.protocol.errors import ErrorCode, KafkaError
+
+
+class Log:
+    """A log's identity, segments, begin and end, and whether it can be used. Offsets count records."""
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        place: PartitionPlace,
+        settings: LogSettings,
+        checkpoints: Checkpoints,
+        segments: list[Segment],
+        leader_epoch: int,
+    ) -> None:
+        self.topic, self.index, self.topic_id, self.directory = place
+        self.fs, self.settings, self.checkpoints = fs, settings, checkpoints
+        self.leader_epoch = leader_epoch  # of all batches written in this run of the broker
+        self.offline: str | None = None  # the reason, if the partition is offline
+        self.may_return = False  # may come back online: the disk failed, but no damage is known
+        self.closed = False
+        self.begin(segments)
+
+    def begin(self, segments: list[Segment]) -> None:
+        """Take start and end of the log from its files."""
+        self.segments = Segments(segments)
+        first = segments[0].base_offset if segments else 0
+        self.start = max(first, self.checkpoints.starts.get(self.topic, self.index))
+        self.end = segments[-1].next_offset if segments else self.start
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.index}"
+
+    @property
+    def usable(self) -> bool:
+        """Whether it is neither offline nor closed."""
+        return self.offline is None and not self.closed
+
+    def check_online(self) -> None:
+        """Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION if it is closed, KAFKA_STORAGE_ERROR if offline."""
+        if self.closed:
+            raise self.gone()
+        if self.offline is not None:
+            raise self.storage_error()
+
+    def gone(self) -> KafkaError:
+        """The error for requests to a closed partition."""
+        return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"partition {self} was removed or closed")
+
+    def storage_error(self) -> KafkaError:
+        """The error for requests to an offline partition."""
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"partition {self} is offline: {self.offline}")
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether compaction may have removed records. Nothing else leaves gaps between batches."""
+        return self.checkpoints.cleaned.knows(self.topic, self.index)
+
+    def begin_at(self, offset: int) -> None:
+        """Move the log's start up to `offset`, durably. Raises OSError; then the start is unchanged."""
+        if offset > self.start:
+            self.checkpoints.starts.put(self.topic, self.index, offset)
+            self.start = offset
+
+    def path(self, offset: int, suffix: str) -> str:
+        """The path of the file with this suffix that begins at `offset`."""
+        return os.path.join(self.directory, files.offset_name(offset, suffix))
+
 
 _LOG = logging.getLogger(__name__)
 
 
 class Durability:
-    """The durability of one log. The group flush uses it as the partition (`flush.Flushable`)."""
+    """Tracks up to where one log is durable, and takes it offline when a sync fails.
+
+    The group flush uses it as the partition (`flush.Flushable`).
+    """
 
     def __init__(self, log: Log, flush: GroupFlush, watch: AppendWaiters) -> None:
         """All current segments of the log must be synced."""
@@ -178,3 +255,48 @@ class Durability:
         self._flush.forget(self)
         self._watch.refuse(self._log.gone())
         self.when_free(self._log.segments.close)
+
+
+class AppendWaiters:
+    """Waiters until an offset is durable, and callbacks after any change. All on the event loop's thread."""
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+        self._callbacks: dict[Callable[[], None], None] = {}
+
+    def wait(self, offset: int) -> asyncio.Future[None]:
+        """A future that is done when `passed` is called with a higher offset. Needs the running loop."""
+        future = asyncio.get_running_loop().create_future()
+        self._waiting.append((offset, future))
+        return future
+
+    def passed(self, mark: int) -> None:
+        """Release those who wait for an offset below `mark`, and call all callbacks."""
+        if self._waiting:
+            done = [future for offset, future in self._waiting if offset < mark]
+            self._waiting = [entry for entry in self._waiting if entry[0] >= mark]
+            for future in done:
+                if not future.done():
+                    future.set_result(None)
+        self.stir()
+
+    def refuse(self, error: KafkaError) -> None:
+        """Raise the error for all who wait, and call all callbacks."""
+        waiting, self._waiting = self._waiting, []
+        for _, future in waiting:
+            if not future.done():
+                future.set_exception(error)
+        self.stir()
+
+    def subscribe(self, callback: Callable[[], None]) -> None:
+        """Call `callback` after each change from now on."""
+        self._callbacks[callback] = None
+
+    def unsubscribe(self, callback: Callable[[], None]) -> None:
+        """Stop calling `callback`. Does nothing if it was not subscribed."""
+        self._callbacks.pop(callback, None)
+
+    def stir(self) -> None:
+        """Call all callbacks."""
+        for callback in tuple(self._callbacks):
+            callback()

@@ -2,10 +2,9 @@
 
     append -> checks -> producer rules -> one write -> state -> (group flush) -> high watermark
 
-Each of its parts is a class: `log` (shared by all), `durability`, `producers`, `active_segment` (writing),
-`partition_reads`, `progress` (for the next start), `trimming` (deleted records, retention), `discarded`
-(unused files), `compacting`. This module has the path of a batch, and what needs all parts: coming back
-online, and closing.
+Each of its parts is a class: the log, which all share, its durability and who waits for it (`durability`);
+the writing end, the producers and the saved progress (`append`); reads, retention and compaction. This module has
+the path of a batch, and what needs all parts: coming back online, and closing.
 """
 
 from __future__ import annotations
@@ -14,16 +13,11 @@ import logging
 from collections.abc import Callable, Coroutine, Iterator
 from typing import TYPE_CHECKING, Any
 
-from eoslog.broker.log.partition.active_segment import ActiveSegment
-from eoslog.broker.log.partition.append_waiters import AppendWaiters
-from eoslog.broker.log.partition.discarded_files import DiscardedSegments
-from eoslog.broker.log.partition.durability import Durability
-from eoslog.broker.log.partition.log import Log
+from eoslog.broker.log.partition.append import ActiveSegment, PartitionProducers, SavedProgress
+from eoslog.broker.log.partition.durability import AppendWaiters, Durability, Log
 from eoslog.broker.log.partition.partition_compaction import Compacting
-from eoslog.broker.log.partition.partition_producers import PartitionProducers
 from eoslog.broker.log.partition.partition_reads import PartitionReads
-from eoslog.broker.log.partition.saved_progress import SavedProgress
-from eoslog.broker.log.partition.trimming import Trimming
+from eoslog.broker.log.partition.retention import DiscardedSegments, Trimming
 from eoslog.broker.log.recovery.partition_reopening import Durable, ReadBack, prepare, read_back
 from eoslog.broker.log.recovery.recovery import KnownLog
 from eoslog.broker.log.segment.batch_checks import (
@@ -52,7 +46,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class Partition:
-    """See the head of this file. Other code only reads the attributes."""
+    """The path of a batch, and what needs all parts of a partition. Other code only reads the attributes."""
 
     def __init__(
         self,

@@ -12,10 +12,9 @@ from typing import NamedTuple
 
 from eoslog.broker.log.compaction.cleaning_plan import CleaningPlan, SealedSegment
 from eoslog.broker.log.compaction.compaction_rules import CleaningFacts, LastBatch
-from eoslog.broker.log.partition.discarded_files import DiscardedSegments
-from eoslog.broker.log.partition.durability import Durability
-from eoslog.broker.log.partition.log import Log
-from eoslog.broker.log.partition.partition_producers import PartitionProducers
+from eoslog.broker.log.partition.append import PartitionProducers
+from eoslog.broker.log.partition.durability import Durability, Log
+from eoslog.broker.log.partition.retention import DiscardedSegments
 from eoslog.broker.log.recovery.leftovers import commit, give_up, move_in, prepare, take_out
 from eoslog.broker.log.segment.segment import MAX_RELATIVE_OFFSET, Segment
 
@@ -28,7 +27,7 @@ class DirtyRatio(NamedTuple):
 
 
 class Compacting:
-    """See the head of this file."""
+    """Says whether a log needs compaction, plans a run, and puts its result in place."""
 
     def __init__(
         self, log: Log, durability: Durability, producers: PartitionProducers, discarded: DiscardedSegments

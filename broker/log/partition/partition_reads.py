@@ -5,9 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
-from eoslog.broker.log.partition.durability import Durability
-from eoslog.broker.log.partition.log import Log
-from eoslog.broker.log.partition.partition_producers import PartitionProducers
+from eoslog.broker.log.partition.append import PartitionProducers
+from eoslog.broker.log.partition.durability import Durability, Log
 from eoslog.broker.log.segment import leader_epochs
 from eoslog.broker.log.segment.results import ReadResult, Unchecked
 from eoslog.broker.log.segment.scan import DamagedBatch
