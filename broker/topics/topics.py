@@ -18,7 +18,7 @@ from functools import partial
 from eoslog.broker.config import BrokerConfig
 from eoslog.broker.log.opening import topic_registry
 from eoslog.broker.log.opening.data_dir import DataDir, DataDirError, new_id
-from eoslog.broker.log.opening.orderly_end import save_all
+from eoslog.broker.log.opening.opening import save_all
 from eoslog.broker.log.opening.partition_removal import rename_away, tidy
 from eoslog.broker.log.partition.partition import Partition
 from eoslog.broker.log.segment import files, leader_epochs

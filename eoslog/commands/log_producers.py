@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections import deque
 
-from eoslog.broker.log.recovery.replay import replay
+from eoslog.broker.log.recovery.recovery import replay
 from eoslog.broker.log.segment import files, producer_snapshot
 from eoslog.broker.rules.producer_state import ProducerState, ProducerStates
 from eoslog.commands.log_files import whole

@@ -1,10 +1,10 @@
-"""Creates and opens partitions: the directory, its small files, its log. A damaged one opens offline."""
+"""Creates, opens and saves partitions: directory, small files and log. A damaged one opens offline."""
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from eoslog.broker.log.partition.partition import Partition
 from eoslog.broker.log.recovery.partition_reopening import read_back
@@ -92,3 +92,8 @@ def _offline(
     partition.durability.recovery_point = known.recovery_point
     partition.stay_offline(reason, may_return=may_return)
     return partition
+
+
+def save_all(partitions: Iterable[Partition]) -> None:
+    """Save the changed partitions, see `Partition.save`. None may be in use. Raises the first OSError."""
+    each(Partition.save, [partition for partition in partitions if partition.progress.changed])

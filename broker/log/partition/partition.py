@@ -3,8 +3,8 @@
     append -> checks -> producer rules -> one write -> state -> (group flush) -> high watermark
 
 Each of its parts is a class: the log, which all share, its durability and who waits for it (`durability`);
-the writing end, the producers and the saved progress (`append`); reads, retention and compaction. This module has
-the path of a batch, and what needs all parts: coming back online, and closing.
+the writing end, the producers and the saved progress (`append`); reads, retention and compaction. This module
+has the path of a batch, and what needs all parts: coming back online, and closing.
 """
 
 from __future__ import annotations

@@ -33,9 +33,9 @@ def expendable(
     """How many of the oldest segments may be removed. The last span is the active segment.
 
     It is included only if it is not empty; the caller must roll it first. Segments go from the oldest on, if
-    they are below the log's start, over its size or over its age. Only records that every reader could see go:
-    nothing above the high watermark, or at or above the last stable offset. The latter is stricter than Kafka,
-    which also removes records of an open transaction: its commit would then show only a part of them.
+    they are below the log's start, over its size or over its age. Only records that every reader could see
+    go: nothing above the high watermark, or at or above the last stable offset. The latter is stricter than
+    Kafka, which also removes records of an open transaction: its commit would then show only a part of them.
     """
     gone = 0
     while gone < len(spans) - 1 and spans[gone].end <= log_start:

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from eoslog.broker.log.recovery.leftovers import finish
-from eoslog.broker.log.recovery.replay import replay
 from eoslog.broker.log.segment import files, producer_snapshot
 from eoslog.broker.log.segment.index import BadIndex
 from eoslog.broker.log.segment.log_settings import LogSettings
@@ -30,11 +29,13 @@ from eoslog.broker.rules.producer_state import AbortedTransaction, ProducerState
 from eoslog.protocol.batch import (
     HEADER_SIZE,
     BatchHeader,
+    Buffer,
     CorruptBatch,
     crc_ok,
     likely_headers,
     read_header,
 )
+from eoslog.protocol.control import ABORT, COMMIT, read_control
 
 _LOG = logging.getLogger(__name__)
 _SEARCH_CHUNK = 8 << 20
@@ -372,3 +373,30 @@ def _replay(
             raise DamagedBatch(segment.path, position, str(error)) from error
         if aborted is not None:
             yield aborted
+
+
+def replay(
+    states: ProducerStates, header: BatchHeader, data: Buffer, now_ms: int
+) -> AbortedTransaction | None:
+    """Apply the next batch of a log. Returns the new entry of the transaction index, if there is one.
+
+    `data` is the whole batch; it is read only for a control batch. Raises CorruptBatch.
+    """
+    if header.producer_id < 0:
+        return None
+    if not header.is_control:
+        states.apply(header, header.base_offset, now_ms)
+        return None
+    if not header.count:  # compacted away
+        return None
+    control = read_control(data, 0, header)
+    if control.type not in (COMMIT, ABORT):
+        return None
+    return states.apply_marker(
+        header.producer_id,
+        header.producer_epoch,
+        control.coordinator_epoch,
+        control.type == COMMIT,
+        header.base_offset,
+        now_ms,
+    )

@@ -13,9 +13,8 @@ import pytest
 
 from eoslog.broker.config import BrokerConfig
 from eoslog.broker.security.listeners import listeners_of
-from eoslog.broker.security.mechanism import AuthenticationFailed
+from eoslog.broker.security.mechanism import AuthenticationFailed, PlainExchange
 from eoslog.broker.security.oauth import OauthExchange, TokenValidator
-from eoslog.broker.security.plain import PlainExchange
 from eoslog.broker.security.scram import ScramExchange, credential_of_password
 from eoslog.broker.security.tls import ListenerTls
 from eoslog.broker.security.users import Passwords
