@@ -6,8 +6,8 @@ import takes up to half a second, in which no client is served, and it may fail.
 
 from __future__ import annotations
 
+from eoslog.broker.coordinator.groups import subscription_regex
 from eoslog.broker.network.dispatch import handlers
-from eoslog.broker.rules.consumer import subscription_regex
 from eoslog.protocol import compression
 from eoslog.protocol.apis import APIS
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from eoslog.broker.console.broker_access import BrokerAccess, Caller
 from eoslog.broker.console.transactions import describe, producers_of, refusal
-from eoslog.broker.rules.transactions.transaction_state import PREPARED, TransactionState
+from eoslog.broker.coordinator.transactions.transaction_state import PREPARED, TransactionState
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.typed import INIT_PRODUCER_ID, WRITE_TXN_MARKERS
 

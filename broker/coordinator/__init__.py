@@ -1,1 +1,1 @@
-"""The I/O around the rules: persist first, then apply, then answer; timers and markers."""
+"""Pure rules, and the I/O around them: persist first, then apply, then answer; timers and markers."""

@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from eoslog.broker.coordinator.transactions.transaction_state import TV1, TV2
 from eoslog.broker.requests.context import RequestContext
-from eoslog.broker.rules.transactions.transaction_state import TV1, TV2
 from eoslog.broker.topics.topics import OFFSETS_TOPIC
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.error_versions import for_version

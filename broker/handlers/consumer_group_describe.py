@@ -13,14 +13,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from eoslog.broker.coordinator.groups.consumer_records import write_parts
-from eoslog.broker.requests.context import RequestContext
-from eoslog.broker.rules.consumer.consumer_group_state import (
+from eoslog.broker.coordinator.groups.consumer_group_state import (
     ConsumerGroup,
     ConsumerGroupMember,
     ConsumerGroupState,
     Part,
 )
+from eoslog.broker.coordinator.groups.consumer_records import write_parts
+from eoslog.broker.requests.context import RequestContext
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 

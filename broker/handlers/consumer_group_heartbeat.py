@@ -29,11 +29,16 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from eoslog.broker.coordinator.groups.cluster_view import VisibleTopics
+from eoslog.broker.coordinator.groups.consumer_group_state import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    STATIC_LEAVE_EPOCH,
+    ConsumerHeartbeat,
+    ConsumerHeartbeatAnswer,
+)
 from eoslog.broker.coordinator.groups.consumer_records import write_parts
 from eoslog.broker.requests.context import RequestContext, Settled
 from eoslog.broker.rules.acls import AclOperation, Client, ResourceType
-from eoslog.broker.rules.consumer.consumer_group_events import ConsumerHeartbeat, ConsumerHeartbeatAnswer
-from eoslog.broker.rules.consumer.consumer_group_state import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 

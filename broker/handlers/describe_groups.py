@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from eoslog.broker.coordinator.groups.classic_group_state import ClassicGroup, ClassicGroupState
 from eoslog.broker.requests.context import RequestContext
-from eoslog.broker.rules.classic.classic_group_state import ClassicGroup, ClassicGroupState
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.error_versions import for_version
 from eoslog.protocol.errors import ErrorCode, KafkaError

@@ -3,9 +3,9 @@
 Answered when every marker is durable, so that a client that gets the answer "committed" can read what it
 committed; Kafka answers earlier, when the decision is recorded. From version 5 each end bumps the epoch and
 the answer has the new one; a retry with the old epoch gets the same answer (KIP-890). Up to version 4 the
-epoch stays, and the same end may be sent twice. The tables are in `rules.transaction_end`. PRODUCER_FENCED is
-INVALID_PRODUCER_EPOCH before version 2. CONCURRENT_TRANSACTIONS is also returned if the outcome is decided
-but a marker could not be written yet.
+epoch stays, and the same end may be sent twice. The tables are in `coordinator.transactions.transaction`.
+PRODUCER_FENCED is INVALID_PRODUCER_EPOCH before version 2. CONCURRENT_TRANSACTIONS is also returned if the
+outcome is decided but a marker could not be written yet.
 
 All partitions of a transaction become readable at once: a fetch sees the committed records of all its
 partitions, or of none. The same is true of several transactions, each with its own outcome, that a request of

@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from eoslog.broker.coordinator.groups.classic_group_state import Heartbeat, HeartbeatAnswer
 from eoslog.broker.requests.context import RequestContext, Settled
-from eoslog.broker.rules.classic.classic_group_events import Heartbeat, HeartbeatAnswer
 from eoslog.protocol.apis import ApiKey
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ import asyncio
 import uuid
 from typing import TYPE_CHECKING
 
+from eoslog.broker.coordinator.groups.classic_group_state import Join, JoinAnswer
 from eoslog.broker.requests.context import RequestContext, Settled
-from eoslog.broker.rules.classic.classic_group_events import Join, JoinAnswer
 from eoslog.protocol.apis import ApiKey
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from eoslog.broker.coordinator.groups.classic_group_state import ClassicGroup
+from eoslog.broker.coordinator.groups.consumer_group_state import ConsumerGroup as ConsumerGroup
+from eoslog.broker.coordinator.groups.offset_expiry import PROTOCOL_TYPE
 from eoslog.broker.requests.context import RequestContext
-from eoslog.broker.rules.classic.classic_group_state import ClassicGroup
-from eoslog.broker.rules.consumer.consumer_group_state import ConsumerGroup as ConsumerGroup
-from eoslog.broker.rules.consumer.embedded_protocol import PROTOCOL_TYPE
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import KafkaError
 

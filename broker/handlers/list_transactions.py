@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from eoslog.broker.coordinator.groups.subscription_regex import check_regex, matching
+from eoslog.broker.coordinator.transactions.transaction_state import STATE_BY_TEXT, TransactionMetadata
 from eoslog.broker.requests.context import RequestContext
-from eoslog.broker.rules.consumer.subscription_regex import check_regex, matching
-from eoslog.broker.rules.transactions.transaction_state import STATE_BY_TEXT, TransactionMetadata
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import KafkaError
 

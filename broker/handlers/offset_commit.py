@@ -15,9 +15,9 @@ from collections.abc import Awaitable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from eoslog.broker.coordinator.groups.committed_offsets import Committer
 from eoslog.broker.coordinator.groups.group_offsets import NewOffset, Results
 from eoslog.broker.requests.context import RequestContext, Settled
-from eoslog.broker.rules.committed_offsets import Committer
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.error_versions import for_version
 from eoslog.protocol.errors import ErrorCode, KafkaError

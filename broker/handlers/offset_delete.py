@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
+from eoslog.broker.coordinator.groups.committed_offsets import Place
 from eoslog.broker.requests.context import RequestContext, Settled
-from eoslog.broker.rules.committed_offsets import Place
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 

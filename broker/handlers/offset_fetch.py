@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
+from eoslog.broker.coordinator.groups.committed_offsets import NO_TOPIC_ID, Fetched, Place
 from eoslog.broker.requests.context import RequestContext, Settled
-from eoslog.broker.rules.committed_offsets import NO_TOPIC_ID, Fetched, Place
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 

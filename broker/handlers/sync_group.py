@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from eoslog.broker.coordinator.groups.classic_group_state import Sync, SyncAnswer
 from eoslog.broker.requests.context import RequestContext, Settled
-from eoslog.broker.rules.classic.classic_group_events import Sync, SyncAnswer
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode
 

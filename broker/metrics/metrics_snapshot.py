@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from eoslog.broker.rules.transactions.transaction_state import PREPARED, TransactionState
+from eoslog.broker.coordinator.transactions.transaction_state import PREPARED, TransactionState
 from eoslog.protocol.errors import KafkaError
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ import pytest
 
 from eoslog.broker.coordinator.transactions.transaction_journal import TransactionJournal
 from eoslog.broker.coordinator.transactions.transaction_markers import MarkerWriter, ReadBarrier
+from eoslog.broker.coordinator.transactions.transaction_state import PREPARED, TransactionState
 from eoslog.broker.log.partition.partition import Partition
 from eoslog.broker.log.recovery import partition_reopening, recovery
 from eoslog.broker.rules.producer_state import ProducerStates
-from eoslog.broker.rules.transactions.transaction_state import PREPARED, TransactionState
 from eoslog.protocol.errors import KafkaError
 from tests.crash.crash_lives import Refused, follow, live, new_clients
 from tests.crash.crash_machine import Disk, FakeFile, FakeFileSystem, Outcome

@@ -13,17 +13,16 @@ from typing import Any
 
 import pytest
 
+from eoslog.broker.coordinator.groups.committed_offsets import OffsetStore
 from eoslog.broker.coordinator.groups.group_offsets import GroupOffsets
-from eoslog.broker.coordinator.transactions import transaction_coordinator
+from eoslog.broker.coordinator.transactions import transaction, transaction_coordinator, transaction_state
 from eoslog.broker.coordinator.transactions.transaction_changes import Changes
 from eoslog.broker.coordinator.transactions.transaction_coordinator import TransactionCoordinator
 from eoslog.broker.coordinator.transactions.transaction_markers import MarkerWriter
 from eoslog.broker.log.partition.partition import Partition
 from eoslog.broker.log.partition.partition_reads import PartitionReads
 from eoslog.broker.rules import producer_state
-from eoslog.broker.rules.committed_offsets import OffsetStore
 from eoslog.broker.rules.producer_state import ProducerStates, Written
-from eoslog.broker.rules.transactions import transaction, transaction_state
 from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.testing.disk import FaultyFile, FaultyFileSystem
 from tests.broker.coordinator.transactions import test_transaction_crash as coordinators
@@ -198,7 +197,7 @@ def the_dead_ones_transactions_go_on(patch: Patch) -> None:
     def broken(metadata: Any, request: Any, now_ms: int, **more: Any) -> Any:
         return init(metadata, replace(request, keep_prepared=True), now_ms, **more)
 
-    patch.setattr("eoslog.broker.rules.transactions.transaction.init_producer_id", broken)
+    patch.setattr("eoslog.broker.coordinator.transactions.transaction.init_producer_id", broken)
 
 
 def fenced_epochs_may_end(patch: Patch) -> None:

@@ -1,1 +1,1 @@
-"""The I/O around the rules of groups: persist, apply, answer; timers, offsets."""
+"""The rules of groups, and the I/O around them: persist, apply, answer; timers, offsets."""

@@ -12,11 +12,18 @@ import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from eoslog.broker.coordinator.groups import classic_group as classic_group
+from eoslog.broker.coordinator.groups.classic_group_state import (
+    ANSWER_TO,
+    Answer,
+    ClassicGroup,
+    ClassicGroupSettings,
+    Event,
+    Request,
+    Tick,
+)
 from eoslog.broker.coordinator.groups.group_journal import GroupJournal
 from eoslog.broker.coordinator.groups.group_records import encode_group
-from eoslog.broker.rules.classic import classic_group as classic_group
-from eoslog.broker.rules.classic.classic_group_events import ANSWER_TO, Answer, Event, Request, Tick
-from eoslog.broker.rules.classic.classic_group_state import ClassicGroup, ClassicGroupSettings
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:

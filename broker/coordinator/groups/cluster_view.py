@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from eoslog.broker.rules.consumer.consumer_group_state import MetadataImage, TopicImage
-from eoslog.broker.rules.consumer.subscription_regex import matching
+from eoslog.broker.coordinator.groups.consumer_group_state import MetadataImage, TopicImage
+from eoslog.broker.coordinator.groups.subscription_regex import matching
 
 if TYPE_CHECKING:
     from eoslog.broker.topics.topics import Topic, Topics

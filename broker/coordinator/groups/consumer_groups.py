@@ -13,34 +13,41 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from eoslog.broker.config.groups import ASSIGNORS
+from eoslog.broker.coordinator.groups import consumer_group as consumer_group
 from eoslog.broker.coordinator.groups import consumer_records
+from eoslog.broker.coordinator.groups.classic_group_state import (
+    ANSWER_TO,
+    Answer,
+    Leave,
+    LeaveAnswer,
+    Request,
+)
+from eoslog.broker.coordinator.groups.classic_group_state import ClassicGroupState as ClassicState
 from eoslog.broker.coordinator.groups.classic_groups import RETRY_S, GroupMembers
 from eoslog.broker.coordinator.groups.cluster_view import ClusterView, VisibleTopics
-from eoslog.broker.coordinator.groups.group_deadlines import GroupDeadlines
-from eoslog.broker.coordinator.groups.group_journal import GroupJournal, WhenDurable
-from eoslog.broker.coordinator.groups.group_records import KeyValue, encode_group_tombstone
-from eoslog.broker.rules.classic.classic_group_events import ANSWER_TO, Answer, Leave, LeaveAnswer, Request
-from eoslog.broker.rules.classic.classic_group_state import ClassicGroupState as ClassicState
-from eoslog.broker.rules.consumer import consumer_group as consumer_group
-from eoslog.broker.rules.consumer.consumer_group_events import (
-    ConsumerGroupResult,
-    ConsumerGroupSettings,
-    ConsumerHeartbeat,
-    ConsumerHeartbeatAnswer,
-    Deadlines,
-    Now,
-    Timer,
-)
-from eoslog.broker.rules.consumer.consumer_group_state import (
+from eoslog.broker.coordinator.groups.consumer_group import assignor_of, end_of
+from eoslog.broker.coordinator.groups.consumer_group_state import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
     STATIC_LEAVE_EPOCH,
     ConsumerGroup,
     ConsumerGroupMember,
+    ConsumerGroupResult,
+    ConsumerGroupSettings,
+    ConsumerHeartbeat,
+    ConsumerHeartbeatAnswer,
+    Deadlines,
+    Fact,
     MemberState,
+    Now,
+    Timer,
+    apply,
+    ends_group,
+    makes_group,
 )
-from eoslog.broker.rules.consumer.consumer_group_step import assignor_of, end_of
-from eoslog.broker.rules.consumer.group_facts import Fact, apply, ends_group, makes_group
+from eoslog.broker.coordinator.groups.group_deadlines import GroupDeadlines
+from eoslog.broker.coordinator.groups.group_journal import GroupJournal, WhenDurable
+from eoslog.broker.coordinator.groups.group_records import KeyValue, encode_group_tombstone
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:

@@ -10,20 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
-from eoslog.broker.rules.consumer.consumer_group_state import (
+from eoslog.broker.coordinator.groups.consumer_group_state import (
     CurrentAssignment,
-    MemberProfile,
-    MemberState,
-    Part,
-    Resolved,
-)
-from eoslog.broker.rules.consumer.group_facts import (
     CurrentFact,
     EpochFact,
     Fact,
     MemberFact,
+    MemberProfile,
+    MemberState,
     OldMetadataFact,
+    Part,
     RegexFact,
+    Resolved,
     TargetEpochFact,
     TargetFact,
 )

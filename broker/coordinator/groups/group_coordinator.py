@@ -1,6 +1,6 @@
 """The group coordinator: groups of both protocols and committed offsets, kept in `__consumer_offsets`.
 
-The rules are pure (`rules.classic`, `rules.consumer`, `rules.committed_offsets`). The modules of this folder
+The rules are pure (`classic_group`, `consumer_group`, `committed_offsets`). The other modules of this folder
 connect them to the log, the clock and the event loop: `group_journal` writes and reads the log,
 `classic_groups` runs classic groups, `consumer_groups` those of KIP-848, `group_offsets` commits and fetches
 offsets, `offset_expiration` deletes expired groups and offsets.
@@ -13,8 +13,23 @@ from collections.abc import Awaitable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from eoslog.broker.coordinator.groups.classic_group_state import (
+    ClassicGroup,
+    Heartbeat,
+    HeartbeatAnswer,
+    Join,
+    JoinAnswer,
+    Leave,
+    LeaveAnswer,
+    Request,
+    Sync,
+    SyncAnswer,
+)
 from eoslog.broker.coordinator.groups.classic_groups import GroupMembers, settings_of
 from eoslog.broker.coordinator.groups.cluster_view import ClusterView, VisibleTopics
+from eoslog.broker.coordinator.groups.committed_offsets import Committed, Committer, Fetched, Place
+from eoslog.broker.coordinator.groups.consumer_group_state import ConsumerGroup as ConsumerGroup
+from eoslog.broker.coordinator.groups.consumer_group_state import ConsumerHeartbeat, ConsumerHeartbeatAnswer
 from eoslog.broker.coordinator.groups.consumer_groups import ConsumerGroups, answered
 from eoslog.broker.coordinator.groups.group_journal import TOPIC, GroupJournal, replay
 from eoslog.broker.coordinator.groups.group_offsets import (
@@ -27,21 +42,6 @@ from eoslog.broker.coordinator.groups.group_offsets import (
 )
 from eoslog.broker.coordinator.groups.group_records import GroupRecord
 from eoslog.broker.coordinator.groups.offset_expiration import GroupCleanup
-from eoslog.broker.rules.classic.classic_group_events import (
-    Heartbeat,
-    HeartbeatAnswer,
-    Join,
-    JoinAnswer,
-    Leave,
-    LeaveAnswer,
-    Request,
-    Sync,
-    SyncAnswer,
-)
-from eoslog.broker.rules.classic.classic_group_state import ClassicGroup
-from eoslog.broker.rules.committed_offsets import Committed, Committer, Fetched, Place
-from eoslog.broker.rules.consumer.consumer_group_events import ConsumerHeartbeat, ConsumerHeartbeatAnswer
-from eoslog.broker.rules.consumer.consumer_group_state import ConsumerGroup as ConsumerGroup
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:

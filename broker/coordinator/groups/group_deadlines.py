@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from eoslog.broker.rules.consumer.consumer_group_events import Timer
+from eoslog.broker.coordinator.groups.consumer_group_state import Timer
 
 if TYPE_CHECKING:
     from eoslog.broker.ports.ports import Clock

@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from eoslog.broker.coordinator.groups import consumer_records
+from eoslog.broker.coordinator.groups.consumer_group_state import Fact
 from eoslog.broker.coordinator.groups.group_records import GroupRecord, KeyValue, OffsetRecord, decode
-from eoslog.broker.rules.consumer.group_facts import Fact
 from eoslog.broker.rules.coordinator_partition import partition_of
 from eoslog.protocol import batch, control
 from eoslog.protocol.errors import ErrorCode, KafkaError

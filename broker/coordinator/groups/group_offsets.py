@@ -11,6 +11,19 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from eoslog.broker.coordinator.groups.classic_groups import GroupMembers
+from eoslog.broker.coordinator.groups.committed_offsets import (
+    NOTHING,
+    Committed,
+    Committer,
+    Fetched,
+    OffsetStore,
+    Place,
+    check_commit,
+    check_fetch,
+    fetch,
+    metadata_fits,
+    validate_commit,
+)
 from eoslog.broker.coordinator.groups.consumer_groups import ConsumerGroups
 from eoslog.broker.coordinator.groups.group_journal import GroupJournal, WhenDurable, as_coordinator_error
 from eoslog.broker.coordinator.groups.group_records import (
@@ -18,18 +31,6 @@ from eoslog.broker.coordinator.groups.group_records import (
     encode_offset,
     encode_offset_tombstone,
 )
-from eoslog.broker.rules.committed_offsets import (
-    NOTHING,
-    Committed,
-    Committer,
-    Fetched,
-    OffsetStore,
-    Place,
-    fetch,
-    metadata_fits,
-    validate_commit,
-)
-from eoslog.broker.rules.consumer.member_offsets import check_commit, check_fetch
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.producer_identity import ProducerIdentity
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from eoslog.broker.rules.classic.classic_group_state import (
+from eoslog.broker.coordinator.groups.classic_group_state import (
     ClassicGroup,
     ClassicGroupMember,
     ClassicGroupState,
 )
-from eoslog.broker.rules.committed_offsets import Committed, Place
+from eoslog.broker.coordinator.groups.committed_offsets import Committed, Place
 from eoslog.protocol.internal_topics import coordinator_records
 from eoslog.protocol.messages.group_metadata import (
     GROUP_METADATA_KEY,

@@ -11,7 +11,9 @@ import logging
 from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING
 
+from eoslog.broker.coordinator.groups.classic_group_state import ClassicGroupState
 from eoslog.broker.coordinator.groups.classic_groups import GroupMembers
+from eoslog.broker.coordinator.groups.committed_offsets import NO_TOPIC_ID, OffsetStore, Place
 from eoslog.broker.coordinator.groups.consumer_groups import ConsumerGroups
 from eoslog.broker.coordinator.groups.group_journal import GroupJournal, WhenDurable
 from eoslog.broker.coordinator.groups.group_offsets import TOMBSTONES, GroupOffsets
@@ -20,9 +22,7 @@ from eoslog.broker.coordinator.groups.group_records import (
     encode_group_tombstone,
     encode_offset_tombstone,
 )
-from eoslog.broker.rules.classic.classic_group_state import ClassicGroupState
-from eoslog.broker.rules.committed_offsets import NO_TOPIC_ID, OffsetStore, Place
-from eoslog.broker.rules.consumer.offset_expiry import (
+from eoslog.broker.coordinator.groups.offset_expiry import (
     Basis,
     basis_of_classic,
     basis_of_consumer,

@@ -1,1 +1,1 @@
-"""The I/O around the rules of transactions: persist, apply, answer; timers, markers, producer ids."""
+"""Rules of transactions, and the I/O around them: persist, apply, answer; timers, markers, producer ids."""

@@ -19,16 +19,19 @@ from collections.abc import Awaitable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from eoslog.broker.coordinator.transactions.transaction_entries import TransactionEntries
-from eoslog.broker.coordinator.transactions.transaction_entry import PendingPartitions, TransactionEntry
+from eoslog.broker.coordinator.transactions.transaction import add_partitions
+from eoslog.broker.coordinator.transactions.transaction_entries import (
+    PendingPartitions,
+    TransactionEntries,
+    TransactionEntry,
+)
 from eoslog.broker.coordinator.transactions.transaction_journal import TransactionJournal
 from eoslog.broker.coordinator.transactions.transaction_markers import MarkerWriter, ReadBarrier
-from eoslog.broker.rules.transactions.transaction import add_partitions
-from eoslog.broker.rules.transactions.transaction_result import TransactionResult
-from eoslog.broker.rules.transactions.transaction_state import (
+from eoslog.broker.coordinator.transactions.transaction_state import (
     PREPARED,
     TV2,
     TransactionMetadata,
+    TransactionResult,
     TransactionState,
     complete,
 )

@@ -1,6 +1,6 @@
 """The transaction coordinator: which producer has a transactional id, its transaction's partitions and end.
 
-The rules are pure (`rules.transaction`, `rules.transaction_end`); `transaction_changes` carries out what they
+The rules are pure (`transaction`, `transaction_state`); `transaction_changes` carries out what they
 decide. Each change of a transactional id takes these steps; until it is done, other changes of the same id
 are refused (CONCURRENT_TRANSACTIONS):
 
@@ -27,20 +27,23 @@ import logging
 from collections.abc import Awaitable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from eoslog.broker.coordinator.transactions import transaction as rules
 from eoslog.broker.coordinator.transactions import transaction_start
 from eoslog.broker.coordinator.transactions.producer_ids import ProducerIds
+from eoslog.broker.coordinator.transactions.transaction import EndRequest, decided_with, end_txn
 from eoslog.broker.coordinator.transactions.transaction_changes import (
     Changes,
     all_of,
     raise_refusal,
 )
-from eoslog.broker.coordinator.transactions.transaction_entries import TransactionEntries
-from eoslog.broker.coordinator.transactions.transaction_entry import DescribedTransaction, TransactionEntry
+from eoslog.broker.coordinator.transactions.transaction_entries import (
+    DescribedTransaction,
+    TransactionEntries,
+    TransactionEntry,
+)
 from eoslog.broker.coordinator.transactions.transaction_journal import TransactionJournal
 from eoslog.broker.coordinator.transactions.transaction_markers import MarkerWriter, OnMarker
-from eoslog.broker.rules.transactions import transaction as rules
-from eoslog.broker.rules.transactions.end_txn import EndRequest, decided_with, end_txn
-from eoslog.broker.rules.transactions.transaction_state import TV1, TV2, TransactionMetadata
+from eoslog.broker.coordinator.transactions.transaction_state import TV1, TV2, TransactionMetadata
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.producer_identity import NOBODY, ProducerIdentity
 

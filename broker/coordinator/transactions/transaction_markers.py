@@ -15,7 +15,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from eoslog.broker.rules.transactions.transaction_state import TransactionMetadata, TransactionState
+from eoslog.broker.coordinator.transactions.transaction_state import TransactionMetadata, TransactionState
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from eoslog.broker.coordinator.transactions.transaction_entries import TransactionEntries
-from eoslog.broker.coordinator.transactions.transaction_entry import TransactionEntry
+from eoslog.broker.coordinator.transactions.transaction_entries import TransactionEntries, TransactionEntry
 from eoslog.broker.coordinator.transactions.transaction_journal import TOPIC, TransactionJournal
 
 if TYPE_CHECKING:

@@ -6,13 +6,18 @@ from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from eoslog.broker.config import BrokerConfig
+from eoslog.broker.coordinator.groups.classic_group_state import (
+    ClassicGroupState,
+    Join,
+    JoinAnswer,
+    Sync,
+    SyncAnswer,
+)
+from eoslog.broker.coordinator.groups.committed_offsets import Committer
+from eoslog.broker.coordinator.groups.consumer_group_state import ConsumerHeartbeat, ConsumerHeartbeatAnswer
 from eoslog.broker.coordinator.groups.group_coordinator import GroupCoordinator
 from eoslog.broker.coordinator.groups.group_offsets import NewOffset
 from eoslog.broker.log.segment.group_flush import GroupFlush
-from eoslog.broker.rules.classic.classic_group_events import Join, JoinAnswer, Sync, SyncAnswer
-from eoslog.broker.rules.classic.classic_group_state import ClassicGroupState
-from eoslog.broker.rules.committed_offsets import Committer
-from eoslog.broker.rules.consumer.consumer_group_events import ConsumerHeartbeat, ConsumerHeartbeatAnswer
 from eoslog.broker.topics.topics import Topics
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.protocol.internal_topics import coordinator_records

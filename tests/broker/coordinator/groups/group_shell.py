@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from eoslog.broker.config import BrokerConfig
+from eoslog.broker.coordinator.groups.committed_offsets import Committer, Fetched, Place
 from eoslog.broker.coordinator.groups.group_coordinator import GroupCoordinator
 from eoslog.broker.coordinator.groups.group_offsets import NewOffset, TransactionalCommit
 from eoslog.broker.log.partition.partition import Partition
 from eoslog.broker.log.segment.group_flush import GroupFlush
 from eoslog.broker.ports.ports import OsFileSystem, SystemClock
-from eoslog.broker.rules.committed_offsets import Committer, Fetched, Place
 from eoslog.broker.topics.topics import Topics
 from eoslog.protocol.errors import ErrorCode, KafkaError
 

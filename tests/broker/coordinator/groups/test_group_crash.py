@@ -12,8 +12,8 @@ from random import Random
 
 import pytest
 
-from eoslog.broker.rules.classic.classic_group_events import Leave
-from eoslog.broker.rules.committed_offsets import Committer
+from eoslog.broker.coordinator.groups.classic_group_state import Leave
+from eoslog.broker.coordinator.groups.committed_offsets import Committer
 from tests.broker.coordinator.groups.group_life import (
     MINUTE_MS,
     START_MS,

@@ -6,6 +6,12 @@ import struct
 
 import pytest
 
+from eoslog.broker.coordinator.groups.classic_group_state import (
+    ClassicGroup,
+    ClassicGroupMember,
+    ClassicGroupState,
+)
+from eoslog.broker.coordinator.groups.committed_offsets import NO_TOPIC_ID, Committed
 from eoslog.broker.coordinator.groups.group_records import (
     GroupRecord,
     OffsetRecord,
@@ -15,12 +21,6 @@ from eoslog.broker.coordinator.groups.group_records import (
     encode_offset,
     encode_offset_tombstone,
 )
-from eoslog.broker.rules.classic.classic_group_state import (
-    ClassicGroup,
-    ClassicGroupMember,
-    ClassicGroupState,
-)
-from eoslog.broker.rules.committed_offsets import NO_TOPIC_ID, Committed
 from eoslog.protocol.plain_records import Record
 from eoslog.protocol.schema import ProtocolError
 

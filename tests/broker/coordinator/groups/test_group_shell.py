@@ -9,13 +9,12 @@ from pathlib import Path
 import pytest
 
 from eoslog.broker.coordinator.groups import classic_groups
-from eoslog.broker.rules.classic.classic_group_events import JoinAnswer
-from eoslog.broker.rules.classic.classic_group_state import ClassicGroupState
-from eoslog.broker.rules.committed_offsets import Committer
+from eoslog.broker.coordinator.groups.classic_group_state import ClassicGroupState, JoinAnswer
+from eoslog.broker.coordinator.groups.committed_offsets import Committer
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.protocol.errors import KafkaError
+from tests.broker.coordinator.groups.group_events import beat, join, leave, sync
 from tests.broker.coordinator.groups.group_shell import Shell, on_loop
-from tests.broker.rules.group_events import beat, join, leave, sync
 
 
 async def stable(shell: Shell, *members: str, session: int = 10_000) -> None:

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from eoslog.broker.coordinator.groups.classic_group_state import Join, JoinAnswer, Leave
+from eoslog.broker.coordinator.groups.committed_offsets import Committer
+from eoslog.broker.coordinator.groups.consumer_group_state import ConsumerHeartbeat
 from eoslog.broker.coordinator.groups.group_offsets import NewOffset
-from eoslog.broker.rules.classic.classic_group_events import Join, JoinAnswer, Leave
-from eoslog.broker.rules.committed_offsets import Committer
-from eoslog.broker.rules.consumer.consumer_group_events import ConsumerHeartbeat
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.protocol.errors import KafkaError
 from tests.broker.coordinator.groups.group_life import (

@@ -10,10 +10,10 @@ from unittest.mock import patch
 
 import pytest
 
+from eoslog.broker.coordinator.groups.classic_group_state import Join
+from eoslog.broker.coordinator.groups.consumer_group_state import ConsumerHeartbeat
 from eoslog.broker.log.upkeep.upkeep import Upkeep
 from eoslog.broker.ports.ports import OsFile
-from eoslog.broker.rules.classic.classic_group_events import Join
-from eoslog.broker.rules.consumer.consumer_group_events import ConsumerHeartbeat
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from tests.broker.coordinator.groups.group_shell import Shell, on_loop
 

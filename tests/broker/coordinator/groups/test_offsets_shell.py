@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from eoslog.broker.coordinator.groups.committed_offsets import NOTHING, Committer, Fetched
 from eoslog.broker.coordinator.groups.group_offsets import TransactionalCommit
-from eoslog.broker.rules.committed_offsets import NOTHING, Committer, Fetched
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.error_versions import for_version
 from eoslog.protocol.errors import ErrorCode as E

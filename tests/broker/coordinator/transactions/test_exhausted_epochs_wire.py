@@ -11,9 +11,9 @@ import pytest
 
 from eoslog.broker.config import BrokerConfig
 from eoslog.broker.coordinator.transactions.transaction_journal import TransactionJournal
+from eoslog.broker.coordinator.transactions.transaction_state import TransactionMetadata
 from eoslog.broker.log.segment.group_flush import GroupFlush
 from eoslog.broker.ports.ports import OsFileSystem, SystemClock
-from eoslog.broker.rules.transactions.transaction_state import TransactionMetadata
 from eoslog.broker.topics.topics import Topics
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.testing import EmbeddedBroker

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from eoslog.broker.coordinator.transactions.producer_ids import BLOCK, FILE, ProducerIds
-from eoslog.broker.coordinator.transactions.transaction_entry import DescribedTransaction
+from eoslog.broker.coordinator.transactions.transaction_entries import DescribedTransaction
 from eoslog.broker.coordinator.transactions.transaction_journal import (
     DamagedTransactionLog,
     TransactionJournal,
 )
+from eoslog.broker.coordinator.transactions.transaction_state import TransactionMetadata, TransactionState
 from eoslog.broker.log.partition.partition import Partition
 from eoslog.broker.log.segment.files import BadFile
 from eoslog.broker.log.segment.results import Appended
 from eoslog.broker.log.upkeep.upkeep import Upkeep
-from eoslog.broker.rules.transactions.transaction_state import TransactionMetadata, TransactionState
 from eoslog.broker.topics.topics import Topics
 from eoslog.protocol.control import read_control
 from eoslog.protocol.errors import ErrorCode as E

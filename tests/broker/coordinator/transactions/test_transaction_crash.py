@@ -20,16 +20,16 @@ import pytest
 from eoslog.broker.config import FlushMode
 from eoslog.broker.coordinator.transactions import transaction_records
 from eoslog.broker.coordinator.transactions.transaction_changes import Changes
-from eoslog.broker.coordinator.transactions.transaction_entry import TransactionEntry
+from eoslog.broker.coordinator.transactions.transaction_entries import TransactionEntry
 from eoslog.broker.coordinator.transactions.transaction_markers import ReadBarrier
-from eoslog.broker.log.partition.partition import Partition
-from eoslog.broker.rules.transactions.transaction_state import (
+from eoslog.broker.coordinator.transactions.transaction_state import (
     COMPLETE,
     PREPARED,
     TransactionMetadata,
     TransactionState,
     complete,
 )
+from eoslog.broker.log.partition.partition import Partition
 from eoslog.protocol.control import COMMIT, read_control
 from eoslog.protocol.plain_records import iter_records
 from tests.broker.coordinator.transactions.transaction_machine import (

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from eoslog.broker.coordinator.transactions.transaction_entries import TransactionEntries
-from eoslog.broker.coordinator.transactions.transaction_entry import TransactionEntry
-from eoslog.broker.rules.transactions.transaction_state import (
+from eoslog.broker.coordinator.transactions.transaction_entries import TransactionEntries, TransactionEntry
+from eoslog.broker.coordinator.transactions.transaction_state import (
     TV2,
     TransactionMetadata,
     TransactionState,

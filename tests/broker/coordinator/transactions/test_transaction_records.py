@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eoslog.broker.coordinator.transactions.transaction_records import decode, encode, encode_forgotten
-from eoslog.broker.rules.transactions.transaction_state import (
+from eoslog.broker.coordinator.transactions.transaction_state import (
     NEVER_PERSISTED,
     TV1,
     TV2,

@@ -6,6 +6,11 @@ group, so the state after a restart is the state before it.
 
 There are three epochs. The group's increases when its members or their topics change. The target's is the
 group epoch that the target assignment was made for. A member's is that of the target it has reached.
+
+A fact is the content of a record in `__consumer_offsets`. There is a class for each kind of record
+(ConsumerGroup...Key and Value). A fact whose value is None is a tombstone and removes what its key names.
+The rules make facts in Kafka's order: a member's tombstones are current assignment, target, member; a
+group's last tombstone is that of its epoch.
 """
 
 from __future__ import annotations
@@ -13,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum, IntEnum
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
@@ -202,3 +207,218 @@ class ConsumerGroup:
         """The names of all topics that any member subscribes to."""
         by_name = {name for member in self.members.values() for name in member.profile.topics}
         return by_name.union(*(resolved.topics for resolved in self.regexes.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroupSettings:
+    """The options that the rules need, for one group, under Kafka's names with dots as underscores."""
+
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 5_000
+    max_size: int = 2**31 - 1
+    assignors: tuple[str, ...] = ("uniform", "range")
+    """The first one is the default."""
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """The time by both clocks, in ms: `monotonic` for deadlines, `wall` (since the epoch) for records."""
+
+    monotonic: int
+    wall: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerHeartbeat:
+    """ConsumerGroupHeartbeat. A field is None where the request omits it because nothing changed."""
+
+    member_id: str
+    epoch: int
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = -1
+    topics: frozenset[str] | None = None
+    regex: str | None = None
+    assignor: str | None = None
+    owned: frozenset[Part] | None = None
+    client_id: str = ""
+    client_host: str = ""
+
+    @property
+    def complete(self) -> bool:
+        """True if it has every field; then the answer must have every field too."""
+        says_topics = self.topics is not None or self.regex is not None
+        return self.rebalance_timeout_ms != -1 and says_topics and self.owned is not None
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerHeartbeatAnswer:
+    """Answer to a heartbeat; `assignment` is None if the member already has it."""
+
+    member_id: str
+    epoch: int
+    heartbeat_interval_ms: int = 0
+    assignment: frozenset[Part] | None = None
+
+
+class Timer(Enum):
+    """The deadlines that a member can have."""
+
+    SESSION = "its session ended"
+    REBALANCE = "it did not give its partitions back in time"
+
+
+Deadlines = dict[tuple[Timer, str], int | None]
+"""By timer and member id: the deadline (monotonic ms), or None to stop it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroupResult:
+    """The result of a step: write `facts`, then replace the group by `group`, set `deadlines`, and answer."""
+
+    group: ConsumerGroup
+    facts: tuple[Fact, ...] = ()
+    deadlines: Deadlines = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class EpochFact:
+    """The group's epoch, and a hash of the topics it was made for. Without an epoch the group is deleted."""
+
+    epoch: int | None
+    metadata_hash: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class OldMetadataFact:
+    """A ConsumerGroupPartitionMetadata record of older brokers exists, or is removed."""
+
+    present: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MemberFact:
+    """Who a member is and what it wants."""
+
+    member_id: str
+    profile: MemberProfile | None
+
+
+@dataclass(frozen=True, slots=True)
+class TargetEpochFact:
+    """The group epoch for which the target assignment was made, and when (ms since the epoch)."""
+
+    epoch: int | None
+    timestamp: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TargetFact:
+    """The target assignment of a member."""
+
+    member_id: str
+    parts: frozenset[Part] | None
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentFact:
+    """The current assignment of a member."""
+
+    member_id: str
+    current: CurrentAssignment | None
+
+
+@dataclass(frozen=True, slots=True)
+class RegexFact:
+    """The topics that a regular expression matches."""
+
+    regex: str
+    resolved: Resolved | None
+
+
+Fact = EpochFact | OldMetadataFact | MemberFact | TargetEpochFact | TargetFact | CurrentFact | RegexFact
+
+T = TypeVar("T")
+
+_GONE = CurrentAssignment(epoch=LEAVE_EPOCH, previous_epoch=LEAVE_EPOCH)
+
+
+def ends_group(fact: Fact) -> bool:
+    """Whether this fact deletes the group."""
+    return isinstance(fact, EpochFact) and fact.epoch is None
+
+
+def makes_group(fact: Fact) -> bool:
+    """Whether this fact creates a group that does not exist. A tombstone does not."""
+    if isinstance(fact, EpochFact | TargetEpochFact):
+        return fact.epoch is not None
+    if isinstance(fact, OldMetadataFact):
+        return fact.present
+    return _value(fact) is not None
+
+
+def _value(fact: MemberFact | TargetFact | CurrentFact | RegexFact) -> object:
+    if isinstance(fact, MemberFact):
+        return fact.profile
+    if isinstance(fact, TargetFact):
+        return fact.parts
+    return fact.current if isinstance(fact, CurrentFact) else fact.resolved
+
+
+def apply(group: ConsumerGroup, fact: Fact) -> None:
+    """Apply one fact to `group`."""
+    if isinstance(fact, EpochFact):
+        group.epoch, group.metadata_hash = fact.epoch or 1, fact.metadata_hash
+    elif isinstance(fact, OldMetadataFact):
+        group.old_metadata = fact.present
+    elif isinstance(fact, TargetEpochFact):
+        group.target_epoch = 0 if fact.epoch is None else fact.epoch
+        group.target_timestamp = fact.timestamp
+    elif isinstance(fact, TargetFact):
+        _put(group.targets, fact.member_id, fact.parts)
+    elif isinstance(fact, RegexFact):
+        _put(group.regexes, fact.regex, fact.resolved)
+    elif isinstance(fact, MemberFact):
+        _apply_profile(group, fact)
+    else:
+        _apply_current(group, fact)
+
+
+def _put(table: dict[str, T], key: str, value: T | None) -> None:
+    if value is None:
+        table.pop(key, None)
+    else:
+        table[key] = value
+
+
+def _apply_profile(group: ConsumerGroup, fact: MemberFact) -> None:
+    old = group.members.get(fact.member_id)
+    held = None if old is None else old.profile.instance_id
+    if held is not None and group.instances.get(held) == fact.member_id:
+        del group.instances[held]
+    if fact.profile is None:
+        if old is not None:
+            _release(group, old)
+            del group.members[fact.member_id]
+        return
+    group.members[fact.member_id] = replace(old or ConsumerGroupMember(fact.member_id), profile=fact.profile)
+    if fact.profile.instance_id is not None:
+        group.instances[fact.profile.instance_id] = fact.member_id
+
+
+def _apply_current(group: ConsumerGroup, fact: CurrentFact) -> None:
+    old = group.members.get(fact.member_id)
+    if old is None and fact.current is None:
+        return
+    if old is not None:
+        _release(group, old)
+    member = replace(old or ConsumerGroupMember(fact.member_id), current=fact.current or _GONE)
+    group.members[fact.member_id] = member
+    for part in member.owns:
+        group.owners[part] = member.member_id
+
+
+def _release(group: ConsumerGroup, member: ConsumerGroupMember) -> None:
+    for part in member.owns:
+        if group.owners.get(part) == member.member_id:
+            del group.owners[part]

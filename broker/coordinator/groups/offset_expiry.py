@@ -20,11 +20,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
-from eoslog.broker.rules.classic.classic_group_state import ClassicGroup as ClassicGroup
-from eoslog.broker.rules.classic.classic_group_state import ClassicGroupState
-from eoslog.broker.rules.committed_offsets import Committed, Place
-from eoslog.broker.rules.consumer.consumer_group_state import ConsumerGroup
-from eoslog.broker.rules.consumer.embedded_protocol import PROTOCOL_TYPE, subscribed_topics
+from eoslog.broker.coordinator.groups.classic_group_state import ClassicGroup as ClassicGroup
+from eoslog.broker.coordinator.groups.classic_group_state import ClassicGroupState
+from eoslog.broker.coordinator.groups.committed_offsets import Committed, Place
+from eoslog.broker.coordinator.groups.consumer_group_state import ConsumerGroup
+from eoslog.protocol.messages.consumer_protocol import CONSUMER_PROTOCOL_SUBSCRIPTION
 from eoslog.protocol.schema import ProtocolError
 
 
@@ -91,3 +91,22 @@ def _old(committed: Committed, basis: Basis, now: int, retention_ms: int) -> boo
     if committed.expire_timestamp != -1:
         return now >= committed.expire_timestamp
     return now - basis.starts(committed) >= retention_ms
+
+
+PROTOCOL_TYPE = "consumer"
+
+_LATEST = 3
+
+
+def subscribed_topics(data: bytes) -> frozenset[str]:
+    """The topics of a ConsumerProtocolSubscription. Raises ProtocolError.
+
+    Newer versions begin with the same fields.
+    """
+    if len(data) < 2:
+        raise ProtocolError(f"a subscription of {len(data)} bytes has no version")
+    version = min(int.from_bytes(data[:2], "big", signed=True), _LATEST)
+    if version < 0:
+        raise ProtocolError(f"a subscription has version {version}")
+    body, _ = CONSUMER_PROTOCOL_SUBSCRIPTION.read(version, data, 2)
+    return frozenset(body["topics"])

@@ -6,18 +6,21 @@ from dataclasses import replace
 
 import pytest
 
-from eoslog.broker.rules.committed_offsets import Committer
-from eoslog.broker.rules.consumer.consumer_group_events import ConsumerGroupSettings, ConsumerHeartbeat, Timer
-from eoslog.broker.rules.consumer.consumer_group_state import (
+from eoslog.broker.coordinator.groups.committed_offsets import Committer, check_commit, check_fetch
+from eoslog.broker.coordinator.groups.consumer_group_state import (
+    ConsumerGroupSettings,
     ConsumerGroupState,
+    ConsumerHeartbeat,
     CurrentAssignment,
+    CurrentFact,
     MemberState,
+    OldMetadataFact,
+    Timer,
+    apply,
 )
-from eoslog.broker.rules.consumer.group_facts import CurrentFact, OldMetadataFact, apply
-from eoslog.broker.rules.consumer.member_offsets import check_commit, check_fetch
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.protocol.errors import KafkaError
-from tests.broker.rules.consumer_bench import Client, ConsumerBench, Topics, settle
+from tests.broker.coordinator.groups.consumer_bench import Client, ConsumerBench, Topics, settle
 
 
 def joined(bench: ConsumerBench, name: str = "m1", **more: object) -> Client:

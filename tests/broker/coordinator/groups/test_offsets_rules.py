@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from eoslog.broker.rules.classic.classic_group_state import ClassicGroup, ClassicGroupState
-from eoslog.broker.rules.committed_offsets import (
+from eoslog.broker.coordinator.groups.classic_group_state import ClassicGroup, ClassicGroupState
+from eoslog.broker.coordinator.groups.committed_offsets import (
     NO_TOPIC_ID,
     NOTHING,
     Committed,
@@ -19,7 +19,7 @@ from eoslog.broker.rules.committed_offsets import (
     validate_commit,
 )
 from eoslog.protocol.errors import ErrorCode as E
-from tests.broker.rules.group_events import ClassicBench
+from tests.broker.coordinator.groups.group_events import ClassicBench
 
 P = ("t", 0)
 Q = ("t", 1)

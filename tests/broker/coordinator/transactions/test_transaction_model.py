@@ -12,15 +12,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from eoslog.broker.coordinator.transactions import transaction as rules
 from eoslog.broker.coordinator.transactions import transaction_records
-from eoslog.broker.rules.transactions import transaction as rules
-from eoslog.broker.rules.transactions.end_txn import EndRequest, end_txn
-from eoslog.broker.rules.transactions.transaction_result import TransactionResult
-from eoslog.broker.rules.transactions.transaction_state import (
+from eoslog.broker.coordinator.transactions.transaction import EndRequest, end_txn
+from eoslog.broker.coordinator.transactions.transaction_state import (
     PREPARED,
     TV1,
     TV2,
     TransactionMetadata,
+    TransactionResult,
     TransactionState,
     complete,
 )

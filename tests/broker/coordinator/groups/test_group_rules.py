@@ -6,24 +6,21 @@ from dataclasses import replace
 
 import pytest
 
-from eoslog.broker.rules.classic.classic_group import resume, step, touch
-from eoslog.broker.rules.classic.classic_group_events import (
-    Event,
-    HeartbeatAnswer,
-    JoinAnswer,
-    SyncAnswer,
-    Tick,
-)
-from eoslog.broker.rules.classic.classic_group_state import (
+from eoslog.broker.coordinator.groups.classic_group import ClassicGroupStep, resume, step, touch
+from eoslog.broker.coordinator.groups.classic_group_state import (
     PREDECESSORS,
     ClassicGroup,
     ClassicGroupSettings,
     ClassicGroupState,
+    Event,
+    HeartbeatAnswer,
     IllegalGroupTransition,
+    JoinAnswer,
+    SyncAnswer,
+    Tick,
 )
-from eoslog.broker.rules.classic.rebalance import ClassicGroupStep
 from eoslog.protocol.errors import ErrorCode as E
-from tests.broker.rules.group_events import BOTH, ClassicBench, beat, join, leave, sync
+from tests.broker.coordinator.groups.group_events import BOTH, ClassicBench, beat, join, leave, sync
 
 S = ClassicGroupState
 

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from eoslog.broker.rules.transactions import transaction as rules
-from eoslog.broker.rules.transactions.end_txn import EndRequest, end_txn
-from eoslog.broker.rules.transactions.transaction_result import TransactionResult
-from eoslog.broker.rules.transactions.transaction_state import (
+from eoslog.broker.coordinator.transactions import transaction as rules
+from eoslog.broker.coordinator.transactions.transaction import EndRequest, end_txn
+from eoslog.broker.coordinator.transactions.transaction_state import (
     NO_TIMEOUT_MS,
     TV1,
     TV2,
     TransactionMetadata,
+    TransactionResult,
     TransactionState,
     complete,
     remembered_epoch,

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eoslog.broker.rules.consumer.consumer_group_state import Part
-from eoslog.broker.rules.consumer.range_and_uniform_assignors import ASSIGNORS, Subscriber, Targets, alike
+from eoslog.broker.coordinator.groups.assignors import ASSIGNORS, Subscriber, Targets, alike
+from eoslog.broker.coordinator.groups.consumer_group_state import Part
 
 GOLDEN = Path(__file__).with_name("kafka_4_3_1_assignments.jsonl")
 CASES = [json.loads(line) for line in GOLDEN.read_text().splitlines()]

@@ -11,10 +11,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from eoslog.broker.rules.consumer.consumer_group_events import ConsumerGroupSettings, ConsumerHeartbeat
-from eoslog.broker.rules.consumer.consumer_group_state import ConsumerGroupState
+from eoslog.broker.coordinator.groups.consumer_group_state import (
+    ConsumerGroupSettings,
+    ConsumerGroupState,
+    ConsumerHeartbeat,
+)
 from eoslog.protocol.errors import ErrorCode as E
-from tests.broker.rules.consumer_bench import Client, ConsumerBench, settle
+from tests.broker.coordinator.groups.consumer_bench import Client, ConsumerBench, settle
 
 SESSION_MS = 45_000
 NAMES = ("a", "b", "c")

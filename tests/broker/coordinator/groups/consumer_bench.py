@@ -7,25 +7,24 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from eoslog.broker.coordinator.groups import consumer_group as consumer_group
 from eoslog.broker.coordinator.groups import consumer_records
-from eoslog.broker.rules.consumer import consumer_group as consumer_group
-from eoslog.broker.rules.consumer.consumer_group_events import (
+from eoslog.broker.coordinator.groups.consumer_group_state import (
+    ConsumerGroup,
     ConsumerGroupResult,
     ConsumerGroupSettings,
+    ConsumerGroupState,
     ConsumerHeartbeat,
     ConsumerHeartbeatAnswer,
-    Now,
-    Timer,
-)
-from eoslog.broker.rules.consumer.consumer_group_state import (
-    ConsumerGroup,
-    ConsumerGroupState,
     MemberState,
+    Now,
     Part,
+    Timer,
     TopicImage,
+    apply,
+    ends_group,
 )
-from eoslog.broker.rules.consumer.group_facts import apply, ends_group
-from eoslog.broker.rules.consumer.subscription_regex import matching
+from eoslog.broker.coordinator.groups.subscription_regex import matching
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.plain_records import Record
 

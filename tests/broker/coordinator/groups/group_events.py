@@ -5,9 +5,12 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass, field, replace
 
-from eoslog.broker.rules.classic import classic_group as classic_group
-from eoslog.broker.rules.classic.classic_group_events import (
+from eoslog.broker.coordinator.groups import classic_group as classic_group
+from eoslog.broker.coordinator.groups.classic_group_state import (
     Answer,
+    ClassicGroup,
+    ClassicGroupSettings,
+    ClassicGroupState,
     Event,
     Heartbeat,
     HeartbeatAnswer,
@@ -18,11 +21,6 @@ from eoslog.broker.rules.classic.classic_group_events import (
     Sync,
     SyncAnswer,
     Tick,
-)
-from eoslog.broker.rules.classic.classic_group_state import (
-    ClassicGroup,
-    ClassicGroupSettings,
-    ClassicGroupState,
 )
 
 RANGE = (("range", b"r"),)

@@ -12,13 +12,13 @@ from typing import NamedTuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from eoslog.broker.coordinator.groups.committed_offsets import Committed, OffsetStore, Place, fetch
 from eoslog.broker.coordinator.groups.group_records import (
     OffsetRecord,
     decode,
     encode_offset,
     encode_offset_tombstone,
 )
-from eoslog.broker.rules.committed_offsets import Committed, OffsetStore, Place, fetch
 from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.plain_records import Record
 

@@ -6,10 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from eoslog.broker.rules.transactions import transaction as rules
-from eoslog.broker.rules.transactions.end_txn import EndRequest, end_txn
-from eoslog.broker.rules.transactions.transaction_result import TransactionResult
-from eoslog.broker.rules.transactions.transaction_state import (
+from eoslog.broker.coordinator.transactions import transaction as rules
+from eoslog.broker.coordinator.transactions.transaction import EndRequest, end_txn
+from eoslog.broker.coordinator.transactions.transaction_state import (
     NO_TIMEOUT_MS,
     PREDECESSORS,
     STATE_BY_TEXT,
@@ -17,6 +16,7 @@ from eoslog.broker.rules.transactions.transaction_state import (
     TV2,
     IllegalTransactionState,
     TransactionMetadata,
+    TransactionResult,
     TransactionState,
     complete,
     follow,

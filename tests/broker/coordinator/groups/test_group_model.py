@@ -13,9 +13,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from eoslog.broker.coordinator.groups.group_records import GroupRecord, decode, encode_group
-from eoslog.broker.rules.classic.classic_group import resume
-from eoslog.broker.rules.classic.classic_group_events import (
+from eoslog.broker.coordinator.groups.classic_group import resume
+from eoslog.broker.coordinator.groups.classic_group_state import (
+    ClassicGroup,
+    ClassicGroupSettings,
+    ClassicGroupState,
     Event,
     Heartbeat,
     HeartbeatAnswer,
@@ -24,14 +26,10 @@ from eoslog.broker.rules.classic.classic_group_events import (
     Sync,
     SyncAnswer,
 )
-from eoslog.broker.rules.classic.classic_group_state import (
-    ClassicGroup,
-    ClassicGroupSettings,
-    ClassicGroupState,
-)
+from eoslog.broker.coordinator.groups.group_records import GroupRecord, decode, encode_group
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.protocol.plain_records import Record
-from tests.broker.rules.group_events import ClassicBench, beat, join, sync
+from tests.broker.coordinator.groups.group_events import ClassicBench, beat, join, sync
 
 LONGEST_MS = 60_000
 """The longest rebalance time-out in these runs, and so the longest any request may be parked."""

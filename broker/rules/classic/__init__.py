@@ -1,1 +1,0 @@
-"""The rules of groups of the classic protocol."""

@@ -1,1 +1,0 @@
-"""The rules of a transaction: its states, what ends it."""
