@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
-from eoslog.broker.authorize.refusal_log import Audit
 from eoslog.broker.rules.acls import CLUSTER_NAME, SUPPORTED, AclOperation, Client, ResourceType
-from eoslog.broker.stored.authorizer import Authorizer
 
 if TYPE_CHECKING:
+    from eoslog.broker.authorize.refusal_log import Audit
+    from eoslog.broker.stored.authorizer import Authorizer
     from eoslog.broker.topics.topics import Topics
 
 Request = TypeVar("Request")

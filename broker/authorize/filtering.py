@@ -1,15 +1,29 @@
-"""Removes what is not allowed from a request's lists, and adds it to the answer's lists with an error."""
+"""What the checks of the APIs are made of: `needs`, `topics`, `configs`, `in_turn`, and what they share.
+
+A check removes what is not allowed from a request's lists, and adds it to the answer's lists with an error.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from eoslog.broker.authorize.access_request import AccessRequest, Check, RequestRefused, Restore
 from eoslog.broker.rules.acls import CLUSTER_NAME, AclOperation, ResourceType
 from eoslog.protocol.error_places import error_answer, error_of_parts
 from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed import (
+        AlterConfigsRequestResource,
+        ConsumerGroupDescribeResponseGroupDraft,
+        DescribeConfigsRequestResource,
+        DescribeGroupsResponseGroupDraft,
+        DescribeTopicPartitionsResponseTopicDraft,
+        IncrementalAlterConfigsRequestResource,
+        MetadataResponseTopicDraft,
+    )
 
 CODES = {
     ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
@@ -142,3 +156,60 @@ def _chained(restores: list[Restore[Any]]) -> Restore[Any]:
         return answer
 
     return restore
+
+
+_Group: TypeAlias = "DescribeGroupsResponseGroupDraft | ConsumerGroupDescribeResponseGroupDraft"
+
+
+def add_group_operations(asked: AccessRequest[Any], groups: Iterable[_Group]) -> None:
+    """Add to each group of an answer what the client may do to it."""
+    for group in groups:
+        if not group.get("error_code"):
+            group["authorized_operations"] = asked.operations(ResourceType.GROUP, group["group_id"])
+
+
+def add_topic_operations(
+    asked: AccessRequest[Any], topic: MetadataResponseTopicDraft | DescribeTopicPartitionsResponseTopicDraft
+) -> None:
+    """Add to a topic of an answer what the client may do to it."""
+    name = topic.get("name")
+    if name and not topic.get("error_code"):
+        topic["topic_authorized_operations"] = asked.operations(ResourceType.TOPIC, name)
+
+
+def cluster_operations(asked: AccessRequest[Any]) -> int:
+    """The operations that the client may do to the cluster, as bits; none if it may not describe it."""
+    if not asked.may_cluster(AclOperation.DESCRIBE):
+        return 0
+    return asked.operations(ResourceType.CLUSTER, CLUSTER_NAME)
+
+
+def may_create_topic(asked: AccessRequest[Any], name: str) -> bool:
+    """Whether the client may create this topic: by a right on the cluster, or on the topic."""
+    return asked.may_cluster(AclOperation.CREATE, log=False) or asked.may_topic(AclOperation.CREATE, name)
+
+
+def configs(operation: AclOperation) -> Check:
+    """Needs the operation on each topic or group, and on the cluster for all other resources."""
+
+    def where(
+        resource: AlterConfigsRequestResource
+        | DescribeConfigsRequestResource
+        | IncrementalAlterConfigsRequestResource,
+    ) -> tuple[ResourceType, str]:
+        kind = _CONFIG_OF.get(resource["resource_type"], ResourceType.CLUSTER)
+        return kind, CLUSTER_NAME if kind is ResourceType.CLUSTER else resource["resource_name"]
+
+    def check(asked: AccessRequest[Any]) -> Restore[Any] | None:
+        return remove_denied(
+            asked,
+            "resources",
+            lambda resource: asked.may(operation, *where(resource)),
+            lambda resource: CODES[where(resource)[0]],
+        )
+
+    return check
+
+
+# Resource types of the config APIs -> the type whose ACLs apply; all others: the cluster's.
+_CONFIG_OF = {2: ResourceType.TOPIC, 32: ResourceType.GROUP}

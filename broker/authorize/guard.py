@@ -1,18 +1,18 @@
 """Authorizes each request before its handler runs.
 
-Each API has a check (in `table`). The check may answer in the handler's place (`RequestRefused`). It may
-remove what is not allowed from the request, and return a function that adds it to the answer with its error
-code. Or it may return None: the request goes on unchanged. An API without a check is refused to everybody.
+Each API has a check: `access` in its handler's file. The check may answer in the handler's place
+(`RequestRefused`). It may remove what is not allowed from the request, and return a function that adds it
+to the answer with its error code. Or it may return None: the request goes on unchanged. An API without a
+check is refused to everybody.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
 
-from eoslog.broker.authorize.access_request import AccessRequest, RequestRefused, Restore
+from eoslog.broker.authorize.access_request import AccessRequest, Check, RequestRefused, Restore
 from eoslog.broker.authorize.refusal_log import Audit
-from eoslog.broker.authorize.table import TABLE
 from eoslog.broker.requests.context import CloseConnection, Settled
 from eoslog.broker.rules.acls import Client
 from eoslog.broker.stored.authorizer import Authorizer
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 class Guard:
     """Runs the checks before the handlers."""
 
-    def __init__(self, authorizer: Authorizer) -> None:
-        self._authorizer, self._audit = authorizer, Audit()
+    def __init__(self, authorizer: Authorizer, checks: Mapping[int, Check]) -> None:
+        self._authorizer, self._checks, self._audit = authorizer, checks, Audit()
 
     def around(self, header: RequestHeader, handler: Handler) -> Handler:
         """The handler, preceded by its API's check."""
-        check = TABLE.get(header.api_key)
+        check = self._checks.get(header.api_key)
 
         def guarded(context: RequestContext, request: Message) -> Any:
             if check is None:

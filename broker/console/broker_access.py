@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from eoslog.broker.network.dispatch import handlers
+from eoslog.broker.network.dispatch import checks, handlers
 from eoslog.broker.requests.context import CloseConnection, RequestContext
 from eoslog.broker.rules.acls import CLUSTER_NAME, AclOperation, Client, ResourceType
 from eoslog.broker.security.session import ClientSession
@@ -83,7 +83,7 @@ class BrokerAccess:
         if broker.authorizer is not None:
             from eoslog.broker.authorize.guard import Guard  # imported only where it is used
 
-            self._guard = Guard(broker.authorizer)
+            self._guard = Guard(broker.authorizer, checks())
 
     async def ask(
         self,

@@ -1,6 +1,8 @@
-"""One file for each API key: `KEY`, `VERSIONS` (lowest and highest served), `handle`. Its head describes it.
+"""One file for each API key: `KEY`, `VERSIONS` (lowest and highest served), `access`, `handle`.
 
-`NAMED_FROM`, where a file has it, is the lowest version that ApiVersions names instead of the lowest served.
+The head of a file describes it. `access` is Kafka's rule of who may use the API, a check of `authorize`.
+`NAMED_FROM`, where a file has it, is the lowest version that ApiVersions names instead of the lowest
+served.
 """
 
 from importlib import import_module

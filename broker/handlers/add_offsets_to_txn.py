@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from eoslog.broker.authorize.filtering import in_turn, needs
 from eoslog.broker.requests.context import RequestContext
+from eoslog.broker.rules.acls import AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.error_versions import for_version
 from eoslog.protocol.errors import ErrorCode, KafkaError
@@ -21,6 +23,12 @@ if TYPE_CHECKING:
 
 KEY = ApiKey.ADD_OFFSETS_TO_TXN
 VERSIONS = (0, 4)
+
+
+_writes = needs(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, "transactional_id")
+
+
+access = in_turn(_writes, needs(AclOperation.READ, ResourceType.GROUP, "group_id"))
 
 
 async def handle(context: RequestContext, request: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponseDraft:

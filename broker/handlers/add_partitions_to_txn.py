@@ -15,8 +15,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from eoslog.broker.authorize.access_request import AccessRequest, RequestRefused
+from eoslog.broker.authorize.filtering import (
+    CLUSTER_DENIED,
+    TOPIC_DENIED,
+    TRANSACTION_DENIED,
+    denied_entries,
+    refusal,
+)
 from eoslog.broker.coordinator.transactions.transaction_state import TV1, TV2
 from eoslog.broker.requests.context import RequestContext
+from eoslog.broker.rules.acls import AclOperation, ResourceType
 from eoslog.broker.topics.topics import OFFSETS_TOPIC
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.error_versions import for_version
@@ -26,6 +35,7 @@ if TYPE_CHECKING:
     from eoslog.protocol.typed import (
         AddPartitionsToTxnRequest,
         AddPartitionsToTxnRequestTransaction,
+        AddPartitionsToTxnRequestV3AndBelowTopic,
         AddPartitionsToTxnResponseDraft,
         AddPartitionsToTxnResponseResultsByPartitionDraft,
         AddPartitionsToTxnResponseResultsByTopicV3AndBelowDraft,
@@ -35,6 +45,34 @@ if TYPE_CHECKING:
 
 KEY = ApiKey.ADD_PARTITIONS_TO_TXN
 VERSIONS = (0, 5)
+
+
+_BATCHED = 4
+
+
+def access(
+    asked: AccessRequest[AddPartitionsToTxnRequest],
+) -> RequestRefused[AddPartitionsToTxnResponseDraft] | None:
+    """Needs WRITE on the id and on every topic, or nothing is added. From version 4 for brokers only."""
+    request = asked.request
+    if asked.version >= _BATCHED:
+        if asked.may_cluster(AclOperation.CLUSTER_ACTION):
+            return None
+        return refusal(asked, CLUSTER_DENIED)
+    topics = request["v3_and_below_topics"]
+    if not asked.may(
+        AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request["v3_and_below_transactional_id"]
+    ):
+        return refusal(asked, TRANSACTION_DENIED)
+    denied = {t["name"] for t in topics if not asked.may_topic(AclOperation.WRITE, t["name"])}
+    if not denied:
+        return None
+
+    def code(topic: AddPartitionsToTxnRequestV3AndBelowTopic) -> ErrorCode:
+        return TOPIC_DENIED if topic["name"] in denied else ErrorCode.OPERATION_NOT_ATTEMPTED
+
+    return RequestRefused(denied_entries(asked, "v3_and_below_topics", topics, code))
+
 
 BATCHED_SINCE = 4
 

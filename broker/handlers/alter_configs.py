@@ -19,8 +19,10 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
+from eoslog.broker.authorize.filtering import configs
 from eoslog.broker.requests.context import RequestContext
 from eoslog.broker.resources import resource_of
+from eoslog.broker.rules.acls import AclOperation
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
@@ -36,6 +38,9 @@ if TYPE_CHECKING:
 
 KEY = ApiKey.ALTER_CONFIGS
 VERSIONS = (0, 2)
+
+
+access = configs(AclOperation.ALTER_CONFIGS)
 
 
 _Resource = TypeVar("_Resource", "AlterConfigsRequestResource", "IncrementalAlterConfigsRequestResource")

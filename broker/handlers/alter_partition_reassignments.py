@@ -11,7 +11,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from eoslog.broker.authorize.filtering import needs
 from eoslog.broker.requests.context import RequestContext
+from eoslog.broker.rules.acls import AclOperation, ResourceType
 from eoslog.broker.topics.replica_placement import check_replicas
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
 
 KEY = ApiKey.ALTER_PARTITION_REASSIGNMENTS
 VERSIONS = (0, 1)
+
+
+access = needs(AclOperation.ALTER, ResourceType.CLUSTER)
 
 
 def handle(

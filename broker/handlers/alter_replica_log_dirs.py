@@ -11,7 +11,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from eoslog.broker.authorize.filtering import needs
 from eoslog.broker.requests.context import RequestContext
+from eoslog.broker.rules.acls import AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode
 
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
 
 KEY = ApiKey.ALTER_REPLICA_LOG_DIRS
 VERSIONS = (1, 2)
+
+
+access = needs(AclOperation.ALTER, ResourceType.CLUSTER)
 
 
 def handle(context: RequestContext, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponseDraft:

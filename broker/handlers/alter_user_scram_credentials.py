@@ -11,7 +11,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, TypeAlias
 
+from eoslog.broker.authorize.access_request import AccessRequest, RequestRefused
+from eoslog.broker.authorize.filtering import needs
 from eoslog.broker.requests.context import RequestContext
+from eoslog.broker.rules.acls import AclOperation, ResourceType
 from eoslog.broker.security.scram import NUMBERS
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
@@ -29,6 +32,18 @@ if TYPE_CHECKING:
 
 KEY = ApiKey.ALTER_USER_SCRAM_CREDENTIALS
 VERSIONS = (0, 0)
+
+
+def _credentials_refused(
+    asked: AccessRequest[AlterUserScramCredentialsRequest], code: ErrorCode
+) -> RequestRefused[AlterUserScramCredentialsResponseDraft]:
+    """A user appears once in the answer, however many changes were requested."""
+    changes = [*asked.request["deletions"], *asked.request["upsertions"]]
+    names = dict.fromkeys(change["name"] for change in changes)
+    return RequestRefused({"results": [{"user": name, "error_code": code} for name in names]})
+
+
+access = needs(AclOperation.ALTER, ResourceType.CLUSTER, refuse=_credentials_refused)
 
 
 _Change: TypeAlias = "AlterUserScramCredentialsRequestDeletion | AlterUserScramCredentialsRequestUpsertion"

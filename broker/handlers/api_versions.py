@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from eoslog.broker.authorize.filtering import everybody
 from eoslog.broker.requests.context import RequestContext
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
 
 KEY = ApiKey.API_VERSIONS
 VERSIONS = (0, 4)
+
+
+access = everybody
+
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 OURS = "eoslog"

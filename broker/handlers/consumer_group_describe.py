@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from eoslog.broker.authorize.access_request import AccessRequest, Restore
+from eoslog.broker.authorize.filtering import GROUP_DENIED, TOPIC_DENIED, add_group_operations, remove_denied
 from eoslog.broker.coordinator.groups.consumer_group_state import (
     ConsumerGroup,
     ConsumerGroupMember,
@@ -21,6 +23,7 @@ from eoslog.broker.coordinator.groups.consumer_group_state import (
 )
 from eoslog.broker.coordinator.groups.consumer_records import write_parts
 from eoslog.broker.requests.context import RequestContext
+from eoslog.broker.rules.acls import AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
@@ -37,6 +40,47 @@ if TYPE_CHECKING:
 
 KEY = ApiKey.CONSUMER_GROUP_DESCRIBE
 VERSIONS = (0, 1)
+
+
+def access(
+    asked: AccessRequest[ConsumerGroupDescribeRequest],
+) -> Restore[ConsumerGroupDescribeResponseDraft]:
+    """The same for groups of KIP-848; one with a topic that may not be described is not told at all."""
+    restore_denied = remove_denied(
+        asked,
+        "group_ids",
+        lambda group: asked.may(AclOperation.DESCRIBE, ResourceType.GROUP, group),
+        GROUP_DENIED,
+    )
+    ask = asked.request["include_authorized_operations"]
+
+    def restore(answer: ConsumerGroupDescribeResponseDraft) -> ConsumerGroupDescribeResponseDraft:
+        groups = [_hidden(asked, group) for group in answer["groups"]]
+        if ask:
+            add_group_operations(asked, groups)
+        answer = answer | {"groups": groups}
+        return restore_denied(answer) if restore_denied else answer
+
+    return restore
+
+
+def _hidden(
+    asked: AccessRequest[ConsumerGroupDescribeRequest], group: ConsumerGroupDescribeResponseGroupDraft
+) -> ConsumerGroupDescribeResponseGroupDraft:
+    names = {
+        part["topic_name"]
+        for one in group.get("members", ())
+        for assignment in (one["assignment"], one["target_assignment"])
+        for part in assignment["topic_partitions"]
+    }
+    if all(asked.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name, log=False) for name in names):
+        return group
+    return {
+        "group_id": group["group_id"],
+        "error_code": TOPIC_DENIED,
+        "error_message": "The group has topics that the client may not describe.",
+    }
+
 
 _CONSUMER = 1
 

@@ -28,6 +28,8 @@ from collections.abc import Awaitable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from eoslog.broker.authorize.access_request import AccessRequest, RequestRefused
+from eoslog.broker.authorize.filtering import GROUP_DENIED, TOPIC_DENIED, refusal
 from eoslog.broker.coordinator.groups.cluster_view import VisibleTopics
 from eoslog.broker.coordinator.groups.consumer_group_state import (
     JOIN_EPOCH,
@@ -43,14 +45,24 @@ from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed import (
-        ConsumerGroupHeartbeatRequest,
-        ConsumerGroupHeartbeatResponseDraft,
-    )
+    from eoslog.protocol.typed import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponseDraft
 
 
 KEY = ApiKey.CONSUMER_GROUP_HEARTBEAT
 VERSIONS = (0, 1)
+
+
+def access(
+    asked: AccessRequest[ConsumerGroupHeartbeatRequest],
+) -> RequestRefused[ConsumerGroupHeartbeatResponseDraft] | None:
+    """Needs READ on the group, and DESCRIBE on every topic that is subscribed to by name."""
+    if not asked.may(AclOperation.READ, ResourceType.GROUP, asked.request["group_id"]):
+        return refusal(asked, GROUP_DENIED)
+    names = asked.request["subscribed_topic_names"] or ()
+    if not all([asked.may_topic(AclOperation.DESCRIBE, name) for name in names]):
+        return refusal(asked, TOPIC_DENIED)
+    return None
+
 
 _OWN_ID = 1
 """The first version in which members make their own id."""

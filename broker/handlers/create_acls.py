@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from eoslog.broker.authorize.filtering import needs
 from eoslog.broker.authorize.messages import acl_of, existing
 from eoslog.broker.requests.context import RequestContext
-from eoslog.broker.rules.acls import Acl
+from eoslog.broker.rules.acls import Acl, AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import KafkaError
 
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
 KEY = ApiKey.CREATE_ACLS
 VERSIONS = (1, 3)
+
+
+access = needs(AclOperation.ALTER, ResourceType.CLUSTER)
 
 
 def handle(context: RequestContext, request: CreateAclsRequest) -> CreateAclsResponseDraft:

@@ -13,7 +13,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from eoslog.broker.authorize.access_request import AccessRequest, Restore
+from eoslog.broker.authorize.filtering import TOPIC_DENIED, remove_denied
 from eoslog.broker.requests.context import RequestContext
+from eoslog.broker.rules.acls import AclOperation
 from eoslog.broker.topics.replica_placement import check_replicas
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
@@ -29,6 +32,17 @@ if TYPE_CHECKING:
 
 KEY = ApiKey.CREATE_PARTITIONS
 VERSIONS = (0, 3)
+
+
+def access(
+    asked: AccessRequest[CreatePartitionsRequest],
+) -> Restore[CreatePartitionsResponseDraft] | None:
+    """Needs ALTER on the topic."""
+
+    def allowed(topic: CreatePartitionsRequestTopic) -> bool:
+        return asked.may_topic(AclOperation.ALTER, topic["name"])
+
+    return remove_denied(asked, "topics", allowed, TOPIC_DENIED)
 
 
 async def handle(context: RequestContext, request: CreatePartitionsRequest) -> CreatePartitionsResponseDraft:

@@ -15,8 +15,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from eoslog.broker.authorize.access_request import AccessRequest, Restore
+from eoslog.broker.authorize.filtering import TOPIC_DENIED, may_create_topic, remove_denied
 from eoslog.broker.requests.context import RequestContext
 from eoslog.broker.resources.topics import topic_entries
+from eoslog.broker.rules.acls import AclOperation, ResourceType
 from eoslog.broker.topics.replica_placement import DEFAULT, REPLICATION_FACTOR, check_factor, check_replicas
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
@@ -32,6 +35,40 @@ if TYPE_CHECKING:
 
 KEY = ApiKey.CREATE_TOPICS
 VERSIONS = (2, 7)
+
+
+def access(asked: AccessRequest[CreateTopicsRequest]) -> Restore[CreateTopicsResponseDraft] | None:
+    """Needs CREATE on the cluster or the topic; the answer has configs if the client may describe them."""
+
+    def allowed(topic: CreateTopicsRequestTopic) -> bool:
+        return may_create_topic(asked, topic["name"])
+
+    restore_denied = remove_denied(asked, "topics", allowed, TOPIC_DENIED, "Authorization failed.")
+
+    def restore(answer: CreateTopicsResponseDraft) -> CreateTopicsResponseDraft:
+        shown = [_without_configs(asked, topic) for topic in answer["topics"]]
+        answer = answer | {"topics": shown}
+        return restore_denied(answer) if restore_denied else answer
+
+    return restore
+
+
+_CONFIGS_SINCE = 5
+
+
+def _without_configs(
+    asked: AccessRequest[CreateTopicsRequest], topic: CreateTopicsResponseTopicDraft
+) -> CreateTopicsResponseTopicDraft:
+    if asked.version < _CONFIGS_SINCE or topic.get("error_code"):
+        return topic
+    if asked.may(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, topic["name"], log=False):
+        return topic
+    return topic | {
+        "topic_config_error_code": TOPIC_DENIED,
+        "num_partitions": -1,
+        "replication_factor": -1,
+        "configs": None,
+    }
 
 
 async def handle(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponseDraft:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from eoslog.broker.authorize.filtering import needs
 from eoslog.broker.authorize.messages import existing, filter_of, message_of
 from eoslog.broker.requests.context import RequestContext
-from eoslog.broker.rules.acls import Acl, AclFilter
+from eoslog.broker.rules.acls import Acl, AclFilter, AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 
 KEY = ApiKey.DELETE_ACLS
 VERSIONS = (1, 3)
+
+
+access = needs(AclOperation.ALTER, ResourceType.CLUSTER)
 
 
 def handle(context: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponseDraft:

@@ -12,7 +12,10 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
+from eoslog.broker.authorize.access_request import AccessRequest, Restore
+from eoslog.broker.authorize.filtering import GROUP_DENIED, remove_denied
 from eoslog.broker.requests.context import RequestContext, Settled
+from eoslog.broker.rules.acls import AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
@@ -22,6 +25,16 @@ if TYPE_CHECKING:
 
 KEY = ApiKey.DELETE_GROUPS
 VERSIONS = (0, 2)
+
+
+def access(asked: AccessRequest[DeleteGroupsRequest]) -> Restore[DeleteGroupsResponseDraft] | None:
+    """Needs DELETE on each group."""
+    return remove_denied(
+        asked,
+        "groups_names",
+        lambda group: asked.may(AclOperation.DELETE, ResourceType.GROUP, group),
+        GROUP_DENIED,
+    )
 
 
 def handle(context: RequestContext, request: DeleteGroupsRequest) -> Settled[DeleteGroupsResponseDraft]:

@@ -13,7 +13,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from eoslog.broker.authorize.filtering import topics
 from eoslog.broker.requests.context import RequestContext
+from eoslog.broker.rules.acls import AclOperation
 from eoslog.broker.topics.topics import is_internal
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
@@ -29,6 +31,10 @@ if TYPE_CHECKING:
 
 KEY = ApiKey.DELETE_RECORDS
 VERSIONS = (0, 2)
+
+
+access = topics(AclOperation.DELETE)
+
 
 _LOG = logging.getLogger(__name__)
 _NO_OFFSET = -1

@@ -13,7 +13,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from eoslog.broker.authorize.access_request import AccessRequest, Restore
+from eoslog.broker.authorize.filtering import NO_ID, TOPIC_DENIED, appended, remove_denied, split
 from eoslog.broker.requests.context import RequestContext
+from eoslog.broker.rules.acls import AclOperation, ResourceType
 from eoslog.broker.topics.topic import Topic
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.error_versions import for_version
@@ -22,6 +25,7 @@ from eoslog.protocol.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from eoslog.protocol.typed import (
         DeleteTopicsRequest,
+        DeleteTopicsRequestTopic,
         DeleteTopicsResponseDraft,
         DeleteTopicsResponseResponseDraft,
     )
@@ -29,6 +33,30 @@ if TYPE_CHECKING:
 
 KEY = ApiKey.DELETE_TOPICS
 VERSIONS = (1, 6)
+
+
+def access(asked: AccessRequest[DeleteTopicsRequest]) -> Restore[DeleteTopicsResponseDraft] | None:
+    """Needs DELETE. The id of a topic that may not be described is answered like an unknown id."""
+    if asked.version < 6:
+        return remove_denied(
+            asked, "topic_names", lambda name: asked.may_topic(AclOperation.DELETE, name), TOPIC_DENIED
+        )
+
+    def allowed(topic: DeleteTopicsRequestTopic) -> bool:
+        name = asked.topic_name(topic)
+        return name is None or asked.may_topic(AclOperation.DELETE, name)
+
+    def refuse(topic: DeleteTopicsRequestTopic) -> DeleteTopicsResponseResponseDraft:
+        if topic["name"] is not None:
+            return {"name": topic["name"], "topic_id": NO_ID, "error_code": TOPIC_DENIED}
+        name = asked.topic_name(topic)
+        if name is not None and asked.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name, log=False):
+            return {"name": name, "topic_id": topic["topic_id"], "error_code": TOPIC_DENIED}
+        return {"name": None, "topic_id": topic["topic_id"], "error_code": ErrorCode.UNKNOWN_TOPIC_ID}
+
+    asked.request["topics"], denied = split(asked.request["topics"], allowed)
+    return appended({"responses": [refuse(topic) for topic in denied]}) if denied else None
+
 
 _NO_ID = bytes(16)
 _Named = tuple[str | None, bytes]

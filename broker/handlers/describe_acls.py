@@ -11,9 +11,10 @@ from collections.abc import Iterable
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from eoslog.broker.authorize.filtering import needs
 from eoslog.broker.authorize.messages import existing, filter_of, message_of
 from eoslog.broker.requests.context import RequestContext
-from eoslog.broker.rules.acls import Acl, Pattern, ResourceType
+from eoslog.broker.rules.acls import Acl, AclOperation, Pattern, ResourceType
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import KafkaError
 
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 
 KEY = ApiKey.DESCRIBE_ACLS
 VERSIONS = (1, 3)
+
+
+access = needs(AclOperation.DESCRIBE, ResourceType.CLUSTER)
 
 
 def handle(context: RequestContext, request: DescribeAclsRequest) -> DescribeAclsResponseDraft:

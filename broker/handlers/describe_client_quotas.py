@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from eoslog.broker.authorize.filtering import needs
 from eoslog.broker.requests.context import RequestContext
+from eoslog.broker.rules.acls import AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode
 
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
 
 KEY = ApiKey.DESCRIBE_CLIENT_QUOTAS
 VERSIONS = (0, 1)
+
+
+access = needs(AclOperation.DESCRIBE_CONFIGS, ResourceType.CLUSTER)
 
 
 def handle(

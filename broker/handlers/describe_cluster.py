@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from eoslog.broker.authorize.access_request import AccessRequest, Restore
+from eoslog.broker.authorize.filtering import cluster_operations
 from eoslog.broker.requests.context import RequestContext
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode
@@ -20,6 +22,22 @@ if TYPE_CHECKING:
 
 KEY = ApiKey.DESCRIBE_CLUSTER
 VERSIONS = (0, 2)
+
+
+def access(
+    asked: AccessRequest[DescribeClusterRequest],
+) -> Restore[DescribeClusterResponseDraft] | None:
+    """Open to all, except for the authorized operations."""
+    if not asked.request["include_cluster_authorized_operations"]:
+        return None
+
+    def restore(answer: DescribeClusterResponseDraft) -> DescribeClusterResponseDraft:
+        if answer.get("error_code"):
+            return answer
+        return answer | {"cluster_authorized_operations": cluster_operations(asked)}
+
+    return restore
+
 
 NOT_ASKED = -(2**31)
 """The value of authorized operations that were not asked for."""

@@ -17,9 +17,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from eoslog.broker.authorize.filtering import configs
 from eoslog.broker.requests.context import RequestContext
 from eoslog.broker.resources import resource_of
 from eoslog.broker.resources.base import ConfigEntry
+from eoslog.broker.rules.acls import AclOperation
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
@@ -36,6 +38,9 @@ if TYPE_CHECKING:
 
 KEY = ApiKey.DESCRIBE_CONFIGS
 VERSIONS = (1, 4)
+
+
+access = configs(AclOperation.DESCRIBE_CONFIGS)
 
 
 def handle(context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponseDraft:

@@ -13,8 +13,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from eoslog.broker.authorize.access_request import AccessRequest, Restore
+from eoslog.broker.authorize.filtering import GROUP_DENIED, add_group_operations, remove_denied
 from eoslog.broker.coordinator.groups.classic_group_state import ClassicGroup, ClassicGroupState
 from eoslog.broker.requests.context import RequestContext
+from eoslog.broker.rules.acls import AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.error_versions import for_version
 from eoslog.protocol.errors import ErrorCode, KafkaError
@@ -29,6 +32,25 @@ if TYPE_CHECKING:
 
 KEY = ApiKey.DESCRIBE_GROUPS
 VERSIONS = (0, 6)
+
+
+def access(asked: AccessRequest[DescribeGroupsRequest]) -> Restore[DescribeGroupsResponseDraft]:
+    """Needs DESCRIBE on each group; adds the authorized operations where the request asks for them."""
+    restore_denied = remove_denied(
+        asked,
+        "groups",
+        lambda group: asked.may(AclOperation.DESCRIBE, ResourceType.GROUP, group),
+        GROUP_DENIED,
+    )
+    ask = asked.request["include_authorized_operations"]
+
+    def restore(answer: DescribeGroupsResponseDraft) -> DescribeGroupsResponseDraft:
+        if ask:
+            add_group_operations(asked, answer["groups"])
+        return restore_denied(answer) if restore_denied else answer
+
+    return restore
+
 
 _MESSAGES_SINCE = 6
 

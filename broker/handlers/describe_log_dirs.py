@@ -13,7 +13,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from eoslog.broker.authorize.access_request import AccessRequest, RequestRefused
+from eoslog.broker.authorize.filtering import needs
 from eoslog.broker.requests.context import RequestContext
+from eoslog.broker.rules.acls import AclOperation, ResourceType
 from eoslog.broker.topics.topics import Topic
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode
@@ -29,6 +32,16 @@ if TYPE_CHECKING:
 
 KEY = ApiKey.DESCRIBE_LOG_DIRS
 VERSIONS = (1, 5)
+
+
+def _log_dirs_hidden(
+    asked: AccessRequest[DescribeLogDirsRequest], code: ErrorCode
+) -> RequestRefused[DescribeLogDirsResponseDraft]:
+    """The answer lists directories, which no request names; before version 3 it is empty."""
+    return RequestRefused({"error_code": code})
+
+
+access = needs(AclOperation.DESCRIBE, ResourceType.CLUSTER, refuse=_log_dirs_hidden)
 
 
 def handle(context: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponseDraft:

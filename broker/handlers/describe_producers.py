@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from eoslog.broker.authorize.filtering import topics
 from eoslog.broker.requests.context import RequestContext
+from eoslog.broker.rules.acls import AclOperation
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode
 
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
 
 KEY = ApiKey.DESCRIBE_PRODUCERS
 VERSIONS = (0, 0)
+
+
+access = topics(AclOperation.READ)
 
 
 def handle(context: RequestContext, request: DescribeProducersRequest) -> DescribeProducersResponseDraft:

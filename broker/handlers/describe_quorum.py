@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from eoslog.broker.authorize.filtering import needs
 from eoslog.broker.requests.context import RequestContext
+from eoslog.broker.rules.acls import AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode
 
@@ -26,6 +28,10 @@ if TYPE_CHECKING:
 
 KEY = ApiKey.DESCRIBE_QUORUM
 VERSIONS = (0, 2)
+
+
+access = needs(AclOperation.DESCRIBE, ResourceType.CLUSTER)
+
 
 METADATA_TOPIC = "__cluster_metadata"
 LISTENER = "CONTROLLER"

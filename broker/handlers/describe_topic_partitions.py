@@ -11,8 +11,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from eoslog.broker.authorize.access_request import AccessRequest, Restore
+from eoslog.broker.authorize.filtering import (
+    TOPIC_DENIED,
+    add_topic_operations,
+    appended,
+    denied_entries,
+    split,
+)
 from eoslog.broker.handlers.metadata import TOPIC_OPERATIONS, described_partition
 from eoslog.broker.requests.context import RequestContext
+from eoslog.broker.rules.acls import AclOperation, ResourceType
 from eoslog.broker.topics.topic import check_name
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
@@ -20,6 +29,7 @@ from eoslog.protocol.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from eoslog.protocol.typed import (
         DescribeTopicPartitionsRequest,
+        DescribeTopicPartitionsRequestTopic,
         DescribeTopicPartitionsResponseDraft,
         DescribeTopicPartitionsResponseTopicDraft,
     )
@@ -27,6 +37,42 @@ if TYPE_CHECKING:
 
 KEY = ApiKey.DESCRIBE_TOPIC_PARTITIONS
 VERSIONS = (0, 0)
+
+
+def access(
+    asked: AccessRequest[DescribeTopicPartitionsRequest],
+) -> Restore[DescribeTopicPartitionsResponseDraft]:
+    """As Metadata: named topics are refused, of all topics those that may not be seen are left out.
+
+    A request for all topics gets the visible names filled in, so that the answer's limit counts only these.
+    """
+    request = asked.request
+    named = request["topics"]
+    denied: list[DescribeTopicPartitionsRequestTopic] = []
+    if named:
+        request["topics"], denied = split(
+            named, lambda topic: asked.may_topic(AclOperation.DESCRIBE, topic["name"])
+        )
+    else:
+        names = (
+            n
+            for n in asked.topics.names()
+            if asked.may(AclOperation.DESCRIBE, ResourceType.TOPIC, n, log=False)
+        )
+        request["topics"] = [{"name": name} for name in names]
+    nothing_left = not request["topics"]
+    refused = denied_entries(asked, "topics", denied, TOPIC_DENIED)
+
+    def restore(answer: DescribeTopicPartitionsResponseDraft) -> DescribeTopicPartitionsResponseDraft:
+        topics = [] if nothing_left else answer["topics"]
+        for topic in topics:
+            add_topic_operations(asked, topic)
+        cursor = None if nothing_left else answer.get("next_cursor")
+        restored: DescribeTopicPartitionsResponseDraft = answer | {"topics": topics, "next_cursor": cursor}
+        complete: DescribeTopicPartitionsResponseDraft = appended(refused)(restored)
+        return complete
+
+    return restore
 
 
 def handle(

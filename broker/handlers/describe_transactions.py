@@ -11,7 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from eoslog.broker.authorize.access_request import AccessRequest, Restore
+from eoslog.broker.authorize.filtering import TRANSACTION_DENIED, remove_denied
 from eoslog.broker.requests.context import RequestContext
+from eoslog.broker.rules.acls import AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
@@ -26,6 +29,35 @@ if TYPE_CHECKING:
 
 KEY = ApiKey.DESCRIBE_TRANSACTIONS
 VERSIONS = (0, 0)
+
+
+def access(
+    asked: AccessRequest[DescribeTransactionsRequest],
+) -> Restore[DescribeTransactionsResponseDraft]:
+    """Needs DESCRIBE on each id; topics that may not be described are omitted."""
+    restore_denied = remove_denied(
+        asked,
+        "transactional_ids",
+        lambda name: asked.may(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, name),
+        TRANSACTION_DENIED,
+    )
+
+    def restore(answer: DescribeTransactionsResponseDraft) -> DescribeTransactionsResponseDraft:
+        states = [
+            state
+            | {
+                "topics": [
+                    topic
+                    for topic in state.get("topics", ())
+                    if asked.may(AclOperation.DESCRIBE, ResourceType.TOPIC, topic["topic"], log=False)
+                ]
+            }
+            for state in answer["transaction_states"]
+        ]
+        answer = answer | {"transaction_states": states}
+        return restore_denied(answer) if restore_denied else answer
+
+    return restore
 
 
 def handle(

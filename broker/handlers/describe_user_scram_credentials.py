@@ -11,7 +11,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from eoslog.broker.authorize.filtering import needs
 from eoslog.broker.requests.context import RequestContext
+from eoslog.broker.rules.acls import AclOperation, ResourceType
 from eoslog.broker.security.scram import NUMBERS
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
 
 KEY = ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS
 VERSIONS = (0, 0)
+
+
+access = needs(AclOperation.DESCRIBE, ResourceType.CLUSTER)
 
 
 def handle(

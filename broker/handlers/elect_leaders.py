@@ -11,7 +11,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from eoslog.broker.authorize.filtering import needs
 from eoslog.broker.requests.context import RequestContext
+from eoslog.broker.rules.acls import AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode
 
@@ -25,6 +27,10 @@ if TYPE_CHECKING:
 
 KEY = ApiKey.ELECT_LEADERS
 VERSIONS = (0, 2)
+
+
+access = needs(AclOperation.ALTER, ResourceType.CLUSTER)
+
 
 _PREFERRED, _UNCLEAN = 0, 1
 

@@ -19,8 +19,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from eoslog.broker.authorize.access_request import AccessRequest, Restore
+from eoslog.broker.authorize.filtering import TRANSACTION_DENIED, in_turn, needs, remove_denied
 from eoslog.broker.coordinator.transactions.transaction_coordinator import Producer
 from eoslog.broker.requests.context import RequestContext
+from eoslog.broker.rules.acls import AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.error_versions import for_version
 from eoslog.protocol.errors import KafkaError
@@ -32,6 +35,20 @@ if TYPE_CHECKING:
 
 KEY = ApiKey.END_TXN
 VERSIONS = (0, 5)
+
+
+_writes = needs(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, "transactional_id")
+
+
+def _together(asked: AccessRequest[EndTxnRequest]) -> Restore[EndTxnResponseDraft] | None:
+    def allowed(named: EndTxnRequestTogether) -> bool:
+        return asked.may(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, named["transactional_id"])
+
+    return remove_denied(asked, "together", allowed, TRANSACTION_DENIED)
+
+
+access = in_turn(_writes, _together)
+
 
 BUMPS_SINCE = 5
 

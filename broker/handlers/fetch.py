@@ -18,7 +18,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from eoslog.broker.authorize.access_request import AccessRequest, RequestRefused, Restore
+from eoslog.broker.authorize.filtering import TOPIC_DENIED, refusal, topics
 from eoslog.broker.requests.context import RequestContext, Settled
+from eoslog.broker.rules.acls import AclOperation
 from eoslog.broker.rules.fetch_session import FetchRound, Place, asked
 from eoslog.broker.rules.reader_checks import check_leader_epoch, reads_committed
 from eoslog.protocol.apis import ApiKey
@@ -37,6 +40,22 @@ if TYPE_CHECKING:
 
 KEY = ApiKey.FETCH
 VERSIONS = (4, 18)
+
+
+_fetched = topics(AclOperation.READ, name="topic")
+
+
+def access(
+    asked: AccessRequest[FetchRequest],
+) -> RequestRefused[FetchResponseDraft] | Restore[FetchResponseDraft] | None:
+    """Consumers need READ on each topic. A client that claims to be a follower needs CLUSTER_ACTION."""
+    request = asked.request
+    if max(request["replica_id"], request["replica_state"]["replica_id"]) < 0:
+        return _fetched(asked)
+    if asked.may_cluster(AclOperation.CLUSTER_ACTION):
+        return None
+    return refusal(asked, TOPIC_DENIED)
+
 
 _TOPIC_IDS = 13
 _MAX_WAIT_MS = 24 * 3_600_000

@@ -10,7 +10,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from eoslog.broker.authorize.access_request import AccessRequest, RequestRefused, Restore
+from eoslog.broker.authorize.filtering import GROUP_DENIED, TRANSACTION_DENIED, refusal, remove_denied
 from eoslog.broker.requests.context import RequestContext
+from eoslog.broker.rules.acls import AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
@@ -21,10 +24,29 @@ if TYPE_CHECKING:
 KEY = ApiKey.FIND_COORDINATOR
 VERSIONS = (0, 6)
 
-TOPICS = {0: "__consumer_offsets", 1: "__transaction_state"}
-"""The internal topic of each key type."""
 
 _BATCHED = 4
+
+
+def access(
+    asked: AccessRequest[FindCoordinatorRequest],
+) -> RequestRefused[FindCoordinatorResponseDraft] | Restore[FindCoordinatorResponseDraft] | None:
+    """Needs DESCRIBE on the group or the transactional id."""
+    kinds = {0: (ResourceType.GROUP, GROUP_DENIED), 1: (ResourceType.TRANSACTIONAL_ID, TRANSACTION_DENIED)}
+    found = kinds.get(asked.request["key_type"])
+    if found is None:
+        return None  # the handler knows no other
+    resource, code = found
+    if asked.version < _BATCHED:
+        allowed = asked.may(AclOperation.DESCRIBE, resource, asked.request["key"])
+        return None if allowed else refusal(asked, code)
+    return remove_denied(
+        asked, "coordinator_keys", lambda key: asked.may(AclOperation.DESCRIBE, resource, key), code
+    )
+
+
+TOPICS = {0: "__consumer_offsets", 1: "__transaction_state"}
+"""The internal topic of each key type."""
 
 
 class _Place(NamedTuple):

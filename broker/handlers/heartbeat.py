@@ -10,8 +10,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from eoslog.broker.authorize.filtering import needs
 from eoslog.broker.coordinator.groups.classic_group_state import Heartbeat, HeartbeatAnswer
 from eoslog.broker.requests.context import RequestContext, Settled
+from eoslog.broker.rules.acls import AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey
 
 if TYPE_CHECKING:
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
 
 KEY = ApiKey.HEARTBEAT
 VERSIONS = (0, 4)
+
+
+access = needs(AclOperation.READ, ResourceType.GROUP, "group_id")
 
 
 def handle(

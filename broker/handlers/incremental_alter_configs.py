@@ -11,10 +11,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from eoslog.broker.authorize.filtering import configs
 from eoslog.broker.handlers.alter_configs import for_each_resource
 from eoslog.broker.requests.context import RequestContext
 from eoslog.broker.resources import resource_of
 from eoslog.broker.resources.base import AlterConfigOp, ConfigChange
+from eoslog.broker.rules.acls import AclOperation
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
 
 KEY = ApiKey.INCREMENTAL_ALTER_CONFIGS
 VERSIONS = (0, 1)
+
+
+access = configs(AclOperation.ALTER_CONFIGS)
 
 
 def handle(

@@ -19,7 +19,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from eoslog.broker.authorize.access_request import AccessRequest, RequestRefused
+from eoslog.broker.authorize.filtering import CLUSTER_DENIED, TRANSACTION_DENIED, refusal
 from eoslog.broker.requests.context import RequestContext
+from eoslog.broker.rules.acls import AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.error_versions import for_version
 from eoslog.protocol.errors import KafkaError
@@ -31,6 +34,25 @@ if TYPE_CHECKING:
 
 KEY = ApiKey.INIT_PRODUCER_ID
 VERSIONS = (0, 6)
+
+
+def access(
+    asked: AccessRequest[InitProducerIdRequest],
+) -> RequestRefused[InitProducerIdResponseDraft] | None:
+    """Needs WRITE on the transactional id; without an id, IDEMPOTENT_WRITE or WRITE on some topic."""
+    name = asked.request["transactional_id"]
+    if name is None:
+        if asked.may_cluster(AclOperation.IDEMPOTENT_WRITE, log=False) or asked.may_some(
+            AclOperation.WRITE, ResourceType.TOPIC
+        ):
+            return None
+        return refusal(asked, CLUSTER_DENIED)
+    if asked.may(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, name) and (
+        not asked.request["enable2_pc"]
+        or asked.may(AclOperation.TWO_PHASE_COMMIT, ResourceType.TRANSACTIONAL_ID, name)
+    ):
+        return None
+    return refusal(asked, TRANSACTION_DENIED)
 
 
 async def handle(context: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponseDraft:

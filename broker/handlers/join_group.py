@@ -16,8 +16,10 @@ import asyncio
 import uuid
 from typing import TYPE_CHECKING
 
+from eoslog.broker.authorize.filtering import needs
 from eoslog.broker.coordinator.groups.classic_group_state import Join, JoinAnswer
 from eoslog.broker.requests.context import RequestContext, Settled
+from eoslog.broker.rules.acls import AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey
 
 if TYPE_CHECKING:
@@ -26,6 +28,10 @@ if TYPE_CHECKING:
 
 KEY = ApiKey.JOIN_GROUP
 VERSIONS = (0, 9)
+
+
+access = needs(AclOperation.READ, ResourceType.GROUP, "group_id")
+
 
 _KNOWN_ID = 4
 _NULL_PROTOCOL = 7

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from eoslog.broker.authorize.filtering import needs
 from eoslog.broker.requests.context import RequestContext
 from eoslog.broker.resources import ConfigResourceType, resource_of
+from eoslog.broker.rules.acls import AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode
 
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
 
 KEY = ApiKey.LIST_CONFIG_RESOURCES
 VERSIONS = (0, 1)
+
+
+access = needs(AclOperation.DESCRIBE_CONFIGS, ResourceType.CLUSTER)
 
 
 def handle(context: RequestContext, request: ListConfigResourcesRequest) -> ListConfigResourcesResponseDraft:

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from eoslog.broker.authorize.access_request import AccessRequest, Restore
 from eoslog.broker.coordinator.groups.classic_group_state import ClassicGroup
 from eoslog.broker.coordinator.groups.consumer_group_state import ConsumerGroup as ConsumerGroup
 from eoslog.broker.coordinator.groups.offset_expiry import PROTOCOL_TYPE
 from eoslog.broker.requests.context import RequestContext
+from eoslog.broker.rules.acls import AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import KafkaError
 
@@ -28,6 +30,22 @@ if TYPE_CHECKING:
 
 KEY = ApiKey.LIST_GROUPS
 VERSIONS = (0, 5)
+
+
+def access(asked: AccessRequest[ListGroupsRequest]) -> Restore[ListGroupsResponseDraft] | None:
+    """With DESCRIBE on the cluster all groups are listed, else those that the client may describe."""
+    if asked.may_cluster(AclOperation.DESCRIBE, log=False):
+        return None
+
+    def restore(answer: ListGroupsResponseDraft) -> ListGroupsResponseDraft:
+        groups = [
+            group
+            for group in answer["groups"]
+            if asked.may(AclOperation.DESCRIBE, ResourceType.GROUP, group["group_id"], log=False)
+        ]
+        return answer | {"groups": groups}
+
+    return restore
 
 
 def handle(context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponseDraft:

@@ -11,7 +11,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from eoslog.broker.authorize.filtering import topics
 from eoslog.broker.requests.context import RequestContext
+from eoslog.broker.rules.acls import AclOperation
 from eoslog.broker.rules.reader_checks import check_leader_epoch, reads_committed
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
@@ -29,6 +31,10 @@ if TYPE_CHECKING:
 
 KEY = ApiKey.LIST_OFFSETS
 VERSIONS = (1, 11)
+
+
+access = topics(AclOperation.DESCRIBE)
+
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = -1, -2, -3, -4, -5, -6
 

@@ -16,9 +16,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from eoslog.broker.authorize.access_request import AccessRequest, Restore
 from eoslog.broker.coordinator.groups.subscription_regex import check_regex, matching
 from eoslog.broker.coordinator.transactions.transaction_state import STATE_BY_TEXT, TransactionMetadata
 from eoslog.broker.requests.context import RequestContext
+from eoslog.broker.rules.acls import AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import KafkaError
 
@@ -28,6 +30,24 @@ if TYPE_CHECKING:
 
 KEY = ApiKey.LIST_TRANSACTIONS
 VERSIONS = (0, 2)
+
+
+def access(
+    asked: AccessRequest[ListTransactionsRequest],
+) -> Restore[ListTransactionsResponseDraft]:
+    """Lists the ids that the client may describe."""
+
+    def restore(answer: ListTransactionsResponseDraft) -> ListTransactionsResponseDraft:
+        states = [
+            state
+            for state in answer["transaction_states"]
+            if asked.may(
+                AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, state["transactional_id"], log=False
+            )
+        ]
+        return answer | {"transaction_states": states}
+
+    return restore
 
 
 def handle(context: RequestContext, request: ListTransactionsRequest) -> ListTransactionsResponseDraft:

@@ -13,9 +13,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from eoslog.broker.authorize.access_request import AccessRequest, Restore
+from eoslog.broker.authorize.filtering import (
+    TOPIC_DENIED,
+    add_topic_operations,
+    appended,
+    cluster_operations,
+    denied_entries,
+    may_create_topic,
+    split,
+)
 from eoslog.broker.handlers.describe_cluster import CLUSTER_OPERATIONS, NOT_ASKED
 from eoslog.broker.log.partition.partition import Partition
 from eoslog.broker.requests.context import RequestContext
+from eoslog.broker.rules.acls import AclOperation, ResourceType
 from eoslog.broker.topics.topic import METADATA_TOPIC, Topic, check_name, is_internal
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
@@ -32,6 +43,50 @@ if TYPE_CHECKING:
 
 KEY = ApiKey.METADATA
 VERSIONS = (0, 13)
+
+
+def access(asked: AccessRequest[MetadataRequest]) -> Restore[MetadataResponseDraft]:
+    """Topics that may not be described are refused if the request names them, else omitted."""
+    request = asked.request
+    wanted = request["topics"]
+    everything = wanted is None or (asked.version == 0 and not wanted)
+    denied: list[MetadataRequestTopic] = []
+    if not everything:
+        request["topics"], denied = split(wanted or (), lambda topic: _may_see(asked, topic))
+    ask_topics = bool(request["include_topic_authorized_operations"])
+    ask_cluster = bool(request["include_cluster_authorized_operations"])
+    nothing_left = not everything and not request["topics"] and asked.version == 0
+    refused = denied_entries(asked, "topics", denied, TOPIC_DENIED)
+
+    def restore(answer: MetadataResponseDraft) -> MetadataResponseDraft:
+        topics = [] if nothing_left else answer["topics"]
+        if everything:
+            topics = [
+                t
+                for t in topics
+                if asked.may(AclOperation.DESCRIBE, ResourceType.TOPIC, t["name"] or "", log=False)
+            ]
+        if ask_topics:
+            for topic in topics:
+                add_topic_operations(asked, topic)
+        restored: MetadataResponseDraft = appended(refused)(answer | {"topics": topics})
+        if ask_cluster:
+            restored["cluster_authorized_operations"] = cluster_operations(asked)
+        return restored
+
+    return restore
+
+
+def _may_see(asked: AccessRequest[MetadataRequest], topic: MetadataRequestTopic) -> bool:
+    name = asked.topic_name(topic)
+    if name is None:
+        return True  # an unknown id: the handler answers that
+    if not asked.may_topic(AclOperation.DESCRIBE, name):
+        return False
+    if asked.topics.get(name) is not None or not asked.request["allow_auto_topic_creation"]:
+        return True
+    return may_create_topic(asked, name)
+
 
 TOPIC_OPERATIONS = sum(1 << bit for bit in (3, 4, 5, 6, 7, 8, 10, 11))
 """All operations on a topic, as bits by their number."""

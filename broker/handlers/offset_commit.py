@@ -15,9 +15,11 @@ from collections.abc import Awaitable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from eoslog.broker.authorize.filtering import in_turn, needs, topics
 from eoslog.broker.coordinator.groups.committed_offsets import Committer
 from eoslog.broker.coordinator.groups.group_offsets import NewOffset, Results
 from eoslog.broker.requests.context import RequestContext, Settled
+from eoslog.broker.rules.acls import AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.error_versions import for_version
 from eoslog.protocol.errors import ErrorCode, KafkaError
@@ -36,6 +38,10 @@ if TYPE_CHECKING:
 
 KEY = ApiKey.OFFSET_COMMIT
 VERSIONS = (2, 10)
+
+
+access = in_turn(needs(AclOperation.READ, ResourceType.GROUP, "group_id"), topics(AclOperation.READ))
+
 
 _TOPIC_IDS = 10
 

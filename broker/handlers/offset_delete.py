@@ -12,8 +12,11 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
+from eoslog.broker.authorize.access_request import AccessRequest, RequestRefused, Restore
+from eoslog.broker.authorize.filtering import in_turn, needs, topics
 from eoslog.broker.coordinator.groups.committed_offsets import Place
 from eoslog.broker.requests.context import RequestContext, Settled
+from eoslog.broker.rules.acls import AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
@@ -29,6 +32,24 @@ if TYPE_CHECKING:
 
 KEY = ApiKey.OFFSET_DELETE
 VERSIONS = (0, 0)
+
+
+def _deleted(
+    asked: AccessRequest[OffsetDeleteRequest],
+) -> RequestRefused[OffsetDeleteResponseDraft] | Restore[OffsetDeleteResponseDraft] | None:
+    """Needs READ on each topic. A whole request that is refused (a group with members) names no topic."""
+    checked = topics(AclOperation.READ)(asked)
+    if checked is None or isinstance(checked, RequestRefused):
+        return checked
+
+    def restore(answer: OffsetDeleteResponseDraft) -> OffsetDeleteResponseDraft:
+        restored: OffsetDeleteResponseDraft = answer if answer.get("error_code") else checked(answer)
+        return restored
+
+    return restore
+
+
+access = in_turn(needs(AclOperation.DELETE, ResourceType.GROUP, "group_id"), _deleted)
 
 
 def handle(

@@ -14,11 +14,21 @@ Complete.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from eoslog.broker.authorize.access_request import AccessRequest, RequestRefused, Restore
+from eoslog.broker.authorize.filtering import (
+    GROUP_DENIED,
+    TOPIC_DENIED,
+    denied_entries,
+    refusal,
+    split,
+    topics,
+)
 from eoslog.broker.coordinator.groups.committed_offsets import NO_TOPIC_ID, Fetched, Place
 from eoslog.broker.requests.context import RequestContext, Settled
+from eoslog.broker.rules.acls import AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
@@ -38,8 +48,87 @@ if TYPE_CHECKING:
 KEY = ApiKey.OFFSET_FETCH
 VERSIONS = (1, 10)
 
-_GROUP_ERROR = 2
+
+_Topic = TypeVar("_Topic", "OffsetFetchResponseTopicDraft", "OffsetFetchResponseGroupTopicDraft")
+
+
 _BATCHED = 8
+
+
+_seen_topics = topics(AclOperation.DESCRIBE)
+
+
+def access(
+    asked: AccessRequest[OffsetFetchRequest],
+) -> RequestRefused[OffsetFetchResponseDraft] | Restore[OffsetFetchResponseDraft] | None:
+    """Needs DESCRIBE on the group and each topic; a fetch of all topics omits what may not be described."""
+    if asked.version >= _BATCHED:
+        return _fetch_groups(asked)
+    request = asked.request
+    if not asked.may(AclOperation.DESCRIBE, ResourceType.GROUP, request["group_id"]):
+        return refusal(asked, GROUP_DENIED)
+    if request["topics"] is None:
+        return lambda answer: answer | {"topics": _visible(asked, answer["topics"])}
+    return _seen_topics(asked)
+
+
+def _visible(asked: AccessRequest[OffsetFetchRequest], topics_found: Iterable[_Topic]) -> list[_Topic]:
+    return [
+        topic
+        for topic in topics_found
+        if asked.may(AclOperation.DESCRIBE, ResourceType.TOPIC, asked.topic_name(topic) or "", log=False)
+    ]
+
+
+def _fetch_groups(asked: AccessRequest[OffsetFetchRequest]) -> Restore[OffsetFetchResponseDraft]:
+    kept, denied = split(
+        asked.request["groups"],
+        lambda group: asked.may(AclOperation.DESCRIBE, ResourceType.GROUP, group["group_id"]),
+    )
+    asked.request["groups"] = kept
+    all_topics = [group["topics"] is None for group in kept]
+    removed = [_remove_denied_topics(asked, group) for group in kept]
+    refused: list[OffsetFetchResponseGroupDraft] = (
+        denied_entries(asked, "groups", denied, GROUP_DENIED)["groups"] if denied else []
+    )
+
+    def restore(answer: OffsetFetchResponseDraft) -> OffsetFetchResponseDraft:
+        groups: list[OffsetFetchResponseGroupDraft] = []
+        for group, everything, refused_topics in zip(answer["groups"], all_topics, removed, strict=True):
+            visible = _visible(asked, group["topics"]) if everything else [*group["topics"], *refused_topics]
+            groups.append(group | {"topics": visible if not group.get("error_code") else group["topics"]})
+        return answer | {"groups": [*groups, *refused]}
+
+    return restore
+
+
+def _no_offset(index: int) -> OffsetFetchResponseGroupTopicPartitionDraft:
+    return {"partition_index": index, "committed_offset": -1, "error_code": TOPIC_DENIED}
+
+
+def _remove_denied_topics(
+    asked: AccessRequest[OffsetFetchRequest], group: OffsetFetchRequestGroup
+) -> list[OffsetFetchResponseGroupTopicDraft]:
+    """Remove a group's topics that may not be described; returns their entries for the answer."""
+    if group["topics"] is None:
+        return []
+
+    def allowed(topic: OffsetFetchRequestGroupTopic) -> bool:
+        name = asked.topic_name(topic)
+        return name is None or asked.may_topic(AclOperation.DESCRIBE, name)
+
+    group["topics"], denied = split(group["topics"], allowed)
+    return [
+        {
+            "name": topic["name"],
+            "topic_id": topic["topic_id"],
+            "partitions": [_no_offset(index) for index in topic["partition_indexes"]],
+        }
+        for topic in denied
+    ]
+
+
+_GROUP_ERROR = 2
 _TOPIC_IDS = 10
 
 Found = list[tuple[Place, Fetched]]

@@ -12,8 +12,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from eoslog.broker.authorize.access_request import AccessRequest, RequestRefused, Restore
+from eoslog.broker.authorize.filtering import topics
 from eoslog.broker.log.segment.leader_epochs import UNDEFINED
 from eoslog.broker.requests.context import RequestContext
+from eoslog.broker.rules.acls import AclOperation
 from eoslog.broker.rules.reader_checks import check_leader_epoch
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
@@ -29,6 +32,18 @@ if TYPE_CHECKING:
 
 KEY = ApiKey.OFFSET_FOR_LEADER_EPOCH
 VERSIONS = (2, 4)
+
+
+_epochs = topics(AclOperation.DESCRIBE, name="topic")
+
+
+def access(
+    asked: AccessRequest[OffsetForLeaderEpochRequest],
+) -> RequestRefused[OffsetForLeaderEpochResponseDraft] | Restore[OffsetForLeaderEpochResponseDraft] | None:
+    """Needs DESCRIBE on each topic; with CLUSTER_ACTION all topics are allowed."""
+    if asked.may_cluster(AclOperation.CLUSTER_ACTION, log=False):
+        return None
+    return _epochs(asked)
 
 
 def handle(

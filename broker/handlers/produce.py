@@ -21,6 +21,8 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from eoslog.broker.authorize.access_request import AccessRequest, RequestRefused
+from eoslog.broker.authorize.filtering import TRANSACTION_DENIED, in_turn, topics
 from eoslog.broker.log.segment.batch_checks import (
     RejectedRecords,
     check_client,
@@ -29,8 +31,10 @@ from eoslog.broker.log.segment.batch_checks import (
     walk_records,
 )
 from eoslog.broker.requests.context import CloseConnection, RequestContext, Settled
+from eoslog.broker.rules.acls import AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey
-from eoslog.protocol.batch import BatchHeader
+from eoslog.protocol.batch import BatchHeader, CorruptBatch, read_header
+from eoslog.protocol.error_places import error_answer
 from eoslog.protocol.error_versions import for_version
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
@@ -51,6 +55,36 @@ KEY = ApiKey.PRODUCE
 VERSIONS = (3, 13)
 NAMED_FROM = 0
 """librdkafka drops features (compression, idempotence) if the listed range does not begin at 0."""
+
+
+def _transactional_id(asked: AccessRequest[ProduceRequest]) -> RequestRefused[ProduceResponseDraft] | None:
+    """A client that writes transactional batches needs WRITE on their id, or nothing is appended."""
+    transactional_id = asked.request["transactional_id"]
+    if not _has_transactional(asked.request) or (
+        transactional_id is not None
+        and asked.may(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
+    ):
+        return None
+    return RequestRefused(error_answer(asked.key, asked.version, asked.request, TRANSACTION_DENIED))
+
+
+def _has_transactional(request: ProduceRequest) -> bool:
+    """Whether one of the batches is transactional. Malformed batches are refused later."""
+    for topic in request["topic_data"]:
+        for part in topic["partition_data"]:
+            try:
+                if part["records"] and read_header(part["records"]).is_transactional:
+                    return True
+            except CorruptBatch:
+                continue
+    return False
+
+
+access = in_turn(
+    _transactional_id,
+    topics(AclOperation.WRITE, field="topic_data"),
+)
+
 
 # First versions with a change.
 _ZSTD_SINCE = 7

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from eoslog.broker.authorize.filtering import everybody
 from eoslog.broker.requests.context import RequestContext
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
 KEY = ApiKey.SASL_AUTHENTICATE
 VERSIONS = (0, 2)
+
+
+access = everybody
 
 
 async def handle(context: RequestContext, request: SaslAuthenticateRequest) -> SaslAuthenticateResponseDraft:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from eoslog.broker.authorize.filtering import everybody
 from eoslog.broker.requests.context import RequestContext
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
 KEY = ApiKey.SASL_HANDSHAKE
 VERSIONS = (0, 1)
+
+
+access = everybody
 
 
 def handle(context: RequestContext, request: SaslHandshakeRequest) -> SaslHandshakeResponseDraft:

@@ -11,8 +11,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from eoslog.broker.authorize.filtering import needs
 from eoslog.broker.coordinator.groups.classic_group_state import Sync, SyncAnswer
 from eoslog.broker.requests.context import RequestContext, Settled
+from eoslog.broker.rules.acls import AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode
 
@@ -22,6 +24,10 @@ if TYPE_CHECKING:
 
 KEY = ApiKey.SYNC_GROUP
 VERSIONS = (0, 5)
+
+
+access = needs(AclOperation.READ, ResourceType.GROUP, "group_id")
+
 
 _NAMES_SINCE = 5
 

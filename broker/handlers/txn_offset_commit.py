@@ -16,9 +16,11 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
+from eoslog.broker.authorize.filtering import in_turn, needs, topics
 from eoslog.broker.coordinator.groups.group_offsets import Results, TransactionalCommit
 from eoslog.broker.handlers.offset_commit import Named, committer
 from eoslog.broker.requests.context import RequestContext
+from eoslog.broker.rules.acls import AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
@@ -28,6 +30,16 @@ if TYPE_CHECKING:
 
 KEY = ApiKey.TXN_OFFSET_COMMIT
 VERSIONS = (0, 5)
+
+
+_writes = needs(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, "transactional_id")
+
+
+access = in_turn(
+    _writes,
+    needs(AclOperation.READ, ResourceType.GROUP, "group_id"),
+    topics(AclOperation.READ),
+)
 
 
 def handle(

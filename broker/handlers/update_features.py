@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from eoslog.broker.authorize.filtering import needs
 from eoslog.broker.handlers.api_versions import FEATURES
 from eoslog.broker.requests.context import RequestContext
+from eoslog.broker.rules.acls import AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode
 
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
 
 KEY = ApiKey.UPDATE_FEATURES
 VERSIONS = (0, 2)
+
+
+access = needs(AclOperation.ALTER, ResourceType.CLUSTER)
 
 
 def handle(context: RequestContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponseDraft:

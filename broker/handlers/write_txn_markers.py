@@ -15,7 +15,10 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from eoslog.broker.authorize.access_request import AccessRequest, RequestRefused
+from eoslog.broker.authorize.filtering import CLUSTER_DENIED, refusal
 from eoslog.broker.requests.context import RequestContext
+from eoslog.broker.rules.acls import AclOperation
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
@@ -31,6 +34,16 @@ if TYPE_CHECKING:
 
 KEY = ApiKey.WRITE_TXN_MARKERS
 VERSIONS = (1, 2)
+
+
+def access(
+    asked: AccessRequest[WriteTxnMarkersRequest],
+) -> RequestRefused[WriteTxnMarkersResponseDraft] | None:
+    """Needs ALTER or CLUSTER_ACTION on the cluster."""
+    if asked.may_cluster(AclOperation.ALTER, log=False) or asked.may_cluster(AclOperation.CLUSTER_ACTION):
+        return None
+    return refusal(asked, CLUSTER_DENIED)
+
 
 _log = logging.getLogger(__name__)
 

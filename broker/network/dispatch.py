@@ -1,7 +1,7 @@
 """Finds the handler of a request, and encodes what the handler returned or raised.
 
-A handler's file declares its API: key, versions, function. An error that a handler raises becomes an error
-answer, if the API has a field for it. Otherwise the connection is closed.
+A handler's file declares its API: key, versions, access, function. An error that a handler raises becomes
+an error answer, if the API has a field for it. Otherwise the connection is closed.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from functools import cache
 from struct import Struct
 from typing import TYPE_CHECKING
 
+from eoslog.broker.authorize.access_request import Check
 from eoslog.broker.network.large_requests import most_things
 from eoslog.broker.network.wire_machine import joined
 from eoslog.broker.requests.context import CloseConnection, Handler, RequestContext
@@ -84,6 +85,8 @@ class Served:
     """An API as its handler's file declares it."""
 
     handle: Handler
+    access: Check
+    """Authorizes a request before `handle` runs."""
     versions: Versions
     named_from: int
     """The lowest version that ApiVersions lists."""
@@ -97,7 +100,10 @@ def served() -> Mapping[ApiKey, Served]:
     declared = sorted(room.ALL, key=lambda module: int(module.KEY))
     return {
         module.KEY: Served(
-            module.handle, Versions(*module.VERSIONS), getattr(module, "NAMED_FROM", module.VERSIONS[0])
+            module.handle,
+            module.access,
+            Versions(*module.VERSIONS),
+            getattr(module, "NAMED_FROM", module.VERSIONS[0]),
         )
         for module in declared
     }
@@ -107,6 +113,12 @@ def served() -> Mapping[ApiKey, Served]:
 def handlers() -> Mapping[ApiKey, Handler]:
     """All handlers, by key."""
     return {key: api.handle for key, api in served().items()}
+
+
+@cache
+def checks() -> Mapping[int, Check]:
+    """The access rules of all APIs, by key."""
+    return {key: api.access for key, api in served().items()}
 
 
 def announced() -> list[ApiVersionsResponseApiKeyDraft]:

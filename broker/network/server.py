@@ -14,7 +14,7 @@ from eoslog.broker.fairness.memory import Memory
 from eoslog.broker.metrics.metrics import Metrics
 from eoslog.broker.network.connection import Connection
 from eoslog.broker.network.connection_counts import ConnectionCounts
-from eoslog.broker.network.dispatch import announced
+from eoslog.broker.network.dispatch import announced, checks
 from eoslog.broker.network.tls_door import TlsDoor
 from eoslog.broker.security.listeners import Listener
 
@@ -89,7 +89,7 @@ class Server:
         if broker.authorizer is not None:
             from eoslog.broker.authorize.guard import Guard  # imported only where it is used
 
-            self.guard = Guard(broker.authorizer)
+            self.guard = Guard(broker.authorizer, checks())
         self.options_changed()
         self._watch = asyncio.create_task(self._look_after())
         for listener in self._listeners:

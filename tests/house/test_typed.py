@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from eoslog.broker import handlers
-from eoslog.broker.authorize.table import TABLE
-from eoslog.protocol.apis import APIS, ApiKey
+from eoslog.protocol.apis import APIS
 from eoslog.protocol.fields import Array, Struct
 
 ROOT = Path(__file__).parents[2]
@@ -52,9 +51,9 @@ def test_a_handler_takes_and_answers_its_own_api(module: Any) -> None:
     assert set(re.findall(r"\w+(?:Draft|Message|Any)\b", hints["return"])) == {f"{name}ResponseDraft"}
 
 
-@pytest.mark.parametrize("key", TABLE, ids=lambda key: ApiKey(key).name)
-def test_a_check_judges_its_own_api(key: ApiKey) -> None:
-    hints, name = TABLE[key].__annotations__, APIS[key].name
+@pytest.mark.parametrize("module", handlers.ALL, ids=lambda module: module.KEY.name)
+def test_a_check_judges_its_own_api(module: Any) -> None:
+    hints, name = module.access.__annotations__, APIS[module.KEY].name
     (judged,) = re.findall(r"^AccessRequest\[(\w+)\]$", hints["asked"])
     assert judged in (f"{name}Request", "Any")
     assert set(re.findall(r"\w+Draft\b", hints["return"] or "")) <= {f"{name}ResponseDraft"}
@@ -63,7 +62,8 @@ def test_a_check_judges_its_own_api(key: ApiKey) -> None:
 def test_fields_named_to_the_checks_are_some_request_s() -> None:
     """mypy does not see these: they are texts."""
     known = {name for api in APIS.values() for name in _names(api.request.struct)}
-    named = {text for file in (ROOT / "broker" / "authorize").glob("*.py") for text in _texts(file)}
+    rooms = (ROOT / "broker" / "authorize", ROOT / "broker" / "handlers")
+    named = {text for room in rooms for file in room.glob("*.py") for text in _texts(file)}
     assert {"group_id", "topic_data", "topics"} <= named <= known, named - known
 
 

@@ -8,9 +8,16 @@ from unittest.mock import Mock
 
 import pytest
 
-from eoslog.broker.authorize import groups, record_access, transactions
 from eoslog.broker.authorize.access_request import AccessRequest, RequestRefused
 from eoslog.broker.authorize.refusal_log import Audit
+from eoslog.broker.handlers import (
+    consumer_group_describe,
+    describe_transactions,
+    fetch,
+    list_groups,
+    list_transactions,
+    produce,
+)
 from eoslog.broker.ports.ports import OsFileSystem
 from eoslog.broker.rules.acls import Acl, AclOperation, Client, Pattern, Permission, ResourceType
 from eoslog.broker.stored.authorizer import Authorizer
@@ -42,19 +49,19 @@ def told(authorizer: Authorizer, check: Any, request: dict[str, Any], answer: di
 
 def test_groups_that_may_not_be_described_are_not_listed(authorizer: Authorizer) -> None:
     answer = {"groups": [{"group_id": "mine"}, {"group_id": "secret"}]}
-    assert told(authorizer, groups.list_groups, {}, answer)["groups"] == [{"group_id": "mine"}]
+    assert told(authorizer, list_groups.access, {}, answer)["groups"] == [{"group_id": "mine"}]
 
 
 def test_transactional_ids_that_may_not_be_described_are_not_listed(authorizer: Authorizer) -> None:
     answer = {"transaction_states": [{"transactional_id": "mine"}, {"transactional_id": "secret"}]}
-    found = told(authorizer, transactions.list_transactions, {}, answer)
+    found = told(authorizer, list_transactions.access, {}, answer)
     assert found["transaction_states"] == [{"transactional_id": "mine"}]
 
 
 def test_a_transaction_tells_the_topics_that_may_be_seen(authorizer: Authorizer) -> None:
     state = {"transactional_id": "mine", "topics": [{"topic": "t"}, {"topic": "secret"}]}
     request = {"transactional_ids": ["mine"]}
-    found = told(authorizer, transactions.describe_transactions, request, {"transaction_states": [state]})
+    found = told(authorizer, describe_transactions.access, request, {"transaction_states": [state]})
     assert found["transaction_states"][0]["topics"] == [{"topic": "t"}]
 
 
@@ -66,11 +73,11 @@ def test_a_group_with_a_topic_that_may_not_be_seen_is_not_told(authorizer: Autho
         member[held] = {"topic_partitions": [{"topic_name": topic}]}
         request = {"group_ids": ["mine"], "include_authorized_operations": False}
         answer = {"groups": [{"group_id": "mine", "members": [member]}]}
-        (group,) = told(authorizer, groups.describe_consumer_groups, request, answer)["groups"]
+        (group,) = told(authorizer, consumer_group_describe.access, request, answer)["groups"]
         assert group.get("error_code") == code and ("members" in group) == (code is None)
 
 
-def produce(transactional_id: str | None, *, transactional: bool) -> dict[str, Any]:
+def produced(transactional_id: str | None, *, transactional: bool) -> dict[str, Any]:
     records = encode_records([(b"", b"x")], 1, producer_id=1, producer_epoch=0, transactional=transactional)
     part = {"index": 0, "records": records}
     topics = [{"name": "w", "topic_id": bytes(16), "partition_data": [part]}]
@@ -87,9 +94,9 @@ def test_a_transactional_batch_needs_the_right_to_its_id(
     authorizer.add([
         Acl(ResourceType.TOPIC, "w", Pattern.LITERAL, "User:alice", "*", AclOperation.WRITE, Permission.ALLOW)
     ])  # fmt: skip
-    request = produce(transactional_id, transactional=transactional)
+    request = produced(transactional_id, transactional=transactional)
     asked = AccessRequest(authorizer, cast(Audit, Mock()), ALICE, 0, 9, request, cast(Topics, None))
-    assert isinstance(record_access.produce(asked), RequestRefused) == refused
+    assert isinstance(produce.access(asked), RequestRefused) == refused
 
 
 @pytest.mark.parametrize(
@@ -106,8 +113,6 @@ def test_a_follower_needs_the_right_of_brokers(
     body = {"topics": [{"topic": "t", "topic_id": bytes(16), "partitions": [{"partition": 0}]}], **field}
     schema = APIS[ApiKey.FETCH].request
     request, _ = schema.read(version, b"".join(schema.write(version, body)))
-    found = record_access.fetch(
-        AccessRequest(authorizer, cast(Audit, Mock()), ALICE, 1, version, request, topics)
-    )
+    found = fetch.access(AccessRequest(authorizer, cast(Audit, Mock()), ALICE, 1, version, request, topics))
     assert isinstance(found, RequestRefused) and found.answer is not None
     assert found.answer["responses"][0]["partitions"][0]["error_code"] == 29
