@@ -7,6 +7,7 @@ import logging
 from collections.abc import Iterable, Mapping
 
 from eoslog.connector.client.admin.list_offsets import EARLIEST, LATEST, list_offsets
+from eoslog.connector.client.admin.transaction_lists import list_transactions
 from eoslog.connector.client.records.fetch import batch_at, fetch_batches
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.metadata import TopicInfo
@@ -17,6 +18,7 @@ from eoslog.connector.offsets.offsets import TopicPartition
 from eoslog.protocol import errors
 from eoslog.protocol.batch import BatchHeader
 from eoslog.protocol.errors import ErrorCode
+from eoslog.protocol.names_by_sink import sink_of
 from eoslog.protocol.producer_identity import ProducerIdentity
 
 log = logging.getLogger(__name__)
@@ -49,7 +51,8 @@ def lacking(cluster: Cluster, places: Iterable[Place]) -> dict[Place, str]:
 
 def followed(cluster: Cluster, places: Iterable[Place]) -> list[str]:
     """Where rows of transactions follow in the places' topics, a text for each partition. In partitions
-    without a place, rows count that are younger. Raises KafkaError, RetriesExhausted."""
+    without a place, rows count that are younger. Those of a transactional.id that no sink of eoslog made do
+    not count: they are somebody else's for certain. Raises KafkaError, RetriesExhausted."""
     wanted = tuple(places)
     first = dict[TopicPartition, int]()
     for place in wanted:
@@ -64,18 +67,38 @@ def followed(cluster: Cluster, places: Iterable[Place]) -> list[str]:
         first |= {tp: at for tp, at in found.items() if at >= 0}
     begins = list_offsets(cluster, dict.fromkeys(first, EARLIEST), committed=True) if first else {}
     ends = list_offsets(cluster, dict.fromkeys(first, LATEST), committed=True) if first else {}
-    said = (_follows(cluster, *tp, max(first[tp], begins[tp]), ends[tp]) for tp in sorted(first))
+    writers = _Writers(cluster)
+    said = (_follows(cluster, writers, *tp, max(first[tp], begins[tp]), ends[tp]) for tp in sorted(first))
     return [text for text in said if text]
 
 
-def _follows(cluster: Cluster, topic: str, partition: int, start: int, end: int) -> str:
+class _Writers:
+    """Whose transactions have which producer id, as far as a coordinator still knows: for a week after the
+    last one, by default. A producer id belongs to one transactional.id for ever."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._names: dict[int, str] = {}
+
+    def name(self, producer_id: int) -> str:
+        """The transactional.id; "": it is not known, or hidden from this user."""
+        if producer_id not in self._names:
+            found = list_transactions(self._cluster, "", producer_ids=[producer_id])
+            names = (one.transactional_id for one in found if one.producer_id == producer_id)
+            self._names[producer_id] = next(names, "")
+        return self._names[producer_id]
+
+
+def _follows(cluster: Cluster, writers: _Writers, topic: str, partition: int, start: int, end: int) -> str:
     """Where a transaction's rows are between two offsets; "": nowhere that can be seen."""
     looked = 0
     try:
         for answer in fetch_batches(cluster, topic, partition, start, end, committed=True):
             for _, batch in answer.batches:
-                if batch.is_transactional:
-                    return f"{topic}-{partition} has some at offset {max(start, batch.base_offset)}"
+                name = writers.name(batch.producer_id) if batch.is_transactional else ""
+                if batch.is_transactional and (not name or sink_of(name) is not None):
+                    by = f" of {name}" if name else ""
+                    return f"{topic}-{partition} has some{by} at offset {max(start, batch.base_offset)}"
             looked += len(answer.records)
             if looked > LOOKED_THROUGH:
                 return f"{topic}-{partition} has so many that not all were looked at"

@@ -1138,6 +1138,16 @@ KEPT: dict[str, list[tuple[Any, ...]]] = {
         ("restore", "A"),
         ("forget", True, True),
     ],
+    "a rest, while another query writes to the topic": [
+        ("query", "A", {"id": "x"}),
+        ("query", "B", {"id": "y"}),
+        ("produce", "in", 4),
+        ("now", "A"),
+        ("now", "B"),
+        ("forget", True, True),
+        ("produce", "in", 4),
+        ("now", "A"),
+    ],
     "killed in a task, and the cluster forgets": [
         ("query", "A", {"id": "x"}),
         ("produce", "in", 4),
@@ -1229,6 +1239,13 @@ def test_a_backup_of_at_least_once_days_is_stopped() -> None:
     """Rows that it would write again are rows of exactly_once now; one batch may come twice at the change."""
     world = play(KEPT["a backup of at_least_once days goes on under exactly_once"])
     assert any("A: CheckpointOlder: sink x: group g holds" in line for line in world.told), world.told
+
+
+def test_who_has_rested_beside_another_query_goes_on_with_the_word() -> None:
+    """The rows that follow may be its own, of later batches: its user knows that they are not."""
+    world = play(KEPT["a rest, while another query writes to the topic"])
+    assert any("A: CheckpointOlder: sink x: the checkpoint has completed" in line for line in world.told)
+    assert not world.findings
 
 
 QUIET = (

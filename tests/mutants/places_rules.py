@@ -72,7 +72,10 @@ MUTANTS: list[Mutant] = [
     ),
     *mutants_of(
         ("tests/connector/run/test_places_in_log.py",),
-        Break("plain rows are a transaction's", "_follows", "batch.is_transactional", "True"),
+        Break("plain rows are a transaction's", "_follows", "batch.is_transactional and (not name or sink_of(name) is not None)", "not name or sink_of(name) is not None"),
+        Break("another application's rows are ours", "_follows", "sink_of(name) is not None", "True"),
+        Break("another sink's rows are an application's", "_follows", "sink_of(name) is not None", "False"),
+        Break("any name is a writer's", "_Writers.name", "one.producer_id == producer_id", "True"),
         Break("what was aborted follows", "_follows", "True", "False"),
         Break(
             "nothing follows in other partitions",

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import Producer, TopicPartition
 
 from eoslog.connector.client.admin import transactions
 from eoslog.connector.client.wire.cluster import Cluster
@@ -13,6 +13,7 @@ from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
 from eoslog.connector.commit.places import Place, Seen, ended, from_json, places_of, to_json
 from eoslog.connector.commit.task_reports import Prepared
 from eoslog.connector.options.source_and_sink import sink_options
+from eoslog.connector.run import places_in_log
 from eoslog.connector.run.places_in_log import followed, lacking, look_at
 from eoslog.connector.sink.committer import begin_batch
 from eoslog.connector.sink.task_message import Attempt
@@ -144,9 +145,33 @@ def test_rows_of_transactions_that_follow(kafka: Kafka, cluster: Cluster) -> Non
     first, second = later = places_of([more])
     assert followed(cluster, later) == []
     assert followed(cluster, places) == [
-        f"{topic}-0 has some at offset {first.offset - 2}",
-        f"{topic}-1 has some at offset {second.offset - 2}",
+        f"{topic}-0 has some of {more.participant.name} at offset {first.offset - 2}",
+        f"{topic}-1 has some of {more.participant.name} at offset {second.offset - 2}",
     ]
+
+
+def test_rows_of_another_application_s_transactions_do_not_follow(
+    kafka: Kafka, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its transactional.id says whose they are. If a cluster has forgotten it, nobody knows."""
+    topic = kafka.topic(1)
+    report = written(kafka, topic, [0])
+    end(cluster, report, commit=True)
+    (place,) = places_of([report])
+    other = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": f"other-{topic}"})
+    other.init_transactions(30)
+    for _ in range(3):
+        other.begin_transaction()
+        other.produce(topic, b"theirs")
+        other.commit_transaction(30)
+    assert followed(cluster, [place]) == []
+    more = written(kafka, topic, [0])
+    end(cluster, more, commit=True)
+    (later,) = places_of([more])
+    says = f"{topic}-0 has some of {more.participant.name} at offset {later.offset - 2}"
+    assert followed(cluster, [place]) == [says]
+    monkeypatch.setattr(places_in_log, "list_transactions", lambda *_, **__: [])
+    assert followed(cluster, [place]) == [f"{topic}-0 has some at offset {place.offset + 2}"]
 
 
 def test_retention_and_compaction_are_no_loss(kafka: Kafka, cluster: Cluster) -> None:
