@@ -95,11 +95,11 @@ class Noting(NamedTuple):
     noted: Decision
 
     def staged(self, own: Participant) -> list[StageOffsets]:
-        """The commands. Raises DecisionTooLarge."""
+        """The commands."""
         return [StageOffsets(own, *part) for part in self.parts()]
 
     def parts(self) -> list[tuple[str, dict[TopicPartition, tuple[int, str]]]]:
-        """The offsets by group. Raises DecisionTooLarge."""
+        """The offsets by group."""
         chunks = encode(self.noted, Sink(self.group), self.anchors)
         return by_group(self.group, chunks, self.anchors)
 
