@@ -211,6 +211,8 @@ def _notes_of_sink(options: SinkOptions, source: SourceOptions | None) -> Iterat
         yield "each row names its topic: give Write on all of them" + (
             "" if options.deadletter_topic is None else ", and DescribeConfigs for deadletter.topic"
         )
+    if options.write_token is not None and options.transactional_id is not None:
+        yield f"in foreachBatch: Read on groups {sinks_of_tokens(WRITER)[0]}, prefixed, as well"
     if options.group_id is not None and source is None:
         yield "kafka.group.id: committing offsets also needs Read on the topics of the source"
     if options.guarantee is Guarantee.AT_LEAST_ONCE:

@@ -287,4 +287,6 @@ def test_what_options_cannot_tell_is_said() -> None:
     assert any("each row names its topic" in note for note in notes)
     assert any("Read on the topics of the source" in note for note in notes)
     assert any("two.phase.commit=auto" in note for note in notes)
+    token = Query({}, TO | NAMED | {"write.token": "job-"}, stream=False).needs().notes
+    assert "in foreachBatch: Read on groups eoslog-write:, prefixed, as well" in token
     assert Query(FROM, TO | NAMED | {"two.phase.commit": "false"}).needs().notes == ()

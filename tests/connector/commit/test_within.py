@@ -601,6 +601,7 @@ def test_a_new_checkpoint_does_not_write_again_under_the_name_of_the_old_one(tv:
     bench.end_all()
     assert "query q was the last to write under transactional.id=named" in str(said.value)
     assert "set start.accepted=new-checkpoint:2 of this write" in str(said.value)
+    assert bench.write("newer", Batch("q", 8)).passed, "the old checkpoint is brought back"
     backfill = bench.tasks(bench.begin_write(), "by hand")
     terms = Terms(write_of="")
     bench.run(commit(Sink("named"), backfill, 0, two_phase=bench.two_phase, terms=terms))
