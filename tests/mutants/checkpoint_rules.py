@@ -75,6 +75,11 @@ MUTANTS: list[Mutant] = [
     *mutants_of(
         RUNNING, Break("a driver that has ended runs", "drivers_of", "query == query_id and lives(driver)", "query == query_id"), Break("any driver runs any query", "drivers_of", "query == query_id and lives(driver)", "lives(driver)")
     ),
+    *mutants_of(
+        COMMAND,
+        Break("what foreachBatch has written is not shown", "Standing.next_start", "self.foreach is not None and self.foreach.batch == self.next_batch", "False"),
+        Break("a batch that foreachBatch has written since is not missed", "_foreach", "one is not None and one.batch > standing.next_batch", "False"),
+    ),
     *mutants_of(COMMAND, Break("what nobody knows is taken for written", "position_of", "unknown and standing.newest is not None", "standing.newest is None")),
     *mutants_of(
         EDITS,

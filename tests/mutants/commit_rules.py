@@ -29,6 +29,7 @@ MUTANTS: list[Mutant] = [
         Break("a token writes a batch's rows again", "check_renamed", "claimed is None or not same or one.known_by in (now.known_by, *claimed)", "True"),
         Break("two writes that are meant stop each other", "check_renamed", "(now.known_by, *claimed)", "(now.known_by,)"),
         Break("equal rows for another topic are the same write", "check_renamed", "not topics & {one.place, *dict(one.topics)} or (accepting := accept(_word_elsewhere(one))) is None", "(accepting := accept(_word_elsewhere(one))) is None"),
+        Break("a note is not staged", "decide.decide", "staged += noting.staged(own)", "pass"),
         Break("a write with a token is not noted", "Notes.with_write", "self.writes.after(write, older=0)", "self.writes"),
         Break("a write with a token forgets the stream's name", "Notes.with_write", "Decision(self._next, stamp.within, stamp.incarnation, (), (), names=self.stream)", "Decision(self._next, stamp.within, stamp.incarnation, (), ())"),
         Break("foreachBatch does not know the stream's name", "note_stream", "notes is None or sink.id in (batch.query_id, notes.stream)", "True"),

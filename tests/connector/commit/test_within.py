@@ -104,7 +104,10 @@ class WithinBench(Bench):
         it, as committer.py does. Whether it was written."""
         sink, accept = Sink(f"tokens {Token.of(token).stem} of {name} to {place}"), self.accept
         begun, _ = self.run(token_write.begin_write(sink, token, two_phase=self.two_phase, accept=accept))
-        reports = self.tasks(begun, rows, batch)
+        reports = [
+            replace(one, written=((place, one.partition),)) if isinstance(one, Prepared) else one
+            for one in self.tasks(begun, rows, batch)
+        ]
         write = token_write.batch_write(reports, place, token, name)
         noting, passes = None, isinstance(reports[0], Decided)
         try:
@@ -116,8 +119,10 @@ class WithinBench(Bench):
                 noting = notes.with_write(write, reports[0].stamp)
             terms = Terms(token, write_of=batch.query_id, noting=noting)
             self.run(commit(sink, reports, begun.batch.batch_id, two_phase=self.two_phase, terms=terms))
-        finally:
+        except CommitFault:
             self.end(reports)
+            raise
+        self.end(reports)
         if self.claimed is not None:
             self.claimed.append(write.known_by)
         return not passes
@@ -559,7 +564,9 @@ def test_tokens_that_are_two_writes_do_not_stop_each_other(tv: int) -> None:
     bench.run_again()
     bench.write_token("d-8", batch=Batch("q", 8))
     bench.write_token("e-7", batch=Batch("another query", 7))
-    assert bench.broker.visible().count("row0") == 6 and bench.left() == ()
+    bench.run_again()
+    bench.write_token("d-8", batch=Batch("q", 8), place="another topic")
+    assert bench.broker.visible().count("row0") == 7 and bench.left() == ()
 
 
 @BOTH
