@@ -1,4 +1,7 @@
-"""Creates and opens the partitions of a topic on disk, and undoes a creation that failed."""
+"""Creates and opens the partitions of a topic on disk, and undoes a creation that failed.
+
+It says where replicas may be, and how many: the only module that knows that this is a single node.
+"""
 
 from __future__ import annotations
 
@@ -143,3 +146,33 @@ def storage_error(what: str, error: OSError) -> KafkaError:
 def _batches(places: Sequence[PartitionPlace]) -> Iterator[Sequence[PartitionPlace]]:
     for start in range(0, len(places), STEP):
         yield places[start : start + STEP]
+
+
+REPLICATION_FACTOR = 1
+"""The replication factor of every topic, whatever was requested."""
+
+DEFAULT = -1
+"""A client requests this to let the broker choose."""
+
+
+def check_factor(config: BrokerConfig, asked: int) -> None:
+    """Raise KafkaError INVALID_REPLICATION_FACTOR unless a topic may be created with this factor.
+
+    The default is always accepted: even with default.replication.factor=3 a topic gets 1.
+    """
+    if asked in (DEFAULT, REPLICATION_FACTOR) or (asked > 1 and config.topics.accept_replication_factor):
+        return
+    raise KafkaError(
+        ErrorCode.INVALID_REPLICATION_FACTOR,
+        f"replication factor {asked}: this is a single node, ask for 1"
+        " (or start the broker with accept.any.replication.factor=true)",
+    )
+
+
+def check_replicas(node_id: int, replicas: Sequence[int]) -> None:
+    """Raise KafkaError INVALID_REPLICA_ASSIGNMENT unless a partition may be on these brokers."""
+    if list(replicas) != [node_id]:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"replicas {list(replicas)}: the only node has id {node_id}",
+        )

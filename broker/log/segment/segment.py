@@ -7,10 +7,16 @@ from collections.abc import Iterator, Sequence
 from typing import Self
 
 from eoslog.broker.log.segment import files
-from eoslog.broker.log.segment.index import INT32_MAX, TIME_ENTRY, BadIndex, TransactionIndex, last_entry
+from eoslog.broker.log.segment.index import (
+    INT32_MAX,
+    TIME_ENTRY,
+    BadIndex,
+    SegmentIndexes,
+    TransactionIndex,
+    last_entry,
+)
 from eoslog.broker.log.segment.scan import BODIES_CHUNK, DamagedBatch, batches, headers
 from eoslog.broker.log.segment.segment_files import SegmentFiles
-from eoslog.broker.log.segment.segment_indexes import SegmentIndexes
 from eoslog.broker.log.segment.warm_segments import WARM
 from eoslog.broker.ports.ports import Buffer, File, FileSystem
 from eoslog.protocol.batch import HEADER_SIZE, BatchHeader

@@ -3,7 +3,7 @@
 import pytest
 
 from eoslog.broker.config import ConfigError
-from eoslog.broker.security.kerberos_names import local_name, parse_rules
+from eoslog.broker.security.gssapi import local_name, parse_rules
 
 REALM = "A.ORG"
 
