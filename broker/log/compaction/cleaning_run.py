@@ -1,6 +1,6 @@
 """One compaction run over one log: the part that runs in a thread.
 
-It works on a plan (`CleaningPlan`) that was made on the event loop. It reads sealed segments, which are not
+It works on a plan (`cleaning_plan`) that was made on the event loop. It reads sealed segments, which are not
 written to any more, through its own open files, and writes `.cleaned` segments beside them. Files in use are
 not touched. The event loop then puts each `.cleaned` segment into the log (`compacting`), group by group, the
 oldest first, each durable before the next.
@@ -15,10 +15,9 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import NamedTuple
 
-from eoslog.broker.log.compaction.compaction_rules import CleaningFacts, KeyMap, TransactionEndings, survivors
+from eoslog.broker.log.compaction.cleaning_plan import CleaningPlan, SealedSegment
+from eoslog.broker.log.compaction.compaction_rules import KeyMap, TransactionEndings, survivors
 from eoslog.broker.log.compaction.opened_batch import OpenedBatch, emptied, marked, open_batches, rewritten
 from eoslog.broker.log.recovery.leftovers import give_up
 from eoslog.broker.log.segment.group_flush import sync_and_close
@@ -26,33 +25,8 @@ from eoslog.broker.log.segment.index import INT32_MAX
 from eoslog.broker.log.segment.scan import batches
 from eoslog.broker.log.segment.segment import Segment
 from eoslog.broker.ports.ports import Buffer, FileSystem
-from eoslog.broker.rules.producer_state import AbortedTransaction
 from eoslog.protocol.batch import HEADER_SIZE, BatchHeader, length_with
 from eoslog.protocol.control import read_control
-
-
-class SealedSegment(NamedTuple):
-    """A sealed segment as it was when the plan was made."""
-
-    segment: Segment
-    path: str
-    size: int
-    next_offset: int
-
-
-@dataclass(frozen=True)
-class CleaningPlan:
-    """The plan of a run, made on the event loop. Sizes in bytes."""
-
-    directory: str
-    interval: int  # index.interval.bytes
-    sources: list[SealedSegment]  # all sealed segments up to `end`, from the start of the log on
-    first_dirty: int
-    end: int
-    groups: list[list[SealedSegment]]
-    aborted: list[AbortedTransaction]
-    facts: CleaningFacts
-
 
 CHUNK = 1 << 20
 

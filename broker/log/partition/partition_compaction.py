@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from eoslog.broker.log.compaction.cleaning_run import CleaningPlan, SealedSegment
+from eoslog.broker.log.compaction.cleaning_plan import CleaningPlan, SealedSegment
 from eoslog.broker.log.compaction.compaction_rules import CleaningFacts, LastBatch
 from eoslog.broker.log.partition.append import PartitionProducers
 from eoslog.broker.log.partition.durability import Durability, Log

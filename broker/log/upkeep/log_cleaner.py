@@ -18,7 +18,7 @@ from eoslog.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
     from eoslog.broker.config import BrokerConfig
-    from eoslog.broker.log.compaction.cleaning_run import SealedSegment
+    from eoslog.broker.log.compaction.cleaning_plan import SealedSegment
     from eoslog.broker.log.partition.partition import Partition
     from eoslog.broker.log.segment.segment import Segment
     from eoslog.broker.log.upkeep.upkeep import Partitions

@@ -5,7 +5,8 @@ The file system of the crash tests keeps the order of a directory's changes; a r
 
 from __future__ import annotations
 
-from eoslog.broker.log.compaction.cleaning_run import CleaningPlan, CleaningRun
+from eoslog.broker.log.compaction.cleaning_plan import CleaningPlan
+from eoslog.broker.log.compaction.cleaning_run import CleaningRun
 from eoslog.broker.log.partition.partition import Partition
 from eoslog.broker.log.recovery import leftovers
 from eoslog.broker.log.segment.index import TransactionIndex
