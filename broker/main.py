@@ -22,7 +22,8 @@ from eoslog.broker.log.opening.data_dir import DataDirError
 from eoslog.broker.log.segment.files import BadFile
 from eoslog.broker.network.faults import FaultDecider
 from eoslog.broker.network.server import Server
-from eoslog.broker.ports.ports import FileSystem, raise_limit
+from eoslog.broker.ports.open_files import raise_limit
+from eoslog.broker.ports.ports import FileSystem
 from eoslog.broker.security.listeners import Listener, listeners_of
 from eoslog.protocol.errors import KafkaError
 from eoslog.version import __version__

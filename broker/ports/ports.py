@@ -8,18 +8,13 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import logging
 import os
-import resource
 import socket
 import sys
 import time
 import weakref
 from collections.abc import Sequence
 from typing import Protocol
-
-_LOG = logging.getLogger(__name__)
-
 
 Buffer = bytes | bytearray | memoryview
 
@@ -257,23 +252,3 @@ class Claim:
             if sys.platform == "linux":
                 held.bind(b"\0" + name.encode()[:_LONGEST_NAME])
             self.close = weakref.finalize(self, os.close, held.detach())
-
-
-FEW = 4096
-"""With fewer than these a broker of many partitions and connections may run out."""
-
-
-def raise_limit() -> int:
-    """Raise the soft limit of open files to the hard one. Returns the new limit."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-            soft = hard
-        except (ValueError, OSError) as error:
-            _LOG.warning("the limit of open files stays %d, it cannot be raised to %d: %s", soft, hard, error)
-    if 0 <= soft < FEW:
-        _LOG.warning(
-            "only %d files may be open: each partition and connection needs one. Raise it: ulimit -Hn", soft
-        )
-    return soft
