@@ -764,10 +764,12 @@ def _check_rows(sink: str, rows: RowsFound, accepted: Collection[str]) -> None:
     )
 
 
-def check_forgotten(sink: str, batch: Batch, how: Collection[Seen], sequence: int = 0) -> None:
-    """Check a planned batch that the sink does not know to be decided, and whose rows may be in the log: all
-    or none of its transactions must be committed. `how`: how they have ended. `sequence`: of the sink's last
-    decision. Raises DecisionGone."""
+def check_forgotten(
+    sink: str, batch: Batch, how: Collection[Seen], accepted: Collection[str], sequence: int = 0
+) -> bool:
+    """Whether a planned batch is decided that the sink knows nothing of, and whose rows may be in the log:
+    all or none of its transactions must be committed. What was removed from the log tells nothing. `how`: how
+    they have ended. `sequence`: of the sink's last decision. Raises DecisionGone unless that is accepted."""
     others = ", ".join(sorted(one.value for one in how if one is not Seen.COMMITTED))
     if Seen.COMMITTED in how and others:
         raise DecisionGone(
@@ -778,6 +780,15 @@ def check_forgotten(sink: str, batch: Batch, how: Collection[Seen], sequence: in
             f"start.accepted={WORD_NEW}:{sequence} and startingOffsets=the last line of "
             f"offsets/{batch.batch_id} in this checkpoint"
         )
+    written, missing = (f"batch-{word}:{batch.query_id}:{batch.batch_id}" for word in ("written", "missing"))
+    if Seen.REMOVED in how and not {written, missing} & {*accepted}:
+        raise DecisionGone(
+            f"sink {sink}: the log had rows of {batch}, which were removed since, by retention or "
+            "compaction. The sink knows no decision on them any more, so readers may have had them. Nothing "
+            f"was written. If they have, set {to_accept(written, accepted)}, and the query goes on behind "
+            f"them. If not, set {to_accept(missing, accepted)}, and they are written again"
+        )
+    return how == {Seen.COMMITTED} or (Seen.REMOVED in how and written in accepted)
 
 
 def others_batches(completed: Completed) -> str:

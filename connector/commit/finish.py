@@ -103,7 +103,7 @@ def _not_in_log(
     places = tuple(place for place in decision.places if place.writer in writers)
     answer = (yield from ask(LookAt(places))) if places else {}
     how = {} if isinstance(answer, (Refused, Unknown)) else ended(answer)
-    seen = {winner: how.get(winner.participant.identity, Seen.UNKNOWN) for winner in doubtful}
+    seen = {winner: how.get(winner.participant.identity, Seen.REMOVED) for winner in doubtful}
     return [w for w in ended_else if seen.get(w) is not Seen.COMMITTED], seen
 
 

@@ -40,8 +40,10 @@ class Seen(Enum):
 
     COMMITTED = "committed"
     ABORTED = "aborted"
+    OPEN = "in a transaction that is open"
     GONE = "not in the log"
-    UNKNOWN = "not to be seen in the log"
+    REMOVED = "removed since, by retention or compaction"
+    HIDDEN = "not to be read by this user"
 
 
 Places = tuple[Place, ...]

@@ -52,7 +52,8 @@ def lacking(cluster: Cluster, places: Iterable[Place]) -> dict[Place, str]:
 def followed(cluster: Cluster, places: Iterable[Place]) -> list[str]:
     """Where rows of transactions follow in the places' topics, a text for each partition. In partitions
     without a place, rows count that are younger. Those of a transactional.id that no sink of eoslog made do
-    not count: they are somebody else's for certain. Raises KafkaError, RetriesExhausted."""
+    not count: they are somebody else's for certain. What was removed behind a place counts, but for as many
+    markers as there are writers. Raises KafkaError, RetriesExhausted."""
     wanted = tuple(places)
     first = dict[TopicPartition, int]()
     for place in wanted:
@@ -62,6 +63,7 @@ def followed(cluster: Cluster, places: Iterable[Place]) -> list[str]:
     there = {(topic, p) for topic, info in topics.items() for p in info.leaders}
     younger = dict.fromkeys(there - first.keys(), max((place.time_ms for place in wanted), default=0) + 1)
     first = {tp: at for tp, at in first.items() if tp in there}
+    markers, placed = len({place.writer for place in wanted}), dict(first)
     if younger:
         found = list_offsets(cluster, younger, committed=True)
         first |= {tp: at for tp, at in found.items() if at >= 0}
@@ -69,7 +71,12 @@ def followed(cluster: Cluster, places: Iterable[Place]) -> list[str]:
     ends = list_offsets(cluster, dict.fromkeys(first, LATEST), committed=True) if first else {}
     writers = _Writers(cluster)
     said = (_follows(cluster, writers, *tp, max(first[tp], begins[tp]), ends[tp]) for tp in sorted(first))
-    return [text for text in said if text]
+    removed = [
+        f"{topic}-{partition} begins at {begins[topic, partition]}: what it had from {at} on was removed"
+        for (topic, partition), at in sorted(placed.items())
+        if begins[topic, partition] > at + markers
+    ]
+    return [*removed, *(text for text in said if text)]
 
 
 class _Writers:
@@ -159,19 +166,21 @@ def _look(cluster: Cluster, place: Place) -> Seen:
     where = (place.topic, place.partition)
     try:
         if list_offsets(cluster, {where: EARLIEST}, committed=False)[where] > place.offset:
-            return Seen.UNKNOWN
+            return Seen.REMOVED
         batch, aborted = batch_at(cluster, *where, place.offset, topic_id=place.topic_id)
-        if batch is None:  # an open transaction hides it
+        if batch is None:  # an open transaction hides it, or compaction has taken it
             batch, _ = batch_at(cluster, *where, place.offset, topic_id=place.topic_id, committed=False)
-            return Seen.GONE if batch is not None and _is_at(batch, place) is False else Seen.UNKNOWN
+            if batch is None:
+                return Seen.REMOVED
+            return Seen.GONE if _is_at(batch, place) is False else Seen.OPEN
     except (OffsetsGone, TopicRecreated):  # just now
-        return Seen.UNKNOWN
+        return Seen.REMOVED
     except errors.TopicAuthorizationFailed as error:  # a sink may write without the right to read
         log.debug("%s cannot be looked at: %s", place, error)
-        return Seen.UNKNOWN
+        return Seen.HIDDEN
     same = _is_at(batch, place)
     if same is None:
-        return Seen.UNKNOWN
+        return Seen.REMOVED
     if not same:
         return Seen.GONE
     return Seen.ABORTED if aborted else Seen.COMMITTED

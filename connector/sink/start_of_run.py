@@ -159,21 +159,20 @@ class StartOfRun:
         Only decided rows become visible. Raises DecisionGone if some of them are and others are not.
         """
         batch = self._view.batch
-        places = dict(NotedPlaces.read(self._view.checkpoint).batches).get(batch.batch_id, ())
-        if self._view.completed == batch.batch_id or not places:
+        if not places_of_planned(self._view):
             return
         last = self._runner.run(observed_decision(sink))
         if last is None:  # or the next one is on its way, which hides it: that one is ended
             last = self._runner.run(taken_over(sink))
         if last is not None and last.last_of(batch.query_id) is not None:
             return
-        how = set(ended(look_at(self._cluster, places)).values())
-        check_forgotten(sink.id, batch, how, 0 if last is None else last.sequence)
-        if how == {Seen.COMMITTED}:
+        how = seen_of_planned(self._cluster, self._view)
+        accepted, number = self._options.accepted, 0 if last is None else last.sequence
+        if check_forgotten(sink.id, batch, how, accepted, number):
             ends, completed = self._view.planned.ends, self._view.completed
             source, saving = self._source_offsets(sink, group), self._saving(sink)
             self._runner.run(move_decision(sink, last, batch, source, completed, saving, ends))
-            text = "%s is decided again: its rows are visible, and the cluster has forgotten the decision. "
+            text = "%s is decided again: its rows were visible, and the cluster has forgotten the decision. "
             log.warning(text + "See troubleshooting.md#the-cluster-has-forgotten-a-decision", batch)
 
     def _saving(self, sink: Sink) -> Saving | None:
@@ -529,6 +528,19 @@ def rows_found(
     behind = () if known else tuple(followed(cluster, note.in_batches))
     lacks = _said(lacking(cluster, dict.fromkeys((*places, *note.up_to(batch)))))
     return RowsFound(noted[0][0], batch, lacks, bool(places), behind)
+
+
+def places_of_planned(view: CheckpointView) -> Places:
+    """Where rows of the batch are that the next start writes, if an earlier run was about to decide it.
+    Raises CheckpointUnreadable."""
+    batch = view.batch.batch_id
+    return () if view.completed == batch else dict(NotedPlaces.read(view.checkpoint).batches).get(batch, ())
+
+
+def seen_of_planned(cluster: Cluster, view: CheckpointView) -> set[Seen]:
+    """How the transactions that wrote them have ended, as the log shows. Raises KafkaError,
+    RetriesExhausted, CheckpointUnreadable."""
+    return set(ended(look_at(cluster, places_of_planned(view))).values())
 
 
 def _said(lacks: Mapping[Place, str]) -> tuple[str, ...]:

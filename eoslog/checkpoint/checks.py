@@ -9,7 +9,7 @@ from eoslog.checkpoint.backups import interrupted
 from eoslog.checkpoint.standing import Standing
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
 from eoslog.connector.checkpoint.spark_logs import source_position
-from eoslog.connector.checkpoint.start_checks import StartFacts, check_story, remade
+from eoslog.connector.checkpoint.start_checks import StartFacts, check_forgotten, check_story, remade
 from eoslog.connector.client.admin.list_offsets import EARLIEST, LATEST, list_offsets
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.commit.begin import check_checkpoint, check_start, is_complete
@@ -28,6 +28,7 @@ from eoslog.connector.sink.start_of_run import (
     known_id,
     plan_of,
     rows_found,
+    seen_of_planned,
     successor,
     unread_of,
 )
@@ -146,6 +147,9 @@ def _warnings(cluster: Cluster, standing: Standing) -> Iterator[str]:
         cut=cut_of(cluster, view, left, committed),
         sequence=standing.decision.sequence if standing.decision else 0,
     )
+    if last is None or last.last_of(view.batch.query_id) is None:
+        seen = seen_of_planned(cluster, view)
+        check_forgotten(standing.sink.id, view.batch, seen, (), last.sequence if last else 0)
     check_start(standing.sink, standing.decision, view.batch, standing.starts)
     check_checkpoint(standing.sink, standing.decision, _next_batch(view))
     yield from check_story(story)

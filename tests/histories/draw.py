@@ -153,7 +153,7 @@ def _act(random: Random, names: list[str]) -> list[Act]:
         "out": ("out", name, topic),
         "back": ("back", name),
         "blackout": ("blackout", name, random.choice((1, 2))),
-        "forget": ("forget", random.random() < 0.5, random.random() < 0.5),
+        "forget": ("forget", *(random.random() < 0.5 for _ in range(3))),
         "sparkday": ("sparkday", name),
         "files": ("produce", FILES, random.randint(1, 4)),
         "lost": ("lost", name, random.choice(STARTS)),
@@ -383,7 +383,7 @@ def _monthly(random: Random, names: list[str]) -> list[Act]:
     return [
         *([("run", a, 1)] * random.choice((0, 1))), ("snapshot",), _produced(random), ("produce", FILES, 3),
         ("run", a, random.choice((1, 2)), _late(random)), ("stop", a),
-        ("forget", random.random() < 0.5, random.random() < 0.5),
+        ("forget", *(random.random() < 0.5 for _ in range(3))),
         *([("restored",)] * random.choice((0, 1))), _produced(random), ("run", a, 2),
     ]  # fmt: skip
 
@@ -410,7 +410,8 @@ def _edited(random: Random, names: list[str]) -> list[Act]:
     a, by = random.choice(names), random.choice((-3, -1, 1, 2))
     after: list[Act] = random.choice((
         [("lost", a, random.choice(STARTS))], [("anew", a, "committed")], [("restore", a)],
-        [("run", a, 1, _late(random)), ("lost", a, random.choice(STARTS))], [("forget", False, True)], [],
+        [("run", a, 1, _late(random)), ("lost", a, random.choice(STARTS))], 
+        [("forget", False, True, random.random() < 0.5)], [],
     ))  # fmt: skip
     return [
         ("run", a, random.choice((1, 2)), _late(random)), ("backup", a), _produced(random),

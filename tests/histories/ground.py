@@ -5,7 +5,7 @@ SimGround is clusters in memory with Spark imitated; spark_ground.py has a broke
 
 import uuid
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -86,8 +86,8 @@ class Cluster(Protocol):
     def end_of(self, topic: str, partition: int) -> int:
         """Where a partition ends."""
 
-    def forget(self, *, ids: bool, groups: bool) -> None:
-        """Transactional ids and groups that nobody has used for long are gone."""
+    def forget(self, *, ids: bool, groups: bool, rows: Iterable[str] = ()) -> None:
+        """Transactional ids and groups that nobody has used for long are gone, and what these topics hold."""
 
     def terminate(self, name: str) -> bool:
         """Abort what a transactional id has open, whoever holds it; whether it had."""

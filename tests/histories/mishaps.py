@@ -22,6 +22,7 @@ from eoslog.protocol.errors import KafkaError
 from tests.histories import judge
 from tests.histories.judge import Lineage
 from tests.histories.query import Query, age, logged, newest_in
+from tests.histories.shapes import SINKS
 
 if TYPE_CHECKING:
     from tests.histories.world import World
@@ -108,12 +109,13 @@ def black_out(world: "World", name: str, batches: int) -> None:
         query.lineage.began = False  # its first start is forgotten, and nothing was written
 
 
-def forget(world: "World", ids: bool, groups: bool) -> None:
-    """Nobody does anything for long: the cluster forgets transactional ids, groups' offsets, or both."""
+def forget(world: "World", ids: bool, groups: bool, rows: bool = False) -> None:
+    """Nobody does anything for long: the cluster forgets transactional ids, groups' offsets, or the sinks'
+    rows."""
     for query in world.queries.values():
         world.do_stop(query.name)
     world.clock.sleep(FORGETTING_SECONDS)
-    world.cluster.forget(ids=ids, groups=groups)
+    world.cluster.forget(ids=ids, groups=groups, rows=SINKS if rows else ())
     for query in world.queries.values():
         world.synced |= {str(path) for path in query.checkpoint.rglob("*") if path.is_file()}  # days ago
         if groups and query.token is not None:

@@ -4,7 +4,7 @@ is down. What is in it is read by a stock client."""
 import shutil
 import uuid
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from confluent_kafka import IsolationLevel, TopicPartition
@@ -195,7 +195,7 @@ class RealCluster:
         (found,) = self._kafka.admin.list_offsets(asked).values()
         return int(found.result(60).offset)
 
-    def forget(self, *, ids: bool, groups: bool) -> None:
+    def forget(self, *, ids: bool, groups: bool, rows: Iterable[str] = ()) -> None:
         """A real cluster forgets after days."""
         raise NotImplementedError("histories with a real cluster have no such act")
 

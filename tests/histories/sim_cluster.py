@@ -158,9 +158,12 @@ class SimCluster(ModelBroker):
         """Where a partition ends."""
         return self.topics[topic].logs[partition].end
 
-    def forget(self, *, ids: bool, groups: bool) -> None:
-        """Transactional ids and groups that nobody has used for long are gone."""
+    def forget(self, *, ids: bool, groups: bool, rows: Iterable[str] = ()) -> None:
+        """Transactional ids and groups that nobody has used for long are gone, and what the topics `rows`
+        hold. Their readers have had that, so seen() tells it still."""
         self.settle_all()
+        for log in [log for topic in rows if topic in self.topics for log in self.topics[topic].logs]:
+            log.start = log.stable
         if ids:
             self.transactions = {n: t for n, t in self.transactions.items() if t.state == "Ongoing"}
         if groups:

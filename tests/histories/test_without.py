@@ -37,6 +37,7 @@ FOUND_BY = {
         "a day with Spark's connector, and the source made anew"
     ),
     "an edit in a log that was cut": "set forth by hand in a log that was cut",
+    "rows that retention has taken": "killed before Spark noted it, and all is forgotten, the rows too",
     "topics created again": "the source created again, and longer than before",
     "a first batch that is replayed": "startingOffsets changed after a kill in the first batch",
     "where a new source began": "a source renamed, and read again to where the former one ended",

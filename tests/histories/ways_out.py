@@ -91,6 +91,19 @@ def _rewound(world: "World", query: "Query", text: str) -> bool:
     return target is not None and mishaps.move_to(world, query, target, back=True) is not None
 
 
+def _looked(world: "World", query: "Query", text: str) -> bool:
+    """The word for rows that readers have had, or for rows that they have not."""
+    batch = re.search(r"the log had rows of batch (\d+)", text)
+    rows = query.lineage.batches.get(int(batch.group(1)), set()) if batch is not None else set()
+    seen = judge.seen(world.cluster, SINKS)
+    word = "written" if any(seen[f"{query.lineage.name}:{uid}"] for uid in rows) else "missing"
+    told = re.search(rf"start\.accepted=(\S*batch-{word}:[\w-]+:\d+)", text)
+    if batch is None or told is None or query.sink.get("start.accepted") == told.group(1):
+        return False
+    query.sink["start.accepted"] = told.group(1)
+    return True
+
+
 def _went_here(world: "World", query: "Query", text: str) -> bool:
     """Whether the rows of the other copy of a checkpoint are in a topic of the query's."""
     told = re.search(r"its rows went to ([\w, ]+)\.", text)
@@ -355,6 +368,7 @@ def _later(world: "World", query: "Query", text: str) -> bool:
 
 
 _WAYS = (
+    (r"readers may have had them", _looked),
     (r"with its former sources", _source_as_before),
     (r"is the first with the source", _source_where_the_former_ended),
     (r"to go back from the other one", _back),
@@ -390,5 +404,6 @@ _REPEATABLE = {
     _source_where_the_former_ended: 3,
     _force: TRIES,
     _option: TRIES,
+    _looked: TRIES,
     _create: 2,
 }  # one transaction, or word, at a time

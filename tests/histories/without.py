@@ -19,6 +19,7 @@ from eoslog.checkpoint import command
 from eoslog.connector.checkpoint import source_changes, spark_logs, start_checks
 from eoslog.connector.commit import begin, decide, finish
 from eoslog.connector.commit.commands import Rules
+from eoslog.connector.commit.places import Seen
 from eoslog.connector.offsets import offsets, plan
 from eoslog.connector.options import sink_options
 from eoslog.connector.options.source_and_sink import SinkOptions
@@ -191,6 +192,9 @@ ROWS: dict[str, Callable[[], list[Change]]] = {
         (source_check, "check_remade", _nothing),
     ],
     "an edit in a log that was cut": lambda: [(command, "_check_read", _nothing)],
+    "rows that retention has taken": lambda: [
+        (start_of_run, "check_forgotten", lambda sink, batch, how, *_: how == {Seen.COMMITTED}),
+    ],
     "topics created again": lambda: [(plan, "recreated", lambda then, now: {})],
     "a first batch that is replayed": lambda: [
         (offsets, "began_from_json", lambda nested: None),

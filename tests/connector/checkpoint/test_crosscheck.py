@@ -352,10 +352,22 @@ def test_batches_of_another_connector_are_told_in_a_sentence() -> None:
 
 def test_a_batch_that_is_visible_in_part_stops_the_query() -> None:
     batch = Batch("q", 4)
-    for how in ([], [Seen.COMMITTED], [Seen.ABORTED], [Seen.GONE, Seen.UNKNOWN]):
-        check_forgotten("s", batch, how)
+    for how in ({Seen.ABORTED}, {Seen.GONE}, {Seen.OPEN, Seen.HIDDEN}, set()):
+        assert not check_forgotten("s", batch, how, ())
+    assert check_forgotten("s", batch, {Seen.COMMITTED}, ())
     with pytest.raises(DecisionGone, match=r"before all rows were \(others are aborted\).*offsets/4"):
-        check_forgotten("s", batch, [Seen.COMMITTED, Seen.ABORTED])
+        check_forgotten("s", batch, {Seen.COMMITTED, Seen.ABORTED}, ())
+
+
+@pytest.mark.parametrize("how", [{Seen.REMOVED}, {Seen.REMOVED, Seen.ABORTED}, {Seen.REMOVED, Seen.HIDDEN}])
+def test_rows_that_the_log_had_say_nothing_of_a_decision(how: set[Seen]) -> None:
+    batch = Batch("q", 4)
+    with pytest.raises(
+        DecisionGone, match=r"batch-written:q:4, and .* set start.accepted=x,batch-missing:q:4"
+    ):
+        check_forgotten("s", batch, how, {"x"})
+    assert check_forgotten("s", batch, how, {"batch-written:q:4"})
+    assert not check_forgotten("s", batch, how, {"batch-missing:q:4"})
 
 
 @pytest.mark.parametrize(

@@ -90,11 +90,11 @@ def test_the_log_shows_how_a_transaction_has_ended(kafka: Kafka, cluster: Cluste
     kafka.put(topic, [b"before"])
     report = written(kafka, topic, [0])
     (place,) = places_of([report])
-    assert seen(cluster, place) == [Seen.UNKNOWN], "it is open"
+    assert seen(cluster, place) == [Seen.OPEN], "it is open"
     end(cluster, report, commit=commit)
     how = Seen.COMMITTED if commit else Seen.ABORTED
     deadline = time.monotonic() + 30
-    while seen(cluster, place) == [Seen.UNKNOWN] and time.monotonic() < deadline:  # markers on their way
+    while seen(cluster, place) == [Seen.OPEN] and time.monotonic() < deadline:  # markers on their way
         time.sleep(0.05)
     other = written(kafka, topic, [0])
     end(cluster, other, commit=not commit)
@@ -182,7 +182,17 @@ def test_retention_and_compaction_are_no_loss(kafka: Kafka, cluster: Cluster) ->
     kafka.put(topic, [b"later"] * 3)
     for future in kafka.admin.delete_records([TopicPartition(topic, 0, 5)]).values():
         future.result(60)
-    assert seen(cluster, place) == [Seen.UNKNOWN] and not lacking(cluster, [place])
+    assert seen(cluster, place) == [Seen.REMOVED] and not lacking(cluster, [place])
+    assert followed(cluster, [place]) == [f"{topic}-0 begins at 5: what it had from 3 on was removed"]
+
+
+def test_the_marker_of_a_batch_may_be_removed_with_its_rows(kafka: Kafka, cluster: Cluster) -> None:
+    topic = kafka.topic(1)
+    report = written(kafka, topic, [0])
+    end(cluster, report, commit=True)
+    for future in kafka.admin.delete_records([TopicPartition(topic, 0, 4)]).values():
+        future.result(60)
+    assert followed(cluster, places_of([report])) == []
 
 
 def test_a_broker_s_own_time_is_that_of_the_batch(kafka: Kafka, cluster: Cluster) -> None:
