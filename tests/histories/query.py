@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from eoslog.connector.checkpoint.spark_logs import source_position
 from eoslog.connector.offsets.offsets import EARLIEST
 from tests.histories.judge import Lineage, in_log
 from tests.histories.offset_log import files_in, offsets_of
@@ -137,6 +138,10 @@ class Query:
         """The records that lie before the end of a batch of its checkpoint."""
         ends = logged(self.checkpoint, batch)
         if not self.reads_files:
+            for (topic, partition), at in source_position(json.dumps(ends)).left.offsets.items():
+                ends.setdefault(topic, {}).setdefault(
+                    str(partition), at
+                )  # where it goes on if it is named again
             return in_log(self.world.cluster, self.lineage.topic, ends)
         last: int = ends["logOffset"]  # type: ignore[assignment]
         entries = [self.checkpoint / "sources" / "0" / str(at) for at in range(last + 1)]
