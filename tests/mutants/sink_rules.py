@@ -389,12 +389,15 @@ MUTANTS: list[Mutant] = [
         Break("a removed file is written", "SourceEnd._open", "os.fstat(self._file).st_nlink > 0", "True"),
         Break("a full disk is a note", "SourceEnd.note", "written < len(line)", "False"),
         Break("files stay open", "SourceEnd._close", "os.close(self._file)", "pass"),
+        Break("those of dropped sources stay open", "SourceEnd", "def __del__(self) -> None:\n    self._close()", "def left(self) -> None:\n    self._close()"),
+    ),
+    *mutants_of(
+        (f"{HERE}sink/test_source_check.py",),
+        Break("an edit is passed over", "check_begins", "canonical_text(then[name]) not in known", "False"),
         Break("sources of files may be exchanged", "check_sources", "_check_files(checkpoint, before, now, options.accepted)", "pass"),
         Break("a source of files that was renamed is new", "_check_files", "{**removed.file_logs(), **then}", "{**then}"),
         Break("two sources of one folder are exchanged", "check_exchanged_files", "other != name and (not own & {*known})", "other != name"),
-        Break("those of dropped sources stay open", "SourceEnd", "def __del__(self) -> None:\n    self._close()", "def left(self) -> None:\n    self._close()"),
     ),
-    *mutants_of((f"{HERE}sink/test_source_check.py",), Break("an edit is passed over", "check_begins", "canonical_text(then[name]) not in known", "False")),
     *mutants_of((f"{HERE}sink/test_begins.py",), Break("errors stand behind those of pickling", "BeginsWhenPickled.__getstate__", "let_through(error)", "pass"), Break("under another name", "let_through", "kind.__qualname__", "'Error'")),
     *mutants_of(
         (f"{HERE}spark/test_plainly.py", f"{HERE}spark/test_spark_log_lines.py"),

@@ -1058,10 +1058,11 @@ def test_batch_writes_under_a_query_s_name_change_nothing_for_it(
     (copy.folder / "eoslog" / "starts").unlink()
     with pytest.raises(CheckpointCopied, match="batch 1 of query q was decided"):
         apps.start(copy).begin()
-    group_holds(monkeypatch, {("in", 0): (20, Note("sink", "q", 1).text())})
-    for end, starting in ((30, 20), (30, 10)):
-        anew = Query(folder / f"anew-{starting}", query.bench, f"anew-{starting}")
-        line = {"in": {"0": end}, f"began-at:in:{starting}:0": {}, "cluster-id:cluster": {}}
+    note = {("in", 0): (20, Note("sink", "q", 1).text())}
+    for starting, noted in ((20, note), (20, {}), (10, note), (10, {})):
+        group_holds(monkeypatch, noted)
+        anew = Query(folder / f"anew-{starting}-{len(noted)}", query.bench, f"anew-{starting}-{len(noted)}")
+        line = {"in": {"0": 30}, f"began-at:in:{starting}:0": {}, "cluster-id:cluster": {}}
         (anew.folder / "offsets" / "0").write_text(f"v1\n{{}}\n{json.dumps(line)}")
         if starting == 20:
             reports = query.bench.prepare_all(anew.begin())
