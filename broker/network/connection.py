@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Protocol
 from eoslog.broker.fairness.memory import SMALL
 from eoslog.broker.network.dispatch import RAW, begin, encoded, encoded_in_few, fault, handlers
 from eoslog.broker.network.large_requests import has_many, is_large, read_and_serve, serve
-from eoslog.broker.network.wire_machine import OPEN, Absence, Slot, WireMachine
+from eoslog.broker.network.wire_machine import OPEN, CloseReason, Slot, WireMachine
 from eoslog.broker.requests.context import RequestContext, Settled
 from eoslog.broker.security.principals import principal_of
 from eoslog.broker.security.session import AuthenticationState, ClientSession
@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 WRITE_HIGH_WATER = 1 << 20
 
 
-class Home(Protocol):
+class ConnectionHost(Protocol):
     """What a connection shares with all others, and the register of connections."""
 
     memory: Memory
@@ -67,7 +67,7 @@ class Connection(asyncio.BufferedProtocol):
     _transport: asyncio.Transport
     _loop: asyncio.AbstractEventLoop
 
-    def __init__(self, broker: Broker, server: Home, listener: Listener) -> None:
+    def __init__(self, broker: Broker, server: ConnectionHost, listener: Listener) -> None:
         """A connection without a transport yet: see `connection_made`."""
         self._broker = broker
         self._server = server
@@ -366,14 +366,14 @@ class Connection(asyncio.BufferedProtocol):
         match machine.look(now, unsent, self._memory, idle, stalled):
             case None if machine.has_backlog:
                 self.advance()
-            case Absence.DEAF_TO_THE_REST:
+            case CloseReason.NOT_READING_AFTER_CLOSE:
                 self.abort()
-            case Absence.DEAF:
+            case CloseReason.NOT_READING:
                 self._cut(f"does not read its answers ({unsent} bytes) while memory is short")
-            case Absence.STUCK:
+            case CloseReason.STUCK:
                 unbegun = machine.unbegun
                 self._cut(f"makes no progress with its requests ({unbegun} bytes) while memory is short")
-            case Absence.IDLE:
+            case CloseReason.IDLE:
                 log.info("closing the connection from %s: idle for %d s", self.peer, machine.silent(now))
                 self.abort() if unsent else self.close()
 

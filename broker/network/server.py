@@ -15,7 +15,7 @@ from eoslog.broker.metrics.metrics import Metrics
 from eoslog.broker.network.connection import Connection
 from eoslog.broker.network.connection_counts import ConnectionCounts
 from eoslog.broker.network.dispatch import announced, checks
-from eoslog.broker.network.tls_door import TlsDoor
+from eoslog.broker.network.tls_acceptor import TlsAcceptor
 from eoslog.broker.security.listeners import Listener
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Server:
         self._connections: set[Connection] = set()
         self._counts = ConnectionCounts()
         self._listeners: list[asyncio.Server] = []
-        self._doors: list[TlsDoor] = []
+        self._tls_acceptors: list[TlsAcceptor] = []
         self._watch: asyncio.Task[None] | None = None
 
     async def bind(self, listener: Listener) -> Listener:
@@ -73,16 +73,18 @@ class Server:
         if listener.tls:
             sockets = [one.dup() for one in server.sockets]
             server.close()
-            door = TlsDoor(sockets, partial(self._context, bound), accept, partial(self._why_full, bound))
-            self._counts.count_arriving(bound.name, door.__len__)
-            self._doors.append(door)
+            acceptor = TlsAcceptor(
+                sockets, partial(self._context, bound), accept, partial(self._why_full, bound)
+            )
+            self._counts.count_arriving(bound.name, acceptor.__len__)
+            self._tls_acceptors.append(acceptor)
         else:
             self._listeners.append(server)
         return bound
 
     async def serve(self, broker: Broker) -> None:
         """Start to accept connections for this broker."""
-        assert self._listeners or self._doors, "bind first"
+        assert self._listeners or self._tls_acceptors, "bind first"
         self._broker = broker
         self.memory = broker.memory
         broker.announced = announced
@@ -94,8 +96,8 @@ class Server:
         self._watch = asyncio.create_task(self._look_after())
         for listener in self._listeners:
             await listener.start_serving()
-        for door in self._doors:
-            door.open(_BACKLOG)
+        for acceptor in self._tls_acceptors:
+            acceptor.open(_BACKLOG)
 
     def check_options(self, wanted: BrokerConfig) -> None:
         """Raise ConfigError unless the key stores and trust stores of these options can be used."""
@@ -175,8 +177,8 @@ class Server:
     def _close_listeners(self) -> None:
         for listener in self._listeners:
             listener.close()
-        for door in self._doors:
-            door.close()
+        for acceptor in self._tls_acceptors:
+            acceptor.close()
 
     async def stop(self, grace: float) -> None:
         """Stop accepting, give started requests `grace` seconds to end, and close the connections."""

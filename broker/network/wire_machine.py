@@ -55,11 +55,11 @@ class Phase(Enum):
 OPEN, DRAINING, CLOSED, LOST = Phase
 
 
-class Absence(Enum):
+class CloseReason(Enum):
     """Why the client seems to be gone."""
 
-    DEAF_TO_THE_REST = "has been closed, and does not read what was sent before"
-    DEAF = "does not read its answers while memory is short"
+    NOT_READING_AFTER_CLOSE = "has been closed, and does not read what was sent before"
+    NOT_READING = "does not read its answers while memory is short"
     STUCK = "makes no progress with its requests while memory is short"
     IDLE = "neither sends nor reads anything, and waits for nothing"
 
@@ -98,15 +98,29 @@ class WireMachine:
     """The order, the limits and the phases of one connection."""
 
     __slots__ = (
-        "_backlog", "_backlog_bytes", "_blocker", "_line", "_line_answers", "_line_requests", "_presence",
-        "_reader", "_small", "_small_bytes", "held_answers", "held_requests", "muted", "phase", "reading",
-        "sends", "writable",
+        "_backlog",
+        "_backlog_bytes",
+        "_blocker",
+        "_idle_timer",
+        "_line",
+        "_line_answers",
+        "_line_requests",
+        "_reader",
+        "_small",
+        "_small_bytes",
+        "held_answers",
+        "held_requests",
+        "muted",
+        "phase",
+        "reading",
+        "sends",
+        "writable",
     )  # fmt: skip
 
     def __init__(self, max_size: int, now: float) -> None:
         """`max_size`: of a frame, in bytes. All times are in monotonic seconds."""
         self._reader = FrameReader(max_size)
-        self._presence = Presence(now)
+        self._idle_timer = IdleTimer(now)
         self._backlog: deque[memoryview] = deque()  # requests read, not started
         self._backlog_bytes = 0
         self._line: deque[Slot] = deque()  # requests started, not answered
@@ -133,7 +147,7 @@ class WireMachine:
 
     def receive(self, data: Buffer, now: float) -> None:
         """Take received bytes. Raises FrameError for a frame of a size that is not allowed."""
-        self._presence.heard(now)
+        self._idle_timer.received(now)
         if self.phase is not OPEN:
             return
         frames = self._reader.feed(data)
@@ -265,23 +279,23 @@ class WireMachine:
 
     def look(
         self, now: float, unsent: int, shortage: Shortage, idle: float, stalled: float
-    ) -> Absence | None:
+    ) -> CloseReason | None:
         """Why the connection should end, or None. Called regularly. `idle`, `stalled`: seconds allowed."""
-        presence = self._presence
-        presence.look(now, unsent)
-        deaf = presence.deaf(now) > stalled
+        timer = self._idle_timer
+        timer.look(now, unsent)
+        not_reading = timer.since_read(now) > stalled
         if self.phase is CLOSED:
-            return Absence.DEAF_TO_THE_REST if deaf else None
-        if deaf and shortage.answers_short:
-            return Absence.DEAF
-        if shortage.requests_short and self._holds_up_others and presence.silent(now) > stalled:
-            return Absence.STUCK
+            return CloseReason.NOT_READING_AFTER_CLOSE if not_reading else None
+        if not_reading and shortage.answers_short:
+            return CloseReason.NOT_READING
+        if shortage.requests_short and self._holds_up_others and timer.since_received(now) > stalled:
+            return CloseReason.STUCK
         waits_for_us = self._line and self.writable
-        return Absence.IDLE if presence.idle(now) > idle and not waits_for_us else None
+        return CloseReason.IDLE if timer.idle(now) > idle and not waits_for_us else None
 
     def silent(self, now: float) -> float:
         """Seconds in which no byte was received."""
-        return self._presence.silent(now)
+        return self._idle_timer.since_received(now)
 
     @property
     def _holds_up_others(self) -> bool:
@@ -317,18 +331,18 @@ class WireMachine:
             self._small_bytes = 0
 
 
-class Presence:
+class IdleTimer:
     """Tracks, in monotonic seconds, when a client last sent something, and whether it reads its answers."""
 
-    __slots__ = ("_heard", "_read", "_unread")
+    __slots__ = ("_read", "_received", "_unread")
 
     def __init__(self, now: float) -> None:
-        self._heard = self._read = now
+        self._received = self._read = now
         self._unread = 0
 
-    def heard(self, now: float) -> None:
+    def received(self, now: float) -> None:
         """Note that bytes were received."""
-        self._heard = now
+        self._received = now
 
     def look(self, now: float, unread: int) -> None:
         """Note, once in a while, that `unread` bytes of answers wait to be read."""
@@ -336,17 +350,19 @@ class Presence:
             self._read = now
         self._unread = unread
 
-    def deaf(self, now: float) -> float:
+    def since_read(self, now: float) -> float:
         """Seconds in which the client has read none of the waiting answers."""
         return now - self._read
 
-    def silent(self, now: float) -> float:
+    def since_received(self, now: float) -> float:
         """Seconds in which no byte was received."""
-        return now - self._heard
+        return now - self._received
 
     def idle(self, now: float) -> float:
         """Seconds in which the client has neither sent nor read anything."""
-        return min(self.silent(now), self.deaf(now)) if self._unread else self.silent(now)
+        return (
+            min(self.since_received(now), self.since_read(now)) if self._unread else self.since_received(now)
+        )
 
 
 JOIN_BELOW = 16 << 10

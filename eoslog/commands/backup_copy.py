@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from functools import partial
 
-from eoslog.broker.log.segment.parallel_sync import each
+from eoslog.broker.log.segment.parallel_sync import for_each_parallel
 from eoslog.broker.ports.ports import OsFileSystem
 from eoslog.commands.backup_source import BackupSource, NoBackup, SourceFile
 
@@ -33,8 +33,8 @@ def copied(source: BackupSource, to: str, progress: Callable[[int], None]) -> No
             directories.add(os.path.dirname(os.path.join(made, file.name)))
         for directory in sorted(directories):
             fs.make_dir(directory)
-        each(partial(_copy, made, _one_at_a_time(progress)), source.files)
-        each(fs.sync_dir, sorted(directories, reverse=True))
+        for_each_parallel(partial(_copy, made, _one_at_a_time(progress)), source.files)
+        for_each_parallel(fs.sync_dir, sorted(directories, reverse=True))
         os.chmod(made, os.stat(source.directory).st_mode)
         os.rename(made, to)
     except BaseException:

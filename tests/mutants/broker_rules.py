@@ -26,7 +26,7 @@ MUTANTS: list[Mutant] = [
         Break("a job of before writes on", "Partition.begin_return", "self.progress.is_running or self.durability.is_busy", "self.durability.is_busy"),
         Break("with page cache durability the end is cut, too", "Partition.begin_return", "not self.durability.lazy and len(log.segments)", "len(log.segments)"),
         Break("a partition that was closed meanwhile is open again", "Partition.end_return", "self._log.closed", "False"),
-        Break("who reads is not told", "Partition.end_return", "self._watch.stir()", "pass"),
+        Break("who reads is not told", "Partition.end_return", "self._watch.notify()", "pass"),
         Break("a damaged log is tried again and again", "Upkeep.bring_back", "partition.stay_offline(str(error))", "pass"),
         Break("why it stays offline is said each time", "Upkeep._stays", "self._refusals.get(partition) != str(error)", "True"),
     ),
@@ -228,12 +228,12 @@ MUTANTS: list[Mutant] = [
         Break("small answers pile up", "WireMachine.leave", "(self.flush(),) if self._small_bytes > JOIN_BELOW else ()", "()"),
         Break("who waits for an answer is idle", "WireMachine.look", "self._line and self.writable", "False"),
         Break("who does not read its answers waits for us", "WireMachine.look", "self._line and self.writable", "self._line"),
-        Break("who does not read is cut at any time", "WireMachine.look", "deaf and shortage.answers_short", "deaf"),
-        Break("who does not read is never cut", "WireMachine.look", "deaf and shortage.answers_short", "False"),
-        Break("who sends slowly is cut at any time", "WireMachine.look", "shortage.requests_short and self._holds_up_others and (presence.silent(now) > stalled)", "self._holds_up_others and presence.silent(now) > stalled"),
+        Break("who does not read is cut at any time", "WireMachine.look", "not_reading and shortage.answers_short", "not_reading"),
+        Break("who does not read is never cut", "WireMachine.look", "not_reading and shortage.answers_short", "False"),
+        Break("who sends slowly is cut at any time", "WireMachine.look", "shortage.requests_short and self._holds_up_others and (timer.since_received(now) > stalled)", "self._holds_up_others and timer.since_received(now) > stalled"),
         Break("who waits for others is cut", "WireMachine._holds_up_others", "self.unbegun > SMALL and (self.reading or bool(self._backlog))", "self.unbegun > SMALL"),
         Break("who holds little is cut", "WireMachine._holds_up_others", "self.unbegun > SMALL and (self.reading or bool(self._backlog))", "self.reading or bool(self._backlog)"),
-        Break("the rest after the end waits for ever", "WireMachine.look", "Absence.DEAF_TO_THE_REST if deaf else None", "None"),
+        Break("the rest after the end waits for ever", "WireMachine.look", "CloseReason.NOT_READING_AFTER_CLOSE if not_reading else None", "None"),
         Break("any request waits for data", "WireMachine.waits_for_data", "first is not None and first.header.api_key == ApiKey.FETCH and (first.answer is not None)", "first is not None and first.answer is not None"),
         Break("frames of a stranger may be large for ever", "WireMachine.allow", "self._reader.max_size = max_size", "pass"),
     ),
@@ -276,7 +276,7 @@ MUTANTS: list[Mutant] = [
         Break("a session grows to any number", "FetchSessions.wanted", "request['topics'] and self._follow_too_many()", "False"),
     ),
     *mutants_of(
-        (f"{SECURITY}test_tls_limits.py",), Break("handshakes begin all at once", "TlsDoor._accept", "await asyncio.sleep(0)", "pass"), Break("buffers are Python's", "TlsDoor.open", "sslproto.SSLProtocol.max_size = BUFFER", "pass")
+        (f"{SECURITY}test_tls_limits.py",), Break("handshakes begin all at once", "TlsAcceptor._accept", "await asyncio.sleep(0)", "pass"), Break("buffers are Python's", "TlsAcceptor.open", "sslproto.SSLProtocol.max_size = BUFFER", "pass")
     ),
     *mutants_of((f"{B}fairness/test_garbage.py",), Break("in the midst of large requests", "GarbageWatch.is_time", "busy", "False"), Break("Python looks as well", "watch", "gc.set_threshold(youngest, middle, _NEVER)", "pass")),
     *mutants_of(

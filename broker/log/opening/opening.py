@@ -13,7 +13,7 @@ from eoslog.broker.log.segment import files
 from eoslog.broker.log.segment.checkpoint import Checkpoints
 from eoslog.broker.log.segment.group_flush import GroupFlush
 from eoslog.broker.log.segment.log_settings import LogSettings
-from eoslog.broker.log.segment.parallel_sync import each
+from eoslog.broker.log.segment.parallel_sync import for_each_parallel
 from eoslog.broker.log.segment.results import PartitionPlace
 from eoslog.broker.log.segment.scan import DamagedBatch
 from eoslog.broker.log.segment.segment import Segment
@@ -40,7 +40,7 @@ def create_directories(fs: FileSystem, places: Sequence[PartitionPlace], interva
     def create(place: PartitionPlace) -> None:
         create_directory(fs, place.directory, place.topic_id, interval, epoch)
 
-    each(create, places)
+    for_each_parallel(create, places)
 
 
 def open_partition(
@@ -96,4 +96,4 @@ def _offline(
 
 def save_all(partitions: Iterable[Partition]) -> None:
     """Save the changed partitions, see `Partition.save`. None may be in use. Raises the first OSError."""
-    each(Partition.save, [partition for partition in partitions if partition.progress.changed])
+    for_each_parallel(Partition.save, [partition for partition in partitions if partition.progress.changed])

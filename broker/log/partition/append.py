@@ -119,7 +119,7 @@ class PartitionProducers:
     def let_go(self, holder: object) -> None:
         """Let readers see what the holder held back. Does nothing if it held nothing back."""
         if self._held.pop(holder, None) is not None:
-            self._watch.stir()
+            self._watch.notify()
 
 
 class SavedProgress:

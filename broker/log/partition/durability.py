@@ -278,7 +278,7 @@ class AppendWaiters:
             for future in done:
                 if not future.done():
                     future.set_result(None)
-        self.stir()
+        self.notify()
 
     def refuse(self, error: KafkaError) -> None:
         """Raise the error for all who wait, and call all callbacks."""
@@ -286,7 +286,7 @@ class AppendWaiters:
         for _, future in waiting:
             if not future.done():
                 future.set_exception(error)
-        self.stir()
+        self.notify()
 
     def subscribe(self, callback: Callable[[], None]) -> None:
         """Call `callback` after each change from now on."""
@@ -296,7 +296,7 @@ class AppendWaiters:
         """Stop calling `callback`. Does nothing if it was not subscribed."""
         self._callbacks.pop(callback, None)
 
-    def stir(self) -> None:
+    def notify(self) -> None:
         """Call all callbacks."""
         for callback in tuple(self._callbacks):
             callback()

@@ -369,7 +369,7 @@ class Partition:
         self._tail.begin()
         self.progress.begin()
         self._log.offline, self._log.may_return = None, False
-        self._watch.stir()
+        self._watch.notify()
 
     def stay_offline(self, reason: str, *, may_return: bool = False) -> None:
         """Mark it offline: its log is unusable. Unless it `may_return`, it needs a repair and a restart."""

@@ -11,7 +11,7 @@ Item = TypeVar("Item")
 _FEW = 16
 
 
-def each(action: Callable[[Item], None], items: Sequence[Item]) -> None:
+def for_each_parallel(action: Callable[[Item], None], items: Sequence[Item]) -> None:
     """Call `action` for each item: for a few items in this thread and in order, for more in worker threads.
 
     Returns when all calls have ended. Raises the first error.

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from eoslog.broker.fairness.memory import SMALL
-from eoslog.broker.network.wire_machine import CLOSED, DRAINING, LOST, OPEN, Absence, Phase, WireMachine
+from eoslog.broker.network.wire_machine import CLOSED, DRAINING, LOST, OPEN, CloseReason, Phase, WireMachine
 from eoslog.protocol.apis import ApiKey
 from tests.broker.network.machine_kit import LARGEST, begun, fed, framed, left, must_begin
 
@@ -107,24 +107,24 @@ def test_only_a_fetch_that_is_next_waits_for_data(keys: list[ApiKey], awaited: b
 # Who is there
 
 
-def look(machine: WireMachine, now: float, unsent: int = 0, **short: bool) -> Absence | None:
+def look(machine: WireMachine, now: float, unsent: int = 0, **short: bool) -> CloseReason | None:
     return machine.look(now, unsent, Shortage(**short), IDLE, STALLED)
 
 
 def test_a_silent_connection_is_idle_unless_it_waits_for_us() -> None:
     machine = WireMachine(LARGEST, 0.0)
     assert look(machine, IDLE) is None
-    assert look(machine, IDLE + 1) is Absence.IDLE
+    assert look(machine, IDLE + 1) is CloseReason.IDLE
     machine.receive(framed(b"x"), IDLE)
     assert machine.silent(IDLE + 2) == 2
     slot = must_begin(machine)
     assert look(machine, 3 * IDLE) is None, "a fetch may wait for long"
     machine.writable = False
-    assert look(machine, 3 * IDLE) is Absence.IDLE, "we wait for it"
+    assert look(machine, 3 * IDLE) is CloseReason.IDLE, "we wait for it"
     machine.writable = True
     machine.fill(slot, [])
     left(machine)
-    assert look(machine, 3 * IDLE) is Absence.IDLE
+    assert look(machine, 3 * IDLE) is CloseReason.IDLE
 
 
 def test_who_reads_is_not_idle() -> None:
@@ -132,7 +132,7 @@ def test_who_reads_is_not_idle() -> None:
     assert look(machine, 0, unsent=100) is None
     assert look(machine, IDLE - 1, unsent=99) is None, "it has read a byte"
     assert look(machine, IDLE + 1, unsent=99) is None
-    assert look(machine, 2 * IDLE, unsent=99) is Absence.IDLE
+    assert look(machine, 2 * IDLE, unsent=99) is CloseReason.IDLE
 
 
 def test_who_does_not_read_is_cut_while_answers_are_short() -> None:
@@ -140,7 +140,7 @@ def test_who_does_not_read_is_cut_while_answers_are_short() -> None:
     assert look(machine, 0, unsent=100, answers_short=True) is None
     assert look(machine, STALLED, unsent=100, answers_short=True) is None
     assert look(machine, STALLED + 1, unsent=100) is None, "there is enough for all"
-    assert look(machine, STALLED + 1, unsent=100, answers_short=True) is Absence.DEAF
+    assert look(machine, STALLED + 1, unsent=100, answers_short=True) is CloseReason.NOT_READING
     assert look(machine, STALLED + 2, unsent=50, answers_short=True) is None, "it has read"
     assert look(machine, 3 * STALLED, unsent=0, answers_short=True) is None, "there is nothing to read"
 
@@ -152,7 +152,7 @@ def test_who_does_not_get_on_with_much_is_cut_while_requests_are_short() -> None
     machine.receive(b"x", 0.0)
     assert look(machine, STALLED, requests_short=True) is None
     assert look(machine, STALLED + 1) is None, "there is enough for all"
-    assert look(machine, STALLED + 1, requests_short=True) is Absence.STUCK
+    assert look(machine, STALLED + 1, requests_short=True) is CloseReason.STUCK
     machine.reading = False
     assert look(machine, STALLED + 1, requests_short=True) is None, "it waits for others"
     machine.reading = True
@@ -163,7 +163,7 @@ def test_who_does_not_get_on_with_much_is_cut_while_requests_are_short() -> None
 def test_who_has_much_that_cannot_begin_is_cut_though_it_is_not_read_from() -> None:
     machine = fed(1, size=SMALL + 1)
     machine.writable = machine.reading = False
-    assert look(machine, STALLED + 1, requests_short=True) is Absence.STUCK
+    assert look(machine, STALLED + 1, requests_short=True) is CloseReason.STUCK
 
 
 def test_who_does_not_read_the_rest_after_the_end_is_cut() -> None:
@@ -171,5 +171,5 @@ def test_who_does_not_read_the_rest_after_the_end_is_cut() -> None:
     look(machine, 0, unsent=100)
     machine.close()
     assert look(machine, STALLED, unsent=100) is None
-    assert look(machine, STALLED + 1, unsent=100) is Absence.DEAF_TO_THE_REST
+    assert look(machine, STALLED + 1, unsent=100) is CloseReason.NOT_READING_AFTER_CLOSE
     assert look(machine, 2 * IDLE, unsent=99) is None, "it reads"

@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from eoslog.broker.network.tls_door import TlsDoor
+from eoslog.broker.network.tls_acceptor import TlsAcceptor
 from eoslog.testing import EmbeddedBroker
 from tests.broker.broker_clients import create
 from tests.broker.security.securitykit import Pki, free_ports
@@ -123,7 +123,7 @@ def test_handshakes_begin_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyP
         context = Pki(tmp_path)
         tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         tls.load_cert_chain(context.broker)
-        door = TlsDoor([listening], lambda: tls, asyncio.Protocol, lambda: None)
+        door = TlsAcceptor([listening], lambda: tls, asyncio.Protocol, lambda: None)
         loop, rounds = asyncio.get_running_loop(), [0]
 
         def next_round() -> None:

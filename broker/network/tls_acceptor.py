@@ -24,7 +24,7 @@ _AGAIN_SECONDS = 1.0
 """Pause after a failed accept, usually for lack of file descriptors."""
 
 
-class TlsDoor:
+class TlsAcceptor:
     """Accepts connections on the sockets of one listener."""
 
     def __init__(
