@@ -764,31 +764,30 @@ def _check_rows(sink: str, rows: RowsFound, accepted: Collection[str]) -> None:
     )
 
 
-def check_forgotten(
-    sink: str, batch: Batch, how: Collection[Seen], accepted: Collection[str], sequence: int = 0
-) -> bool:
+def check_forgotten(sink: str, batch: Batch, how: Collection[Seen], accepted: Collection[str]) -> bool:
     """Whether a planned batch is decided that the sink knows nothing of, and whose rows may be in the log:
     all or none of its transactions must be committed. What was removed from the log tells nothing. `how`: how
-    they have ended. `sequence`: of the sink's last decision. Raises DecisionGone unless that is accepted."""
+    they have ended. Raises DecisionGone unless that is accepted."""
+    written, missing = (f"batch-{word}:{batch.query_id}:{batch.batch_id}" for word in ("written", "missing"))
+    if written in accepted:
+        return True
     others = ", ".join(sorted(one.value for one in how if one is not Seen.COMMITTED))
     if Seen.COMMITTED in how and others:
         raise DecisionGone(
             f"sink {sink}: {batch} is decided, as a part of its rows is visible, and the sink knows no such "
             f"decision: the cluster has forgotten it before all rows were (others are {others}). Nothing was "
             "written. Look for the batch's rows in the topic with a reader of committed data, and publish "
-            "those that are missing; then start with a new checkpoint, "
-            f"start.accepted={WORD_NEW}:{sequence} and startingOffsets=the last line of "
-            f"offsets/{batch.batch_id} in this checkpoint"
+            f"those that are missing; then set {to_accept(written, accepted)}, and the query goes on behind "
+            "them"
         )
-    written, missing = (f"batch-{word}:{batch.query_id}:{batch.batch_id}" for word in ("written", "missing"))
-    if Seen.REMOVED in how and not {written, missing} & {*accepted}:
+    if Seen.REMOVED in how and missing not in accepted:
         raise DecisionGone(
             f"sink {sink}: the log had rows of {batch}, which were removed since, by retention or "
             "compaction. The sink knows no decision on them any more, so readers may have had them. Nothing "
             f"was written. If they have, set {to_accept(written, accepted)}, and the query goes on behind "
             f"them. If not, set {to_accept(missing, accepted)}, and they are written again"
         )
-    return how == {Seen.COMMITTED} or (Seen.REMOVED in how and written in accepted)
+    return how == {Seen.COMMITTED}
 
 
 def others_batches(completed: Completed) -> str:

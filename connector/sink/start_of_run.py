@@ -167,8 +167,7 @@ class StartOfRun:
         if last is not None and last.last_of(batch.query_id) is not None:
             return
         how = seen_of_planned(self._cluster, self._view)
-        accepted, number = self._options.accepted, 0 if last is None else last.sequence
-        if check_forgotten(sink.id, batch, how, accepted, number):
+        if check_forgotten(sink.id, batch, how, self._options.accepted):
             ends, completed = self._view.planned.ends, self._view.completed
             source, saving = self._source_offsets(sink, group), self._saving(sink)
             self._runner.run(move_decision(sink, last, batch, source, completed, saving, ends))

@@ -149,7 +149,7 @@ def _warnings(cluster: Cluster, standing: Standing) -> Iterator[str]:
     )
     if last is None or last.last_of(view.batch.query_id) is None:
         seen = seen_of_planned(cluster, view)
-        check_forgotten(standing.sink.id, view.batch, seen, (), last.sequence if last else 0)
+        check_forgotten(standing.sink.id, view.batch, seen, ())
     check_start(standing.sink, standing.decision, view.batch, standing.starts)
     check_checkpoint(standing.sink, standing.decision, _next_batch(view))
     yield from check_story(story)

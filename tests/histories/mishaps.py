@@ -98,6 +98,7 @@ def black_out(world: "World", name: str, batches: int) -> None:
         return  # df.write sees no checkpoint, so nothing syncs it (docs/limits.md)
     world.do_kill(name)
     query.run = None
+    query.lineage.may_double |= query.lineage.unnoted  # Spark's own connector syncs nothing
     for log in ("commits", "offsets", "sources/0"):
         newest = newest_in(query.checkpoint / log)
         for number in range(newest, max(newest - batches, -1), -1):

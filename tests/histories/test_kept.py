@@ -813,6 +813,13 @@ KEPT: dict[str, list[tuple[Any, ...]]] = {
         ("run", "A", 1, ("kill", ("commit: before END_TXN", 1))),
         ("forget", True, True, True),
     ],
+    "visible in part, and all is forgotten, of files": [
+        ("cluster", 1, False),
+        ("query", "B", {"in": "files", "id": "B", "kafka.group.id": "group-B", "two.phase.commit": "false"}),
+        ("produce", "files", 2),
+        ("run", "B", 1, ("kill", ("commit: after END_TXN", 2))),
+        ("forget", True, True, False),
+    ],
     "an older copy of the checkpoint, when the rows are forgotten as well": [
         ("query", "A", {"id": "x"}),
         ("produce", "in", 4),

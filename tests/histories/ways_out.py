@@ -92,8 +92,12 @@ def _rewound(world: "World", query: "Query", text: str) -> bool:
 
 
 def _looked(world: "World", query: "Query", text: str) -> bool:
-    """The word for rows that readers have had, or for rows that they have not."""
-    batch = re.search(r"the log had rows of batch (\d+)", text)
+    """The word for rows that readers have had, or for rows that they have not. What is missing of a batch
+    that is there in part is published before."""
+    part = re.search(r"batch (\d+) of query (\S+) is decided, as a part", text)
+    if part is not None:
+        world.publish(query, int(part.group(1)), part.group(2), 0)
+    batch = part or re.search(r"the log had rows of batch (\d+)", text)
     rows = query.lineage.batches.get(int(batch.group(1)), set()) if batch is not None else set()
     seen = judge.seen(world.cluster, SINKS)
     word = "written" if any(seen[f"{query.lineage.name}:{uid}"] for uid in rows) else "missing"
@@ -368,7 +372,7 @@ def _later(world: "World", query: "Query", text: str) -> bool:
 
 
 _WAYS = (
-    (r"readers may have had them", _looked),
+    (r"readers may have had them|as a part of its rows is visible", _looked),
     (r"with its former sources", _source_as_before),
     (r"is the first with the source", _source_where_the_former_ended),
     (r"to go back from the other one", _back),

@@ -535,7 +535,7 @@ class World:
 
         lineage.again |= query.left
         nameless = not query.has_group and query.source["startingOffsets"] != "committed"
-        if age(query.checkpoint)[1] < 0 and lineage.done and (query.unknown or nameless):
+        if age(query.checkpoint)[0] < 0 and lineage.done and (query.unknown or nameless):
             self.accept_loss(query)  # without a checkpoint and without a name it is a new query to everybody
         if age(query.checkpoint)[1] < 0 and query.source["startingOffsets"] == "committed":
             self._accept_namesakes(query)

@@ -355,8 +355,9 @@ def test_a_batch_that_is_visible_in_part_stops_the_query() -> None:
     for how in ({Seen.ABORTED}, {Seen.GONE}, {Seen.OPEN, Seen.HIDDEN}, set()):
         assert not check_forgotten("s", batch, how, ())
     assert check_forgotten("s", batch, {Seen.COMMITTED}, ())
-    with pytest.raises(DecisionGone, match=r"before all rows were \(others are aborted\).*offsets/4"):
+    with pytest.raises(DecisionGone, match=r"all rows were \(others are aborted\).*batch-written:q:4, and"):
         check_forgotten("s", batch, {Seen.COMMITTED, Seen.ABORTED}, ())
+    assert check_forgotten("s", batch, {Seen.COMMITTED, Seen.ABORTED}, {"batch-written:q:4"})
 
 
 @pytest.mark.parametrize("how", [{Seen.REMOVED}, {Seen.REMOVED, Seen.ABORTED}, {Seen.REMOVED, Seen.HIDDEN}])
