@@ -78,8 +78,10 @@ def _oldest(ages: Iterable[float | None]) -> float | None:
 def _named(name: str, endings: Collection[str]) -> str | None:
     """The sink of a name with one of these endings; None if it belongs to no sink."""
     quoted, _, rest = name.partition("/")
-    follows = rest.isdecimal() and endings is _GROUPS  # more of a decision that one group has no room for
-    return _unquoted(quoted) if rest in endings or follows else None
+    before, _, number = rest.rpartition("/")
+    if endings is _GROUPS and number.isdecimal():
+        rest = before  # more of what one group has no room for
+    return _unquoted(quoted) if rest in endings else None
 
 
 def _unquoted(text: str) -> str:

@@ -52,9 +52,11 @@ class TaskContext:
 
     now: "TaskContext | None" = None
 
-    def __init__(self, partition: int, query: str = "", batch: int = 0) -> None:
+    def __init__(self, partition: int, query: str = "", batch: int = 0, run: str = "") -> None:
+        """`query`: "": the job is of no micro-batch."""
         self._partition = partition
-        self._properties = {"sql.streaming.queryId": query, "streaming.sql.batchId": str(batch)}
+        given = {"sql.streaming.queryId": query, "streaming.sql.batchId": str(batch)}
+        self._properties = given | {"spark.jobGroup.id": run} if query else {}
 
     @classmethod
     def get(cls) -> "TaskContext | None":
@@ -124,6 +126,7 @@ class Stream:
         if not (plan.checkpoint / "metadata").exists():
             _write(plan.checkpoint / "metadata", json.dumps({"id": str(uuid.uuid4())}))
         self.query_id = str(json.loads((plan.checkpoint / "metadata").read_text())["id"])
+        self.run_id = str(uuid.uuid4())
         with app.source.runs():
             made = plan.kind(plan.source)
             reader = made.streamReader(made.schema())
@@ -220,7 +223,8 @@ class Stream:
         rows = rows or [lambda: iter(())]
         if self.plan.token is not None:
             sink = {**self.plan.sink, "write.token": f"{self.plan.token}-{batch.number}"}
-            Job(self.app, self.clock, BatchSink(self.app, sink, self.plan.kind)).run(rows)
+            within = (self.query_id, batch.number, self.run_id)
+            Job(self.app, self.clock, BatchSink(self.app, sink, self.plan.kind, within)).run(rows)
         else:
             options = dict(self.plan.sink)
             if self.plan.told:
@@ -359,19 +363,24 @@ class StreamSink:
 
 
 class BatchSink:
-    """The writer of df.write: the same pickle goes to the tasks, to commit and to abort."""
+    """The writer of df.write: the same pickle goes to the tasks, to commit and to abort. `within`: query,
+    batch and run of the foreachBatch that makes it."""
 
     def __init__(
-        self, app: Application, options: dict[str, str], kind: type[EoslogDataSource] = EoslogDataSource
+        self,
+        app: Application,
+        options: dict[str, str],
+        kind: type[EoslogDataSource] = EoslogDataSource,
+        within: tuple[str, int, str] = ("", 0, ""),
     ) -> None:
-        self.app, self.options, self.kind = app, options, kind
+        self.app, self.options, self.kind, self.within = app, options, kind, within
 
     def plan(self) -> bytes:
         with self.app.planner(0).runs():
             return pickle.dumps(self.kind(self.options).writer(SCHEMA, False))
 
     def context(self, partition: int) -> TaskContext:
-        return TaskContext(partition)
+        return TaskContext(partition, *self.within)
 
     def commit(self, pickled: bytes, messages: list[WriterCommitMessage | None]) -> None:
         with self.app.committer.runs():

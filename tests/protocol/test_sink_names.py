@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eoslog.connector.commit.decision import ANCHOR
+from eoslog.connector.commit.decision import ANCHOR, following
 from eoslog.connector.commit.transactional_ids import ParticipantSlot, Sink
 from eoslog.protocol.names_by_sink import SinkRemains, made, sink_of, sinks_of_groups, sinks_of_ids
 from eoslog.protocol.producer_identity import ProducerIdentity
@@ -22,7 +22,8 @@ def test_every_name_that_a_sink_makes_is_told(name: str) -> None:
     assert sink_of(participant) == name
     mine = [participant, sink.coordinator, sink.probe]
     assert sinks_of_ids(mine) == dict.fromkeys(mine, name)
-    groups = [sink.group, sink.attempts_group, sink.finished_group]
+    groups = [sink.group, sink.attempts_group, sink.finished_group, sink.writes_group]
+    groups += [following(sink.group, 1), following(sink.writes_group, 2)]
     assert sinks_of_groups({key: {ANCHOR} for key in groups}) == dict.fromkeys(groups, name)
 
 
