@@ -38,6 +38,7 @@ from eoslog.connector.commit.faults import (
     TokenForgotten,
 )
 from eoslog.connector.commit.finish import finish
+from eoslog.connector.commit.leave_sink import fence
 from eoslog.connector.commit.places import made_anew
 from eoslog.connector.commit.prepare import stamp_of
 from eoslog.connector.commit.replay import OnLost
@@ -273,7 +274,7 @@ def commit_within(
     else:
         _check_newest(stamp.within, writes.newest, number)
         _check_elsewhere(stamp.within, _not_claimed(writes, now, claimed), now, accept)
-        check_renamed(stamp.within, others, now, claimed, accept)
+        yield from check_renamed(stamp.within, others, now, claimed, accept)
     own_last = decode(named_by, (yield from fetch_stored(named_by, stamp.identity)).chunks)
     _check_same_query(named_by, stamp.within, own_last, accept)
     decision = decision._replace(within=writes.after(now))
@@ -426,16 +427,22 @@ def check_renamed(
     now: BatchWrite,
     claimed: Collection[str] | None,
     accept: Accept,
-) -> None:
+) -> Rules[None]:
     """Check that a write's rows are not those that an earlier run of the query has written of this batch to
     the same topic, under another token, another transactional.id beside it, or none. `claimed`: as in
-    commit_within. Raises SinkChanged unless that is accepted."""
+    commit_within. Raises SinkChanged unless that is accepted: then the other one is finished, for nobody
+    writes under its name again."""
     topics = {now.place, *dict(now.topics)} - {""}
     for one in writes:
         same = one.batch == now.batch and one.content == now.content and now.content.rows
         if claimed is None or not same or one.known_by in (now.known_by, *claimed):
             continue
-        if not topics & {one.place, *dict(one.topics)} or (accepting := accept(_word_elsewhere(one))) is None:
+        if not topics & {one.place, *dict(one.topics)}:
+            continue
+        if (accepting := accept(_word_elsewhere(one))) is None:
+            query_id = "" if batch is None else batch.query_id
+            if one.sink(query_id) != now.sink(query_id):  # which its own begin has finished
+                yield from fence(one.sink(query_id))
             continue
         raise SinkChanged(
             f"{batch}: a df.write of foreachBatch {one.under} has written {one.content} to {one.where} "
@@ -454,6 +461,14 @@ def newest_write(query_id: str) -> Rules[tuple[BatchWrite | None, Notes | None]]
     return max(writes, key=lambda one: one.batch, default=None), notes
 
 
+def _finish_writes(batch: Batch, notes: Notes | None) -> Rules[None]:
+    """Finish what foreachBatch has written of a batch, or since: nobody writes there again."""
+    without = yield from read_writes(batch.query_id)
+    writes = (*without, *(() if notes is None else notes.writes.kept))
+    for sink in sorted({one.sink(batch.query_id) for one in writes if one.batch >= batch.batch_id}):
+        yield from fence(sink)
+
+
 def check_not_in_foreach(batch: Batch, accept: Accept) -> Rules[Notes | None]:
     """Check that a stream's batch was not written by a df.write of foreachBatch: its code was another one
     then. Returns the query's notes. Raises SinkChanged unless that is accepted."""
@@ -467,6 +482,7 @@ def check_not_in_foreach(batch: Batch, accept: Accept) -> Rules[Notes | None]:
             f"with its former code until batch {one.batch} is done. Are the rows to be written again? "
             f"Set {accepting}"
         )
+    yield from _finish_writes(batch, notes)
     return notes
 
 
@@ -507,6 +523,7 @@ def check_not_in_stream(sink: Sink, batch: Batch, accept: Accept) -> Rules[None]
             "foreachBatch. Nothing was written. Start the query with its former code until that batch is "
             f"done. Are the rows to be written again? Set {accepting}"
         )
+    yield from fence(sink)  # its stream does not come back to finish it
 
 
 def _last_of(sink: Sink, what: str) -> Rules[Decision | None]:

@@ -179,6 +179,12 @@ class BatchWrite(NamedTuple):
         """What distinguishes it from the other writes of its micro-batch: a topic's name has no space."""
         return f"{self.place} {self.name} {self.token}" if self.token else self.place
 
+    def sink(self, query_id: str) -> Sink:
+        """The sink that has decided it, in foreachBatch of this query."""
+        if not self.token:
+            return sink_of_query(query_id)
+        return Sink(Token.of(self.token).sink_id(self.name or WRITER, self.place or None))
+
     @property
     def under(self) -> str:
         """Its options, for messages."""

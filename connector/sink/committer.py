@@ -404,7 +404,7 @@ def _noted(
             notes = runner.run(begins if first else read_notes(within.query_id))
             without = runner.run(read_writes(within.query_id)) if first else ()
             known = (*without, *(() if notes is None else notes.writes.kept))
-            check_renamed(within, known, write, claimed, accept)
+            runner.run(check_renamed(within, known, write, claimed, accept))
             stamp = next(report.stamp for report in reports if report is not None)
             if notes is None:
                 raise CommitFault(_MAY_NOT_NOTE.format(within, sink_of_query(within.query_id).writes_group))

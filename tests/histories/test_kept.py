@@ -56,6 +56,15 @@ KEPT: dict[str, list[tuple[Any, ...]]] = {
         ("anew", "A", "committed"),
         ("run", "A", 2),
     ],
+    "another transactional.id beside a token in mid-batch": [
+        ("query", "A", {"token": "job"}),
+        ("produce", "in", 4),
+        ("run", "A", 1),
+        ("produce", "in", 4),
+        ("run", "A", 1, ("kill", ("commit: after END_TXN", 1))),
+        ("set", "A", "id", "x"),
+        ("run", "A", 2),
+    ],
     "another transactional.id after a kill between decision and commits": [
         ("query", "A", {"id": "x"}),
         ("produce", "in", 4),

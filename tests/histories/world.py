@@ -269,8 +269,8 @@ class World:
         if query is None:
             return
         self.do_stop(name)
-        if query.token is not None and option in ("id", "topic") and query.lineage.batches:
-            return  # a token is one of its transactional.id and topic: exactly-once.md says not to do this
+        if query.token is not None and option == "topic" and query.lineage.batches:
+            return  # the same token for another topic is another write
         if option == "id":
             if not self._is_taken(query, value):
                 query.set_id(value)

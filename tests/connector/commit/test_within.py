@@ -34,6 +34,7 @@ from eoslog.connector.commit.token_write import Within, begin_within, commit_wit
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.commit.write_token import (
     KEPT_TOKENS,
+    WRITER,
     BatchWrite,
     BatchWrites,
     Content,
@@ -102,7 +103,7 @@ class WithinBench(Bench):
     ) -> bool:
         """Another write of the function, with a token; it is carried out by a sink of its own, and noted with
         it, as committer.py does. Whether it was written."""
-        sink, accept = Sink(f"tokens {Token.of(token).stem} of {name} to {place}"), self.accept
+        sink, accept = Sink(Token.of(token).sink_id(name or WRITER, place)), self.accept
         begun, _ = self.run(token_write.begin_write(sink, token, two_phase=self.two_phase, accept=accept))
         reports = [
             replace(one, written=((place, one.partition),)) if isinstance(one, Prepared) else one
@@ -115,7 +116,7 @@ class WithinBench(Bench):
                 notes = self.run(token_write.begin_in_run(batch, name, accept))
                 assert notes is not None
                 known = (*self.run(token_write.read_writes(batch.query_id)), *notes.writes.kept)
-                token_write.check_renamed(batch, known, write, self.claimed, accept)
+                self.run(token_write.check_renamed(batch, known, write, self.claimed, accept))
                 noting = notes.with_write(write, reports[0].stamp)
             terms = Terms(token, write_of=batch.query_id, noting=noting)
             self.run(commit(sink, reports, begun.batch.batch_id, two_phase=self.two_phase, terms=terms))
@@ -546,6 +547,36 @@ def test_a_token_that_changes_in_the_middle_of_a_batch_writes_nothing_again(tv: 
         assert bench.broker.visible() == ONCE * 2, "found written"
         write(bench, after, Batch("q", 8))
         assert bench.broker.visible() == ONCE * 3 and bench.left() == ()
+
+
+@BOTH
+@pytest.mark.parametrize("before", [{}, {"token": "a-7"}], ids=["no token", "token"])
+@pytest.mark.parametrize("after", ["no token", "token", "stream"])
+def test_what_is_accepted_is_finished_first(tv: int, before: dict[str, str], after: str) -> None:
+    """A driver died when it had decided. Nobody writes again under that name, and readers would wait."""
+    bench = WithinBench(tv, named=True)
+    bench.ids, bench.accepted = {"out": "1"}, "sink-changed:out:7,sink-changed:foreachBatch:7"
+
+    def dies(command: c.Command[Any], _: Any) -> None:
+        own = isinstance(command, c.End) and command.commit and len(command.participants) == 1
+        if own and not command.participants[0].name.startswith("named/"):  # type: ignore[attr-defined]
+            bench.told = None
+            raise Crash
+
+    bench.run_again()
+    bench.told = dies
+    with pytest.raises(Crash):
+        bench.write_token("a-7") if before else bench.write()
+    assert bench.broker.visible() == [] and bench.left() != ()
+    bench.run_again()
+    if after == "stream":
+        bench.run(token_write.check_not_in_foreach(BATCH, bench.accept))
+    elif after == "token":
+        bench.write_token("b-7")
+    else:
+        bench.write()
+    again = after != "stream" and not (after == "no token" and not before)
+    assert bench.broker.visible() == ONCE * (1 + again) and bench.left() == ()
 
 
 @BOTH
