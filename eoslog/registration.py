@@ -44,9 +44,15 @@ def register(spark: SparkSession) -> None:
         hand_on(spark, archive)
     elif wrong := _what_sparks_python_lacks():
         raise RegistrationError(wrong)
+    from pyspark.errors import PySparkException
+
     from eoslog.connector.data_source import EoslogDataSource
 
-    spark.dataSource.register(EoslogDataSource)
+    try:
+        spark.dataSource.register(EoslogDataSource)
+    except PySparkException as error:  # PySpark 4.0, where Spark has found it by itself
+        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise
     if hasattr(spark, "sparkContext"):
         spark.createDataFrame([], "nothing INT")  # starts no job; it makes the session that of this thread
 

@@ -16,6 +16,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(3 * PATIENCE_SECONDS)]
 
 ROUNDS: dict[str, Any] = {}
 NOW: dict[str, Any] = {"trigger": {"availableNow": True}, "limit": 10_000}
+REGISTER = "import eoslog\neoslog.register(spark)\neoslog.register(spark)"
+"""It does no harm where Spark has found eoslog by itself."""
 WRAPS = {"spark.sql.streaming.triggerAvailableNowWrapper.enabled": "true"}
 
 
@@ -45,7 +47,7 @@ def test_a_copy_that_is_killed_after_a_decision(
     """Its first batch is decided, and its driver dies before it has heard so. Others, with other triggers,
     plan it again, and go on with rows that have come."""
     kafka, python = Kafka(broker.bootstrap), ThisPython(tmp_path, SPARKS[spark])
-    copy = Copy(kafka, tmp_path, "local[2]")
+    copy = Copy(kafka, tmp_path, "local[2]", register=REGISTER)
     unheard = broker.faults.drop_answer("EndTxn", times=0, cut=False)
     with Application(python, tmp_path, copy.plan | plans[0], copy.settings | settings) as first:
         first.wait_until("a decision that was not heard of", lambda: unheard.happened > 0)
