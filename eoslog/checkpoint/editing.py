@@ -59,11 +59,26 @@ def editable(session: CommandSession, checkpoint: str, *, forked: bool = False) 
     """Where the query stands, if it may be edited, or `forked`. Raises NotEditable."""
     found = uninterrupted(session, checkpoint)
     position_of(found)
+    if not forked:
+        _check_newest(found)
     faults = stops(session.cluster, found, forked=forked)
     wrong = [one for one in faults if not one.startswith(RowsGone.__name__)]
     if wrong:
         raise NotEditable(f"the next start would stop, so no edit is safe: {wrong[0]}")
     return found
+
+
+def _check_newest(found: Standing) -> None:
+    """Raise NotEditable if the sink has decided a batch that the checkpoint does not have: an edit would move
+    that decision, and with it the query whose copy this may be."""
+    decided, newest = found.decided, found.newest
+    if decided is not None and newest is not None and decided.batch_id > newest.batch_id:
+        raise NotEditable(
+            f"the sink has decided {decided}, and the checkpoint has batch {newest.batch_id} as its newest: "
+            "it is an older copy, or a power cut has taken its last files. Bring the right checkpoint back; "
+            "or write them again: eoslog checkpoint rebuild. If this copy is to be a query of its own: "
+            "eoslog checkpoint fork"
+        )
 
 
 def uninterrupted(session: CommandSession, checkpoint: str) -> Standing:

@@ -959,6 +959,17 @@ KEPT: dict[str, list[tuple[Any, ...]]] = {
         ("cut", "in"),
         ("produce", "in", 12),
     ],
+    "a copy is set back by hand that is to be a query of its own": [
+        ("query", "A", {}),
+        ("query", "B", {"in": "in2"}),
+        ("produce", "in2", 2),
+        ("run", "B", 2),
+        ("produce", "in2", 2),
+        ("fork", "A", "B", False),
+        ("run", "B", 3, ("stop", ("spark: before commits", 2), 6)),
+        ("edit", "A", -3),
+        ("set", "B", "id", "z"),
+    ],
     "set back by hand, and the checkpoint lost": [
         ("query", "A", {"id": "x"}),
         ("produce", "in", 4),
