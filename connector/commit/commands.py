@@ -19,7 +19,7 @@ from eoslog.connector.commit.decision import (
     of_newest,
 )
 from eoslog.connector.commit.faults import CommitFault
-from eoslog.connector.commit.places import Place, Places, Seen
+from eoslog.connector.commit.places import PartitionState, Place, Places, Seen
 from eoslog.connector.commit.saved_state import Saved, Saving, TaskContents
 from eoslog.connector.commit.task_reports import TopicPartition
 from eoslog.connector.commit.transactional_ids import Participant
@@ -227,6 +227,21 @@ class FindOwn(Command[tuple[HeldBack, ...]]):
 
     name: str
     producer_id: int
+
+
+@dataclass(frozen=True)
+class AskOpen(Command[None]):
+    """Send DescribeProducers and ListOffsets to the partitions' leaders without waiting. The next FindOpen
+    reads the answers."""
+
+    places: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True)
+class FindOpen(Command[Mapping[TopicPartition, PartitionState]]):
+    """DescribeProducers and ListOffsets: where each log begins, and which transactions are open there."""
+
+    places: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,12 @@ from typing import NamedTuple
 from eoslog.connector.commit.commands import (
     FENCED,
     AskOngoing,
+    AskOpen,
     Describe,
     Description,
     End,
     Failure,
+    FindOpen,
     Offsets,
     ReadClock,
     Refused,
@@ -44,7 +46,7 @@ from eoslog.connector.commit.finish import (
     try_abort,
 )
 from eoslog.connector.commit.lost_transaction import why_gone, why_refused
-from eoslog.connector.commit.places import Places, places_of
+from eoslog.connector.commit.places import FirstRow, Places, first_rows_of, places_of, why_gone_from
 from eoslog.connector.commit.replay import check_replay, check_same_rows, check_topics
 from eoslog.connector.commit.saved_state import Saving
 from eoslog.connector.commit.seal import TwoPhase, seal
@@ -106,7 +108,7 @@ class Noting(NamedTuple):
 
 class Ballot(NamedTuple):
     """All reports of a batch, counted. `decided`: an earlier run decided it, and no rows of it are lost.
-    `topics`: to which rows went, with their ids."""
+    `topics`: to which rows went, with their ids. `first_rows`: where each transaction began."""
 
     stamp: Stamp
     winners: tuple[Winner, ...]
@@ -116,6 +118,7 @@ class Ballot(NamedTuple):
     rows: tuple[int, ...]
     checksums: tuple[int, ...]
     topics: TopicIds
+    first_rows: tuple[FirstRow, ...]
 
     @property
     def content(self) -> Content:
@@ -177,7 +180,9 @@ def count(sink: Sink, reports: Sequence[Report | None], batch_id: int) -> Ballot
     winners = tuple(sorted(Winner(report.partition, report.participant) for report in prepared))
     written = tuple(sorted({place for report in prepared for place in report.written}))
     is_decided = bool(decided) and not stamp.lost
-    return Ballot(stamp, winners, written, is_decided, places_of(prepared), *_contents(present), topics)
+    contents = _contents(present)
+    where = (places_of(prepared), *contents, topics, first_rows_of(prepared))
+    return Ballot(stamp, winners, written, is_decided, *where)
 
 
 def _topics(sink: Sink, batch: Batch, reports: Sequence[Prepared]) -> TopicIds:
@@ -267,7 +272,7 @@ def commit(
         decision = decision._replace(ends=terms.ends, places=ballot.places, topics=topics)
         if last is not None and decision.is_write and terms.saving is None:
             decision = decision._replace(behind=last.kept_of_query(decision.sequence))
-        more = (terms.saving, None, terms.noting)
+        more = (terms.saving, None, terms.noting, ballot.first_rows)
         last = yield from decide(sink, decision, stamp, source, two_phase, last, *more)
     elif last is not None and not ballot.decided and last.unsealed != decision:
         raise fenced(sink, f"it has decided {last.batch} since")
@@ -357,6 +362,7 @@ def decide(
     saving: Saving | None = None,
     namer: Namer | None = None,
     noting: Noting | None = None,
+    first_rows: Sequence[FirstRow] = (),
 ) -> Rules[Decision]:
     """Take the batch from "prepared" to "decided". If that fails, nothing is left that could still decide it,
     except after OutcomeUnknown."""
@@ -382,7 +388,7 @@ def decide(
             fault = yield from why_refused(sink, own, decision.batch, began_ms, fault)
             yield from _withdraw(own, decision)
             raise fault
-    yield from _verify(sink, own, decision, began_ms, last, namer)
+    yield from _verify(sink, own, decision, began_ms, last, namer, first_rows)
     answers = yield from ask(End(True, (own,)))
     outcome = answers if isinstance(answers, (Refused, Unknown)) else answers[own.name]
     if isinstance(outcome, ProducerIdentity):
@@ -446,9 +452,13 @@ def _verify(
     began_ms: int,
     last: Decision | None,
     namer: Namer | None = None,
+    first_rows: Sequence[FirstRow] = (),
 ) -> Rules[None]:
     """Check that every winner is open under the identity it reported, with time left, and that no winner of
     the last decision is open again: this batch's decision would forget it, and the next begin would abort it.
+
+    Coordinators do not learn what is done to a partition alone: markers of an operator's, deleted records.
+    So the partitions' leaders are asked at the same time.
 
     The check runs while the sink's own transaction is open: that is closest to the commit point, and the
     start of that transaction is a time by the brokers' clocks, whatever this machine's clock shows. This
@@ -463,7 +473,11 @@ def _verify(
     names = (own.name, *(w.participant.name for w in (*decision.winners, *(w for _, w in before))))
     if namer is not None:
         names = (*names, namer.sink.coordinator)
+    written = tuple(sorted({first.where for first in first_rows}))
+    if written:
+        yield from ask(AskOpen(written))
     states = yield from ask(Describe(names))
+    logs = (yield from ask(FindOpen(written))) if written else {}
     if isinstance(states, (Refused, Unknown)):
         yield from _withdraw(own, decision)
         raise _refusal(sink, decision, "its transactions could not be looked up", states)
@@ -489,6 +503,23 @@ def _verify(
     if wrong:
         yield from _withdraw(own, decision)
         raise _unprepared(decision, wrong)
+    if isinstance(logs, (Refused, Unknown)):
+        yield from _withdraw(own, decision)
+        raise _refusal(sink, decision, "the partitions that it has written could not be looked up", logs)
+    gone = [why for first in first_rows if (why := why_gone_from(first, logs[first.where]))]
+    if gone:
+        yield from _withdraw(own, decision)
+        raise _ended_in_part(decision, gone)
+
+
+def _ended_in_part(decision: Decision, gone: Sequence[str]) -> BatchRefused:
+    return BatchRefused(
+        f"{decision.batch} was not decided, because rows of it are gone from the log, and its coordinators "
+        f"do not know that: {'; '.join(gone)}. Somebody has ended transactions on their partitions alone "
+        "(kafka-transactions.sh abort), or records were deleted before they could be read "
+        "(kafka-delete-records.sh, or retention.ms is shorter than a batch takes). Start the query again: it "
+        "writes the batch as a whole"
+    )
 
 
 def _reopened(last: Decision, winners: Sequence[Winner]) -> BatchRefused:

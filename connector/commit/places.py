@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any, NamedTuple
 
-from eoslog.connector.commit.task_reports import Prepared
+from eoslog.connector.commit.task_reports import Prepared, TopicPartition
 from eoslog.protocol.producer_identity import ProducerIdentity
 
 
@@ -47,6 +47,44 @@ class Seen(Enum):
 
 
 Places = tuple[Place, ...]
+
+
+class FirstRow(NamedTuple):
+    """The first row that a transaction has written to a partition, as far as brokers told its offset."""
+
+    where: TopicPartition
+    offset: int
+    writer: ProducerIdentity
+
+
+class PartitionState(NamedTuple):
+    """A partition as its leader sees it. `begins`: the log's first offset; -1: not told. `opened`: the first
+    offset of each transaction that is open there; None: not told."""
+
+    begins: int
+    opened: Mapping[ProducerIdentity, int] | None
+
+
+def first_rows_of(reports: Iterable[Prepared]) -> tuple[FirstRow, ...]:
+    """The first row of each transaction in each partition."""
+    return tuple(
+        FirstRow(where, offset, report.participant.identity)
+        for report in reports
+        for where, offset in zip(report.written, report.first_rows, strict=False)
+        if offset >= 0
+    )
+
+
+def why_gone_from(first: FirstRow, state: PartitionState) -> str:
+    """Why rows of a transaction that is yet to be committed will never be visible; "": nothing shows that.
+    What nobody could read yet was not deleted after it was read."""
+    (topic, partition), offset, writer = first
+    if state.begins > offset:
+        return f"{topic}-{partition} begins at {state.begins}, and rows were written from {offset} on"
+    if state.opened is None or -1 < state.opened.get(writer, -1) <= offset:
+        return ""
+    later = f" before {state.opened[writer]}" if writer in state.opened else ""
+    return f"{topic}-{partition} has no open transaction of {writer}{later}, and its rows begin at {offset}"
 
 
 def places_of(reports: Sequence[Prepared]) -> Places:

@@ -168,7 +168,7 @@ class Prepared:
     `checksum`: of the rows that Spark gave the task, in any order; None: not asked for. `topic_ids`: the
     names and ids of the topics, as far as the brokers report ids. `bytes`: as sent, compressed.
     `last_rows`: the offset of the last row in each of `written`, -1: not reported, and the largest timestamp
-    of its record batch; empty: none is known.
+    of its record batch; empty: none is known. `first_rows`: the offset of the first row there, likewise.
     """
 
     stamp: Stamp
@@ -180,6 +180,7 @@ class Prepared:
     topic_ids: tuple[tuple[str, str], ...] = ()
     bytes: int = 0
     last_rows: tuple[tuple[int, int], ...] = ()
+    first_rows: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -279,7 +279,10 @@ def commit_within(
     _check_same_query(named_by, stamp.within, own_last, accept)
     decision = decision._replace(within=writes.after(now))
     namer = Namer(named_by, stamp, own_last)
-    done = yield from decide(sink, decision, stamp_of(begun), None, two_phase, last, namer=namer)
+    first = ballot.first_rows
+    done = yield from decide(
+        sink, decision, stamp_of(begun), None, two_phase, last, namer=namer, first_rows=first
+    )
     yield from finish(done)
     return Within(now, done, False)
 

@@ -1,33 +1,45 @@
 """Asks partitions for their open transactions, and writes markers that were lost (KIP-664).
 
-Only for recovery: in a healthy cluster the markers follow a coordinator's decision within milliseconds.
+Each decision asks whether its transactions are still open. The rest is for recovery: in a healthy cluster the
+markers follow a coordinator's decision within milliseconds.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
+from eoslog.connector.client.admin.list_offsets import EARLIEST, by_leader, request
 from eoslog.connector.client.wire.by_topic import by_topic
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import Address
 from eoslog.connector.client.wire.connection import BrokerConnection
 from eoslog.connector.client.wire.retry import Backoff, check, retrying
 from eoslog.connector.commit.commands import HeldBack
+from eoslog.connector.commit.places import PartitionState
 from eoslog.connector.commit.transactional_ids import Participant
-from eoslog.connector.errors import UnknownTopic, UnsupportedByBroker
+from eoslog.connector.errors import (
+    ConnectionLost,
+    EoslogError,
+    RefusedByBroker,
+    UnknownTopic,
+    UnsupportedByBroker,
+)
 from eoslog.protocol import errors
 from eoslog.protocol.apis import APIS, ApiKey
-from eoslog.protocol.errors import ErrorCode
+from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.producer_identity import ProducerIdentity
-from eoslog.protocol.typed import DESCRIBE_PRODUCERS, WRITE_TXN_MARKERS
+from eoslog.protocol.typed import DESCRIBE_PRODUCERS, LIST_OFFSETS, WRITE_TXN_MARKERS
 
 if TYPE_CHECKING:
     from eoslog.protocol.typed import (
         DescribeProducersRequestDraft,
+        DescribeProducersRequestTopicDraft,
+        DescribeProducersResponse,
         DescribeProducersResponsePartition,
+        ListOffsetsResponse,
         WriteTxnMarkersRequestMarkerDraft,
     )
 
@@ -73,6 +85,133 @@ def find_open(
         )
 
     return _patiently(cluster, [(topic, number) for number in numbers], look)
+
+
+class PendingLook:
+    """A look at partitions that was asked of each leader, on its own connections, and not been answered."""
+
+    def __init__(self, cluster: Cluster, places: Iterable[TopicPartition], *, wait: bool = True) -> None:
+        """`wait` False: only over idle connections, to known leaders. Raises KafkaError, EoslogError."""
+        self._cluster = cluster
+        self._asked: list[tuple[BrokerConnection, bool]] = []
+        try:
+            for address, wanted in by_leader(cluster, dict.fromkeys(places, EARLIEST)).items():
+                connection = cluster.take(address) if wait else cluster.idle(address)
+                if connection is None:
+                    raise ConnectionLost("no idle connection")
+                self._ask(connection, wanted)
+        except BaseException:
+            self.drop()
+            raise
+
+    def _ask(self, connection: BrokerConnection, wanted: Mapping[TopicPartition, int]) -> None:
+        # Kafka has it since 2.8. The bundled broker refuses markers that its coordinator has not decided.
+        shows = int(ApiKey.DESCRIBE_PRODUCERS) in connection.versions and not connection.ends_together
+        self._asked.append((connection, shows))
+        if shows:
+            topics: list[DescribeProducersRequestTopicDraft] = [
+                {"name": topic, "partition_indexes": numbers}
+                for topic, numbers in by_topic((topic, number, number) for topic, number in wanted)
+            ]
+            connection.ask(DESCRIBE_PRODUCERS, {"topics": topics})
+        connection.ask(LIST_OFFSETS, *request(connection, wanted, committed=False))
+
+    @classmethod
+    def ahead(cls, cluster: Cluster, places: Collection[TopicPartition]) -> Self | None:
+        """Ask if that takes no waiting; else None. look_at_partitions reads the answers."""
+        if any(cluster.remembered(topic) is None for topic in {topic for topic, _ in places}):
+            return None
+        try:
+            return cls(cluster, places, wait=False)
+        except (EoslogError, KafkaError) as error:
+            log.debug("partitions are looked at later: %s", error)
+            return None
+
+    def answers(self) -> dict[TopicPartition, PartitionState]:
+        """What the leaders say. Raises KafkaError, ConnectionLost."""
+        opened = dict[TopicPartition, dict[ProducerIdentity, int]]()
+        begins = dict[TopicPartition, int]()
+        try:
+            for connection, shows in self._asked:
+                if shows:
+                    opened |= _opened(connection.answer(DESCRIBE_PRODUCERS))
+                begins |= _begins(connection.answer(LIST_OFFSETS))
+        finally:
+            self.drop()
+        return {place: PartitionState(at, opened.get(place)) for place, at in begins.items()}
+
+    def drop(self) -> None:
+        """Give the connections back; one that still waits for an answer is closed."""
+        for connection, _ in self._asked:
+            self._cluster.give_back(connection)
+        self._asked = []
+
+
+def look_at_partitions(
+    cluster: Cluster, places: Collection[TopicPartition], *, ahead: PendingLook | None = None
+) -> dict[TopicPartition, PartitionState]:
+    """Where each partition's log begins, and which transactions are open there. The requests to all leaders
+    are sent together. `ahead`: the same, sent earlier. Raises KafkaError, RetriesExhausted."""
+
+    def attempt() -> dict[TopicPartition, PartitionState]:
+        nonlocal ahead
+        asked, ahead = ahead, None
+        found = (asked or PendingLook(cluster, places)).answers()
+        missing = [place for place in places if place not in found]
+        if missing:
+            raise RefusedByBroker(ErrorCode.UNKNOWN_SERVER_ERROR, f"ListOffsets left out {missing}")
+        return found
+
+    def forget() -> None:
+        for topic in {topic for topic, _ in places}:
+            cluster.forget_topic(topic)
+
+    try:
+        return retrying(
+            cluster,
+            "DescribeProducers",
+            attempt,
+            timeout_ms=cluster.config.api_timeout_ms,
+            option="kafka.default.api.timeout.ms",
+            forget=forget,
+            api=ApiKey.DESCRIBE_PRODUCERS,
+        )
+    except UnknownTopic as error:
+        raise RefusedByBroker(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(error)) from error
+
+
+def _opened(answer: DescribeProducersResponse) -> dict[TopicPartition, dict[ProducerIdentity, int]]:
+    return {
+        (topic["name"], part["partition_index"]): {
+            ProducerIdentity(state["producer_id"], state["producer_epoch"]): state["current_txn_start_offset"]
+            for state in part["active_producers"]
+            if state["current_txn_start_offset"] >= 0
+        }
+        for topic in answer["topics"]
+        for part in topic["partitions"]
+        if _may(part["error_code"], f"DescribeProducers of {topic['name']}-{part['partition_index']}")
+    }
+
+
+def _begins(answer: ListOffsetsResponse) -> dict[TopicPartition, int]:
+    return {
+        (topic["name"], part["partition_index"]): (
+            part["offset"]
+            if _may(part["error_code"], f"ListOffsets of {topic['name']}-{part['partition_index']}")
+            else -1
+        )
+        for topic in answer["topics"]
+        for part in topic["partitions"]
+    }
+
+
+def _may(code: int, what: str) -> bool:
+    """Whether this was answered: a sink may write without the right to read. Raises KafkaError."""
+    if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        log.debug("%s is not allowed: the coordinators are believed", what)
+        return False
+    check(code, what)
+    return True
 
 
 def _patiently(

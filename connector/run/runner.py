@@ -6,7 +6,7 @@ There are no rules here.
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -21,6 +21,7 @@ from eoslog.connector.commit.commands import (
     Acquire,
     Around,
     AskOngoing,
+    AskOpen,
     AwaitMarkers,
     Command,
     CommitOffsets,
@@ -30,6 +31,7 @@ from eoslog.connector.commit.commands import (
     Failure,
     FetchStored,
     FindHeld,
+    FindOpen,
     FindOwn,
     FindTopics,
     HeldBack,
@@ -51,8 +53,10 @@ from eoslog.connector.commit.commands import (
 )
 from eoslog.connector.commit.decision import ANCHOR, Stored, topics_with_chunks
 from eoslog.connector.commit.finish import ONGOING
+from eoslog.connector.commit.places import PartitionState
 from eoslog.connector.commit.saved_state import Saved
 from eoslog.connector.commit.sink_transaction import LOOKS
+from eoslog.connector.commit.task_reports import TopicPartition
 from eoslog.connector.errors import (
     BrokerUnreachable,
     ConnectionLost,
@@ -100,6 +104,7 @@ class Runner:
         self._cluster, self._timeout_ms, self._decisions = cluster, timeout_ms, decisions
         self._before, self._after = before, after
         self._asked: PendingListing | None = None
+        self._looked: markers.PendingLook | None = None
         self._perform: dict[type[Command[Any]], Callable[[Any], Any]] = {
             Acquire: self._acquire,
             FetchStored: self._fetch_stored,
@@ -114,6 +119,8 @@ class Runner:
             AwaitMarkers: lambda c: transactions.await_markers(cluster, c.names),
             FindHeld: lambda c: markers.find_held(cluster, c.places, c.participants),
             FindOwn: self._find_own,
+            AskOpen: self._ask_open,
+            FindOpen: self._find_open,
             WriteMarkers: lambda c: markers.write_markers(cluster, c.held, commit=c.commit),
             LookAt: lambda c: look_at(cluster, c.places),
             FindTopics: lambda c: topic_ids(cluster, c.names),
@@ -237,6 +244,15 @@ class Runner:
         asked, self._asked = self._asked, None
         found = transactions.list_transactions(self._cluster, command.prefix, [ONGOING], ahead=asked)
         return tuple(listing.transactional_id for listing in found)
+
+    def _ask_open(self, command: AskOpen) -> None:
+        if self._looked is not None:
+            self._looked.drop()
+        self._looked = markers.PendingLook.ahead(self._cluster, command.places)
+
+    def _find_open(self, command: FindOpen) -> Mapping[TopicPartition, PartitionState]:
+        looked, self._looked = self._looked, None
+        return markers.look_at_partitions(self._cluster, command.places, ahead=looked)
 
     def _describe(self, command: Describe) -> dict[str, Description | None]:
         found = transactions.describe(self._cluster, command.names)

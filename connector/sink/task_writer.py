@@ -97,7 +97,8 @@ def _prepare(
     written = tuple(sorted(producer.partitions))
     ids = tuple(sorted((topic, number) for topic, number in producer.topic_ids.items() if number))
     last = tuple(producer.last_rows.get(place, (-1, -1)) for place in written)
-    results = (tally.rows, written, tally.checksum, ids, producer.bytes, last)
+    first = tuple(producer.first_rows.get(place, -1) for place in written)
+    results = (tally.rows, written, tally.checksum, ids, producer.bytes, last, first)
     return Prepared(stamp, attempt.partition, participant, *results)
 
 

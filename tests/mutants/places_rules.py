@@ -7,11 +7,17 @@ LOOKS = ("tests/connector/run/test_places_in_log.py",)
 THREE = ("tests/histories/test_three_say_one.py",)
 CROSSCHECK = ("tests/connector/checkpoint/test_crosscheck.py",)
 ANEW = ("tests/connector/sink/test_topics_made_anew.py",)
+OPEN = ("tests/connector/commit/test_proofs.py",)
 NOTED = ("tests/connector/checkpoint/test_noted_places.py",)
 
 MUTANTS: list[Mutant] = [
     *mutants_of(
         LOOKS,
+        Break("rows that were deleted unread are decided", "why_gone_from", "state.begins > offset", "False", OPEN),
+        Break("an abort on a partition alone is not seen", "why_gone_from", "-1 < state.opened.get(writer, -1) <= offset", "True", OPEN),
+        Break("a part of a transaction is all of it", "why_gone_from", "-1 < state.opened.get(writer, -1) <= offset", "-1 < state.opened.get(writer, -1)", OPEN),
+        Break("of rows in a partition the last one is the first", "Producer._locate", "min(base, self.first_rows.get(batch.where, base))", "base", ("tests/connector/run/test_writer_markers.py",)),
+        Break("a write of foreachBatch does not look", "commit_within", "first = ballot.first_rows", "first = ()", ("tests/connector/run/test_writer_markers.py",)),
         Break("the first place of a partition counts", "places_of", "{place[:3]: place for place in found}", "{place[:3]: place for place in reversed(found)}"),
         Break("who has no last place is forgotten", "places_of", "(*last.values(), *of_writers.values())", "last.values()"),
         Break("a topic of the name is the topic", "made_anew", "then == now", "True"),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from eoslog.connector.client.wire.by_topic import by_topic
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import Address
+from eoslog.connector.client.wire.connection import BrokerConnection
 from eoslog.connector.client.wire.retry import check, retrying
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.typed import LIST_OFFSETS
@@ -89,9 +90,10 @@ def by_leader(
     return grouped
 
 
-def _ask(
-    cluster: Cluster, address: Address, wanted: Mapping[TopicPartition, int], committed: bool
-) -> dict[TopicPartition, ListedOffset]:
+def request(
+    connection: BrokerConnection, wanted: Mapping[TopicPartition, int], *, committed: bool
+) -> tuple[ListOffsetsRequestDraft, int]:
+    """What is asked of one leader, and in which version. Raises UnsupportedByBroker."""
     rows: Iterator[tuple[str, int, ListOffsetsRequestPartitionDraft]] = (
         (t, p, {"partition_index": p, "timestamp": at}) for (t, p), at in wanted.items()
     )
@@ -100,9 +102,15 @@ def _ask(
         "isolation_level": int(committed),
         "topics": [{"name": topic, "partitions": parts} for topic, parts in by_topic(rows)],
     }
-    connection = cluster.leader(*next(iter(wanted)))
     least = _MAX if _NEWEST in wanted.values() else _MIN
-    version = connection.pick(ApiKey.LIST_OFFSETS, max_version=_MAX, min_version=least)
+    return body, connection.pick(ApiKey.LIST_OFFSETS, max_version=_MAX, min_version=least)
+
+
+def _ask(
+    cluster: Cluster, address: Address, wanted: Mapping[TopicPartition, int], committed: bool
+) -> dict[TopicPartition, ListedOffset]:
+    connection = cluster.leader(*next(iter(wanted)))
+    body, version = request(connection, wanted, committed=committed)
     answer = connection.call(LIST_OFFSETS, body, version=version)
     found = {}
     for topic in answer["topics"]:

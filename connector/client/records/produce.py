@@ -83,8 +83,8 @@ class Producer:
 
     In a transaction `transactional_id` and `identity` are both given; partitions are added automatically.
     `records`, `bytes` and `partitions` count what was acknowledged so far, `last_rows` has the offset of
-    the last record in a partition, as far as it was told, with the largest timestamp of its batch, and
-    `topic_ids` the topics' ids (None: the brokers have none).
+    the last record in a partition, as far as it was told, with the largest timestamp of its batch,
+    `first_rows` that of the first one, and `topic_ids` the topics' ids (None: the brokers have none).
     """
 
     def __init__(
@@ -110,6 +110,7 @@ class Producer:
         self.records = self.bytes = 0
         self.partitions: set[TopicPartition] = set()
         self.last_rows: dict[TopicPartition, tuple[int, int]] = {}
+        self.first_rows: dict[TopicPartition, int] = {}
         self.topic_ids: dict[str, str | None] = {}
         self._unanswered = Unanswered()
         self._queue: deque[Outgoing] = deque()
@@ -333,6 +334,7 @@ class Producer:
             time_ms = read_header(batch.parts[0]).max_timestamp if time_ms < 0 else time_ms
             place = (base + batch.count - 1, time_ms)
             self.last_rows[batch.where] = max(place, self.last_rows.get(batch.where, place))
+            self.first_rows[batch.where] = min(base, self.first_rows.get(batch.where, base))
 
     # -- failures -----------------------------------------------------------------------------
 

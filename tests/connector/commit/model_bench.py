@@ -7,6 +7,7 @@ from eoslog.connector.commit import commands as c
 from eoslog.connector.commit.abandon import Aborted, end_run, run_of
 from eoslog.connector.commit.begin import begin
 from eoslog.connector.commit.decide import SourceOffsets, commit
+from eoslog.connector.commit.places import PartitionState
 from eoslog.connector.commit.prepare import Task, judge, participant_name
 from eoslog.connector.commit.replay import OnLost
 from eoslog.connector.commit.seal import TwoPhase
@@ -147,6 +148,10 @@ class Bench:
                 return {name: self.ids[name] for name in names if name in self.ids}
             case c.FindHeld() | c.AwaitMarkers():
                 return ()
+            case c.AskOpen():
+                return None
+            case c.FindOpen(places):
+                return dict.fromkeys(places, PartitionState(-1, None))
             case c.FindOwn(_, producer_id):
                 return broker.find_own(producer_id)
             case c.WriteMarkers(held, commit):

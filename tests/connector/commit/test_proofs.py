@@ -1,5 +1,6 @@
 """What is a proof and what is none: states of coordinators, markers, and decisions that were hurt."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -20,6 +21,7 @@ from eoslog.connector.commit.faults import (
 )
 from eoslog.connector.commit.finish import is_aborted
 from eoslog.connector.commit.marker_proof import prove_last
+from eoslog.connector.commit.places import PartitionState
 from eoslog.connector.commit.replay import OnLost
 from eoslog.connector.commit.seal import TwoPhase
 from eoslog.connector.commit.task_reports import Decided, Empty, Prepared, Report
@@ -478,6 +480,72 @@ def test_what_cannot_be_asked_before_the_decision_refuses_the_batch(tv: int, awa
     with pytest.raises(BatchRefused, match=f"batch 0 of query q was not decided: .*{answer}"):
         bench.commit(reports, 0)
     assert bench.open() == () and not any(map(decides, bench.commands))
+    bench.whole_batch(0)
+    assert bench.broker.visible() == ["q0p0", "q0p1"]
+
+
+def committed_where(bench: Bench, state: Callable[[ProducerIdentity], Any]) -> None:
+    """A batch whose task 0 has its first row at offset 5 of out-0, where the leader says this."""
+    begun = bench.begin(0)
+    first, second = map(prepared, bench.prepare_all(begun))
+    reports: list[Report] = [replace(first, first_rows=(5,)), replace(second, first_rows=(-1,))]
+
+    def answer(command: c.Command[Any]) -> Any:
+        if not isinstance(command, c.FindOpen):
+            return None
+        said = state(first.participant.identity)
+        return {place: said for place in command.places} if isinstance(said, PartitionState) else said
+
+    bench.intercept = answer
+    bench.commit(reports, 0)
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "state",
+    [
+        lambda who: PartitionState(0, {who: 5, who._replace(epoch=who.epoch + 1): 9}),
+        lambda who: PartitionState(5, {who: 3}),
+        lambda who: PartitionState(-1, None),
+    ],
+    ids=["open", "open since before", "nothing is told"],
+)
+def test_rows_that_are_open_where_they_were_written_are_decided(tv: int, state: Any) -> None:
+    bench = Bench(tv)
+    committed_where(bench, state)
+    assert bench.broker.visible() == ["q0p0", "q0p1"]
+    assert [command for command in bench.commands if isinstance(command, (c.AskOpen, c.FindOpen))] == [
+        c.AskOpen((("out", 0),)),
+        c.FindOpen((("out", 0),)),
+    ]
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("state", "why"),
+    [
+        (lambda who: PartitionState(0, {}), r"out-0 has no open transaction of \S+, and its rows begin at 5"),
+        (
+            lambda who: PartitionState(0, {who: 6}),
+            r"no open transaction of \S+ before 6, and its rows begin at 5",
+        ),
+        (lambda who: PartitionState(0, {who._replace(epoch=who.epoch + 1): 5}), "no open transaction"),
+        (lambda who: PartitionState(6, {who: 5}), "out-0 begins at 6, and rows were written from 5 on"),
+        (lambda who: PartitionState(6, None), "out-0 begins at 6"),
+        (lambda who: c.Refused(3, "no such topic"), "could not be looked up: no such topic"),
+        (lambda who: c.Unknown("no answer"), "could not be looked up: no answer"),
+    ],
+    ids=["ended", "ended half-way", "another epoch", "deleted", "deleted, unread", "refused", "unknown"],
+)
+def test_rows_that_are_gone_from_their_partition_are_not_decided(tv: int, state: Any, why: str) -> None:
+    """Their coordinator says that the transaction is open, and would commit it."""
+    bench = Bench(tv)
+    with pytest.raises(
+        BatchRefused, match=f"batch 0 of query q was not decided.*{why}.*tart the query again"
+    ):
+        committed_where(bench, state)
+    assert bench.open() == () and not any(map(decides, bench.commands))
+    bench.intercept = None
     bench.whole_batch(0)
     assert bench.broker.visible() == ["q0p0", "q0p1"]
 

@@ -4,24 +4,33 @@ import time
 
 import pyarrow as pa
 import pytest
+from confluent_kafka import TopicPartition
 
 from eoslog.connector.client.admin import group_offsets as group_offsets
 from eoslog.connector.client.admin import transactions
 from eoslog.connector.client.records.produce import Producer
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
+from eoslog.connector.client.wire.shared_clusters import shared_cluster
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit.decision import ANCHOR
-from eoslog.connector.commit.faults import MarkersMissing
+from eoslog.connector.commit.faults import BatchRefused, MarkersMissing
+from eoslog.connector.commit.places import PartitionState
 from eoslog.connector.commit.sink_transaction import TV2, fetch_stored
+from eoslog.connector.commit.task_reports import Batch, Prepared, Report
 from eoslog.connector.commit.transactional_ids import Participant, Sink
+from eoslog.connector.options.source_and_sink import sink_options
 from eoslog.connector.run import markers
 from eoslog.connector.run.runner import Runner
+from eoslog.connector.sink import committer
+from eoslog.connector.sink.task_message import Attempt
+from eoslog.connector.sink.task_writer import write_rows
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.protocol.records import encode_batches
 from tests.connector.brokers import ON_KAFKA
 from tests.connector.stock_kafka import Kafka
+from tests.kit.waiting import until
 
 
 def test_open_transactions_are_found_where_they_are(kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,3 +122,114 @@ def test_every_partition_of_the_anchor_topic_is_read(kafka: Kafka) -> None:
         group_offsets.commit_plain(cluster, group, {(ANCHOR, at): chunk for at, chunk in chunks.items()})
         stored = runner._do(c.FetchStored(group))
         assert stored.chunks == chunks and stored.anchors > 3
+
+
+# -- before a decision ------------------------------------------------------------------------
+
+KINDS = {
+    "a batch write": ({}, None),
+    "a token": ({"write.token": "once"}, None),
+    "foreachBatch": ({}, Batch("q", 0)),
+    "dead letters": ({"topic": "TOPIC-good", "deadletter.topic": "TOPIC"}, None),
+}
+
+
+class Writing:
+    """A batch write of three tasks, the second one without rows, to one partition."""
+
+    def __init__(self, kafka: Kafka, kind: str) -> None:
+        self.kafka, self.topic = kafka, kafka.topic(1)
+        more, self.within = KINDS[kind]
+        given = {"kafka.bootstrap.servers": kafka.bootstrap, "topic": "TOPIC"} | more
+        self.options = sink_options(
+            {name: value.replace("TOPIC", self.topic) for name, value in given.items()}, stream=False
+        )
+        self.bad = kind == "dead letters"
+        if self.bad:
+            kafka.topic(1, name=f"{self.topic}-good")
+
+    def prepare(self) -> list[Report]:
+        begun = committer.begin_batch(self.options)
+        assert begun is not None
+        rows = enumerate(([b"a", b"b"], [], [b"c"]))
+        ids = (begun.batch.query_id, begun.batch.batch_id)
+        tasks = [(Attempt(*ids, number, self.within), self._batch(values)) for number, values in rows]
+        reports = [write_rows(self.options, begun, task, iter([batch])).report for task, batch in tasks]
+        return [report for report in reports if report is not None]
+
+    def _batch(self, values: list[bytes]) -> pa.RecordBatch:
+        to = pa.array([99 if self.bad else 0] * len(values), pa.int32())
+        return pa.record_batch({"value": pa.array(values, pa.binary()), "partition": to})
+
+    def commit(self, reports: list[Report]) -> None:
+        committer.commit_batch(self.options, reports)
+
+    def visible(self) -> list[bytes]:
+        return sorted(row[3] for row in self.kafka.rows(self.topic, 1))
+
+
+@pytest.fixture(params=KINDS)
+def writing(kafka: Kafka, request: pytest.FixtureRequest) -> Writing:
+    return Writing(kafka, request.param)
+
+
+def test_rows_that_are_deleted_before_their_decision_are_written_again(writing: Writing) -> None:
+    """Nobody could read them: they were not deleted because somebody had."""
+    reports = writing.prepare()
+    writing.kafka.admin.delete_records([TopicPartition(writing.topic, 0, -1)])[
+        TopicPartition(writing.topic, 0, -1)
+    ].result()
+    with pytest.raises(BatchRefused, match=f"{writing.topic}-0 begins at 3, and rows were written from 0 on"):
+        writing.commit(reports)
+    assert writing.visible() == []
+    writing.commit(writing.prepare())
+    assert writing.visible() == [b"a", b"b", b"c"]
+
+
+def test_rows_that_an_operator_aborts_on_their_partition_are_written_again(writing: Writing) -> None:
+    """kafka-transactions.sh abort sends this. The bundled broker refuses it."""
+    reports = writing.prepare()
+    first = reports[0]
+    assert isinstance(first, Prepared)
+    cluster = shared_cluster(writing.options.client)
+    held = c.HeldBack((writing.topic, 0), first.participant, 0)
+    if not ON_KAFKA:
+        with pytest.raises(KafkaError, match="INVALID_TXN_STATE"):
+            markers.write_markers(cluster, [held], commit=False)
+        writing.commit(reports)
+    else:
+        markers.write_markers(cluster, [held], commit=False)
+        with pytest.raises(BatchRefused, match=f"{writing.topic}-0 has no open transaction of"):
+            writing.commit(reports)
+        writing.commit(writing.prepare())
+    assert writing.visible() == [b"a", b"b", b"c"]
+
+
+def test_a_look_shows_where_transactions_begin(kafka: Kafka) -> None:
+    """At the first row that its writer reports."""
+    with Cluster(ClientConfig(parse_addresses(kafka.bootstrap))) as cluster:
+        topic = kafka.topic(1)
+        identity = transactions.init_producer_id(cluster, f"look-{topic}", 60_000)
+        with Producer(cluster, identity=identity, transactional_id=f"look-{topic}") as producer:
+            for value in (b"x", b"y"):
+                now_ms = int(time.time() * 1000)
+                rows = pa.array([value])
+                for batch in encode_batches(None, rows, None, now_ms, codec=0, max_batch_bytes=1000):
+                    producer.send(topic, 0, batch)
+                producer.flush()
+        assert producer.first_rows == {(topic, 0): 0} and producer.last_rows[topic, 0][0] == 1
+        leader = cluster.take(cluster.leader_address(topic, 0))
+        leader.ends_together = False  # else it is believed
+        cluster.give_back(leader)
+        ahead = markers.PendingLook.ahead(cluster, [(topic, 0)])
+        assert ahead is not None
+        found = markers.look_at_partitions(cluster, [(topic, 0)], ahead=ahead)
+        assert found == {(topic, 0): PartitionState(0, {identity: 0})}
+        transactions.end_txn(cluster, f"look-{topic}", identity, commit=False)
+        until(lambda: not markers.look_at_partitions(cluster, [(topic, 0)])[topic, 0].opened, "it has ended")
+
+
+def test_a_topic_that_is_gone_is_a_refusal(kafka: Kafka) -> None:
+    with Cluster(ClientConfig(parse_addresses(kafka.bootstrap))) as cluster:
+        gone = Runner(cluster, 60_000)._do(c.FindOpen(((f"{kafka.topic()}-gone", 0),)))
+    assert isinstance(gone, c.Refused) and gone.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -109,7 +109,8 @@ def prepare(cluster: Cluster, begun: Begun, topic: str, partition: int) -> Repor
             producer.send(topic, 0, batch)
         producer.flush()
     who = Participant(name, identity)
-    return Prepared(stamp, partition, who, 1, ((topic, 0),))
+    written = tuple(producer.first_rows)
+    return Prepared(stamp, partition, who, 1, written, first_rows=tuple(producer.first_rows.values()))
 
 
 def counted(
