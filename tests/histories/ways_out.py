@@ -98,11 +98,13 @@ def _looked(world: "World", query: "Query", text: str) -> bool:
     if part is not None:
         world.publish(query, int(part.group(1)), part.group(2), 0)
     batch = part or re.search(r"the log had rows of batch (\d+)", text)
-    rows = query.lineage.batches.get(int(batch.group(1)), set()) if batch is not None else set()
-    seen = judge.seen(world.cluster, SINKS)
-    word = "written" if any(seen[f"{query.lineage.name}:{uid}"] for uid in rows) else "missing"
+    if batch is None:
+        return False
+    seen, lineage = judge.seen(world.cluster, SINKS), query.lineage
+    rows = lineage.batches.get(int(batch.group(1)), lineage.done)  # of a batch that was done once, those are
+    word = "written" if any(seen[f"{lineage.name}:{uid}"] for uid in rows) else "missing"
     told = re.search(rf"start\.accepted=(\S*batch-{word}:[\w-]+:\d+)", text)
-    if batch is None or told is None or query.sink.get("start.accepted") == told.group(1):
+    if told is None or query.sink.get("start.accepted") == told.group(1):
         return False
     query.sink["start.accepted"] = told.group(1)
     return True
