@@ -32,7 +32,7 @@ from eoslog.connector.commit.faults import (
     TakenOver,
 )
 from eoslog.connector.commit.finish import clear, fenced, finish
-from eoslog.connector.commit.marker_proof import prove
+from eoslog.connector.commit.marker_proof import look_back
 from eoslog.connector.commit.replay import OnLost, copied, to_replay
 from eoslog.connector.commit.seal import TwoPhase, check_offered
 from eoslog.connector.commit.sink_transaction import fetch_stored, write_lost_markers
@@ -167,17 +167,17 @@ def _roll_forward(
     """Commit the last decision's winners. Returns the Spark partitions of `batch` to write again; none before
     Spark comes to that decision's batch."""
     lost: tuple[int, ...] = ()
-    try:
-        yield from finish(last)
-    except ParticipantsLost as loss:
-        if on_lost is OnLost.STOP:
-            raise
-        check_checkpoint(sink, last, batch, leads_to)
-        if _passes(last, batch, leads_to):
-            return ()
-        lost = to_replay(loss, last, batch)
-    yield from prove(last.without(lost))
-    return lost
+    for step in (finish, look_back):
+        try:
+            yield from step(last.without(lost))
+        except ParticipantsLost as loss:
+            if on_lost is OnLost.STOP:
+                raise
+            check_checkpoint(sink, last, batch, leads_to)
+            if _passes(last, batch, leads_to):
+                return ()
+            lost += to_replay(loss, last, batch)
+    return tuple(sorted(lost))
 
 
 def acquire(sink: Sink) -> Rules[Owned]:

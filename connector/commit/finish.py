@@ -4,7 +4,7 @@ An abort goes to an exact (name, identity) that was seen open, never to a name a
 participant whose batch may be decided.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from urllib.parse import quote
 
 from eoslog.connector.commit.commands import (
@@ -23,7 +23,7 @@ from eoslog.connector.commit.commands import (
 )
 from eoslog.connector.commit.decision import Decision
 from eoslog.connector.commit.faults import CommitFault, ParticipantsLost, SinkFenced, Unfinished
-from eoslog.connector.commit.places import Seen, ended
+from eoslog.connector.commit.places import Place, Seen, ended
 from eoslog.connector.commit.seal import end_sealed
 from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.commit.transactional_ids import Participant, ParticipantSlot, Sink
@@ -194,6 +194,23 @@ def _lost_text(
         f"{decision.batch} is decided, but {of_them} are lost: their transactions timed out or were aborted "
         f"before they could be committed {said}. {replay if decision.rows else 'Publish'} the missing rows "
         f"yourself, then set {accept}. And raise kafka.transaction.timeout.ms"
+    )
+
+
+def aborted_text(decision: Decision, lost: Sequence[Winner], ended: Sequence[Place], *, proven: bool) -> str:
+    """What to say of winners that are committed, and were aborted at places in the log. `proven`: at all."""
+    where = ", ".join(f"{place.topic}-{place.partition} (up to offset {place.offset})" for place in ended)
+    of_them = f"partitions {[winner.partition for winner in lost]}"
+    replay = (
+        "Start the query again with on.lost.transaction=replay, if its processing.guarantee is exactly_once "
+        "and its partitions replay equally: that writes these partitions of the batch again. Or publish"
+    )
+    return (
+        f"{decision.batch} is decided, but rows of its {of_them} are lost: before they could be committed, "
+        f"somebody aborted their transactions on {where}, as kafka-transactions.sh abort does. The other "
+        "rows of the batch are visible, none is doubled. "
+        f"{replay if proven and decision.rows else 'Publish'} the missing rows yourself, then set "
+        f"start.accepted={lost_word(decision.batch)}: the query goes on behind this batch"
     )
 
 

@@ -6,10 +6,13 @@ data wait there. So after a recovery, and whenever a broker was lost, the partit
 (DescribeProducers, KIP-664).
 """
 
+from collections.abc import Iterable
+
 from eoslog.connector.commit.commands import (
     Describe,
     FindHeld,
     HeldBack,
+    LookAt,
     Refused,
     Rules,
     Unknown,
@@ -18,7 +21,9 @@ from eoslog.connector.commit.commands import (
     demand,
 )
 from eoslog.connector.commit.decision import Decision, decode
-from eoslog.connector.commit.faults import MarkersMissing
+from eoslog.connector.commit.faults import MarkersMissing, ParticipantsLost, Unfinished
+from eoslog.connector.commit.finish import aborted_text
+from eoslog.connector.commit.places import Place, Seen
 from eoslog.connector.commit.sink_transaction import fetch_stored, write_lost_markers
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.protocol.producer_identity import ProducerIdentity
@@ -46,6 +51,32 @@ def prove(decision: Decision) -> Rules[None]:
         held = yield from demand(question, what, MarkersMissing)
     if held:
         raise MarkersMissing(_text(decision, held, answer))
+
+
+def look_back(decision: Decision) -> Rules[None]:
+    """Do the same after a recovery, and look in the log at the decision's places for aborts: until somebody
+    finished the winners, an operator may have ended them there. Raises MarkersMissing, Unfinished or
+    ParticipantsLost."""
+    yield from prove(decision)
+    winners = {winner.participant.identity: winner for winner in decision.winners}
+    places = tuple(place for place in decision.places if place.writer in winners)
+    if not places:
+        return
+    what = f"{decision.batch} is committed, but it cannot be seen whether the log has its rows"
+    seen = yield from demand(LookAt(places), what, Unfinished)
+    ended = [place for place in places if seen[place] is Seen.ABORTED]
+    if ended:
+        lost = sorted({winners[place.writer] for place in ended})
+        everywhere = [w for w in lost if _is_aborted_everywhere(decision, w.participant.identity, ended)]
+        proven = tuple(lost) if everywhere == lost else ()
+        raise ParticipantsLost(aborted_text(decision, lost, ended, proven=bool(proven)), proven)
+
+
+def _is_aborted_everywhere(decision: Decision, writer: ProducerIdentity, ended: Iterable[Place]) -> bool:
+    """Whether no row of a transaction can be visible. Of the partitions that it has written, a decision knows
+    those where it was the last, so it has to be the last in all."""
+    where = {(place.topic, place.partition) for place in ended if place.writer == writer}
+    return where == set(decision.written)
 
 
 def prove_last(sink: Sink, own: ProducerIdentity | None) -> Rules[None]:

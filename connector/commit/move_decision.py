@@ -15,6 +15,7 @@ from eoslog.connector.commit.decide import SourceOffsets, decide
 from eoslog.connector.commit.decision import ANCHOR, Decision, decode
 from eoslog.connector.commit.faults import CommitFault, ParticipantsLost
 from eoslog.connector.commit.finish import ROWS_LOST, finish, lost_word
+from eoslog.connector.commit.marker_proof import look_back
 from eoslog.connector.commit.saved_state import Saving
 from eoslog.connector.commit.seal import TwoPhase
 from eoslog.connector.commit.sink_transaction import fetch_stored
@@ -81,6 +82,7 @@ def give_up(sink: Sink, accepted: Collection[str]) -> Rules[None]:
         return
     try:
         yield from finish(last)
+        yield from look_back(last)
     except ParticipantsLost as loss:
         if loss.unfinished:
             raise

@@ -13,6 +13,9 @@ NOTED = ("tests/connector/checkpoint/test_noted_places.py",)
 MUTANTS: list[Mutant] = [
     *mutants_of(
         LOOKS,
+        Break("a recovery does not look back", "look_back", "if not places:\n    return", "return", OPEN),
+        Break("a part that was aborted is written again with all", "_is_aborted_everywhere", "where == set(decision.written)", "bool(where)", OPEN),
+        Break("what was finished is not looked at", "_roll_forward", "(finish, look_back)", "(finish,)", OPEN),
         Break("rows that were deleted unread are decided", "why_gone_from", "state.begins > offset", "False", OPEN),
         Break("an abort on a partition alone is not seen", "why_gone_from", "-1 < state.opened.get(writer, -1) <= offset", "True", OPEN),
         Break("a part of a transaction is all of it", "why_gone_from", "-1 < state.opened.get(writer, -1) <= offset", "-1 < state.opened.get(writer, -1)", OPEN),

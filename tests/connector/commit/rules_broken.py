@@ -8,7 +8,16 @@ from typing import Any
 
 import pytest
 
-from eoslog.connector.commit import begin, decide, finish, prepare, replay, seal, sink_transaction
+from eoslog.connector.commit import (
+    begin,
+    decide,
+    finish,
+    marker_proof,
+    prepare,
+    replay,
+    seal,
+    sink_transaction,
+)
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit.decision import Decision, Stored
 from tests.connector.commit import model_bench, model_programs
@@ -68,7 +77,7 @@ def any_name_with_the_prefix_is_ours(patch: pytest.MonkeyPatch) -> None:
 
 
 def partitions_not_asked(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(begin, "prove", sees.nothing)
+    patch.setattr(marker_proof, "prove", sees.nothing)
 
 
 def pending_offsets_are_no_offsets(patch: pytest.MonkeyPatch) -> None:

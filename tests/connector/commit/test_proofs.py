@@ -16,12 +16,13 @@ from eoslog.connector.commit.faults import (
     DecisionDamaged,
     DecisionGone,
     MarkersMissing,
+    ParticipantsLost,
     SinkFenced,
     Unfinished,
 )
 from eoslog.connector.commit.finish import is_aborted
 from eoslog.connector.commit.marker_proof import prove_last
-from eoslog.connector.commit.places import PartitionState
+from eoslog.connector.commit.places import PartitionState, Seen
 from eoslog.connector.commit.replay import OnLost
 from eoslog.connector.commit.seal import TwoPhase
 from eoslog.connector.commit.task_reports import Decided, Empty, Prepared, Report
@@ -548,6 +549,84 @@ def test_rows_that_are_gone_from_their_partition_are_not_decided(tv: int, state:
     bench.intercept = None
     bench.whole_batch(0)
     assert bench.broker.visible() == ["q0p0", "q0p1"]
+
+
+def killed_after_the_decision(bench: Bench, seen: dict[int, Seen]) -> tuple[ProducerIdentity, ...]:
+    """Two tasks have written to out-0 and out-1. The log shows this of each place that is asked for."""
+    begun = bench.begin(0)
+    both = (("out", 0), ("out", 1))
+    reports: list[Report] = [
+        replace(prepared(report), written=both, last_rows=((5 * n + 5, 1), (9 * n + 9, 1)), checksum=n)
+        for n, report in enumerate(bench.prepare_all(begun))
+    ]
+    bench.crash_at(finishes)
+    with pytest.raises(Crash):
+        bench.commit(reports, 0)
+    who = tuple(prepared(report).participant.identity for report in reports)
+
+    def answer(command: c.Command[Any]) -> Any:
+        if isinstance(command, c.LookAt):
+            return {place: seen[place.offset] for place in command.places}
+        return None
+
+    bench.intercept = answer
+    return who
+
+
+OF_WINNERS = {5: Seen.COMMITTED, 9: Seen.COMMITTED, 10: Seen.COMMITTED, 18: Seen.COMMITTED}
+
+
+@BOTH
+@pytest.mark.parametrize("how", [Seen.COMMITTED, Seen.HIDDEN, Seen.REMOVED])
+def test_a_recovery_looks_whether_the_log_has_the_rows(tv: int, how: Seen) -> None:
+    """What cannot be seen any more was seen by readers, or may have been."""
+    bench = Bench(tv, two_phase=TwoPhase.NEVER)
+    killed_after_the_decision(bench, OF_WINNERS | {18: how})
+    assert bench.begin(0).is_decided
+    looked_at = [
+        place for command in bench.commands if isinstance(command, c.LookAt) for place in command.places
+    ]
+    assert [place.offset for place in looked_at] == [10, 9, 18]
+    assert isinstance(bench.commands[-1], (c.ListOngoing, c.Describe, c.LookAt))
+
+
+@BOTH
+@pytest.mark.parametrize("on_lost", OnLost)
+def test_a_winner_that_was_aborted_on_one_partition_is_lost_and_not_written_again(
+    tv: int, on_lost: OnLost
+) -> None:
+    """Its other rows are visible: to write all again would double them."""
+    bench = Bench(tv, two_phase=TwoPhase.NEVER, on_lost=on_lost)
+    killed_after_the_decision(bench, OF_WINNERS | {18: Seen.ABORTED})
+    for _ in range(2):
+        with pytest.raises(
+            ParticipantsLost, match=r"partitions \[1\] are lost.* on out-1 \(up to offset 18\)"
+        ):
+            bench.begin(0)
+    assert sorted(bench.broker.visible()) == ["q0p0", "q0p1"]
+
+
+@BOTH
+def test_a_winner_that_was_aborted_on_all_partitions_is_written_again(tv: int) -> None:
+    """The model's cluster has committed it: what counts is what is written again."""
+    bench = Bench(tv, two_phase=TwoPhase.NEVER, on_lost=OnLost.REPLAY)
+    killed_after_the_decision(bench, OF_WINNERS | {10: Seen.ABORTED, 18: Seen.ABORTED})
+    begun = bench.begin(0)
+    assert begun.lost == (1,)
+    stopping = Bench(tv, two_phase=TwoPhase.NEVER)
+    killed_after_the_decision(stopping, OF_WINNERS | {10: Seen.ABORTED, 18: Seen.ABORTED})
+    with pytest.raises(ParticipantsLost, match=r"Start the query again with on.lost.transaction=replay"):
+        stopping.begin(0)
+
+
+@BOTH
+def test_a_log_that_cannot_be_looked_at_does_not_pass_for_whole(tv: int) -> None:
+    bench = Bench(tv, two_phase=TwoPhase.NEVER)
+    killed_after_the_decision(bench, OF_WINNERS)
+    away = c.Unknown("no answer")
+    bench.intercept = lambda command: away if isinstance(command, c.LookAt) else None
+    with pytest.raises(Unfinished, match="cannot be seen whether the log has its rows: no answer"):
+        bench.begin(0)
 
 
 @BOTH

@@ -1,6 +1,8 @@
 """What partitions say of open transactions, on a real broker."""
 
+import re
 import time
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -14,12 +16,12 @@ from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
 from eoslog.connector.client.wire.shared_clusters import shared_cluster
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit.decision import ANCHOR
-from eoslog.connector.commit.faults import BatchRefused, MarkersMissing
+from eoslog.connector.commit.faults import BatchRefused, MarkersMissing, ParticipantsLost
 from eoslog.connector.commit.places import PartitionState
 from eoslog.connector.commit.sink_transaction import TV2, fetch_stored
 from eoslog.connector.commit.task_reports import Batch, Prepared, Report
 from eoslog.connector.commit.transactional_ids import Participant, Sink
-from eoslog.connector.options.source_and_sink import sink_options
+from eoslog.connector.options.source_and_sink import SinkOptions, sink_options
 from eoslog.connector.run import markers
 from eoslog.connector.run.runner import Runner
 from eoslog.connector.sink import committer
@@ -141,12 +143,15 @@ class Writing:
         self.kafka, self.topic = kafka, kafka.topic(1)
         more, self.within = KINDS[kind]
         given = {"kafka.bootstrap.servers": kafka.bootstrap, "topic": "TOPIC"} | more
-        self.options = sink_options(
-            {name: value.replace("TOPIC", self.topic) for name, value in given.items()}, stream=False
-        )
+        self.given = {name: value.replace("TOPIC", self.topic) for name, value in given.items()}
+        self.more = dict[str, str]()
         self.bad = kind == "dead letters"
         if self.bad:
             kafka.topic(1, name=f"{self.topic}-good")
+
+    @property
+    def options(self) -> SinkOptions:
+        return sink_options(self.given | self.more, stream=False)
 
     def prepare(self) -> list[Report]:
         begun = committer.begin_batch(self.options)
@@ -233,3 +238,62 @@ def test_a_topic_that_is_gone_is_a_refusal(kafka: Kafka) -> None:
     with Cluster(ClientConfig(parse_addresses(kafka.bootstrap))) as cluster:
         gone = Runner(cluster, 60_000)._do(c.FindOpen(((f"{kafka.topic()}-gone", 0),)))
     assert isinstance(gone, c.Refused) and gone.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+# -- after a decision -------------------------------------------------------------------------
+
+
+class Killed(Exception):
+    """The job is gone."""
+
+
+def decided(kafka: Kafka, **more: str) -> Writing:
+    """A write with a token whose driver dies between its decision and the commits; then an operator aborts
+    its transactions on their partition."""
+    writing = Writing(kafka, "a token")
+    writing.more = {name.replace("__", "."): value for name, value in more.items()}
+    reports = writing.prepare()
+    ends = 0
+
+    def die(command: c.Command[Any]) -> None:
+        nonlocal ends
+        ends += isinstance(command, c.End) and command.commit
+        if ends == 2:
+            raise Killed
+
+    cluster = shared_cluster(writing.options.client)
+    with pytest.raises(Killed):
+        committer.commit_batch(writing.options, reports, Runner(cluster, 60_000, before=die))
+    for report in reports:
+        if isinstance(report, Prepared):
+            held = c.HeldBack((writing.topic, 0), report.participant, 0)
+            if ON_KAFKA:
+                markers.write_markers(cluster, [held], commit=False)
+            else:
+                with pytest.raises(KafkaError, match="INVALID_TXN_STATE"):
+                    markers.write_markers(cluster, [held], commit=False)
+    return writing
+
+
+def test_decided_rows_that_an_operator_aborts_on_their_partition_are_lost_with_a_word(kafka: Kafka) -> None:
+    writing = decided(kafka)
+    if not ON_KAFKA:
+        writing.commit(writing.prepare())
+        assert writing.visible() == [b"a", b"b", b"c"]
+        return
+    for _ in range(2):
+        with pytest.raises(ParticipantsLost, match=rf"\[0, 2\] are lost.* on {writing.topic}-0") as lost:
+            writing.prepare()
+    (word,) = re.findall(r"start\.accepted=(\S+): ", str(lost.value))
+    writing.more = {"start.accepted": word}
+    writing.commit(writing.prepare())
+    writing.more = {}
+    writing.commit(writing.prepare())
+    assert writing.visible() == []
+
+
+def test_they_are_replayed(kafka: Kafka) -> None:
+    writing = decided(kafka, on__lost__transaction="replay")
+    for _ in range(2):
+        writing.commit(writing.prepare())
+        assert writing.visible() == [b"a", b"b", b"c"]
