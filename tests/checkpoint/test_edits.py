@@ -51,6 +51,24 @@ def test_an_edit_moves_decision_and_group_and_undo_moves_them_back(
     assert run(broker, "check", decided).exit_code == 0
 
 
+@pytest.mark.parametrize("command", [["rewind", "--by", "5"], ["skip-to", "--by", "5"]])
+def test_an_older_copy_is_not_edited(
+    broker: EmbeddedBroker, decided: Path, cluster: Cluster, topic: str, command: list[str]
+) -> None:
+    """The sink's decision of a batch that the copy does not have would be moved."""
+    plan(decided, 2, lines({topic: {"0": 25}}))
+    decide(cluster, decided, topic, 2, last(cluster, topic))
+    for log in ("offsets", "commits"):
+        (decided / log / "2").unlink()
+    before = last(cluster, topic)
+    more = ["--accept-duplicates", "9", "--accept-loss", "9"]
+    said = run(broker, command[0], decided, *command[1:], *more)
+    assert said.exit_code == 1 and "the checkpoint has batch 1 as its newest" in said.output
+    assert last(cluster, topic) == before
+    assert run(broker, "rebuild", decided).exit_code == 0
+    assert run(broker, command[0], decided, *command[1:], *more).exit_code == 0
+
+
 def test_before_the_transaction_nothing_is_changed(
     broker: EmbeddedBroker, decided: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -36,7 +36,6 @@ FOUND_BY = {
     "topics created again behind another connector's batch": (
         "a day with Spark's connector, and the source made anew"
     ),
-    "an edit of an older copy": "a copy is set back by hand that is to be a query of its own",
     "an edit in a log that was cut": "set forth by hand in a log that was cut",
     "rows that retention has taken": "killed before Spark noted it, and all is forgotten, the rows too",
     "topics created again": "the source created again, and longer than before",
@@ -46,7 +45,7 @@ FOUND_BY = {
     "an orderly end": "stopped in mid-batch",
     "attempts that come too late": "a copy of a task writes when all is done",
 }
-SECOND = {"DecisionGone, the group's notes"}
+SECOND = {"DecisionGone, the group's notes", "an edit of an older copy"}
 """Behind other checks, which stop the same query first."""
 
 

@@ -18,7 +18,7 @@ from eoslog.commands.session import CommandSession
 from eoslog.connector.errors import EoslogError
 from tests.histories import judge, mishaps
 from tests.histories.query import age
-from tests.histories.shapes import SINKS
+from tests.histories.shapes import SINKS, SOURCES
 
 if TYPE_CHECKING:
     from tests.histories.query import Query
@@ -107,6 +107,25 @@ def _looked(world: "World", query: "Query", text: str) -> bool:
     if told is None or query.sink.get("start.accepted") == told.group(1):
         return False
     query.sink["start.accepted"] = told.group(1)
+    return True
+
+
+def _nothing_missing(world: "World", query: "Query", text: str) -> bool:
+    """The word for decisions that are gone and rows that are not, after a look into the topic."""
+    told = re.search(r"start\.accepted=(\S*decisions-gone:\d+)", text)
+    seen, lineage = judge.seen(world.cluster, SINKS), query.lineage
+    if told is None or not all(seen[f"{lineage.name}:{uid}"] for uid in lineage.done):
+        return False
+    query.sink["start.accepted"] = told.group(1)
+    return True
+
+
+def _weaker(world: "World", query: "Query", text: str) -> bool:
+    """at_least_once, until it has read what it had read."""
+    if query.sink.get("processing.guarantee") == "at_least_once":
+        return False
+    query.sink["processing.guarantee"] = "at_least_once"
+    query.lineage.may_double |= set(query.lineage.tried)
     return True
 
 
@@ -239,7 +258,7 @@ def _create(world: "World", query: "Query", text: str) -> bool:
     told = re.search(r"topic '([\w-]+)'", text)
     if told is None or told.group(1) in world.cluster.topics:
         return False
-    world.cluster.create(told.group(1), 1)
+    world.cluster.create(told.group(1), (SOURCES | SINKS).get(told.group(1), 1))
     return True
 
 
@@ -374,6 +393,8 @@ def _later(world: "World", query: "Query", text: str) -> bool:
 
 
 _WAYS = (
+    (r"the cluster has lost decisions", _nothing_missing),
+    (r"run the query with at_least_once until", _weaker),
     (r"readers may have had them|as a part of its rows is visible", _looked),
     (r"with its former sources", _source_as_before),
     (r"is the first with the source", _source_where_the_former_ended),
