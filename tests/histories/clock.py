@@ -34,12 +34,12 @@ class Clock:
     def rules(self) -> Iterator[None]:
         """Within it whoever asks for the time, or sleeps, does it by this clock; but not threads that run
         already, which have no part in the history (py4j's sleeps and wakes for as long as a JVM lives)."""
-        outside = {thread.ident for thread in threading.enumerate()} - {threading.get_ident()}
+        outside = {*threading.enumerate()} - {threading.current_thread()}  # not by ident: that comes again
         kept = time.time, time.monotonic, time.sleep
 
         def inside(ours: Callable[P, T], theirs: Callable[P, T]) -> Callable[P, T]:
             def told(*args: P.args, **more: P.kwargs) -> T:
-                return (theirs if threading.get_ident() in outside else ours)(*args, **more)
+                return (theirs if threading.current_thread() in outside else ours)(*args, **more)
 
             return told
 

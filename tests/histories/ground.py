@@ -3,12 +3,14 @@
 SimGround is clusters in memory with Spark imitated; spark_ground.py has a broker with Spark itself.
 """
 
+import random
 import uuid
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
+from unittest.mock import patch
 
 import pyarrow as pa
 
@@ -191,6 +193,18 @@ class Ground(Protocol):
         """The cluster, as a command on the command line sees it."""
 
 
+@contextmanager
+def _same_luck() -> Iterator[None]:
+    """Within it ids and the jitter of waits are those of every other play: a history can be played again."""
+    kept, ids = random.getstate(), random.Random(0)
+    random.seed(0)
+    try:
+        with patch.object(uuid, "uuid4", lambda: uuid.UUID(int=ids.getrandbits(128), version=4)):
+            yield
+    finally:
+        random.setstate(kept)
+
+
 class SimGround:
     """Clusters in memory, and Spark imitated."""
 
@@ -207,7 +221,12 @@ class SimGround:
         """See Ground."""
         self.clock.passed = self.cluster.tick
         self.cluster.opener = lambda: getattr(Network.process, "app", None)
-        with stage({"a": self.cluster}, warned), self.clock.rules(), machine(self._folder / "tmp"):
+        with (
+            stage({"a": self.cluster}, warned),
+            self.clock.rules(),
+            machine(self._folder / "tmp"),
+            _same_luck(),
+        ):
             yield
 
     def application(self, planners: int = 1, living: App | None = None) -> Application:

@@ -29,8 +29,6 @@ from tests.histories.sim_log import COMMITTED, OPEN, PLAIN, Entry, Log
 
 ANCHOR = "__consumer_offsets"
 STATE = "__transaction_state"
-_epochs = itertools.count(1)
-"""Leader epochs: every life of a log has one of its own, that of a restored copy too; but all begin at 0."""
 
 
 @dataclass
@@ -56,6 +54,9 @@ class SimCluster(ModelBroker):
     def __init__(self, host: str, clock: Clock, *, tv: int = 2, keeps: bool = True) -> None:
         super().__init__(tv, anchors=3, keeps=keeps)
         self.host, self.clock, self.cluster_id = host, clock, f"cluster-{host}"
+        self._epochs = itertools.count(1)
+        """Leader epochs: every life of a log has one of its own, that of a restored copy too; but all begin
+        at 0."""
         self.life = 0
         """Goes up when the broker starts anew: connections of before are gone."""
         self.topics: dict[str, Topic] = {}
@@ -74,7 +75,7 @@ class SimCluster(ModelBroker):
     def create(self, name: str, partitions: int, internal: bool = False) -> None:
         """A new topic."""
         self.topics[name] = Topic(
-            uuid.uuid5(uuid.NAMESPACE_DNS, f"{name}{next(_epochs)}").bytes,
+            uuid.uuid5(uuid.NAMESPACE_DNS, f"{self.host}{name}{next(self._epochs)}").bytes,
             [Log() for _ in range(partitions)],
             internal,
         )
@@ -115,7 +116,7 @@ class SimCluster(ModelBroker):
         self.life += 1
         for topic in self.topics.values():
             for log in topic.logs:
-                log.epoch = next(_epochs)
+                log.epoch = next(self._epochs)
 
     def snapshot(self) -> Any:
         """A copy of its disk."""
@@ -143,7 +144,7 @@ class SimCluster(ModelBroker):
             return
         self.topics[name].logs[: len(copies)] = [log.copy() for log in copies]
         for log in self.topics[name].logs:
-            log.epoch = next(_epochs)
+            log.epoch = next(self._epochs)
         self.life += 1
 
     def places_of(self, group: str) -> list[tuple[str, int]]:
