@@ -46,6 +46,7 @@ def end(world: "World") -> None:
         done.add(id(query.lineage))
         if not _drain(world, query):
             return
+    _give_up_names(world)
     world.clock.sleep(MINUTES_20)
     for name, _ in world.cluster.held_open():
         world.findings.append(Finding("open for ever", f"transaction of {plain(name)}"))
@@ -70,6 +71,14 @@ def _give_up(world: "World") -> None:
     kept = {sink for line in world.lineages if line not in gone for sink in line.sinks}
     given_up = {sink for line in gone for sink in line.sinks} - kept
     for name in [name for name, _ in world.cluster.held_open() if name.split("/")[0] in given_up]:
+        world.cluster.terminate(name)
+
+
+def _give_up_names(world: "World") -> None:
+    """The same of writes with a token whose transactional.id changed before their decision (limits.md)."""
+    queries = [query for query in world.queries.values() if query.token is not None]
+    former = {s for q in queries for s in q.lineage.sinks if not s.startswith(f"{q.writer}:")}
+    for name in [name for name, _ in world.cluster.held_open() if name.split("/")[0] in former]:
         world.cluster.terminate(name)
 
 

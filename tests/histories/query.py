@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eoslog.connector.checkpoint.spark_logs import source_position
+from eoslog.connector.commit.write_token import WRITER
 from eoslog.connector.offsets.offsets import EARLIEST
 from tests.histories.judge import Lineage, in_log
 from tests.histories.offset_log import files_in, offsets_of
@@ -68,6 +69,11 @@ class Query:
         exact = self.sink.get("processing.guarantee", "exactly_once") == "exactly_once"
         by_default = self.ids[-1] is not None and exact and not self.reads_files
         return self.sink.get("kafka.group.id") is not None or by_default
+
+    @property
+    def writer(self) -> str:
+        """How the names of its tokens' sinks begin."""
+        return self.ids[-1] or WRITER
 
     def set_id(self, value: str | None) -> None:
         """Another transactional.id, from the next start on."""

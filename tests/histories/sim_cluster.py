@@ -75,7 +75,7 @@ class SimCluster(ModelBroker):
     def create(self, name: str, partitions: int, internal: bool = False) -> None:
         """A new topic."""
         self.topics[name] = Topic(
-            uuid.uuid5(uuid.NAMESPACE_DNS, f"{self.host}{name}{next(self._epochs)}").bytes,
+            uuid.uuid5(uuid.NAMESPACE_DNS, f"{self.host} {name} {next(self._epochs)}").bytes,
             [Log() for _ in range(partitions)],
             internal,
         )
