@@ -119,7 +119,7 @@ class PendingLook:
     @classmethod
     def ahead(cls, cluster: Cluster, places: Collection[TopicPartition]) -> Self | None:
         """Ask if that takes no waiting; else None. look_at_partitions reads the answers."""
-        if any(cluster.remembered(topic) is None for topic in {topic for topic, _ in places}):
+        if _not_remembered(cluster, places):
             return None
         try:
             return cls(cluster, places, wait=False)
@@ -147,11 +147,20 @@ class PendingLook:
         self._asked = []
 
 
+def _not_remembered(cluster: Cluster, places: Iterable[TopicPartition]) -> set[str]:
+    """Topics of which not all of these partitions are known."""
+    known = {topic: cluster.remembered(topic) for topic in {topic for topic, _ in places}}
+    return {topic for topic, number in places if (info := known[topic]) is None or number not in info.leaders}
+
+
 def look_at_partitions(
     cluster: Cluster, places: Collection[TopicPartition], *, ahead: PendingLook | None = None
 ) -> dict[TopicPartition, PartitionState]:
     """Where each partition's log begins, and which transactions are open there. The requests to all leaders
     are sent together. `ahead`: the same, sent earlier. Raises KafkaError, RetriesExhausted."""
+
+    for topic in _not_remembered(cluster, places):
+        cluster.forget_topic(topic)  # tasks have written to partitions that are newer than what is remembered
 
     def attempt() -> dict[TopicPartition, PartitionState]:
         nonlocal ahead
