@@ -35,7 +35,7 @@ from eoslog.connector.checkpoint.start_checks import (
     unread,
 )
 from eoslog.connector.client.admin import group_offsets as group_offsets
-from eoslog.connector.client.admin.leader_epochs import epoch_ends
+from eoslog.connector.client.admin.leader_epochs import cut_below
 from eoslog.connector.client.admin.list_offsets import EARLIEST, list_offsets
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.retry import retrying
@@ -362,13 +362,6 @@ def cut_of(
     except TopicAuthorizationFailed as error:  # the sink's user may lack the source's rights
         log.debug("%s: their leader epochs cannot be looked up: %s", sorted(epochs), error)
         return {}
-
-
-def cut_below(cluster: Cluster, ended: Offsets, epochs: Mapping[TopicPartition, int]) -> Offsets:
-    """Partitions whose log is not the one any more that was read up to these offsets in these leader epochs,
-    with the offset from which it differs. Raises KafkaError, RetriesExhausted."""
-    found = epoch_ends(cluster, epochs) if epochs else {}
-    return {tp: max(end.offset, 0) for tp, end in found.items() if end.offset < ended[tp]}
 
 
 def successor(

@@ -10,6 +10,7 @@ from eoslog.checkpoint.standing import Standing
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
 from eoslog.connector.checkpoint.spark_logs import source_position
 from eoslog.connector.checkpoint.start_checks import StartFacts, check_forgotten, check_story, remade
+from eoslog.connector.client.admin.leader_epochs import cut_below
 from eoslog.connector.client.admin.list_offsets import EARLIEST, LATEST, list_offsets
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.commit.begin import check_checkpoint, check_start, is_complete
@@ -21,7 +22,6 @@ from eoslog.connector.offsets.offsets import Offsets, SourcePosition
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
 from eoslog.connector.sink.start_of_run import (
     CheckpointView,
-    cut_below,
     cut_of,
     has_rested,
     kept_of,

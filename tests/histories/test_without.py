@@ -45,7 +45,7 @@ FOUND_BY = {
     "an orderly end": "stopped in mid-batch",
     "attempts that come too late": "a copy of a task writes when all is done",
 }
-SECOND = {"DecisionGone, the group's notes", "an edit of an older copy"}
+SECOND = {"DecisionGone, the group's notes"}
 """Behind other checks, which stop the same query first."""
 
 

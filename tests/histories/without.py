@@ -15,7 +15,7 @@ from random import Random
 from typing import Any
 from unittest.mock import patch
 
-from eoslog.checkpoint import command, editing
+from eoslog.checkpoint import command
 from eoslog.connector.checkpoint import source_changes, spark_logs, start_checks
 from eoslog.connector.commit import begin, decide, finish
 from eoslog.connector.commit.commands import Rules
@@ -192,7 +192,6 @@ ROWS: dict[str, Callable[[], list[Change]]] = {
         (source_check, "check_remade", _nothing),
     ],
     "an edit in a log that was cut": lambda: [(command, "_check_read", _nothing)],
-    "an edit of an older copy": lambda: [(editing, "_check_newest", _nothing)],
     "rows that retention has taken": lambda: [
         (start_of_run, "check_forgotten", lambda sink, batch, how, *_: how == {Seen.COMMITTED}),
     ],

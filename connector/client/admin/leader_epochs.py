@@ -48,6 +48,15 @@ def epoch_ends(cluster: Cluster, epochs: Mapping[TopicPartition, int]) -> dict[T
     return found
 
 
+def cut_below(
+    cluster: Cluster, ended: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    """Partitions whose log is not the one any more that was read up to these offsets in these leader epochs,
+    with the offset from which it differs. Raises KafkaError, RetriesExhausted."""
+    found = epoch_ends(cluster, epochs) if epochs else {}
+    return {tp: max(end.offset, 0) for tp, end in found.items() if end.offset < ended[tp]}
+
+
 def _ask(cluster: Cluster, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, ListedOffset]:
     rows: Iterator[tuple[str, int, OffsetForLeaderEpochRequestPartitionDraft]] = (
         (t, p, {"partition": p, "leader_epoch": epoch}) for (t, p), epoch in epochs.items()
