@@ -3,9 +3,9 @@
 It is stored in the sink's consumer group, as the metadata of offsets on partitions 0, 1, ... of the topic
 ANCHOR, or of the one that option decision.topic names: the rules say ANCHOR (connector/run/runner.py). The
 committed offset is the decision's sequence number. The metadata is one chunk of its JSON after a head:
-`eoslog/1 <chunk> <chunks> <CRC-32> `. A later, shorter decision leaves chunks of older ones behind in higher
-partitions: the highest sequence number counts. What the partitions have no room for is in further groups, on
-the same partitions and in the same transaction: <group>/1, <group>/2, ... (commands.py, look_up).
+`eoslog/<format> <chunk> <chunks> <CRC-32> `. A later, shorter decision leaves chunks of older ones behind in
+higher partitions: the highest sequence number counts. What the partitions have no room for is in further
+groups, on the same partitions and in the same transaction: <group>/1, <group>/2, ... (commands.py, look_up).
 """
 
 import base64
@@ -38,7 +38,16 @@ KEPT_TOPICS = 8
 METADATA_LIMIT = 4096
 """How many UTF-16 units the metadata of a partition may have (default of offset.metadata.max.bytes)."""
 
-_MAGIC = "eoslog/1"
+_MAGIC = "eoslog/"
+_FORMAT = 2
+"""What the JSON's fields mean. 2: partitions are said as runs, and chunks may be in further groups. Raise it
+when a field gets another meaning. A new field needs no number: a decision with unknown fields is not read."""
+_FIELDS = frozenset(
+    (
+        *("query", "batch", "digest", "run", "won", "wrote", "rows", "sums", "before", "tokens", "saved"),
+        *("ends", "places", "names", "start", "topics", "left", "within", "behind", "write"),
+    )
+)
 _HEAD_ROOM = 64
 
 Chunks = Mapping[int, tuple[int, str]]
@@ -203,7 +212,7 @@ class Stored(NamedTuple):
 
 def topics_with_chunks(committed: Mapping[TopicPartition, tuple[int, str]]) -> set[str]:
     """The topics on whose partitions these offsets of a group hold decisions."""
-    return {topic for (topic, _), (_, text) in committed.items() if text.startswith(f"{_MAGIC} ")}
+    return {topic for (topic, _), (_, text) in committed.items() if text.startswith(_MAGIC)}
 
 
 def encode(decision: Decision, sink: Sink, anchors: int) -> dict[int, tuple[int, str]]:
@@ -220,7 +229,7 @@ def encode(decision: Decision, sink: Sink, anchors: int) -> dict[int, tuple[int,
         return encode(decision._replace(places=()), sink, anchors)
     crc = zlib.crc32(text.encode())
     return {
-        at: (decision.sequence, f"{_MAGIC} {at} {len(pieces)} {crc:08x} {piece}")
+        at: (decision.sequence, f"{_MAGIC}{_FORMAT} {at} {len(pieces)} {crc:08x} {piece}")
         for at, piece in enumerate(pieces)
     }
 
@@ -288,15 +297,24 @@ def decode(sink: Sink, chunks: Chunks) -> Decision | None:
 
 
 def _read_chunk(sink: Sink, metadata: str) -> tuple[int, int, int, str]:
-    parts = metadata.split(" ", 4)
+    head, *parts = metadata.split(" ", 4)
+    written = head.removeprefix(_MAGIC)
+    if written == head or not written.isdecimal():
+        raise _foreign(sink, metadata)
+    if int(written) > _FORMAT:
+        raise _later_wrote(sink, f"format {written}, and this one knows {_FORMAT}")
     try:
-        magic, number, total, crc, text = parts
-        found = (int(number), int(total), int(crc, 16), text)
+        number, total, crc, text = parts
+        return int(number), int(total), int(crc, 16), text
     except ValueError as error:
         raise _foreign(sink, metadata) from error
-    if magic != _MAGIC:
-        raise _foreign(sink, metadata)
-    return found
+
+
+def _later_wrote(sink: Sink, what: str) -> DecisionDamaged:
+    return DecisionDamaged(
+        f"consumer group {sink.group} has a decision that a later version of eoslog has written ({what}). "
+        "Nothing was written. Use that version"
+    )
 
 
 def _foreign(sink: Sink, metadata: str) -> DecisionDamaged:
@@ -345,7 +363,7 @@ def _to_json(decision: Decision, sink: Sink) -> dict[str, Any]:
 def _from_json(sink: Sink, sequence: int, text: str) -> Decision:
     try:
         return _of_json(sink, sequence, json.loads(text))
-    except (ValueError, KeyError, TypeError, zlib.error) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, zlib.error) as error:
         raise DecisionDamaged(
             f"decision {sequence} in consumer group {sink.group} makes no sense: {error}. "
             f"{DecisionDamaged.advice}"
@@ -353,6 +371,8 @@ def _from_json(sink: Sink, sequence: int, text: str) -> Decision:
 
 
 def _of_json(sink: Sink, sequence: int, found: Any) -> Decision:
+    if more := found.keys() - _FIELDS:
+        raise _later_wrote(sink, f"fields {', '.join(sorted(more))}")
     batch = Batch(found["query"], found["batch"], found["digest"])
     incarnation = ProducerIdentity(*found["run"])
     names = str(found.get("names", ""))

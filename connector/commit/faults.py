@@ -149,7 +149,7 @@ class DecisionElsewhere(CommitFault):
 
 
 class DecisionDamaged(CommitFault):
-    """The stored decision is incomplete or not eoslog's, so it is unknown what it decided."""
+    """The stored decision is incomplete, a later version's or not eoslog's: it is unknown what it decided."""
 
     advice = (
         "Nothing was written. Use a transactional.id of its own for this query, or, if you know that "

@@ -144,7 +144,9 @@ MUTANTS: list[Mutant] = [
         Break("the checksum is not compared", "decode", "zlib.crc32(text.encode()) != crcs[0]", "False"),
         Break("the oldest decision counts", "newest_of", "max", "min"),
         Break("chunks of older decisions count", "decode", "[_read_chunk(sink, metadata) for offset, metadata in chunks.values() if offset == newest]", "[_read_chunk(sink, metadata) for offset, metadata in chunks.values()]"),
-        Break("other versions are read", "_read_chunk", "magic != _MAGIC", "False"),
+        Break("later versions are read", "_read_chunk", "int(written) > _FORMAT", "False"),
+        Break("other programs' notes are read", "_read_chunk", "written == head or not written.isdecimal()", "False"),
+        Break("fields of later versions are overlooked", "_of_json", "found.keys() - _FIELDS", "()"),
         Break("a plan without room stops the batch", "encode", "len(pieces) > anchors and decision.ends", "False"),
         Break("the plan is not stored", "_to_json", "packed(decision.ends)", "''"),
         Break(

@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eoslog.connector.commit import decision as decisions
 from eoslog.connector.commit.decision import KEPT_QUERIES, Decision, decode, encode
 from eoslog.connector.commit.faults import DecisionDamaged
 from eoslog.connector.commit.places import Place
 from eoslog.connector.commit.saved_state import Saved
-from eoslog.connector.commit.task_reports import Batch, Start
+from eoslog.connector.commit.task_reports import Batch, Left, Start
 from eoslog.connector.commit.transactional_ids import Participant, ParticipantSlot, Sink, parity
 from eoslog.connector.commit.winner import Winner
 from eoslog.protocol.producer_identity import ProducerIdentity
@@ -174,9 +175,34 @@ def test_a_partial_decision_is_refused_even_if_an_older_one_is_whole() -> None:
 def test_damaged_and_foreign_metadata_is_refused() -> None:
     (chunk,) = encode(decision(2), SINK, 8).values()
     sequence, text = chunk
-    for bad in (text[:-1], text.replace("won", "own"), text.replace("/1 ", "/2 "), "", "eoslog/1 0 1"):
+    for bad in (text[:-1], text.replace("won", "own"), text.replace("/2 ", "/x "), "", "eoslog/1 0 1", "2"):
         with pytest.raises(DecisionDamaged, match="delete the group"):
             decode(SINK, {0: (sequence, bad)})
+
+
+def test_what_a_later_version_has_written_names_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever that version means by it: the batch before it must not be taken for the last one."""
+    before, now = encode(decision(2, sequence=3), SINK, 8), encode(decision(2, sequence=4), SINK, 8)
+    said = r"a later version of eoslog has written \(format 2, and this one knows 1\)\. .*Use that version"
+    with monkeypatch.context() as older:
+        older.setattr(decisions, "_FORMAT", 1)
+        assert decode(SINK, encode(decision(2), SINK, 8)) == decision(2)
+        for newest in (now, {0: (4, "eoslog/2 as it likes")}):
+            with pytest.raises(DecisionDamaged, match=said):
+                decode(SINK, before | newest)
+    assert decode(SINK, before | now) == decision(2, sequence=4)
+
+
+@pytest.mark.parametrize("within", [False, True], ids=["its own", "of what is behind it"])
+def test_a_field_of_a_later_version_is_not_overlooked(monkeypatch: pytest.MonkeyPatch, within: bool) -> None:
+    made = decision(2)._replace(left=Left("word", "s", "q", 7, 0))
+    if within:
+        made = decision(2)._replace(behind=made)
+    chunks = encode(made, SINK, 8)
+    assert decode(SINK, chunks) == made
+    monkeypatch.setattr(decisions, "_FIELDS", decisions._FIELDS - {"left"})
+    with pytest.raises(DecisionDamaged, match=r"a later version .* \(fields left\)\. .*Use that"):
+        decode(SINK, chunks)
 
 
 def test_a_winner_of_another_run_or_batch_cannot_be_decided() -> None:
