@@ -27,7 +27,7 @@ $(READY): setup.cfg pyproject.toml
 		else echo "Python's venv module is missing: install it (Debian: apt-get install python3-venv)"; exit 1; fi; }
 	@echo "installing eoslog, PySpark and what the tests need into .venv: a minute or two, mostly downloads"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
-	@$(BIN)/python -m compileall -q eoslog broker connector protocol  # as pip does for users; it passes over links
+	@$(BIN)/python -m compileall -q eoslog broker client connector protocol  # as pip does for users; it passes over links
 	@touch $@
 	@echo "ready: .venv/bin/eoslog, or . .venv/bin/activate"
 
@@ -35,7 +35,7 @@ $(TYPED): $(READY) packaging/message_types.py $(wildcard protocol/*.py protocol/
 	@$(BIN)/python packaging/message_types.py
 
 compiled: $(READY)
-	@$(BIN)/python -m compileall -q eoslog broker connector protocol
+	@$(BIN)/python -m compileall -q eoslog broker client connector protocol
 
 java:
 	@major=$$(java -version 2>&1 | sed -nE 's/.*version "([0-9]+).*/\1/p'); \
@@ -192,7 +192,7 @@ test-kerberos: setup $(KAFKA)  ## Kerberos logins with a real KDC, on the bundle
 				krb5-admin-server krb5-user libkrb5-dev faketime >/dev/null; \
 		else echo "this test needs MIT Kerberos' KDC, its headers and faketime: install them (Debian: apt-get install gcc krb5-kdc krb5-admin-server krb5-user libkrb5-dev faketime)"; exit 1; fi; fi
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[kerberos]'
-	$(BIN)/python -m pytest -q -m "kerberos or kafka" tests/connector/client/test_kerberos*.py $(TEST_ARGS)
+	$(BIN)/python -m pytest -q -m "kerberos or kafka" tests/client/test_kerberos*.py $(TEST_ARGS)
 
 test-kafka: setup $(KAFKA)  ## the client scenarios with all clients on Apache Kafka and on eoslog, compared
 	$(SCENARIOS) --scenario-broker=kafka $(ALL_CLIENTS) --scenario-seen=.peers/seen-kafka.json $(TEST_ARGS)
@@ -245,7 +245,7 @@ test-differential: setup $(KAFKA) $(SPARK_KAFKA)  ## the same queries through Sp
 
 test-connector-kafka: setup $(KAFKA)  ## the connector's tests on Apache Kafka; the crash table and the writer by both transaction protocols (OFFSET_LOG=2: the crash table with named sources)
 	EOSLOG_TEST_BROKER=kafka $(if $(OFFSET_LOG),EOSLOG_TEST_OFFSET_LOG=$(OFFSET_LOG)) $(BIN)/python -m pytest -q --timeout 600 tests/connector tests/shadow $(TEST_ARGS)
-	$(BIN)/python -m pytest -q -m kafka tests/connector/client tests/connector/options
+	$(BIN)/python -m pytest -q -m kafka tests/client tests/connector/options
 	EOSLOG_TEST_BROKER=kafka EOSLOG_TEST_TRANSACTION_VERSION=1 $(BIN)/python -m pytest -q --timeout 600 \
 		$(addprefix tests/connector/,crashes/test_crash_table.py sink/test_writer_spark.py sink/test_writer_disturbed.py run/test_writer_markers.py) $(TEST_ARGS)
 

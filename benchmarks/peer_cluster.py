@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from benchmarks.peer_kafka import cluster_id, free_port
-from eoslog.connector.client.wire.config import ClientConfig
-from eoslog.connector.client.wire.connection import BrokerConnection
-from eoslog.connector.errors import EoslogError
+from eoslog.client.wire.config import ClientConfig
+from eoslog.client.wire.connection import BrokerConnection
+from eoslog.errors import EoslogError
 from eoslog.protocol.apis import Api
 from eoslog.protocol.typed import FIND_COORDINATOR, METADATA
 

@@ -18,9 +18,9 @@ from typing import IO, TYPE_CHECKING, Self
 
 import pyspark
 
-from eoslog.connector.client.wire.config import ClientConfig
-from eoslog.connector.client.wire.connection import BrokerConnection
-from eoslog.connector.errors import EoslogError
+from eoslog.client.wire.config import ClientConfig
+from eoslog.client.wire.connection import BrokerConnection
+from eoslog.errors import EoslogError
 from eoslog.protocol.typed import METADATA
 
 if TYPE_CHECKING:

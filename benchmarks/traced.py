@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceStreamReader, DataSourceStreamWriter, InputPartition
 from pyspark.sql.types import StructType
 
-from eoslog.connector.client.wire.connection import BrokerConnection
+from eoslog.client.wire.connection import BrokerConnection
 from eoslog.connector.commit.task_reports import Begun
 from eoslog.connector.data_source import EoslogDataSource
 from eoslog.connector.options.source_and_sink import sink_options, source_options

@@ -20,8 +20,7 @@ from eoslog.broker.config.config_def import INT32_MAX, INT64_MAX, ConfigRule, Co
 from eoslog.broker.config.group_table import GROUP_CONFIGS
 from eoslog.broker.config.topic_table import TOPIC_CONFIGS
 from eoslog.broker.config.topics import SCALED
-from eoslog.connector.client.wire.error_outcomes import DEPARTURES
-from eoslog.connector.errors import ADVICE
+from eoslog.client.wire.error_outcomes import DEPARTURES
 from eoslog.connector.options import table as connector_table
 from eoslog.connector.options.ignored_and_refused import FIXED, FORBIDDEN, NO_EFFECT
 from eoslog.connector.options.spark_differences import (
@@ -31,6 +30,7 @@ from eoslog.connector.options.spark_differences import (
     Difference,
 )
 from eoslog.connector.spark.versions import FEATURES, VERSIONS
+from eoslog.errors import ADVICE
 from eoslog.protocol.apis import APIS, Api, ApiKey
 from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.fields import Versions

@@ -1,7 +1,7 @@
 """eoslog: every row once, between Spark and a Kafka log.
 
-This package is the front door. The rooms behind it are `eoslog.protocol`, `eoslog.broker` and
-`eoslog.connector`: folders at the root of the source tree, and links to them here.
+This package is the front door. The rooms behind it are `eoslog.protocol`, `eoslog.client`,
+`eoslog.broker` and `eoslog.connector`: folders at the root of the source tree, and links to them here.
 """
 
 from eoslog.registration import register, watch_pythons

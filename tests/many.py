@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from eoslog.client.admin import transactions
+from eoslog.client.admin.group_offsets import commit_plain
+from eoslog.client.wire.cluster import Cluster
 from eoslog.commands.session import client_config
-from eoslog.connector.client.admin import transactions
-from eoslog.connector.client.admin.group_offsets import commit_plain
-from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.commit.transactional_ids import ParticipantSlot, Sink
 from eoslog.protocol.names_by_sink import ANCHOR
 from eoslog.protocol.producer_identity import ProducerIdentity

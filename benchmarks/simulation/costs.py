@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 
 IN_FLIGHT = 100
-"""connector/client/wire/pipelined.py"""
+"""client/wire/pipelined.py"""
 
 
 @dataclass(frozen=True)

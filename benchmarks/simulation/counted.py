@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from benchmarks.simulation.micro_batch import BEGIN, COMMIT, TASKS
 from benchmarks.simulation.query import Query
-from eoslog.connector.client.admin.list_offsets import LATEST, list_offsets
-from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.client.admin.list_offsets import LATEST, list_offsets
+from eoslog.client.wire.cluster import Cluster
 from eoslog.connector.commit.commands import FetchStored, demand
 
 STATE, OFFSETS = "__transaction_state", "__consumer_offsets"

@@ -16,7 +16,7 @@ from pathlib import Path
 from benchmarks.many_tasks import DECISIONS
 from benchmarks.peer_cluster import ThreeNodes
 from benchmarks.simulation.query import Query
-from eoslog.connector.client.wire.config import ClientConfig
+from eoslog.client.wire.config import ClientConfig
 
 SESSION_MS, HEARTBEAT_MS = 9_000, 2_000
 """Defaults of broker.session.timeout.ms and broker.heartbeat.interval.ms."""

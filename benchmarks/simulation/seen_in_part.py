@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from benchmarks.simulation.counted import settled
 from benchmarks.starts import PARTITIONS
-from eoslog.connector.client.admin.list_offsets import LATEST, list_offsets
-from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.client.admin.list_offsets import LATEST, list_offsets
+from eoslog.client.wire.cluster import Cluster
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.batch import BatchHeader, iter_headers
 from eoslog.protocol.typed import FETCH

@@ -15,7 +15,7 @@ from math import ceil, inf
 
 from benchmarks.simulation.costs import IN_FLIGHT, Cost, Costs
 from benchmarks.simulation.placement import by_node, by_partition, decision_chunks, participants
-from eoslog.connector.client.admin.transaction_states import FIRST_LOOK_SECONDS, LAST_LOOK_SECONDS
+from eoslog.client.admin.transaction_states import FIRST_LOOK_SECONDS, LAST_LOOK_SECONDS
 from eoslog.connector.commit.transactional_ids import Sink
 
 SINK = Sink("query")

@@ -8,11 +8,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from eoslog.broker.console.broker_access import BrokerAccess, Caller
-from eoslog.broker.console.offsets import END, Place, offsets
+from eoslog.broker.console.offsets import END, offsets
 from eoslog.broker.console.paging import MOST, MOST_LOOKED_AT, NAME, PageQuery, arranged, chosen, matching
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.internal_topics.coordinator_records import assigned_partitions
 from eoslog.protocol.names_by_sink import made, sinks_of_groups
+from eoslog.protocol.topic_partitions import TopicPartition
 from eoslog.protocol.typed import CONSUMER_GROUP_DESCRIBE, DESCRIBE_GROUPS, LIST_GROUPS, OFFSET_FETCH
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def _is_wanted(sink: str | None, want: PageQuery) -> bool:
     return sink == want.sink if want.sink else sink is None or not want.fold
 
 
-def _sinks(committed: dict[str, dict[Place, int]]) -> dict[str, str]:
+def _sinks(committed: dict[str, dict[TopicPartition, int]]) -> dict[str, str]:
     return sinks_of_groups({name: {topic for topic, _ in places} for name, places in committed.items()})
 
 
@@ -84,7 +85,7 @@ async def _rows(
     inside: BrokerAccess,
     caller: Caller,
     listed: list[ListGroupsResponseGroup],
-    committed: dict[str, dict[Place, int]],
+    committed: dict[str, dict[TopicPartition, int]],
 ) -> list[Row]:
     names = [_name(one) for one in listed]
     ends = await offsets(
@@ -125,7 +126,7 @@ async def group(inside: BrokerAccess, caller: Caller, name: str) -> Row:
     return found | {"members": members, "offsets": rows} | total
 
 
-def _offset(place: Place, committed: int | None, end: int | None, reader: Row | None) -> Row:
+def _offset(place: TopicPartition, committed: int | None, end: int | None, reader: Row | None) -> Row:
     return {
         "topic": place[0],
         "partition": place[1],
@@ -143,9 +144,9 @@ def _lag(committed: int | None, end: int | None) -> int | None:
 
 async def _committed(
     inside: BrokerAccess, caller: Caller, names: Sequence[str]
-) -> dict[str, dict[Place, int]]:
+) -> dict[str, dict[TopicPartition, int]]:
     """The committed offsets of each group, for topics that the caller may describe."""
-    committed: dict[str, dict[Place, int]] = {}
+    committed: dict[str, dict[TopicPartition, int]] = {}
     for first in range(0, len(names), _GROUPS_AT_ONCE):
         some = names[first : first + _GROUPS_AT_ONCE]
         wanted: list[OffsetFetchRequestGroupDraft] = [{"group_id": name, "topics": None} for name in some]
@@ -154,7 +155,7 @@ async def _committed(
     return committed
 
 
-def _offsets_of(found: OffsetFetchResponseGroup) -> dict[Place, int]:
+def _offsets_of(found: OffsetFetchResponseGroup) -> dict[TopicPartition, int]:
     return {
         (topic["name"], part["partition_index"]): part["committed_offset"]
         for topic in found["topics"]
@@ -201,7 +202,7 @@ def _described(name: str, state: str, kind: str, assignor: str, members: list[Ro
 def _member(
     described: ConsumerGroupDescribeResponseMember | DescribeGroupsResponseMember,
     instance: str | None,
-    partitions: list[Place],
+    partitions: list[TopicPartition],
 ) -> Row:
     return {
         "member": described["member_id"],

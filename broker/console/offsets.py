@@ -7,27 +7,26 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from eoslog.broker.console.broker_access import BrokerAccess, Caller
+from eoslog.protocol.topic_partitions import TopicPartition
 from eoslog.protocol.typed import LIST_OFFSETS
 
 if TYPE_CHECKING:
     from eoslog.protocol.typed import ListOffsetsRequestTopicDraft
 
-Place = tuple[str, int]
-"""Topic and partition."""
 
 START, END = -2, -1
 AT_ONCE = 200
 """Partitions in one request, so that each is short work for the broker's loop."""
 
 
-def pieces(places: Iterable[Place]) -> Iterator[list[Place]]:
+def pieces(places: Iterable[TopicPartition]) -> Iterator[list[TopicPartition]]:
     """Split into pieces of `AT_ONCE`."""
     rest = iter(places)
     while piece := list(islice(rest, AT_ONCE)):
         yield piece
 
 
-def by_topic(places: Iterable[Place]) -> dict[str, list[int]]:
+def by_topic(places: Iterable[TopicPartition]) -> dict[str, list[int]]:
     """Partition numbers by topic."""
     found: dict[str, list[int]] = {}
     for topic, index in places:
@@ -36,13 +35,18 @@ def by_topic(places: Iterable[Place]) -> dict[str, list[int]]:
 
 
 async def offsets(
-    inside: BrokerAccess, caller: Caller, places: Sequence[Place], time: int, *, committed: bool = False
-) -> dict[Place, int]:
+    inside: BrokerAccess,
+    caller: Caller,
+    places: Sequence[TopicPartition],
+    time: int,
+    *,
+    committed: bool = False,
+) -> dict[TopicPartition, int]:
     """Offsets of partitions: `START`, `END` (the last stable offset if `committed`), or for a time in ms.
 
     Partitions that give an error, or have no record at or after that time, are omitted.
     """
-    found: dict[Place, int] = {}
+    found: dict[TopicPartition, int] = {}
     for piece in pieces(places):
         topics: list[ListOffsetsRequestTopicDraft] = [
             {"name": topic, "partitions": [{"partition_index": i, "timestamp": time} for i in indexes]}

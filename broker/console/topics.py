@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from eoslog.broker.console.broker_access import BrokerAccess, Caller
-from eoslog.broker.console.offsets import END, START, Place, by_topic, offsets, pieces
+from eoslog.broker.console.offsets import END, START, by_topic, offsets, pieces
 from eoslog.broker.console.paging import MOST_LOOKED_AT, NAME, PageQuery, arranged, chosen, matching
 from eoslog.protocol.errors import KafkaError
+from eoslog.protocol.topic_partitions import TopicPartition
 from eoslog.protocol.typed import DESCRIBE_LOG_DIRS, METADATA
 
 if TYPE_CHECKING:
@@ -64,11 +65,13 @@ async def partitions(inside: BrokerAccess, caller: Caller, topic: str) -> Row:
     return {"name": topic, "internal": found["is_internal"], "partitions": list(facts.values())}
 
 
-def _places(topic: MetadataResponseTopic) -> list[Place]:
+def _places(topic: MetadataResponseTopic) -> list[TopicPartition]:
     return [(_name(topic), index) for index in sorted(p["partition_index"] for p in topic["partitions"])]
 
 
-async def _facts(inside: BrokerAccess, caller: Caller, places: Sequence[Place]) -> dict[Place, Row]:
+async def _facts(
+    inside: BrokerAccess, caller: Caller, places: Sequence[TopicPartition]
+) -> dict[TopicPartition, Row]:
     """The row of each partition; None for what is unknown or not for this caller."""
     starts = await offsets(inside, caller, places, START)
     ends = await offsets(inside, caller, places, END)
@@ -86,11 +89,13 @@ async def _facts(inside: BrokerAccess, caller: Caller, places: Sequence[Place]) 
     }
 
 
-async def _sizes(inside: BrokerAccess, caller: Caller, places: Sequence[Place]) -> dict[Place, int]:
+async def _sizes(
+    inside: BrokerAccess, caller: Caller, places: Sequence[TopicPartition]
+) -> dict[TopicPartition, int]:
     """Bytes of the segments; empty for a caller that may not describe the cluster."""
     if not await inside.may_see_cluster(caller):
         return {}
-    found: dict[Place, int] = {}
+    found: dict[TopicPartition, int] = {}
     for piece in pieces(places):
         wanted: list[DescribeLogDirsRequestTopicDraft] = [
             {"topic": topic, "partitions": indexes} for topic, indexes in by_topic(piece).items()

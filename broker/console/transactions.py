@@ -7,12 +7,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from eoslog.broker.console.broker_access import BrokerAccess, Caller
-from eoslog.broker.console.offsets import END, Place, by_topic, offsets, pieces
+from eoslog.broker.console.offsets import END, by_topic, offsets, pieces
 from eoslog.broker.console.paging import MOST, MOST_LOOKED_AT, NAME, PageQuery, arranged, chosen, matching
 from eoslog.broker.coordinator.transactions.transaction_state import PREPARED, TransactionState
 from eoslog.broker.rules.acls import CLUSTER_NAME, AclOperation, ResourceType
 from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.names_by_sink import made, sink_of, sinks_of_ids
+from eoslog.protocol.topic_partitions import TopicPartition
 from eoslog.protocol.typed import DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS, METADATA
 
 if TYPE_CHECKING:
@@ -242,7 +243,7 @@ def _may_mark(inside: BrokerAccess, caller: Caller) -> bool:
     return any(inside.allows(caller, one, ResourceType.CLUSTER, CLUSTER_NAME) for one in needed)
 
 
-async def _ownerless(inside: BrokerAccess, caller: Caller, places: list[Place]) -> list[Row]:
+async def _ownerless(inside: BrokerAccess, caller: Caller, places: list[TopicPartition]) -> list[Row]:
     producers = await producers_of(inside, caller, places)
 
     def owned() -> list[str | None]:
@@ -258,7 +259,7 @@ async def _ownerless(inside: BrokerAccess, caller: Caller, places: list[Place]) 
     ]
 
 
-async def producers_of(inside: BrokerAccess, caller: Caller, places: list[Place]) -> list[Row]:
+async def producers_of(inside: BrokerAccess, caller: Caller, places: list[TopicPartition]) -> list[Row]:
     """The producers with an open transaction on these partitions, as far as the caller may read them."""
     wanted: list[DescribeProducersRequestTopicDraft] = [
         {"name": topic, "partition_indexes": indexes} for topic, indexes in by_topic(places).items()

@@ -30,6 +30,7 @@ from eoslog.broker.topics.topics import OFFSETS_TOPIC
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.error_versions import for_version
 from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.topic_partitions import TopicPartition
 
 if TYPE_CHECKING:
     from eoslog.protocol.typed import (
@@ -76,8 +77,7 @@ def access(
 
 BATCHED_SINCE = 4
 
-Place = tuple[str, int]
-Errors = dict[Place, ErrorCode]
+Errors = dict[TopicPartition, ErrorCode]
 
 
 async def handle(
@@ -113,7 +113,7 @@ async def _serve(context: RequestContext, transaction: AddPartitionsToTxnRequest
     return dict.fromkeys(places, await _add(context, transaction, places))
 
 
-def _refusal(context: RequestContext, place: Place) -> ErrorCode | None:
+def _refusal(context: RequestContext, place: TopicPartition) -> ErrorCode | None:
     topic = context.broker.topics.get(place[0])
     offsets = context.header.api_version >= BATCHED_SINCE and place[0] == OFFSETS_TOPIC
     if topic is not None and topic.internal and not offsets:
@@ -124,7 +124,9 @@ def _refusal(context: RequestContext, place: Place) -> ErrorCode | None:
 
 
 async def _add(
-    context: RequestContext, transaction: AddPartitionsToTxnRequestTransaction, places: Sequence[Place]
+    context: RequestContext,
+    transaction: AddPartitionsToTxnRequestTransaction,
+    places: Sequence[TopicPartition],
 ) -> ErrorCode:
     version = context.header.api_version
     try:
@@ -141,7 +143,7 @@ async def _add(
 
 
 def _verify(
-    context: RequestContext, transaction: AddPartitionsToTxnRequestTransaction, place: Place
+    context: RequestContext, transaction: AddPartitionsToTxnRequestTransaction, place: TopicPartition
 ) -> ErrorCode:
     try:
         context.broker.transactions.check_member(

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 from eoslog.broker.authorize.access_request import AccessRequest, RequestRefused, Restore
 from eoslog.broker.authorize.filtering import in_turn, needs, topics
-from eoslog.broker.coordinator.groups.committed_offsets import Place
 from eoslog.broker.requests.context import RequestContext, Settled
 from eoslog.broker.rules.acls import AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.topic_partitions import TopicPartition
 
 if TYPE_CHECKING:
     from eoslog.protocol.typed import (
@@ -67,7 +67,7 @@ def handle(
 
 
 async def _answer(
-    request: OffsetDeleteRequest, pending: Awaitable[dict[Place, ErrorCode]]
+    request: OffsetDeleteRequest, pending: Awaitable[dict[TopicPartition, ErrorCode]]
 ) -> OffsetDeleteResponseDraft:
     try:
         results = await pending
@@ -77,7 +77,7 @@ async def _answer(
 
 
 def _topic(
-    asked: OffsetDeleteRequestTopic, results: dict[Place, ErrorCode]
+    asked: OffsetDeleteRequestTopic, results: dict[TopicPartition, ErrorCode]
 ) -> OffsetDeleteResponseTopicDraft:
     name = asked["name"]
     partitions: list[OffsetDeleteResponsePartitionDraft] = [

@@ -26,11 +26,12 @@ from eoslog.broker.authorize.filtering import (
     split,
     topics,
 )
-from eoslog.broker.coordinator.groups.committed_offsets import NO_TOPIC_ID, Fetched, Place
+from eoslog.broker.coordinator.groups.committed_offsets import NO_TOPIC_ID, Fetched
 from eoslog.broker.requests.context import RequestContext, Settled
 from eoslog.broker.rules.acls import AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.topic_partitions import TopicPartition
 
 if TYPE_CHECKING:
     from eoslog.protocol.typed import (
@@ -131,7 +132,7 @@ def _remove_denied_topics(
 _GROUP_ERROR = 2
 _TOPIC_IDS = 10
 
-Found = list[tuple[Place, Fetched]]
+Found = list[tuple[TopicPartition, Fetched]]
 
 
 def handle(context: RequestContext, request: OffsetFetchRequest) -> Settled[OffsetFetchResponseDraft]:
@@ -180,10 +181,10 @@ class _Group:
         except KafkaError as error:
             self._error = error.code
 
-    def _places(self) -> list[tuple[Place, bytes | None]] | None:
+    def _places(self) -> list[tuple[TopicPartition, bytes | None]] | None:
         if self._asked["topics"] is None:
             return None
-        places: list[tuple[Place, bytes | None]] = []
+        places: list[tuple[TopicPartition, bytes | None]] = []
         for asked in self._asked["topics"]:
             name, topic_id = self._resolve(asked)
             if name is not None:

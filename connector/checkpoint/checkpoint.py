@@ -14,8 +14,8 @@ from typing import Self
 
 from eoslog.connector.checkpoint.files import ChangedFiles, Files, files_at
 from eoslog.connector.checkpoint.spark_logs import FormatError, Planned, check_commit, entries_of, paths_of
-from eoslog.connector.errors import EoslogError
 from eoslog.connector.spark.driver_folder import as_spark_takes
+from eoslog.errors import EoslogError
 
 _NOTES = "eoslog"
 _GIVE = "give checkpointLocation as a path or URI that Spark's driver and its Python processes can read"

@@ -4,7 +4,7 @@ nothing in another."""
 from collections.abc import Collection, Iterable
 
 from eoslog.connector.checkpoint.accepted_differences import to_accept
-from eoslog.connector.errors import WrongCluster
+from eoslog.errors import WrongCluster
 
 
 def check_cluster(then: str | None, now: str | None, moved_to: str | None = None) -> bool:

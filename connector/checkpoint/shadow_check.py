@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from eoslog.connector.errors import OptionError
 from eoslog.connector.offsets.offsets import ShadowCut
+from eoslog.errors import OptionError
 
 
 def check_apart(

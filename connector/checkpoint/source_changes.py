@@ -25,10 +25,11 @@ from eoslog.connector.checkpoint.spark_logs import (
     source_position,
     taken_of,
 )
-from eoslog.connector.errors import EoslogError
 from eoslog.connector.offsets.group_notes import NotedOffset
-from eoslog.connector.offsets.offsets import EARLIEST, Offsets, SourcePosition, TopicPartition, to_json
+from eoslog.connector.offsets.offsets import EARLIEST, Offsets, SourcePosition, to_json
 from eoslog.connector.offsets.plan import recreated
+from eoslog.errors import EoslogError
+from eoslog.protocol.topic_partitions import TopicPartition
 
 
 class SourcesChanged(EoslogError):

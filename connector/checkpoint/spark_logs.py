@@ -26,7 +26,6 @@ from eoslog.connector.offsets.offsets import (
     SourcePosition,
     TakenFrom,
     TopicIds,
-    TopicPartition,
     began_from_json,
     cluster_from_json,
     epochs_from_json,
@@ -38,6 +37,7 @@ from eoslog.connector.offsets.offsets import (
     then_from_json,
     to_json,
 )
+from eoslog.protocol.topic_partitions import TopicPartition
 
 OFFSET_LOG = ("v1", "v2")
 COMMIT_LOG = ("v1", "v2", "v3")

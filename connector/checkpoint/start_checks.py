@@ -25,8 +25,9 @@ from eoslog.connector.commit.places import Seen
 from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.offsets.group_notes import Note, NotedOffset
-from eoslog.connector.offsets.offsets import EARLIEST, Offsets, TakenFrom, TopicPartition, to_json
+from eoslog.connector.offsets.offsets import EARLIEST, Offsets, TakenFrom, to_json
 from eoslog.connector.offsets.plan import recreated
+from eoslog.protocol.topic_partitions import TopicPartition
 
 
 def check_given(old: str, new: str, decided: Batch | None, batch: Batch, accepted: Collection[str]) -> None:

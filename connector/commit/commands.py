@@ -21,10 +21,10 @@ from eoslog.connector.commit.decision import (
 from eoslog.connector.commit.faults import CommitFault
 from eoslog.connector.commit.places import PartitionState, Place, Places, Seen
 from eoslog.connector.commit.saved_state import Saved, Saving, TaskContents
-from eoslog.connector.commit.task_reports import TopicPartition
 from eoslog.connector.commit.transactional_ids import Participant
 from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.producer_identity import ProducerIdentity
+from eoslog.protocol.topic_partitions import TopicPartition
 
 T = TypeVar("T")
 

@@ -51,15 +51,7 @@ from eoslog.connector.commit.replay import check_replay, check_same_rows, check_
 from eoslog.connector.commit.saved_state import Saving
 from eoslog.connector.commit.seal import TwoPhase, seal
 from eoslog.connector.commit.sink_transaction import ask_stored, fetch_stored
-from eoslog.connector.commit.task_reports import (
-    Batch,
-    Decided,
-    Empty,
-    Prepared,
-    Report,
-    Stamp,
-    TopicPartition,
-)
+from eoslog.connector.commit.task_reports import Batch, Decided, Empty, Prepared, Report, Stamp
 from eoslog.connector.commit.transactional_ids import Participant, Sink, parity
 from eoslog.connector.commit.winner import Winner
 from eoslog.connector.commit.write_token import (
@@ -71,6 +63,7 @@ from eoslog.connector.commit.write_token import (
     content_of,
 )
 from eoslog.protocol.producer_identity import ProducerIdentity
+from eoslog.protocol.topic_partitions import TopicPartition
 
 SAFETY_MS = 10_000
 """A participant must have this much of its time left when the batch is decided, or a quarter of its

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from eoslog.connector.commit.faults import DecisionDamaged
 from eoslog.connector.commit.places import Places, from_json, to_json
 from eoslog.connector.commit.saved_state import Saved
-from eoslog.connector.commit.task_reports import Batch, Left, Start, TopicPartition
+from eoslog.connector.commit.task_reports import Batch, Left, Start
 from eoslog.connector.commit.transactional_ids import Participant, ParticipantSlot, Sink, parity
 from eoslog.connector.commit.winner import Winner
 from eoslog.connector.commit.write_token import (
@@ -30,6 +30,7 @@ from eoslog.connector.commit.write_token import (
 )
 from eoslog.protocol.names_by_sink import ANCHOR as ANCHOR
 from eoslog.protocol.producer_identity import ProducerIdentity
+from eoslog.protocol.topic_partitions import TopicPartition
 
 KEPT_QUERIES = 16
 """A decision keeps the last batch of this many other queries of its sink, some 60 characters each."""

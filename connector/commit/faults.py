@@ -4,7 +4,7 @@ They are pickled with their message alone, because Spark passes them between pro
 """
 
 from eoslog.connector.commit.winner import Winner
-from eoslog.connector.errors import EoslogError
+from eoslog.errors import EoslogError
 
 
 class CommitFault(EoslogError):

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any, NamedTuple
 
-from eoslog.connector.commit.task_reports import Prepared, TopicPartition
+from eoslog.connector.commit.task_reports import Prepared
 from eoslog.protocol.producer_identity import ProducerIdentity
+from eoslog.protocol.topic_partitions import TopicPartition
 
 
 class Place(NamedTuple):

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple, Self
 
 from eoslog.connector.commit.transactional_ids import Participant
 from eoslog.protocol.producer_identity import ProducerIdentity
+from eoslog.protocol.topic_partitions import TopicPartition
 
-TopicPartition = tuple[str, int]
 DIGESTS = "+"
 """Stands between the parts of a batch's digest."""
 

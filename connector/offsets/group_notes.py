@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from eoslog.connector.offsets.offsets import TopicPartition
+from eoslog.protocol.topic_partitions import TopicPartition
 
 _NOTE_LIMIT = 2048
 """Most characters of a note: offset.metadata.max.bytes is 4096 by default; a character may be two units."""

@@ -35,9 +35,9 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
-from eoslog.connector.errors import OptionError
+from eoslog.errors import OptionError
+from eoslog.protocol.topic_partitions import TopicPartition
 
-TopicPartition = tuple[str, int]
 TopicIds = dict[str, str]
 Offsets = dict[TopicPartition, int]
 Epochs = dict[TopicPartition, int]

@@ -7,7 +7,8 @@ from typing import NamedTuple, Self
 
 from pyspark.sql.datasource import InputPartition
 
-from eoslog.connector.offsets.offsets import Offsets, TopicPartition
+from eoslog.connector.offsets.offsets import Offsets
+from eoslog.protocol.topic_partitions import TopicPartition
 
 
 @dataclass

@@ -2,8 +2,9 @@
 
 from collections.abc import Container, Mapping
 
-from eoslog.connector.offsets.offsets import SourcePosition, TakenFrom, TopicPartition
+from eoslog.connector.offsets.offsets import SourcePosition, TakenFrom
 from eoslog.connector.offsets.plan import Divergence
+from eoslog.protocol.topic_partitions import TopicPartition
 
 
 def back_to(parted: Mapping[TopicPartition, Divergence], until: SourcePosition) -> SourcePosition:

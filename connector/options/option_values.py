@@ -5,10 +5,10 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from eoslog.connector.client.wire.config import parse_addresses
-from eoslog.connector.errors import OptionError
+from eoslog.client.wire.config import parse_addresses
 from eoslog.connector.offsets import offsets
 from eoslog.connector.options.table import Option, OptionType
+from eoslog.errors import OptionError
 
 
 def read_value(option: Option, text: str) -> Any:

@@ -9,10 +9,10 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from eoslog.connector.errors import OptionError
 from eoslog.connector.options.ignored_and_refused import FIXED, FORBIDDEN, HANDLERS, NO_EFFECT
 from eoslog.connector.options.option_values import read_value
 from eoslog.connector.options.table import ALIASES, NEEDS, TABLE, Use
+from eoslog.errors import OptionError
 from eoslog.protocol import jaas
 
 log = logging.getLogger(__name__)

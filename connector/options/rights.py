@@ -11,10 +11,10 @@ from typing import NamedTuple
 from eoslog.connector.commit.seal import TwoPhase
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.commit.write_token import WRITER, sinks_of_tokens
-from eoslog.connector.errors import OptionError
 from eoslog.connector.offsets import offsets
 from eoslog.connector.options.source_and_sink import Guarantee, SinkOptions, SourceOptions
 from eoslog.connector.options.source_options import ShadowOptions
+from eoslog.errors import OptionError
 
 TOPIC, GROUP, ID = "Topic", "Group", "TransactionalId"
 READ, WRITE, DESCRIBE = "Read", "Write", "Describe"

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
 
-from eoslog.connector.client.records.send_window import MAX_UNANSWERED
-from eoslog.connector.client.wire.config import ClientConfig
+from eoslog.client.records.send_window import MAX_UNANSWERED
+from eoslog.client.wire.config import ClientConfig
 from eoslog.connector.commit.replay import OnLost
 from eoslog.connector.commit.seal import TwoPhase, of_write
 from eoslog.connector.commit.transactional_ids import Sink
-from eoslog.connector.errors import OptionError
 from eoslog.connector.options.parsing import parse
 from eoslog.connector.options.table import CODEC_NAMES, Use
+from eoslog.errors import OptionError
 
 
 class Guarantee(Enum):

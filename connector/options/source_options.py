@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from eoslog.connector.client.wire.config import ClientConfig
+from eoslog.client.wire.config import ClientConfig
 from eoslog.connector.commit.decision import ANCHOR
 from eoslog.connector.commit.transactional_ids import Sink
-from eoslog.connector.errors import OptionError
 from eoslog.connector.offsets import offsets
 from eoslog.connector.options.parsing import parse
 from eoslog.connector.options.table import Use
+from eoslog.errors import OptionError
 
 _SHADOW = ("shadow.of", "shadow.topic", "shadow.into")
 _NOT_OF_A_SHADOW = (

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum, Flag, auto
 from typing import Any
 
-from eoslog.connector.client.wire.security_settings import PROTOCOLS
+from eoslog.client.wire.security_settings import PROTOCOLS
 from eoslog.connector.commit.decision import ANCHOR
 from eoslog.connector.commit.replay import OnLost
 from eoslog.connector.commit.seal import TwoPhase

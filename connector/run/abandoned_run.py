@@ -26,13 +26,13 @@ from collections.abc import Callable
 from eoslog.connector.commit.abandon import Aborted, Ended, clear_again, end_run, is_over, rests
 from eoslog.connector.commit.task_reports import Run
 from eoslog.connector.commit.transactional_ids import Sink
-from eoslog.connector.errors import EoslogError
 from eoslog.connector.run import run_memory
 from eoslog.connector.run.runner import Runner
 from eoslog.connector.spark import processes
 from eoslog.connector.spark.driver_stderr import stderr_of
 from eoslog.connector.spark.gc_freeze import is_sparks
 from eoslog.connector.spark.logs import look_as_sparks
+from eoslog.errors import EoslogError
 from eoslog.protocol.producer_identity import ProducerIdentity
 
 log = logging.getLogger(__name__)

@@ -11,16 +11,15 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from eoslog.connector.client.admin.list_offsets import EARLIEST, by_leader, request
-from eoslog.connector.client.wire.by_topic import by_topic
-from eoslog.connector.client.wire.cluster import Cluster
-from eoslog.connector.client.wire.config import Address
-from eoslog.connector.client.wire.connection import BrokerConnection
-from eoslog.connector.client.wire.retry import Backoff, check, retrying
+from eoslog.client.admin.list_offsets import EARLIEST, by_leader, request
+from eoslog.client.wire.cluster import Cluster
+from eoslog.client.wire.config import Address
+from eoslog.client.wire.connection import BrokerConnection
+from eoslog.client.wire.retry import Backoff, check, retrying
 from eoslog.connector.commit.commands import HeldBack
 from eoslog.connector.commit.places import PartitionState
 from eoslog.connector.commit.transactional_ids import Participant
-from eoslog.connector.errors import (
+from eoslog.errors import (
     ConnectionLost,
     EoslogError,
     RefusedByBroker,
@@ -31,6 +30,7 @@ from eoslog.protocol import errors
 from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.producer_identity import ProducerIdentity
+from eoslog.protocol.topic_partitions import TopicPartition, by_topic
 from eoslog.protocol.typed import DESCRIBE_PRODUCERS, LIST_OFFSETS, WRITE_TXN_MARKERS
 
 if TYPE_CHECKING:
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-TopicPartition = tuple[str, int]
 
 PATIENCE_MS = 10_000
 """How long markers may be on their way before they count as lost."""

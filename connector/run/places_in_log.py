@@ -6,20 +6,20 @@ import itertools
 import logging
 from collections.abc import Iterable, Mapping
 
-from eoslog.connector.client.admin.list_offsets import EARLIEST, LATEST, list_offsets
-from eoslog.connector.client.admin.transaction_lists import list_transactions
-from eoslog.connector.client.records.fetch import batch_at, fetch_batches
-from eoslog.connector.client.wire.cluster import Cluster
-from eoslog.connector.client.wire.metadata import TopicInfo
-from eoslog.connector.client.wire.retry import retrying
+from eoslog.client.admin.list_offsets import EARLIEST, LATEST, list_offsets
+from eoslog.client.admin.transaction_lists import list_transactions
+from eoslog.client.records.fetch import batch_at, fetch_batches
+from eoslog.client.wire.cluster import Cluster
+from eoslog.client.wire.metadata import TopicInfo
+from eoslog.client.wire.retry import retrying
 from eoslog.connector.commit.places import Place, Seen, made_anew
-from eoslog.connector.errors import OffsetsGone, TopicRecreated, UnknownTopic
-from eoslog.connector.offsets.offsets import TopicPartition
+from eoslog.errors import OffsetsGone, TopicRecreated, UnknownTopic
 from eoslog.protocol import errors
 from eoslog.protocol.batch import BatchHeader
 from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.names_by_sink import sink_of
 from eoslog.protocol.producer_identity import ProducerIdentity
+from eoslog.protocol.topic_partitions import TopicPartition
 
 log = logging.getLogger(__name__)
 

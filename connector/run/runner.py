@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from eoslog.connector.client.admin import group_offsets as group_offsets
-from eoslog.connector.client.admin import transactions
-from eoslog.connector.client.admin.transaction_lists import PendingListing
-from eoslog.connector.client.wire.cluster import Cluster
-from eoslog.connector.client.wire.config import ClientConfig
-from eoslog.connector.client.wire.metadata import TopicInfo
-from eoslog.connector.client.wire.retry import retrying
+from eoslog.client.admin import group_offsets as group_offsets
+from eoslog.client.admin import transactions
+from eoslog.client.admin.transaction_lists import PendingListing
+from eoslog.client.wire.cluster import Cluster
+from eoslog.client.wire.config import ClientConfig
+from eoslog.client.wire.metadata import TopicInfo
+from eoslog.client.wire.retry import retrying
 from eoslog.connector.commit.commands import (
     Acquire,
     Around,
@@ -56,8 +56,9 @@ from eoslog.connector.commit.finish import ONGOING
 from eoslog.connector.commit.places import PartitionState
 from eoslog.connector.commit.saved_state import Saved
 from eoslog.connector.commit.sink_transaction import LOOKS
-from eoslog.connector.commit.task_reports import TopicPartition
-from eoslog.connector.errors import (
+from eoslog.connector.run import markers
+from eoslog.connector.run.places_in_log import look_at, topic_ids
+from eoslog.errors import (
     BrokerUnreachable,
     ConnectionLost,
     EoslogError,
@@ -65,11 +66,10 @@ from eoslog.connector.errors import (
     RetriesExhausted,
     UnsupportedByBroker,
 )
-from eoslog.connector.run import markers
-from eoslog.connector.run.places_in_log import look_at, topic_ids
 from eoslog.protocol import errors
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.producer_identity import ProducerIdentity
+from eoslog.protocol.topic_partitions import TopicPartition
 
 log = logging.getLogger(__name__)
 

@@ -3,13 +3,14 @@
 import time
 from collections.abc import Callable, Iterator
 
-from eoslog.connector.client.admin.list_offsets import list_offsets
-from eoslog.connector.client.records.fetch import fetch
-from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.client.admin.list_offsets import list_offsets
+from eoslog.client.records.fetch import fetch
+from eoslog.client.wire.cluster import Cluster
 from eoslog.connector.commit.saved_state import Saved
-from eoslog.connector.errors import RetriesExhausted
-from eoslog.connector.offsets.offsets import EARLIEST, LATEST, TopicPartition
+from eoslog.connector.offsets.offsets import EARLIEST, LATEST
 from eoslog.connector.saved.manifest import MANIFEST, Key, Manifest, is_that_of, keys_of
+from eoslog.errors import RetriesExhausted
+from eoslog.protocol.topic_partitions import TopicPartition
 
 _PAUSE_SECONDS = 0.05
 Seen = Callable[[int, int], None]

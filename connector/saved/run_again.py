@@ -14,9 +14,9 @@ from eoslog.connector.checkpoint.accepted_differences import to_accept
 from eoslog.connector.checkpoint.checkpoint import RESTORE, Checkpoint, CheckpointUnreadable
 from eoslog.connector.commit.faults import RunsDifferently
 from eoslog.connector.commit.task_reports import Decided, Report
-from eoslog.connector.errors import OptionError
 from eoslog.connector.options.sink_options import SinkOptions
 from eoslog.connector.saved.manifest import DecidedBatch
+from eoslog.errors import OptionError
 
 UNFINISHED = "restoring"
 """The note in a checkpoint that is being restored."""

@@ -19,11 +19,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from eoslog.client.admin.list_offsets import EARLIEST, list_offsets
+from eoslog.client.records.produce import Producer
+from eoslog.client.wire.cluster import Cluster
+from eoslog.client.wire.retry import retrying
 from eoslog.connector.checkpoint.checkpoint import RESTORE, Checkpoint, CheckpointUnreadable
-from eoslog.connector.client.admin.list_offsets import EARLIEST, list_offsets
-from eoslog.connector.client.records.produce import Producer
-from eoslog.connector.client.wire.cluster import Cluster
-from eoslog.connector.client.wire.retry import retrying
 from eoslog.connector.commit.saved_state import Saved, TaskContents, log_of
 from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.commit.transactional_ids import Participant

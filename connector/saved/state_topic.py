@@ -1,10 +1,10 @@
 """Checks, when a run starts, that a query's state can be saved and found again."""
 
+from eoslog.client.admin.configs import topic_configs
+from eoslog.client.wire.cluster import Cluster
 from eoslog.connector.checkpoint.spark_logs import Planned, is_eoslog
-from eoslog.connector.client.admin.configs import topic_configs
-from eoslog.connector.client.wire.cluster import Cluster
-from eoslog.connector.errors import OptionError, UnknownTopic
 from eoslog.connector.options.sink_options import StateOptions
+from eoslog.errors import OptionError, UnknownTopic
 
 _POLICY = "cleanup.policy"
 _CREATE = "make one with cleanup.policy=compact (eoslog topics create)"

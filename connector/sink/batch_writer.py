@@ -11,7 +11,6 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from eoslog.connector.commit.task_reports import Batch, Begun
-from eoslog.connector.errors import OptionError
 from eoslog.connector.options.source_and_sink import SinkOptions
 from eoslog.connector.sink import committer
 from eoslog.connector.sink.begin_on_driver import BeginsWhenPickled
@@ -25,6 +24,7 @@ from eoslog.connector.sink.task_message import (
 )
 from eoslog.connector.spark.columns import check_sink_schema
 from eoslog.connector.spark.plain_errors import only_warned, plainly
+from eoslog.errors import OptionError
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -5,12 +5,12 @@ from abc import abstractmethod
 from typing import Any
 
 from eoslog.connector.commit.task_reports import Begun
-from eoslog.connector.errors import EoslogError
 from eoslog.connector.options.source_and_sink import SinkOptions
 from eoslog.connector.spark.brought import reduce_with_jar
 from eoslog.connector.spark.calls import called
 from eoslog.connector.spark.pickled_form import FORM, check_form
 from eoslog.connector.spark.plain_errors import plainly
+from eoslog.errors import EoslogError
 from eoslog.protocol.errors import KafkaError
 
 _FORM = "form"

@@ -15,14 +15,14 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from eoslog.client.admin import group_offsets as group_offsets
+from eoslog.client.wire.shared_clusters import shared_cluster
 from eoslog.connector.checkpoint.accepted_differences import acceptable, to_accept
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
 from eoslog.connector.checkpoint.noted_places import NotedPlaces
 from eoslog.connector.checkpoint.noted_sink import NotedSink, NotedStarts
 from eoslog.connector.checkpoint.shadow_check import check_apart, check_taken
 from eoslog.connector.checkpoint.spark_logs import Planned
-from eoslog.connector.client.admin import group_offsets as group_offsets
-from eoslog.connector.client.wire.shared_clusters import shared_cluster
 from eoslog.connector.commit.abandon import run_of
 from eoslog.connector.commit.begin import begin
 from eoslog.connector.commit.commands import Around, Command, End, Perform
@@ -48,7 +48,6 @@ from eoslog.connector.commit.token_write import (
 )
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.commit.write_token import sink_of_query
-from eoslog.connector.errors import OptionError
 from eoslog.connector.offsets.group_notes import Note
 from eoslog.connector.options.source_and_sink import Guarantee, SinkOptions
 from eoslog.connector.progress import log_progress, timed
@@ -69,6 +68,7 @@ from eoslog.connector.sink.start_of_run import (
     source_offsets,
 )
 from eoslog.connector.spark.driver_folder import is_relative
+from eoslog.errors import OptionError
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from eoslog.connector.errors import SchemaError
+from eoslog.errors import SchemaError
 from eoslog.protocol.columns import stable_order
 from eoslog.protocol.partitioner import NO_PARTITION, murmur2_partition
 from eoslog.protocol.records import EncodedBatch, encode_batches

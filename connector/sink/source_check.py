@@ -4,6 +4,7 @@ It is done before a row is written. The rules are in source_changes.py."""
 
 from collections.abc import Collection
 
+from eoslog.client.wire.shared_clusters import shared_cluster
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
 from eoslog.connector.checkpoint.source_changes import (
     Change,
@@ -17,7 +18,6 @@ from eoslog.connector.checkpoint.source_changes import (
     check_remade,
 )
 from eoslog.connector.checkpoint.spark_logs import Planned, taken_of
-from eoslog.connector.client.wire.shared_clusters import shared_cluster
 from eoslog.connector.commit.faults import CheckpointMismatch
 from eoslog.connector.commit.task_reports import Begun
 from eoslog.connector.options.source_and_sink import SinkOptions

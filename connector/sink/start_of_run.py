@@ -10,6 +10,12 @@ import uuid
 from collections.abc import Mapping
 from typing import NamedTuple, Self
 
+from eoslog.client.admin import group_offsets as group_offsets
+from eoslog.client.admin.leader_epochs import cut_below
+from eoslog.client.admin.list_offsets import EARLIEST, list_offsets
+from eoslog.client.wire.cluster import Cluster
+from eoslog.client.wire.retry import retrying
+from eoslog.client.wire.shared_clusters import shared_cluster
 from eoslog.connector.checkpoint.accepted_differences import acceptable
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
 from eoslog.connector.checkpoint.cluster_check import check_group_cluster, check_sink_cluster
@@ -34,12 +40,6 @@ from eoslog.connector.checkpoint.start_checks import (
     remade,
     unread,
 )
-from eoslog.connector.client.admin import group_offsets as group_offsets
-from eoslog.connector.client.admin.leader_epochs import cut_below
-from eoslog.connector.client.admin.list_offsets import EARLIEST, list_offsets
-from eoslog.connector.client.wire.cluster import Cluster
-from eoslog.connector.client.wire.retry import retrying
-from eoslog.connector.client.wire.shared_clusters import shared_cluster
 from eoslog.connector.commit.begin import KnownStarts, check_left, check_noted_place, check_start
 from eoslog.connector.commit.decide import SourceOffsets
 from eoslog.connector.commit.decision import Decision
@@ -52,13 +52,14 @@ from eoslog.connector.commit.task_reports import Batch, Begun, Left
 from eoslog.connector.commit.token_write import check_not_in_foreach, note_stream
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.offsets.group_notes import Note, NotedOffset, read_note
-from eoslog.connector.offsets.offsets import Offsets, TopicPartition
+from eoslog.connector.offsets.offsets import Offsets
 from eoslog.connector.options.source_and_sink import SinkOptions
 from eoslog.connector.run.places_in_log import followed, lacking, look_at
 from eoslog.connector.run.runner import Runner
 from eoslog.connector.run.source_ends import planned_ends
 from eoslog.connector.saved.run_again import check_restored
 from eoslog.protocol.errors import TopicAuthorizationFailed
+from eoslog.protocol.topic_partitions import TopicPartition
 
 log = logging.getLogger(__name__)
 

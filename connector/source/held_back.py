@@ -9,13 +9,14 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 
-from eoslog.connector.client.admin.list_offsets import LATEST, list_offsets
-from eoslog.connector.client.admin.producers import producers
-from eoslog.connector.client.admin.readers_held_back import Holder, clock, holders, oldest
-from eoslog.connector.client.wire.cluster import Cluster
-from eoslog.connector.errors import EoslogError
-from eoslog.connector.offsets.offsets import Offsets, TopicPartition
+from eoslog.client.admin.list_offsets import LATEST, list_offsets
+from eoslog.client.admin.producers import producers
+from eoslog.client.admin.readers_held_back import Holder, clock, holders, oldest
+from eoslog.client.wire.cluster import Cluster
+from eoslog.connector.offsets.offsets import Offsets
+from eoslog.errors import EoslogError
 from eoslog.protocol.errors import KafkaError
+from eoslog.protocol.topic_partitions import TopicPartition
 
 log = logging.getLogger(__name__)
 

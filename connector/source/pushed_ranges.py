@@ -11,13 +11,14 @@ import logging
 from collections.abc import Callable
 from typing import TypeVar
 
-from eoslog.connector.client.admin.configs import topic_configs
-from eoslog.connector.client.admin.list_offsets import list_offsets, newest
-from eoslog.connector.errors import EoslogError
-from eoslog.connector.offsets.offsets import Offsets, TopicPartition
+from eoslog.client.admin.configs import topic_configs
+from eoslog.client.admin.list_offsets import list_offsets, newest
+from eoslog.connector.offsets.offsets import Offsets
 from eoslog.connector.source.pushed_filters import Pushed
 from eoslog.connector.source.source_topics import SourceTopics
+from eoslog.errors import EoslogError
 from eoslog.protocol.errors import KafkaError
+from eoslog.protocol.topic_partitions import TopicPartition
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +86,7 @@ def _ends(source: SourceTopics, places: list[TopicPartition], until: int, end: O
 
 def _is_by_broker(source: SourceTopics, place: TopicPartition, first: int, behind: int) -> bool:
     """Whether a broker has set the time of the first record from `first` on, if there is one."""
-    from eoslog.connector.client.records.fetch import fetch  # only here a process that plans needs the codec
+    from eoslog.client.records.fetch import fetch  # only here a process that plans needs the codec
 
     records = fetch(
         source.cluster, *place, first, behind, committed=False, topic_id=source.ids.get(place[0]), max_bytes=1

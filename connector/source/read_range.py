@@ -4,15 +4,15 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from eoslog.connector.client.admin.list_offsets import list_offsets
-from eoslog.connector.client.records.fetch import fetch
-from eoslog.connector.client.wire.shared_clusters import shared_cluster
-from eoslog.connector.errors import OffsetsGone, TopicRecreated, UnknownTopic, report_loss
+from eoslog.client.admin.list_offsets import list_offsets
+from eoslog.client.records.fetch import fetch
+from eoslog.client.wire.shared_clusters import shared_cluster
 from eoslog.connector.offsets import plan
 from eoslog.connector.offsets.offsets import EARLIEST
 from eoslog.connector.options.source_and_sink import SourceOptions
 from eoslog.connector.source import rows
 from eoslog.connector.spark.calls import called
+from eoslog.errors import OffsetsGone, TopicRecreated, UnknownTopic, report_loss
 
 
 def read_range(options: SourceOptions, task: plan.Range) -> Iterator[pa.RecordBatch]:

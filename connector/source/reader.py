@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
+from eoslog.client.wire.shared_clusters import close_shared
 from eoslog.connector.checkpoint.cluster_check import check_cluster
-from eoslog.connector.client.wire.shared_clusters import close_shared
-from eoslog.connector.errors import EoslogError, OptionError, report_loss
 from eoslog.connector.offsets import offsets, plan
 from eoslog.connector.offsets.offsets import (
     COMMITTED,
@@ -27,7 +26,6 @@ from eoslog.connector.offsets.offsets import (
     Offsets,
     SourcePosition,
     TopicIds,
-    TopicPartition,
 )
 from eoslog.connector.offsets.position_changes import back_to, moved_only
 from eoslog.connector.options.source_and_sink import SourceOptions
@@ -51,6 +49,8 @@ from eoslog.connector.spark.versions import (
     ReadMinRows,
     SupportsTriggerAvailableNow,
 )
+from eoslog.errors import EoslogError, OptionError, report_loss
+from eoslog.protocol.topic_partitions import TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa

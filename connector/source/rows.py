@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from eoslog.connector.errors import SchemaError
 from eoslog.connector.spark import versions
 from eoslog.connector.spark.columns import source_schema
+from eoslog.errors import SchemaError
 from eoslog.protocol.records import DecodedRecords
 
 MAX_ROWS = 10_000

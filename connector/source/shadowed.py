@@ -13,17 +13,17 @@ is tried, and a batch of the shadow is several of the running query's together.
 
 import time
 
-from eoslog.connector.client.admin import group_offsets as group_offsets
-from eoslog.connector.client.admin.list_offsets import list_offsets
-from eoslog.connector.client.wire.retry import retrying
+from eoslog.client.admin import group_offsets as group_offsets
+from eoslog.client.admin.list_offsets import list_offsets
+from eoslog.client.wire.retry import retrying
 from eoslog.connector.commit.observe import observed_decision
 from eoslog.connector.commit.transactional_ids import Sink
-from eoslog.connector.errors import OptionError, ShadowLost
 from eoslog.connector.offsets.group_notes import read_note
 from eoslog.connector.offsets.offsets import LATEST, Offsets, ShadowCut, SourcePosition
 from eoslog.connector.options.source_options import ShadowOptions, SourceOptions
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
 from eoslog.connector.source.source_topics import SourceTopics
+from eoslog.errors import OptionError, ShadowLost
 
 _PAUSE_SECONDS = 0.05
 """Between two looks at a query that is in the middle of a batch."""

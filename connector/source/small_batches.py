@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from eoslog.connector.client.wire.shared_clusters import close_shared, shared_cluster
-from eoslog.connector.errors import SchemaError
+from eoslog.client.wire.shared_clusters import close_shared, shared_cluster
 from eoslog.connector.offsets import plan
 from eoslog.connector.options.source_and_sink import SourceOptions
 from eoslog.connector.source.rows_in_plan import is_offered
+from eoslog.errors import SchemaError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -83,7 +83,7 @@ class SmallBatches:
         self._weight *= _FADES
         if size * self._weight > options.small_bytes:
             return None
-        from eoslog.connector.client.records.fetch_small import fetch_small
+        from eoslog.client.records.fetch_small import fetch_small
         from eoslog.connector.source import rows  # it loads the codec, which only small batches need
 
         found = fetch_small(

@@ -6,19 +6,18 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
+from eoslog.client.admin import group_offsets as group_offsets
+from eoslog.client.admin.leader_epochs import epoch_ends
+from eoslog.client.admin.list_offsets import list_offsets, list_places
+from eoslog.client.wire.cluster import Cluster
+from eoslog.client.wire.metadata import TopicInfo, no_partition
+from eoslog.client.wire.retry import check, retrying
+from eoslog.client.wire.shared_clusters import shared_cluster
 from eoslog.connector.checkpoint.cluster_check import check_cluster
 from eoslog.connector.checkpoint.start_checks import starting_offsets
-from eoslog.connector.client.admin import group_offsets as group_offsets
-from eoslog.connector.client.admin.leader_epochs import epoch_ends
-from eoslog.connector.client.admin.list_offsets import list_offsets, list_places
-from eoslog.connector.client.wire.cluster import Cluster
-from eoslog.connector.client.wire.metadata import TopicInfo, no_partition
-from eoslog.connector.client.wire.retry import check, retrying
-from eoslog.connector.client.wire.shared_clusters import shared_cluster
 from eoslog.connector.commit.faults import ParticipantsLost, StartsElsewhere
 from eoslog.connector.commit.leave_sink import fence
 from eoslog.connector.commit.transactional_ids import Sink
-from eoslog.connector.errors import OptionError, UnknownTopic, report_loss
 from eoslog.connector.offsets import plan
 from eoslog.connector.offsets.group_notes import Note, check_notes, read_note
 from eoslog.connector.offsets.offsets import (
@@ -31,10 +30,11 @@ from eoslog.connector.offsets.offsets import (
     Offsets,
     TakenFrom,
     TopicIds,
-    TopicPartition,
 )
 from eoslog.connector.options.source_and_sink import SourceOptions
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
+from eoslog.errors import OptionError, UnknownTopic, report_loss
+from eoslog.protocol.topic_partitions import TopicPartition
 
 log = logging.getLogger(__name__)
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
-from eoslog.connector.errors import EoslogError
 from eoslog.connector.spark.logs import look_as_sparks
+from eoslog.errors import EoslogError
 from eoslog.protocol.errors import KafkaError
 
 log = logging.getLogger(__name__)

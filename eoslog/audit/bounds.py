@@ -10,11 +10,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from eoslog.connector.client.admin.list_offsets import EARLIEST, LATEST, list_offsets
-from eoslog.connector.client.wire.cluster import Cluster
-from eoslog.connector.errors import EoslogError
-
-TopicPartition = tuple[str, int]
+from eoslog.client.admin.list_offsets import EARLIEST, LATEST, list_offsets
+from eoslog.client.wire.cluster import Cluster
+from eoslog.errors import EoslogError
+from eoslog.protocol.topic_partitions import TopicPartition
 
 _OFFSET = re.compile(r"(?:(?P<topic>[^:,]+):)?(?P<partition>\d+):(?P<offset>\d+)")
 

@@ -23,11 +23,11 @@ from eoslog.audit.read import ReadSettings
 from eoslog.audit.report import document, lines
 from eoslog.audit.run import AuditedCluster, Job, audit
 from eoslog.audit.table.location import Location
+from eoslog.client.wire.cluster import Cluster
 from eoslog.commands.judging import judging
 from eoslog.commands.output import show_json
 from eoslog.commands.progress import shown
 from eoslog.commands.session import client_config
-from eoslog.connector.client.wire.cluster import Cluster
 
 WRONG = 1
 _BOUND = "earliest, latest, a time as 2026-11-21T10:00:00+01:00, or offsets as 0:1200,1:900"

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from eoslog.audit.rows import Rows
-from eoslog.connector.errors import EoslogError
+from eoslog.errors import EoslogError
 from eoslog.protocol.varints import Ints
 
 

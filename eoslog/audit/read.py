@@ -11,8 +11,8 @@ from eoslog.audit.bounds import AuditedRange
 from eoslog.audit.digest import Digester, Raw, Words
 from eoslog.audit.identity import Identity
 from eoslog.audit.rows import ITEM, Rows
-from eoslog.connector.client.records.fetch import fetch
-from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.client.records.fetch import fetch
+from eoslog.client.wire.cluster import Cluster
 from eoslog.protocol.records import DecodedRecords
 
 _FETCH_BYTES = 1 << 20  # for one fetch; a larger batch arrives even so

@@ -21,9 +21,9 @@ from eoslog.audit.place import Place
 from eoslog.audit.read import Read, ReadSettings, read
 from eoslog.audit.rows import ITEM, PAIR, Rows
 from eoslog.audit.spill import OneKey, Spill
+from eoslog.client.wire.cluster import Cluster
 from eoslog.commands.progress import ProgressListener
-from eoslog.connector.client.wire.cluster import Cluster
-from eoslog.connector.errors import EoslogError
+from eoslog.errors import EoslogError
 
 LIMIT = 1 << 16
 """The most rows in memory at a time; work on them takes some 300 bytes each."""

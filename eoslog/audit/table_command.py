@@ -20,9 +20,9 @@ from eoslog.audit.table.location import Location
 from eoslog.audit.table_contents import AuditedTable, identity_of
 from eoslog.audit.table_report import content_document, document
 from eoslog.audit.table_run import TableJob, audit_table
+from eoslog.client.wire.cluster import Cluster
 from eoslog.commands.progress import shown
 from eoslog.commands.session import client_config, pairs
-from eoslog.connector.client.wire.cluster import Cluster
 
 _OF_TOPICS = {
     "to_start": "--to-start", "to_end": "--to-end", "to_bootstrap_server": "--to-bootstrap-server",

@@ -22,7 +22,7 @@ from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreada
 from eoslog.connector.checkpoint.noted_sink import NOTED_SINK
 from eoslog.connector.checkpoint.spark_logs import Planned
 from eoslog.connector.commit.task_reports import Batch
-from eoslog.connector.offsets.offsets import TopicPartition
+from eoslog.protocol.topic_partitions import TopicPartition
 
 _VERSION = 1
 _OWN_DECISIONS = 2

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eoslog.checkpoint.errors import NotEditable
-from eoslog.connector.client.admin.list_offsets import list_offsets
-from eoslog.connector.client.records.fetch import fetch
-from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.client.admin.list_offsets import list_offsets
+from eoslog.client.records.fetch import fetch
+from eoslog.client.wire.cluster import Cluster
 
 WINDOW = 100
 """How many records on each side are compared, if there are so many."""

@@ -14,25 +14,25 @@ from eoslog.checkpoint.edit_numbers import LastEdit, check_alone, claimed
 from eoslog.checkpoint.edits import Edit, Texts, order, order_back
 from eoslog.checkpoint.errors import NotEditable
 from eoslog.checkpoint.standing import Standing
+from eoslog.client.admin.group_offsets import commit_plain
+from eoslog.client.wire.cluster import Cluster
 from eoslog.commands.admin_groups import delete_offsets
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
 from eoslog.connector.checkpoint.noted_places import NOTED_PLACES
 from eoslog.connector.checkpoint.noted_sink import NOTED_SINK, NotedStarts
 from eoslog.connector.checkpoint.spark_logs import Planned
-from eoslog.connector.client.admin.group_offsets import commit_plain
-from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.commit.decide import SourceOffsets
 from eoslog.connector.commit.decision import ANCHOR, Decision
 from eoslog.connector.commit.move_decision import move_decision
 from eoslog.connector.commit.saved_state import Saving
 from eoslog.connector.commit.task_reports import Batch, Start
 from eoslog.connector.commit.transactional_ids import Sink
-from eoslog.connector.errors import UnknownTopic
 from eoslog.connector.offsets.group_notes import Note
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
 from eoslog.connector.saved.save import CheckpointSaving
 from eoslog.connector.sink.start_of_run import of_group
 from eoslog.connector.sink.start_of_run import source_offsets as committed_with
+from eoslog.errors import UnknownTopic
 
 _MAX_BATCH_BYTES = 900_000
 """Topics take a little more than a megabyte by default (max.message.bytes)."""

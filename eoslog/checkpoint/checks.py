@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 from eoslog.checkpoint.backups import interrupted
 from eoslog.checkpoint.standing import Standing
+from eoslog.client.admin.leader_epochs import cut_below
+from eoslog.client.admin.list_offsets import EARLIEST, LATEST, list_offsets
+from eoslog.client.wire.cluster import Cluster
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
 from eoslog.connector.checkpoint.spark_logs import source_position
 from eoslog.connector.checkpoint.start_checks import StartFacts, check_forgotten, check_story, remade
-from eoslog.connector.client.admin.leader_epochs import cut_below
-from eoslog.connector.client.admin.list_offsets import EARLIEST, LATEST, list_offsets
-from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.commit.begin import check_checkpoint, check_start, is_complete
 from eoslog.connector.commit.faults import CommitFault, ParticipantsLost
 from eoslog.connector.commit.finish import find_lost

@@ -43,10 +43,10 @@ from eoslog.checkpoint.standing import (
     standing,
 )
 from eoslog.checkpoint.targets import TO_HELP, LogBounds, Target, resolve
+from eoslog.client.wire.cluster import Cluster
 from eoslog.commands.session import CommandSession, cluster_command
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
 from eoslog.connector.checkpoint.spark_logs import Planned, source_position
-from eoslog.connector.client.wire.cluster import Cluster
 
 
 @click.group()

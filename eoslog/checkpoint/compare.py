@@ -11,10 +11,10 @@ from eoslog.checkpoint.edit_numbers import is_name
 from eoslog.checkpoint.foretell import Stretch, foretell
 from eoslog.checkpoint.standing import NamedPlace, SourcePlace, named_places, standing
 from eoslog.checkpoint.targets import LogBounds
+from eoslog.client.wire.cluster import Cluster
 from eoslog.commands.progress import ProgressListener
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
 from eoslog.connector.checkpoint.spark_logs import Planned
-from eoslog.connector.client.wire.cluster import Cluster
 
 COLUMNS = ["source", "topic", "partition"] + [
     f"{side}_{what}" for side in "ab" for what in ("from", "to", "stands")

@@ -1,6 +1,6 @@
 """What `eoslog checkpoint` refuses."""
 
-from eoslog.connector.errors import EoslogError
+from eoslog.errors import EoslogError
 
 
 class NotEditable(EoslogError):

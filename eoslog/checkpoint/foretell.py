@@ -8,9 +8,9 @@ from enum import StrEnum
 from typing import Any
 
 from eoslog.checkpoint.standing import SourcePlace
+from eoslog.client.records.count_rows import count_rows
+from eoslog.client.wire.cluster import Cluster
 from eoslog.commands.progress import ProgressListener
-from eoslog.connector.client.records.count_rows import count_rows
-from eoslog.connector.client.wire.cluster import Cluster
 
 
 class Fate(StrEnum):

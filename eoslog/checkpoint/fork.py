@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from eoslog.checkpoint import carry_out
 from eoslog.checkpoint.errors import NotEditable
 from eoslog.checkpoint.standing import Standing, position_of, standing
+from eoslog.client.admin.group_offsets import fetch_committed
+from eoslog.client.wire.cluster import Cluster
 from eoslog.commands.progress import ProgressListener
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
 from eoslog.connector.checkpoint.files import Files, files_at, place_of, without_options
 from eoslog.connector.checkpoint.noted_sink import NotedSink
-from eoslog.connector.client.admin.group_offsets import fetch_committed
-from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.commit.decision import ANCHOR
 from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.commit.transactional_ids import Sink

@@ -16,8 +16,8 @@ from eoslog.checkpoint.targets import LogBounds
 from eoslog.commands import progress
 from eoslog.commands.session import CommandSession, cluster_command
 from eoslog.connector.commit.leave_sink import fence
-from eoslog.connector.errors import EoslogError
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
+from eoslog.errors import EoslogError
 
 
 @click.command()

@@ -16,14 +16,15 @@ from eoslog.checkpoint.errors import NotEditable
 from eoslog.checkpoint.foretell import Fate, Foretold, Moved
 from eoslog.checkpoint.standing import SourcePlace, Standing, committed_by, last_decision, places, position_of
 from eoslog.checkpoint.targets import LogBounds
+from eoslog.client.records.count_rows import count_rows
+from eoslog.client.wire.cluster import Cluster
 from eoslog.commands import progress
 from eoslog.commands.session import CommandSession, client_config, cluster_command
-from eoslog.connector.client.records.count_rows import count_rows
-from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.commit.leave_sink import fence
-from eoslog.connector.offsets.offsets import TopicPartition, parse_bound
+from eoslog.connector.offsets.offsets import parse_bound
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
 from eoslog.connector.sink.start_of_run import cluster_id
+from eoslog.protocol.topic_partitions import TopicPartition
 
 
 @click.command("move-cluster")

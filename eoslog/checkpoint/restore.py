@@ -14,17 +14,16 @@ from collections.abc import Callable, Mapping
 from typing import IO, NamedTuple
 
 from eoslog.checkpoint.errors import NotRestorable
+from eoslog.client.wire.cluster import Cluster
+from eoslog.client.wire.shared_clusters import shared_cluster
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
 from eoslog.connector.checkpoint.noted_sink import NotedStarts
 from eoslog.connector.checkpoint.spark_logs import FormatError, Planned, with_ends
 from eoslog.connector.checkpoint.start_checks import WORD_STATE
-from eoslog.connector.client.wire.cluster import Cluster
-from eoslog.connector.client.wire.shared_clusters import shared_cluster
 from eoslog.connector.commit.decision import Decision
 from eoslog.connector.commit.leave_sink import taken_over
 from eoslog.connector.commit.saved_state import Saved
 from eoslog.connector.commit.transactional_ids import Sink
-from eoslog.connector.errors import OptionError
 from eoslog.connector.offsets.offsets import leading_to
 from eoslog.connector.options.source_and_sink import sink_options
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
@@ -42,6 +41,7 @@ from eoslog.connector.saved.read_back import parsed, records_of
 from eoslog.connector.saved.run_again import UNFINISHED, note_decided
 from eoslog.connector.saved.save import note_restored
 from eoslog.connector.saved.state_files import is_of_checkpoint
+from eoslog.errors import OptionError
 
 log = logging.getLogger(__name__)
 

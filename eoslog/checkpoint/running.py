@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from eoslog.checkpoint.errors import NotEditable
 from eoslog.checkpoint.standing import Standing
-from eoslog.connector.client.admin.transactions import describe, list_transactions
-from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.client.admin.transactions import describe, list_transactions
+from eoslog.client.wire.cluster import Cluster
 from eoslog.connector.commit.finish import ONGOING
 from eoslog.connector.run.run_memory import drivers_of
 

@@ -10,24 +10,25 @@ from functools import cached_property
 
 from eoslog.checkpoint.edit_numbers import LastEdit
 from eoslog.checkpoint.errors import NotEditable
+from eoslog.client.admin.group_offsets import CommittedOffset, fetch_committed, fetch_with_epochs
+from eoslog.client.admin.transactions import TransactionDescription, describe
+from eoslog.client.wire.cluster import Cluster
 from eoslog.connector.checkpoint.accepted_differences import to_accept
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
 from eoslog.connector.checkpoint.noted_sink import NotedSink, NotedStarts, abridged
 from eoslog.connector.checkpoint.spark_logs import Planned, offsets_of
-from eoslog.connector.client.admin.group_offsets import CommittedOffset, fetch_committed, fetch_with_epochs
-from eoslog.connector.client.admin.transactions import TransactionDescription, describe
-from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.commit.begin import KnownStarts, is_anothers
 from eoslog.connector.commit.decision import ANCHOR, Decision, decode
 from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.commit.token_write import newest_write
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.commit.write_token import BatchWrite
-from eoslog.connector.errors import WrongCluster
 from eoslog.connector.offsets.group_notes import NotedOffset, read_note
-from eoslog.connector.offsets.offsets import Offsets, TopicPartition
+from eoslog.connector.offsets.offsets import Offsets
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
 from eoslog.connector.sink.start_of_run import cluster_id
+from eoslog.errors import WrongCluster
+from eoslog.protocol.topic_partitions import TopicPartition
 
 SourcePlace = tuple[int, str, int]
 """Number of the source in a file of the offset log, topic, partition."""

@@ -10,9 +10,10 @@ import click
 
 from eoslog.checkpoint.errors import NotEditable
 from eoslog.checkpoint.standing import SourcePlace, lowest
-from eoslog.connector.client.admin.list_offsets import EARLIEST, LATEST, list_offsets
-from eoslog.connector.client.wire.cluster import Cluster
-from eoslog.connector.offsets.offsets import AtTime, Offsets, SourcePosition, TopicPartition, parse_bound
+from eoslog.client.admin.list_offsets import EARLIEST, LATEST, list_offsets
+from eoslog.client.wire.cluster import Cluster
+from eoslog.connector.offsets.offsets import AtTime, Offsets, SourcePosition, parse_bound
+from eoslog.protocol.topic_partitions import TopicPartition
 
 TO_HELP = 'earliest, latest, a time as 2026-11-21T10:00:00+01:00, or offsets as {"orders":{"0":1200,"1":-1}}'
 

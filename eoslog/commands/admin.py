@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from eoslog.connector.client.wire.cluster import Cluster
-from eoslog.connector.client.wire.connection import BrokerConnection
-from eoslog.connector.client.wire.retry import check, retrying
-from eoslog.connector.errors import EoslogError
+from eoslog.client.wire.cluster import Cluster
+from eoslog.client.wire.connection import BrokerConnection
+from eoslog.client.wire.retry import check, retrying
+from eoslog.errors import EoslogError
 from eoslog.protocol import errors
 from eoslog.protocol.apis import Api
 from eoslog.protocol.errors import ErrorCode, KafkaError
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 RequestDraft = TypeVar("RequestDraft")
 Response = TypeVar("Response")
-TopicPartition = tuple[str, int]
 
 _BY_NAME = 12  # the newest version of Metadata here; it can ask for topics by name
 

@@ -7,9 +7,9 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from eoslog.broker.rules.acls import Acl, AclFilter, AclOperation, Pattern, Permission, ResourceType
+from eoslog.client.wire.cluster import Cluster
 from eoslog.commands.admin import again, ask_controller, not_allowed
-from eoslog.connector.client.wire.cluster import Cluster
-from eoslog.connector.errors import EoslogError
+from eoslog.errors import EoslogError
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.typed import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS
 

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from eoslog.commands.admin import TopicPartition, again, at_coordinator
-from eoslog.connector.client.wire.by_topic import by_topic
-from eoslog.connector.client.wire.cluster import Cluster
-from eoslog.connector.client.wire.connection import BrokerConnection
-from eoslog.connector.client.wire.retry import check
+from eoslog.client.wire.cluster import Cluster
+from eoslog.client.wire.connection import BrokerConnection
+from eoslog.client.wire.retry import check
+from eoslog.commands.admin import again, at_coordinator
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.internal_topics.coordinator_records import assigned_partitions
+from eoslog.protocol.topic_partitions import TopicPartition, by_topic
 from eoslog.protocol.typed import (
     CONSUMER_GROUP_DESCRIBE,
     DELETE_GROUPS,

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from eoslog.client.admin import transactions
+from eoslog.client.admin.producers import ActiveProducer
+from eoslog.client.admin.producers import producers as producers
+from eoslog.client.admin.readers_held_back import Holder
+from eoslog.client.wire.cluster import Cluster
+from eoslog.client.wire.retry import check
 from eoslog.commands.admin import again
-from eoslog.connector.client.admin import transactions
-from eoslog.connector.client.admin.producers import ActiveProducer
-from eoslog.connector.client.admin.producers import producers as producers
-from eoslog.connector.client.admin.readers_held_back import Holder
-from eoslog.connector.client.wire.cluster import Cluster
-from eoslog.connector.client.wire.retry import check
 from eoslog.protocol.typed import WRITE_TXN_MARKERS
 
 if TYPE_CHECKING:

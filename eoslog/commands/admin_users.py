@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from eoslog.broker.security.scram import NUMBERS
+from eoslog.client.wire.cluster import Cluster
 from eoslog.commands.admin import again, ask_controller, not_allowed
-from eoslog.connector.client.wire.cluster import Cluster
-from eoslog.connector.errors import EoslogError
+from eoslog.errors import EoslogError
 from eoslog.protocol import errors
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.scram import salted_password

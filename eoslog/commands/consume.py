@@ -10,13 +10,12 @@ from typing import Any
 
 import click
 
+from eoslog.client.admin.list_offsets import EARLIEST, LATEST, list_offsets
+from eoslog.client.records.fetch import fetch
 from eoslog.commands.output import show_json
 from eoslog.commands.session import CommandSession, cluster_command, partitions_of
-from eoslog.connector.client.admin.list_offsets import EARLIEST, LATEST, list_offsets
-from eoslog.connector.client.records.fetch import fetch
 from eoslog.protocol.records import DecodedRecords
-
-TopicPartition = tuple[str, int]
+from eoslog.protocol.topic_partitions import TopicPartition
 
 _PAUSE_S = 0.1
 

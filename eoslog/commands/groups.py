@@ -6,12 +6,12 @@ from typing import Any
 
 import click
 
+from eoslog.client.admin.group_offsets import commit_plain, fetch_committed
+from eoslog.client.admin.list_offsets import LATEST, list_offsets
 from eoslog.commands import admin
 from eoslog.commands import admin_groups as calls
 from eoslog.commands.reset import OffsetReset, Target, plan
 from eoslog.commands.session import CommandSession, cluster_command, partitions_of
-from eoslog.connector.client.admin.group_offsets import commit_plain, fetch_committed
-from eoslog.connector.client.admin.list_offsets import LATEST, list_offsets
 from eoslog.protocol.errors import KafkaError
 
 

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from eoslog.commands.admin import TopicPartition
-from eoslog.connector.client.admin import readers_held_back
-from eoslog.connector.client.admin.group_offsets import fetch_committed
-from eoslog.connector.client.admin.list_offsets import LATEST, list_offsets
-from eoslog.connector.client.admin.producers import producers
-from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.client.admin import readers_held_back
+from eoslog.client.admin.group_offsets import fetch_committed
+from eoslog.client.admin.list_offsets import LATEST, list_offsets
+from eoslog.client.admin.producers import producers
+from eoslog.client.wire.cluster import Cluster
 from eoslog.connector.commit.decision import Decision, decode, topics_with_chunks
 from eoslog.connector.commit.transactional_ids import Sink
-from eoslog.connector.errors import EoslogError
+from eoslog.errors import EoslogError
 from eoslog.protocol.errors import KafkaError
+from eoslog.protocol.topic_partitions import TopicPartition
 
 COLUMNS = ["topic", "partition", "stable", "end", "transactional_id", "producer_id", "epoch", "state"]
 COLUMNS += ["open_since", "timeout", "sink"]

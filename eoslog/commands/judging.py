@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from eoslog.commands.session import in_our_terms
-from eoslog.connector.errors import EoslogError
+from eoslog.errors import EoslogError
 from eoslog.protocol.batch import CorruptBatch
 from eoslog.protocol.decode import PayloadTooLarge
 from eoslog.protocol.errors import KafkaError

@@ -12,9 +12,9 @@ import click
 import numpy as np
 import pyarrow as pa
 
+from eoslog.client.admin.transactions import end_txn, init_producer_id
+from eoslog.client.records.produce import Producer
 from eoslog.commands.session import CommandSession, cluster_command
-from eoslog.connector.client.admin.transactions import end_txn, init_producer_id
-from eoslog.connector.client.records.produce import Producer
 from eoslog.protocol.partitioner import murmur2_partition
 from eoslog.protocol.records import encode_batches
 

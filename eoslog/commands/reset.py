@@ -8,9 +8,9 @@ from datetime import datetime
 
 import click
 
-from eoslog.commands.admin import TopicPartition
-from eoslog.connector.client.admin.list_offsets import EARLIEST, LATEST, list_offsets
-from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.client.admin.list_offsets import EARLIEST, LATEST, list_offsets
+from eoslog.client.wire.cluster import Cluster
+from eoslog.protocol.topic_partitions import TopicPartition
 
 
 @dataclass(frozen=True)

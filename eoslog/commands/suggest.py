@@ -9,12 +9,12 @@ from typing import Any
 
 import click
 
+from eoslog.client.wire.config import BOOTSTRAP_OPTION
 from eoslog.commands.output import show, show_json
 from eoslog.commands.session import DEFAULT_ADDRESS, pairs
-from eoslog.connector.client.wire.config import BOOTSTRAP_OPTION
-from eoslog.connector.errors import OptionError
 from eoslog.connector.options.rights import Needed, Right, needed
 from eoslog.connector.options.source_and_sink import sink_options, source_options
+from eoslog.errors import OptionError
 
 _COLUMNS = ["resource", "pattern", "name", "operations", "why"]
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import click
 
+from eoslog.client.admin.list_offsets import EARLIEST, LATEST, list_offsets
 from eoslog.commands import admin
 from eoslog.commands.session import CommandSession, cluster_command, pairs
-from eoslog.connector.client.admin.list_offsets import EARLIEST, LATEST, list_offsets
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.typed import (
     CREATE_PARTITIONS,

@@ -6,13 +6,13 @@ import time
 
 import click
 
+from eoslog.client.admin import transactions
+from eoslog.client.admin.producers import ActiveProducer
+from eoslog.client.admin.readers_held_back import NEVER_MS
 from eoslog.commands import admin
 from eoslog.commands import admin_transactions as calls
 from eoslog.commands import holders as held
 from eoslog.commands.session import CommandSession, cluster_command, partitions_of
-from eoslog.connector.client.admin import transactions
-from eoslog.connector.client.admin.producers import ActiveProducer
-from eoslog.connector.client.admin.readers_held_back import NEVER_MS
 from eoslog.protocol.names_by_sink import sink_of
 
 _MINUTE_MS = 60_000

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
 from eoslog.connector.checkpoint.spark_logs import Planned
-from eoslog.connector.errors import OptionError
+from eoslog.errors import OptionError
 from eoslog.fanout.delta import DeltaTarget, delta
 from eoslog.fanout.iceberg import IcebergTarget, of_known_catalog
 from eoslog.fanout.rows import Rows, SparkRows

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 import pyarrow.fs as pafs
 
 from eoslog.connector.commit.decision import packed, unpacked
-from eoslog.connector.errors import OptionError, SchemaError
+from eoslog.errors import OptionError, SchemaError
 from eoslog.fanout.delta_files import DeltaFiles
 from eoslog.fanout.extras import library
 from eoslog.fanout.rows import Rows, Staged

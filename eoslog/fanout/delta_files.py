@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from eoslog.connector.errors import OptionError
+from eoslog.errors import OptionError
 from eoslog.fanout.extras import library
 from eoslog.fanout.rows import same_value
 

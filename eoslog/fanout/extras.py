@@ -3,7 +3,7 @@
 import importlib
 from types import ModuleType
 
-from eoslog.connector.errors import OptionError
+from eoslog.errors import OptionError
 
 
 def library(name: str, extra: str) -> ModuleType:

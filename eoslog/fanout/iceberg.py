@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from eoslog.connector.commit.decision import packed, unpacked
-from eoslog.connector.errors import OptionError, SchemaError
+from eoslog.errors import OptionError, SchemaError
 from eoslog.fanout.delta import check_since
 from eoslog.fanout.extras import library
 from eoslog.fanout.iceberg_files import IcebergFiles

@@ -13,7 +13,7 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from eoslog.connector.checkpoint.spark_logs import VOID, Planned, offsets_of
-from eoslog.connector.errors import EoslogError
+from eoslog.errors import EoslogError
 
 _NAMED = 5
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from eoslog.connector.errors import OptionError
+from eoslog.errors import OptionError
 from eoslog.fanout.rows import SparkRows
 from eoslog.fanout.rules import Batch
 from eoslog.fanout.table import Transform

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from eoslog.connector.errors import (
+from eoslog.errors import (
     AuthenticationRefused,
     BrokerUnreachable,
     ConnectionLost,

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
+from eoslog.client.admin import transactions
+from eoslog.client.wire.cluster import Cluster
 from eoslog.commands import admin, admin_groups
-from eoslog.connector.client.admin import transactions
-from eoslog.connector.client.wire.cluster import Cluster
-from eoslog.connector.errors import EoslogError
+from eoslog.errors import EoslogError
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import ProtocolError
 from eoslog.protocol.typed import DELETE_TOPICS

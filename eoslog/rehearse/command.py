@@ -17,12 +17,12 @@ from typing import Any
 
 import click
 
+from eoslog.client.wire.cluster import Cluster
+from eoslog.client.wire.config import ClientConfig
 from eoslog.commands.output import show_json
 from eoslog.commands.session import client_config, in_our_terms
-from eoslog.connector.client.wire.cluster import Cluster
-from eoslog.connector.client.wire.config import ClientConfig
 from eoslog.connector.commit.decision import ANCHOR
-from eoslog.connector.errors import EoslogError
+from eoslog.errors import EoslogError
 from eoslog.rehearse import crash
 from eoslog.rehearse.cleanup import CleanUp
 from eoslog.rehearse.limits import Query
@@ -204,7 +204,7 @@ def _principal(config: ClientConfig) -> str:
     sasl = config.security.sasl
     user = sasl.user if sasl is not None else ""
     if sasl is not None and sasl.kerberos is not None:
-        from eoslog.connector.client.wire.kerberos import owner  # needs an extra
+        from eoslog.client.wire.kerberos import owner  # needs an extra
 
         user = re.split("[/@]", owner(sasl.kerberos))[0]
     return f"User:{user or 'ANONYMOUS'}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Callable
 
-from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.client.wire.cluster import Cluster
 from eoslog.rehearse.load import Load
 from eoslog.rehearse.probes import COMMITTED, both, settled, stored_offset
 from eoslog.rehearse.rows import DoesNotHold, NotFoundOut

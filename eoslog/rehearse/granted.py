@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from eoslog.broker.rules.acls import AclOperation
+from eoslog.client.admin.group_offsets import commit_plain
+from eoslog.client.wire.cluster import Cluster
+from eoslog.client.wire.metadata import METADATA_MAX
 from eoslog.commands.admin import at_coordinator
 from eoslog.commands.suggest import by_resource, kafka_acls
-from eoslog.connector.client.admin.group_offsets import commit_plain
-from eoslog.connector.client.wire.cluster import Cluster
-from eoslog.connector.client.wire.metadata import METADATA_MAX
 from eoslog.connector.options.rights import (
     DESCRIBE,
     DESCRIBE_CONFIGS,
@@ -31,7 +31,7 @@ from eoslog.rehearse.scratch_names import PREFIX, ScratchNames
 from eoslog.rehearse.work import TIMEOUTS_MS, Work
 
 if TYPE_CHECKING:
-    from eoslog.connector.client.wire.connection import BrokerConnection
+    from eoslog.client.wire.connection import BrokerConnection
     from eoslog.protocol.typed import DescribeGroupsRequestDraft, DescribeGroupsResponse, MetadataRequestDraft
 
 CLUSTER, CREATE, DELETE, CLUSTER_ACTION = "Cluster", "Create", "Delete", "ClusterAction"

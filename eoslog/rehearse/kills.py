@@ -13,13 +13,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from eoslog.connector.client.admin.group_offsets import StillPending
-from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.client.admin.group_offsets import StillPending
+from eoslog.client.wire.cluster import Cluster
 from eoslog.connector.commit.commands import Command, End, Rules, Unknown
 from eoslog.connector.commit.faults import CommitFault
 from eoslog.connector.commit.task_reports import Run
-from eoslog.connector.errors import ProduceFailed
 from eoslog.connector.run.runner import Runner
+from eoslog.errors import ProduceFailed
 from eoslog.protocol.errors import KafkaError
 from eoslog.rehearse.halted import Life
 from eoslog.rehearse.micro_batch import Driver, OpenTransaction, WriteRows, rows_of

@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.client.wire.cluster import Cluster
 from eoslog.connector.commit.transactional_ids import Participant
-from eoslog.connector.errors import EoslogError, ProduceFailed
+from eoslog.errors import EoslogError, ProduceFailed
 from eoslog.protocol.errors import KafkaError
 from eoslog.rehearse.probes import COMMITTED, settled, stored_offset
 from eoslog.rehearse.rows import DoesNotHold, NotFoundOut

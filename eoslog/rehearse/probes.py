@@ -10,9 +10,9 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
-from eoslog.connector.client.admin.group_offsets import StillPending
-from eoslog.connector.client.admin.readers_held_back import NEVER_MS
-from eoslog.connector.client.admin.transactions import TransactionDescription
+from eoslog.client.admin.group_offsets import StillPending
+from eoslog.client.admin.readers_held_back import NEVER_MS
+from eoslog.client.admin.transactions import TransactionDescription
 from eoslog.connector.commit.commands import NotOffered, Refused, Seal, Unknown, ask
 from eoslog.connector.commit.decision import METADATA_LIMIT
 from eoslog.connector.commit.transactional_ids import Participant

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from eoslog.client.admin.configs import topic_configs
+from eoslog.client.wire.cluster import Cluster
+from eoslog.client.wire.retry import check
 from eoslog.commands import admin
-from eoslog.connector.client.admin.configs import topic_configs
-from eoslog.connector.client.wire.cluster import Cluster
-from eoslog.connector.client.wire.retry import check
 from eoslog.connector.commit.decision import ANCHOR
 from eoslog.protocol import errors
 from eoslog.protocol.typed import DESCRIBE_CONFIGS

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from eoslog.connector.client.admin.transactions import TV2
-from eoslog.connector.client.wire.cluster import Cluster
-from eoslog.connector.errors import UnsupportedByBroker
+from eoslog.client.admin.transactions import TV2
+from eoslog.client.wire.cluster import Cluster
+from eoslog.errors import UnsupportedByBroker
 from eoslog.protocol.apis import ApiKey
 from eoslog.rehearse.rows import DoesNotHold
 

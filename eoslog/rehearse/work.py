@@ -11,22 +11,22 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from eoslog.connector.client.admin import group_offsets, transactions
-from eoslog.connector.client.admin.list_offsets import EARLIEST, LATEST, list_offsets
-from eoslog.connector.client.records.fetch import fetch
-from eoslog.connector.client.records.produce import Producer
-from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.client.admin import group_offsets, transactions
+from eoslog.client.admin.list_offsets import EARLIEST, LATEST, list_offsets
+from eoslog.client.records.fetch import fetch
+from eoslog.client.records.produce import Producer
+from eoslog.client.wire.cluster import Cluster
 from eoslog.connector.commit.decision import ANCHOR
 from eoslog.connector.commit.transactional_ids import Participant
-from eoslog.connector.errors import ProduceFailed
+from eoslog.errors import ProduceFailed
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.protocol.records import encode_batches
+from eoslog.protocol.topic_partitions import TopicPartition
 from eoslog.rehearse.rows import DoesNotHold
 from eoslog.rehearse.scratch_names import ScratchNames
 
 T = TypeVar("T")
-Place = tuple[str, int]
 
 PARTITIONS = (0, 1)
 TIMEOUTS_MS = (60_000, 15_000, 5_000, 2_000)
@@ -49,7 +49,7 @@ class Work:
     decisions: str = ANCHOR
 
     @property
-    def place(self) -> Place:
+    def place(self) -> TopicPartition:
         """Where probes keep offsets: on the topic that keeps decisions."""
         return self.decisions, 0
 
@@ -59,7 +59,7 @@ class Work:
         timeout_ms = timeout_ms or self.timeout_ms
         return Participant(name, transactions.init_producer_id(self.cluster, name, timeout_ms))
 
-    def write(self, who: Participant, place: Place, rows: Sequence[str]) -> None:
+    def write(self, who: Participant, place: TopicPartition, rows: Sequence[str]) -> None:
         """Write rows in the transaction, a batch each, and wait for every answer. Raises ProduceFailed,
         KafkaError."""
         with self.producer(who) as producer:
@@ -69,7 +69,7 @@ class Work:
         """A producer of the transaction, which counts on from batch to batch."""
         return Producer(self.cluster, identity=who.identity, transactional_id=self.names.check(who.name))
 
-    def send(self, producer: Producer, place: Place, rows: Sequence[str]) -> None:
+    def send(self, producer: Producer, place: TopicPartition, rows: Sequence[str]) -> None:
         """As `write`, by a producer that goes on."""
         topic, partition = self.names.check(place[0]), place[1]
         for row in rows:
@@ -82,12 +82,12 @@ class Work:
         """EndTxn. Raises KafkaError."""
         return transactions.end_txn(self.cluster, self.names.check(who.name), who.identity, commit)
 
-    def stage(self, who: Participant, group: str, offsets: dict[Place, tuple[int, str]]) -> None:
+    def stage(self, who: Participant, group: str, offsets: dict[TopicPartition, tuple[int, str]]) -> None:
         """TxnOffsetCommit. Raises KafkaError."""
         name, group = self.names.check(who.name), self.names.check(group)
         transactions.commit_offsets(self.cluster, name, who.identity, group, offsets)
 
-    def offset(self, group: str, place: Place) -> tuple[int, str] | None:
+    def offset(self, group: str, place: TopicPartition) -> tuple[int, str] | None:
         """A group's committed offset and metadata. Raises StillPending while a transaction is about to change
         it, once patience is over."""
         found = group_offsets.fetch_committed(
@@ -113,7 +113,7 @@ class Work:
                 found.update(value.decode() for value in records.value.to_pylist())
         return found
 
-    def held(self, topic: str) -> dict[Place, tuple[int, int]]:
+    def held(self, topic: str) -> dict[TopicPartition, tuple[int, int]]:
         """The partitions where readers of committed data are held back: last stable offset and end."""
         wanted = dict.fromkeys(((topic, partition) for partition in PARTITIONS), LATEST)
         stable = list_offsets(self.cluster, wanted, committed=True)

@@ -17,13 +17,13 @@ import pyarrow as pa
 from eoslog.audit.identity import Identity
 from eoslog.checkpoint.running import check_rests
 from eoslog.checkpoint.standing import Standing, standing
+from eoslog.client.admin.list_offsets import LATEST, list_offsets
+from eoslog.client.wire.cluster import Cluster
 from eoslog.commands.judging import judging
 from eoslog.commands.progress import shown
 from eoslog.commands.session import CommandSession, cluster_command
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
 from eoslog.connector.checkpoint.spark_logs import Planned
-from eoslog.connector.client.admin.list_offsets import LATEST, list_offsets
-from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.commit import leave_sink
 from eoslog.connector.commit.decision import ANCHOR, Decision
 from eoslog.connector.commit.observe import observed_decision

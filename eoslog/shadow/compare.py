@@ -15,9 +15,9 @@ from eoslog.audit.read import halves, records_of
 from eoslog.audit.rows import Rows
 from eoslog.audit.run import LIMIT
 from eoslog.audit.spill import OneKey, Spill
+from eoslog.client.admin.list_offsets import EARLIEST, list_offsets
+from eoslog.client.wire.cluster import Cluster
 from eoslog.commands.progress import ProgressListener
-from eoslog.connector.client.admin.list_offsets import EARLIEST, list_offsets
-from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.shadow.judge import ROW, Counts, judge
 from eoslog.shadow.steps import NoShadow, Ranges, Step
 

@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from eoslog.connector.checkpoint.spark_logs import Planned
-from eoslog.connector.errors import EoslogError
-from eoslog.connector.offsets.offsets import Offsets, ShadowCut, TopicPartition
+from eoslog.connector.offsets.offsets import Offsets, ShadowCut
+from eoslog.errors import EoslogError
+from eoslog.protocol.topic_partitions import TopicPartition
 
 Ranges = dict[TopicPartition, tuple[int, int]]
 

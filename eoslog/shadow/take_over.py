@@ -21,20 +21,21 @@ from eoslog.audit.read import records_of
 from eoslog.audit.rows import Rows
 from eoslog.checkpoint import carry_out
 from eoslog.checkpoint.standing import NextStart, Standing, last_decision, position_of
+from eoslog.client.admin.list_offsets import LATEST, list_offsets
+from eoslog.client.records.produce import Producer
+from eoslog.client.wire.cluster import Cluster
 from eoslog.connector.checkpoint.noted_sink import NOTED_SINK, NotedSink
-from eoslog.connector.client.admin.list_offsets import LATEST, list_offsets
-from eoslog.connector.client.records.produce import Producer
-from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.commit.decision import Decision
 from eoslog.connector.commit.move_decision import move_decision
 from eoslog.connector.commit.saved_state import Saved, TaskContents
 from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.commit.transactional_ids import Participant, Sink
-from eoslog.connector.errors import EoslogError
-from eoslog.connector.offsets.offsets import ShadowCut, TopicPartition
+from eoslog.connector.offsets.offsets import ShadowCut
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
 from eoslog.connector.saved.save import CheckpointSaving
+from eoslog.errors import EoslogError
 from eoslog.protocol.records import encode_batches
+from eoslog.protocol.topic_partitions import TopicPartition
 from eoslog.shadow.compare import Comparison
 from eoslog.shadow.steps import Step, cut_of, elsewhere, planned_without_cut
 

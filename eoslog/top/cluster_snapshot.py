@@ -7,20 +7,20 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from eoslog.client.admin import transactions
+from eoslog.client.admin.group_offsets import fetch_committed
+from eoslog.client.admin.list_offsets import EARLIEST, LATEST, list_offsets
+from eoslog.client.wire.cluster import Cluster
+from eoslog.client.wire.metadata import ClusterMetadata
+from eoslog.client.wire.retry import check
 from eoslog.commands import admin_groups
 from eoslog.commands.admin_transactions import ENDED
-from eoslog.connector.client.admin import transactions
-from eoslog.connector.client.admin.group_offsets import fetch_committed
-from eoslog.connector.client.admin.list_offsets import EARLIEST, LATEST, list_offsets
-from eoslog.connector.client.wire.cluster import Cluster
-from eoslog.connector.client.wire.metadata import ClusterMetadata
-from eoslog.connector.client.wire.retry import check
-from eoslog.connector.errors import EoslogError, UnknownTopic
+from eoslog.errors import EoslogError, UnknownTopic
 from eoslog.protocol.errors import KafkaError
+from eoslog.protocol.topic_partitions import TopicPartition
 from eoslog.protocol.typed import DESCRIBE_LOG_DIRS
 
 T = TypeVar("T")
-TopicPartition = tuple[str, int]
 
 _TRIES = 3
 

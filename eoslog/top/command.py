@@ -10,7 +10,7 @@ import click
 
 from eoslog.commands.output import show_json
 from eoslog.commands.session import CommandSession, cluster_command
-from eoslog.connector.errors import EoslogError
+from eoslog.errors import EoslogError
 from eoslog.protocol.errors import KafkaError
 from eoslog.top.cluster_snapshot import ClusterSnapshot, look
 from eoslog.top.display_options import COLUMNS, DEFAULT, DisplayOptions

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from eoslog.protocol.names_by_sink import made, sinks_of_groups, sinks_of_ids
-from eoslog.top.cluster_snapshot import ClusterSnapshot, PartitionView, TopicPartition
+from eoslog.protocol.topic_partitions import TopicPartition
+from eoslog.top.cluster_snapshot import ClusterSnapshot, PartitionView
 from eoslog.top.display_options import (
     AGE_SORTS,
     DEFAULT,

@@ -29,7 +29,7 @@ STAGES = (
             "pyspark.sql.worker.create_data_source",
             "eoslog.connector.spark.columns",
             "eoslog.connector.source.reader",
-            "eoslog.connector.client.records.fetch_small",
+            "eoslog.client.records.fetch_small",
             "eoslog.connector.source.rows",
             "eoslog.connector.sink.task_writer",
             "encodings.idna",

@@ -11,11 +11,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from eoslog.connector.client.admin import transactions
-from eoslog.connector.client.admin.list_offsets import LATEST, list_offsets
-from eoslog.connector.client.records.produce import Producer
-from eoslog.connector.client.wire.cluster import Cluster
-from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
+from eoslog.client.admin import transactions
+from eoslog.client.admin.list_offsets import LATEST, list_offsets
+from eoslog.client.records.produce import Producer
+from eoslog.client.wire.cluster import Cluster
+from eoslog.client.wire.config import ClientConfig, parse_addresses
 from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.protocol.records import encode_batches
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from eoslog.connector.client.wire.cluster import Cluster
-from eoslog.connector.client.wire.config import ClientConfig
+from eoslog.client.wire.cluster import Cluster
+from eoslog.client.wire.config import ClientConfig
 from eoslog.testing import EmbeddedBroker
 from tests.checkpoint.edited_query import EditedQuery
 from tests.checkpoint.plain_checkpoint import decide, lines, plan

@@ -8,10 +8,10 @@ from pathlib import Path
 from click.testing import CliRunner, Result
 
 from eoslog.cli import main
+from eoslog.client.admin.group_offsets import fetch_committed
+from eoslog.client.wire.cluster import Cluster
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
 from eoslog.connector.checkpoint.noted_sink import NotedSink
-from eoslog.connector.client.admin.group_offsets import fetch_committed
-from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.commit.decide import SourceOffsets
 from eoslog.connector.commit.decision import Decision, decode
 from eoslog.connector.commit.move_decision import move_decision

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.client.wire.cluster import Cluster
 from eoslog.connector.commit.faults import CheckpointOlder, SinkChanged
 from eoslog.connector.commit.move_decision import move_decision
 from eoslog.connector.commit.task_reports import Batch

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.client.wire.cluster import Cluster
 from eoslog.testing import EmbeddedBroker
 from tests.checkpoint.plain_checkpoint import SETTINGS, decide, last, lines, plan, run
 from tests.connector.stock_kafka import Kafka

@@ -13,9 +13,9 @@ from click.testing import Result
 from eoslog.checkpoint import carry_out, editing
 from eoslog.checkpoint.backups import newest_backup
 from eoslog.checkpoint.edits import order, order_back
+from eoslog.client.admin.group_offsets import fetch_committed
+from eoslog.client.wire.cluster import Cluster
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
-from eoslog.connector.client.admin.group_offsets import fetch_committed
-from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.testing import EmbeddedBroker
 from tests.checkpoint.plain_checkpoint import decide, group_of, last, lines, plan, run
 

@@ -11,10 +11,10 @@ from click.testing import Result
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from eoslog.checkpoint import carry_out, fork
+from eoslog.client.admin.group_offsets import fetch_committed
+from eoslog.client.wire.cluster import Cluster
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
 from eoslog.connector.checkpoint.noted_sink import NotedSink
-from eoslog.connector.client.admin.group_offsets import fetch_committed
-from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.commit.decide import SourceOffsets
 from eoslog.connector.commit.decision import decode
 from eoslog.connector.commit.task_reports import Batch

@@ -10,9 +10,9 @@ import pytest
 from click.testing import Result
 
 from eoslog.checkpoint import carry_out
-from eoslog.connector.client.admin.group_offsets import fetch_committed
-from eoslog.connector.client.wire.cluster import Cluster
-from eoslog.connector.client.wire.config import ClientConfig
+from eoslog.client.admin.group_offsets import fetch_committed
+from eoslog.client.wire.cluster import Cluster
+from eoslog.client.wire.config import ClientConfig
 from eoslog.testing import EmbeddedBroker
 from tests.checkpoint.plain_checkpoint import copy_topic, group_of, last, lines, plan, run
 from tests.connector.stock_kafka import Kafka

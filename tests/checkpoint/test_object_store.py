@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from eoslog.checkpoint.backups import EditState, newest_backup
+from eoslog.client.admin.group_offsets import fetch_committed
+from eoslog.client.wire.cluster import Cluster
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
 from eoslog.connector.checkpoint.files import ArrowFiles, files_at
-from eoslog.connector.client.admin.group_offsets import fetch_committed
-from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.testing import EmbeddedBroker
 from tests.checkpoint.plain_checkpoint import copy_topic, group_of, run
 from tests.connector.stock_kafka import Kafka

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from eoslog.cli import main
-from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.client.wire.cluster import Cluster
 from eoslog.connector.commit.move_decision import move_decision
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner

@@ -12,8 +12,8 @@ from click.testing import CliRunner, Result
 
 from eoslog.checkpoint import restore_checkpoint
 from eoslog.cli import main
-from eoslog.connector.client.wire.cluster import Cluster
-from eoslog.connector.errors import OptionError
+from eoslog.client.wire.cluster import Cluster
+from eoslog.errors import OptionError
 from eoslog.testing import EmbeddedBroker
 from tests.checkpoint.plain_checkpoint import (
     copy_topic,

@@ -16,11 +16,11 @@ import pytest
 from eoslog.checkpoint.errors import NotEditable
 from eoslog.checkpoint.running import check_rests
 from eoslog.checkpoint.standing import standing
+from eoslog.client.admin.transactions import init_producer_id
+from eoslog.client.wire.cluster import Cluster
+from eoslog.client.wire.config import ClientConfig
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
 from eoslog.connector.checkpoint.noted_sink import NotedSink
-from eoslog.connector.client.admin.transactions import init_producer_id
-from eoslog.connector.client.wire.cluster import Cluster
-from eoslog.connector.client.wire.config import ClientConfig
 from eoslog.connector.commit.task_reports import Batch, Run
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.run import run_memory

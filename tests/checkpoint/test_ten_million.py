@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from eoslog.connector.client.admin.list_offsets import LATEST, list_offsets
+from eoslog.client.admin.list_offsets import LATEST, list_offsets
 from eoslog.testing import EmbeddedBroker
 from tests.audit.filling import PARTITIONS, cluster_at, create, fill
 from tests.checkpoint.plain_checkpoint import lines, plan

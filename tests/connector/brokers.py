@@ -26,10 +26,10 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from eoslog.connector.client.admin import transactions
-from eoslog.connector.client.admin.group_offsets import commit_plain
-from eoslog.connector.client.wire.cluster import Cluster
-from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
+from eoslog.client.admin import transactions
+from eoslog.client.admin.group_offsets import commit_plain
+from eoslog.client.wire.cluster import Cluster
+from eoslog.client.wire.config import ClientConfig, parse_addresses
 from eoslog.protocol.apis import ApiKey
 from eoslog.testing import EmbeddedBroker
 from tests.connector.stock_kafka import Kafka

@@ -17,7 +17,8 @@ from eoslog.protocol.batch import iter_headers
 from eoslog.protocol.control import ABORT, read_control
 from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.plain_records import iter_records
-from tests.crash.crash_clients import PLACES, Batch, Idempotent, Place, Transaction, Transactional, Violation
+from eoslog.protocol.topic_partitions import TopicPartition
+from tests.crash.crash_clients import PLACES, Batch, Idempotent, Transaction, Transactional, Violation
 from tests.crash.crash_groups import Admin, Member, TopicLife
 from tests.crash.crash_machine import Channel, Machine
 
@@ -54,7 +55,7 @@ class Unavailable(Exception):
     """The broker says that a partition cannot be read: loud, and judged by the caller."""
 
 
-async def read(channel: Channel, place: Place) -> Seen:
+async def read(channel: Channel, place: TopicPartition) -> Seen:
     """Read as a read_committed consumer, then on as one that reads all. Raises Unavailable, Violation."""
     seen = await _read_committed(channel, place)
     position = seen.stable
@@ -70,7 +71,7 @@ async def read(channel: Channel, place: Place) -> Seen:
     return seen
 
 
-async def _read_committed(channel: Channel, place: Place) -> Seen:
+async def _read_committed(channel: Channel, place: TopicPartition) -> Seen:
     seen, position, aborting = Seen(), 0, set[int]()
     starts: list[tuple[int, int]] = []  # first offset and producer of aborted transactions
     position = await _beginning(channel, place)
@@ -99,7 +100,7 @@ async def _read_committed(channel: Channel, place: Place) -> Seen:
     return seen
 
 
-async def _beginning(channel: Channel, place: Place) -> int:
+async def _beginning(channel: Channel, place: TopicPartition) -> int:
     topic, index = place
     message = await channel.ask(
         ApiKey.LIST_OFFSETS, 5, replica_id=-1, isolation_level=1,
@@ -114,7 +115,7 @@ async def _beginning(channel: Channel, place: Place) -> int:
     return offset
 
 
-async def _fetch(channel: Channel, place: Place, position: int, *, committed: bool = True) -> Any:
+async def _fetch(channel: Channel, place: TopicPartition, position: int, *, committed: bool = True) -> Any:
     topic, index = place
     message = await channel.ask(
         ApiKey.FETCH, 12, max_wait_ms=0, min_bytes=0, max_bytes=1 << 20,
@@ -149,7 +150,7 @@ class Audit:
     """One look at a broker. `final`: the clients have ended all they had begun."""
 
     def __init__(
-        self, clients: Clients, seen: dict[Place, Seen], offsets: dict[str, int], final: bool
+        self, clients: Clients, seen: dict[TopicPartition, Seen], offsets: dict[str, int], final: bool
     ) -> None:
         self._clients, self._seen, self._offsets, self._final = clients, seen, offsets, final
         self._at = {
@@ -201,7 +202,7 @@ class Audit:
             raise Violation(f"{batch.place}: {batch} is at {found[0]}")
         return None if batch.values[0] in self._seen[batch.place].waiting else True
 
-    def _in_order(self, place: Place, sent: Iterable[Batch], name: str) -> None:
+    def _in_order(self, place: TopicPartition, sent: Iterable[Batch], name: str) -> None:
         order = {value: number for number, value in enumerate(v for batch in sent for v in batch.values)}
         found = [order[value] for _, value in self._seen[place].records if value in order]
         if found != sorted(found):

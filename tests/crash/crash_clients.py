@@ -16,11 +16,11 @@ from typing import Any
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.plain_records import encode_records
+from eoslog.protocol.topic_partitions import TopicPartition
 from tests.crash.crash_loop import START_MS
 from tests.crash.crash_machine import Channel, Machine
 
-Place = tuple[str, int]
-PLACES: list[Place] = [("a", 0), ("a", 1), ("b", 0)]
+PLACES: list[TopicPartition] = [("a", 0), ("a", 1), ("b", 0)]
 IN_FLIGHT = 5
 
 _BUSY = {
@@ -43,7 +43,7 @@ class Broken(Exception):
 class Batch:
     """Values that go to one partition together; `sequence` once sent, `offset` once acknowledged."""
 
-    place: Place
+    place: TopicPartition
     values: list[str]
     sequence: int = -1
     offset: int = -1
@@ -125,7 +125,7 @@ class Producer:
     name: str
     pid: int = -1
     epoch: int = -1
-    next_sequence: dict[Place, int] = field(default_factory=dict)
+    next_sequence: dict[TopicPartition, int] = field(default_factory=dict)
     beginning: bool = False  # InitProducerId is on its way: what it was before may be fenced
 
     def adopt(self, pid: int, epoch: int) -> None:

@@ -12,31 +12,34 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import eoslog.connector
+import eoslog
 from eoslog.connector.commit import faults
-from eoslog.connector.errors import EoslogError
+from eoslog.errors import EoslogError
 
 HOLE = "\0"
-ROOT = Path(eoslog.connector.__file__).parent
+ROOT = Path(eoslog.__file__).parent
+ROOMS = ("connector", "client", "errors")
 
 
 def modules() -> list[Path]:
-    """The source files of the connector."""
-    return sorted(ROOT.rglob("*.py"))
+    """The source files of the connector, of its client, and of their errors."""
+    return sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
 
 
 def error_classes() -> dict[str, type[EoslogError]]:
     """Every class of the connector that derives from EoslogError, itself among them. Those of the commands,
     which other tests may have imported, have pages of their own."""
-    for found in pkgutil.walk_packages([str(ROOT)], "eoslog.connector."):
-        importlib.import_module(found.name)
+    for room in ROOMS:
+        for found in pkgutil.walk_packages([str(ROOT / room)], f"eoslog.{room}."):
+            importlib.import_module(found.name)
 
     def below(one: type[EoslogError]) -> Iterator[type[EoslogError]]:
         yield one
         for child in one.__subclasses__():
             yield from below(child)
 
-    return {one.__name__: one for one in below(EoslogError) if one.__module__.startswith("eoslog.connector.")}
+    homes = tuple(f"eoslog.{room}" for room in ROOMS)
+    return {one.__name__: one for one in below(EoslogError) if one.__module__.startswith(homes)}
 
 
 def raised() -> dict[str, set[str]]:

@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 from rich.console import Console
 from rich.text import Text
 
-from eoslog.connector.client.wire.cluster import Cluster
-from eoslog.connector.client.wire.config import ClientConfig
+from eoslog.client.wire.cluster import Cluster
+from eoslog.client.wire.config import ClientConfig
 from eoslog.testing import EmbeddedBroker
 from tests.checkpoint.plain_checkpoint import decide, lines, plan
 from tests.connector.brokers import DECISIONS

@@ -22,7 +22,6 @@ from confluent_kafka.admin import NewTopic
 
 from eoslog.cli import main
 from eoslog.connector.commit.task_reports import Report
-from eoslog.connector.errors import OptionError
 from eoslog.connector.options import rights as rules
 from eoslog.connector.options.sink_options import SinkOptions
 from eoslog.connector.options.source_and_sink import sink_options, source_options
@@ -31,6 +30,7 @@ from eoslog.connector.sink.task_message import Attempt
 from eoslog.connector.sink.task_writer import write_rows
 from eoslog.connector.source.reader import BatchReader, StreamReader
 from eoslog.connector.spark.versions import ReadAllAvailable
+from eoslog.errors import OptionError
 from tests.broker.security.acl_site import Site
 from tests.broker.security.securitykit import ADMIN, SECRET
 from tests.docs.test_rights import PAGE, PATIENCE_S, USER, Right, Rights, of, rights

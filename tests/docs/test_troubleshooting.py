@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from eoslog.connector.client.wire.retry import passes
+from eoslog.client.wire.retry import passes
 from eoslog.connector.commit.commands import FENCED
-from eoslog.connector.errors import ADVICE, RefusedByBroker
+from eoslog.errors import ADVICE, RefusedByBroker
 from eoslog.protocol.errors import ErrorCode, ErrorKind
 from tests.docs.errors_of import HOLE, error_classes, is_said, messages, quoted, raised, texts
 

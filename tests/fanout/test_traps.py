@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable
 from pyiceberg.catalog import load_catalog
 
-from eoslog.connector.errors import OptionError, SchemaError
+from eoslog.errors import OptionError, SchemaError
 from eoslog.fanout import delta, fanout, iceberg, topic
 from eoslog.fanout.batch import carry_out
 from eoslog.fanout.rules import Batch, FanoutStopped

@@ -17,7 +17,7 @@ from eoslog.checkpoint.editing import editable
 from eoslog.checkpoint.standing import SourcePlace, places, position_of
 from eoslog.checkpoint.targets import Target
 from eoslog.commands.session import CommandSession
-from eoslog.connector.errors import EoslogError
+from eoslog.errors import EoslogError
 from eoslog.protocol.errors import KafkaError
 from tests.histories import judge
 from tests.histories.judge import Lineage

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from eoslog.connector.client.wire import shared_clusters
+from eoslog.client.wire import shared_clusters
 from eoslog.connector.run import run_memory, runner, source_ends
 from eoslog.connector.sink import task_writer
 from eoslog.connector.spark.processes import ProcessIdentity

@@ -10,10 +10,10 @@ from pathlib import Path
 from confluent_kafka import IsolationLevel, TopicPartition
 from confluent_kafka.admin import NewPartitions
 
-from eoslog.connector.client.admin.group_offsets import commit_plain, fetch_committed
-from eoslog.connector.client.admin.transactions import init_producer_id, list_transactions
-from eoslog.connector.client.wire.cluster import Cluster
-from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
+from eoslog.client.admin.group_offsets import commit_plain, fetch_committed
+from eoslog.client.admin.transactions import init_producer_id, list_transactions
+from eoslog.client.wire.cluster import Cluster
+from eoslog.client.wire.config import ClientConfig, parse_addresses
 from eoslog.protocol.apis import ApiKey
 from eoslog.testing import EmbeddedBroker
 from tests.broker.broker_clients import Wire

@@ -3,9 +3,9 @@
 from collections import deque
 from typing import Any, ClassVar, cast
 
-from eoslog.connector.client.wire.config import ClientConfig
-from eoslog.connector.client.wire.connection import BrokerConnection
-from eoslog.connector.errors import BrokerUnreachable, ConnectionLost
+from eoslog.client.wire.config import ClientConfig
+from eoslog.client.wire.connection import BrokerConnection
+from eoslog.errors import BrokerUnreachable, ConnectionLost
 from eoslog.protocol.apis import APIS, Api, ApiKey
 from eoslog.protocol.schema import Message
 from tests.histories.sim_cluster import SimCluster

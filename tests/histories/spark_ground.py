@@ -20,8 +20,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from eoslog.connector.client.wire.cluster import Cluster
-from eoslog.connector.client.wire.config import ClientConfig
+from eoslog.client.wire.cluster import Cluster
+from eoslog.client.wire.config import ClientConfig
 from tests.histories.ground import Rows
 from tests.histories.offset_log import source_name
 from tests.histories.processes import Strike

@@ -24,7 +24,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import InputPartition, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from eoslog.connector.client.wire.connection import BrokerConnection
+from eoslog.client.wire.connection import BrokerConnection
 from eoslog.connector.commit.task_reports import Begun
 from eoslog.connector.data_source import EoslogDataSource
 from eoslog.connector.options.source_and_sink import sink_options, source_options

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from functools import cache
 from types import ModuleType
 
-from eoslog.connector.client.wire import cluster as client_cluster
+from eoslog.client.wire import cluster as client_cluster
 from eoslog.connector.options import source_and_sink
 from eoslog.connector.options.source_and_sink import SinkOptions, SourceOptions, sink_options, source_options
 from eoslog.connector.run import abandoned_run

@@ -8,10 +8,10 @@ import pytest
 
 from eoslog.checkpoint.checks import problems, says
 from eoslog.checkpoint.standing import standing
+from eoslog.client.wire.cluster import Cluster
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
-from eoslog.connector.client.wire.cluster import Cluster
-from eoslog.connector.errors import EoslogError
 from eoslog.connector.options.source_and_sink import sink_options
+from eoslog.errors import EoslogError
 from tests.histories.ground import SimGround
 from tests.histories.query import Query, age
 from tests.histories.test_kept import KEPT

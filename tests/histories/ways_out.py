@@ -15,7 +15,7 @@ from eoslog.checkpoint.fork import NewQuery, carry_out_fork
 from eoslog.checkpoint.targets import Target
 from eoslog.commands import progress
 from eoslog.commands.session import CommandSession
-from eoslog.connector.errors import EoslogError
+from eoslog.errors import EoslogError
 from tests.histories import judge, mishaps
 from tests.histories.query import age
 from tests.histories.shapes import SINKS, SOURCES

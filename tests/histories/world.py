@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from eoslog.connector.checkpoint.files import LocalFiles
 from eoslog.connector.commit.write_token import Token
-from eoslog.connector.errors import EoslogError
+from eoslog.errors import EoslogError
 from eoslog.protocol.errors import KafkaError
 from tests.histories import judge
 from tests.histories.ending import end

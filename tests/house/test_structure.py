@@ -82,6 +82,6 @@ def test_places_that_name_an_api(tmp_path: Path) -> None:
 def test_the_sources_have_no_circle_of_any_kind_and_the_map_says_so() -> None:
     """Neither of modules nor of rooms; not lazily and not for types either."""
     found = json.loads(json.dumps(gathered("PRODUCE")))
-    assert {"eoslog.broker", "eoslog.connector", "eoslog.protocol"} < set(found["rooms"])
+    assert {"eoslog.broker", "eoslog.client", "eoslog.connector", "eoslog.protocol"} < set(found["rooms"])
     assert len(found["circles"]) == 6 and not any(found["circles"].values()), found["circles"]
     assert "\n  eoslog.broker.handlers.produce: [" in "\n".join(told(found, inside=True))

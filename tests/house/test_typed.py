@@ -18,7 +18,7 @@ from eoslog.protocol.fields import Array, Struct
 ROOT = Path(__file__).parents[2]
 WRONG = Path(__file__).with_name("wrong_fields.py")
 
-CLIENTS = ("connector/client", "connector/run", "eoslog/commands", "eoslog/top", "eoslog/audit")
+CLIENTS = ("client", "connector/run", "eoslog/commands", "eoslog/top", "eoslog/audit")
 
 _BY_FIELD = {
     "remove_denied",

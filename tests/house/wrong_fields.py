@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from eoslog.broker.authorize.access_request import AccessRequest, RequestRefused, Restore
 from eoslog.broker.requests.context import RequestContext, Settled
-from eoslog.connector.client.wire.connection import BrokerConnection
+from eoslog.client.wire.connection import BrokerConnection
 from eoslog.protocol.internal_topics import coordinator_records
 from eoslog.protocol.messages.group_metadata import OFFSET_COMMIT_KEY
 from eoslog.protocol.typed import FETCH, METADATA

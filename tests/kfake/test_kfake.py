@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from eoslog.connector.client.admin.group_offsets import commit_plain
+from eoslog.client.admin.group_offsets import commit_plain
 from tests.connector.brokers import DECISIONS, Broker
 from tests.connector.crashes import test_crash_table as table
 from tests.connector.crashes.crash_query import IN_DRIVER, IN_TASKS, Crash, run, start

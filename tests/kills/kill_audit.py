@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 
 from confluent_kafka import Consumer, TopicPartition
 
-from eoslog.connector.client.admin.transactions import describe, list_transactions
-from eoslog.connector.client.wire.cluster import Cluster
-from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
+from eoslog.client.admin.transactions import describe, list_transactions
+from eoslog.client.wire.cluster import Cluster
+from eoslog.client.wire.config import ClientConfig, parse_addresses
 from tests.kills.kill_query import MARK, Job
 from tests.soaks.copy_audit import Verdict, audit, end_of
 from tests.soaks.copy_rows import Row

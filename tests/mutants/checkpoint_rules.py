@@ -3,7 +3,7 @@
 from tests.mutants.mutant import Break, Mutant, mutants_of
 
 MOVES = ("tests/connector/commit/test_move_decision.py",)
-COUNTS = ("tests/connector/client/test_count_rows.py",)
+COUNTS = ("tests/client/test_count_rows.py",)
 RUNNING = ("tests/checkpoint/test_running.py",)
 COMMAND = ("tests/checkpoint/test_command.py",)
 EDITS = ("tests/checkpoint/test_edits.py",)

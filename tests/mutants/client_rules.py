@@ -2,7 +2,7 @@
 
 from tests.mutants.mutant import Break, Mutant, mutants_of
 
-HERE = "tests/connector/client/"
+HERE = "tests/client/"
 WINDOW = (f"{HERE}test_window.py", f"{HERE}test_produce.py")
 PRODUCE = (f"{HERE}test_window.py", f"{HERE}test_produce.py", f"{HERE}test_real_broker.py")
 TRANSACTIONS = (f"{HERE}test_transactions.py", f"{HERE}test_pipelined.py", f"{HERE}test_real_broker.py")

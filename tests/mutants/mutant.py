@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
-_ROOMS = ("protocol", "broker", "connector", "eoslog", "benchmarks")
+_ROOMS = ("protocol", "broker", "client", "connector", "eoslog", "benchmarks")
 _NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 

@@ -34,7 +34,7 @@ from tests.mutants.table import MUTANTS
 
 hypothesis.settings.register_profile("not shrunk", phases=(hypothesis.Phase.explicit, hypothesis.Phase.generate))
 LEFT_OUT = shutil.ignore_patterns(".*", "build", "dist", "*.egg-info", "__pycache__")
-COMPILED = ("eoslog", "protocol", "broker", "connector", "tests")
+COMPILED = ("eoslog", "protocol", "broker", "client", "connector", "tests")
 LIMIT_SECONDS, HANGS_SECONDS = 600.0, 60.0
 BASELINE_SECONDS = 1800.0
 KILLED, SURVIVED, TIMED_OUT, UNFIT = "killed", "SURVIVED", "OUT OF TIME", "UNFIT"

@@ -17,7 +17,7 @@ TASK = (f"{HERE}sink/test_task_steps.py", f"{HERE}sink/test_late_losers.py", f"{
 PLAINLY = (f"{HERE}sink/test_without_idempotence.py",)
 GUARD = (f"{HERE}run/test_guard.py",)
 CROSSCHECK = (f"{HERE}checkpoint/test_crosscheck.py", f"{HERE}checkpoint/test_crosscheck_broker.py")
-MARKERS = (f"{HERE}client/test_markers_written.py", f"{HERE}run/test_writer_markers.py", f"{HERE}run/test_trap_defences_outside.py")
+MARKERS = ("tests/client/test_markers_written.py", f"{HERE}run/test_writer_markers.py", f"{HERE}run/test_trap_defences_outside.py")
 
 HIDDEN = ("tests/connector/crashes/test_hidden_internal_topics.py",)
 
@@ -516,7 +516,7 @@ MUTANTS: list[Mutant] = [
     ),
     *mutants_of(
         (
-            f"{HERE}client/test_pipelined.py",
+            "tests/client/test_pipelined.py",
             *STEPS,
             f"{HERE}run/test_writer_markers.py",
             f"{HERE}run/test_trap_defences_outside.py",
@@ -539,7 +539,7 @@ MUTANTS: list[Mutant] = [
             "Runner._list_ongoing",
             "transactions.list_transactions(self._cluster, command.prefix, [ONGOING], ahead=asked)",
             "transactions.list_transactions(self._cluster, command.prefix, ahead=asked)",
-            (f"{HERE}client/test_transaction_lists.py",),
+            ("tests/client/test_transaction_lists.py",),
         ),
     ),
 ]

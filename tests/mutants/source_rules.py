@@ -262,7 +262,7 @@ MUTANTS: list[Mutant] = [
         Break("an empty assignment", "_parse_list", "isinstance(parts, list) and bool(parts)", "isinstance(parts, list)"),
     ),
     *mutants_of(
-        (f"{HERE}client/test_pattern_topics.py", f"{HERE}client/test_group_starts.py", *READER, f"{HERE}source/test_source_restored.py"),
+        ("tests/client/test_pattern_topics.py", "tests/client/test_group_starts.py", *READER, f"{HERE}source/test_source_restored.py"),
         Break("the lowest end of several sources is anyone's", "SourceTopics._check_one_place", "not apart", "True"),
         Break("a checkpoint's line is not compared", "SourceTopics._as_stored", "self.options.stored if option == 'startingOffsets' else None", "None"),
         Break("a line of another cluster", "SourceTopics._as_stored", "check_cluster(stored.cluster, self.cluster_id, self.options.moved_to)", "check_cluster(None, None, self.options.moved_to)"),

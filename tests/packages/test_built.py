@@ -24,13 +24,13 @@ pytestmark = pytest.mark.timeout(900)
 """The first test waits for the build, which takes seconds on a machine that has nothing else to do."""
 
 _ROOMS = {"eoslog/": "eoslog/"} | {
-    f"{room}/": f"eoslog/{room}/" for room in ("protocol", "broker", "connector")
+    f"{room}/": f"eoslog/{room}/" for room in ("protocol", "broker", "client", "connector")
 }
 _POM = "{http://maven.apache.org/POM/4.0.0}"
 
 
 def _expected() -> set[str]:
-    """Every file of the four rooms, where a package has it."""
+    """Every file of the five rooms, where a package has it."""
     found = {"pyspark_eoslog.py"}
     for name in source_files():
         for room, home in _ROOMS.items():

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode as KioErrorCode
 
-from eoslog.connector.errors import RefusedByBroker
+from eoslog.errors import RefusedByBroker
 from eoslog.protocol import errors
 from eoslog.protocol.errors import ErrorCode, ErrorKind, KafkaError, info
 

@@ -8,8 +8,8 @@ from typing import Literal
 
 import pytest
 
-from eoslog.connector.client.wire.cluster import Cluster
-from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
+from eoslog.client.wire.cluster import Cluster
+from eoslog.client.wire.config import ClientConfig, parse_addresses
 from eoslog.rehearse import crash
 from eoslog.rehearse.attempts import row
 from eoslog.rehearse.rows import NotFoundOut, Row

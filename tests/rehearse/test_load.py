@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from eoslog.connector.client.admin.group_offsets import StillPending
+from eoslog.client.admin.group_offsets import StillPending
 from eoslog.rehearse.load import Load
 from eoslog.rehearse.rows import DoesNotHold
 

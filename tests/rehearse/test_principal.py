@@ -2,9 +2,9 @@
 
 import pytest
 
-from eoslog.connector.client.wire.config import ClientConfig
-from eoslog.connector.client.wire.kerberos_settings import KerberosSettings
-from eoslog.connector.client.wire.security_settings import SaslSettings, Security
+from eoslog.client.wire.config import ClientConfig
+from eoslog.client.wire.kerberos_settings import KerberosSettings
+from eoslog.client.wire.security_settings import SaslSettings, Security
 from eoslog.rehearse.command import _principal
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from eoslog.connector.errors import OptionError, ShadowLost
 from eoslog.connector.offsets.group_notes import Note
 from eoslog.connector.offsets.offsets import Offsets, ShadowCut, SourcePosition, to_json
 from eoslog.connector.options.source_and_sink import source_options
@@ -15,6 +14,7 @@ from eoslog.connector.source import shadowed
 from eoslog.connector.source.reader import StreamReader
 from eoslog.connector.source.shadowed import Shadowed
 from eoslog.connector.source.source_topics import SourceTopics
+from eoslog.errors import OptionError, ShadowLost
 
 S0, S1 = ("orders", 0), ("orders", 1)
 GIVEN = {

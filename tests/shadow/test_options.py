@@ -5,9 +5,9 @@ from contextlib import nullcontext
 import pytest
 
 from eoslog.connector.checkpoint.shadow_check import check_apart, check_taken
-from eoslog.connector.errors import OptionError
 from eoslog.connector.offsets.offsets import ShadowCut
 from eoslog.connector.options.source_and_sink import source_options
+from eoslog.errors import OptionError
 
 SHADOW = {"shadow.of": "v1", "shadow.topic": "totals", "shadow.into": "new", "kafka.group.id": "g"}
 CUT = ShadowCut("v1", "g", 3, {("totals", 0): 5}, {("new", 0): 5})

@@ -15,12 +15,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from eoslog.cli import main
+from eoslog.client.admin.group_offsets import fetch_committed
+from eoslog.client.admin.list_offsets import LATEST, list_offsets
+from eoslog.client.wire.cluster import Cluster
+from eoslog.client.wire.config import ClientConfig, parse_addresses
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
 from eoslog.connector.checkpoint.noted_sink import NotedSink
-from eoslog.connector.client.admin.group_offsets import fetch_committed
-from eoslog.connector.client.admin.list_offsets import LATEST, list_offsets
-from eoslog.connector.client.wire.cluster import Cluster
-from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit import decide
 from eoslog.connector.commit.begin import begin
@@ -31,12 +31,12 @@ from eoslog.connector.commit.prepare import stamp_of
 from eoslog.connector.commit.saved_state import Saved, TaskContents
 from eoslog.connector.commit.task_reports import Batch, Empty
 from eoslog.connector.commit.transactional_ids import Participant, Sink
-from eoslog.connector.errors import OptionError
 from eoslog.connector.offsets.group_notes import Note, read_note
 from eoslog.connector.offsets.offsets import Offsets, ShadowCut, to_json
 from eoslog.connector.options.source_and_sink import sink_options
 from eoslog.connector.run.runner import Runner
 from eoslog.connector.sink.committer import begin_stream
+from eoslog.errors import OptionError
 from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.shadow import command, take_over
 from tests.connector.stock_kafka import Kafka

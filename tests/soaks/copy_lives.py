@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
+from eoslog.client.admin.group_offsets import fetch_committed
+from eoslog.client.admin.transactions import list_transactions
+from eoslog.client.wire.cluster import Cluster
+from eoslog.client.wire.config import ClientConfig, parse_addresses
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
-from eoslog.connector.client.admin.group_offsets import fetch_committed
-from eoslog.connector.client.admin.transactions import list_transactions
-from eoslog.connector.client.wire.cluster import Cluster
-from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
 from eoslog.connector.commit.decision import ANCHOR, Decision, decode
 from eoslog.connector.commit.transactional_ids import Sink
 from tests.kit.program import Program, plain_python

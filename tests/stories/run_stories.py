@@ -62,7 +62,7 @@ STORIES = (
     Story("avro", "Avro with a registry; bad messages and homeless rows as dead letters", "examples.md",
           example("avro", "dead_letters")),
     Story("security", "TLS and passwords, and exactly the rights that a query needs", "security.md",
-          (*_PYTEST, "tests/connector/client/test_security_spark.py",
+          (*_PYTEST, "tests/client/test_security_spark.py",
            "tests/docs/test_suggested.py", "tests/broker/security/test_security_page.py")),
     Story("monitoring", "figures of each micro-batch, lag, eoslog top, the console", "operating.md",
           (*_PYTEST, "tests/connector/progress/test_metrics.py", "tests/top",

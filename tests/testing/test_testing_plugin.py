@@ -112,7 +112,7 @@ def test_installed(tmp_path: Path, pytester: pytest.Pytester, monkeypatch: pytes
     """From the built package, far from the source tree, by the entry point alone."""
     source, site = tmp_path / "source", tmp_path / "site"
     source.mkdir()
-    for name in ("eoslog", "protocol", "broker", "connector"):
+    for name in ("eoslog", "protocol", "broker", "client", "connector"):
         shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE", "pyspark_eoslog.py"):
         shutil.copy(ROOT / name, source)

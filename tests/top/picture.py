@@ -7,8 +7,8 @@ from pathlib import Path
 
 from rich.console import Console
 
+from eoslog.client.wire.cluster import Cluster
 from eoslog.commands.session import client_config
-from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.testing import EmbeddedBroker
 from eoslog.top.cluster_snapshot import look
 from eoslog.top.figures import figures

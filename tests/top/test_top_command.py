@@ -26,8 +26,8 @@ from click.testing import CliRunner, Result
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from eoslog.cli import main
+from eoslog.client.wire.cluster import Cluster
 from eoslog.commands.session import client_config
-from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.testing import EmbeddedBroker
 from eoslog.top import cluster_snapshot as look_module

@@ -14,8 +14,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from rich.console import Console
 
 from eoslog.cli import main
+from eoslog.client.wire.cluster import Cluster
 from eoslog.commands.session import client_config
-from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.testing import EmbeddedBroker
 from eoslog.top.cluster_snapshot import ClusterSnapshot, look
 from eoslog.top.display_options import DisplayOptions

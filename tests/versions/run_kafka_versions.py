@@ -37,14 +37,13 @@ from tests.versions.kafka_results import (
 )
 
 ROOT = Path(__file__).parents[2]
-_CONNECTOR = "tests/connector"
 PLACES = {
     "client": ("client",),
-    "source": ("source", "checkpoint"),
-    "sink": ("sink", "run"),
-    "crash table": ("crashes",),
+    "source": ("connector/source", "connector/checkpoint"),
+    "sink": ("connector/sink", "connector/run"),
+    "crash table": ("connector/crashes",),
 }
-"""Suite -> folders of tests/connector. The folders left out ask no broker, or start clusters of their own."""
+"""Suite -> folders of tests. The folders left out ask no broker, or start clusters of their own."""
 TEST_SECONDS = 600
 """A test may take this long: nodes start slowly on a busy machine."""
 COPY_ROWS, COPY_KILLS, COPY_SEED = 20_000, 5, 7
@@ -65,7 +64,7 @@ def files_of(suite: str) -> list[str]:
     """The suite's test files, by their path in the repository; the copy is a whole."""
     if suite == "copy":
         return [WHOLE]
-    found = [file for folder in PLACES[suite] for file in (ROOT / _CONNECTOR / folder).rglob("test_*.py")]
+    found = [file for folder in PLACES[suite] for file in (ROOT / "tests" / folder).rglob("test_*.py")]
     return sorted(str(file.relative_to(ROOT)) for file in found)
 
 

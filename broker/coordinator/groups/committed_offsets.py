@@ -28,11 +28,11 @@ from eoslog.broker.coordinator.groups.consumer_group_state import (
     unknown_member,
 )
 from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.topic_partitions import TopicPartition
 
 NO_TOPIC_ID = bytes(16)
 """Topic id of records written before topics had ids."""
 
-Place = tuple[str, int]
 """(topic, partition)"""
 
 
@@ -54,13 +54,15 @@ class OffsetStore:
     """Offsets of all groups of one `__consumer_offsets` partition; changes by replay only."""
 
     def __init__(self) -> None:
-        self._committed: dict[str, dict[Place, Committed]] = {}
-        self._pending: dict[int, dict[tuple[str, Place], Committed]] = {}
-        self._open: dict[str, dict[Place, set[int]]] = {}
+        self._committed: dict[str, dict[TopicPartition, Committed]] = {}
+        self._pending: dict[int, dict[tuple[str, TopicPartition], Committed]] = {}
+        self._open: dict[str, dict[TopicPartition, set[int]]] = {}
 
     # Replay
 
-    def replay_commit(self, group: str, place: Place, value: Committed, producer_id: int | None) -> None:
+    def replay_commit(
+        self, group: str, place: TopicPartition, value: Committed, producer_id: int | None
+    ) -> None:
         """Apply an offset record. With a `producer_id` the offset is pending; None: a plain commit."""
         if producer_id is None:
             self._committed.setdefault(group, {})[place] = value
@@ -68,7 +70,7 @@ class OffsetStore:
         self._pending.setdefault(producer_id, {})[group, place] = value
         self._open.setdefault(group, {}).setdefault(place, set()).add(producer_id)
 
-    def replay_tombstone(self, group: str, place: Place) -> None:
+    def replay_tombstone(self, group: str, place: TopicPartition) -> None:
         """Apply a tombstone: delete the offset, and what is pending for the same partition."""
         committed = self._committed.get(group, {})
         committed.pop(place, None)
@@ -88,7 +90,7 @@ class OffsetStore:
             if standing is None or value.record_offset > standing.record_offset:
                 offsets[place] = value
 
-    def _drop_pending(self, producer_id: int, group: str, place: Place) -> None:
+    def _drop_pending(self, producer_id: int, group: str, place: TopicPartition) -> None:
         pending = self._pending[producer_id]
         del pending[group, place]
         if not pending:
@@ -102,15 +104,15 @@ class OffsetStore:
 
     # Questions
 
-    def get(self, group: str, place: Place) -> Committed | None:
+    def get(self, group: str, place: TopicPartition) -> Committed | None:
         """Return the committed offset, never a pending one."""
         return self._committed.get(group, {}).get(place)
 
-    def unstable(self, group: str, place: Place) -> bool:
+    def unstable(self, group: str, place: TopicPartition) -> bool:
         """Tell whether an open transaction holds an offset for `place`."""
         return place in self._open.get(group, {})
 
-    def places(self, group: str) -> list[Place]:
+    def places(self, group: str) -> list[TopicPartition]:
         """Return every place with a committed or a pending offset of `group`, sorted."""
         return sorted({*self._committed.get(group, {}), *self._open.get(group, {})})
 
@@ -118,13 +120,13 @@ class OffsetStore:
         """Return the ids of the groups that have committed or pending offsets."""
         return {*self._committed, *self._open}
 
-    def all_committed(self) -> Iterator[tuple[str, Place, Committed]]:
+    def all_committed(self) -> Iterator[tuple[str, TopicPartition, Committed]]:
         """Yield every committed offset as (group, place, offset); the store must not change meanwhile."""
         for group, offsets in self._committed.items():
             for place, committed in offsets.items():
                 yield group, place, committed
 
-    def committed_of(self, group: str) -> Mapping[Place, Committed]:
+    def committed_of(self, group: str) -> Mapping[TopicPartition, Committed]:
         """Return the committed offsets of a group."""
         return self._committed.get(group, {})
 
@@ -132,7 +134,7 @@ class OffsetStore:
         """Tell whether `group` has any committed or pending offset."""
         return group in self._committed or group in self._open
 
-    def of_topic(self, topic: str) -> set[tuple[str, Place]]:
+    def of_topic(self, topic: str) -> set[tuple[str, TopicPartition]]:
         """Return (group, place) of every committed or pending offset of this topic."""
         both = (self._committed, self._open)
         return {(group, p) for kind in both for group, held in kind.items() for p in held if p[0] == topic}
@@ -153,7 +155,7 @@ NOTHING = Fetched()
 
 
 def fetch(
-    store: OffsetStore, group: str, place: Place, topic_id: bytes | None, require_stable: bool
+    store: OffsetStore, group: str, place: TopicPartition, topic_id: bytes | None, require_stable: bool
 ) -> Fetched:
     """The answer for one partition. `topic_id` is the topic's current id, None if it does not exist.
 

@@ -27,7 +27,7 @@ from eoslog.broker.coordinator.groups.classic_group_state import (
 )
 from eoslog.broker.coordinator.groups.classic_groups import GroupMembers, settings_of
 from eoslog.broker.coordinator.groups.cluster_view import ClusterView, VisibleTopics
-from eoslog.broker.coordinator.groups.committed_offsets import Committed, Committer, Fetched, Place
+from eoslog.broker.coordinator.groups.committed_offsets import Committed, Committer, Fetched
 from eoslog.broker.coordinator.groups.consumer_group_state import ConsumerGroup as ConsumerGroup
 from eoslog.broker.coordinator.groups.consumer_group_state import ConsumerHeartbeat, ConsumerHeartbeatAnswer
 from eoslog.broker.coordinator.groups.consumer_groups import ConsumerGroups, answered
@@ -43,6 +43,7 @@ from eoslog.broker.coordinator.groups.group_offsets import (
 from eoslog.broker.coordinator.groups.group_records import GroupRecord
 from eoslog.broker.coordinator.groups.offset_expiration import GroupCleanup
 from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.topic_partitions import TopicPartition
 
 if TYPE_CHECKING:
     from eoslog.broker.config import BrokerConfig
@@ -198,17 +199,17 @@ class GroupCoordinator:
     def fetch_offsets(
         self,
         group_id: str,
-        places: Sequence[tuple[Place, bytes | None]] | None,
+        places: Sequence[tuple[TopicPartition, bytes | None]] | None,
         require_stable: bool,
         reader: tuple[str | None, int] = NOBODY,
-    ) -> Awaitable[list[tuple[Place, Fetched]]]:
+    ) -> Awaitable[list[tuple[TopicPartition, Fetched]]]:
         """Read committed offsets of (place, topic id if known), or all of the group's if None.
 
         `reader`: the member id and epoch of the client. Raises KafkaError if it may not read.
         """
         return self._offsets.fetch(group_id, places, require_stable, reader)
 
-    def committed_offsets(self) -> Iterator[tuple[str, Place, Committed]]:
+    def committed_offsets(self) -> Iterator[tuple[str, TopicPartition, Committed]]:
         """Yield every committed offset as (group, place, offset), for metrics."""
         return self._offsets.all_committed()
 
@@ -232,7 +233,9 @@ class GroupCoordinator:
         """
         return self._cleanup.delete(group_id)
 
-    def delete_offsets(self, group_id: str, places: Sequence[Place]) -> Awaitable[dict[Place, ErrorCode]]:
+    def delete_offsets(
+        self, group_id: str, places: Sequence[TopicPartition]
+    ) -> Awaitable[dict[TopicPartition, ErrorCode]]:
         """Delete offsets of topics that the group does not read. The awaitable returns each place's result.
 
         Raises KafkaError GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.

@@ -17,7 +17,6 @@ from eoslog.broker.coordinator.groups.committed_offsets import (
     Committer,
     Fetched,
     OffsetStore,
-    Place,
     check_commit,
     check_fetch,
     fetch,
@@ -33,6 +32,7 @@ from eoslog.broker.coordinator.groups.group_records import (
 )
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.producer_identity import ProducerIdentity
+from eoslog.protocol.topic_partitions import TopicPartition
 
 if TYPE_CHECKING:
     from eoslog.broker.config import BrokerConfig
@@ -54,7 +54,7 @@ NOBODY: tuple[str | None, int] = (None, -1)
 class NewOffset:
     """An offset to commit."""
 
-    place: Place
+    place: TopicPartition
     topic_id: bytes
     offset: int
     leader_epoch: int
@@ -73,7 +73,7 @@ class TransactionalCommit:
     version: int
 
 
-Results = dict[Place, ErrorCode]
+Results = dict[TopicPartition, ErrorCode]
 
 
 class GroupOffsets:
@@ -103,7 +103,7 @@ class GroupOffsets:
         """Return the ids of all groups with offsets."""
         return {group for store in self._stores.values() for group in store.groups()}
 
-    def all_committed(self) -> Iterator[tuple[str, Place, Committed]]:
+    def all_committed(self) -> Iterator[tuple[str, TopicPartition, Committed]]:
         """Yield every committed offset as (group, place, offset), including those not durable yet."""
         for store in self._stores.values():
             yield from store.all_committed()
@@ -211,10 +211,10 @@ class GroupOffsets:
     def fetch(
         self,
         group_id: str,
-        places: Sequence[tuple[Place, bytes | None]] | None,
+        places: Sequence[tuple[TopicPartition, bytes | None]] | None,
         require_stable: bool,
         reader: tuple[str | None, int] = NOBODY,
-    ) -> Awaitable[list[tuple[Place, Fetched]]]:
+    ) -> Awaitable[list[tuple[TopicPartition, Fetched]]]:
         """Read committed offsets of (place, topic id if known), or of all places if None.
 
         The returned offsets are durable. With `require_stable`, places for which an open transaction has an

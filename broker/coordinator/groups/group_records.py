@@ -14,7 +14,7 @@ from eoslog.broker.coordinator.groups.classic_group_state import (
     ClassicGroupMember,
     ClassicGroupState,
 )
-from eoslog.broker.coordinator.groups.committed_offsets import Committed, Place
+from eoslog.broker.coordinator.groups.committed_offsets import Committed
 from eoslog.protocol.internal_topics import coordinator_records
 from eoslog.protocol.messages.group_metadata import (
     GROUP_METADATA_KEY,
@@ -23,6 +23,7 @@ from eoslog.protocol.messages.group_metadata import (
     OFFSET_COMMIT_VALUE,
 )
 from eoslog.protocol.plain_records import Record
+from eoslog.protocol.topic_partitions import TopicPartition
 
 if TYPE_CHECKING:
     from eoslog.protocol.typed import (
@@ -46,7 +47,7 @@ class OffsetRecord:
     """The content of an offset's record. `value` is None if it deletes the offset."""
 
     group_id: str
-    place: Place
+    place: TopicPartition
     value: Committed | None
 
 
@@ -58,7 +59,7 @@ class GroupRecord:
     group: ClassicGroup | None
 
 
-def encode_offset(group_id: str, place: Place, value: Committed) -> KeyValue:
+def encode_offset(group_id: str, place: TopicPartition, value: Committed) -> KeyValue:
     """Encode a committed offset."""
     body: OffsetCommitValueDraft = {
         "offset": value.offset,
@@ -75,7 +76,7 @@ def encode_offset(group_id: str, place: Place, value: Committed) -> KeyValue:
     return key, coordinator_records.encode(OFFSET_COMMIT_VALUE, _EXPIRING_VALUE, body)
 
 
-def encode_offset_tombstone(group_id: str, place: Place) -> KeyValue:
+def encode_offset_tombstone(group_id: str, place: TopicPartition) -> KeyValue:
     """Encode the deletion of a committed offset."""
     key: OffsetCommitKeyDraft = {"group": group_id, "topic": place[0], "partition": place[1]}
     return coordinator_records.encode(OFFSET_COMMIT_KEY, _OFFSET_KEY, key), None

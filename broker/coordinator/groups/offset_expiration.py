@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from eoslog.broker.coordinator.groups.classic_group_state import ClassicGroupState
 from eoslog.broker.coordinator.groups.classic_groups import GroupMembers
-from eoslog.broker.coordinator.groups.committed_offsets import NO_TOPIC_ID, OffsetStore, Place
+from eoslog.broker.coordinator.groups.committed_offsets import NO_TOPIC_ID, OffsetStore
 from eoslog.broker.coordinator.groups.consumer_groups import ConsumerGroups
 from eoslog.broker.coordinator.groups.group_journal import GroupJournal, WhenDurable
 from eoslog.broker.coordinator.groups.group_offsets import TOMBSTONES, GroupOffsets
@@ -30,6 +30,7 @@ from eoslog.broker.coordinator.groups.offset_expiry import (
     topics_read,
 )
 from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.topic_partitions import TopicPartition
 
 if TYPE_CHECKING:
     from eoslog.broker.config import BrokerConfig
@@ -69,7 +70,9 @@ class GroupCleanup:
         self._remove(partition, group_id, self._offsets.store(partition).places(group_id), whole=True)
         return WhenDurable(self._journal, partition, None)
 
-    def delete_offsets(self, group_id: str, places: Sequence[Place]) -> Awaitable[dict[Place, ErrorCode]]:
+    def delete_offsets(
+        self, group_id: str, places: Sequence[TopicPartition]
+    ) -> Awaitable[dict[TopicPartition, ErrorCode]]:
         """See `GroupCoordinator.delete_offsets`."""
         partition = self._journal.partition(group_id)
         self._check_exists(group_id)
@@ -132,7 +135,7 @@ class GroupCleanup:
         classic = [group.group_id for group in self._classic.all() if group.state is ClassicGroupState.EMPTY]
         return classic + [group.group_id for group in self._consumers.all() if not group.members]
 
-    def _expired(self, store: OffsetStore, group_id: str) -> list[Place]:
+    def _expired(self, store: OffsetStore, group_id: str) -> list[TopicPartition]:
         offsets = store.committed_of(group_id)
         pending = {place for place in offsets if store.unstable(group_id, place)}
         gone = {
@@ -156,7 +159,7 @@ class GroupCleanup:
     # Removal
 
     def _remove(
-        self, partition: Partition, group_id: str, places: Sequence[Place], *, whole: bool = False
+        self, partition: Partition, group_id: str, places: Sequence[TopicPartition], *, whole: bool = False
     ) -> None:
         """Write tombstones for these offsets and, if `whole`, for the group with the last of them."""
         store = self._offsets.store(partition)

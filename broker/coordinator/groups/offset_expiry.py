@@ -22,10 +22,11 @@ from dataclasses import dataclass
 
 from eoslog.broker.coordinator.groups.classic_group_state import ClassicGroup as ClassicGroup
 from eoslog.broker.coordinator.groups.classic_group_state import ClassicGroupState
-from eoslog.broker.coordinator.groups.committed_offsets import Committed, Place
+from eoslog.broker.coordinator.groups.committed_offsets import Committed
 from eoslog.broker.coordinator.groups.consumer_group_state import ConsumerGroup
 from eoslog.protocol.messages.consumer_protocol import CONSUMER_PROTOCOL_SUBSCRIPTION
 from eoslog.protocol.schema import ProtocolError
+from eoslog.protocol.topic_partitions import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +78,12 @@ def basis_of_consumer(group: ConsumerGroup, empty_since: int) -> Basis:
 
 
 def expired(
-    offsets: Mapping[Place, Committed], basis: Basis, pending: Set[Place], now: int, retention_ms: int
-) -> list[Place]:
+    offsets: Mapping[TopicPartition, Committed],
+    basis: Basis,
+    pending: Set[TopicPartition],
+    now: int,
+    retention_ms: int,
+) -> list[TopicPartition]:
     """The partitions whose offset has expired; `pending` are those with offsets in open transactions."""
     return [
         place

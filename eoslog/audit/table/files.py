@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from eoslog.connector.errors import EoslogError
+from eoslog.errors import EoslogError
 
 BATCH_BYTES = 1 << 20
 """Uncompressed bytes of rows to read at a time, by the mean of their file."""

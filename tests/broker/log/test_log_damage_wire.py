@@ -11,10 +11,10 @@ from confluent_kafka import Consumer, KafkaError, Producer
 from kafka import KafkaConsumer
 from kafka.errors import CorruptRecordError
 
-from eoslog.connector.client.records.fetch import fetch
-from eoslog.connector.client.wire.cluster import Cluster
-from eoslog.connector.client.wire.config import ClientConfig
-from eoslog.connector.errors import RefusedByBroker
+from eoslog.client.records.fetch import fetch
+from eoslog.client.wire.cluster import Cluster
+from eoslog.client.wire.config import ClientConfig
+from eoslog.errors import RefusedByBroker
 from eoslog.protocol.batch import iter_headers
 from eoslog.protocol.errors import ErrorCode
 from eoslog.testing import EmbeddedBroker

@@ -11,12 +11,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from eoslog.client.admin import transactions
+from eoslog.client.admin.producers import ActiveProducer
+from eoslog.client.admin.readers_held_back import Holder
+from eoslog.client.admin.transactions import TransactionDescription
+from eoslog.client.wire.cluster import Cluster
 from eoslog.commands.session import client_config
-from eoslog.connector.client.admin import transactions
-from eoslog.connector.client.admin.producers import ActiveProducer
-from eoslog.connector.client.admin.readers_held_back import Holder
-from eoslog.connector.client.admin.transactions import TransactionDescription
-from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.commit.task_reports import Report
 from eoslog.connector.options.sink_options import SinkOptions
 from eoslog.connector.options.source_and_sink import sink_options

@@ -10,9 +10,9 @@ from confluent_kafka import KafkaException, Producer
 
 from eoslog.broker.config import BrokerConfig
 from eoslog.broker.core.broker import Broker
+from eoslog.client.admin import transactions
+from eoslog.client.wire.cluster import Cluster
 from eoslog.commands.session import client_config
-from eoslog.connector.client.admin import transactions
-from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.protocol.plain_records import encode_records
 from eoslog.protocol.producer_identity import ProducerIdentity

@@ -13,9 +13,9 @@ import pytest
 from click.testing import CliRunner
 
 from eoslog.cli import main
-from eoslog.connector.client.admin.transactions import list_transactions
-from eoslog.connector.client.wire.cluster import Cluster
-from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
+from eoslog.client.admin.transactions import list_transactions
+from eoslog.client.wire.cluster import Cluster
+from eoslog.client.wire.config import ClientConfig, parse_addresses
 from eoslog.testing import EmbeddedBroker
 from tests.connector.brokers import ON_KAFKA
 from tests.connector.crashes.crash_query import Crash, Query, run, start

@@ -34,11 +34,11 @@ from eoslog.connector.commit.faults import (
 )
 from eoslog.connector.commit.places import Seen
 from eoslog.connector.commit.task_reports import Batch
-from eoslog.connector.errors import WrongCluster
 from eoslog.connector.offsets.group_notes import Note, NotedOffset, check_notes, read_note
 from eoslog.connector.offsets.offsets import TakenFrom, cluster_from_json, position_from_json, to_json
 from eoslog.connector.offsets.plan import losses
 from eoslog.connector.options.source_options import source_options
+from eoslog.errors import WrongCluster
 
 PLACE = ("t", 0)
 LACKS = ("out-0 ends at 3, and rows were written up to 9",)

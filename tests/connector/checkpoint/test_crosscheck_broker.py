@@ -14,12 +14,11 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import NewPartitions
 
-from eoslog.connector.client.admin.group_offsets import commit_plain
-from eoslog.connector.client.wire.cluster import Cluster
-from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
-from eoslog.connector.client.wire.connection import BrokerConnection
+from eoslog.client.admin.group_offsets import commit_plain
+from eoslog.client.wire.cluster import Cluster
+from eoslog.client.wire.config import ClientConfig, parse_addresses
+from eoslog.client.wire.connection import BrokerConnection
 from eoslog.connector.commit.faults import DecisionGone, SinkChanged, StartsElsewhere, TakenOver
-from eoslog.connector.errors import DataLoss, OptionError, WrongCluster
 from eoslog.connector.offsets.group_notes import Note
 from eoslog.connector.offsets.offsets import TakenFrom, cluster_from_json, taken_from_json, to_json
 from eoslog.connector.options.source_and_sink import sink_options
@@ -27,6 +26,7 @@ from eoslog.connector.run import run_memory
 from eoslog.connector.run.source_ends import SourceEnd
 from eoslog.connector.sink import committer
 from eoslog.connector.spark.versions import ReadAllAvailable
+from eoslog.errors import DataLoss, OptionError, WrongCluster
 from tests.connector.brokers import start_broker
 from tests.connector.crashes.crash_query import GROUP, ROWS, SOURCE, Crash, Query, run
 from tests.connector.source.test_source_stream import planned, reader

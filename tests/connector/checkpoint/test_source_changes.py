@@ -20,7 +20,8 @@ from eoslog.connector.checkpoint.source_changes import (
 )
 from eoslog.connector.checkpoint.spark_logs import Planned
 from eoslog.connector.offsets.group_notes import Note, NotedOffset
-from eoslog.connector.offsets.offsets import Left, TakenFrom, TopicPartition, to_json
+from eoslog.connector.offsets.offsets import Left, TakenFrom, to_json
+from eoslog.protocol.topic_partitions import TopicPartition
 
 NONE = RemovedSources({})
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from confluent_kafka.admin import NewTopic
 
 from benchmarks.peer_cluster import ThreeNodes
-from eoslog.connector.client.admin import transactions
+from eoslog.client.admin import transactions
 from tests.connector.crashes.crash_query import Crash, Query, Running, start
 from tests.connector.crashes.test_crash_table import Bench
 from tests.kit.waiting import until

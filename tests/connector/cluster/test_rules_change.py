@@ -9,9 +9,9 @@ from contextlib import contextmanager
 import pytest
 from confluent_kafka import KafkaException
 
-from eoslog.connector.client.admin import transactions
-from eoslog.connector.client.wire.cluster import Cluster
-from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
+from eoslog.client.admin import transactions
+from eoslog.client.wire.cluster import Cluster
+from eoslog.client.wire.config import ClientConfig, parse_addresses
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit.begin import begin
 from eoslog.connector.commit.decide import commit

@@ -10,13 +10,13 @@ import pytest
 from confluent_kafka.admin import NewTopic
 
 from benchmarks.peer_cluster import ThreeNodes
-from eoslog.connector.client.admin import group_offsets as group_offsets
-from eoslog.connector.client.wire.cluster import Cluster
-from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
-from eoslog.connector.errors import DataLoss
+from eoslog.client.admin import group_offsets as group_offsets
+from eoslog.client.wire.cluster import Cluster
+from eoslog.client.wire.config import ClientConfig, parse_addresses
 from eoslog.connector.offsets.offsets import epochs_from_json
 from eoslog.connector.source.reader import StreamReader
 from eoslog.connector.spark.versions import ReadAllAvailable
+from eoslog.errors import DataLoss
 from tests.connector.brokers import FORMATTING
 from tests.connector.source.test_source_stream import reader
 from tests.connector.stock_kafka import Kafka, bare

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.peer_cluster import ThreeNodes
-from eoslog.connector.client.wire.cluster import Cluster
-from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
+from eoslog.client.wire.cluster import Cluster
+from eoslog.client.wire.config import ClientConfig, parse_addresses
 from tests.connector.cluster.cluster_bench import ClusterBench
 from tests.scenarios.apache_kafka import JARS, KafkaMissing
 

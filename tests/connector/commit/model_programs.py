@@ -309,7 +309,7 @@ class Programs:
                 asked, answer = None if isinstance(answer, c.Unknown) else answer, None
 
     def _end_transaction(self, step: str, name: str, identity: ProducerIdentity, commit: bool) -> Steps[Any]:
-        """As connector/client/admin/transactions.py ends a transaction. (A look before an abort is no fault's
+        """As client/admin/transactions.py ends a transaction. (A look before an abort is no fault's
         target: it changes nothing, and every state is looked at here.)"""
         whose = _whose(name)
         if self.broker.aborts_by_epoch(name, identity, commit):

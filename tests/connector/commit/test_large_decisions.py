@@ -9,11 +9,12 @@ from eoslog.connector.commit import commands as c
 from eoslog.connector.commit import decision as decisions
 from eoslog.connector.commit.decision import Decision, by_group, decode, encode
 from eoslog.connector.commit.faults import CommitFault, DecisionDamaged
-from eoslog.connector.commit.task_reports import Batch, Prepared, Report, TopicPartition
+from eoslog.connector.commit.task_reports import Batch, Prepared, Report
 from eoslog.connector.commit.transactional_ids import Participant, ParticipantSlot, Sink
 from eoslog.connector.commit.winner import Winner
 from eoslog.protocol.names_by_sink import ANCHOR, sinks_of_groups
 from eoslog.protocol.producer_identity import ProducerIdentity
+from eoslog.protocol.topic_partitions import TopicPartition
 from tests.connector.commit.model_bench import Bench, Crash, decides, finishes
 from tests.connector.commit.model_broker import ModelBroker
 from tests.connector.commit.model_history import BY_ITSELF, Choices, Shape

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from eoslog.checkpoint import restore_checkpoint
-from eoslog.connector.client.admin import group_offsets, transactions
-from eoslog.connector.client.wire.cluster import Cluster
-from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
+from eoslog.client.admin import group_offsets, transactions
+from eoslog.client.wire.cluster import Cluster
+from eoslog.client.wire.config import ClientConfig, parse_addresses
 from tests.connector.brokers import Broker, offers_two_phase_commit, start_broker
 from tests.connector.crashes.crash_query import (
     GROUP,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from eoslog.connector.client.admin import group_offsets
+from eoslog.client.admin import group_offsets
 from tests.connector.brokers import (
     AUTHORIZER,
     DECISIONS,

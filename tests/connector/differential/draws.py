@@ -4,6 +4,8 @@ import json
 from dataclasses import dataclass
 from random import Random
 
+from eoslog.protocol.topic_partitions import TopicPartition
+
 T = 1_700_000_000_000
 
 
@@ -13,9 +15,6 @@ class Topic:
 
     name: str
     bounds: dict[int, tuple[int, int]]
-
-
-Place = tuple[str, int]
 
 
 def draw(random: Random, topics: list[Topic], *, stream: bool) -> dict[str, str]:
@@ -37,8 +36,8 @@ def draw(random: Random, topics: list[Topic], *, stream: bool) -> dict[str, str]
 
 
 def _where(
-    random: Random, chosen: list[Topic], bounds: dict[Place, tuple[int, int]]
-) -> tuple[dict[str, str], dict[Place, tuple[int, int]]]:
+    random: Random, chosen: list[Topic], bounds: dict[TopicPartition, tuple[int, int]]
+) -> tuple[dict[str, str], dict[TopicPartition, tuple[int, int]]]:
     names = [t.name for t in chosen]
     how = random.choice(("subscribe", "subscribePattern", "assign"))
     if how == "subscribe":
@@ -49,7 +48,7 @@ def _where(
     return {how: json.dumps(_nested(dict.fromkeys(some, 0), listed=True))}, some
 
 
-def _start(random: Random, bounds: dict[Place, tuple[int, int]], stream: bool) -> dict[str, str]:
+def _start(random: Random, bounds: dict[TopicPartition, tuple[int, int]], stream: bool) -> dict[str, str]:
     word = random.choice(("earliest", "Earliest", " earliest "))
     each = {
         place: -2 if random.random() < 0.3 else random.randint(first, (first + end) // 2)
@@ -72,7 +71,7 @@ def _start(random: Random, bounds: dict[Place, tuple[int, int]], stream: bool) -
     return form
 
 
-def _end(random: Random, bounds: dict[Place, tuple[int, int]]) -> dict[str, str]:
+def _end(random: Random, bounds: dict[TopicPartition, tuple[int, int]]) -> dict[str, str]:
     each = {
         place: -1 if random.random() < 0.3 else random.randint((first + end + 1) // 2, end)
         for place, (first, end) in bounds.items()
@@ -90,7 +89,7 @@ def _end(random: Random, bounds: dict[Place, tuple[int, int]]) -> dict[str, str]
     )
 
 
-def _nested(numbers: dict[Place, int], *, listed: bool = False) -> dict[str, object]:
+def _nested(numbers: dict[TopicPartition, int], *, listed: bool = False) -> dict[str, object]:
     found: dict[str, dict[str, int]] = {}
     for (topic, partition), number in numbers.items():
         found.setdefault(topic, {})[str(partition)] = number

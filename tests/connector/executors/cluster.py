@@ -8,9 +8,9 @@ from typing import Any
 
 import psutil
 
-from eoslog.connector.client.admin import transactions
-from eoslog.connector.client.wire.cluster import Cluster
-from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
+from eoslog.client.admin import transactions
+from eoslog.client.wire.cluster import Cluster
+from eoslog.client.wire.config import ClientConfig, parse_addresses
 from tests.connector.spark_application import PATIENCE_SECONDS, Application
 from tests.connector.stock_kafka import Kafka
 

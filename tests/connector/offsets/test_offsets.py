@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eoslog.connector.errors import OptionError
 from eoslog.connector.offsets.offsets import (
     EARLIEST,
     LATEST,
@@ -19,6 +18,7 @@ from eoslog.connector.offsets.offsets import (
     position_from_json,
     to_json,
 )
+from eoslog.errors import OptionError
 
 OFFSETS = st.dictionaries(st.tuples(st.text(), st.integers(0, 99)), st.integers(0, 2**63 - 1))
 

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from eoslog.connector.client.wire.security_settings import SaslSettings, Security
-from eoslog.connector.client.wire.token_settings import Flow
-from eoslog.connector.errors import OptionError
+from eoslog.client.wire.security_settings import SaslSettings, Security
+from eoslog.client.wire.token_settings import Flow
 from eoslog.connector.options.ignored_and_refused import HANDLERS
 from eoslog.connector.options.source_and_sink import sink_options, source_options
+from eoslog.errors import OptionError
 from eoslog.protocol import jaas
 
 KAFKA = "org.apache.kafka.common.security"

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from eoslog.connector.client.wire.config import ClientConfig
-from eoslog.connector.errors import OptionError
+from eoslog.client.wire.config import ClientConfig
 from eoslog.connector.options.ignored_and_refused import FIXED, FORBIDDEN, NO_EFFECT
 from eoslog.connector.options.source_and_sink import (
     Guarantee,
@@ -17,6 +16,7 @@ from eoslog.connector.options.source_and_sink import (
     source_options,
 )
 from eoslog.connector.options.table import ALIASES, TABLE, OptionType, Use
+from eoslog.errors import OptionError
 
 BROKERS = {"kafka.bootstrap.servers": "one:9092,two:9093"}
 

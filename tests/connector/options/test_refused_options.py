@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from eoslog.connector.errors import OptionError
 from eoslog.connector.options.ignored_and_refused import FIXED, FORBIDDEN
 from eoslog.connector.options.source_and_sink import sink_options, source_options
+from eoslog.errors import OptionError
 
 BROKERS = {"kafka.bootstrap.servers": "one:9092"}
 

@@ -29,10 +29,10 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from eoslog.client.admin import transactions
+from eoslog.client.wire.cluster import Cluster
+from eoslog.client.wire.shared_clusters import shared_cluster
 from eoslog.connector import progress
-from eoslog.connector.client.admin import transactions
-from eoslog.connector.client.wire.cluster import Cluster
-from eoslog.connector.client.wire.shared_clusters import shared_cluster
 from eoslog.connector.commit import commands as c
 from eoslog.connector.options.source_and_sink import sink_options, source_options
 from eoslog.connector.run.runner import Runner
@@ -41,7 +41,7 @@ from eoslog.connector.sink.task_message import Attempt
 from eoslog.connector.sink.task_writer import write_rows
 from eoslog.testing import EmbeddedBroker
 from tests.broker.security.securitykit import ADMIN, ALICE, SECRET, STANDARD, Issuer, Pki, plain_jaas
-from tests.connector.client.mskkit import MskBroker, sts
+from tests.client.mskkit import MskBroker, sts
 from tests.kit.java_stores import KEY_WORD, WORD, Stores
 
 ALICES, WRONG, KEYS = "secret-of-alice-5512", "secret-of-nobody-5513", "secret-of-a-key-5514"

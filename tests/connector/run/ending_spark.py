@@ -20,9 +20,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import udf
 from pyspark.sql.streaming.query import StreamingQuery
 
-from eoslog.connector.client.admin import transactions
-from eoslog.connector.client.wire.cluster import Cluster
-from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
+from eoslog.client.admin import transactions
+from eoslog.client.wire.cluster import Cluster
+from eoslog.client.wire.config import ClientConfig, parse_addresses
 from tests.connector.spark_probe import WRITING, ProbeSource
 from tests.connector.stock_kafka import Kafka
 

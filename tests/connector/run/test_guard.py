@@ -14,14 +14,13 @@ import psutil
 import pyarrow as pa
 import pytest
 
-from eoslog.connector.client.admin import transactions
-from eoslog.connector.client.wire.shared_clusters import shared_cluster
+from eoslog.client.admin import transactions
+from eoslog.client.wire.shared_clusters import shared_cluster
 from eoslog.connector.commit.abandon import is_over, run_of
 from eoslog.connector.commit.commands import Rules
 from eoslog.connector.commit.task_reports import Batch as Batch_
 from eoslog.connector.commit.task_reports import Begun, Prepared, Run
 from eoslog.connector.commit.transactional_ids import Sink
-from eoslog.connector.errors import BrokerUnreachable
 from eoslog.connector.options.source_and_sink import SinkOptions, sink_options
 from eoslog.connector.run import abandoned_run, run_memory
 from eoslog.connector.run.runner import Runner
@@ -29,6 +28,7 @@ from eoslog.connector.sink import committer
 from eoslog.connector.sink.task_message import Attempt
 from eoslog.connector.sink.task_writer import write_rows
 from eoslog.connector.spark import processes
+from eoslog.errors import BrokerUnreachable
 from tests.connector.stock_kafka import Kafka
 from tests.kit.waiting import until
 

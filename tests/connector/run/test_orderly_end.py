@@ -15,9 +15,9 @@ from typing import Any
 import psutil
 import pytest
 
-from eoslog.connector.client.admin import transactions
-from eoslog.connector.client.wire.cluster import Cluster
-from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
+from eoslog.client.admin import transactions
+from eoslog.client.wire.cluster import Cluster
+from eoslog.client.wire.config import ClientConfig, parse_addresses
 from tests.connector.brokers import Broker
 from tests.connector.spark_application import PATIENCE_SECONDS, Application
 from tests.connector.spark_probe import WRITING

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Producer, TopicPartition
 
-from eoslog.connector.client.admin import transactions
-from eoslog.connector.client.wire.cluster import Cluster
-from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
+from eoslog.client.admin import transactions
+from eoslog.client.wire.cluster import Cluster
+from eoslog.client.wire.config import ClientConfig, parse_addresses
 from eoslog.connector.commit.places import Place, Seen, ended, from_json, places_of, to_json
 from eoslog.connector.commit.task_reports import Prepared
 from eoslog.connector.options.source_and_sink import sink_options

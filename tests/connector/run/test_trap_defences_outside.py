@@ -9,21 +9,21 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pytest
 
-from eoslog.connector.client.admin import group_offsets as group_offsets
-from eoslog.connector.client.admin import transactions
-from eoslog.connector.client.records.fetch import fetch
-from eoslog.connector.client.records.produce import Producer
-from eoslog.connector.client.wire.cluster import Cluster, CoordinatorKind
-from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
+from eoslog.client.admin import group_offsets as group_offsets
+from eoslog.client.admin import transactions
+from eoslog.client.records.fetch import fetch
+from eoslog.client.records.produce import Producer
+from eoslog.client.wire.cluster import Cluster, CoordinatorKind
+from eoslog.client.wire.config import ClientConfig, parse_addresses
 from eoslog.connector.commit.commands import FetchStored, Refused
 from eoslog.connector.commit.decision import ANCHOR, Stored
 from eoslog.connector.commit.transactional_ids import Participant
-from eoslog.connector.errors import OffsetsGone
 from eoslog.connector.offsets.plan import Range
 from eoslog.connector.options.source_and_sink import source_options
 from eoslog.connector.run import markers
 from eoslog.connector.run.runner import Runner
 from eoslog.connector.source import read_range
+from eoslog.errors import OffsetsGone
 from eoslog.protocol.apis import Api, ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.producer_identity import ProducerIdentity

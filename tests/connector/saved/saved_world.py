@@ -10,9 +10,9 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from eoslog.checkpoint.restore import Restored, restore
+from eoslog.client.wire.cluster import Cluster
+from eoslog.client.wire.config import ClientConfig
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
-from eoslog.connector.client.wire.cluster import Cluster
-from eoslog.connector.client.wire.config import ClientConfig
 from eoslog.connector.commit.begin import begin
 from eoslog.connector.commit.decide import Terms, commit
 from eoslog.connector.commit.decision import Decision

@@ -13,7 +13,6 @@ from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreada
 from eoslog.connector.commit.begin import begin
 from eoslog.connector.commit.faults import CheckpointOlder, RunsDifferently, SinkFenced
 from eoslog.connector.commit.task_reports import Batch, Decided, Empty, Stamp
-from eoslog.connector.errors import OptionError
 from eoslog.connector.options.source_and_sink import SinkOptions, sink_options
 from eoslog.connector.saved.manifest import DecidedBatch
 from eoslog.connector.saved.run_again import (
@@ -24,6 +23,7 @@ from eoslog.connector.saved.run_again import (
     differs,
     note_decided,
 )
+from eoslog.errors import OptionError
 from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.testing import EmbeddedBroker
 from tests.connector.saved.saved_world import SavedWorld, operator

@@ -22,7 +22,6 @@ from eoslog.connector.commit.prepare import stamp_of
 from eoslog.connector.commit.saved_state import Saved
 from eoslog.connector.commit.task_reports import Empty
 from eoslog.connector.commit.transactional_ids import Participant
-from eoslog.connector.errors import OptionError
 from eoslog.connector.offsets.offsets import position_from_json
 from eoslog.connector.options.sink_options import StateOptions
 from eoslog.connector.run.runner import Runner
@@ -30,6 +29,7 @@ from eoslog.connector.saved import manifest
 from eoslog.connector.saved.manifest import DECIDED, FILE, MANIFEST, Content, DecidedBatch, Key, Manifest
 from eoslog.connector.saved.run_again import check_restored
 from eoslog.connector.saved.state_topic import check_state_topic
+from eoslog.errors import OptionError
 from eoslog.testing import EmbeddedBroker
 from tests.connector.saved.saved_world import SavedWorld, operator
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from pyspark.serializers import CloudPickleSerializer
 
-from eoslog.connector import errors
+from eoslog import errors
 from eoslog.connector.commit import faults
 from eoslog.connector.commit.task_reports import Begun
-from eoslog.connector.errors import EoslogError, RefusedByBroker, WrongCluster
 from eoslog.connector.options.source_and_sink import sink_options
 from eoslog.connector.sink.begin_on_driver import BeginsWhenPickled, let_through
+from eoslog.errors import EoslogError, RefusedByBroker, WrongCluster
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 OPTIONS = sink_options({"kafka.bootstrap.servers": "nowhere:1", "topic": "t"}, stream=True)

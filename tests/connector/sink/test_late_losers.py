@@ -9,17 +9,17 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 import pytest
 
-from eoslog.connector.client.admin import transactions
-from eoslog.connector.client.admin.list_offsets import LATEST, list_offsets
-from eoslog.connector.client.wire.cluster import Cluster
-from eoslog.connector.client.wire.shared_clusters import shared_cluster
+from eoslog.client.admin import transactions
+from eoslog.client.admin.list_offsets import LATEST, list_offsets
+from eoslog.client.wire.cluster import Cluster
+from eoslog.client.wire.shared_clusters import shared_cluster
 from eoslog.connector.commit.commands import FENCED
 from eoslog.connector.commit.task_reports import Begun, Prepared, Report
-from eoslog.connector.errors import ProduceFailed
 from eoslog.connector.options.source_and_sink import SinkOptions, sink_options
 from eoslog.connector.sink import committer
 from eoslog.connector.sink.task_message import Attempt
 from eoslog.connector.sink.task_writer import write_rows
+from eoslog.errors import ProduceFailed
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from tests.connector.brokers import skip_unless_served
 from tests.connector.stock_kafka import Kafka

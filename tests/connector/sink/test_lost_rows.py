@@ -9,18 +9,18 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from eoslog.connector.client.admin import transactions
-from eoslog.connector.client.wire.shared_clusters import shared_cluster
+from eoslog.client.admin import transactions
+from eoslog.client.wire.shared_clusters import shared_cluster
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit.faults import BatchRefused, ParticipantsLost, ReplayDiffers
 from eoslog.connector.commit.task_reports import Decided, Report
 from eoslog.connector.commit.write_token import Token
-from eoslog.connector.errors import OptionError
 from eoslog.connector.options.source_and_sink import SinkOptions, sink_options
 from eoslog.connector.run.runner import Runner
 from eoslog.connector.sink import committer
 from eoslog.connector.sink.task_message import Attempt
 from eoslog.connector.sink.task_writer import write_rows
+from eoslog.errors import OptionError
 from tests.connector.brokers import start_broker
 from tests.connector.stock_kafka import Kafka
 

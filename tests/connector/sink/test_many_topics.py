@@ -7,15 +7,16 @@ import pyarrow as pa
 import pytest
 from confluent_kafka.admin import NewTopic
 
-from eoslog.connector.client.admin import group_offsets
-from eoslog.connector.client.wire.shared_clusters import shared_cluster
+from eoslog.client.admin import group_offsets
+from eoslog.client.wire.shared_clusters import shared_cluster
 from eoslog.connector.commit.observe import observed_decision
-from eoslog.connector.commit.task_reports import Prepared, TopicPartition
+from eoslog.connector.commit.task_reports import Prepared
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.options.source_and_sink import sink_options
 from eoslog.connector.sink import committer
 from eoslog.connector.sink.task_message import Attempt
 from eoslog.connector.sink.task_writer import write_rows
+from eoslog.protocol.topic_partitions import TopicPartition
 from tests.connector.brokers import ON_KAFKA
 from tests.connector.commit.test_large_decisions import TEN_TIMES
 from tests.connector.stock_kafka import Kafka

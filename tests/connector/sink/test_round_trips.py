@@ -14,13 +14,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from eoslog.connector.client.admin import group_offsets as group_offsets
-from eoslog.connector.client.admin import transactions
-from eoslog.connector.client.records.produce import Producer
-from eoslog.connector.client.wire.cluster import Cluster
-from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
-from eoslog.connector.client.wire.connection import BrokerConnection
-from eoslog.connector.client.wire.shared_clusters import shared_cluster
+from eoslog.client.admin import group_offsets as group_offsets
+from eoslog.client.admin import transactions
+from eoslog.client.records.produce import Producer
+from eoslog.client.wire.cluster import Cluster
+from eoslog.client.wire.config import ClientConfig, parse_addresses
+from eoslog.client.wire.connection import BrokerConnection
+from eoslog.client.wire.shared_clusters import shared_cluster
 from eoslog.connector.commit.begin import begin
 from eoslog.connector.commit.decide import SourceOffsets, commit
 from eoslog.connector.commit.decision import ANCHOR
@@ -200,7 +200,7 @@ def test_round_trips_are_constant(
 def test_a_driver_that_waits_for_each_answer_would_be_noticed(
     kafka: Kafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from eoslog.connector.client.wire import pipelined
+    from eoslog.client.wire import pipelined
 
     skip_unless_served(kafka.bootstrap, 2)
     monkeypatch.setattr(pipelined, "IN_FLIGHT", 1)

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
+from eoslog.client.admin import group_offsets as group_offsets
+from eoslog.client.admin.group_offsets import CommittedOffset
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
 from eoslog.connector.checkpoint.noted_sink import NotedSink
 from eoslog.connector.checkpoint.spark_logs import Planned
-from eoslog.connector.client.admin import group_offsets as group_offsets
-from eoslog.connector.client.admin.group_offsets import CommittedOffset
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit.decision import Decision, decode
 from eoslog.connector.commit.faults import (
@@ -35,12 +35,12 @@ from eoslog.connector.commit.observe import observed_decision
 from eoslog.connector.commit.prepare import judge
 from eoslog.connector.commit.task_reports import Batch, Begun, Decided, Empty, Report
 from eoslog.connector.commit.write_token import sink_of_query
-from eoslog.connector.errors import OptionError, WrongCluster
 from eoslog.connector.offsets.group_notes import Note, read_note
 from eoslog.connector.options.source_and_sink import Guarantee, SinkOptions, sink_options
 from eoslog.connector.run import run_memory
 from eoslog.connector.sink import committer, start_of_run
 from eoslog.connector.sink.start_of_run import CheckpointView
+from eoslog.errors import OptionError, WrongCluster
 from tests.connector.commit.model_bench import Bench, Crash, finishes
 
 

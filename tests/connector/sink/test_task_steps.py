@@ -9,15 +9,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from eoslog.connector.client.admin import transactions
-from eoslog.connector.client.wire.shared_clusters import shared_cluster
+from eoslog.client.admin import transactions
+from eoslog.client.wire.shared_clusters import shared_cluster
 from eoslog.connector.commit.task_reports import Batch, Begun, Decided, Empty, Prepared, Report, Stamp
-from eoslog.connector.errors import UnknownTopic
 from eoslog.connector.options.source_and_sink import SinkOptions, sink_options
 from eoslog.connector.sink import committer, task_writer
 from eoslog.connector.sink.row_checksum import Tally
 from eoslog.connector.sink.task_message import Attempt
 from eoslog.connector.sink.task_writer import write_rows
+from eoslog.errors import UnknownTopic
 from eoslog.protocol.producer_identity import ProducerIdentity
 from tests.connector.stock_kafka import Kafka
 

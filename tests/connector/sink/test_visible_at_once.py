@@ -21,13 +21,13 @@ import pytest
 from confluent_kafka import Consumer, IsolationLevel, TopicPartition
 
 from eoslog.broker.coordinator.transactions.transaction_markers import ReadBarrier
-from eoslog.connector.client.admin import transactions
-from eoslog.connector.client.admin.transactions import AcquiredTransaction
-from eoslog.connector.client.records.produce import Producer
-from eoslog.connector.client.wire.cluster import Cluster
-from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
-from eoslog.connector.client.wire.connection import BrokerConnection
-from eoslog.connector.errors import BrokerUnreachable, ConnectionLost
+from eoslog.client.admin import transactions
+from eoslog.client.admin.transactions import AcquiredTransaction
+from eoslog.client.records.produce import Producer
+from eoslog.client.wire.cluster import Cluster
+from eoslog.client.wire.config import ClientConfig, parse_addresses
+from eoslog.client.wire.connection import BrokerConnection
+from eoslog.errors import BrokerUnreachable, ConnectionLost
 from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.protocol.batch import iter_headers
 from eoslog.protocol.producer_identity import ProducerIdentity

@@ -19,10 +19,10 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from eoslog.connector.errors import SchemaError
 from eoslog.connector.sink import routing
 from eoslog.connector.sink.routing import Router
 from eoslog.connector.spark.columns import check_sink_schema
+from eoslog.errors import SchemaError
 from eoslog.protocol.records import decode_batches
 
 PARTITIONS = {"a": 3, "b": 5, "solo": 1}

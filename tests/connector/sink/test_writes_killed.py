@@ -13,20 +13,20 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from eoslog.connector.client.admin import transactions
-from eoslog.connector.client.admin.list_offsets import LATEST, list_offsets
-from eoslog.connector.client.wire.cluster import Cluster
-from eoslog.connector.client.wire.shared_clusters import shared_cluster
+from eoslog.client.admin import transactions
+from eoslog.client.admin.list_offsets import LATEST, list_offsets
+from eoslog.client.wire.cluster import Cluster
+from eoslog.client.wire.shared_clusters import shared_cluster
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit.finish import abort_all
 from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.commit.transactional_ids import Participant
-from eoslog.connector.errors import OptionError
 from eoslog.connector.options.source_and_sink import sink_options
 from eoslog.connector.run.runner import Runner
 from eoslog.connector.sink import committer
 from eoslog.connector.sink.task_message import Attempt
 from eoslog.connector.sink.task_writer import write_rows
+from eoslog.errors import OptionError
 from tests.connector.brokers import offers_two_phase_commit, start_broker
 from tests.connector.stock_kafka import Kafka
 

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from eoslog.connector.errors import DataLoss
 from eoslog.connector.offsets.offsets import began_from_json
 from eoslog.connector.options.source_and_sink import source_options
 from eoslog.connector.source.reader import StreamReader
 from eoslog.connector.spark.versions import ReadAllAvailable, ReadMaxRows
+from eoslog.errors import DataLoss
 from tests.connector.source.test_source_stream import planned, reader
 from tests.connector.stock_kafka import Kafka, bare
 

@@ -12,15 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import datasource as ds
 
-from eoslog.connector.client.records import fetch as fetching
-from eoslog.connector.errors import RefusedByBroker, UnsupportedByBroker
+from eoslog.client.records import fetch as fetching
 from eoslog.connector.source import pushed_ranges
 from eoslog.connector.source.pushed_filters import Pushed, push
+from eoslog.errors import RefusedByBroker, UnsupportedByBroker
 from eoslog.protocol.errors import ErrorCode
+from eoslog.protocol.topic_partitions import TopicPartition
 from tests.connector.source.filter_draws import Drawn, Row, drawn_filters, moment, passing
 from tests.connector.source.modelled_log import TIMES, Batch, Log, Record, Segment, logs
-
-Place = tuple[str, int]
 
 EXAMPLES = int(os.environ.get("EXAMPLES", "300"))
 
@@ -28,17 +27,19 @@ EXAMPLES = int(os.environ.get("EXAMPLES", "300"))
 class Cluster:
     """Logs by partition, and what was asked of them."""
 
-    def __init__(self, logs: Mapping[Place, Log], types: Mapping[str, str] | None = None) -> None:
+    def __init__(self, logs: Mapping[TopicPartition, Log], types: Mapping[str, str] | None = None) -> None:
         self.logs, self.types = logs, types or {}
         self.asked: list[str] = []
         self.refuses: dict[str, Exception] = {}
 
-    def list_offsets(self, _: Any, wanted: Mapping[Place, int], *, committed: bool) -> dict[Place, int]:
+    def list_offsets(
+        self, _: Any, wanted: Mapping[TopicPartition, int], *, committed: bool
+    ) -> dict[TopicPartition, int]:
         self._ask("offsets")
         assert all(at >= 0 for at in wanted.values()), "a time below 0 is a word for an end"
         return {tp: self.logs[tp].at(time)[0] for tp, time in wanted.items()}
 
-    def newest(self, _: Any, wanted: list[Place]) -> dict[Place, int]:
+    def newest(self, _: Any, wanted: list[TopicPartition]) -> dict[TopicPartition, int]:
         self._ask("newest")
         found = {tp: self.logs[tp].newest() for tp in wanted}
         return {tp: time for tp, (offset, time) in found.items() if offset >= 0}
@@ -60,7 +61,7 @@ class Cluster:
         if what in self.refuses:
             raise self.refuses[what]
 
-    def narrowed(self, pushed: Pushed, *, rise: bool = False) -> dict[Place, tuple[int, int]]:
+    def narrowed(self, pushed: Pushed, *, rise: bool = False) -> dict[TopicPartition, tuple[int, int]]:
         source: Any = SimpleNamespace(cluster=self, ids={}, options=SimpleNamespace(times_rise=rise))
         start = {tp: log.start for tp, log in self.logs.items()}
         end = {tp: log.end for tp, log in self.logs.items()}
@@ -72,7 +73,7 @@ class Cluster:
             starts, ends = pushed_ranges.narrowed(source, pushed, start, end)
         return {tp: (starts[tp], ends[tp]) for tp in ends if starts[tp] < ends[tp]}
 
-    def rows(self, ranges: Mapping[Place, tuple[int, int]]) -> list[Row]:
+    def rows(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> list[Row]:
         return [
             Row(*tp, record.offset, record.time * 1000)
             for tp, (start, end) in sorted(ranges.items())
@@ -119,7 +120,9 @@ def rising(count: int, step: int = 1000, *, by_broker: bool = False) -> Log:
     return Log([Segment(0, batches)], 0, count)
 
 
-def ranges(cluster: Cluster, *filters: ds.Filter, rise: bool = False) -> dict[Place, tuple[int, int]]:
+def ranges(
+    cluster: Cluster, *filters: ds.Filter, rise: bool = False
+) -> dict[TopicPartition, tuple[int, int]]:
     pushed, _ = push(filters)
     return cluster.narrowed(pushed, rise=rise)
 

@@ -9,7 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from eoslog.connector.errors import (
+from eoslog.connector.offsets.plan import Range
+from eoslog.connector.options.source_and_sink import SourceOptions, source_options
+from eoslog.connector.source import read_range, reader
+from eoslog.errors import (
     DataLoss,
     OffsetsGone,
     OptionError,
@@ -17,9 +20,6 @@ from eoslog.connector.errors import (
     TopicRecreated,
     UnknownTopic,
 )
-from eoslog.connector.offsets.plan import Range
-from eoslog.connector.options.source_and_sink import SourceOptions, source_options
-from eoslog.connector.source import read_range, reader
 from eoslog.protocol.records import DecodedRecords
 
 

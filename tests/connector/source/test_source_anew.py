@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from eoslog.connector.errors import DataLoss
 from eoslog.connector.offsets.offsets import from_json, ids_from_json, to_json
 from eoslog.connector.offsets.plan import Range, losses
 from eoslog.connector.spark.versions import ReadAllAvailable
+from eoslog.errors import DataLoss
 from tests.connector.source.test_source_stream import (
     Sink,
     planned,

@@ -7,18 +7,18 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from eoslog.connector.client.admin import group_offsets as group_offsets
-from eoslog.connector.client.wire.cluster import Cluster
-from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
+from eoslog.client.admin import group_offsets as group_offsets
+from eoslog.client.wire.cluster import Cluster
+from eoslog.client.wire.config import ClientConfig, parse_addresses
 from eoslog.connector.commit.begin import begin
 from eoslog.connector.commit.decide import SourceOffsets, commit
 from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.commit.transactional_ids import Sink
-from eoslog.connector.errors import DataLoss, UnknownTopic
 from eoslog.connector.options.source_and_sink import source_options
 from eoslog.connector.run.runner import Runner, commit_known
 from eoslog.connector.source.reader import StreamReader
 from eoslog.connector.spark.versions import ReadAllAvailable
+from eoslog.errors import DataLoss, UnknownTopic
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from tests.connector.brokers import skip_unless_served
 from tests.connector.sink.test_round_trips import prepare

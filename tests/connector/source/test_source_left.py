@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from confluent_kafka import TopicPartition
 
-from eoslog.connector.errors import DataLoss
 from eoslog.connector.offsets.offsets import position_from_json, to_json
 from eoslog.connector.spark.versions import ReadAllAvailable
+from eoslog.errors import DataLoss
 from tests.connector.source.test_source_deleted import KINDS, of, options_of
 from tests.connector.source.test_source_restored import values
 from tests.connector.stock_kafka import Kafka, bare

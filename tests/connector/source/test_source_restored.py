@@ -14,11 +14,11 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from eoslog.broker.log.segment import leader_epochs
-from eoslog.connector.client.wire.connection import BrokerConnection
-from eoslog.connector.errors import DataLoss
+from eoslog.client.wire.connection import BrokerConnection
 from eoslog.connector.offsets.offsets import epochs_from_json
 from eoslog.connector.source.reader import StreamReader
 from eoslog.connector.spark.versions import ReadAllAvailable, ReadMaxRows
+from eoslog.errors import DataLoss
 from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.testing import EmbeddedBroker
 from tests.connector.brokers import ON_KAFKA
@@ -228,9 +228,9 @@ def test_it_is_asked_once_after_a_change_of_epochs(site: Site, monkeypatch: pyte
 
 def test_a_group_that_stands_in_the_other_log(site: Site) -> None:
     """startingOffsets=committed: the epoch is beside the group's offset, as Java's consumer has it."""
-    from eoslog.connector.client.admin import group_offsets as group_offsets
-    from eoslog.connector.client.wire.cluster import Cluster
-    from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
+    from eoslog.client.admin import group_offsets as group_offsets
+    from eoslog.client.wire.cluster import Cluster
+    from eoslog.client.wire.config import ClientConfig, parse_addresses
 
     site.put("first", 100)
     site.backup()

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from eoslog.connector.client.admin import transactions
-from eoslog.connector.client.wire.cluster import Cluster
-from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
-from eoslog.connector.client.wire.connection import BrokerConnection
+from eoslog.client.admin import transactions
+from eoslog.client.wire.cluster import Cluster
+from eoslog.client.wire.config import ClientConfig, parse_addresses
+from eoslog.client.wire.connection import BrokerConnection
 from eoslog.connector.commit.transactional_ids import ParticipantSlot, Sink
 from eoslog.connector.source import held_back
 from eoslog.connector.source.reader import StreamReader

@@ -14,15 +14,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from eoslog.cli import main
-from eoslog.connector.client.admin.group_offsets import commit_plain
-from eoslog.connector.client.wire.cluster import Cluster
-from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
-from eoslog.connector.errors import DataLoss, OptionError
+from eoslog.client.admin.group_offsets import commit_plain
+from eoslog.client.wire.cluster import Cluster
+from eoslog.client.wire.config import ClientConfig, parse_addresses
 from eoslog.connector.offsets.group_notes import Note
 from eoslog.connector.offsets.offsets import TakenFrom, position_from_json
 from eoslog.connector.options.source_and_sink import source_options
 from eoslog.connector.source.reader import StreamReader
 from eoslog.connector.spark.versions import ReadAllAvailable, ReadMaxRows, works
+from eoslog.errors import DataLoss, OptionError
 from tests.connector.stock_kafka import Kafka, bare
 from tests.spark_session import all_available
 

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from eoslog.connector.errors import OptionError
 from eoslog.connector.options.source_and_sink import source_options
 from eoslog.connector.source import reader
 from eoslog.connector.source.reader import BatchReader, StreamReader
 from eoslog.connector.spark.versions import ReadAllAvailable, ReadMaxRows, ReadMinRows
+from eoslog.errors import OptionError
 from tests.connector.stock_kafka import Kafka, bare
 
 T = 1_700_000_000_000

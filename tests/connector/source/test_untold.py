@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from confluent_kafka import TopicPartition
 
-from eoslog.connector.errors import DataLoss, EoslogError, OptionError
 from eoslog.connector.options.source_and_sink import source_options
 from eoslog.connector.source.reader import UntoldStreamReader
 from eoslog.connector.spark.versions import ReadAllAvailable
+from eoslog.errors import DataLoss, EoslogError, OptionError
 from tests.connector.source.test_source_stream import planned, reader
 from tests.connector.stock_kafka import Kafka, bare
 

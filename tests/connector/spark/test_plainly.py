@@ -7,9 +7,9 @@ import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
 from eoslog.connector.data_source import EoslogDataSource
-from eoslog.connector.errors import OptionError, WrongCluster
 from eoslog.connector.sink import committer
 from eoslog.connector.spark.plain_errors import KEPT, only_warned, pieces_plainly, plainly
+from eoslog.errors import OptionError, WrongCluster
 
 
 def deep(error: Exception, depth: int = 5) -> None:
@@ -36,7 +36,7 @@ def test_the_way_through_eoslog_is_left_out(kept: bool) -> None:
     with pytest.raises(WrongCluster) as raised:
         plainly(deep)(WrongCluster("a sentence"))
     said = lines(raised.value)
-    assert said[-1] == "eoslog.connector.errors.WrongCluster: a sentence"
+    assert said[-1] == "eoslog.errors.WrongCluster: a sentence"
     assert (
         any("in deep" in line for line in said) == kept and any("KeyError" in line for line in said) == kept
     )

@@ -15,13 +15,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
-import eoslog.connector
 from eoslog.connector.data_source import EoslogDataSource
-from eoslog.connector.errors import EoslogError
 from eoslog.connector.spark import logs
 from eoslog.connector.spark.driver_stderr import stderr_of
+from eoslog.errors import EoslogError
+from tests.docs.errors_of import modules
 
-CONNECTOR = Path(eoslog.connector.__file__).parent
 DOCS = Path(__file__).parents[3] / "docs"
 LINE = r"\d\d/\d\d/\d\d \d\d:\d\d:\d\d WARN eoslog: (.*)\n"
 
@@ -68,7 +67,7 @@ def test_a_program_of_the_users_is_left_alone() -> None:
 
 
 def _warnings() -> Iterator[tuple[Path, ast.Call]]:
-    for path in sorted(CONNECTOR.rglob("*.py")):
+    for path in modules():
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "warning":
                 yield path, node
@@ -83,16 +82,16 @@ def test_every_warning_names_a_page_that_is_there() -> None:
     found = list(_warnings())
     assert len(found) > 15
     made_elsewhere = {
-        "start_of_run.py": "checkpoint/start_checks.py",
-        "source_topics.py": "offsets/group_notes.py",
+        "start_of_run.py": "start_checks.py",
+        "source_topics.py": "group_notes.py",
     }
     for path, call in found:
         first = ast.unparse(call.args[0])
         text = first if "See " in first or "_SEE" in first else path.read_text()
         if isinstance(call.args[0], ast.Name) and path.name in made_elsewhere:
-            text = (CONNECTOR / made_elsewhere[path.name]).read_text()
+            text = next(one for one in modules() if one.name == made_elsewhere[path.name]).read_text()
         assert "See " in text or "_SEE" in text, f"{path.name}:{call.lineno}: {first}"
-    pages = set[str]().union(*(_pages(path) for path in CONNECTOR.rglob("*.py")))
+    pages = set[str]().union(*(_pages(path) for path in modules()))
     assert len(pages) > 8
     for page in pages:
         name, _, anchor = page.partition("#")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from eoslog.broker.config import BrokerConfig
-from eoslog.broker.coordinator.groups.committed_offsets import Committer, Fetched, Place
+from eoslog.broker.coordinator.groups.committed_offsets import Committer, Fetched
 from eoslog.broker.coordinator.groups.group_coordinator import GroupCoordinator
 from eoslog.broker.coordinator.groups.group_offsets import NewOffset, TransactionalCommit
 from eoslog.broker.log.partition.partition import Partition
@@ -17,6 +17,7 @@ from eoslog.broker.log.segment.group_flush import GroupFlush
 from eoslog.broker.ports.ports import OsFileSystem, SystemClock
 from eoslog.broker.topics.topics import Topics
 from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.topic_partitions import TopicPartition
 
 T = TypeVar("T")
 
@@ -90,7 +91,9 @@ class Shell:
     def partition(self, group: str = "g") -> Partition:
         return self.groups.group_partition(group)
 
-    async def commit(self, group: str, metadata: str = "", /, **offsets: int) -> dict[Place, ErrorCode]:
+    async def commit(
+        self, group: str, metadata: str = "", /, **offsets: int
+    ) -> dict[TopicPartition, ErrorCode]:
         """Commit to partitions p0, p1 of topic t."""
         return await self.groups.commit_offsets(Committer(group), self.new(metadata, **offsets))
 
@@ -100,11 +103,13 @@ class Shell:
 
     async def txn_commit(
         self, group: str, producer: int = 7, epoch: int = 0, version: int = 5, **offsets: int
-    ) -> dict[Place, ErrorCode]:
+    ) -> dict[TopicPartition, ErrorCode]:
         txn = TransactionalCommit("tx", producer, epoch, version)
         return await self.groups.txn_commit_offsets(txn, Committer(group), self.new(**offsets))
 
-    async def fetch(self, group: str, *places: Place, stable: bool = False) -> dict[Place, Fetched]:
+    async def fetch(
+        self, group: str, *places: TopicPartition, stable: bool = False
+    ) -> dict[TopicPartition, Fetched]:
         wanted = [(place, self.topic(place[0])) for place in places] if places else None
         return dict(await self.groups.fetch_offsets(group, wanted, stable))
 

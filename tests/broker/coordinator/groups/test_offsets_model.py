@@ -12,7 +12,7 @@ from typing import NamedTuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eoslog.broker.coordinator.groups.committed_offsets import Committed, OffsetStore, Place, fetch
+from eoslog.broker.coordinator.groups.committed_offsets import Committed, OffsetStore, fetch
 from eoslog.broker.coordinator.groups.group_records import (
     OffsetRecord,
     decode,
@@ -21,21 +21,22 @@ from eoslog.broker.coordinator.groups.group_records import (
 )
 from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.plain_records import Record
+from eoslog.protocol.topic_partitions import TopicPartition
 
 GROUPS = ("g", "h")
-PLACES: tuple[Place, ...] = (("t", 0), ("t", 1), ("u", 0))
+PLACES: tuple[TopicPartition, ...] = (("t", 0), ("t", 1), ("u", 0))
 PRODUCERS = (1, 2, 3)
 
 
 class Commit(NamedTuple):
     group: str
-    place: Place
+    place: TopicPartition
     producer: int | None
 
 
 class Tombstone(NamedTuple):
     group: str
-    place: Place
+    place: TopicPartition
 
 
 class Marker(NamedTuple):
@@ -56,7 +57,7 @@ entries = st.lists(
 )
 
 
-def model(log: list[Entry], group: str, place: Place) -> tuple[int | None, bool]:
+def model(log: list[Entry], group: str, place: TopicPartition) -> tuple[int | None, bool]:
     """(record offset of the committed value or None, whether a transaction has one pending)."""
     newest: int | None = None
     pending = False

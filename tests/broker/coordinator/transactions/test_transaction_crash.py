@@ -32,11 +32,11 @@ from eoslog.broker.coordinator.transactions.transaction_state import (
 from eoslog.broker.log.partition.partition import Partition
 from eoslog.protocol.control import COMMIT, read_control
 from eoslog.protocol.plain_records import iter_records
+from eoslog.protocol.topic_partitions import TopicPartition
 from tests.broker.coordinator.transactions.transaction_machine import (
     GROUP_TOPIC,
     Client,
     Machine,
-    Place,
     PowerCut,
     after_crash,
     fresh_disk,
@@ -79,9 +79,9 @@ class Found:
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
-        self.markers: dict[tuple[Place, int, int, bool], int] = Counter()
-        self.outcome: dict[tuple[int, Place], bool | None] = {}
-        self.opened_by: dict[tuple[int, Place], int] = {}
+        self.markers: dict[tuple[TopicPartition, int, int, bool], int] = Counter()
+        self.outcome: dict[tuple[int, TopicPartition], bool | None] = {}
+        self.opened_by: dict[tuple[int, TopicPartition], int] = {}
         for name in machine.topics.names():
             topic = machine.topics.get(name)
             assert topic is not None
@@ -120,7 +120,7 @@ class Found:
         """No marker without a decision, no completion without all markers."""
         decided: set[tuple[int, int, bool]] = set()
         prepared: dict[str, TransactionMetadata] = {}
-        needed: dict[tuple[Place, int, int, bool], int] = Counter()
+        needed: dict[tuple[TopicPartition, int, int, bool], int] = Counter()
         for known in self.decisions():
             if known.state in PREPARED:
                 prepared[known.transactional_id] = known

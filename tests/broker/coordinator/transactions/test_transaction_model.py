@@ -27,9 +27,9 @@ from eoslog.broker.coordinator.transactions.transaction_state import (
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.protocol.plain_records import Record
 from eoslog.protocol.producer_identity import ProducerIdentity
+from eoslog.protocol.topic_partitions import TopicPartition
 
 Token = tuple[int, int]
-Place = tuple[str, int]
 LAST_EPOCH = 32766
 IDLE_MS = 700
 
@@ -48,7 +48,7 @@ class Transactions(RuleBasedStateMachine):
         # The model
         self.holder: Token | None = None
         self.before: Token | None = None  # who the holder was before its last bump
-        self.open: set[Place] | None = None
+        self.open: set[TopicPartition] | None = None
         self.opened_at = 0
         self.touched = 0  # when the id was last changed
         self.writer: Token | None = None  # who wrote what is open
@@ -166,7 +166,7 @@ class Transactions(RuleBasedStateMachine):
         return None
 
     @rule(data=st.data(), place=places, version=versions)
-    def add(self, data: st.DataObject, place: Place, version: int) -> None:
+    def add(self, data: st.DataObject, place: TopicPartition, version: int) -> None:
         token = data.draw(st.sampled_from(self.tokens))
         decision = rules.add_partitions(self.known, *token, [place], self.now, version)
         if self.kept:

@@ -18,10 +18,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.plain_records import iter_records
+from eoslog.protocol.topic_partitions import TopicPartition
 from tests.broker.coordinator.transactions.transaction_machine import (
     Client,
     Machine,
-    Place,
     PowerCut,
     after_crash,
     fresh_disk,
@@ -66,7 +66,7 @@ class Coordinator(RuleBasedStateMachine):
         self.ids = {name: Known() for name in ("x", "y")}
         self.numbers = 0
         self.outcomes: dict[int, bool | None] = {}
-        self.sequences: dict[tuple[Token, Place], int] = {}
+        self.sequences: dict[tuple[Token, TopicPartition], int] = {}
 
     async def start(self, clock: Any = None) -> Machine:
         machine = Machine(self.fs, clock=clock)
@@ -131,7 +131,7 @@ class Coordinator(RuleBasedStateMachine):
         known.patient = two_phase or (begun and known.patient_now)
 
     @rule(name=NAMES, place=PLACES, tv2=st.booleans(), back=st.sampled_from([0, 0, 0, 1, 2]))
-    def write(self, name: str, place: Place, tv2: bool, back: int) -> None:
+    def write(self, name: str, place: TopicPartition, tv2: bool, back: int) -> None:
         known = self.ids[name]
         if len(known.given) <= back:
             return
@@ -155,7 +155,7 @@ class Coordinator(RuleBasedStateMachine):
         known.open.append(self.numbers)
         self.outcomes[self.numbers] = None
 
-    async def _write(self, client: Client, place: Place, number: int) -> None:
+    async def _write(self, client: Client, place: TopicPartition, number: int) -> None:
         if not client.tv2:
             await client.add([place])
         await client.produce(place, number)
@@ -213,7 +213,7 @@ class Coordinator(RuleBasedStateMachine):
 
     # -- what is seen
 
-    def seen(self, place: Place) -> tuple[dict[int, bool | None], int]:
+    def seen(self, place: TopicPartition) -> tuple[dict[int, bool | None], int]:
         """What became of each number in a partition's log, and the first offset that is open."""
         found: dict[int, bool | None] = {}
         waiting: dict[int, list[tuple[int, int]]] = {}

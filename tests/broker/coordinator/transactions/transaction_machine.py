@@ -24,10 +24,10 @@ from eoslog.broker.log.segment.group_flush import GroupFlush
 from eoslog.broker.topics.topics import Topics
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.plain_records import encode_records
+from eoslog.protocol.topic_partitions import TopicPartition
 from tests.broker.log.fakefs import Directory, FakeClock, FakeFileSystem, Outcome
 
 T = TypeVar("T")
-Place = tuple[str, int]
 
 DATA = "/data"
 GROUP_TOPIC = "__consumer_offsets"
@@ -122,7 +122,7 @@ class Machine:
         self.marked.append((str(partition), producer_id, epoch, commit))
         self.groups.on_marker(partition, producer_id, epoch, commit)
 
-    def partition(self, place: Place) -> Partition:
+    def partition(self, place: TopicPartition) -> Partition:
         found = self.topics.partition(*place)
         assert found is not None
         return found
@@ -153,7 +153,7 @@ class Transaction:
     """What a client did and heard: `asked` to commit or abort, `answered` if it heard a success."""
 
     number: int
-    places: list[Place] = field(default_factory=list)
+    places: list[TopicPartition] = field(default_factory=list)
     offsets: bool = False
     asked: bool | None = None
     answered: bool = False
@@ -177,7 +177,7 @@ class Client:
     def __init__(self, machine: Machine, name: str, tv2: bool, timeout_ms: int = 60_000) -> None:
         self.machine, self.name, self.tv2, self.timeout_ms = machine, name, tv2, timeout_ms
         self.producer = (-1, -1)
-        self.sequences: dict[Place, int] = {}
+        self.sequences: dict[TopicPartition, int] = {}
         self.history: list[Transaction] = []
         self.heard: list[tuple[int, int]] = []
         """All that it was before the crash, in order."""
@@ -196,7 +196,7 @@ class Client:
         if not self.machine.fs.dead:
             self.heard.append(producer)
 
-    async def write(self, number: int, places: list[Place], offsets: bool = False) -> Transaction:
+    async def write(self, number: int, places: list[TopicPartition], offsets: bool = False) -> Transaction:
         """Open a transaction and write its number to all places, and as the group's offset of the first."""
         transaction = Transaction(number, places, offsets)
         self.history.append(transaction)
@@ -207,10 +207,10 @@ class Client:
             await self.commit_offset(number, places[0])
         return transaction
 
-    async def add(self, places: list[Place]) -> None:
+    async def add(self, places: list[TopicPartition]) -> None:
         await patiently(lambda: self.coordinator.add_partitions(self.name, *self.producer, places))
 
-    async def produce(self, place: Place, number: int) -> None:
+    async def produce(self, place: TopicPartition, number: int) -> None:
         """As the Produce handler: ask until there is nothing to wait for, then append at once."""
         while True:
             verdict = self.coordinator.verify_partition(self.name, *self.producer, *place, self.tv2)
@@ -228,7 +228,7 @@ class Client:
         partition = self.machine.partition(place)
         await partition.wait_durable(partition.append(batch, now_ms=now).last_offset)
 
-    async def commit_offset(self, number: int, place: Place) -> None:
+    async def commit_offset(self, number: int, place: TopicPartition) -> None:
         groups = self.machine.groups
         if not self.tv2:
             partition = groups.group_partition(self.name)

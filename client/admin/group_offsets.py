@@ -1,0 +1,216 @@
+"""Committed offsets of a consumer group, read and written outside of transactions."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from eoslog.client.wire.cluster import Cluster
+from eoslog.client.wire.retry import check, retrying
+from eoslog.protocol import errors
+from eoslog.protocol.apis import APIS, ApiKey
+from eoslog.protocol.errors import ErrorCode
+from eoslog.protocol.topic_partitions import TopicPartition, by_topic
+from eoslog.protocol.typed import OFFSET_COMMIT, OFFSET_FETCH
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed import (
+        OffsetCommitRequestDraft,
+        OffsetCommitRequestPartitionDraft,
+        OffsetCommitRequestTopicDraft,
+        OffsetFetchRequestDraft,
+        OffsetFetchRequestTopicDraft,
+        OffsetFetchResponse,
+    )
+
+
+T = TypeVar("T")
+Epochs = Mapping[TopicPartition, int]
+
+_FETCH_MAX = 7  # one group a request, topics by name
+_REQUIRE_STABLE = 7
+_COMMIT_MAX = 9  # topics by name
+_MOST_BYTES = 800_000
+"""A broker appends the offsets of a request as one batch, of at most message.max.bytes (1 MB)."""
+_OFFSET_BYTES = 100  # of an offset beside its names and metadata
+_UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+
+
+class StillPending(Exception):
+    """A transaction has been about to change a group's offsets for longer than the caller waits."""
+
+
+class CommittedOffset(NamedTuple):
+    """A committed offset, its metadata, and the leader epoch of the record before it (-1: unknown)."""
+
+    offset: int
+    metadata: str
+    leader_epoch: int
+
+
+def fetch_committed(
+    cluster: Cluster,
+    group: str,
+    partitions: Iterable[TopicPartition] | None,
+    *,
+    require_stable: bool = True,
+    least_ms: int = 0,
+    pending_ms: float | None = None,
+) -> dict[TopicPartition, tuple[int, str]]:
+    """Offset and metadata of each partition that has a commit: see `fetch_with_epochs`."""
+    found = fetch_with_epochs(
+        cluster,
+        group,
+        partitions,
+        require_stable=require_stable,
+        least_ms=least_ms,
+        pending_ms=pending_ms,
+    )
+    return {tp: (offset, metadata) for tp, (offset, metadata, _) in found.items()}
+
+
+def fetch_with_epochs(
+    cluster: Cluster,
+    group: str,
+    partitions: Iterable[TopicPartition] | None,
+    *,
+    require_stable: bool = True,
+    least_ms: int = 0,
+    pending_ms: float | None = None,
+) -> dict[TopicPartition, CommittedOffset]:
+    """The offset of each partition that has a commit; `partitions` None: all that have one.
+
+    `require_stable` waits for transactions that are about to change the answer (KIP-447), for `least_ms` at
+    least, and needs OffsetFetch 7. Name the partitions if that matters: if asked for all, Kafka leaves out a
+    partition whose first commit is still pending, and answers without waiting for it. `pending_ms`: the
+    longest wait for such transactions, from the first answer that reports one. Raises KafkaError,
+    RetriesExhausted, StillPending (with `pending_ms`).
+    """
+    topics: list[OffsetFetchRequestTopicDraft] | None = None
+    since = 0.0
+    if partitions is not None:
+        rows = ((t, p, p) for t, p in partitions)
+        topics = [{"name": topic, "partition_indexes": numbers} for topic, numbers in by_topic(rows)]
+    body: OffsetFetchRequestDraft = {"group_id": group, "topics": topics, "require_stable": require_stable}
+
+    def attempt() -> dict[TopicPartition, CommittedOffset]:
+        nonlocal since
+        try:
+            return ask()
+        except errors.UnstableOffsetCommit as error:
+            if pending_ms is None:
+                raise
+            since = since or time.monotonic()
+            waited = time.monotonic() - since
+            if waited * 1000 < pending_ms:
+                raise
+            raise StillPending(f"{error}, for {waited:.1f} s") from error
+
+    def ask() -> dict[TopicPartition, CommittedOffset]:
+        connection = cluster.coordinator("group", group)
+        version = connection.pick(
+            ApiKey.OFFSET_FETCH, max_version=_FETCH_MAX, min_version=_REQUIRE_STABLE if require_stable else 2
+        )
+        answer = connection.call(OFFSET_FETCH, body, version=version)
+        check(answer["error_code"], f"OffsetFetch of group {group!r}")
+        return _committed(answer, group)
+
+    return _retry(cluster, ApiKey.OFFSET_FETCH, group, attempt, least_ms)
+
+
+def at_once(
+    group: str, offsets: Mapping[TopicPartition, tuple[int, str]]
+) -> Iterator[dict[TopicPartition, tuple[int, str]]]:
+    """The offsets in parts of which a broker takes each in one request."""
+    part: dict[TopicPartition, tuple[int, str]] = {}
+    size = 0
+    for place, (offset, metadata) in offsets.items():
+        more = _OFFSET_BYTES + len(f"{group}{place[0]}{metadata}".encode())
+        if part and size + more > _MOST_BYTES:
+            yield part
+            part, size = {}, 0
+        part[place] = (offset, metadata)
+        size += more
+    yield part
+
+
+def rows_of(
+    offsets: Mapping[TopicPartition, tuple[int, str]], epochs: Epochs | None = None
+) -> list[OffsetCommitRequestTopicDraft]:
+    """Offsets in the form that commit requests have."""
+    known = epochs or {}
+    rows: Iterator[tuple[str, int, OffsetCommitRequestPartitionDraft]] = (
+        (
+            t,
+            p,
+            {
+                "partition_index": p,
+                "committed_offset": offset,
+                "committed_leader_epoch": known.get((t, p), -1),
+                "committed_metadata": metadata,
+            },
+        )
+        for (t, p), (offset, metadata) in offsets.items()
+    )
+    return [{"name": topic, "partitions": parts} for topic, parts in by_topic(rows)]
+
+
+def commit_plain(
+    cluster: Cluster,
+    group: str,
+    offsets: Mapping[TopicPartition, tuple[int, str]],
+    epochs: Epochs | None = None,
+) -> None:
+    """Commit offsets of a group without members, outside of transactions. KafkaError if one is refused.
+
+    `epochs`: the leader epoch of the record before each offset, if known.
+    """
+    for part in at_once(group, offsets):
+        _commit_at_once(cluster, group, {"group_id": group, "topics": rows_of(part, epochs)})
+
+
+def _commit_at_once(cluster: Cluster, group: str, body: OffsetCommitRequestDraft) -> None:
+    def attempt() -> None:
+        connection = cluster.coordinator("group", group)
+        answer = connection.call(OFFSET_COMMIT, body, max_version=_COMMIT_MAX)
+        for topic in answer["topics"]:
+            for part in topic["partitions"]:
+                name = f"{topic['name']}-{part['partition_index']}"
+                check(part["error_code"], f"OffsetCommit of {name} to group {group!r}")
+
+    _retry(cluster, ApiKey.OFFSET_COMMIT, group, attempt)
+
+
+def _committed(answer: OffsetFetchResponse, group: str) -> dict[TopicPartition, CommittedOffset]:
+    found = {}
+    for topic in answer["topics"]:
+        for part in topic["partitions"]:
+            where = (topic["name"], part["partition_index"])
+            check(part["error_code"], f"OffsetFetch of {where[0]}-{where[1]} in group {group!r}")
+            if part["committed_offset"] >= 0:
+                epoch = part["committed_leader_epoch"]
+                found[where] = CommittedOffset(part["committed_offset"], part["metadata"] or "", epoch)
+    return found
+
+
+def _retry(cluster: Cluster, api: ApiKey, group: str, attempt: Callable[[], T], least_ms: int = 0) -> T:
+    return retrying(
+        cluster,
+        f"{APIS[api].name} of group {group!r}",
+        attempt,
+        timeout_ms=max(cluster.config.api_timeout_ms, least_ms),
+        option="kafka.default.api.timeout.ms",
+        forget=lambda: cluster.forget_coordinator("group", group),
+        api=api,
+    )
+
+
+def gone(cluster: Cluster, places: Iterable[TopicPartition]) -> set[TopicPartition]:
+    """Those of the partitions that the cluster does not have. Raises KafkaError, BrokerUnreachable."""
+    wanted = set(places)
+    found = cluster.metadata({topic for topic, _ in wanted})
+    unknown = {topic for topic, code in found.errors.items() if code in _UNKNOWN}
+    return {
+        (t, p) for t, p in wanted if t in unknown or (t in found.topics and p not in found.topics[t].leaders)
+    }

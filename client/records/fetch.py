@@ -1,0 +1,406 @@
+"""Reads a range of a partition, a whole answer at a time.
+
+The next Fetch is sent before this answer is decoded, so broker and network work at the same time as Arrow.
+Only batch headers are read one by one; the records of all batches of an answer are decoded at once. Control
+batches and records of aborted transactions are skipped.
+
+With client.rack a leader may send its reader to a near replica (KIP-392), and return no records itself. If
+that fails, or the replica does not have the records yet, the leader is asked; its answer is final.
+
+The codec is imported where records are decoded: a process that looks at batches alone does without it.
+"""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64decode
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from eoslog.client.records.gaps import Gaps
+from eoslog.client.records.read_committed import Located, Visible, visible
+from eoslog.client.wire.cluster import Cluster
+from eoslog.client.wire.config import Address
+from eoslog.client.wire.connection import BrokerConnection
+from eoslog.client.wire.retry import Backoff, check, passes
+from eoslog.errors import (
+    BrokerUnreachable,
+    ConnectionLost,
+    OffsetsGone,
+    RefusedByBroker,
+    RetriesExhausted,
+    TopicRecreated,
+)
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.batch import BatchHeader, Buffer, CorruptBatch, iter_headers
+from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.typed import FETCH
+
+if TYPE_CHECKING:
+    from eoslog.protocol.records import DecodedRecords
+    from eoslog.protocol.typed import (
+        FetchRequestDraft,
+        FetchRequestPartitionDraft,
+        FetchRequestTopicDraft,
+        FetchResponse,
+        FetchResponsePartition,
+    )
+
+
+_DAMAGED = "read another replica (move the leader), or begin behind it with startingOffsets"
+_BY_NAME = 12  # the last version that names topics
+_BY_ID = 13  # names them by their ids (KIP-516)
+_OTHER_TOPIC = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID)
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """The part of a Fetch answer for the one partition. `elsewhere`: the node that is to be asked instead."""
+
+    records: Buffer
+    last_stable_offset: int
+    high_watermark: int
+    log_start_offset: int
+    aborted: list[tuple[int, int]]
+    elsewhere: int
+
+
+def fetch(
+    cluster: Cluster,
+    topic: str,
+    partition: int,
+    start: int,
+    end: int,
+    *,
+    committed: bool,
+    topic_id: str | None = None,
+    max_bytes: int | None = None,
+    headers: bool = False,
+    max_payload: int | None = None,
+) -> Iterator[DecodedRecords]:
+    """Records with offsets start..end-1, in order, one answer at a time.
+
+    With `topic_id` no record of another topic with the same name is read. `max_bytes` (None: as configured)
+    limits each answer; a single larger batch is returned all the same. Compressed batches are unpacked
+    together, up to `max_payload` bytes at a time, but at least one. Raises OffsetsGone if the log no longer
+    has `start`, never reached `end`, or lacks offsets that were not compacted away; TopicRecreated,
+    CorruptBatch, KafkaError, and RetriesExhausted after poll_timeout_ms without progress.
+    """
+    name = f"{topic}-{partition}"
+    answers = fetch_batches(
+        cluster, topic, partition, start, end, committed=committed, topic_id=topic_id, max_bytes=max_bytes
+    )
+    with closing(answers):
+        for answer in answers:
+            for decoded in _decoded(name, answer.records, answer.batches, headers, max_payload):
+                rows = clip(decoded, answer.position, end)
+                if len(rows):
+                    yield rows
+
+
+class FetchedBatches(NamedTuple):
+    """An answer's bytes, and the batches in it that a reader at `position` may see."""
+
+    records: Buffer
+    batches: Sequence[Located]
+    position: int
+
+
+def fetch_batches(
+    cluster: Cluster,
+    topic: str,
+    partition: int,
+    start: int,
+    end: int,
+    *,
+    committed: bool,
+    topic_id: str | None = None,
+    max_bytes: int | None = None,
+) -> Generator[FetchedBatches]:
+    """As `fetch`, and no record is decoded. The first and the last batch may have records outside of
+    start..end-1. The next answer is asked for before this one is given."""
+    config = cluster.config
+    most = min(config.max_partition_fetch_bytes, config.fetch_max_bytes) if max_bytes is None else max_bytes
+    reader = _Reader(cluster, topic, topic_id, partition, end, committed, most)
+    gaps = Gaps(cluster, topic, partition)
+    try:
+        reader.ask(start)
+        position = start
+        while position < end:
+            answer = reader.answer(position)
+            seen = _seen(reader.name, answer, position, end, committed)
+            if seen.next_offset <= position:
+                reader.nothing(answer, position)
+                continue
+            lost = None if seen.missing is None or gaps.are_explained() else seen.missing
+            if lost is not None:
+                seen = _seen(reader.name, answer, position, lost[0], committed)
+            elif seen.next_offset < end:
+                reader.ask(seen.next_offset)
+            yield FetchedBatches(answer.records, seen.batches, position)
+            if lost is not None:
+                raise gaps.error(*lost)
+            position = seen.next_offset
+    finally:
+        reader.close()
+
+
+def batch_at(
+    cluster: Cluster,
+    topic: str,
+    partition: int,
+    offset: int,
+    *,
+    topic_id: str | None = None,
+    committed: bool = True,
+) -> tuple[BatchHeader | None, bool]:
+    """The batch that holds an offset, and whether its transaction was aborted. None: readers of committed
+    data do not come to it, or not yet, or its records were compacted away. `committed` False: also what such
+    readers do not come to. One answer is waited for. Raises OffsetsGone, TopicRecreated, KafkaError,
+    RetriesExhausted."""
+    reader = _Reader(cluster, topic, topic_id, partition, offset + 1, committed, 1)
+    try:
+        reader.ask(offset)
+        answer = reader.answer(offset)
+    finally:
+        reader.close()
+    headers = (header for _, header in iter_headers(answer.records) if header.next_offset > offset)
+    found = next(headers, None)
+    if found is None or found.base_offset > offset:
+        return None, False
+    return found, any(who == found.producer_id and at <= offset for who, at in answer.aborted)
+
+
+def _seen(name: str, answer: _Answer, position: int, end: int, committed: bool) -> Visible:
+    try:
+        return visible(answer.records, position, end, answer.aborted if committed else None)
+    except CorruptBatch as error:
+        raise CorruptBatch(f"{name}: {error}; {_DAMAGED}", error.offset) from error
+
+
+def _decoded(
+    name: str, records: Buffer, batches: Sequence[Located], headers: bool, max_payload: int | None
+) -> Iterator[DecodedRecords]:
+    """All records of all batches at once; by halves if they unpack to more than `max_payload` bytes."""
+    from eoslog.protocol.decode import PayloadTooLarge
+    from eoslog.protocol.records import decode_batches
+
+    if not batches:
+        return
+    try:
+        yield decode_batches(
+            records, batches, headers=headers, max_payload=max_payload if len(batches) > 1 else None
+        )
+    except CorruptBatch as error:
+        raise CorruptBatch(f"{name}: {error}; {_DAMAGED}", error.offset) from error
+    except PayloadTooLarge:
+        if len(batches) == 1:
+            raise
+        middle = len(batches) // 2
+        yield from _decoded(name, records, batches[:middle], headers, max_payload)
+        yield from _decoded(name, records, batches[middle:], headers, max_payload)
+
+
+def clip(rows: DecodedRecords, start: int, end: int) -> DecodedRecords:
+    """The rows with offsets start..end-1: a slice, since offsets rise."""
+    import numpy as np
+
+    offsets = rows.offset.to_numpy()
+    first, last = (int(i) for i in np.searchsorted(offsets, (start, end)))
+    if (first, last) == (0, len(offsets)):
+        return rows
+    columns = ((f.name, getattr(rows, f.name)) for f in fields(rows))
+    return replace(rows, **{name: None if column is None else column[first:last] for name, column in columns})
+
+
+class _Reader:
+    """Fetches one partition, position by position, from its leader or from a replica near by."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        topic: str,
+        topic_id: str | None,
+        partition: int,
+        end: int,
+        committed: bool,
+        max_bytes: int,
+    ) -> None:
+        self.cluster, self.topic, self.partition = cluster, topic, partition
+        self.topic_id = topic_id
+        self._id = b"" if topic_id is None else urlsafe_b64decode(topic_id + "==")
+        self.end, self.committed, self.max_bytes = end, committed, max_bytes
+        self._connection: BrokerConnection | None = None
+        self._asked = -1
+        self._backoff: Backoff | None = None
+        self._rack = cluster.config.client_rack
+        self._near: Address | None = None
+        """The replica that the leader has sent us to."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+    def ask(self, position: int) -> None:
+        """Send a Fetch for the next position, after progress. A failure is left for `answer` to find."""
+        self._backoff = None
+        try:
+            self._send(position)
+        except (KafkaError, ConnectionLost, BrokerUnreachable) as error:
+            self._drop()
+            if not passes(error, ApiKey.FETCH):
+                raise
+
+    def answer(self, position: int) -> _Answer:
+        """The answer for `position`. Tries again while failures may pass."""
+        while True:
+            try:
+                if self._connection is None or self._asked != position:
+                    self._drop()
+                    self._send(position)
+                answer = self._read()
+                if self._goes_elsewhere(answer):
+                    continue
+            except (KafkaError, ConnectionLost, BrokerUnreachable) as error:
+                self._again(error, position)
+                continue
+            return answer
+
+    def nothing(self, answer: _Answer, position: int) -> None:
+        """After an answer without a whole batch: ask for more bytes, or ask later, until the time is up."""
+        if len(answer.records):  # the first batch does not fit
+            self.max_bytes = min(self.max_bytes * 2, 1 << 30)
+        bound = answer.last_stable_offset if self.committed else answer.high_watermark
+        error = KafkaError(
+            ErrorCode.OFFSET_NOT_AVAILABLE,
+            f"{self.name} has nothing to read at {position} of {self.end}; its end is {bound}",
+        )
+        self._again(error, position)
+
+    def close(self) -> None:
+        """Give the connection back, or close it if an answer is still to come."""
+        if self._connection is not None:
+            self.cluster.give_back(self._connection)
+            self._connection = None
+
+    def _send(self, position: int) -> None:
+        if self._connection is None:
+            address = self._near or self.cluster.leader_address(self.topic, self.partition)
+            self._connection = self.cluster.take(address)
+        version = self._connection.pick(
+            ApiKey.FETCH, max_version=_BY_NAME if self.topic_id is None else _BY_ID
+        )
+        if self.topic_id is not None and version < _BY_ID:
+            self._check_id()
+        self._connection.ask(FETCH, self._body(position), version)
+        self._asked = position
+
+    def _body(self, position: int) -> FetchRequestDraft:
+        wanted: FetchRequestPartitionDraft = {
+            "partition": self.partition,
+            "fetch_offset": position,
+            "partition_max_bytes": self.max_bytes,
+        }
+        config = self.cluster.config
+        topic: FetchRequestTopicDraft = {"topic": self.topic, "partitions": [wanted]}
+        if self.topic_id is not None:
+            topic["topic_id"] = self._id
+        return {
+            "replica_id": -1,
+            "max_wait_ms": min(config.fetch_max_wait_ms, config.request_timeout_ms // 2),
+            "min_bytes": config.fetch_min_bytes,
+            "max_bytes": self.max_bytes,
+            "isolation_level": int(self.committed),
+            "topics": [topic],
+            "rack_id": self._rack,
+        }
+
+    def _read(self) -> _Answer:
+        assert self._connection is not None
+        position, self._asked = self._asked, -1
+        answer = self._connection.answer(FETCH)
+        check(answer["error_code"], f"Fetch of {self.name}")
+        part = self._only_partition(answer)
+        if part["error_code"] in _OTHER_TOPIC:
+            self._check_id()
+        if part["error_code"] == ErrorCode.OFFSET_OUT_OF_RANGE and self._near is None:
+            raise OffsetsGone(
+                f"offset {position} of {self.name} is not in the log, which begins at "
+                f"{part['log_start_offset']} and ends at {part['high_watermark']} (-1: unknown)",
+                part["log_start_offset"],
+                part["high_watermark"],
+            )
+        advice = f" ({_DAMAGED})" if part["error_code"] == ErrorCode.CORRUPT_MESSAGE else ""
+        check(part["error_code"], f"Fetch of {self.name} at {position}{advice}")
+        return _Answer(
+            part["records"] or b"",
+            part["last_stable_offset"],
+            part["high_watermark"],
+            part["log_start_offset"],
+            [(a["producer_id"], a["first_offset"]) for a in part["aborted_transactions"] or ()],
+            part["preferred_read_replica"],
+        )
+
+    def _goes_elsewhere(self, answer: _Answer) -> bool:
+        """Whether the leader sent us to a replica. That is asked next."""
+        if answer.elsewhere < 0 or len(answer.records) or self._near is not None:
+            return False
+        self._near = self.cluster.address(answer.elsewhere)
+        if self._near is None and not self._rack:
+            return False  # wait: the brokers choose by their own rule, and we do not know that node
+        if self._near is None:
+            self._leave_near()
+        self._drop()
+        return True
+
+    def _leave_near(self) -> bool:
+        """Continue at the leader, without our rack, so that it does not send us away again. Returns whether
+        that is a change: a leader that sends us away all the same is asked with pauses."""
+        had_rack, self._near, self._rack = bool(self._rack), None, ""
+        return had_rack
+
+    def _again(self, error: Exception, position: int) -> None:
+        """Pause, and forget what may be wrong. Raises if the failure will not pass or the time is up."""
+        self._drop()
+        if self._near is not None and self._leave_near():
+            return
+        config = self.cluster.config
+        never_reached = isinstance(error, BrokerUnreachable) and not self.cluster.reached
+        if never_reached or not passes(error, ApiKey.FETCH):
+            raise error
+        limit, option = config.api_timeout_ms, "kafka.default.api.timeout.ms"
+        if config.poll_timeout_ms is not None:
+            limit, option = config.poll_timeout_ms, "kafkaConsumer.pollTimeoutMs"
+        if self._backoff is None:
+            self._backoff = Backoff(config, limit)
+        if self._backoff.over:
+            raise RetriesExhausted(
+                f"reading {self.name} at offset {position}: no progress within {limit} ms ({option}): "
+                f"{error}. Are the brokers up, or does an open transaction hold readers back? Fix that and "
+                "start the query again"
+            ) from error
+        self.cluster.forget_topic(self.topic)
+        self._backoff.pause(error)
+
+    def _check_id(self) -> None:
+        """Raises TopicRecreated if another topic has the name now."""
+        self.cluster.forget_topic(self.topic)
+        now = self.cluster.topic(self.topic).topic_id
+        if now is not None and now != self.topic_id:
+            raise TopicRecreated(
+                f"topic {self.topic} was deleted and created again: its id is {now}, but records of "
+                f"{self.topic_id} were to be read from {self.name}"
+            )
+
+    def _only_partition(self, answer: FetchResponse) -> FetchResponsePartition:
+        for found in answer["responses"]:
+            for part in found["partitions"]:
+                named = found["topic"] == self.topic or found["topic_id"] == self._id
+                if named and part["partition_index"] == self.partition:
+                    return part
+        raise RefusedByBroker(ErrorCode.UNKNOWN_SERVER_ERROR, f"the answer to Fetch leaves out {self.name}")
+
+    def _drop(self) -> None:
+        self.close()
+        self._asked = -1

@@ -1,0 +1,20 @@
+"""The broker of the connector's tests, and a realm for the tests that log in by Kerberos."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.broker.security.kdc import BROKER, Kdc
+from tests.client.kerberoskit import ALICE
+from tests.connector.conftest import broker, kafka, pytest_collection_modifyitems
+
+__all__ = ["broker", "kafka", "pytest_collection_modifyitems"]
+
+
+@pytest.fixture(scope="module")
+def kdc() -> Iterator[Kdc]:
+    """With keytabs of a broker and of alice."""
+    with Kdc() as started:
+        started.keytab(BROKER)
+        started.keytab(ALICE)
+        yield started

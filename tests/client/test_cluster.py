@@ -1,0 +1,251 @@
+"""Routing: addresses learnt and forgotten, dead connections replaced, unknown things named."""
+
+import socket
+import threading
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from eoslog.client.wire import retry
+from eoslog.client.wire.cluster import Cluster
+from eoslog.client.wire.config import ClientConfig, parse_addresses
+from eoslog.client.wire.retry import Backoff, retrying
+from eoslog.client.wire.shared_clusters import close_shared, shared_cluster
+from eoslog.errors import (
+    BrokerUnreachable,
+    ConnectionLost,
+    OptionError,
+    RetriesExhausted,
+    UnknownTopic,
+)
+from eoslog.protocol import errors
+from eoslog.protocol.apis import APIS, ApiKey
+from eoslog.protocol.errors import ErrorCode, KafkaError
+from tests.client.fake_broker import FakeBroker
+
+
+def cluster(*ports: int, **more: Any) -> Cluster:
+    limits = {"request_timeout_ms": 2_000, "api_timeout_ms": 3_000, "retry_backoff_ms": 1} | more
+    return Cluster(ClientConfig(tuple(("127.0.0.1", port) for port in ports), **limits))
+
+
+def test_at_first_nobody_is_waited_for_in_vain() -> None:
+    """At the start of a query; a process that comes later waits for a broker that starts again."""
+    for address in (("127.0.0.1", 1), ("no-such-host.invalid", 9092)):
+        asked = Cluster(ClientConfig((address,), first_contact_timeout_ms=300, retry_backoff_ms=1))
+        began = time.monotonic()
+        with pytest.raises(BrokerUnreachable, match=r"within 300 ms \(first\.contact\.timeout\.ms\)"):
+            asked.meet()
+        assert 0.3 <= time.monotonic() - began < 5
+    with pytest.raises(BrokerUnreachable, match=r"within 2000 ms \(kafka\.request\.timeout\.ms\)"):
+        cluster(1, first_contact_timeout_ms=300).metadata([])
+
+
+def test_who_is_there_and_silent_is_waited_for_at_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        asked = cluster(listener.getsockname()[1], first_contact_timeout_ms=1, request_timeout_ms=800)
+        with pytest.raises(BrokerUnreachable, match=r"within 800 ms \(kafka\.request"):
+            asked.meet()
+
+
+def test_unreachable_names_every_address_and_the_option_within_the_timeout() -> None:
+    began = time.monotonic()
+    with pytest.raises(BrokerUnreachable) as caught:
+        cluster(1, 2, request_timeout_ms=400, api_timeout_ms=120_000).metadata(None)
+    assert 0.3 < time.monotonic() - began < 60, "it is not waited for as for a cluster that was there once"
+    for said in (
+        "127.0.0.1:1",
+        "127.0.0.1:2",
+        "kafka.bootstrap.servers",
+        "400 ms",
+        "kafka.request.timeout.ms",
+    ):
+        assert said in str(caught.value)
+
+
+def test_the_second_address_serves_when_the_first_does_not() -> None:
+    with FakeBroker() as broker, cluster(1, broker.port) as c:
+        assert c.partitions("t") == [0, 1]
+
+
+def test_an_idle_connection_that_died_is_replaced() -> None:
+    with FakeBroker() as broker, cluster(broker.port) as c:
+        c.metadata(["t"])
+        broker.drop_all()
+        assert "t" in c.metadata(["t"]).topics
+
+
+def test_unknown_topic_and_partition() -> None:
+    def unknown(version: int, body: Any) -> Any:
+        return {"brokers": [], "topics": [{"error_code": 3, "name": "gone", "partitions": []}]}
+
+    with (
+        FakeBroker({ApiKey.METADATA: unknown}) as broker,
+        cluster(broker.port) as c,
+        pytest.raises(UnknownTopic, match=r"'gone' does not exist .*create the topic"),
+    ):
+        c.topic("gone")
+    with (
+        FakeBroker() as broker,
+        cluster(broker.port) as c,
+        pytest.raises(UnknownTopic, match="no partition 9, but 0, 1"),
+    ):
+        c.leader("t", 9)
+
+
+def test_reading_never_creates_a_topic() -> None:
+    with FakeBroker() as broker, cluster(broker.port) as c:
+        c.topic("t")
+        assert [body["allow_auto_topic_creation"] for _, body in broker.seen(ApiKey.METADATA)] == [False]
+
+
+def test_coordinators_are_asked_for_once_and_again_when_forgotten() -> None:
+    with FakeBroker() as broker, cluster(broker.port) as c:
+        first = c.coordinators("transaction", ["a", "b"])
+        assert c.coordinator("transaction", "a") is first["a"] is first["b"]
+        assert len(broker.seen(ApiKey.FIND_COORDINATOR)) == 1
+        c.forget_coordinator("transaction", "a")
+        c.coordinator("transaction", "a")
+        assert broker.seen(ApiKey.FIND_COORDINATOR)[-1][1]["coordinator_keys"] == ["a"]
+
+
+def test_a_broker_whose_news_are_old_is_not_asked_for_ever() -> None:
+    """Started again a moment ago, it still calls itself the coordinator."""
+    refuses = {"throttle_time_ms": 0, "error_code": ErrorCode.NOT_COORDINATOR}
+    with FakeBroker({ApiKey.HEARTBEAT: lambda version, body: refuses}) as old, FakeBroker() as right:
+        right.handlers[ApiKey.HEARTBEAT] = lambda version, body: {**refuses, "error_code": 0}
+        with cluster(old.port, right.port) as c:
+
+            def beat() -> None:
+                body = {"group_id": "g", "generation_id": 1, "member_id": "m"}
+                retry.check(
+                    c.coordinator("group", "g").call(APIS[ApiKey.HEARTBEAT], body)["error_code"], "it"
+                )
+
+            retrying(
+                c, "Heartbeat", beat, timeout_ms=2_000, option="o",
+                forget=lambda: c.forget_coordinator("group", "g"),
+            )  # fmt: skip
+        assert len(old.seen(ApiKey.HEARTBEAT)) == 1 and len(right.seen(ApiKey.HEARTBEAT)) == 1
+
+
+def test_a_broker_that_is_alone_is_asked_again() -> None:
+    with FakeBroker() as broker, cluster(broker.port, 1) as c:
+        c.coordinator("group", "g")
+        c.note(KafkaError(ErrorCode.NOT_COORDINATOR, "it"))
+        c.forget_coordinator("group", "g")
+        c.coordinator("group", "g")
+        assert len(broker.seen(ApiKey.FIND_COORDINATOR)) == 2
+
+
+def test_a_connection_with_answers_to_come_is_not_kept() -> None:
+    with FakeBroker() as broker, cluster(broker.port) as c:
+        address = c.leader_address("t", 0)
+        taken = c.take(address)
+        c.give_back(taken)
+        assert c.take(address) is taken
+        taken.send(ApiKey.METADATA, {"topics": []})
+        c.give_back(taken)
+        assert taken.closed and c.take(address) is not taken
+
+
+def test_retries_end_by_their_timeout_and_name_it() -> None:
+    def fail() -> None:
+        raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
+    def run(**more: Any) -> None:
+        retrying(cluster(1), "Doing", fail, timeout_ms=200, option="some.ms", forget=lambda: None, **more)
+
+    with pytest.raises(RetriesExhausted, match=r"Doing: gave up after 200 ms \(some\.ms\).*LOAD_IN_PROGRESS"):
+        run()
+    with pytest.raises(KafkaError):
+        run(final=(errors.CoordinatorLoadInProgress,))
+
+
+def test_what_will_not_pass_is_raised_at_once() -> None:
+    tries = []
+
+    def fail() -> None:
+        tries.append(1)
+        raise KafkaError(ErrorCode.PRODUCER_FENCED)
+
+    with pytest.raises(KafkaError):
+        retrying(cluster(1), "Doing", fail, timeout_ms=5_000, option="x", forget=lambda: None)
+    assert len(tries) == 1
+
+
+def test_retries_forget_and_then_succeed() -> None:
+    left, forgotten = [ConnectionLost("x"), KafkaError(ErrorCode.NOT_COORDINATOR)], []
+
+    def attempt() -> str:
+        if left:
+            raise left.pop()
+        return "done"
+
+    c = cluster(1)
+    done = retrying(c, "Doing", attempt, timeout_ms=5_000, option="x", forget=lambda: forgotten.append(1))
+    assert done == "done" and len(forgotten) == 2
+
+
+def test_pauses_grow_and_stop_at_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, pauses = [100.0], []
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        now[0] += seconds
+
+    monkeypatch.setattr(retry, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
+    backoff = Backoff(ClientConfig((), retry_backoff_ms=10, retry_backoff_max_ms=50), 150)
+    while not backoff.over:
+        backoff.pause()
+    assert sum(pauses) == pytest.approx(0.15) and len(pauses) < 10
+    assert 0.008 <= pauses[0] <= 0.012 and pauses[0] < pauses[1] < pauses[2] <= 0.06 >= max(pauses)
+
+
+def test_shared_clusters_are_one_a_config() -> None:
+    config = ClientConfig((("127.0.0.1", 1),))
+    assert shared_cluster(config) is shared_cluster(config)
+    kept = shared_cluster(config)
+    close_shared(config)
+    assert shared_cluster(config) is not kept
+
+
+def test_addresses() -> None:
+    assert parse_addresses(" a:1, [::1]:9092 ,") == (("a", 1), ("::1", 9092))
+    for wrong in ("", "a", "a:", ":9", "a:b", "a:0", "a:65536", "a:1,b"):
+        with pytest.raises(OptionError, match=r"kafka\.bootstrap\.servers"):
+            parse_addresses(wrong)
+
+
+def test_addresses_as_consoles_of_hosts_and_listeners_show_them() -> None:
+    """The protocol before an address is not looked at, as in Java: kafka.security.protocol says it."""
+    taken = parse_addresses("PLAINTEXT://a:1,SASL_SSL://b.c-d.e:2, external-2.x://[::1]:3,ssl://10.0.0.1:4")
+    assert taken == (("a", 1), ("b.c-d.e", 2), ("::1", 3), ("10.0.0.1", 4))
+    for wrong in ("ssl://", "ssl://a", "ssl://:1", "://a:1", "s l://a:1", "a/b://c:1", "ssl://a:1/"):
+        with pytest.raises(OptionError, match=r"kafka\.bootstrap\.servers: .* is not host:port"):
+            parse_addresses(wrong)
+
+
+def test_a_last_try_cut_short_does_not_hide_what_was_answered_before() -> None:
+    """A server that closes the first connection and never answers on the others."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        peers: list[socket.socket] = []
+
+        def run() -> None:
+            listener.accept()[0].close()
+            while True:
+                try:
+                    peers.append(listener.accept()[0])
+                except OSError:
+                    return
+
+        threading.Thread(target=run, daemon=True).start()
+        with cluster(port, request_timeout_ms=1_000) as asked, pytest.raises(BrokerUnreachable) as caught:
+            asked.any_broker()
+    assert "within 1000 ms" in str(caught.value)
+    assert "nothing within" not in str(caught.value)
+    for peer in peers:
+        peer.close()
