@@ -22,7 +22,7 @@ from eoslog.connector.commit.commands import (
     ask,
     demand,
 )
-from eoslog.connector.commit.decision import ANCHOR, Decision, Stored, decode
+from eoslog.connector.commit.decision import ANCHOR, Decision, Stored, decode, following
 from eoslog.connector.commit.faults import (
     CheckpointMismatch,
     CheckpointOlder,
@@ -38,6 +38,7 @@ from eoslog.connector.commit.seal import TwoPhase, check_offered
 from eoslog.connector.commit.sink_transaction import fetch_stored, write_lost_markers
 from eoslog.connector.commit.task_reports import Batch, Begun, Left, Run
 from eoslog.connector.commit.transactional_ids import Sink
+from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.producer_identity import ProducerIdentity
 
 LAST_EPOCH = 32_766
@@ -187,6 +188,13 @@ def acquire(sink: Sink) -> Rules[Owned]:
     stored = yield from fetch_stored(sink, identity, everywhere=True)
     check_place(sink, stored)
     return Owned(identity, identity, stored, True)
+
+
+def may_read_more(sink: Sink) -> Rules[bool]:
+    """Whether this user may read the groups of a decision that the sink's own has no room for, as far as
+    brokers say so. How large a decision is, is known when all tasks have reported."""
+    answer = yield from ask(FetchStored(following(sink.group, 1), stable=False))
+    return not (isinstance(answer, Refused) and answer.code == ErrorCode.GROUP_AUTHORIZATION_FAILED)
 
 
 def check_noted_place(sink: str, noted: str, now: str) -> None:

@@ -211,6 +211,10 @@ def _notes_of_sink(options: SinkOptions, source: SourceOptions | None) -> Iterat
         yield "each row names its topic: give Write on all of them" + (
             "" if options.deadletter_topic is None else ", and DescribeConfigs for deadletter.topic"
         )
+        decides = options.guarantee is not Guarantee.AT_LEAST_ONCE and options.write_token is None
+        if decides and options.transactional_id is not None:
+            group = Sink(options.transactional_id).group
+            yield f"a batch over very many topics: Read on groups {group}/, prefixed, as well"
     if options.write_token is not None and options.transactional_id is not None:
         yield f"in foreachBatch: Read on groups {sinks_of_tokens(WRITER)[0]}, prefixed, as well"
     if options.group_id is not None and source is None:

@@ -24,7 +24,7 @@ from eoslog.connector.checkpoint.noted_sink import NotedSink, NotedStarts
 from eoslog.connector.checkpoint.shadow_check import check_apart, check_taken
 from eoslog.connector.checkpoint.spark_logs import Planned
 from eoslog.connector.commit.abandon import run_of
-from eoslog.connector.commit.begin import begin
+from eoslog.connector.commit.begin import begin, may_read_more
 from eoslog.connector.commit.commands import Around, Command, End, Perform
 from eoslog.connector.commit.decide import Noting, SourceOffsets, Terms, commit
 from eoslog.connector.commit.decision import Decision
@@ -92,6 +92,12 @@ _RELATIVE = (
     "would have a new one, and write all rows again: give the whole path, or a transactional.id. "
     "See troubleshooting.md#a-checkpoint-at-a-relative-place"
 )
+_MANY_TOPICS = (
+    "sink %s: its rows name their topics, and what a batch over very many topics decides needs further "
+    "groups, which this user may not read. Such a batch stops before it is decided, and can be run again. "
+    "Give the user Read on groups that begin with %s/. "
+    "See troubleshooting.md#a-batch-over-very-many-topics-would-stop"
+)
 _SEE_LATE = "See troubleshooting.md#readers-may-see-a-part-of-a-batch"
 
 
@@ -125,6 +131,7 @@ def begin_stream(options: SinkOptions, runner: Runner | None = None) -> Begun | 
         check_begins(view, options.accepted)
         start.before()
         runner.run(give_up(sink, options.accepted))
+        _warn_of_right(options, runner)
     begun, run = runner.run(
         begin(
             sink,
@@ -166,6 +173,14 @@ def _warn_of_place(options: SinkOptions, view: CheckpointView | None) -> None:
     is_new = view is not None and view.completed is None and view.batch.batch_id == 0
     if view is not None and is_new and options.transactional_id is None and is_relative(given or "/"):
         log.warning(_RELATIVE, given, os.path.abspath(view.checkpoint.location))
+
+
+def _warn_of_right(options: SinkOptions, runner: Runner) -> None:
+    """Warn of a missing right that a decision needs only if its batch has gone to very many topics."""
+    if options.topic is None and options.transactional_id is not None:
+        sink = Sink(options.transactional_id)
+        if not runner.run(may_read_more(sink)):
+            log.warning(_MANY_TOPICS, sink.id, sink.group)
 
 
 def _remembered(options: SinkOptions, view: CheckpointView, key: tuple[str, ...]) -> tuple[Run | None, bool]:
@@ -222,6 +237,7 @@ def begin_batch(options: SinkOptions, runner: Runner | None = None) -> Begun | N
     else:
         batch = Batch(str(uuid.uuid4()), 0)
         sink = Sink(options.transactional_id or batch.query_id)
+        _warn_of_right(options, runner)
         rules = begin(sink, batch, two_phase=options.two_phase, on_lost=options.on_lost)
         started = token_begin.StartedWrite(*runner.run(rules))
     _watch(options, started)

@@ -18,13 +18,14 @@ import pyarrow as pa
 import pytest
 
 from eoslog.broker.rules.acls import AclOperation, Pattern, Permission, ResourceType
-from eoslog.connector.commit.faults import CommitFault
+from eoslog.connector.commit import decision as decisions
+from eoslog.connector.commit.faults import BatchRefused, CommitFault
 from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.options.source_and_sink import sink_options, source_options
 from eoslog.connector.sink import committer
 from eoslog.connector.sink.task_message import Attempt
 from eoslog.connector.sink.task_writer import write_rows
-from eoslog.connector.source.reader import StreamReader
+from eoslog.connector.source.reader import BatchReader, StreamReader
 from eoslog.connector.spark.versions import ReadAllAvailable
 from eoslog.protocol.apis import ApiKey
 from tests.broker.broker_clients import Wire
@@ -158,20 +159,25 @@ ANEW = ",".join(f"new-checkpoint:{number}" for number in range(400))
 """Each test begins again at the log's beginning, whatever was decided before."""
 
 
-def run_batch_of(reader: StreamReader, site: Site, checkpoint: Path, two_phase: str) -> list[int]:
-    """The same of a query that goes on."""
+def run_batch_of(
+    reader: StreamReader, site: Site, checkpoint: Path, two_phase: str, *, by_rows: bool = False
+) -> list[int]:
+    """The same of a query that goes on; with a checkpoint that is there, the batch that is planned in it.
+    `by_rows`: the rows name their topic."""
     mine = of(site, USER, f"{USER}-password")
     start = reader.initialOffset()
     end = reader.latestOffset(start, ReadAllAvailable())
-    checkpoint.mkdir()
-    query = str(uuid.uuid4())
-    (checkpoint / "metadata").write_text(json.dumps({"id": query}))
-    (checkpoint / "offsets").mkdir()
-    (checkpoint / "offsets" / "0").write_text(f"v1\n{{}}\n{json.dumps(end)}")
+    if not checkpoint.exists():
+        checkpoint.mkdir()
+        (checkpoint / "metadata").write_text(json.dumps({"id": str(uuid.uuid4())}))
+        (checkpoint / "offsets").mkdir()
+        (checkpoint / "offsets" / "0").write_text(f"v1\n{{}}\n{json.dumps(end)}")
+    query = json.loads((checkpoint / "metadata").read_text())["id"]
     options = sink_options(
         {
-            **mine, "topic": "orders_copy", "transactional.id": "copy", "two.phase.commit": two_phase,
+            **mine, "transactional.id": "copy", "two.phase.commit": two_phase,
             "deadletter.topic": "orders_bad",
+            **({} if by_rows else {"topic": "orders_copy"}),
             "checkpointLocation": str(checkpoint),
             "start.accepted": ANEW,
         },
@@ -182,6 +188,10 @@ def run_batch_of(reader: StreamReader, site: Site, checkpoint: Path, two_phase: 
     try:
         for number, task in enumerate(reader.partitions(start, end)):
             read = [batch.select(["value"]) for batch in reader.read(task)]
+            if by_rows:
+                read = [
+                    batch.append_column("topic", pa.array(["orders_copy"] * len(batch))) for batch in read
+                ]
             counts.append(sum(map(len, read)))
             reports.append(write_rows(options, begun, Attempt(query, 0, number), iter(read)).report)
         committer.commit_stream(options, reports, 0)
@@ -204,6 +214,49 @@ def test_without_any_one_of_them_it_does_not(site: Site, given: Rights, tmp_path
             run_batch(site, tmp_path / "checkpoint", two_phase)
     finally:
         given.give(one)
+
+
+def copied(site: Site) -> int:
+    """How many rows of orders_copy can be read."""
+    options = source_options({**of(site, ADMIN, SECRET), "subscribe": "orders_copy"}, stream=False)
+    reader = BatchReader(options)
+    return sum(len(rows) for task in reader.partitions() for rows in reader.read(task))
+
+
+def test_a_decision_of_several_groups_needs_one_more_right(
+    site: Site,
+    given: Rights,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """What a batch decides is known when its rows are written. Without the right it stops, nothing becomes
+    visible, and with it the same batch is written once. Where rows name their topics, a start warns."""
+    more, size = Right("Read", "Group", "copy/", "prefixed"), decisions.METADATA_LIMIT
+    assert "| Read | Group | `copy/`, prefixed | a batch of very many tasks or topics" in PAGE.read_text()
+    before, checkpoint, reader = copied(site), tmp_path / "checkpoint", source(site)
+    monkeypatch.setattr(decisions, "METADATA_LIMIT", decisions._HEAD_ROOM + 20)
+    for _ in range(2):
+        with pytest.raises(
+            BatchRefused, match=r"group copy/1 could not be added: .*that begin with <transac"
+        ):
+            run_batch_of(reader, site, checkpoint, "auto", by_rows=True)
+        assert copied(site) == before
+    assert "Give the user Read on groups that begin with copy/." in caplog.text
+    given.give(more)
+    caplog.clear()
+    assert run_batch_of(reader, site, checkpoint, "auto", by_rows=True) == [2]
+    assert copied(site) == before + 1 and "that begin with" not in caplog.text
+    given.take(more)
+    with pytest.raises(CommitFault, match=r"cannot be read: .*group 'copy/1': GROUP_AUTHORIZATION_FAILED"):
+        run_batch_of(reader, site, checkpoint, "auto")
+    given.give(more)
+    monkeypatch.setattr(decisions, "METADATA_LIMIT", size)
+    assert run_batch_of(reader, site, checkpoint, "auto", by_rows=True) == [2]
+    assert copied(site) == before + 1, "the batch was decided, and came again"
+    assert run_batch(site, tmp_path / "next", "auto") == [2]
+    given.take(more)
+    assert run_batch(site, tmp_path / "last", "auto") == [2], "a decision that has room needs no more"
 
 
 OF_TOKENS = rights("rights of tokens")

@@ -285,6 +285,7 @@ def test_without_a_name_there_is_nothing_to_give(stream: bool) -> None:
 def test_what_options_cannot_tell_is_said() -> None:
     notes = Query({}, NAMED | {"kafka.group.id": "g"}).needs().notes
     assert any("each row names its topic" in note for note in notes)
+    assert any("very many topics: Read on groups copy{n}/, prefixed, as well" in note for note in notes)
     assert any("Read on the topics of the source" in note for note in notes)
     assert any("two.phase.commit=auto" in note for note in notes)
     token = Query({}, TO | NAMED | {"write.token": "job-"}, stream=False).needs().notes

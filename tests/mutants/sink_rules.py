@@ -31,6 +31,7 @@ MUTANTS: list[Mutant] = [
     *mutants_of(
         SINK,
         Break("the sink's own transaction may be open for long", "runner_for", "min(OWN_TIMEOUT_MS, options.transaction_timeout_ms)", "options.transaction_timeout_ms"),
+        Break("a right that many topics need is not told", "_warn_of_right", "options.topic is None", "False", ("tests/docs/test_rights.py",)),
         Break("a relative place is not told", "_warn_of_place", "is_relative(given or '/')", "False", STEPS),
         Break("a fresh process is acquainted", "begin_stream", "last_run is not None and runner.acquainted", "runner.acquainted"),
         Break("who remembers is acquainted", "begin_stream", "last_run is not None and runner.acquainted", "last_run is not None"),
