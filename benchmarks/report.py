@@ -17,6 +17,7 @@ from benchmarks.lines import Result, shown, spread
 from benchmarks.peer_kafka import spark_kafka
 
 BEGIN, END = "<!-- made by make bench: begin -->", "<!-- made by make bench: end -->"
+_WITH = " with PySpark "
 _PACKAGES = ("pyspark", "pyarrow", "numpy", "confluent-kafka")
 
 
@@ -79,15 +80,21 @@ class Store:
         self.path = path
         self._told = json.loads(path.read_text()) if path.exists() else {}
 
-    def put(self, section: str, results: list[Result], load: float) -> None:
-        """Keep the results, with the date, the machine and how busy it was."""
-        self._told[section] = {
+    def put(self, section: str, results: list[Result], load: float, spark: str = "") -> None:
+        """Keep the results, with the date, the machine and how busy it was. `spark`: the PySpark, if it is
+        not the environment's own."""
+        self._told[f"{section}{_WITH}{spark}" if spark else section] = {
             "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
             "machine": machine(),
             "load": round(load, 1),
             "results": [result.as_json() for result in results],
         }
         self.path.write_text(json.dumps(self._told, indent=1, sort_keys=True) + "\n")
+
+    def others(self) -> list[str]:
+        """The other PySparks that have results."""
+        found = {spark for _, given, spark in (name.partition(_WITH) for name in self._told) if given}
+        return sorted(found)
 
     def results(self, sections: Iterable[str]) -> list[Result]:
         """Results of these sections, in this order."""
@@ -107,6 +114,36 @@ class Store:
         ]
 
 
+def with_others(store: Store, sections: list[str]) -> list[str]:
+    """When other PySparks ran, and a table of what they reach beside Spark's connector of their line: the
+    ratio, and how good that is beside the one of the environment's own."""
+    sparks, heads, rows = store.others(), [], []
+    for spark in sparks:
+        heads += store.heads([f"{name}{_WITH}{spark}" for name in sections])
+    for name in sections:
+        reached = {
+            (one.work, spark): one for spark in sparks for one in store.results([f"{name}{_WITH}{spark}"])
+        }
+        for own in store.results([name]):
+            found = [reached.get((own.work, spark)) for spark in sparks]
+            if own.goal.kind in ("ratio", "times") and any(found):
+                cells = [
+                    f"{shown(one.reached()[0])} ({as_good(one, own):.2f})" if one else "-" for one in found
+                ]
+                told = [own.work, own.goal.text(), shown(own.reached()[0]), *cells]
+                rows.append(f"| {' | '.join(told)} |")
+    if not rows:
+        return []
+    first = f"| work | goal | PySpark of the table above | {' | '.join(sparks)} |"
+    return [*heads, "\n".join([first, "|---" * (len(sparks) + 3) + "|", *rows])]
+
+
+def as_good(one: Result, own: Result) -> float:
+    """How good a ratio is beside another PySpark's of the same line: above 1, better."""
+    ratio, value = one.reached()[0], own.reached()[0]
+    return value / ratio if own.goal.kind == "times" else ratio / value
+
+
 def write_page(page: Path, store: Store, sections: list[str], pictures: list[tuple[str, str]]) -> None:
     """Replace the generated part of the page."""
     text = page.read_text()
@@ -115,8 +152,7 @@ def write_page(page: Path, store: Store, sections: list[str], pictures: list[tup
     results = store.results(sections)
     reached = [result for result in results if result.goal.kind != "shown"]
     met = sum(result.met() for result in reached)
-    drawn = "\n\n".join(f"![{said}](pictures/{name})" for name, said in pictures)
-    body = "\n\n".join(
-        [*store.heads(sections), f"Goals met: {met} of {len(reached)}.", table(results), drawn]
-    )
+    drawn = "\n\n".join(f"![{text}](pictures/{name})" for name, text in pictures)
+    said = [*store.heads(sections), f"Goals met: {met} of {len(reached)}.", table(results)]
+    body = "\n\n".join([*said, *with_others(store, sections), drawn])
     page.write_text(f"{before}{BEGIN}\n\n{body}\n\n{END}{after}")

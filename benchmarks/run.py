@@ -4,17 +4,18 @@
 
 Prints each section's table as it is done, and writes docs/benchmarks.md and the pictures from the results
 kept in docs/benchmarks.json; with --only the other sections keep what they had. --quick does an eighth of the
-work in fewer turns, and writes nothing; with another PySpark than the environment's (make bench
-BENCH_SPARK=4.0.5) nothing is written either.
+work in fewer turns, and writes nothing. What another PySpark than the environment's reaches (make bench
+BENCH_SPARK=4.0.5) is kept beside that.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import sys
 import time
 import traceback
-from importlib.metadata import version
+from pathlib import Path
 
 import pyspark
 
@@ -80,8 +81,13 @@ def run(names: list[str], sizes: Sizes, store: report.Store | None) -> list[str]
                 print(f"\n{section.name}: {time.monotonic() - started:.0f} s, load {load:.1f} at its start")
                 print(report.table(results), flush=True)
                 if store is not None:
-                    store.put(section.name, results, load)
+                    store.put(section.name, results, load, other_spark())
     return failed
+
+
+def other_spark() -> str:
+    """The PySpark that was given in place of the environment's own; empty: none was."""
+    return "" if Path(pyspark.__file__).is_relative_to(sys.prefix) else pyspark.__version__
 
 
 def main() -> None:
@@ -98,8 +104,7 @@ def main() -> None:
         return
     names, started = chosen(options), time.monotonic()
     print(f"PySpark {pyspark.__version__}, {spark_kafka().name}")
-    others = pyspark.__version__ != version("pyspark")
-    store = None if options.quick or others else report.Store(KEPT)
+    store = None if options.quick else report.Store(KEPT)
     if options.quick:
         left = ", ".join(sorted(LEFT_OUT_OF_QUICK))
         print(f"quick: an eighth of the work, two turns, Spark of 100 bytes only, without {left}")

@@ -6,10 +6,13 @@ import configparser
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from benchmarks.report import Store
+from benchmarks.lines import Figure, Goal, Kind, Result
+from benchmarks.report import Store, with_others
+from benchmarks.run import KEPT, NAMES
 from benchmarks.simulate import JSON
 from eoslog.connector.options.table import TABLE
 from eoslog.connector.spark.libraries import SPARK, numbers
@@ -90,6 +93,36 @@ def test_the_table_of_a_small_micro_batch_says_what_was_measured(line: str, ligh
     assert len(said) == len(figures)
     off = [abs(number - one.middle) for number, one in zip(said, figures, strict=True)]
     assert max(off) <= ROUNDED_MS, told
+
+
+def one_line(work: str, kind: Kind, first: float, second: float) -> Result:
+    figures = [Figure(name, [value], "-", "-") for name, value in (("ours", first), ("theirs", second))]
+    return Result("line", work, "s", Goal(kind, 2), figures)
+
+
+def test_what_another_pyspark_reaches_stands_beside_the_own(tmp_path: Path) -> None:
+    """More is better of a ratio, and less of times."""
+    store = Store(tmp_path / "kept.json")
+    store.put("rows", [one_line("a copy", "ratio", 30, 10), one_line("its cost", "cost", 1, 2)], 0.1)
+    store.put("batches", [one_line("a batch", "times", 10, 10)], 0.2)
+    assert with_others(store, ["rows", "batches"]) == []
+    store.put("rows", [one_line("a copy", "ratio", 27, 10)], 0.3, "4.0.5")
+    store.put("batches", [one_line("a batch", "times", 20, 10)], 0.4, "4.1.4")
+    *heads, table = with_others(store, ["rows", "batches"])
+    assert [head.rpartition(": ")[2] for head in heads] == [
+        "rows with PySpark 4.0.5 0.3.",
+        "batches with PySpark 4.1.4 0.4.",
+    ]
+    assert table.splitlines()[2:] == [
+        "| a copy | >= 2 | 3.00 | 2.70 (0.90) | - |",
+        "| a batch | <= 2 times | 1.00 | - | 2.00 (0.50) |",
+    ]
+    assert [one.work for one in store.results(["rows", "batches"])] == ["a copy", "its cost", "a batch"]
+
+
+def test_the_page_has_what_other_pysparks_reach() -> None:
+    page = (ROOT / "docs" / "benchmarks.md").read_text()
+    assert all(part in page for part in with_others(Store(KEPT), NAMES))
 
 
 def test_the_table_of_extras_says_what_all_brings() -> None:

@@ -21,12 +21,14 @@ GONE_SECONDS = 60.0
 
 
 def processes_of(folder: Path) -> dict[int, float]:
-    """The memory in MB of each process that the application has started, its child or not."""
+    """Each Python process of the application, its child or not, with its memory in MB: its share of what it
+    shares with others (PSS)."""
     found = {}
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
-            if process.environ().get("EOSLOG_PROBE") == str(folder):
-                found[process.pid] = process.memory_info().rss / 1e6
+            mine = process.environ().get("EOSLOG_PROBE") == str(folder)
+            if mine and process.name().startswith("python"):
+                found[process.pid] = process.memory_full_info().pss / 1e6
     return found
 
 
@@ -40,14 +42,15 @@ def test_nothing_stays_of_fifty_queries(broker: Broker, tmp_path: Path) -> None:
     with Application(folder, "tests.connector.run.many_queries_spark", *arguments) as app:
         (folder / f"start-{FIRST}").touch()
         app.wait_until("the first ones", (folder / f"ended-{FIRST}").exists)
-        first = len(processes_of(folder))
+        before = processes_of(folder)
         (folder / f"start-{LAST}").touch()
         app.wait_until("fifty queries", (folder / f"ended-{LAST}").exists)
         at_once = processes_of(folder)
-        app.wait_until("they are gone", lambda: len(processes_of(folder)) <= first - FIRST)
+        app.wait_until("they are gone", lambda: len(processes_of(folder)) <= len(before) - FIRST)
         later = processes_of(folder)
-        for when, found in (("at once", at_once), ("when nothing was left to watch", later)):
-            print(f"after {LAST} queries, {when}: {len(found)} processes, {sum(found.values()):.0f} MB")
+        told = {f"after {FIRST} queries": before, f"after {LAST}": at_once, "when no guard is left": later}
+        for when, found in told.items():
+            print(f"{when}: {len(found)} Python processes, {sum(found.values()):.1f} MB")
         (folder / "leave").touch()
         assert app.end() == 0, app.tail()
     assert len(kafka.rows(target)) == 10 * LAST

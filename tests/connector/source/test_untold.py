@@ -164,6 +164,17 @@ def test_limits_hold_from_the_first_batch_on_and_after_a_restart(kafka: Kafka, t
     assert planned(waiting, stood, stored(waiting.latestOffset())) == [(0, ROWS, ROWS + 5)]
 
 
+def test_what_a_limit_means_here_is_said_once(
+    kafka: Kafka, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    first_batch(untold(kafka, topic, startingOffsets="earliest"))
+    assert "by-version-of-pyspark" not in caplog.text
+    made = untold(kafka, topic, startingOffsets="earliest", maxOffsetsPerTrigger="2")
+    end, _ = first_batch(made)
+    planned(made, end, stored(made.latestOffset()))
+    assert caplog.text.count("reads one batch in a run, and this option bounds it. See connector-opt") == 1
+
+
 def test_ends_that_are_asked_for_in_turn_without_plans(kafka: Kafka, topic: str) -> None:
     """Spark plans no tasks of a source of which a batch uses nothing."""
     made = untold(kafka, topic, startingOffsets="earliest", maxOffsetsPerTrigger="2")
