@@ -15,6 +15,7 @@ import eoslog
 from eoslog.connector.options.source_and_sink import source_options
 from eoslog.connector.source import reader
 from eoslog.connector.spark import versions
+from tests.kit.program import ROOT
 from tests.versions.sparks import SPARKS
 
 PACKAGE = Path(eoslog.__file__).parent
@@ -34,6 +35,13 @@ def test_each_feature_begins_with_a_version_and_says_what_is_before() -> None:
     for one in versions.FEATURES.values():
         assert one.since in versions.VERSIONS
         assert bool(one.before) == (one.since != versions.OLDEST), one
+
+
+@pytest.mark.parametrize("script", [".ci/run", ".github/workflows/check.yml"])
+def test_a_check_of_the_whole_has_the_oldest_pyspark(script: str) -> None:
+    """tests/versions/test_sparks.py copies a topic with each PySpark that is here."""
+    line = re.escape(versions.OLDEST)
+    assert re.search(rf"make \.peers/pyspark-{line}\.\d+\b", (ROOT / script).read_text())
 
 
 def test_filters_that_this_pyspark_does_not_push_down(
