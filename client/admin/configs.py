@@ -31,11 +31,4 @@ def topic_configs(cluster: Cluster, topics: Iterable[str], names: Iterable[str])
             found[result["resource_name"]] = {c["name"]: c["value"] or "" for c in result["configs"]}
         return found
 
-    return retrying(
-        cluster,
-        "DescribeConfigs",
-        attempt,
-        timeout_ms=cluster.config.api_timeout_ms,
-        option="kafka.default.api.timeout.ms",
-        forget=lambda: None,
-    )
+    return retrying(cluster, "DescribeConfigs", attempt)

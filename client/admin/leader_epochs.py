@@ -36,15 +36,7 @@ def epoch_ends(cluster: Cluster, epochs: Mapping[TopicPartition, int]) -> dict[T
         for topic, _ in epochs:
             cluster.forget_topic(topic)
 
-    retrying(
-        cluster,
-        "OffsetForLeaderEpoch",
-        attempt,
-        timeout_ms=cluster.config.api_timeout_ms,
-        option="kafka.default.api.timeout.ms",
-        forget=forget,
-        api=ApiKey.OFFSET_FOR_LEADER_EPOCH,
-    )
+    retrying(cluster, "OffsetForLeaderEpoch", attempt, forget=forget, api=ApiKey.OFFSET_FOR_LEADER_EPOCH)
     return found
 
 

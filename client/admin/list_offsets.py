@@ -67,14 +67,7 @@ def list_places(
         for topic, _ in wanted:
             cluster.forget_topic(topic)
 
-    retrying(
-        cluster,
-        "ListOffsets",
-        attempt,
-        timeout_ms=cluster.config.api_timeout_ms,
-        option="kafka.default.api.timeout.ms",
-        forget=forget,
-    )
+    retrying(cluster, "ListOffsets", attempt, forget=forget)
     return {tp: found[tp] for tp in wanted}
 
 

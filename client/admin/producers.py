@@ -45,13 +45,7 @@ def producers(cluster: Cluster, partitions: Sequence[TopicPartition]) -> list[Ac
     for first in range(0, len(partitions), PARTITIONS_A_CALL):
         chunk = partitions[first : first + PARTITIONS_A_CALL]
         found += retrying(
-            cluster,
-            "DescribeProducers",
-            partial(_ask_leaders, cluster, chunk),
-            timeout_ms=cluster.config.api_timeout_ms,
-            option="kafka.default.api.timeout.ms",
-            forget=lambda: None,
-            api=ApiKey.DESCRIBE_PRODUCERS,
+            cluster, "DescribeProducers", partial(_ask_leaders, cluster, chunk), api=ApiKey.DESCRIBE_PRODUCERS
         )
     return found
 

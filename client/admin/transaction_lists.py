@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.connection import BrokerConnection
 from eoslog.client.wire.metadata import METADATA_MAX, ClusterMetadata, read_metadata
-from eoslog.client.wire.retry import check, retrying
+from eoslog.client.wire.retry import DELIVERY_TIMEOUT, check, retrying
 from eoslog.errors import EoslogError, RefusedByBroker
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
@@ -147,14 +147,7 @@ def list_transactions(
                 break
         return found
 
-    found = retrying(
-        cluster,
-        "ListTransactions",
-        attempt,
-        timeout_ms=cluster.config.delivery_timeout_ms,
-        option="kafka.delivery.timeout.ms",
-        forget=lambda: None,
-    )
+    found = retrying(cluster, "ListTransactions", attempt, option=DELIVERY_TIMEOUT)
     return [found[name] for name in sorted(found)]
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.pipelined import by_connection
-from eoslog.client.wire.retry import check, retrying
+from eoslog.client.wire.retry import DELIVERY_TIMEOUT, check, retrying
 from eoslog.errors import RefusedByBroker
 from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.protocol.errors import ErrorCode
@@ -61,8 +61,7 @@ def describe(cluster: Cluster, ids: Sequence[str]) -> dict[str, TransactionDescr
         cluster,
         APIS[ApiKey.DESCRIBE_TRANSACTIONS].name,
         attempt,
-        timeout_ms=cluster.config.delivery_timeout_ms,
-        option="kafka.delivery.timeout.ms",
+        option=DELIVERY_TIMEOUT,
         forget=forget,
         api=ApiKey.DESCRIBE_TRANSACTIONS,
     )

@@ -25,7 +25,7 @@ from eoslog.client.admin.transaction_states import describe as describe
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.connection import BrokerConnection
 from eoslog.client.wire.pipelined import at_coordinators
-from eoslog.client.wire.retry import check, passes, retrying
+from eoslog.client.wire.retry import DELIVERY_TIMEOUT, check, passes, retrying
 from eoslog.errors import EoslogError, RefusedByBroker
 from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
@@ -307,13 +307,7 @@ def _retry(
     cluster: Cluster, api: ApiKey, attempt: Callable[[], T], forget: Callable[[], None], of: str = ""
 ) -> T:
     return retrying(
-        cluster,
-        f"{APIS[api].name}{of}",
-        attempt,
-        timeout_ms=cluster.config.delivery_timeout_ms,
-        option="kafka.delivery.timeout.ms",
-        forget=forget,
-        api=api,
+        cluster, f"{APIS[api].name}{of}", attempt, option=DELIVERY_TIMEOUT, forget=forget, api=api
     )
 
 

@@ -68,6 +68,10 @@ class ClientConfig:
         values = {field: options[option] for option, field in known.items()}
         return cls(**values, security=Security.from_options(options))
 
+    def value_of(self, option: str) -> Any:
+        """What an option is set to."""
+        return getattr(self, _FIELD_OF_OPTION[option])
+
 
 _FIELD_OF_OPTION = {
     BOOTSTRAP_OPTION: "bootstrap",

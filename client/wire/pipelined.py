@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.connection import BrokerConnection
-from eoslog.client.wire.retry import passes, retrying
+from eoslog.client.wire.retry import DELIVERY_TIMEOUT, passes, retrying
 from eoslog.errors import BrokerUnreachable, ConnectionLost, EoslogError, RetriesExhausted
 from eoslog.protocol.apis import Api
 from eoslog.protocol.errors import KafkaError
@@ -68,14 +68,7 @@ def at_coordinators(
 
     named = f"{wanted[0]!r}" if len(wanted) == 1 else f"{len(wanted)} transactional ids"
     try:
-        retrying(
-            cluster,
-            f"{what} of {named}",
-            attempt,
-            timeout_ms=cluster.config.delivery_timeout_ms,
-            option="kafka.delivery.timeout.ms",
-            forget=forget,
-        )
+        retrying(cluster, f"{what} of {named}", attempt, option=DELIVERY_TIMEOUT, forget=forget)
     except (KafkaError, ConnectionLost, BrokerUnreachable, RetriesExhausted) as error:
         found |= dict.fromkeys(left(), error)
     return found

@@ -18,6 +18,8 @@ from eoslog.protocol.errors import KafkaError
 
 T = TypeVar("T")
 
+API_TIMEOUT, DELIVERY_TIMEOUT = "kafka.default.api.timeout.ms", "kafka.delivery.timeout.ms"
+"""The options that bound how long a call is tried again."""
 _QUICK = (errors.ConcurrentTransactions, errors.UnstableOffsetCommit)
 """Errors that pass within milliseconds: markers follow EndTxn's answer at once."""
 _QUICK_MS = 2.0
@@ -79,19 +81,21 @@ def retrying(
     what: str,
     attempt: Callable[[], T],
     *,
-    timeout_ms: int,
-    option: str,
-    forget: Callable[[], None],
+    option: str = API_TIMEOUT,
+    least_ms: int = 0,
+    forget: Callable[[], None] | None = None,
     final: tuple[type[KafkaError], ...] = (),
     api: ApiKey | None = None,
 ) -> T:
-    """The result of `attempt`, tried again while failures may pass, for `timeout_ms` (named `option`).
+    """The result of `attempt`, tried again while failures may pass, for as long as `option` says, and for
+    `least_ms` at least.
 
     `forget` drops what the client knows about the cluster before the next try. Classes in `final` are raised
-    at once; error_outcomes.py says what others mean for the request `api`. A cluster that never answered is
+    at once; `outcome` says what others mean for the request `api`. A cluster that never answered is
     not tried again: its addresses are probably wrong. Raises KafkaError, BrokerUnreachable, or
     RetriesExhausted from the last failure.
     """
+    timeout_ms = max(cluster.config.value_of(option), least_ms)
     backoff = Backoff(cluster.config, timeout_ms)
     brief: Backoff | None = None
     while True:
@@ -112,5 +116,6 @@ def retrying(
                     "well? Then start the query again"
                 ) from error
             cluster.note(error)
-            forget()
+            if forget is not None:
+                forget()
             backoff.pause(error)

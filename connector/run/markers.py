@@ -78,8 +78,6 @@ def find_open(
             cluster,
             f"DescribeProducers of {topic}",
             lambda: _open_on(cluster, topic, [number for _, number in places], name, producer_id),
-            timeout_ms=cluster.config.api_timeout_ms,
-            option="kafka.default.api.timeout.ms",
             forget=lambda: cluster.forget_topic(topic),
         )
 
@@ -175,15 +173,7 @@ def look_at_partitions(
             cluster.forget_topic(topic)
 
     try:
-        return retrying(
-            cluster,
-            "DescribeProducers",
-            attempt,
-            timeout_ms=cluster.config.api_timeout_ms,
-            option="kafka.default.api.timeout.ms",
-            forget=forget,
-            api=ApiKey.DESCRIBE_PRODUCERS,
-        )
+        return retrying(cluster, "DescribeProducers", attempt, forget=forget, api=ApiKey.DESCRIBE_PRODUCERS)
     except UnknownTopic as error:
         raise RefusedByBroker(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(error)) from error
 
@@ -335,8 +325,6 @@ def _at_leader(
         cluster,
         f"{APIS[api].name} of {place[0]}-{place[1]}",
         lambda: attempt(cluster.leader(*place)),
-        timeout_ms=cluster.config.api_timeout_ms,
-        option="kafka.default.api.timeout.ms",
         forget=lambda: cluster.forget_topic(place[0]),
         api=api,
     )

@@ -137,14 +137,7 @@ def _topics(cluster: Cluster, names: list[str]) -> Mapping[str, TopicInfo]:
     """The topics that there are. One that a broker does not know is asked for with patience."""
     if not names:
         return {}
-    found = retrying(
-        cluster,
-        "Metadata",
-        lambda: cluster.metadata(names),
-        timeout_ms=cluster.config.api_timeout_ms,
-        option="kafka.default.api.timeout.ms",
-        forget=lambda: None,
-    )
+    found = retrying(cluster, "Metadata", lambda: cluster.metadata(names))
     topics = dict(found.topics)
     for name, code in found.errors.items():
         try:

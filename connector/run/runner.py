@@ -193,14 +193,7 @@ class Runner:
         return ANCHOR in self._cluster.metadata([ANCHOR]).topics
 
     def _topic(self, name: str) -> TopicInfo:
-        return retrying(
-            self._cluster,
-            f"Metadata of {name}",
-            lambda: self._cluster.topic(name),
-            timeout_ms=self._cluster.config.api_timeout_ms,
-            option="kafka.default.api.timeout.ms",
-            forget=lambda: None,
-        )
+        return retrying(self._cluster, f"Metadata of {name}", lambda: self._cluster.topic(name))
 
     def _stage_offsets(self, command: StageOffsets) -> None:
         name, identity = command.sink

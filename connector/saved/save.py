@@ -135,14 +135,8 @@ class CheckpointSaving:
 
     def _looked_up(self) -> tuple[int, str | None]:
         """The number of the topic's partitions, and its id."""
-        info = retrying(
-            self.cluster,
-            f"Metadata of {self.topic}",
-            lambda: self.cluster.describe(self.topic),  # asked anew: the topic may have been made anew
-            timeout_ms=self.cluster.config.api_timeout_ms,
-            option="kafka.default.api.timeout.ms",
-            forget=lambda: None,
-        )
+        # asked anew: the topic may have been made anew
+        info = retrying(self.cluster, f"Metadata of {self.topic}", lambda: self.cluster.describe(self.topic))
         return len(info.leaders), info.topic_id
 
     def _known(self, last: Saved | None, partition: int, log_now: str) -> tuple[Manifest, set[Key]]:

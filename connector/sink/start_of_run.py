@@ -466,14 +466,7 @@ def _finish_others(story: StartFacts, runner: Runner, view: CheckpointView, new:
 def cluster_id(cluster: Cluster) -> str | None:
     """The id of the cluster that answers. None: it does not report one. Raises BrokerUnreachable."""
     cluster.meet()
-    return retrying(
-        cluster,
-        "Metadata",
-        lambda: cluster.metadata([]).cluster_id,
-        timeout_ms=cluster.config.api_timeout_ms,
-        option="kafka.default.api.timeout.ms",
-        forget=lambda: None,
-    )
+    return retrying(cluster, "Metadata", lambda: cluster.metadata([]).cluster_id)
 
 
 def has_rested(view: CheckpointView, noted: int | None = None) -> bool:

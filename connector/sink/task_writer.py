@@ -170,8 +170,6 @@ def _partitions_of(cluster: Cluster) -> Callable[[str], int]:
             cluster,
             f"Metadata of topic {topic!r}",
             lambda: len(cluster.topic(topic, create=topic not in seen).leaders),
-            timeout_ms=cluster.config.api_timeout_ms,
-            option="kafka.default.api.timeout.ms",
             forget=lambda: cluster.forget_topic(topic),
         )
         seen.add(topic)

@@ -126,12 +126,5 @@ class Shadowed:
     def _ends(self, topic: str, *, committed: bool) -> Offsets:
         """Where the rows of a topic end, all of them or those that can be read."""
         cluster = self._log.cluster
-        found = retrying(
-            cluster,
-            f"Metadata of {topic}",
-            lambda: cluster.describe(topic),
-            timeout_ms=self._options.client.api_timeout_ms,
-            option="kafka.default.api.timeout.ms",
-            forget=lambda: None,
-        )
+        found = retrying(cluster, f"Metadata of {topic}", lambda: cluster.describe(topic))
         return list_offsets(cluster, {(topic, p): LATEST for p in found.leaders}, committed=committed)

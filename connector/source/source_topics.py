@@ -326,11 +326,4 @@ class SourceTopics:
         return place[0] in self.absent or f"{place[0]}-{place[1]}" in self.absent
 
     def _ask(self, what: str, ask: Callable[[], T]) -> T:
-        return retrying(
-            self.cluster,
-            what,
-            ask,
-            timeout_ms=self.options.client.api_timeout_ms,
-            option="kafka.default.api.timeout.ms",
-            forget=lambda: None,
-        )
+        return retrying(self.cluster, what, ask)

@@ -41,11 +41,7 @@ def again(cluster: Cluster, what: str, attempt: Callable[[], T]) -> T:
     """The result of `attempt`, retried while its failures may be temporary. Raises KafkaError,
     RetriesExhausted.
     """
-    return retrying(
-        cluster, what, attempt,
-        timeout_ms=cluster.config.api_timeout_ms, option="--timeout", forget=lambda: None,
-        final=(errors.UnknownTopicOrPartition,),
-    )  # fmt: skip
+    return retrying(cluster, what, attempt, final=(errors.UnknownTopicOrPartition,))
 
 
 def topics(cluster: Cluster, names: Iterable[str] | None = None) -> dict[str, DescribedTopic]:
@@ -99,8 +95,8 @@ def not_allowed(what: str, right: str) -> EoslogError:
 def at_coordinator(cluster: Cluster, group: str, what: str, attempt: Callable[[BrokerConnection], T]) -> T:
     """The result of `attempt` at a group's coordinator, which is looked up again if it has moved."""
     return retrying(
-        cluster, f"{what} of group {group}",
+        cluster,
+        f"{what} of group {group}",
         lambda: attempt(cluster.coordinator("group", group)),
-        timeout_ms=cluster.config.api_timeout_ms, option="--timeout",
         forget=lambda: cluster.forget_coordinator("group", group),
-    )  # fmt: skip
+    )

@@ -124,10 +124,7 @@ def test_a_broker_whose_news_are_old_is_not_asked_for_ever() -> None:
                     c.coordinator("group", "g").call(APIS[ApiKey.HEARTBEAT], body)["error_code"], "it"
                 )
 
-            retrying(
-                c, "Heartbeat", beat, timeout_ms=2_000, option="o",
-                forget=lambda: c.forget_coordinator("group", "g"),
-            )  # fmt: skip
+            retrying(c, "Heartbeat", beat, forget=lambda: c.forget_coordinator("group", "g"))
         assert len(old.seen(ApiKey.HEARTBEAT)) == 1 and len(right.seen(ApiKey.HEARTBEAT)) == 1
 
 
@@ -156,10 +153,12 @@ def test_retries_end_by_their_timeout_and_name_it() -> None:
         raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
     def run(**more: Any) -> None:
-        retrying(cluster(1), "Doing", fail, timeout_ms=200, option="some.ms", forget=lambda: None, **more)
+        retrying(cluster(1, api_timeout_ms=200, delivery_timeout_ms=300), "Doing", fail, **more)
 
-    with pytest.raises(RetriesExhausted, match=r"Doing: gave up after 200 ms \(some\.ms\).*LOAD_IN_PROGRESS"):
-        run()
+    for option, limit in ((retry.API_TIMEOUT, 200), (retry.DELIVERY_TIMEOUT, 300)):
+        given_up = rf"Doing: gave up after {limit} ms \({option}\).*LOAD_IN_PROGRESS"
+        with pytest.raises(RetriesExhausted, match=given_up):
+            run(option=option)
     with pytest.raises(KafkaError):
         run(final=(errors.CoordinatorLoadInProgress,))
 
@@ -172,7 +171,7 @@ def test_what_will_not_pass_is_raised_at_once() -> None:
         raise KafkaError(ErrorCode.PRODUCER_FENCED)
 
     with pytest.raises(KafkaError):
-        retrying(cluster(1), "Doing", fail, timeout_ms=5_000, option="x", forget=lambda: None)
+        retrying(cluster(1), "Doing", fail)
     assert len(tries) == 1
 
 
@@ -185,7 +184,7 @@ def test_retries_forget_and_then_succeed() -> None:
         return "done"
 
     c = cluster(1)
-    done = retrying(c, "Doing", attempt, timeout_ms=5_000, option="x", forget=lambda: forgotten.append(1))
+    done = retrying(c, "Doing", attempt, forget=lambda: forgotten.append(1))
     assert done == "done" and len(forgotten) == 2
 
 

@@ -380,12 +380,12 @@ def test_addresses_where_nobody_ever_answered_are_not_waited_for() -> None:
         tries.append(1)
         raise BrokerUnreachable("nobody there")
 
-    nowhere = Cluster(ClientConfig((("127.0.0.1", 1),), retry_backoff_ms=1))
+    nowhere = Cluster(ClientConfig((("127.0.0.1", 1),), retry_backoff_ms=1, api_timeout_ms=50))
     for reached, least in ((False, 1), (True, 2)):
         nowhere.reached = reached
         tries.clear()
         with pytest.raises((BrokerUnreachable, RetriesExhausted)):
-            retrying(nowhere, "x", attempt, timeout_ms=50, option="an.option", forget=lambda: None)
+            retrying(nowhere, "x", attempt)
         assert len(tries) >= least and (reached or len(tries) == 1)
 
 

@@ -255,7 +255,7 @@ MUTANTS: list[Mutant] = [
         Break("none is an offset", "_committed", "part['committed_offset'] >= 0", "True"),
         Break("a request has more offsets than a broker takes at once", "at_once", "part and size + more > _MOST_BYTES", "False"),
         Break("refused offsets are committed", "group_offsets._commit_at_once.attempt", "check(part['error_code'], f'OffsetCommit of {name} to group {group!r}')", "pass"),
-        Break("a decision on its way is not waited for", "_retry", "max(cluster.config.api_timeout_ms, least_ms)", "cluster.config.api_timeout_ms", (f"{HERE}test_transactions.py", "tests/connector/source/test_source_stream.py")),
+        Break("a decision on its way is not waited for", "retrying", "max(cluster.config.value_of(option), least_ms)", "cluster.config.value_of(option)", (f"{HERE}test_transactions.py", "tests/connector/source/test_source_stream.py")),
     ),
     *mutants_of(
         (f"{HERE}test_pipelined.py", f"{HERE}test_transactions.py"),

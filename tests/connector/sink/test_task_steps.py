@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from eoslog.client.admin import transactions
+from eoslog.client.wire.config import ClientConfig
 from eoslog.client.wire.shared_clusters import shared_cluster
 from eoslog.connector.commit.task_reports import Batch, Begun, Decided, Empty, Prepared, Report, Stamp
 from eoslog.connector.options.source_and_sink import SinkOptions, sink_options
@@ -86,7 +87,7 @@ def test_a_topic_is_created_once() -> None:
     created: list[bool] = []
 
     class There:
-        config = SimpleNamespace(api_timeout_ms=1, retry_backoff_ms=1, retry_backoff_max_ms=1)
+        config = ClientConfig((), api_timeout_ms=1, retry_backoff_ms=1, retry_backoff_max_ms=1)
         reached, gone = True, False
 
         def topic(self, name: str, *, create: bool) -> Any:
