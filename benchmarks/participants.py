@@ -26,11 +26,11 @@ from benchmarks.peer_cluster import ThreeNodes
 from benchmarks.peer_kafka import ApacheKafka
 from benchmarks.starts import make
 from eoslog.client.admin import transactions
+from eoslog.client.admin.groups import list_groups
 from eoslog.client.admin.list_offsets import LATEST, list_offsets
 from eoslog.client.records.produce import Producer
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.config import ClientConfig, parse_addresses
-from eoslog.commands.admin_groups import list_groups
 from eoslog.connector.commit.begin import begin
 from eoslog.connector.commit.commands import Command, End
 from eoslog.connector.commit.decide import commit

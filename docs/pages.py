@@ -20,7 +20,7 @@ from eoslog.broker.config.config_def import INT32_MAX, INT64_MAX, ConfigRule, Co
 from eoslog.broker.config.group_table import GROUP_CONFIGS
 from eoslog.broker.config.topic_table import TOPIC_CONFIGS
 from eoslog.broker.config.topics import SCALED
-from eoslog.client.wire.error_outcomes import DEPARTURES
+from eoslog.client.wire.retry import DEPARTURES
 from eoslog.connector.options import table as connector_table
 from eoslog.connector.options.ignored_and_refused import FIXED, FORBIDDEN, NO_EFFECT
 from eoslog.connector.options.spark_differences import (

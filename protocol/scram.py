@@ -18,6 +18,8 @@ from typing import NamedTuple
 
 HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 """The mechanisms, and the hash function of each by hashlib's name."""
+NUMBERS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
+"""The mechanisms by their numbers in AlterUserScramCredentials (KIP-554)."""
 
 MIN_ITERATIONS = 4096
 MAX_ITERATIONS = 16_384

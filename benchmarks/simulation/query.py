@@ -20,9 +20,8 @@ import pyarrow as pa
 from benchmarks.starts import PARTITIONS, make
 from eoslog.client.admin import transactions
 from eoslog.client.records.produce import Producer
-from eoslog.client.wire.cluster import Cluster
+from eoslog.client.wire.cluster import Cluster, shared_cluster
 from eoslog.client.wire.config import ClientConfig, parse_addresses
-from eoslog.client.wire.shared_clusters import shared_cluster
 from eoslog.connector.commit.begin import begin
 from eoslog.connector.commit.decide import commit
 from eoslog.connector.commit.decision import Decision

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
-from eoslog.broker.rules.acls import CLUSTER_NAME, SUPPORTED, AclOperation, Client, ResourceType
+from eoslog.broker.rules.acls import Client
+from eoslog.protocol.acls import CLUSTER_NAME, SUPPORTED, AclOperation, ResourceType
 
 if TYPE_CHECKING:
     from eoslog.broker.authorize.refusal_log import Audit

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from eoslog.broker.authorize.access_request import AccessRequest, Check, RequestRefused, Restore
-from eoslog.broker.rules.acls import CLUSTER_NAME, AclOperation, ResourceType
+from eoslog.protocol.acls import CLUSTER_NAME, AclOperation, ResourceType
 from eoslog.protocol.error_places import error_answer, error_of_parts
 from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.schema import Message

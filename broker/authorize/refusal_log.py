@@ -6,7 +6,8 @@ import asyncio
 import logging
 from collections import Counter
 
-from eoslog.broker.rules.acls import AclOperation, Client, ResourceType
+from eoslog.broker.rules.acls import Client
+from eoslog.protocol.acls import AclOperation, ResourceType
 
 _LOG = logging.getLogger("eoslog.broker.authorizer")
 

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from eoslog.broker.network.dispatch import checks, handlers
 from eoslog.broker.requests.context import CloseConnection, RequestContext
-from eoslog.broker.rules.acls import CLUSTER_NAME, AclOperation, Client, ResourceType
+from eoslog.broker.rules.acls import Client
 from eoslog.broker.security.session import ClientSession
+from eoslog.protocol.acls import CLUSTER_NAME, AclOperation, ResourceType
 from eoslog.protocol.apis import APIS, Api, ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.frames import RequestHeader

@@ -16,7 +16,7 @@ from eoslog.broker.console.batch_outcomes import ABORTED, MARKERS, Outcomes
 from eoslog.broker.console.broker_access import BrokerAccess, Caller
 from eoslog.broker.console.readable_bytes import Form, shown
 from eoslog.broker.log.segment.results import ReadResult
-from eoslog.broker.rules.acls import AclOperation, ResourceType
+from eoslog.protocol.acls import AclOperation, ResourceType
 from eoslog.protocol.batch import BatchHeader, CorruptBatch, iter_headers
 from eoslog.protocol.control import read_control
 from eoslog.protocol.errors import ErrorCode, KafkaError

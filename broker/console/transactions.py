@@ -10,7 +10,7 @@ from eoslog.broker.console.broker_access import BrokerAccess, Caller
 from eoslog.broker.console.offsets import END, by_topic, offsets, pieces
 from eoslog.broker.console.paging import MOST, MOST_LOOKED_AT, NAME, PageQuery, arranged, chosen, matching
 from eoslog.broker.coordinator.transactions.transaction_state import PREPARED, TransactionState
-from eoslog.broker.rules.acls import CLUSTER_NAME, AclOperation, ResourceType
+from eoslog.protocol.acls import CLUSTER_NAME, AclOperation, ResourceType
 from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.names_by_sink import made, sink_of, sinks_of_ids
 from eoslog.protocol.topic_partitions import TopicPartition

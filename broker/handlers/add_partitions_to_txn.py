@@ -25,8 +25,8 @@ from eoslog.broker.authorize.filtering import (
 )
 from eoslog.broker.coordinator.transactions.transaction_state import TV1, TV2
 from eoslog.broker.requests.context import RequestContext
-from eoslog.broker.rules.acls import AclOperation, ResourceType
 from eoslog.broker.topics.topics import OFFSETS_TOPIC
+from eoslog.protocol.acls import AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.error_versions import for_version
 from eoslog.protocol.errors import ErrorCode, KafkaError

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, TypeVar
 from eoslog.broker.authorize.filtering import configs
 from eoslog.broker.requests.context import RequestContext
 from eoslog.broker.resources import resource_of
-from eoslog.broker.rules.acls import AclOperation
+from eoslog.protocol.acls import AclOperation
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from eoslog.broker.authorize.filtering import needs
 from eoslog.broker.requests.context import RequestContext
-from eoslog.broker.rules.acls import AclOperation, ResourceType
+from eoslog.protocol.acls import AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode
 

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, TypeAlias
 from eoslog.broker.authorize.access_request import AccessRequest, RequestRefused
 from eoslog.broker.authorize.filtering import needs
 from eoslog.broker.requests.context import RequestContext
-from eoslog.broker.rules.acls import AclOperation, ResourceType
-from eoslog.broker.security.scram import NUMBERS
+from eoslog.protocol.acls import AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
-from eoslog.protocol.scram import MAX_ITERATIONS, MIN_ITERATIONS, Credential, credential_of
+from eoslog.protocol.scram import MAX_ITERATIONS, MIN_ITERATIONS, NUMBERS, Credential, credential_of
 
 if TYPE_CHECKING:
     from eoslog.protocol.typed import (

@@ -23,7 +23,7 @@ from eoslog.broker.coordinator.groups.consumer_group_state import (
 )
 from eoslog.broker.coordinator.groups.consumer_records import write_parts
 from eoslog.broker.requests.context import RequestContext
-from eoslog.broker.rules.acls import AclOperation, ResourceType
+from eoslog.protocol.acls import AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 

@@ -40,7 +40,8 @@ from eoslog.broker.coordinator.groups.consumer_group_state import (
 )
 from eoslog.broker.coordinator.groups.consumer_records import write_parts
 from eoslog.broker.requests.context import RequestContext, Settled
-from eoslog.broker.rules.acls import AclOperation, Client, ResourceType
+from eoslog.broker.rules.acls import Client
+from eoslog.protocol.acls import AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from eoslog.broker.authorize.access_request import AccessRequest, Restore
 from eoslog.broker.authorize.filtering import TOPIC_DENIED, remove_denied
 from eoslog.broker.requests.context import RequestContext
-from eoslog.broker.rules.acls import AclOperation
 from eoslog.broker.topics.partition_creation import check_replicas
+from eoslog.protocol.acls import AclOperation
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 

@@ -19,8 +19,8 @@ from eoslog.broker.authorize.access_request import AccessRequest, Restore
 from eoslog.broker.authorize.filtering import TOPIC_DENIED, may_create_topic, remove_denied
 from eoslog.broker.requests.context import RequestContext
 from eoslog.broker.resources.topics import topic_entries
-from eoslog.broker.rules.acls import AclOperation, ResourceType
 from eoslog.broker.topics.partition_creation import DEFAULT, REPLICATION_FACTOR, check_factor, check_replicas
+from eoslog.protocol.acls import AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from eoslog.broker.authorize.filtering import needs
 from eoslog.broker.authorize.messages import existing, filter_of, message_of
 from eoslog.broker.requests.context import RequestContext
-from eoslog.broker.rules.acls import Acl, AclFilter, AclOperation, ResourceType
+from eoslog.protocol.acls import Acl, AclFilter, AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from eoslog.broker.authorize.access_request import AccessRequest, Restore
 from eoslog.broker.authorize.filtering import GROUP_DENIED, remove_denied
 from eoslog.broker.requests.context import RequestContext, Settled
-from eoslog.broker.rules.acls import AclOperation, ResourceType
+from eoslog.protocol.acls import AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 

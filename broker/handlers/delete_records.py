@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from eoslog.broker.authorize.filtering import topics
 from eoslog.broker.requests.context import RequestContext
-from eoslog.broker.rules.acls import AclOperation
 from eoslog.broker.topics.topics import is_internal
+from eoslog.protocol.acls import AclOperation
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from eoslog.broker.authorize.access_request import AccessRequest, Restore
 from eoslog.broker.authorize.filtering import NO_ID, TOPIC_DENIED, appended, remove_denied, split
 from eoslog.broker.requests.context import RequestContext
-from eoslog.broker.rules.acls import AclOperation, ResourceType
 from eoslog.broker.topics.topic import Topic
+from eoslog.protocol.acls import AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.error_versions import for_version
 from eoslog.protocol.errors import ErrorCode, KafkaError

@@ -17,7 +17,7 @@ from eoslog.broker.authorize.access_request import AccessRequest, Restore
 from eoslog.broker.authorize.filtering import GROUP_DENIED, add_group_operations, remove_denied
 from eoslog.broker.coordinator.groups.classic_group_state import ClassicGroup, ClassicGroupState
 from eoslog.broker.requests.context import RequestContext
-from eoslog.broker.rules.acls import AclOperation, ResourceType
+from eoslog.protocol.acls import AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.error_versions import for_version
 from eoslog.protocol.errors import ErrorCode, KafkaError

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from eoslog.broker.authorize.filtering import topics
 from eoslog.broker.requests.context import RequestContext
-from eoslog.broker.rules.acls import AclOperation
+from eoslog.protocol.acls import AclOperation
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode
 

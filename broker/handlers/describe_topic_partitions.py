@@ -21,8 +21,8 @@ from eoslog.broker.authorize.filtering import (
 )
 from eoslog.broker.handlers.metadata import TOPIC_OPERATIONS, described_partition
 from eoslog.broker.requests.context import RequestContext
-from eoslog.broker.rules.acls import AclOperation, ResourceType
 from eoslog.broker.topics.topic import check_name
+from eoslog.protocol.acls import AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from eoslog.broker.authorize.filtering import needs
 from eoslog.broker.requests.context import RequestContext
-from eoslog.broker.rules.acls import AclOperation, ResourceType
-from eoslog.broker.security.scram import NUMBERS
+from eoslog.protocol.acls import AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode
+from eoslog.protocol.scram import NUMBERS
 
 if TYPE_CHECKING:
     from eoslog.protocol.typed import (

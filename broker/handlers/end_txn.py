@@ -23,7 +23,7 @@ from eoslog.broker.authorize.access_request import AccessRequest, Restore
 from eoslog.broker.authorize.filtering import TRANSACTION_DENIED, in_turn, needs, remove_denied
 from eoslog.broker.coordinator.transactions.transaction_coordinator import Producer
 from eoslog.broker.requests.context import RequestContext
-from eoslog.broker.rules.acls import AclOperation, ResourceType
+from eoslog.protocol.acls import AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.error_versions import for_version
 from eoslog.protocol.errors import KafkaError

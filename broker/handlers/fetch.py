@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING
 from eoslog.broker.authorize.access_request import AccessRequest, RequestRefused, Restore
 from eoslog.broker.authorize.filtering import TOPIC_DENIED, refusal, topics
 from eoslog.broker.requests.context import RequestContext, Settled
-from eoslog.broker.rules.acls import AclOperation
 from eoslog.broker.rules.fetch_session import FetchRound, Place, asked
 from eoslog.broker.rules.reader_checks import check_leader_epoch, reads_committed
+from eoslog.protocol.acls import AclOperation
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.error_versions import for_version
 from eoslog.protocol.errors import ErrorCode, KafkaError

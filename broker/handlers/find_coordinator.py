@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from eoslog.broker.authorize.access_request import AccessRequest, RequestRefused, Restore
 from eoslog.broker.authorize.filtering import GROUP_DENIED, TRANSACTION_DENIED, refusal, remove_denied
 from eoslog.broker.requests.context import RequestContext
-from eoslog.broker.rules.acls import AclOperation, ResourceType
+from eoslog.protocol.acls import AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 

@@ -16,7 +16,7 @@ from eoslog.broker.handlers.alter_configs import for_each_resource
 from eoslog.broker.requests.context import RequestContext
 from eoslog.broker.resources import resource_of
 from eoslog.broker.resources.base import AlterConfigOp, ConfigChange
-from eoslog.broker.rules.acls import AclOperation
+from eoslog.protocol.acls import AclOperation
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 

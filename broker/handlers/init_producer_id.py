@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from eoslog.broker.authorize.access_request import AccessRequest, RequestRefused
 from eoslog.broker.authorize.filtering import CLUSTER_DENIED, TRANSACTION_DENIED, refusal
 from eoslog.broker.requests.context import RequestContext
-from eoslog.broker.rules.acls import AclOperation, ResourceType
+from eoslog.protocol.acls import AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.error_versions import for_version
 from eoslog.protocol.errors import KafkaError

@@ -16,7 +16,7 @@ from eoslog.broker.coordinator.groups.classic_group_state import ClassicGroup
 from eoslog.broker.coordinator.groups.consumer_group_state import ConsumerGroup as ConsumerGroup
 from eoslog.broker.coordinator.groups.offset_expiry import PROTOCOL_TYPE
 from eoslog.broker.requests.context import RequestContext
-from eoslog.broker.rules.acls import AclOperation, ResourceType
+from eoslog.protocol.acls import AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import KafkaError
 

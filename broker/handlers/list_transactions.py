@@ -20,7 +20,7 @@ from eoslog.broker.authorize.access_request import AccessRequest, Restore
 from eoslog.broker.coordinator.groups.subscription_regex import check_regex, matching
 from eoslog.broker.coordinator.transactions.transaction_state import STATE_BY_TEXT, TransactionMetadata
 from eoslog.broker.requests.context import RequestContext
-from eoslog.broker.rules.acls import AclOperation, ResourceType
+from eoslog.protocol.acls import AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import KafkaError
 

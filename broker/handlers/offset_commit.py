@@ -19,7 +19,7 @@ from eoslog.broker.authorize.filtering import in_turn, needs, topics
 from eoslog.broker.coordinator.groups.committed_offsets import Committer
 from eoslog.broker.coordinator.groups.group_offsets import NewOffset, Results
 from eoslog.broker.requests.context import RequestContext, Settled
-from eoslog.broker.rules.acls import AclOperation, ResourceType
+from eoslog.protocol.acls import AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.error_versions import for_version
 from eoslog.protocol.errors import ErrorCode, KafkaError

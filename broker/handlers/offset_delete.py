@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from eoslog.broker.authorize.access_request import AccessRequest, RequestRefused, Restore
 from eoslog.broker.authorize.filtering import in_turn, needs, topics
 from eoslog.broker.requests.context import RequestContext, Settled
-from eoslog.broker.rules.acls import AclOperation, ResourceType
+from eoslog.protocol.acls import AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.topic_partitions import TopicPartition

@@ -28,7 +28,7 @@ from eoslog.broker.authorize.filtering import (
 )
 from eoslog.broker.coordinator.groups.committed_offsets import NO_TOPIC_ID, Fetched
 from eoslog.broker.requests.context import RequestContext, Settled
-from eoslog.broker.rules.acls import AclOperation, ResourceType
+from eoslog.protocol.acls import AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.topic_partitions import TopicPartition

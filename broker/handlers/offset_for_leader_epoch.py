@@ -16,8 +16,8 @@ from eoslog.broker.authorize.access_request import AccessRequest, RequestRefused
 from eoslog.broker.authorize.filtering import topics
 from eoslog.broker.log.segment.leader_epochs import UNDEFINED
 from eoslog.broker.requests.context import RequestContext
-from eoslog.broker.rules.acls import AclOperation
 from eoslog.broker.rules.reader_checks import check_leader_epoch
+from eoslog.protocol.acls import AclOperation
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 

@@ -31,7 +31,7 @@ from eoslog.broker.log.segment.batch_checks import (
     walk_records,
 )
 from eoslog.broker.requests.context import CloseConnection, RequestContext, Settled
-from eoslog.broker.rules.acls import AclOperation, ResourceType
+from eoslog.protocol.acls import AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.batch import BatchHeader, CorruptBatch, read_header
 from eoslog.protocol.error_places import error_answer

@@ -20,7 +20,7 @@ from eoslog.broker.authorize.filtering import in_turn, needs, topics
 from eoslog.broker.coordinator.groups.group_offsets import Results, TransactionalCommit
 from eoslog.broker.handlers.offset_commit import Named, committer
 from eoslog.broker.requests.context import RequestContext
-from eoslog.broker.rules.acls import AclOperation, ResourceType
+from eoslog.protocol.acls import AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 

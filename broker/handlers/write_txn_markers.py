@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from eoslog.broker.authorize.access_request import AccessRequest, RequestRefused
 from eoslog.broker.authorize.filtering import CLUSTER_DENIED, refusal
 from eoslog.broker.requests.context import RequestContext
-from eoslog.broker.rules.acls import AclOperation
+from eoslog.protocol.acls import AclOperation
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 

@@ -26,9 +26,6 @@ from eoslog.protocol.scram import (
     unquoted,
 )
 
-NUMBERS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
-"""The mechanisms by their numbers in AlterUserScramCredentials (KIP-554)."""
-
 _DECOY = secrets.token_bytes(32)
 _GS2 = re.compile(r"([nyp])(?:=([^,]*))?,(?:a=([^,]*))?,", re.ASCII)
 _FIRST = re.compile(r"(?:m=([^,]*),)?n=([^,]+),r=([\x21-\x2b\x2d-\x7e]+)((?:,[A-Za-z]+=[^,]*)*)")

@@ -12,16 +12,8 @@ from typing import Any
 
 from eoslog.broker.log.segment import files
 from eoslog.broker.ports.ports import FileSystem
-from eoslog.broker.rules.acls import (
-    Acl,
-    AclFilter,
-    AclOperation,
-    Acls,
-    Client,
-    Pattern,
-    Permission,
-    ResourceType,
-)
+from eoslog.broker.rules.acls import Acls, Client
+from eoslog.protocol.acls import Acl, AclFilter, AclOperation, Pattern, Permission, ResourceType
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 FILE = "acls.json"

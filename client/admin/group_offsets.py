@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
-from eoslog.client.wire.cluster import Cluster
-from eoslog.client.wire.retry import check, retrying
+from eoslog.client.wire.cluster import Cluster, at_coordinator
+from eoslog.client.wire.connection import BrokerConnection
+from eoslog.client.wire.retry import check
 from eoslog.protocol import errors
-from eoslog.protocol.apis import APIS, ApiKey
+from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.topic_partitions import TopicPartition, by_topic
 from eoslog.protocol.typed import OFFSET_COMMIT, OFFSET_FETCH
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     )
 
 
-T = TypeVar("T")
 Epochs = Mapping[TopicPartition, int]
 
 _FETCH_MAX = 7  # one group a request, topics by name
@@ -94,10 +94,10 @@ def fetch_with_epochs(
         topics = [{"name": topic, "partition_indexes": numbers} for topic, numbers in by_topic(rows)]
     body: OffsetFetchRequestDraft = {"group_id": group, "topics": topics, "require_stable": require_stable}
 
-    def attempt() -> dict[TopicPartition, CommittedOffset]:
+    def attempt(connection: BrokerConnection) -> dict[TopicPartition, CommittedOffset]:
         nonlocal since
         try:
-            return ask()
+            return ask(connection)
         except errors.UnstableOffsetCommit as error:
             if pending_ms is None:
                 raise
@@ -107,8 +107,7 @@ def fetch_with_epochs(
                 raise
             raise StillPending(f"{error}, for {waited:.1f} s") from error
 
-    def ask() -> dict[TopicPartition, CommittedOffset]:
-        connection = cluster.coordinator("group", group)
+    def ask(connection: BrokerConnection) -> dict[TopicPartition, CommittedOffset]:
         version = connection.pick(
             ApiKey.OFFSET_FETCH, max_version=_FETCH_MAX, min_version=_REQUIRE_STABLE if require_stable else 2
         )
@@ -116,7 +115,7 @@ def fetch_with_epochs(
         check(answer["error_code"], f"OffsetFetch of group {group!r}")
         return _committed(answer, group)
 
-    return _retry(cluster, ApiKey.OFFSET_FETCH, group, attempt, least_ms)
+    return at_coordinator(cluster, "group", group, ApiKey.OFFSET_FETCH, attempt, least_ms=least_ms)
 
 
 def at_once(
@@ -171,15 +170,14 @@ def commit_plain(
 
 
 def _commit_at_once(cluster: Cluster, group: str, body: OffsetCommitRequestDraft) -> None:
-    def attempt() -> None:
-        connection = cluster.coordinator("group", group)
+    def attempt(connection: BrokerConnection) -> None:
         answer = connection.call(OFFSET_COMMIT, body, max_version=_COMMIT_MAX)
         for topic in answer["topics"]:
             for part in topic["partitions"]:
                 name = f"{topic['name']}-{part['partition_index']}"
                 check(part["error_code"], f"OffsetCommit of {name} to group {group!r}")
 
-    _retry(cluster, ApiKey.OFFSET_COMMIT, group, attempt)
+    at_coordinator(cluster, "group", group, ApiKey.OFFSET_COMMIT, attempt)
 
 
 def _committed(answer: OffsetFetchResponse, group: str) -> dict[TopicPartition, CommittedOffset]:
@@ -192,17 +190,6 @@ def _committed(answer: OffsetFetchResponse, group: str) -> dict[TopicPartition, 
                 epoch = part["committed_leader_epoch"]
                 found[where] = CommittedOffset(part["committed_offset"], part["metadata"] or "", epoch)
     return found
-
-
-def _retry(cluster: Cluster, api: ApiKey, group: str, attempt: Callable[[], T], least_ms: int = 0) -> T:
-    return retrying(
-        cluster,
-        f"{APIS[api].name} of group {group!r}",
-        attempt,
-        least_ms=least_ms,
-        forget=lambda: cluster.forget_coordinator("group", group),
-        api=api,
-    )
 
 
 def gone(cluster: Cluster, places: Iterable[TopicPartition]) -> set[TopicPartition]:

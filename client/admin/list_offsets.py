@@ -1,4 +1,5 @@
-"""Where partitions begin and end (ListOffsets): earliest, latest, or the first offset at a time."""
+"""Where partitions begin and end (ListOffsets): earliest, latest, or the first offset at a time. Where leader
+epochs end (OffsetForLeaderEpoch, KIP-320) shows if a log is still the same."""
 
 from __future__ import annotations
 
@@ -11,10 +12,15 @@ from eoslog.client.wire.connection import BrokerConnection
 from eoslog.client.wire.retry import check, retrying
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.topic_partitions import TopicPartition, by_topic
-from eoslog.protocol.typed import LIST_OFFSETS
+from eoslog.protocol.typed import LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
 
 if TYPE_CHECKING:
-    from eoslog.protocol.typed import ListOffsetsRequestDraft, ListOffsetsRequestPartitionDraft
+    from eoslog.protocol.typed import (
+        ListOffsetsRequestDraft,
+        ListOffsetsRequestPartitionDraft,
+        OffsetForLeaderEpochRequestPartitionDraft,
+        OffsetForLeaderEpochRequestTopicDraft,
+    )
 
 
 LATEST = -1
@@ -109,4 +115,53 @@ def _ask(
             where = (topic["name"], part["partition_index"])
             check(part["error_code"], f"ListOffsets of {where[0]}-{where[1]}")
             found[where] = ListedOffset(part["offset"], part["leader_epoch"], part["timestamp"])
+    return found
+
+
+def epoch_ends(cluster: Cluster, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, ListedOffset]:
+    """For each partition the largest leader epoch of its log up to the given one, and the offset where that
+    epoch ends; -1 and -1 if the log has no such epoch. One request for each leader.
+
+    Raises KafkaError, UnknownTopic, RetriesExhausted.
+    """
+    found: dict[TopicPartition, ListedOffset] = {}
+
+    def attempt() -> None:
+        left = {tp: epoch for tp, epoch in epochs.items() if tp not in found}
+        for asked in by_leader(cluster, left).values():
+            found.update(_ask_epochs(cluster, asked))
+
+    def forget() -> None:
+        for topic, _ in epochs:
+            cluster.forget_topic(topic)
+
+    retrying(cluster, "OffsetForLeaderEpoch", attempt, forget=forget, api=ApiKey.OFFSET_FOR_LEADER_EPOCH)
+    return found
+
+
+def cut_below(
+    cluster: Cluster, ended: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    """Partitions whose log is not the one any more that was read up to these offsets in these leader epochs,
+    with the offset from which it differs. Raises KafkaError, RetriesExhausted."""
+    found = epoch_ends(cluster, epochs) if epochs else {}
+    return {tp: max(end.offset, 0) for tp, end in found.items() if end.offset < ended[tp]}
+
+
+def _ask_epochs(cluster: Cluster, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, ListedOffset]:
+    rows: Iterator[tuple[str, int, OffsetForLeaderEpochRequestPartitionDraft]] = (
+        (t, p, {"partition": p, "leader_epoch": epoch}) for (t, p), epoch in epochs.items()
+    )
+    topics: list[OffsetForLeaderEpochRequestTopicDraft] = [
+        {"topic": topic, "partitions": parts} for topic, parts in by_topic(rows)
+    ]
+    answer = cluster.leader(*next(iter(epochs))).call(
+        OFFSET_FOR_LEADER_EPOCH, {"replica_id": -1, "topics": topics}
+    )
+    found = {}
+    for topic in answer["topics"]:
+        for part in topic["partitions"]:
+            where = (topic["topic"], part["partition"])
+            check(part["error_code"], f"OffsetForLeaderEpoch of {where[0]}-{where[1]}")
+            found[where] = ListedOffset(part["end_offset"], part["leader_epoch"])
     return found

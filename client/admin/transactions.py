@@ -11,23 +11,23 @@ ends them by one request, all visible at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from eoslog.client.admin.abort_by_epoch import INIT_CURRENT, INIT_MAX, abort_by_epoch
 from eoslog.client.admin.group_offsets import Epochs, at_once, rows_of
-from eoslog.client.admin.transaction_lists import Listing as Listing
-from eoslog.client.admin.transaction_lists import list_transactions as list_transactions
+from eoslog.client.admin.transaction_states import Listing as Listing
 from eoslog.client.admin.transaction_states import TransactionDescription as TransactionDescription
 from eoslog.client.admin.transaction_states import await_markers as await_markers
 from eoslog.client.admin.transaction_states import describe as describe
-from eoslog.client.wire.cluster import Cluster
+from eoslog.client.admin.transaction_states import list_transactions as list_transactions
+from eoslog.client.wire.cluster import Cluster, at_coordinator
 from eoslog.client.wire.connection import BrokerConnection
 from eoslog.client.wire.pipelined import at_coordinators
 from eoslog.client.wire.retry import DELIVERY_TIMEOUT, check, passes, retrying
 from eoslog.errors import EoslogError, RefusedByBroker
-from eoslog.protocol.apis import APIS, ApiKey
+from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.protocol.topic_partitions import TopicPartition, by_topic
@@ -53,8 +53,6 @@ if TYPE_CHECKING:
         TxnOffsetCommitRequestDraft,
     )
 
-
-T = TypeVar("T")
 
 TV2 = 2
 _END_TXN_TV2 = 5
@@ -97,8 +95,16 @@ def init_producer_id(
         return ProducerIdentity(answer["producer_id"], answer["producer_epoch"])
 
     if transactional_id is None:
-        return _anywhere(cluster, ApiKey.INIT_PRODUCER_ID, attempt)
-    return _at_coordinator(cluster, ApiKey.INIT_PRODUCER_ID, transactional_id, attempt)
+        return retrying(
+            cluster,
+            "InitProducerId",
+            lambda: attempt(cluster.any_broker()),
+            option=DELIVERY_TIMEOUT,
+            api=ApiKey.INIT_PRODUCER_ID,
+        )
+    return at_coordinator(
+        cluster, "transaction", transactional_id, ApiKey.INIT_PRODUCER_ID, attempt, option=DELIVERY_TIMEOUT
+    )
 
 
 def end_txn(
@@ -216,7 +222,14 @@ def add_partitions(
         }
         _check_all(codes, wanted, f"AddPartitionsToTxn of {transactional_id!r}")
 
-    _at_coordinator(cluster, ApiKey.ADD_PARTITIONS_TO_TXN, transactional_id, attempt)
+    at_coordinator(
+        cluster,
+        "transaction",
+        transactional_id,
+        ApiKey.ADD_PARTITIONS_TO_TXN,
+        attempt,
+        option=DELIVERY_TIMEOUT,
+    )
 
 
 def commit_offsets(
@@ -251,8 +264,7 @@ def _commit_at_once(
 ) -> None:
     name, group = body["transactional_id"], body["group_id"]
 
-    def attempt() -> None:
-        connection = cluster.coordinator("group", group)
+    def attempt(connection: BrokerConnection) -> None:
         version = connection.pick(
             ApiKey.TXN_OFFSET_COMMIT,
             max_version=None if tv2 else _TXN_OFFSETS_TV1,
@@ -266,7 +278,7 @@ def _commit_at_once(
         }
         _check_all(codes, wanted, f"TxnOffsetCommit of {name!r} to group {group!r}")
 
-    _retry(cluster, ApiKey.TXN_OFFSET_COMMIT, attempt, lambda: cluster.forget_coordinator("group", group))
+    at_coordinator(cluster, "group", group, ApiKey.TXN_OFFSET_COMMIT, attempt, option=DELIVERY_TIMEOUT)
 
 
 def _add_offsets(cluster: Cluster, transactional_id: str, identity: ProducerIdentity, group: str) -> None:
@@ -281,33 +293,8 @@ def _add_offsets(cluster: Cluster, transactional_id: str, identity: ProducerIden
         answer = connection.call(ADD_OFFSETS_TO_TXN, body, max_version=_ADD_OFFSETS_MAX)
         check(answer["error_code"], f"AddOffsetsToTxn of {transactional_id!r} for group {group!r}")
 
-    _at_coordinator(cluster, ApiKey.ADD_OFFSETS_TO_TXN, transactional_id, attempt)
-
-
-def _at_coordinator(
-    cluster: Cluster, api: ApiKey, transactional_id: str, attempt: Callable[[BrokerConnection], T]
-) -> T:
-    def run() -> T:
-        return attempt(cluster.coordinator("transaction", transactional_id))
-
-    return _retry(
-        cluster,
-        api,
-        run,
-        lambda: cluster.forget_coordinator("transaction", transactional_id),
-        f" of {transactional_id!r}",
-    )
-
-
-def _anywhere(cluster: Cluster, api: ApiKey, attempt: Callable[[BrokerConnection], T]) -> T:
-    return _retry(cluster, api, lambda: attempt(cluster.any_broker()), lambda: None)
-
-
-def _retry(
-    cluster: Cluster, api: ApiKey, attempt: Callable[[], T], forget: Callable[[], None], of: str = ""
-) -> T:
-    return retrying(
-        cluster, f"{APIS[api].name}{of}", attempt, option=DELIVERY_TIMEOUT, forget=forget, api=api
+    at_coordinator(
+        cluster, "transaction", transactional_id, ApiKey.ADD_OFFSETS_TO_TXN, attempt, option=DELIVERY_TIMEOUT
     )
 
 

@@ -12,13 +12,14 @@ The codec is imported where records are decoded: a process that looks at batches
 
 from __future__ import annotations
 
+import logging
 from base64 import urlsafe_b64decode
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from eoslog.client.records.gaps import Gaps
+from eoslog.client.admin.topics import topic_configs
 from eoslog.client.records.read_committed import Located, Visible, visible
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.config import Address
@@ -27,6 +28,7 @@ from eoslog.client.wire.retry import Backoff, check, passes
 from eoslog.errors import (
     BrokerUnreachable,
     ConnectionLost,
+    EoslogError,
     OffsetsGone,
     RefusedByBroker,
     RetriesExhausted,
@@ -46,6 +48,52 @@ if TYPE_CHECKING:
         FetchResponse,
         FetchResponsePartition,
     )
+
+
+log = logging.getLogger("eoslog")
+
+_POLICY = "cleanup.policy"
+
+
+class Gaps:
+    """Offsets that are missing in a partition: removed by compaction, or lost.
+
+    A log is written without gaps, and transactions, even aborted ones, leave their records and markers in
+    place. So offsets that are missing in the middle of a topic that is not compacted were lost: a segment is
+    damaged, or its file is gone.
+    """
+
+    def __init__(self, cluster: Cluster, topic: str, partition: int) -> None:
+        self._cluster, self._topic, self._partition = cluster, topic, partition
+
+    def are_explained(self) -> bool:
+        """Whether the topic is compacted. If the cluster does not say so, it counts as compacted, with a
+        warning."""
+        if self._topic not in self._cluster.compacted and self._is_compacted():
+            self._cluster.compacted.add(self._topic)
+        return self._topic in self._cluster.compacted
+
+    def _is_compacted(self) -> bool:
+        try:
+            policy = topic_configs(self._cluster, [self._topic], [_POLICY])[self._topic].get(_POLICY, "")
+        except (KafkaError, EoslogError) as error:
+            log.warning(
+                "%s-%d leaves offsets out, and whether it is compacted is not known (%s): continuing. See "
+                "troubleshooting.md#offsets-are-missing-in-the-midst-of-a-partition",
+                self._topic,
+                self._partition,
+                error,
+            )
+            return True
+        return "compact" in policy
+
+    def error(self, first: int, behind: int) -> OffsetsGone:
+        """The error for missing offsets, from `first` to below `behind`."""
+        return OffsetsGone(
+            f"offsets {first} to {behind - 1} of {self._topic}-{self._partition} are missing in the midst of "
+            f"its log, and the topic is not compacted ({_POLICY}): its log is damaged",
+            behind=behind,
+        )
 
 
 _DAMAGED = "read another replica (move the leader), or begin behind it with startingOffsets"
@@ -404,3 +452,37 @@ class _Reader:
     def _drop(self) -> None:
         self.close()
         self._asked = -1
+
+
+def count_rows(
+    cluster: Cluster,
+    topic: str,
+    partition: int,
+    start: int,
+    end: int,
+    *,
+    committed: bool,
+    topic_id: str | None = None,
+) -> Iterator[tuple[int, int]]:
+    """How many records with offsets start..end-1 a reader sees: for each answer its records, and the offset
+    behind its last visible batch. Raises as fetch().
+
+    Headers tell it: control batches and aborted transactions do not count. A batch that the range cuts is
+    counted by its offsets; if it was compacted, so that offsets do not tell, that one batch is decoded."""
+    answers = fetch_batches(cluster, topic, partition, start, end, committed=committed, topic_id=topic_id)
+    for answer in answers:
+        first = max(answer.position, start)
+        rows = sum(_rows(answer, located, first, end) for located in answer.batches)
+        yield rows, min(answer.batches[-1][1].next_offset, end) if answer.batches else first
+
+
+def _rows(answer: FetchedBatches, located: Located, start: int, end: int) -> int:
+    """The records of one batch that are in the range."""
+    header = located[1]
+    if start <= header.base_offset and header.next_offset <= end:
+        return header.count
+    if header.count == header.last_offset_delta + 1:
+        return min(header.next_offset, end) - max(header.base_offset, start)
+    from eoslog.protocol.records import decode_batches
+
+    return len(clip(decode_batches(answer.records, [located], headers=False), start, end))

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
-from eoslog.client.wire.error_outcomes import ErrorOutcome, outcome
+from eoslog.client.wire.retry import ErrorOutcome, outcome
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.batch import Buffer
 from eoslog.protocol.errors import ErrorCode

@@ -8,24 +8,21 @@ What is known about the cluster is kept until a caller finds it wrong and calls 
 from __future__ import annotations
 
 import math
+import os
 import socket
+import threading
 import time
-from collections.abc import Iterable
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from eoslog.client.wire.config import Address, ClientConfig
 from eoslog.client.wire.connection import BrokerConnection
-from eoslog.client.wire.metadata import (
-    METADATA_MAX,
-    ClusterMetadata,
-    TopicInfo,
-    no_partition,
-    read_metadata,
-)
-from eoslog.client.wire.retry import Backoff
-from eoslog.errors import BrokerUnreachable, ConnectionLost, RefusedByBroker, UnknownTopic
+from eoslog.client.wire.retry import API_TIMEOUT, Backoff, retrying
+from eoslog.errors import BrokerUnreachable, ConnectionLost, EoslogError, RefusedByBroker, UnknownTopic
 from eoslog.protocol import errors
-from eoslog.protocol.apis import Api, ApiKey
+from eoslog.protocol.apis import APIS, Api, ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import Given
 from eoslog.protocol.typed import FIND_COORDINATOR, METADATA
@@ -36,9 +33,64 @@ if TYPE_CHECKING:
         FindCoordinatorResponse,
         FindCoordinatorResponseCoordinator,
         MetadataRequestDraft,
+        MetadataResponse,
     )
 
 
+METADATA_MAX = 12  # names topics; later versions add nothing that is used here
+
+
+@dataclass(frozen=True)
+class TopicInfo:
+    """A topic: `leaders` maps each partition to its leader's node id, -1 while there is none.
+
+    `topic_id` is in the form of Kafka's tools; None if the broker sends none. A topic that was deleted and
+    created again has another one (KIP-516).
+    """
+
+    name: str
+    leaders: dict[int, int]
+    internal: bool = False
+    topic_id: str | None = None
+
+
+@dataclass(frozen=True)
+class ClusterMetadata:
+    """One answer about the cluster. `errors`: codes of the topics that could not be described."""
+
+    nodes: dict[int, Address]
+    topics: dict[str, TopicInfo]
+    errors: dict[str, int] = field(default_factory=dict)
+    cluster_id: str | None = None
+
+
+def no_partition(info: TopicInfo, partition: int) -> UnknownTopic:
+    """The message about a partition that a topic does not have."""
+    have = ", ".join(map(str, sorted(info.leaders)))
+    return UnknownTopic(
+        f"topic {info.name!r} has no partition {partition}, but {have}: check assign or the offsets given"
+    )
+
+
+def read_metadata(answer: MetadataResponse) -> ClusterMetadata:
+    """Read a broker's answer. Raises KafkaError."""
+    if answer["error_code"]:
+        raise RefusedByBroker(answer["error_code"], "the broker could not answer Metadata")
+    topics, errors = {}, {}
+    for topic in answer["topics"]:
+        name = topic["name"] or ""  # null for an unknown id alone, and none is asked for
+        if topic["error_code"]:
+            errors[name] = topic["error_code"]
+        else:
+            leaders = {p["partition_index"]: p["leader_id"] for p in topic["partitions"]}
+            number = topic["topic_id"]
+            topic_id = urlsafe_b64encode(number).decode().rstrip("=") if any(number) else None
+            topics[name] = TopicInfo(name, leaders, topic["is_internal"], topic_id)
+    nodes = {broker["node_id"]: (broker["host"], broker["port"]) for broker in answer["brokers"]}
+    return ClusterMetadata(nodes, topics, errors, answer["cluster_id"])
+
+
+T = TypeVar("T")
 RequestDraft = TypeVar("RequestDraft")
 Response = TypeVar("Response")
 
@@ -358,3 +410,76 @@ def _ran_out(error: BaseException | None) -> bool:
     while error is not None and not isinstance(error, TimeoutError):
         error = error.__cause__
     return error is not None
+
+
+_clusters: dict[tuple[int, int, ClientConfig], Cluster] = {}
+
+
+def shared_cluster(config: ClientConfig) -> Cluster:
+    """This thread's cluster for `config`, created at the first call.
+
+    A cluster is for one thread. The process id is part of the key, because processes are forked: a child that
+    used its parent's sockets would share the connection with it.
+    """
+    key = (os.getpid(), threading.get_ident(), config)
+    cluster = _clusters.get(key)
+    if cluster is None:
+        cluster = _clusters[key] = Cluster(config)
+    return cluster
+
+
+def close_shared(config: ClientConfig) -> None:
+    """Close this thread's cluster for `config`, if there is one."""
+    cluster = _clusters.pop((os.getpid(), threading.get_ident(), config), None)
+    if cluster is not None:
+        cluster.close()
+
+
+def at_coordinator(
+    cluster: Cluster,
+    kind: CoordinatorKind,
+    key: str,
+    api: ApiKey,
+    attempt: Callable[[BrokerConnection], T],
+    *,
+    option: str = API_TIMEOUT,
+    least_ms: int = 0,
+) -> T:
+    """The result of `attempt` at the coordinator of a group or a transactional id, which is looked up again
+    if it has moved. See `retrying`."""
+    return retrying(
+        cluster,
+        f"{APIS[api].name} of {'group ' if kind == 'group' else ''}{key!r}",
+        lambda: attempt(cluster.coordinator(kind, key)),
+        option=option,
+        least_ms=least_ms,
+        forget=lambda: cluster.forget_coordinator(kind, key),
+        api=api,
+    )
+
+
+def ask_controller(
+    cluster: Cluster,
+    api: Api[Any, RequestDraft, Response, Any],
+    body: Given[RequestDraft],
+    failed: Callable[[Response], int],
+    max_version: int | None = None,
+) -> Response:
+    """The controller's answer. `failed` gives an answer's first error code, which shows a wrong broker.
+
+    Any broker of a KRaft cluster forwards the request; an older one answers NOT_CONTROLLER.
+    """
+
+    def attempt() -> Response:
+        for connection in [cluster.any_broker(), *cluster.brokers()]:
+            answer = connection.call(api, body, max_version=max_version)
+            if failed(answer) != ErrorCode.NOT_CONTROLLER:
+                return answer
+        raise KafkaError(ErrorCode.NOT_CONTROLLER, "no broker says that it is the controller")
+
+    return retrying(cluster, api.name, attempt)
+
+
+def not_allowed(what: str, right: str) -> EoslogError:
+    """The error for a user who lacks a right on the cluster."""
+    return EoslogError(f"{what} need the right {right} on the cluster, which this user does not have")

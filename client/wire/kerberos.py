@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from eoslog.client.wire.kerberos_settings import KerberosSettings
+from eoslog.client.wire.security_settings import KerberosSettings
 from eoslog.errors import AuthenticationRefused, OptionError
 
 try:

@@ -13,7 +13,7 @@ import threading
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlsplit
 
-from eoslog.client.wire.aws_settings import MECHANISM, AwsSettings
+from eoslog.client.wire.security_settings import AWS, AwsSettings
 from eoslog.errors import AuthenticationRefused, OptionError
 from eoslog.version import __version__
 
@@ -37,7 +37,7 @@ def payload(aws: AwsSettings, host: str) -> bytes:
         from botocore.exceptions import BotoCoreError, ClientError
     except ImportError:
         raise OptionError(
-            f"kafka.sasl.mechanism={MECHANISM} needs botocore: add it with pip install 'eoslog[msk-iam]', "
+            f"kafka.sasl.mechanism={AWS} needs botocore: add it with pip install 'eoslog[msk-iam]', "
             "also where the tasks run"
         ) from None
     _quieten()
@@ -51,7 +51,7 @@ def payload(aws: AwsSettings, host: str) -> bytes:
     except (BotoCoreError, ClientError) as error:
         # Not `from error`: its text may contain a secret, and Spark shows the texts of causes.
         raise AuthenticationRefused(
-            f"{MECHANISM}: no AWS credentials: {_reason(error)}; check profile, role and their rights, also "
+            f"{AWS}: no AWS credentials: {_reason(error)}; check profile, role and their rights, also "
             "where the tasks run"
         ) from None
     request = AWSRequest("GET", f"https://{host}/?Action={quote(_ACTION, safe='')}")
@@ -75,7 +75,7 @@ def check_accepted(answer: bytes) -> None:
         accepted = False
     if not accepted:
         raise AuthenticationRefused(
-            f"{MECHANISM}: the broker did not accept the signature; check that it is one of Amazon MSK with "
+            f"{AWS}: the broker did not accept the signature; check that it is one of Amazon MSK with "
             "IAM, and the clock of this machine"
         )
 
@@ -100,7 +100,7 @@ def _region(aws: AwsSettings, host: str, session: Any) -> str:
     region: str | None = named[1].lower() if named else session.get_config_variable("region")
     if region is None:
         raise OptionError(
-            f"{MECHANISM}: the name {host} has no AWS region in it: give awsRegion in kafka.sasl.jaas.config "
+            f"{AWS}: the name {host} has no AWS region in it: give awsRegion in kafka.sasl.jaas.config "
             "or set AWS_DEFAULT_REGION wherever tasks run"
         )
     return region
@@ -116,7 +116,7 @@ def _found(aws: AwsSettings, session: Any, region: str) -> Any:
         source = session.get_credentials()
     if source is None:
         raise AuthenticationRefused(
-            f"{MECHANISM}: no AWS credentials are found on this machine: set AWS_ACCESS_KEY_ID and "
+            f"{AWS}: no AWS credentials are found on this machine: set AWS_ACCESS_KEY_ID and "
             "AWS_SECRET_ACCESS_KEY, a profile, or a role of the machine, wherever tasks run"
         )
     return source if aws.role_arn is None else _assumed(aws, session, source, region)

@@ -6,17 +6,165 @@ the options; files named in them must exist where the tasks run.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from eoslog.client.wire.aws_settings import MECHANISM as AWS
-from eoslog.client.wire.aws_settings import AwsSettings, aws_settings
-from eoslog.client.wire.kerberos_settings import KerberosSettings, kerberos_settings
 from eoslog.client.wire.token_settings import TokenSettings, token_settings
 from eoslog.errors import OptionError
 from eoslog.protocol import jaas
 from eoslog.protocol.scram import HASHES
+
+_USED = ("useKeyTab", "keyTab", "principal", "useTicketCache", "ticketCache", "serviceName")
+_NO_KERBEROS_EFFECT = (
+    "storeKey", "doNotPrompt", "refreshKrb5Config", "debug", "isInitiator", "renewTGT",
+    "tryFirstPass", "useFirstPass", "storePass", "clearPass",
+)  # fmt: skip
+"""Nobody prompts, no other module has a password, and MIT's library always reads krb5.conf as it is."""
+
+_HOW = (
+    "give useKeyTab=true with keyTab and principal, or useTicketCache=true for the tickets of kinit "
+    "(see security.md, Kerberos)"
+)
+
+
+@dataclass(frozen=True)
+class KerberosSettings:
+    """Whose tickets to use, and for which service. Without a keytab they come from a ticket cache."""
+
+    service: str
+    principal: str = ""
+    keytab: str = ""
+    ticket_cache: str = ""
+
+    @property
+    def who(self) -> str:
+        """The client, for messages."""
+        return self.principal or f"the owner of the ticket cache {self.ticket_cache or '(the default one)'}"
+
+
+def kerberos_settings(login: Mapping[str, str] | None, option: str | None) -> KerberosSettings:
+    """Make settings from a login module's options; None, if there is no JAAS text: the default ticket cache.
+
+    `option`: kafka.sasl.kerberos.service.name. Raises OptionError, which shows no value of the JAAS text.
+    """
+    if login is not None:
+        _check(login)
+    login = login or {}
+    service = option or login.get("serviceName")
+    if not service:
+        raise OptionError(
+            "option kafka.sasl.kerberos.service.name is missing: give the first part of the brokers' "
+            "principal, as in kafka/host@REALM"
+        )
+    if login.get("serviceName", service) != service:
+        raise OptionError(
+            "kafka.sasl.jaas.config: serviceName is not kafka.sasl.kerberos.service.name: give one of them"
+        )
+    principal, keytab = login.get("principal", ""), login.get("keyTab", "").removeprefix("file:")
+    if not _true(login, "useKeyTab"):
+        return KerberosSettings(service, principal, "", login.get("ticketCache", ""))
+    if not keytab or not principal:
+        raise OptionError("kafka.sasl.jaas.config: useKeyTab=true needs keyTab and principal: give both")
+    return KerberosSettings(service, principal, keytab)
+
+
+def _true(login: Mapping[str, str], name: str, otherwise: str = "false") -> bool:
+    """As Java's module reads it: any other text than true is false."""
+    return login.get(name, otherwise).lower() == "true"
+
+
+def _check(login: Mapping[str, str]) -> None:
+    """Refuse what Java's Krb5LoginModule does not take either, and what it alone can do. Without this the
+    tickets of whoever has run kinit would be used, and the query would run as somebody else."""
+    for name in login:
+        if name not in _USED + _NO_KERBEROS_EFFECT:
+            raise OptionError(f"kafka.sasl.jaas.config: Krb5LoginModule has no option {name}: {_near(name)}")
+    by_keytab, by_cache = _true(login, "useKeyTab"), _true(login, "useTicketCache")
+    said = ""
+    if "keyTab" in login and not by_keytab:
+        said = "keyTab is given without useKeyTab=true"
+    elif "ticketCache" in login and not by_cache:
+        said = "ticketCache is given without useTicketCache=true"
+    elif not by_keytab and not by_cache:
+        said = "neither useKeyTab=true nor useTicketCache=true is given, and Spark asks nobody for a password"
+    elif not _true(login, "isInitiator", "true"):
+        said = "isInitiator=false is for brokers: a client without tickets cannot log in"
+    elif _true(login, "renewTGT"):
+        said = (
+            "renewTGT=true renews tickets of a cache, and eoslog does not: leave it out and have kinit -R run"
+        )
+    if said:
+        raise OptionError(f"kafka.sasl.jaas.config: {said}: {_HOW}")
+
+
+def _near(name: str) -> str:
+    """Java's module passes over names that it does not know: as a misspelt principal, for one."""
+    known = {one.lower(): one for one in _USED + _NO_KERBEROS_EFFECT}
+    near = difflib.get_close_matches(name.lower(), known, 1)
+    return f"did you mean {known[near[0]]}?" if near else _HOW
+
+
+AWS = "AWS_MSK_IAM"
+HANDLER = "software.amazon.msk.auth.iam.IAMClientCallbackHandler"
+_NO_EFFECT = ("awsDebugCreds", "awsMaxRetries", "awsMaxBackOffTimeMs")
+_FIELDS = {
+    "awsProfileName": "profile",
+    "awsRegion": "region",
+    "awsRoleArn": "role_arn",
+    "awsRoleSessionName": "role_session",
+    "awsRoleExternalId": "role_external_id",
+    "awsStsRegion": "sts_region",
+    "awsRoleAccessKeyId": "access_key",
+    "awsRoleSecretAccessKey": "secret_key",
+    "awsRoleSessionToken": "session_token",
+}
+_OF_A_ROLE = [name for name in _FIELDS if name.startswith(("awsRole", "awsSts")) and name != "awsRoleArn"]
+
+
+@dataclass(frozen=True)
+class AwsSettings:
+    """What is not given is what botocore finds: environment, files, container, machine. `region`: if not
+    given, that of the broker's name."""
+
+    profile: str | None = None
+    region: str | None = None
+    role_arn: str | None = None
+    role_session: str = "aws-msk-iam-auth"
+    role_external_id: str | None = None
+    sts_region: str | None = None
+    access_key: str | None = None
+    secret_key: str | None = field(default=None, repr=False)
+    session_token: str | None = field(default=None, repr=False)
+
+
+def aws_settings(login: Mapping[str, str]) -> AwsSettings:
+    """Make settings from a login module's options. Raises OptionError."""
+    unknown = sorted(login.keys() - _FIELDS.keys() - set(_NO_EFFECT))
+    if unknown:
+        raise OptionError(
+            f"option kafka.sasl.jaas.config: IAMLoginModule has no option {unknown[0]}: give some of "
+            f"{', '.join(_FIELDS)}"
+        )
+    if "awsProfileName" in login and "awsRoleArn" in login:
+        raise OptionError(
+            "option kafka.sasl.jaas.config: give awsProfileName or awsRoleArn, not both; a profile may name "
+            "a role itself (role_arn)"
+        )
+    useless = [name for name in _OF_A_ROLE if name in login]
+    if useless and "awsRoleArn" not in login:
+        raise OptionError(
+            f"option kafka.sasl.jaas.config: {useless[0]} has no effect without awsRoleArn: give both, or "
+            "neither"
+        )
+    if ("awsRoleAccessKeyId" in login) != ("awsRoleSecretAccessKey" in login):
+        raise OptionError(
+            "option kafka.sasl.jaas.config: awsRoleAccessKeyId and awsRoleSecretAccessKey go together: give "
+            "both"
+        )
+    return AwsSettings(**{_FIELDS[name]: value for name, value in login.items() if name in _FIELDS})
+
 
 PROTOCOLS = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
 MECHANISMS = ("PLAIN", *HASHES, "OAUTHBEARER", AWS, "GSSAPI")

@@ -7,10 +7,9 @@ import logging
 from collections.abc import Iterable, Mapping
 
 from eoslog.client.admin.list_offsets import EARLIEST, LATEST, list_offsets
-from eoslog.client.admin.transaction_lists import list_transactions
+from eoslog.client.admin.transaction_states import list_transactions
 from eoslog.client.records.fetch import batch_at, fetch_batches
-from eoslog.client.wire.cluster import Cluster
-from eoslog.client.wire.metadata import TopicInfo
+from eoslog.client.wire.cluster import Cluster, TopicInfo
 from eoslog.client.wire.retry import retrying
 from eoslog.connector.commit.places import Place, Seen, made_anew
 from eoslog.errors import OffsetsGone, TopicRecreated, UnknownTopic

@@ -12,10 +12,9 @@ from typing import Any, TypeVar
 
 from eoslog.client.admin import group_offsets as group_offsets
 from eoslog.client.admin import transactions
-from eoslog.client.admin.transaction_lists import PendingListing
-from eoslog.client.wire.cluster import Cluster
+from eoslog.client.admin.transaction_states import PendingListing
+from eoslog.client.wire.cluster import Cluster, TopicInfo
 from eoslog.client.wire.config import ClientConfig
-from eoslog.client.wire.metadata import TopicInfo
 from eoslog.client.wire.retry import retrying
 from eoslog.connector.commit.commands import (
     Acquire,

@@ -1,6 +1,6 @@
 """Checks, when a run starts, that a query's state can be saved and found again."""
 
-from eoslog.client.admin.configs import topic_configs
+from eoslog.client.admin.topics import topic_configs
 from eoslog.client.wire.cluster import Cluster
 from eoslog.connector.checkpoint.spark_logs import Planned, is_eoslog
 from eoslog.connector.options.sink_options import StateOptions

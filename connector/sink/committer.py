@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 
 from eoslog.client.admin import group_offsets as group_offsets
-from eoslog.client.wire.shared_clusters import shared_cluster
+from eoslog.client.wire.cluster import shared_cluster
 from eoslog.connector.checkpoint.accepted_differences import acceptable, to_accept
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
 from eoslog.connector.checkpoint.noted_places import NotedPlaces

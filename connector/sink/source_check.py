@@ -4,7 +4,7 @@ It is done before a row is written. The rules are in source_changes.py."""
 
 from collections.abc import Collection
 
-from eoslog.client.wire.shared_clusters import shared_cluster
+from eoslog.client.wire.cluster import shared_cluster
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
 from eoslog.connector.checkpoint.source_changes import (
     Change,

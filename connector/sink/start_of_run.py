@@ -11,11 +11,9 @@ from collections.abc import Mapping
 from typing import NamedTuple, Self
 
 from eoslog.client.admin import group_offsets as group_offsets
-from eoslog.client.admin.leader_epochs import cut_below
-from eoslog.client.admin.list_offsets import EARLIEST, list_offsets
-from eoslog.client.wire.cluster import Cluster
+from eoslog.client.admin.list_offsets import EARLIEST, cut_below, list_offsets
+from eoslog.client.wire.cluster import Cluster, shared_cluster
 from eoslog.client.wire.retry import retrying
-from eoslog.client.wire.shared_clusters import shared_cluster
 from eoslog.connector.checkpoint.accepted_differences import acceptable
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
 from eoslog.connector.checkpoint.cluster_check import check_group_cluster, check_sink_cluster

@@ -15,11 +15,10 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from eoslog.client.admin import transactions
-from eoslog.client.admin.configs import topic_configs
+from eoslog.client.admin.topics import topic_configs
 from eoslog.client.records.produce import Producer
-from eoslog.client.wire.cluster import Cluster
+from eoslog.client.wire.cluster import Cluster, shared_cluster
 from eoslog.client.wire.retry import retrying
-from eoslog.client.wire.shared_clusters import shared_cluster
 from eoslog.connector.commit.prepare import Task, judge, participant_name, withdraw_if_late
 from eoslog.connector.commit.replay import OnLost
 from eoslog.connector.commit.task_reports import Begun, Decided, Empty, Prepared, Report, Stamp

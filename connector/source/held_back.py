@@ -10,8 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from eoslog.client.admin.list_offsets import LATEST, list_offsets
-from eoslog.client.admin.producers import producers
-from eoslog.client.admin.readers_held_back import Holder, clock, holders, oldest
+from eoslog.client.admin.producers import Holder, clock, holders, oldest, producers
 from eoslog.client.wire.cluster import Cluster
 from eoslog.connector.offsets.offsets import Offsets
 from eoslog.errors import EoslogError

@@ -11,8 +11,8 @@ import logging
 from collections.abc import Callable
 from typing import TypeVar
 
-from eoslog.client.admin.configs import topic_configs
 from eoslog.client.admin.list_offsets import list_offsets, newest
+from eoslog.client.admin.topics import topic_configs
 from eoslog.connector.offsets.offsets import Offsets
 from eoslog.connector.source.pushed_filters import Pushed
 from eoslog.connector.source.source_topics import SourceTopics

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from eoslog.client.admin.list_offsets import list_offsets
 from eoslog.client.records.fetch import fetch
-from eoslog.client.wire.shared_clusters import shared_cluster
+from eoslog.client.wire.cluster import shared_cluster
 from eoslog.connector.offsets import plan
 from eoslog.connector.offsets.offsets import EARLIEST
 from eoslog.connector.options.source_and_sink import SourceOptions

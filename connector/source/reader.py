@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
-from eoslog.client.wire.shared_clusters import close_shared
+from eoslog.client.wire.cluster import close_shared
 from eoslog.connector.checkpoint.cluster_check import check_cluster
 from eoslog.connector.offsets import offsets, plan
 from eoslog.connector.offsets.offsets import (

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from eoslog.client.wire.shared_clusters import close_shared, shared_cluster
+from eoslog.client.wire.cluster import close_shared, shared_cluster
 from eoslog.connector.offsets import plan
 from eoslog.connector.options.source_and_sink import SourceOptions
 from eoslog.connector.source.rows_in_plan import is_offered

@@ -7,12 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 from eoslog.client.admin import group_offsets as group_offsets
-from eoslog.client.admin.leader_epochs import epoch_ends
-from eoslog.client.admin.list_offsets import list_offsets, list_places
-from eoslog.client.wire.cluster import Cluster
-from eoslog.client.wire.metadata import TopicInfo, no_partition
+from eoslog.client.admin.list_offsets import epoch_ends, list_offsets, list_places
+from eoslog.client.wire.cluster import Cluster, TopicInfo, no_partition, shared_cluster
 from eoslog.client.wire.retry import check, retrying
-from eoslog.client.wire.shared_clusters import shared_cluster
 from eoslog.connector.checkpoint.cluster_check import check_cluster
 from eoslog.connector.checkpoint.start_checks import starting_offsets
 from eoslog.connector.commit.faults import ParticipantsLost, StartsElsewhere

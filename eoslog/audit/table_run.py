@@ -19,7 +19,7 @@ from eoslog.audit.table.columns import Columns
 from eoslog.audit.table.files import Table
 from eoslog.audit.table_findings import TableFindings
 from eoslog.audit.table_judge import LINE_ROW, RECORD, SEEN, LineVerdict, Rule, judge, judge_one
-from eoslog.client.records.gaps import Gaps
+from eoslog.client.records.fetch import Gaps
 from eoslog.commands.progress import ProgressListener
 
 

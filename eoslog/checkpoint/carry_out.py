@@ -15,8 +15,8 @@ from eoslog.checkpoint.edits import Edit, Texts, order, order_back
 from eoslog.checkpoint.errors import NotEditable
 from eoslog.checkpoint.standing import Standing
 from eoslog.client.admin.group_offsets import commit_plain
+from eoslog.client.admin.groups import delete_offsets
 from eoslog.client.wire.cluster import Cluster
-from eoslog.commands.admin_groups import delete_offsets
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
 from eoslog.connector.checkpoint.noted_places import NOTED_PLACES
 from eoslog.connector.checkpoint.noted_sink import NOTED_SINK, NotedStarts

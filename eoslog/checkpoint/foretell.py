@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from eoslog.checkpoint.standing import SourcePlace
-from eoslog.client.records.count_rows import count_rows
+from eoslog.client.records.fetch import count_rows
 from eoslog.client.wire.cluster import Cluster
 from eoslog.commands.progress import ProgressListener
 

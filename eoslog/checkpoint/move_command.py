@@ -16,7 +16,7 @@ from eoslog.checkpoint.errors import NotEditable
 from eoslog.checkpoint.foretell import Fate, Foretold, Moved
 from eoslog.checkpoint.standing import SourcePlace, Standing, committed_by, last_decision, places, position_of
 from eoslog.checkpoint.targets import LogBounds
-from eoslog.client.records.count_rows import count_rows
+from eoslog.client.records.fetch import count_rows
 from eoslog.client.wire.cluster import Cluster
 from eoslog.commands import progress
 from eoslog.commands.session import CommandSession, client_config, cluster_command

@@ -14,8 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import IO, NamedTuple
 
 from eoslog.checkpoint.errors import NotRestorable
-from eoslog.client.wire.cluster import Cluster
-from eoslog.client.wire.shared_clusters import shared_cluster
+from eoslog.client.wire.cluster import Cluster, shared_cluster
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
 from eoslog.connector.checkpoint.noted_sink import NotedStarts
 from eoslog.connector.checkpoint.spark_logs import FormatError, Planned, with_ends

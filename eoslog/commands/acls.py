@@ -9,7 +9,10 @@ from typing import Any, NamedTuple
 
 import click
 
-from eoslog.broker.rules.acls import (
+from eoslog.client.admin import acls as calls
+from eoslog.commands.session import CommandSession, cluster_command
+from eoslog.commands.suggest import suggest
+from eoslog.protocol.acls import (
     CLUSTER_NAME,
     SUPPORTED,
     WILDCARD,
@@ -20,9 +23,6 @@ from eoslog.broker.rules.acls import (
     Permission,
     ResourceType,
 )
-from eoslog.commands import admin_acls as calls
-from eoslog.commands.session import CommandSession, cluster_command
-from eoslog.commands.suggest import suggest
 
 _COLUMNS = ["resource", "pattern", "name", "principal", "host", "permission", "operation"]
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import click
 
+from eoslog.client.admin import groups as calls
 from eoslog.client.admin.group_offsets import commit_plain, fetch_committed
 from eoslog.client.admin.list_offsets import LATEST, list_offsets
-from eoslog.commands import admin
-from eoslog.commands import admin_groups as calls
+from eoslog.client.admin.topics import describe_topics
 from eoslog.commands.reset import OffsetReset, Target, plan
 from eoslog.commands.session import CommandSession, cluster_command, partitions_of
 from eoslog.protocol.errors import KafkaError
@@ -116,7 +116,7 @@ def _offsets(session: CommandSession, group: str) -> list[dict[str, Any]]:
 
 
 def _partitions(session: CommandSession) -> dict[str, list[int]]:
-    return {name: list(topic.partitions) for name, topic in admin.topics(session.cluster).items()}
+    return {name: list(topic.partitions) for name, topic in describe_topics(session.cluster).items()}
 
 
 @command.command()

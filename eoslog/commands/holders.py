@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from eoslog.client.admin import readers_held_back
 from eoslog.client.admin.group_offsets import fetch_committed
 from eoslog.client.admin.list_offsets import LATEST, list_offsets
-from eoslog.client.admin.producers import producers
+from eoslog.client.admin.producers import Holder, clock, holders, oldest, producers
 from eoslog.client.wire.cluster import Cluster
 from eoslog.connector.commit.decision import Decision, decode, topics_with_chunks
 from eoslog.connector.commit.transactional_ids import Sink
@@ -30,7 +29,7 @@ class HeldPartition:
     where: TopicPartition
     stable: int
     end: int
-    holder: readers_held_back.Holder | None
+    holder: Holder | None
     decision: Decision | None
 
     @property
@@ -66,7 +65,7 @@ class HeldPartition:
             "producer_id": holder and holder.producer.producer_id,
             "epoch": holder and holder.producer.epoch,
             "state": found and found.state,
-            "open_since": readers_held_back.clock(found.start_ms) if found and found.start_ms >= 0 else None,
+            "open_since": clock(found.start_ms) if found and found.start_ms >= 0 else None,
             "timeout_ms": None if found is None or sealed else found.timeout_ms,
             "sealed": sealed,
             "sink": holder and holder.sink,
@@ -89,9 +88,7 @@ def find(cluster: Cluster, places: Sequence[TopicPartition]) -> list[HeldPartiti
     behind = [where for where in places if stable[where] < ends[where]]
     if not behind:
         return []
-    known = _still_there(
-        cluster, readers_held_back.holders(cluster, readers_held_back.oldest(producers(cluster, behind)))
-    )
+    known = _still_there(cluster, holders(cluster, oldest(producers(cluster, behind))))
     by_place = {holder.producer.where: holder for holder in known}
     decisions = {sink: _last_decision(cluster, sink) for sink in {h.sink for h in known if h.sink}}
     return [
@@ -102,9 +99,7 @@ def find(cluster: Cluster, places: Sequence[TopicPartition]) -> list[HeldPartiti
     ]
 
 
-def _still_there(
-    cluster: Cluster, known: Sequence[readers_held_back.Holder]
-) -> list[readers_held_back.Holder]:
+def _still_there(cluster: Cluster, known: Sequence[Holder]) -> list[Holder]:
     """Without those that ended between the requests to the partition and to the coordinator: these seem to
     hang.
     """

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, TypeAlias
 import click
 
 from eoslog.client.admin.list_offsets import EARLIEST, LATEST, list_offsets
-from eoslog.commands import admin
+from eoslog.client.admin.topics import TOPIC, WAIT_MS, delete_topics, describe_topics
+from eoslog.client.wire.cluster import ask_controller
+from eoslog.client.wire.retry import retrying
 from eoslog.commands.session import CommandSession, cluster_command, pairs
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.typed import (
     CREATE_PARTITIONS,
     CREATE_TOPICS,
-    DELETE_TOPICS,
     DESCRIBE_CONFIGS,
     INCREMENTAL_ALTER_CONFIGS,
 )
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
         CreateTopicsRequestDraft,
         CreateTopicsRequestTopicDraft,
         CreateTopicsResponseTopic,
-        DeleteTopicsRequestDraft,
-        DeleteTopicsResponse,
         DeleteTopicsResponseResponse,
         DescribeConfigsRequestResourceDraft,
         DescribeConfigsResponse,
@@ -45,11 +44,8 @@ _Named: TypeAlias = (
     "CreateTopicsResponseTopic | CreatePartitionsResponseResult | DeleteTopicsResponseResponse"
 )
 
-TOPIC = 2  # resource type of DescribeConfigs
 SET, DELETE = 0, 1  # operations of IncrementalAlterConfigs
 _SOURCES = {1: "topic", 2: "broker", 3: "cluster", 4: "file", 5: "default", 6: "group"}
-_WAIT_MS = 30_000
-_NAMED_BY_NAME = 5  # the last version of DeleteTopics that takes only names
 
 
 @click.group()
@@ -64,7 +60,7 @@ def list_topics(session: CommandSession, internal: bool) -> None:
     """List all topics."""
     rows = [
         {"topic": topic.name, "partitions": len(topic.partitions), "internal": topic.internal}
-        for topic in admin.topics(session.cluster).values()
+        for topic in describe_topics(session.cluster).values()
         if internal or not topic.internal
     ]
     session.show(rows, ["topic", "partitions"])
@@ -75,7 +71,7 @@ def list_topics(session: CommandSession, internal: bool) -> None:
 @cluster_command
 def describe(session: CommandSession, names: tuple[str, ...]) -> None:
     """Show leaders, replicas and offsets of topics' partitions; of all topics if none is named."""
-    found = admin.topics(session.cluster, names or None)
+    found = describe_topics(session.cluster, names or None)
     everything = [(topic.name, partition) for topic in found.values() for partition in topic.partitions]
     starts = list_offsets(session.cluster, dict.fromkeys(everything, EARLIEST), committed=False)
     ends = list_offsets(session.cluster, dict.fromkeys(everything, LATEST), committed=False)
@@ -126,10 +122,8 @@ def create(
         }
         for name in names
     ]
-    body: CreateTopicsRequestDraft = {"topics": wanted, "timeout_ms": _WAIT_MS}
-    answer = admin.ask_controller(
-        session.cluster, CREATE_TOPICS, body, lambda response: _first(response["topics"])
-    )
+    body: CreateTopicsRequestDraft = {"topics": wanted, "timeout_ms": WAIT_MS}
+    answer = ask_controller(session.cluster, CREATE_TOPICS, body, lambda response: _first(response["topics"]))
     there = ErrorCode.TOPIC_ALREADY_EXISTS if if_not_exists else ErrorCode.NONE
     _report(session, answer["topics"], "made", passed_over=there)
 
@@ -140,15 +134,8 @@ def create(
 @cluster_command
 def delete(session: CommandSession, names: tuple[str, ...], if_exists: bool) -> None:
     """Delete topics and their records."""
-    body: DeleteTopicsRequestDraft = {"topic_names": list(names), "timeout_ms": _WAIT_MS}
-
-    def attempt() -> DeleteTopicsResponse:
-        connection = session.cluster.any_broker()
-        return connection.call(DELETE_TOPICS, body, max_version=_NAMED_BY_NAME)
-
-    answer = admin.again(session.cluster, "DeleteTopics", attempt)
     gone = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if if_exists else ErrorCode.NONE
-    _report(session, answer["responses"], "deleted", passed_over=gone)
+    _report(session, delete_topics(session.cluster, names), "deleted", passed_over=gone)
 
 
 @command.command()
@@ -159,9 +146,9 @@ def alter(session: CommandSession, name: str, partitions: int) -> None:
     """Give a topic more partitions. Keys may then go to other partitions than before."""
     body: CreatePartitionsRequestDraft = {
         "topics": [{"name": name, "count": partitions, "assignments": None}],
-        "timeout_ms": _WAIT_MS,
+        "timeout_ms": WAIT_MS,
     }
-    answer = admin.ask_controller(
+    answer = ask_controller(
         session.cluster, CREATE_PARTITIONS, body, lambda response: _first(response["results"])
     )
     _report(session, answer["results"], f"given {partitions} partitions")
@@ -189,7 +176,7 @@ def configs(
     def attempt() -> DescribeConfigsResponse:
         return session.cluster.any_broker().call(DESCRIBE_CONFIGS, {"resources": [resource]})
 
-    (found,) = admin.again(session.cluster, "DescribeConfigs", attempt)["results"]
+    (found,) = retrying(session.cluster, "DescribeConfigs", attempt)["results"]
     _check(found, f"configs of topic {name}")
     rows = [
         {
@@ -219,7 +206,7 @@ def _alter_configs(
         connection = session.cluster.any_broker()
         return connection.call(INCREMENTAL_ALTER_CONFIGS, {"resources": [resource]})
 
-    (done,) = admin.again(session.cluster, "IncrementalAlterConfigs", attempt)["responses"]
+    (done,) = retrying(session.cluster, "IncrementalAlterConfigs", attempt)["responses"]
     _check(done, f"configs of topic {name}")
     session.say(f"topic {name}: {len(changes)} config{'s' if len(changes) > 1 else ''} changed")
 

@@ -6,14 +6,15 @@ import time
 
 import click
 
+from eoslog.client.admin import producers as known
 from eoslog.client.admin import transactions
-from eoslog.client.admin.producers import ActiveProducer
-from eoslog.client.admin.readers_held_back import NEVER_MS
-from eoslog.commands import admin
-from eoslog.commands import admin_transactions as calls
+from eoslog.client.admin.producers import NEVER_MS, ActiveProducer
+from eoslog.client.admin.topics import describe_topics
+from eoslog.client.admin.transaction_states import ENDED, ONGOING
 from eoslog.commands import holders as held
 from eoslog.commands.session import CommandSession, cluster_command, partitions_of
 from eoslog.protocol.names_by_sink import sink_of
+from eoslog.protocol.topic_partitions import TopicPartition
 
 _MINUTE_MS = 60_000
 _PRODUCER = ["topic", "partition", "producer_id", "epoch", "coordinator_epoch", "last_sequence"]
@@ -48,8 +49,7 @@ def list_transactions(session: CommandSession, states: tuple[str, ...], prefix: 
 
 def _list_sealed(session: CommandSession, prefix: str) -> None:
     names = [
-        found.transactional_id
-        for found in transactions.list_transactions(session.cluster, prefix, [calls.ONGOING])
+        found.transactional_id for found in transactions.list_transactions(session.cluster, prefix, [ONGOING])
     ]
     now_ms, rows = time.time() * 1000, []
     for name, found in (transactions.describe(session.cluster, names) if names else {}).items():
@@ -80,7 +80,7 @@ def describe(session: CommandSession, names: tuple[str, ...]) -> None:
             "epoch": found.identity.epoch,
             "timeout_ms": found.timeout_ms,
             "age_seconds": _age(found, now_ms),
-            "sealed": found.timeout_ms == NEVER_MS and found.state not in calls.ENDED,
+            "sealed": found.timeout_ms == NEVER_MS and found.state not in ENDED,
             "sink": sink_of(name),
             "partitions": [f"{topic}-{number}" for topic, number in found.partitions],
         })  # fmt: skip
@@ -90,7 +90,7 @@ def describe(session: CommandSession, names: tuple[str, ...]) -> None:
 
 
 def _age(found: transactions.TransactionDescription, now_ms: float) -> int | None:
-    if found.state in calls.ENDED or found.start_ms < 0:
+    if found.state in ENDED or found.start_ms < 0:
         return None
     return int((now_ms - found.start_ms) / 1000)
 
@@ -100,7 +100,7 @@ def _age(found: transactions.TransactionDescription, now_ms: float) -> int | Non
 @cluster_command
 def producers(session: CommandSession, name: str) -> None:
     """Show the producers that a topic's partitions remember."""
-    found = calls.producers(session.cluster, _partitions(session, name))
+    found = known.producers(session.cluster, _partitions(session, name))
     session.show([_row(producer) for producer in found], _PRODUCER)
 
 
@@ -132,12 +132,13 @@ def find_hanging(session: CommandSession, topic: str | None, minutes: float) -> 
     now_ms = time.time() * 1000
     old = [
         producer
-        for producer in calls.producers(session.cluster, _partitions(session, topic))
+        for producer in known.producers(session.cluster, _partitions(session, topic))
         if producer.start >= 0 and now_ms - producer.last_timestamp > minutes * _MINUTE_MS
     ]
     rows = [
-        _row(producer) | {"minutes": int((now_ms - producer.last_timestamp) / _MINUTE_MS)}
-        for producer in calls.hanging(session.cluster, old)
+        _row(one.producer) | {"minutes": int((now_ms - one.producer.last_timestamp) / _MINUTE_MS)}
+        for one in known.holders(session.cluster, old)
+        if one.hangs
     ]
     session.show(rows, _HANGING)
 
@@ -175,7 +176,7 @@ def _abort_id(session: CommandSession, transactional_id: str, force: bool) -> No
     found = transactions.describe(session.cluster, [transactional_id])[transactional_id]
     if found is None:
         raise click.ClickException(f"there is no transactional id {transactional_id}")
-    if found.state in calls.ENDED:
+    if found.state in ENDED:
         raise click.ClickException(f"{transactional_id} has no open transaction ({found.state})")
     if found.timeout_ms == NEVER_MS and not force:
         raise click.ClickException(
@@ -188,28 +189,26 @@ def _abort_id(session: CommandSession, transactional_id: str, force: bool) -> No
     session.say(f"{transactional_id}: aborted, its producer is fenced (state {state})")
 
 
-def _abort_place(
-    session: CommandSession, where: admin.TopicPartition, start_offset: int, force: bool
-) -> None:
+def _abort_place(session: CommandSession, where: TopicPartition, start_offset: int, force: bool) -> None:
     cluster, name = session.cluster, f"{where[0]}-{where[1]}"
-    found = [p for p in calls.producers(cluster, [where]) if p.start == start_offset]
+    found = [p for p in known.producers(cluster, [where]) if p.start == start_offset]
     if not found:
         raise click.ClickException(f"no transaction that is open on {name} begins at offset {start_offset}")
-    if not force and not calls.hanging(cluster, found):
-        owner = calls.owners(cluster, [found[0].producer_id]).get(found[0].producer_id)
-        raise click.ClickException(
-            f"the transaction at offset {start_offset} of {name} does not hang, {owner} has it open: "
-            f"abort it with --transactional-id {owner}"
-        )
-    calls.abort_on_partition(cluster, found[0])
+    for holder in [] if force else known.holders(cluster, found):
+        if not holder.hangs:
+            raise click.ClickException(
+                f"the transaction at offset {start_offset} of {name} does not hang, {holder.name} has it "
+                f"open: abort it with --transactional-id {holder.name}"
+            )
+    known.abort_on_partition(cluster, found[0])
     session.say(f"{name}: the transaction of producer id {found[0].producer_id} is aborted")
 
 
-def _partitions(session: CommandSession, text: str | None) -> list[admin.TopicPartition]:
-    known = {name: list(topic.partitions) for name, topic in admin.topics(session.cluster).items()}
+def _partitions(session: CommandSession, text: str | None) -> list[TopicPartition]:
+    there = {name: list(topic.partitions) for name, topic in describe_topics(session.cluster).items()}
     if text is not None:
-        return partitions_of(text, known)
-    return [(name, number) for name, numbers in known.items() for number in numbers]
+        return partitions_of(text, there)
+    return [(name, number) for name, numbers in there.items() for number in numbers]
 
 
 def _row(producer: ActiveProducer) -> dict[str, object]:

@@ -7,7 +7,7 @@ from typing import TextIO
 
 import click
 
-from eoslog.commands import admin_users as calls
+from eoslog.client.admin import users as calls
 from eoslog.commands.session import CommandSession, cluster_command
 from eoslog.protocol.scram import HASHES, MAX_ITERATIONS, MIN_ITERATIONS
 

@@ -5,23 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
 
-from eoslog.client.admin import transactions
+from eoslog.client.admin import groups, transactions
+from eoslog.client.admin.topics import delete_topics
 from eoslog.client.wire.cluster import Cluster
-from eoslog.commands import admin, admin_groups
 from eoslog.errors import EoslogError
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import ProtocolError
-from eoslog.protocol.typed import DELETE_TOPICS
 from eoslog.rehearse.scratch_names import ScratchNames
 from eoslog.rehearse.time_out import TIMEOUT_MS
 
-if TYPE_CHECKING:
-    from eoslog.protocol.typed import DeleteTopicsRequestDraft
-
-_BY_NAME = 5  # the last version of DeleteTopics that takes only names
-_WAIT_MS = 30_000
 _ROUNDS = 3
 """How often topics are looked for: a request to create them may have been on its way."""
 _GONE = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -74,10 +67,8 @@ class CleanUp:
         self.ids = len(transactions.list_transactions(cluster, prefix))
 
     def _delete_groups(self, cluster: Cluster, names: ScratchNames, _: Sequence[str]) -> None:
-        found = [
-            one.group for one in admin_groups.list_groups(cluster) if one.group.startswith(names.name(""))
-        ]
-        self._each("group", map(names.check, found), partial(admin_groups.delete_group, cluster))
+        found = [one.group for one in groups.list_groups(cluster) if one.group.startswith(names.name(""))]
+        self._each("group", map(names.check, found), partial(groups.delete_group, cluster))
 
     def _delete_topics(self, cluster: Cluster, names: ScratchNames, topics: Sequence[str]) -> None:
         left: dict[str, str] = {}
@@ -96,7 +87,7 @@ class CleanUp:
     def _delete(self, cluster: Cluster, topics: Sequence[str]) -> dict[str, str]:
         """Delete topics in one request. Returns why some were not."""
         try:
-            codes = _delete_topics(cluster, topics)
+            codes = {done["name"] or "": done["error_code"] for done in delete_topics(cluster, topics)}
         except (EoslogError, KafkaError, ProtocolError) as error:
             return dict.fromkeys(topics, str(error))
         done = [name for name, code in codes.items() if not code]
@@ -107,18 +98,3 @@ class CleanUp:
 
 def _abort(cluster: Cluster, name: str) -> None:
     transactions.init_producer_id(cluster, name, TIMEOUT_MS)
-
-
-def _delete_topics(cluster: Cluster, topics: Sequence[str]) -> dict[str, int]:
-    """Delete topics. Returns the error code of each."""
-    body: DeleteTopicsRequestDraft = {"topic_names": list(topics), "timeout_ms": _WAIT_MS}
-
-    def attempt() -> dict[str, int]:
-        for connection in (cluster.any_broker(), *cluster.brokers()):  # before KRaft, the controller alone
-            answer = connection.call(DELETE_TOPICS, body, max_version=_BY_NAME)
-            codes = {done["name"] or "": done["error_code"] for done in answer["responses"]}
-            if ErrorCode.NOT_CONTROLLER not in codes.values():
-                break
-        return codes
-
-    return admin.again(cluster, "DeleteTopics", attempt)

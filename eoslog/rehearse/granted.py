@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from eoslog.broker.rules.acls import AclOperation
 from eoslog.client.admin.group_offsets import commit_plain
-from eoslog.client.wire.cluster import Cluster
-from eoslog.client.wire.metadata import METADATA_MAX
-from eoslog.commands.admin import at_coordinator
+from eoslog.client.wire.cluster import METADATA_MAX, Cluster, at_coordinator
 from eoslog.commands.suggest import by_resource, kafka_acls
 from eoslog.connector.options.rights import (
     DESCRIBE,
@@ -25,6 +22,8 @@ from eoslog.connector.options.rights import (
 )
 from eoslog.connector.options.source_and_sink import sink_options, source_options
 from eoslog.protocol import errors
+from eoslog.protocol.acls import AclOperation
+from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.typed import DESCRIBE_CLUSTER, DESCRIBE_GROUPS, METADATA
 from eoslog.rehearse.scratch_names import PREFIX, ScratchNames
@@ -127,7 +126,7 @@ def group_rights(work: Work, group: str) -> int | None:
         body: DescribeGroupsRequestDraft = {"groups": [group], "include_authorized_operations": True}
         return connection.call(DESCRIBE_GROUPS, body)
 
-    (found,) = at_coordinator(cluster, group, "DescribeGroups", ask)["groups"]
+    (found,) = at_coordinator(cluster, "group", group, ApiKey.DESCRIBE_GROUPS, ask)["groups"]
     return None if found["error_code"] else _told(found["authorized_operations"])
 
 

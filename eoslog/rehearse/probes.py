@@ -11,7 +11,7 @@ from functools import partial
 from typing import NamedTuple
 
 from eoslog.client.admin.group_offsets import StillPending
-from eoslog.client.admin.readers_held_back import NEVER_MS
+from eoslog.client.admin.producers import NEVER_MS
 from eoslog.client.admin.transactions import TransactionDescription
 from eoslog.connector.commit.commands import NotOffered, Refused, Seal, Unknown, ask
 from eoslog.connector.commit.decision import METADATA_LIMIT

@@ -8,9 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from eoslog.client.admin.transactions import TV2
-from eoslog.client.wire.cluster import Cluster
+from eoslog.client.wire.cluster import Cluster, ask_controller
 from eoslog.client.wire.retry import check
-from eoslog.commands.admin import ask_controller
 from eoslog.connector.commit.decision import ANCHOR
 from eoslog.connector.options.rights import GROUP, ID, READ, TOPIC, WRITE, Right
 from eoslog.protocol import errors

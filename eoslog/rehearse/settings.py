@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from eoslog.client.admin.configs import topic_configs
+from eoslog.client.admin.topics import describe_topics, topic_configs
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.retry import check
-from eoslog.commands import admin
 from eoslog.connector.commit.decision import ANCHOR
 from eoslog.protocol import errors
 from eoslog.protocol.typed import DESCRIBE_CONFIGS
@@ -81,5 +80,5 @@ def limits_of_topic(cluster: Cluster, name: str, label: str, query: Query) -> It
 
 
 def _replicas(cluster: Cluster, name: str) -> int:
-    partitions = admin.topics(cluster, [name])[name].partitions.values()
+    partitions = describe_topics(cluster, [name])[name].partitions.values()
     return min(len(partition["replica_nodes"]) for partition in partitions)

@@ -9,12 +9,11 @@ from typing import TypeVar
 
 from eoslog.client.admin import transactions
 from eoslog.client.admin.group_offsets import fetch_committed
+from eoslog.client.admin.groups import list_groups
 from eoslog.client.admin.list_offsets import EARLIEST, LATEST, list_offsets
-from eoslog.client.wire.cluster import Cluster
-from eoslog.client.wire.metadata import ClusterMetadata
+from eoslog.client.admin.transaction_states import ENDED
+from eoslog.client.wire.cluster import Cluster, ClusterMetadata
 from eoslog.client.wire.retry import check
-from eoslog.commands import admin_groups
-from eoslog.commands.admin_transactions import ENDED
 from eoslog.errors import EoslogError, UnknownTopic
 from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.topic_partitions import TopicPartition
@@ -168,7 +167,7 @@ def _sizes(cluster: Cluster, seen: ClusterMetadata) -> dict[tuple[int, str, int]
 def _groups(cluster: Cluster) -> list[GroupView]:
     return [
         GroupView(found.group, found.state, found.kind, _committed(cluster, found.group))
-        for found in admin_groups.list_groups(cluster)
+        for found in list_groups(cluster)
     ]
 
 

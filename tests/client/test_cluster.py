@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from eoslog.client.wire import retry
-from eoslog.client.wire.cluster import Cluster
+from eoslog.client.wire.cluster import Cluster, close_shared, shared_cluster
 from eoslog.client.wire.config import ClientConfig, parse_addresses
 from eoslog.client.wire.retry import Backoff, retrying
-from eoslog.client.wire.shared_clusters import close_shared, shared_cluster
 from eoslog.errors import (
     BrokerUnreachable,
     ConnectionLost,

@@ -5,7 +5,7 @@ from typing import Any
 import google_crc32c
 import pytest
 
-from eoslog.client.records.count_rows import count_rows
+from eoslog.client.records.fetch import count_rows
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.batch import build_batch
 from eoslog.protocol.control import ABORT, control_batch

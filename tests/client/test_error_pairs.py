@@ -16,7 +16,7 @@ from eoslog.client.admin.group_offsets import commit_plain, fetch_committed
 from eoslog.client.admin.list_offsets import LATEST, list_offsets
 from eoslog.client.records.fetch import fetch
 from eoslog.client.records.produce import Producer
-from eoslog.client.wire import error_outcomes, retry
+from eoslog.client.wire import retry
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.config import ClientConfig
 from eoslog.connector.commit.commands import HeldBack
@@ -258,7 +258,7 @@ def test_the_lines_are_kafkas_but_for_those_with_a_reason(pair: Pair) -> None:
 
 def test_every_departure_of_the_connector_has_its_line() -> None:
     lines = {(REQUESTS[pair.request].api, ErrorCode[pair.error]) for pair in PAIRS}
-    assert set(error_outcomes.DEPARTURES) <= lines
+    assert set(retry.DEPARTURES) <= lines
     assert {pair.request for pair in PAIRS} == set(REQUESTS)
     assert len(lines) == len(PAIRS), "a pair twice"
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from eoslog.client.wire.shared_clusters import close_shared
+from eoslog.client.wire.cluster import close_shared
 from eoslog.connector.commit.faults import StartsElsewhere
 from eoslog.connector.offsets.group_notes import Note
 from eoslog.connector.offsets.offsets import COMMITTED, Offsets

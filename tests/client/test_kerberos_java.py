@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from eoslog.client.wire.kerberos_settings import KerberosSettings
+from eoslog.client.wire.security_settings import KerberosSettings
 from tests.broker.security.kdc import Kdc
 from tests.client.kerberoskit import ALICE, MARKS, Server, bundled
 from tests.client.test_kerberos_forms import FORMS, ME, MODULE

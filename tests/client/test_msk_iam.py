@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from eoslog.client.wire import msk_iam
-from eoslog.client.wire.aws_settings import AwsSettings
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.connection import BrokerConnection
+from eoslog.client.wire.security_settings import AwsSettings
 from eoslog.connector.options.source_and_sink import SourceOptions, source_options
 from eoslog.errors import AuthenticationRefused, OptionError
 from eoslog.protocol.apis import APIS, ApiKey

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from eoslog.client.wire.shared_clusters import close_shared
+from eoslog.client.wire.cluster import close_shared
 from eoslog.connector.options.source_and_sink import source_options
 from eoslog.connector.source.source_topics import SourceTopics
 from eoslog.protocol.apis import ApiKey

@@ -16,9 +16,8 @@ import trustme
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.config import ClientConfig
 from eoslog.client.wire.connection import BrokerConnection
-from eoslog.client.wire.kerberos_settings import KerberosSettings
 from eoslog.client.wire.sasl import authenticate
-from eoslog.client.wire.security_settings import PROTOCOLS, SaslSettings
+from eoslog.client.wire.security_settings import PROTOCOLS, KerberosSettings, SaslSettings
 from eoslog.client.wire.token_settings import Flow, TokenSettings
 from eoslog.client.wire.tokens import Tokens
 from eoslog.connector.options.source_and_sink import SourceOptions, source_options

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from eoslog.client.admin.transaction_lists import (
+from eoslog.client.admin.transaction_states import (
     LOOKS,
     STATE_TOPIC,
     Listing,

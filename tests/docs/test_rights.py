@@ -17,7 +17,6 @@ import psutil
 import pyarrow as pa
 import pytest
 
-from eoslog.broker.rules.acls import AclOperation, Pattern, Permission, ResourceType
 from eoslog.connector.commit import decision as decisions
 from eoslog.connector.commit.faults import BatchRefused, CommitFault
 from eoslog.connector.commit.task_reports import Batch
@@ -27,6 +26,7 @@ from eoslog.connector.sink.task_message import Attempt
 from eoslog.connector.sink.task_writer import write_rows
 from eoslog.connector.source.reader import BatchReader, StreamReader
 from eoslog.connector.spark.versions import ReadAllAvailable
+from eoslog.protocol.acls import AclOperation, Pattern, Permission, ResourceType
 from eoslog.protocol.apis import ApiKey
 from tests.broker.broker_clients import Wire
 from tests.broker.security.acl_site import Site

@@ -15,8 +15,8 @@ from unittest.mock import patch
 import pyarrow as pa
 
 from eoslog.client.wire import cluster as client
+from eoslog.client.wire.cluster import shared_cluster
 from eoslog.client.wire.config import ClientConfig
-from eoslog.client.wire.shared_clusters import shared_cluster
 from tests.histories.clock import Clock
 from tests.histories.processes import Application, Strike, machine
 from tests.histories.sim_cluster import SimCluster

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from eoslog.client.wire import shared_clusters
+from eoslog.client.wire import cluster as clusters
 from eoslog.connector.run import run_memory, runner, source_ends
 from eoslog.connector.sink import task_writer
 from eoslog.connector.spark.processes import ProcessIdentity
@@ -20,7 +20,7 @@ from tests.histories.sim_connection import Killed, Network, Process
 
 _FRESH: tuple[tuple[Any, str, Callable[[], Any]], ...] = (
     (runner, "_said", set),
-    (shared_clusters, "_clusters", dict),
+    (clusters, "_clusters", dict),
     (task_writer, "_slots", lambda: task_writer._Slots(-1, "", {})),
 )
 """Modules' memories, and what they are in a process that has just begun."""

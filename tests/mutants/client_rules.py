@@ -55,8 +55,8 @@ MUTANTS: list[Mutant] = [
         Break("whoever has run kinit", "_check", "not by_keytab and (not by_cache)", "False"),
         Break("a broker's login", "_check", "not _true(login, 'isInitiator', 'true')", "False"),
         Break("a renewal that nobody does", "_check", "_true(login, 'renewTGT')", "False"),
-        Break("a misspelt option", "_check", "name not in _USED + _NO_EFFECT", "False"),
-        Break("another service", "kerberos_settings.kerberos_settings", "login.get('serviceName', service) != service", "False"),
+        Break("a misspelt option", "_check", "name not in _USED + _NO_KERBEROS_EFFECT", "False"),
+        Break("another service", "kerberos_settings", "login.get('serviceName', service) != service", "False"),
     ),
     *mutants_of(
         (f"{HERE}test_security.py",),

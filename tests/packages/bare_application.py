@@ -70,7 +70,7 @@ def read(spark: SparkSession, plan: dict[str, Any]) -> DataFrame:
 
 def witness() -> type:
     """format("witness"): the sink of "eoslog", which notes what each of its processes has."""
-    from eoslog.client.wire.shared_clusters import shared_cluster
+    from eoslog.client.wire.cluster import shared_cluster
     from eoslog.connector.data_source import EoslogDataSource
     from eoslog.connector.options.source_and_sink import sink_options
     from eoslog.connector.run import run_memory

@@ -3,8 +3,7 @@
 import pytest
 
 from eoslog.client.wire.config import ClientConfig
-from eoslog.client.wire.kerberos_settings import KerberosSettings
-from eoslog.client.wire.security_settings import SaslSettings, Security
+from eoslog.client.wire.security_settings import KerberosSettings, SaslSettings, Security
 from eoslog.rehearse.command import _principal
 
 

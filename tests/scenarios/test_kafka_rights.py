@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from eoslog.broker.rules.acls import CLUSTER_NAME, SUPPORTED, AclOperation, ResourceType
+from eoslog.protocol.acls import CLUSTER_NAME, SUPPORTED, AclOperation, ResourceType
 from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.protocol.plain_records import encode_records
 from eoslog.protocol.schema import ProtocolError

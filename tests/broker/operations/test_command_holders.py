@@ -12,8 +12,7 @@ import pyarrow as pa
 import pytest
 
 from eoslog.client.admin import transactions
-from eoslog.client.admin.producers import ActiveProducer
-from eoslog.client.admin.readers_held_back import Holder
+from eoslog.client.admin.producers import ActiveProducer, Holder
 from eoslog.client.admin.transactions import TransactionDescription
 from eoslog.client.wire.cluster import Cluster
 from eoslog.commands.session import client_config

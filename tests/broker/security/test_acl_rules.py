@@ -7,17 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eoslog.broker.rules.acls import (
-    SUPPORTED,
-    Acl,
-    AclFilter,
-    AclOperation,
-    Acls,
-    Client,
-    Pattern,
-    Permission,
-    ResourceType,
-)
+from eoslog.broker.rules.acls import Acls, Client
+from eoslog.protocol.acls import SUPPORTED, Acl, AclFilter, AclOperation, Pattern, Permission, ResourceType
 
 TOPIC, GROUP = ResourceType.TOPIC, ResourceType.GROUP
 ALICE, BOB = Client("User:alice", "10.0.0.1"), Client("User:bob", "10.0.0.2")

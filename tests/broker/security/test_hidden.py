@@ -19,9 +19,10 @@ from eoslog.broker.handlers import (
     produce,
 )
 from eoslog.broker.ports.ports import OsFileSystem
-from eoslog.broker.rules.acls import Acl, AclOperation, Client, Pattern, Permission, ResourceType
+from eoslog.broker.rules.acls import Client
 from eoslog.broker.stored.authorizer import Authorizer
 from eoslog.broker.topics.topics import Topics
+from eoslog.protocol.acls import Acl, AclOperation, Pattern, Permission, ResourceType
 from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.plain_records import encode_records

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from eoslog.broker.ports.ports import OsFileSystem
-from eoslog.broker.rules.acls import Acl, AclOperation, Client, Pattern, Permission, ResourceType
+from eoslog.broker.rules.acls import Client
 from eoslog.broker.security.credentials import Credentials
 from eoslog.broker.stored.authorizer import Authorizer
 from eoslog.broker.stored.config_store import ConfigStore
+from eoslog.protocol.acls import Acl, AclOperation, Pattern, Permission, ResourceType
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.scram import Credential
 

@@ -20,8 +20,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from eoslog.client.wire.cluster import shared_cluster
 from eoslog.client.wire.connection import BrokerConnection as KafkaConnection
-from eoslog.client.wire.shared_clusters import shared_cluster
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit.task_reports import Report
 from eoslog.connector.options.source_and_sink import SinkOptions, sink_options

@@ -30,8 +30,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from eoslog.client.admin import transactions
-from eoslog.client.wire.cluster import Cluster
-from eoslog.client.wire.shared_clusters import shared_cluster
+from eoslog.client.wire.cluster import Cluster, shared_cluster
 from eoslog.connector import progress
 from eoslog.connector.commit import commands as c
 from eoslog.connector.options.source_and_sink import sink_options, source_options

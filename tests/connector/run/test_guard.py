@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from eoslog.client.admin import transactions
-from eoslog.client.wire.shared_clusters import shared_cluster
+from eoslog.client.wire.cluster import shared_cluster
 from eoslog.connector.commit.abandon import is_over, run_of
 from eoslog.connector.commit.commands import Rules
 from eoslog.connector.commit.task_reports import Batch as Batch_

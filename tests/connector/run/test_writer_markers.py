@@ -11,9 +11,8 @@ from confluent_kafka import TopicPartition
 from eoslog.client.admin import group_offsets as group_offsets
 from eoslog.client.admin import transactions
 from eoslog.client.records.produce import Producer
-from eoslog.client.wire.cluster import Cluster
+from eoslog.client.wire.cluster import Cluster, shared_cluster
 from eoslog.client.wire.config import ClientConfig, parse_addresses
-from eoslog.client.wire.shared_clusters import shared_cluster
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit.decision import ANCHOR
 from eoslog.connector.commit.faults import BatchRefused, MarkersMissing, ParticipantsLost

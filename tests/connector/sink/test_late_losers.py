@@ -11,8 +11,7 @@ import pytest
 
 from eoslog.client.admin import transactions
 from eoslog.client.admin.list_offsets import LATEST, list_offsets
-from eoslog.client.wire.cluster import Cluster
-from eoslog.client.wire.shared_clusters import shared_cluster
+from eoslog.client.wire.cluster import Cluster, shared_cluster
 from eoslog.connector.commit.commands import FENCED
 from eoslog.connector.commit.task_reports import Begun, Prepared, Report
 from eoslog.connector.options.source_and_sink import SinkOptions, sink_options

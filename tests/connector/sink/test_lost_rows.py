@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from eoslog.client.admin import transactions
-from eoslog.client.wire.shared_clusters import shared_cluster
+from eoslog.client.wire.cluster import shared_cluster
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit.faults import BatchRefused, ParticipantsLost, ReplayDiffers
 from eoslog.connector.commit.task_reports import Decided, Report

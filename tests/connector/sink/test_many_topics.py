@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka.admin import NewTopic
 
 from eoslog.client.admin import group_offsets
-from eoslog.client.wire.shared_clusters import shared_cluster
+from eoslog.client.wire.cluster import shared_cluster
 from eoslog.connector.commit.observe import observed_decision
 from eoslog.connector.commit.task_reports import Prepared
 from eoslog.connector.commit.transactional_ids import Sink

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from eoslog.client.admin.list_offsets import list_offsets
-from eoslog.client.wire.shared_clusters import shared_cluster
+from eoslog.client.wire.cluster import shared_cluster
 from eoslog.connector.commit.task_reports import Report
 from eoslog.connector.options.source_and_sink import SinkOptions, sink_options
 from eoslog.connector.sink import committer

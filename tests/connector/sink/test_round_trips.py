@@ -17,10 +17,9 @@ import pytest
 from eoslog.client.admin import group_offsets as group_offsets
 from eoslog.client.admin import transactions
 from eoslog.client.records.produce import Producer
-from eoslog.client.wire.cluster import Cluster
+from eoslog.client.wire.cluster import Cluster, shared_cluster
 from eoslog.client.wire.config import ClientConfig, parse_addresses
 from eoslog.client.wire.connection import BrokerConnection
-from eoslog.client.wire.shared_clusters import shared_cluster
 from eoslog.connector.commit.begin import begin
 from eoslog.connector.commit.decide import SourceOffsets, commit
 from eoslog.connector.commit.decision import ANCHOR

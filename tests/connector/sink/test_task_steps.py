@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from eoslog.client.admin import transactions
+from eoslog.client.wire.cluster import shared_cluster
 from eoslog.client.wire.config import ClientConfig
-from eoslog.client.wire.shared_clusters import shared_cluster
 from eoslog.connector.commit.task_reports import Batch, Begun, Decided, Empty, Prepared, Report, Stamp
 from eoslog.connector.options.source_and_sink import SinkOptions, sink_options
 from eoslog.connector.sink import committer, task_writer

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from eoslog.client.wire.shared_clusters import shared_cluster
+from eoslog.client.wire.cluster import shared_cluster
 from eoslog.connector.commit.faults import RowsGone
 from eoslog.connector.options.source_and_sink import SinkOptions, sink_options
 from eoslog.connector.sink import committer

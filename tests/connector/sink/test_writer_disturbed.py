@@ -7,9 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from eoslog.client.wire.cluster import Cluster
+from eoslog.client.wire.cluster import Cluster, shared_cluster
 from eoslog.client.wire.config import ClientConfig, parse_addresses
-from eoslog.client.wire.shared_clusters import shared_cluster
 from eoslog.connector.commit import commands as c
 from eoslog.connector.options.source_and_sink import sink_options
 from eoslog.connector.run.runner import Runner

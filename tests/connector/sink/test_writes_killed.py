@@ -15,8 +15,7 @@ import pytest
 
 from eoslog.client.admin import transactions
 from eoslog.client.admin.list_offsets import LATEST, list_offsets
-from eoslog.client.wire.cluster import Cluster
-from eoslog.client.wire.shared_clusters import shared_cluster
+from eoslog.client.wire.cluster import Cluster, shared_cluster
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit.finish import abort_all
 from eoslog.connector.commit.task_reports import Batch

@@ -8,8 +8,8 @@ import pyarrow as pa
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from eoslog.client.records.produce import Producer
+from eoslog.client.wire.cluster import shared_cluster
 from eoslog.client.wire.config import ClientConfig, parse_addresses
-from eoslog.client.wire.shared_clusters import shared_cluster
 from eoslog.protocol.records import encode_batches
 from tests.connector.brokers import ON_KAFKA
 from tests.connector.stock_kafka import Kafka

@@ -12,7 +12,7 @@ from pyspark.sql import datasource as ds
 
 from eoslog.client.admin.list_offsets import list_offsets
 from eoslog.client.records import fetch as fetching
-from eoslog.client.wire.shared_clusters import shared_cluster
+from eoslog.client.wire.cluster import shared_cluster
 from eoslog.connector.offsets.plan import Range
 from eoslog.connector.options.source_and_sink import source_options
 from eoslog.connector.source.read_range import read_range

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession, datasource_internal
 from pyspark.sql.streaming import python_streaming_source_runner as runner
 
 from eoslog.client.records import fetch_small
-from eoslog.client.wire import shared_clusters as client_shared
+from eoslog.client.wire import cluster as client_shared
 from eoslog.connector.offsets import plan
 from eoslog.connector.source import rows_in_plan
 from eoslog.connector.source.reader import StreamReader

@@ -9,13 +9,12 @@ import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from eoslog.broker.security.scram import NUMBERS
-from eoslog.client.wire.cluster import Cluster
-from eoslog.commands.admin import again, ask_controller, not_allowed
+from eoslog.client.wire.cluster import Cluster, ask_controller, not_allowed
+from eoslog.client.wire.retry import retrying
 from eoslog.errors import EoslogError
 from eoslog.protocol import errors
 from eoslog.protocol.errors import ErrorCode, KafkaError
-from eoslog.protocol.scram import salted_password
+from eoslog.protocol.scram import NUMBERS, salted_password
 from eoslog.protocol.typed import ALTER_USER_SCRAM_CREDENTIALS, DESCRIBE_USER_SCRAM_CREDENTIALS
 
 if TYPE_CHECKING:
@@ -71,7 +70,7 @@ def describe_users(cluster: Cluster, names: tuple[str, ...] = ()) -> tuple[list[
             found += [_known(result["user"], info) for info in result["credential_infos"]]
         return sorted(found), missing
 
-    return again(cluster, "DescribeUserScramCredentials", attempt)
+    return retrying(cluster, "DescribeUserScramCredentials", attempt)
 
 
 def put_user(cluster: Cluster, name: str, mechanism: str, password: str, iterations: int) -> None:

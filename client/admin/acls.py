@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from eoslog.broker.rules.acls import Acl, AclFilter, AclOperation, Pattern, Permission, ResourceType
-from eoslog.client.wire.cluster import Cluster
-from eoslog.commands.admin import again, ask_controller, not_allowed
+from eoslog.client.wire.cluster import Cluster, ask_controller, not_allowed
+from eoslog.client.wire.retry import retrying
 from eoslog.errors import EoslogError
+from eoslog.protocol.acls import Acl, AclFilter, AclOperation, Pattern, Permission, ResourceType
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.typed import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS
 
@@ -51,7 +51,7 @@ def list_acls(cluster: Cluster, wanted: AclFilter) -> list[Acl]:
             raise refusal
         return [_acl(resource, rule) for resource in answer["resources"] for rule in resource["acls"]]
 
-    return sorted(again(cluster, "DescribeAcls", attempt))
+    return sorted(retrying(cluster, "DescribeAcls", attempt))
 
 
 def add_acls(cluster: Cluster, acls: Sequence[Acl]) -> list[KafkaError | None]:

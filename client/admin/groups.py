@@ -6,10 +6,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from eoslog.client.wire.cluster import Cluster
+from eoslog.client.wire.cluster import Cluster, at_coordinator
 from eoslog.client.wire.connection import BrokerConnection
-from eoslog.client.wire.retry import check
-from eoslog.commands.admin import again, at_coordinator
+from eoslog.client.wire.retry import check, retrying
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.internal_topics.coordinator_records import assigned_partitions
@@ -80,7 +79,7 @@ def list_groups(cluster: Cluster) -> list[ListedGroup]:
     def attempt() -> list[ListedGroup]:
         return [listed for connection in cluster.brokers() for listed in ask(connection)]
 
-    return sorted(again(cluster, "ListGroups", attempt), key=lambda listed: listed.group)
+    return sorted(retrying(cluster, "ListGroups", attempt), key=lambda listed: listed.group)
 
 
 def describe_group(cluster: Cluster, group: str) -> DescribedGroup:
@@ -90,7 +89,7 @@ def describe_group(cluster: Cluster, group: str) -> DescribedGroup:
         found = _describe_consumer(connection, group)
         return found if found is not None else _describe_classic(connection, group)
 
-    return at_coordinator(cluster, group, "DescribeGroups", attempt)
+    return at_coordinator(cluster, "group", group, ApiKey.DESCRIBE_GROUPS, attempt)
 
 
 def _describe_consumer(connection: BrokerConnection, group: str) -> DescribedGroup | None:
@@ -140,7 +139,7 @@ def delete_group(cluster: Cluster, group: str) -> None:
         (done,) = answer["results"]
         check(done["error_code"], f"group {group}")
 
-    at_coordinator(cluster, group, "DeleteGroups", attempt)
+    at_coordinator(cluster, "group", group, ApiKey.DELETE_GROUPS, attempt)
 
 
 def delete_offsets(
@@ -159,7 +158,7 @@ def delete_offsets(
         check(answer["error_code"], f"group {group}")
         return answer
 
-    answer = at_coordinator(cluster, group, "OffsetDelete", attempt)
+    answer = at_coordinator(cluster, "group", group, ApiKey.OFFSET_DELETE, attempt)
     return {
         (topic["name"], part["partition_index"]): KafkaError(
             part["error_code"], f"{topic['name']}-{part['partition_index']} of group {group}"
