@@ -12,6 +12,7 @@ from eoslog.connector.offsets import offsets
 from eoslog.connector.options.parsing import parse
 from eoslog.connector.options.table import Use
 from eoslog.errors import OptionError
+from eoslog.protocol.topic_partitions import TopicPartition
 
 _SHADOW = ("shadow.of", "shadow.topic", "shadow.into")
 _NOT_OF_A_SHADOW = (
@@ -41,7 +42,7 @@ class SourceOptions:
     client: ClientConfig
     subscribe: tuple[str, ...] | None
     pattern: str | None
-    assign: tuple[offsets.TopicPartition, ...] | None
+    assign: tuple[TopicPartition, ...] | None
     starting: offsets.Bound
     stored: offsets.SourcePosition | None
     ending: offsets.Bound
@@ -65,7 +66,7 @@ class SourceOptions:
     small_bytes: int
     shadow: ShadowOptions | None = None
 
-    def selects(self, place: offsets.TopicPartition) -> bool:
+    def selects(self, place: TopicPartition) -> bool:
         """Whether the source reads this partition, if it exists."""
         if self.assign is not None:
             return place in self.assign
