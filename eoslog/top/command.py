@@ -13,12 +13,10 @@ from eoslog.commands.session import CommandSession, cluster_command
 from eoslog.errors import EoslogError
 from eoslog.protocol.errors import KafkaError
 from eoslog.top.cluster_snapshot import ClusterSnapshot, look
-from eoslog.top.display_options import COLUMNS, DEFAULT, DisplayOptions
+from eoslog.top.columns import DEFAULT, SORTS, DisplayOptions
 from eoslog.top.figures import figures
-from eoslog.top.folds import sinks_folded, sinks_unfolded
 from eoslog.top.keys import END, ESCAPE
-from eoslog.top.rows import Figures
-from eoslog.top.text import Table, summary, tables
+from eoslog.top.text import as_text
 
 _SORT_KEYS = {
     "r": "records", "b": "bytes", "s": "size", "h": "held", "n": "name", "l": "lag", "a": "age", "t": "state",
@@ -70,8 +68,8 @@ class Shown:
     help="Time from one update to the next.",
 )  # fmt: skip
 @click.option(
-    "--sort", type=click.Choice(COLUMNS), multiple=True, metavar="COLUMN",
-    help=f"Sort the tables that have this column: {', '.join(COLUMNS)}. May be repeated.  "
+    "--sort", type=click.Choice(SORTS), multiple=True, metavar="COLUMN",
+    help=f"Sort the tables that have this column: {', '.join(SORTS)}. May be repeated.  "
     "[default: topics by records, groups by lag, transactions by age]",
 )  # fmt: skip
 @click.option("--filter", "text", default="", metavar="TEXT", help="Only names that contain this.")
@@ -120,19 +118,6 @@ def _print_pages(session: CommandSession, interval: float, left: int | None, wis
         sys.stdout.flush()
         before, first = seen, False
         left = None if left is None else left - 1
-
-
-def as_text(page: Figures, unfolded: bool = False) -> str:
-    """A page in plain columns. What a sink made is one line, or all of it."""
-    page = sinks_unfolded(page) if unfolded else sinks_folded(page)
-    return "\n".join([summary(page), *page.problems, *map(_as_text, tables(page))])
-
-
-def _as_text(table: Table) -> str:
-    cells = [[column.upper() for column in table.columns], *table.rows]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in cells]
-    return "\n".join(["", table.title, *(line.rstrip() for line in lines)])
 
 
 def _live(session: CommandSession, interval: float, left: int | None, shown: Shown) -> None:

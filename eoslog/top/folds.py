@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import TypeVar
 
-from eoslog.top.rows import Age, Figures, Lag, Row
-
-Item = TypeVar("Item")
+from eoslog.top.columns import GROUPS, TOPICS, TRANSACTIONS, Row, Table
+from eoslog.top.figures import Figures
 
 DEEPEST = 4
 """The most words in a prefix."""
-MIXED = "mixed"
-"""Shown for several values that differ."""
 
 _WORD = re.compile(r"[^-._/: ]*[-._/: ]")
 _NUMBERED = re.compile(r"(.*\D)\d+")
@@ -81,8 +77,8 @@ def sinks_folded(page: Figures) -> Figures:
     """The page with one line for each sink, and without the groups and transactions that sinks made."""
     return replace(
         page,
-        groups=[lag for lag in page.groups if lag.sink is None],
-        transactions=[age for age in page.transactions if age.sink is None],
+        groups=[row for row in page.groups if row["sink"] is None],
+        transactions=[row for row in page.transactions if row["sink"] is None],
     )
 
 
@@ -93,62 +89,18 @@ def sinks_unfolded(page: Figures) -> Figures:
 
 def fitted(page: Figures, rooms: Mapping[str, int]) -> Figures:
     """Let topics, groups and open transactions share lines if `rooms`, by title, has too few for them."""
-    return replace(
-        page,
-        topics=_fitted(page.topics, rooms.get("topics"), lambda row: row.name, _rows),
-        groups=_fitted(page.groups, rooms.get("groups"), lambda lag: lag.name, _lags),
-        transactions=_fitted(
-            page.transactions, rooms.get("open transactions"), lambda age: age.transactional_id, _ages
-        ),
-    )
+    shared = {
+        table.page: _fitted(table, getattr(page, table.page), rooms[table.title])
+        for table in (TOPICS, GROUPS, TRANSACTIONS)
+        if table.title in rooms
+    }
+    return replace(page, **shared)  # type: ignore[arg-type]  # these fields are lists of rows
 
 
-def _fitted(
-    items: list[Item],
-    room: int | None,
-    name: Callable[[Item], str],
-    together: Callable[[str, list[Item]], Item],
-) -> list[Item]:
-    folds = fit([name(item) for item in items], len(items) if room is None else room)
+def _fitted(table: Table, rows: list[Row], room: int) -> list[Row]:
     return [
-        items[fold.places[0]]
+        rows[fold.places[0]]
         if len(fold.places) == 1
-        else together(fold.label, [items[at] for at in fold.places])
-        for fold in folds
+        else table.together(fold.label, [rows[at] for at in fold.places])
+        for fold in fit([table.name(row) for row in rows], room)
     ]
-
-
-def _rows(label: str, rows: list[Row]) -> Row:
-    return Row(
-        label,
-        sum(row.partitions for row in rows),
-        sum(row.records for row in rows),
-        _sum([row.size for row in rows]),
-        _sum([row.records_rate for row in rows]),
-        _sum([row.bytes_rate for row in rows]),
-        sum(row.held for row in rows),
-    )
-
-
-def _lags(label: str, lags: list[Lag]) -> Lag:
-    state, kind = _common(lag.state for lag in lags), _common(lag.kind for lag in lags)
-    return Lag(label, state, kind, sum(lag.partitions for lag in lags), _sum([lag.behind for lag in lags]))
-
-
-def _ages(label: str, ages: list[Age]) -> Age:
-    oldest = max((age.seconds for age in ages if age.seconds is not None), default=None)
-    return Age(label, _common(age.state for age in ages), oldest, sum(age.partitions for age in ages))
-
-
-Number = TypeVar("Number", int, float)
-
-
-def _sum(numbers: Sequence[Number | None]) -> Number | None:
-    """The sum of the known numbers; None if none is known."""
-    known = [number for number in numbers if number is not None]
-    return sum(known[1:], known[0]) if known else None
-
-
-def _common(texts: Iterable[str]) -> str:
-    found = set(texts)
-    return found.pop() if len(found) == 1 else MIXED

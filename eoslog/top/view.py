@@ -9,10 +9,10 @@ from rich.console import Group
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from eoslog.top.display_options import DEFAULT, DisplayOptions
+from eoslog.top.columns import DEFAULT, DisplayOptions
+from eoslog.top.figures import Figures
 from eoslog.top.folds import fitted, sinks_folded, sinks_unfolded
-from eoslog.top.rows import Figures
-from eoslog.top.text import SINKS, Table, summary, tables
+from eoslog.top.text import TableText, summary, tables
 
 KEYS = "q quit / filter f unfold i internal   by: rbsh topics l lag a age t state n name"
 MARK = "*"
@@ -22,12 +22,6 @@ _FRAME = 4  # lines of a table in addition to its rows: a blank one, title, head
 _DENSE_FRAME = 1  # the head alone, if there are few lines
 _FEW = 3  # rows per table; frames become dense if there would be fewer
 _AROUND = 3  # the lines of the summary and the keys, and a blank one
-_NUMBERS_FROM = {"brokers": 1, "topics": 1, "groups": 3, SINKS: 1, "open transactions": 2}
-_SORTED = {
-    "records": "records/s", "bytes": "bytes/s", "size": "size", "held": "held back", "lag": "lag",
-    "state": "state", "age": "age",
-}  # fmt: skip
-_SINKS_SORTED = {"age": "oldest", "state": "open"}
 
 
 def picture(
@@ -36,7 +30,7 @@ def picture(
     """What the terminal shows, in at most `lines` lines if possible."""
     page = sinks_unfolded(shown) if wish.unfolded else sinks_folded(shown)
     notes = [*([note] if note else []), *shown.problems]
-    wanted = {table.title: len(table.rows) for table in tables(page) if table.rows}
+    wanted = {table.of.title: len(table.rows) for table in tables(page) if table.rows}
     left = lines - _AROUND - len(notes)
     dense = left - _FRAME * len(wanted) < min(sum(wanted.values()), _FEW * len(wanted))
     left -= (_DENSE_FRAME if dense else _FRAME) * len(wanted)
@@ -47,7 +41,7 @@ def picture(
     parts += [Text(problem, style="bold red") for problem in notes]
     for table in tables(page):
         if table.rows:
-            parts += [*([] if dense else [Text()]), _drawn(table, rooms[table.title], wish, dense)]
+            parts += [*([] if dense else [Text()]), _drawn(table, rooms[table.of.title], wish, dense)]
     parts.append(Text("\n" + keys(wish, typing), style="dim", no_wrap=True, overflow="ellipsis"))
     return Group(*parts)
 
@@ -58,12 +52,6 @@ def keys(wish: DisplayOptions, typing: bool) -> str:
         return f"/{wish.text}_  {TYPING}"
     said = KEYS.replace("unfold", "fold") if wish.unfolded else KEYS
     return f"filter: {wish.text} (Esc clears it)  {said}" if wish.text else said
-
-
-def sorted_by(title: str, wish: DisplayOptions) -> str:
-    """What a table is sorted by; "" for the table of brokers."""
-    by = {"topics": wish.topics, "groups": wish.groups, SINKS: wish.transactions}
-    return by.get(title, wish.transactions if title == "open transactions" else "")
 
 
 def share(wanted: Sequence[int], lines: int) -> list[int]:
@@ -77,12 +65,12 @@ def share(wanted: Sequence[int], lines: int) -> list[int]:
     return given
 
 
-def _drawn(table: Table, room: int, wish: DisplayOptions, dense: bool) -> RichTable:
+def _drawn(table: TableText, room: int, wish: DisplayOptions, dense: bool) -> RichTable:
     more = len(table.rows) - room
     if more > 0:
         room = max(room - 1, 1)
         more = len(table.rows) - room
-    drawn = _framed(table, sorted_by(table.title, wish), dense)
+    drawn = _framed(table, wish, dense)
     for number, row in enumerate(table.rows[:room]):
         drawn.add_row(*map(Text, row), style="yellow" if number in table.alarming else None)
     if more > 0:
@@ -90,18 +78,18 @@ def _drawn(table: Table, room: int, wish: DisplayOptions, dense: bool) -> RichTa
     return drawn
 
 
-def _framed(table: Table, by: str, dense: bool) -> RichTable:
+def _framed(table: TableText, wish: DisplayOptions, dense: bool) -> RichTable:
     """The table without its rows; the column it is sorted by is marked."""
+    title, by = table.of.title, wish.order(table.of)
     drawn = RichTable(
         box=None if dense else SIMPLE_HEAD, show_edge=False, pad_edge=False, expand=True,
-        title=None if dense else f"{table.title} by {by}" if by else table.title,
+        title=None if dense else f"{title} by {by}" if by else title,
         title_justify="left", title_style="bold cyan", header_style="bold cyan" if dense else "bold",
     )  # fmt: skip
-    marked = (_SINKS_SORTED if table.title == SINKS else _SORTED).get(by, table.columns[0] if by else "")
-    for number, column in enumerate(table.columns):
+    for number, column in enumerate(table.of.shown):
         drawn.add_column(
-            f"{column}{MARK}" if column == marked else column,
-            justify="right" if number >= _NUMBERS_FROM[table.title] else "left",
+            f"{column.head}{MARK}" if by and column.sort == by else column.head,
+            justify="left" if column.words else "right",
             no_wrap=True,
             overflow="ellipsis",
             ratio=None if number else 1,

@@ -8,11 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eoslog.top.cluster_snapshot import ClusterSnapshot, GroupView, Open, PartitionView
-from eoslog.top.command import as_text
-from eoslog.top.display_options import DisplayOptions
-from eoslog.top.figures import figures
+from eoslog.top.columns import DisplayOptions
+from eoslog.top.figures import Figures, figures
 from eoslog.top.folds import Fold, fit, fitted
-from eoslog.top.rows import Figures
+from eoslog.top.text import as_text
 from tests.top.test_top_figures import NOW_MS, PARTITIONS, seen
 
 OFFSETS = "__consumer_offsets"
@@ -122,7 +121,7 @@ def test_programs_are_told_whose_it_is() -> None:
 
 def test_sinks_are_sorted_and_filtered() -> None:
     def named(wish: DisplayOptions) -> list[str]:
-        return [sink.sink for sink in figures(sinks(), None, wish).sinks]
+        return [sink["sink"] for sink in figures(sinks(), None, wish).sinks]
 
     assert named(DisplayOptions()) == ["copy", "a/b"] and named(DisplayOptions().sorted_by("name")) == [
         "a/b",
@@ -131,7 +130,7 @@ def test_sinks_are_sorted_and_filtered() -> None:
     assert named(DisplayOptions().sorted_by("state")) == ["copy", "a/b"]
     assert named(DisplayOptions(text="A/B")) == ["a/b"] and named(DisplayOptions(text="quick")) == []
     (some,) = figures(sinks(), None, DisplayOptions(text="w.2")).sinks
-    assert (some.ids, some.open) == (len([n for n in range(240) if str(n).startswith("2")]), 1)
+    assert (some["ids"], some["open"]) == (len([n for n in range(240) if str(n).startswith("2")]), 1)
 
 
 def test_sums_of_a_shared_line() -> None:
@@ -143,8 +142,18 @@ def test_sums_of_a_shared_line() -> None:
         figures(seen(groups=groups, transactions=opened), None), {"groups": 2, "open transactions": 1}
     )
     alone, shared = page.groups
-    assert (alone.name, alone.behind) == ("g-8", 8)
-    assert (shared.name, shared.state, shared.kind, shared.partitions) == ("g-* (8)", "mixed", "classic", 8)
-    assert shared.behind == sum(range(8))
+    assert (alone["name"], alone["behind"]) == ("g-8", 8)
+    assert (shared["name"], shared["state"], shared["kind"], shared["partitions"]) == (
+        "g-* (8)",
+        "mixed",
+        "classic",
+        8,
+    )
+    assert shared["behind"] == sum(range(8))
     (age,) = page.transactions
-    assert (age.transactional_id, age.state, age.seconds, age.partitions) == ("tx-* (9)", "Ongoing", 8.0, 18)
+    assert (age["transactional_id"], age["state"], age["seconds"], age["partitions"]) == (
+        "tx-* (9)",
+        "Ongoing",
+        8.0,
+        18,
+    )

@@ -18,7 +18,7 @@ from eoslog.client.wire.cluster import Cluster
 from eoslog.commands.session import client_config
 from eoslog.testing import EmbeddedBroker
 from eoslog.top.cluster_snapshot import ClusterSnapshot, look
-from eoslog.top.display_options import DisplayOptions
+from eoslog.top.columns import DisplayOptions
 from eoslog.top.figures import figures
 from eoslog.top.view import picture
 from tests.many import GROUPS, IDS_OF_A_SINK, OTHER_IDS, READERS, SINKS, WAIT_S, fill, reader, sink
