@@ -16,21 +16,31 @@ import click
 import pyarrow as pa
 from click.core import ParameterSource
 
-from eoslog.audit import table_command, table_report
 from eoslog.audit.bounds import Bound, places, settled
+from eoslog.audit.findings import OF_CONTENTS, OF_PLACES, OF_TOPICS, Kinds
 from eoslog.audit.identity import Identity
+from eoslog.audit.lines import Lines
 from eoslog.audit.read import ReadSettings
 from eoslog.audit.report import document, lines
-from eoslog.audit.run import AuditedCluster, Job, audit
+from eoslog.audit.run import AuditedCluster, AuditedTable, Job, audit, audit_places, identity_of
+from eoslog.audit.table.columns import Columns
+from eoslog.audit.table.files import BadTable, Table
 from eoslog.audit.table.location import Location
 from eoslog.client.wire.cluster import Cluster
 from eoslog.commands.judging import judging
 from eoslog.commands.output import show_json
 from eoslog.commands.progress import shown
-from eoslog.commands.session import client_config
+from eoslog.commands.session import client_config, pairs
 
 WRONG = 1
 _BOUND = "earliest, latest, a time as 2026-11-21T10:00:00+01:00, or offsets as 0:1200,1:900"
+
+_OF_TOPICS = {
+    "to_start": "--to-start", "to_end": "--to-end", "to_bootstrap_server": "--to-bootstrap-server",
+    "to_command_config": "--to-command-config", "order": "--order", "headers": "--header",
+    "all_headers": "--all-headers", "read_uncommitted": "--read-uncommitted",
+}  # fmt: skip
+"""Options that say nothing about a table."""
 
 
 def _options(function: Callable[..., None]) -> Callable[..., None]:
@@ -112,16 +122,16 @@ def command(
     # The system's allocator gives memory back between two batches: 45 MB less at the most, in no more time.
     pa.set_memory_pool(pa.system_memory_pool())
     table = _table(options["to_topics"])
+    kinds: Kinds = OF_TOPICS
     if table is not None:
-        report = table_command.audited(table, addresses, command_config, timeout, options, _is_given)
-        text = table_report.lines
+        kinds = OF_CONTENTS if options["key"] or options["content"] else OF_PLACES
+        report = _audited_table(table, addresses, command_config, timeout, options)
     else:
         report = _audited(addresses, command_config, timeout, options)
-        text = lines
     if options["as_json"] or options["output"] == "json":
         show_json(report)
     else:
-        click.echo("\n".join(text(report)))
+        click.echo("\n".join(lines(report, kinds)))
     if not report["right"]:
         raise click.exceptions.Exit(WRONG)
 
@@ -150,13 +160,16 @@ def _audited(
         directory = stack.enter_context(
             tempfile.TemporaryDirectory(prefix="eoslog-audit-", dir=options["temp_dir"])
         )
-        job = Job(way, options["order"] != "none", Path(directory), until, options["show"])
+        job = Job(Path(directory), until, options["show"])
         with shown() as watch:
-            findings = audit(source, target, job, watch)
+            findings = audit(source, target, way, job, watch, in_order=options["order"] != "none")
     return document(
-        findings, len(source.places),
-        compared=str(identity), order=options["order"], allow_foreign=options["allow_foreign"],
-    )  # fmt: skip
+        findings,
+        compared=str(identity),
+        allow_foreign=options["allow_foreign"],
+        heads={"order": options["order"]},
+        counts={"order_not_checked": findings.loose},
+    )
 
 
 def _identity(options: dict[str, Any]) -> Identity:
@@ -208,4 +221,93 @@ def _check_apart(source: AuditedCluster, target: AuditedCluster) -> None:
     if both and source.cluster.cluster_id == target.cluster.cluster_id:
         raise click.UsageError(
             f"topic {min(both)} is on both sides: --from and --to must be different topics"
+        )
+
+
+def _audited_table(
+    location: Location, addresses: str | None, config: str | None, timeout: float, options: dict[str, Any],
+) -> Any:  # fmt: skip
+    """The report of one audit of a table.
+
+    The table's version is read first: a row of it was in the topic even earlier, so it is before the topic's
+    end, which is read later. Raises click.UsageError, BadBound, BadTable, and what reading raises.
+    """
+    wrong = [name for option, name in _OF_TOPICS.items() if _is_given(option)]
+    if wrong:
+        raise click.UsageError(f"{', '.join(wrong)}: only for topics, but --to {location} is a table")
+    by_contents = options["key"] or options["content"]
+    if options["key"] and options["content"]:
+        raise click.UsageError("give either --key or --content")
+    now_ms = time.time() * 1000
+    named = pairs(options["columns"], "--column")
+    table = location.open()
+    columns = _columns(table, named)
+    if not by_contents:
+        _check_places(table, columns, list(dict.fromkeys(options["from_topics"])))
+    start = Bound.parse("--from-start", options["from_start"])
+    end = Bound.parse("--from-end", options["from_end"])
+    own = client_config(
+        options["from_bootstrap_server"] or addresses, options["from_command_config"] or config, timeout
+    )
+    with (
+        Cluster(own) as cluster,
+        tempfile.TemporaryDirectory(prefix="eoslog-audit-", dir=options["temp_dir"]) as directory,
+    ):
+        source = AuditedCluster(cluster, places(cluster, options["from_topics"], start, end, committed=True))
+        late = [place.end for place in source.places]
+        if options["grace"] is not None:
+            late = settled(cluster, source.places, int(now_ms - options["grace"] * 1000))
+        target, job = AuditedTable(table, columns), Job(Path(directory), late, options["show"])
+        if by_contents:
+            return _audited_contents(source, target, job, options)
+        numbered = Lines(
+            source.places,
+            from_start=options["from_start"] == "earliest",
+            to_end=options["from_end"] == "latest",
+        )
+        with shown() as watch:
+            findings = audit_places(source, target, numbered, job, watch)
+    rows = sum(findings.records[findings.sources :])
+    return document(
+        findings,
+        compared=", ".join(["partition", "offset", *columns.contents]),
+        allow_foreign=options["allow_foreign"],
+        heads={"table": table.version, "identity": "place", "columns": dict(columns.names)},
+        counts={"outside_of_bounds": findings.outside},
+        pairs=rows if columns.contents else 0,
+    )
+
+
+def _audited_contents(source: AuditedCluster, target: AuditedTable, job: Job, options: dict[str, Any]) -> Any:
+    """The report of an audit of a table by key or content."""
+    version, columns = target.table.version, target.columns
+    identity = identity_of(columns, version, key=options["key"])
+    with shown() as watch:
+        found = audit(source, target, ReadSettings(identity), job, watch, in_order=False)
+    heads = {
+        "table": version,
+        "identity": "key" if identity.key else "content",
+        "columns": {part: columns.names[part] for part in identity.contents},
+    }
+    return document(found, compared=str(identity), allow_foreign=options["allow_foreign"], heads=heads)
+
+
+def _columns(table: Table, named: dict[str, str]) -> Columns:
+    if not table.schema.names:
+        raise BadTable(
+            f"{table.version} has no files: nothing says what its columns are. Is this the table's folder?"
+        )
+    return Columns.of(table.schema, named)
+
+
+def _check_places(table: Table, columns: Columns, topics: list[str]) -> None:
+    if not columns.places:
+        raise BadTable(
+            f"{table.version} has no columns partition and offset, but {', '.join(table.schema.names)}: "
+            "name them by --column partition=NAME --column offset=NAME, or compare by --content or --key"
+        )
+    if "topic" not in columns.names and len(topics) > 1:
+        raise BadTable(
+            f"{table.version} has no column topic, so its rows could be of any of {', '.join(topics)}: name "
+            "it by --column topic=NAME, or audit one topic"
         )

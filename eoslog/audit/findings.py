@@ -1,15 +1,67 @@
-"""What was found: the number of each kind, and the first few with their places."""
+"""What an audit can find, and what it has found: the number of each kind, and the first few of it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from eoslog.audit.order import Breaks
-from eoslog.audit.place import Place
-from eoslog.audit.rows import Rows
+from eoslog.audit.spill import Rows
+
+
+class AuditedPlace(Protocol):
+    """Where audited rows are: a partition of a topic, or a file of a table. It has the positions
+    start..start+size-1; some of them may be empty."""
+
+    @property
+    def start(self) -> int:
+        """The first position."""
+
+    @property
+    def size(self) -> int:
+        """How many positions."""
+
+    def where(self, position: int) -> dict[str, Any]:
+        """A position in it, for the report."""
+
+    def described(self, records: int) -> dict[str, Any]:
+        """What was read of it, for the report."""
+
+
+class Kind(NamedTuple):
+    """A kind of finding. `wrong`: one of it makes the target wrong."""
+
+    meaning: str
+    wrong: bool = True
+
+
+LOST, DOUBLED, REORDERED, ALTERED, PHANTOM = "lost", "doubled", "reordered", "altered", "phantom"
+FOREIGN, PENDING, UNCHECKED = "foreign", "pending", "unchecked"
+Kinds = Mapping[str, Kind]
+
+OF_TOPICS: Kinds = {
+    LOST: Kind("of the source, not in the target"),
+    DOUBLED: Kind("once more in the target than in the source"),
+    REORDERED: Kind("after a record of its partition that follows it in the source"),
+    FOREIGN: Kind("in the target, not in the source"),
+    PENDING: Kind("of the source, not in the target yet (--grace)", wrong=False),
+}
+"""What is found in topics, whose records are told by their identity."""
+OF_PLACES: Kinds = {
+    LOST: Kind("of the topic, not in the table"),
+    DOUBLED: Kind("once more in the table"),
+    ALTERED: Kind("with another key or value than the record at their offset"),
+    PHANTOM: Kind("at offsets where the topic has no committed record"),
+    FOREIGN: Kind("of no partition of the topic"),
+    PENDING: Kind("of the topic, not in the table yet (--grace)", wrong=False),
+    UNCHECKED: Kind("at offsets that the topic no longer has: they cannot be checked", wrong=False),
+}
+"""What is found in a table whose rows name their partition and offset."""
+OF_CONTENTS: Kinds = {kind: OF_PLACES[kind] for kind in (LOST, DOUBLED, PENDING)} | {
+    FOREIGN: Kind("like no record of the topic")
+}
+"""What is found in a table whose rows are told by their key or content."""
 
 _AT = ("at", "source", "other", "other_source")
 FOUND = np.dtype([item for name in _AT for item in ((f"{name}_place", "<i8"), (f"{name}_offset", "<i8"))])
@@ -39,7 +91,7 @@ class FindingsOfKind:
         order = np.lexsort((merged["at_offset"], merged["at_place"]))
         self._first = merged[order[: self._most]]
 
-    def listed(self, places: Sequence[Place]) -> list[dict[str, dict[str, Any]]]:
+    def listed(self, places: Sequence[AuditedPlace]) -> list[dict[str, dict[str, Any]]]:
         """The first few, as the report has them."""
         return [
             {
@@ -60,43 +112,24 @@ def _found(columns: dict[str, Rows | None]) -> Rows:
 
 
 class Findings:
-    """All kinds. `settled`: for each source place, the offset from which missing records may still arrive."""
+    """What was found of each of `kinds`. `places`: those of the source, `sources` of them, then those of the
+    target. `settled`: for each source place, the offset from which missing records may still arrive."""
 
-    def __init__(self, places: list[Place], sources: int, settled: list[int], most: int) -> None:
-        self.places, self._sources = places, sources
+    def __init__(
+        self, places: Sequence[AuditedPlace], sources: int, settled: Sequence[int], kinds: Kinds, most: int
+    ) -> None:
+        self.places, self.sources, self.kinds = places, sources, kinds
         self._settled = np.array(settled, np.int64)
-        sizes = np.array([place.size for place in places[sources:]], np.int64)
-        self.bases = np.cumsum(sizes) - sizes
-        """The line (rows.py) at which each target place begins."""
-        self._starts = np.array([place.start for place in places[sources:]], np.int64)
-        self.lost, self.pending, self.doubled = (
-            FindingsOfKind(most),
-            FindingsOfKind(most),
-            FindingsOfKind(most),
-        )
-        self.foreign, self.reordered = FindingsOfKind(most), FindingsOfKind(most)
-        self.matched = self.loose = 0
+        self._found = {kind: FindingsOfKind(most) for kind in kinds}
+        self.matched = self.loose = self.outside = 0
+        """Records found once; pairs whose order is not checked; rows outside of the bounds."""
         self.records = [0] * len(places)
+
+    def __getitem__(self, kind: str) -> FindingsOfKind:
+        return self._found[kind]
 
     def lose(self, rows: Rows) -> None:
         """Note rows of the source that the target does not have."""
         late = rows["offset"] >= self._settled[rows["place"]]
-        self.lost.add(rows[~late])
-        self.pending.add(rows[late])
-
-    def lines(self, rows: Rows) -> Rows:
-        """The line of each row of the target."""
-        target = rows["place"].astype(np.int64) - self._sources
-        lines: Rows = (self.bases[target] + rows["offset"] - self._starts[target]).astype(np.uint64)
-        return lines
-
-    def disorder(self, breaks: Breaks) -> None:
-        """Note records that are out of order."""
-        found = np.full(len(breaks), -1, FOUND)
-        for name, rows in (("", breaks.late), ("other_", breaks.before)):
-            at, lines = name.rstrip("_") or "at", rows["line"].astype(np.int64)
-            target = np.searchsorted(self.bases, lines, "right") - 1
-            found[f"{at}_place"] = target + self._sources
-            found[f"{at}_offset"] = lines - self.bases[target] + self._starts[target]
-            found[f"{name}source_place"], found[f"{name}source_offset"] = rows["place"], rows["offset"]
-        self.reordered.keep(found)
+        self[LOST].add(rows[~late])
+        self[PENDING].add(rows[late])

@@ -1,12 +1,17 @@
-"""Numbers every offset that is audited: its line. Pure.
+"""Judges rows of a table that name their partition and offset, by line: the number of an offset. Pure.
 
 Lines count on through all partitions. Without a bound of the user's own, a partition's lines begin at offset
 0, so that rows of records which the topic no longer has have lines too.
+
+All rows of a line are judged together. A row of the table at an offset without a committed
+record is a phantom if the log has shown that there is none: the transaction was aborted, or the offset is a
+marker's. What compaction or retention may have removed cannot be checked. Two rows of one offset are doubled
+all the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eoslog.audit.bounds import AuditedRange
+from eoslog.audit.findings import DOUBLED, FOREIGN, PHANTOM, Findings
+from eoslog.audit.spill import OneKey, Rows
 
 Longs = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -97,3 +104,119 @@ def _longs(column: pa.Array) -> tuple[Longs, Bools]:
     there: Bools = column.is_valid().to_numpy(zero_copy_only=False).copy()
     values: Longs = pc.fill_null(column, -1).to_numpy(zero_copy_only=False)
     return values, there
+
+
+RECORD, SEEN = -2, -1
+"""What `file` is for a committed record of the topic, and for any record there that a compacted topic has."""
+
+LINE_ROW = np.dtype([
+    ("line", "<u8"),
+    ("digest", "<u8"), ("more", "<u8"),  # the two halves of the digest of key and value
+    ("offset", "<i8"), ("place", "<i4"),  # a row of a file of the table; in the topic: RECORD or SEEN
+])  # fmt: skip
+"""A record of the topic, or a row of the table."""
+
+Rule = Callable[[Rows], Bools]
+
+
+@dataclass(frozen=True, slots=True)
+class LineVerdict:
+    """Rows of LINE_ROW. `doubled_first`: for each row of `doubled` the table's first of its line."""
+
+    matched: int
+    lost: Rows
+    doubled: Rows
+    doubled_first: Rows
+    altered: Rows
+    phantom: Rows
+    unchecked: Rows
+
+
+def judge(rows: Rows, gone: Rule, known: int = 0) -> LineVerdict:
+    """Judge all rows of some lines; those of a line are in order: records, then rows of the table.
+
+    `gone`: which rows are at offsets whose record, if there is none, may have been removed. `known`: so many
+    rows at the beginning were judged before, and are here again for those that follow.
+    """
+    order = np.argsort(rows["line"], kind="stable")
+    rows = rows[order]
+    fresh = order >= known
+    heads = np.concatenate([[True], rows["line"][1:] != rows["line"][:-1]])
+    first = np.flatnonzero(heads)
+    group = np.cumsum(heads) - 1
+    in_table = rows["place"] >= 0
+    has_record = (rows["place"] == RECORD)[first]
+    seen = np.add.reduceat((rows["place"] == SEEN).astype(np.int64), first) > 0
+    count = np.add.reduceat(in_table.astype(np.int64), first)
+    first_in_table = first + np.diff(np.append(first, len(rows))) - count
+    position = np.arange(len(rows))
+    again = in_table & (position > first_in_table[group])
+    recorded = has_record[group]
+    missing = in_table & ~recorded
+    maybe = missing & gone(rows) & ~seen[group]
+    source = rows[first[group]]
+    differs = (rows["digest"] != source["digest"]) | (rows["more"] != source["more"])
+    doubled = again & (recorded | maybe) & fresh
+    return LineVerdict(
+        matched=int(np.count_nonzero(in_table & ~again & recorded & fresh)),
+        lost=rows[(rows["place"] == RECORD) & (count == 0)[group] & fresh],
+        doubled=rows[doubled],
+        doubled_first=rows[first_in_table[group[doubled]]],
+        altered=rows[in_table & recorded & differs & fresh],
+        phantom=rows[missing & ~maybe & fresh],
+        unchecked=rows[maybe & ~again & fresh],
+    )
+
+
+def judge_one(one: OneKey, gone: Rule, size: int) -> Iterator[LineVerdict]:
+    """Judge more rows of one line than fit into memory, piece by piece."""
+    head: Rows | None = None
+    for rows in one.pieces(max(size, 3)):
+        if head is None:
+            yield judge(rows, gone)
+            head = rows[: int(np.count_nonzero(rows["place"][:3] < 0)) + 1]
+        else:
+            yield judge(np.concatenate([head, rows]), gone, known=len(head))
+
+
+def verdicts(rows: Rows | OneKey, gone: Rule, limit: int) -> Iterable[LineVerdict]:
+    """The verdicts about all rows of some lines."""
+    return judge_one(rows, gone, limit) if isinstance(rows, OneKey) else [judge(rows, gone)]
+
+
+AT = np.dtype([("place", "<i8"), ("offset", "<i8")])
+"""A position in a place."""
+
+
+def note(verdict: LineVerdict, lines: Lines, findings: Findings) -> None:
+    """Note what was found in some lines."""
+
+    def records(rows: Rows) -> Rows:
+        found = np.empty(len(rows), AT)
+        found["place"], found["offset"] = lines.back(rows["line"])
+        return found
+
+    def in_table(rows: Rows) -> Rows:
+        found = np.empty(len(rows), AT)
+        found["place"], found["offset"] = rows["place"].astype(np.int64) + findings.sources, rows["offset"]
+        return found
+
+    findings.matched += verdict.matched
+    findings.lose(records(verdict.lost))
+    findings[DOUBLED].add(
+        in_table(verdict.doubled), records(verdict.doubled), in_table(verdict.doubled_first)
+    )
+    for kind in ("altered", "phantom", "unchecked"):
+        found: Rows = getattr(verdict, kind)
+        findings[kind].add(in_table(found), records(found))
+
+
+def note_unnumbered(findings: Findings, file: int, first: int, located: Located) -> None:
+    """Note rows of a file that have no line; `first`: the number of the first of these rows."""
+    at = np.empty(len(located.line), AT)
+    at["place"], at["offset"] = findings.sources + file, first + np.arange(len(at))
+    source = np.empty(len(at), AT)
+    source["place"], source["offset"] = located.number, located.offset
+    findings[PHANTOM].add(at[located.beyond], source[located.beyond])
+    findings[FOREIGN].add(at[located.foreign])
+    findings.outside += int(np.count_nonzero(located.outside))

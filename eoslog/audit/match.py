@@ -12,18 +12,26 @@ of order (`loose`), so that nothing in order is ever called reordered.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from eoslog.audit.rows import Rows
+from eoslog.audit.spill import OneKey, Rows
 from eoslog.errors import EoslogError
 from eoslog.protocol.varints import Ints
+
+ITEM = np.dtype([
+    ("digest", "<u8"), ("more", "<u8"),  # the two halves of its identity's digest
+    ("group", "<u8"),  # its key's digest if order is checked among records of the same key; else 0
+    ("offset", "<i8"), ("place", "<u4"),
+])  # fmt: skip
+"""A record."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Rows of `ITEM` (rows.py). Row i of `source` and row i of `target` are a pair whose order can be
+    """Rows of `ITEM`. Row i of `source` and row i of `target` are a pair whose order can be
     checked.
     """
 
@@ -95,3 +103,67 @@ def _in_one_place(place: Rows, first: Ints, wanted: Ints, present: Ints) -> Rows
     source_last, target_first = np.where(both, split - 1, 0), np.where(both, split, 0)
     one: Rows = (place[first] == place[source_last]) & (place[target_first] == place[split + present - 1])
     return both & one
+
+
+def verdicts(rows: Rows | OneKey, sources: int, limit: int) -> Iterable[Verdict]:
+    """The verdicts about all rows of some identities. Raises DigestsCollide."""
+    return compare_one(rows, sources, limit) if isinstance(rows, OneKey) else [compare(rows, sources)]
+
+
+_NONE: Rows = np.empty(0, ITEM)
+
+
+@dataclass
+class _Shape:
+    """The number of source rows, and whether each side is in a single place."""
+
+    wanted: int = 0
+    more: int = -1
+    places: tuple[set[int], set[int]] = (set(), set())
+
+    def add(self, rows: Rows, sources: int) -> None:
+        if self.more < 0:
+            self.more = int(rows["more"][0])
+        if np.any(rows["more"] != np.uint64(self.more)):
+            raise DigestsCollide
+        in_target = rows["place"] >= sources
+        self.wanted += int(np.count_nonzero(~in_target))
+        self.places[0].update(np.unique(rows["place"][~in_target]).tolist())
+        self.places[1].update(np.unique(rows["place"][in_target]).tolist())
+
+
+def compare_one(one: OneKey, sources: int, size: int) -> Iterator[Verdict]:
+    """Verdicts that add up to what `compare` would return for all rows. Raises DigestsCollide."""
+    shape = _Shape(places=(set(), set()))
+    for rows in one.pieces(size):
+        shape.add(rows, sources)
+    wanted, present = shape.wanted, one.count - shape.wanted
+    pairs = min(wanted, present)
+    firm = all(len(places) == 1 for places in shape.places)
+    for source, target in zip(
+        one.pieces(size, 0, pairs), one.pieces(size, wanted, wanted + pairs), strict=True
+    ):
+        if wanted != present:
+            yield _verdict(pairs=len(source))
+        elif firm:
+            yield _verdict(pairs=len(source), source=source, target=target)
+        else:
+            yield _verdict(pairs=len(source), loose=len(source))
+    for rows in one.pieces(size, pairs, wanted):
+        yield _verdict(lost=rows)
+    for rows in one.pieces(size, wanted + pairs):
+        yield _surplus(one, rows, wanted)
+
+
+def _surplus(one: OneKey, rows: Rows, wanted: int) -> Verdict:
+    if not wanted:
+        return _verdict(foreign=rows)
+    (source,), (first,) = one.pieces(1, 0, 1), one.pieces(1, wanted, wanted + 1)
+    return _verdict(
+        doubled=rows, doubled_source=source.repeat(len(rows)), doubled_first=first.repeat(len(rows))
+    )
+
+
+def _verdict(pairs: int = 0, loose: int = 0, **rows: Rows) -> Verdict:
+    kinds = ("lost", "foreign", "doubled", "doubled_source", "doubled_first", "source", "target")
+    return Verdict(pairs=pairs, loose=loose, **{kind: rows.get(kind, _NONE) for kind in kinds})

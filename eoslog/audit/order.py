@@ -1,4 +1,4 @@
-"""Checks that records in the target have the order of the source. Pure.
+"""Checks that records in the target have the order of the source.
 
 Take the records of one source partition that are in one target partition: their offsets in the source must
 rise with those in the target. Kafka has no order among records of different source partitions, or in
@@ -10,17 +10,29 @@ that was moved is one break, and records that are all in order have none.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
-from eoslog.audit.rows import PAIR, Rows
+from eoslog.audit.findings import FOUND, AuditedPlace
+from eoslog.audit.match import Verdict
+from eoslog.audit.spill import OneKey, Rows, Spill
+from eoslog.commands.progress import ProgressListener
 from eoslog.protocol.varints import Ints
+
+PAIR = np.dtype([
+    ("line", "<u8"),  # its position in the target: offsets counted on through all target places
+    ("group", "<u8"),
+    ("offset", "<i8"), ("place", "<u4"),  # its position in the source
+])  # fmt: skip
+"""A record of the source and its position in the target."""
 
 
 @dataclass(frozen=True, slots=True)
 class Breaks:
-    """Rows of `PAIR` (rows.py): row i of `late` follows row i of `before`, but should not."""
+    """Rows of `PAIR`: row i of `late` follows row i of `before`, but should not."""
 
     late: Rows
     before: Rows
@@ -77,3 +89,69 @@ def check_groups(rows: Rows, bases: Ints) -> Breaks:
     same &= rows["group"][1:] == rows["group"][:-1]
     late = np.flatnonzero(same & (rows["offset"][1:] < rows["offset"][:-1])) + 1
     return Breaks(rows[late], rows[late - 1])
+
+
+class OrderCheck:
+    """Pairs of records that wait on disk until all are known, and are then checked: by key, or by their
+    position in the target. `places`: those of the source, `sources` of them, then those of the target."""
+
+    def __init__(
+        self, places: Sequence[AuditedPlace], sources: int, directory: Path, *, by_key: bool, limit: int
+    ) -> None:
+        self._sources, self._directory, self._by_key, self._limit = sources, directory, by_key, limit
+        sizes = np.array([place.size for place in places[sources:]], np.int64)
+        self._bases = np.cumsum(sizes) - sizes
+        self._starts = np.array([place.start for place in places[sources:]], np.int64)
+        self._lines = int(sizes.sum())
+        self._pairs = (
+            Spill(directory / "pairs", PAIR, "group", expected=self._lines, limit=limit)
+            if by_key
+            else self._by_line(directory / "pairs", self._lines)
+        )
+
+    def add(self, verdict: Verdict) -> None:
+        """Keep the pairs that a verdict is sure of."""
+        target = verdict.target["place"].astype(np.int64) - self._sources
+        rows = np.empty(len(verdict.source), PAIR)
+        rows["line"] = self._bases[target] + verdict.target["offset"] - self._starts[target]
+        for name in ("group", "offset", "place"):
+            rows[name] = verdict.source[name]
+        self._pairs.add(rows)
+
+    def check(self, watch: ProgressListener) -> Iterator[Rows]:
+        """What is out of order, as rows of FOUND. Raises OSError (the disk is full)."""
+        watch.begin("checking the order", self._pairs.count)
+        running = RunningOrder(self._bases, self._sources)
+        for rows in self._pairs.ranges():
+            if isinstance(rows, OneKey):
+                yield from self._one_group(rows)
+            elif self._by_key:
+                yield self._found(check_groups(rows, self._bases))
+            else:
+                yield self._found(running.check(rows))
+            watch.advance(len(rows))
+
+    def _one_group(self, group: OneKey) -> Iterator[Rows]:
+        """Check a group that does not fit into memory: its rows are sorted by position in the target."""
+        spill = self._by_line(self._directory / "group", group.count)
+        for piece in group.pieces(self._limit):
+            spill.add(piece)
+        running = RunningOrder(self._bases, self._sources)
+        for rows in spill.ranges():
+            assert not isinstance(rows, OneKey), "no two rows of the target have the same line"
+            yield self._found(running.check(rows))
+
+    def _by_line(self, directory: Path, expected: int) -> Spill:
+        return Spill(
+            directory, PAIR, "line", high=max(self._lines - 1, 0), expected=expected, limit=self._limit
+        )
+
+    def _found(self, breaks: Breaks) -> Rows:
+        found = np.full(len(breaks), -1, FOUND)
+        for name, rows in (("", breaks.late), ("other_", breaks.before)):
+            at, lines = name.rstrip("_") or "at", rows["line"].astype(np.int64)
+            target = np.searchsorted(self._bases, lines, "right") - 1
+            found[f"{at}_place"] = target + self._sources
+            found[f"{at}_offset"] = lines - self._bases[target] + self._starts[target]
+            found[f"{name}source_place"], found[f"{name}source_offset"] = rows["place"], rows["offset"]
+        return found

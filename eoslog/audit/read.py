@@ -10,7 +10,8 @@ import numpy as np
 from eoslog.audit.bounds import AuditedRange
 from eoslog.audit.digest import Digester, Raw, Words
 from eoslog.audit.identity import Identity
-from eoslog.audit.rows import ITEM, Rows
+from eoslog.audit.match import ITEM
+from eoslog.audit.spill import Rows
 from eoslog.client.records.fetch import fetch
 from eoslog.client.wire.cluster import Cluster
 from eoslog.protocol.records import DecodedRecords

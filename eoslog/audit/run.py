@@ -1,32 +1,45 @@
-"""The audit by identity from beginning to end: reads both sides into buckets, compares each bucket, then
-checks the order. A side is the partitions of topics, or the files of a table.
+"""The audit from beginning to end: reads both sides, compares them, then checks the order.
+
+Two comparisons: by identity, of topics and of tables whose rows are told by their key or content; and by
+place, of tables whose rows name their partition and offset.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
+import pyarrow as pa
 
+from eoslog.audit import lines as by_line
 from eoslog.audit.bounds import AuditedRange
 from eoslog.audit.digest import Digester
-from eoslog.audit.findings import Findings
-from eoslog.audit.match import Verdict, compare
-from eoslog.audit.one_key import compare_one
-from eoslog.audit.order import RunningOrder, check_groups
-from eoslog.audit.place import Place
-from eoslog.audit.read import Read, ReadSettings, read
-from eoslog.audit.rows import ITEM, PAIR, Rows
-from eoslog.audit.spill import OneKey, Spill
+from eoslog.audit.findings import (
+    DOUBLED,
+    FOREIGN,
+    OF_CONTENTS,
+    OF_PLACES,
+    OF_TOPICS,
+    REORDERED,
+    AuditedPlace,
+    Findings,
+)
+from eoslog.audit.identity import Identity
+from eoslog.audit.lines import LINE_ROW, RECORD, SEEN, Bools, Lines, Rule
+from eoslog.audit.match import ITEM, verdicts
+from eoslog.audit.order import OrderCheck
+from eoslog.audit.read import Read, ReadSettings, halves, read, records_of
+from eoslog.audit.spill import LIMIT, Comparison, Rows, compared
+from eoslog.audit.table.columns import Columns
+from eoslog.audit.table.files import BadTable, Table, TableFile
+from eoslog.client.records.fetch import Gaps
 from eoslog.client.wire.cluster import Cluster
 from eoslog.commands.progress import ProgressListener
 from eoslog.errors import EoslogError
-
-LIMIT = 1 << 16
-"""The most rows in memory at a time; work on them takes some 300 bytes each."""
 
 
 class NoIdentity(EoslogError):
@@ -56,11 +69,49 @@ class AuditedCluster:
                 at = reached
 
 
+@dataclass(frozen=True)
+class AuditedTable:
+    """A table and its columns."""
+
+    table: Table
+    columns: Columns
+
+    @property
+    def places(self) -> Sequence[TableFile]:
+        """Its files."""
+        return self.table.files
+
+    def read(
+        self, first: int, way: ReadSettings, digester: Digester, watch: ProgressListener
+    ) -> Iterator[Read]:
+        """All rows; `first`: the number of the first file. Raises BadTable, OSError."""
+        watch.begin(f"reading {len(self.places)} files", sum(file.size for file in self.places))
+        wanted = [self.columns.names[part] for part in way.identity.contents]
+        for number in range(len(self.places)):
+            row = 0
+            for batch in self.table.batches(number, wanted):
+                yield self._rows(batch, row, first + number, way.identity, digester)
+                row += batch.num_rows
+                watch.advance(batch.num_rows)
+
+    def _rows(
+        self, batch: pa.RecordBatch, row: int, place: int, identity: Identity, digester: Digester
+    ) -> Read:
+        words, there = identity.of_contents(
+            digester, {part: self.columns.array(batch, part) for part in identity.contents}
+        )
+        rows = np.zeros(batch.num_rows, ITEM)
+        rows["digest"], rows["more"] = halves(words).T
+        rows["offset"] = row + np.arange(batch.num_rows)
+        rows["place"] = place
+        return Read(place, rows[there], rows[~there])
+
+
 class AuditedSide(Protocol):
     """What is compared with a topic: another one, or a table."""
 
     @property
-    def places(self) -> Sequence[Place]:
+    def places(self) -> Sequence[AuditedPlace]:
         """Where its rows are."""
 
     def read(
@@ -71,10 +122,8 @@ class AuditedSide(Protocol):
 
 @dataclass(frozen=True)
 class Job:
-    """What to do, and with what: `directory` is empty and used by this job alone, `limit` is as LIMIT."""
+    """With what an audit works: `directory` is empty and used by this job alone, `limit` is as LIMIT."""
 
-    way: ReadSettings
-    in_order: bool
     directory: Path
     settled: Sequence[int]
     """For each source place, the offset from which a record may still be on its way."""
@@ -83,101 +132,180 @@ class Job:
     limit: int = LIMIT
 
 
-def audit(source: AuditedCluster, target: AuditedSide, job: Job, watch: ProgressListener) -> Findings:
-    """Compare. Raises NoIdentity, DigestsCollide, OSError (the disk is full), and what reading raises."""
+def audit(
+    source: AuditedCluster,
+    target: AuditedSide,
+    way: ReadSettings,
+    job: Job,
+    watch: ProgressListener,
+    *,
+    in_order: bool,
+) -> Findings:
+    """Compare by identity. Raises NoIdentity, DigestsCollide, OSError (the disk is full), and what reading
+    raises."""
     places, sources = [*source.places, *target.places], len(source.places)
-    findings = Findings(places, sources, list(job.settled), job.show)
-    items = _read_all(source, target, job, findings, watch)
-    pairs = _pairs(job, findings) if job.in_order else None
-    watch.begin("comparing", items.count)
-    for rows in items.ranges():
-        for verdict in _verdicts(rows, sources, job.limit):
-            _note(verdict, findings, pairs)
-        watch.advance(rows.count if isinstance(rows, OneKey) else len(rows))
-    if pairs is not None:
-        watch.begin("checking the order", pairs.count)
-        _check_order(pairs, job, findings, watch)
+    kinds = OF_CONTENTS if isinstance(target, AuditedTable) else OF_TOPICS
+    findings = Findings(places, sources, job.settled, kinds, job.show)
+    order = (
+        OrderCheck(places, sources, job.directory, by_key=way.by_key, limit=job.limit) if in_order else None
+    )
+    for verdict in compared(
+        _items(source, target, way, findings, watch),
+        Comparison(ITEM, "digest", partial(verdicts, sources=sources, limit=job.limit)),
+        job.directory / "items",
+        watch,
+        expected=sum(place.size for place in places),
+        limit=job.limit,
+    ):
+        findings.matched += verdict.pairs
+        findings.lose(verdict.lost)
+        findings[FOREIGN].add(verdict.foreign)
+        findings[DOUBLED].add(verdict.doubled, verdict.doubled_source, verdict.doubled_first)
+        if order is not None:
+            findings.loose += verdict.loose
+            order.add(verdict)
+    for found in order.check(watch) if order is not None else ():
+        findings[REORDERED].keep(found)
     return findings
 
 
-def _read_all(
-    source: AuditedCluster, target: AuditedSide, job: Job, findings: Findings, watch: ProgressListener
-) -> Spill:
-    items = Spill(
-        job.directory / "items", ITEM, "digest",
-        expected=sum(place.size for place in findings.places), limit=job.limit,
-    )  # fmt: skip
+def _items(
+    source: AuditedCluster,
+    target: AuditedSide,
+    way: ReadSettings,
+    findings: Findings,
+    watch: ProgressListener,
+) -> Iterator[Rows]:
     digester = Digester()
     for side, first in ((source, 0), (target, len(source.places))):
-        for got in side.read(first, job.way, digester, watch):
+        for got in side.read(first, way, digester, watch):
             findings.records[got.place] += len(got.rows) + len(got.without)
             if len(got.without):
-                _without_identity(got.without, side is source, job, findings)
-            items.add(got.rows)
-    return items
+                _without_identity(got.without, side is source, way, findings)
+            yield got.rows
 
 
-def _without_identity(rows: Rows, is_source: bool, job: Job, findings: Findings) -> None:
+def _without_identity(rows: Rows, is_source: bool, way: ReadSettings, findings: Findings) -> None:
     if is_source:
         place, offset = findings.places[rows["place"][0]], rows["offset"][0]
         raise NoIdentity(
-            f"the record at offset {offset} of {place} has no {job.way.identity}: it cannot be "
+            f"the record at offset {offset} of {place} has no {way.identity}: it cannot be "
             "found in the target. Compare by something that all records have (--key, --header, --content)"
         )
-    findings.foreign.add(rows)
+    findings[FOREIGN].add(rows)
 
 
-def _verdicts(rows: Rows | OneKey, sources: int, limit: int) -> Iterable[Verdict]:
-    return compare_one(rows, sources, limit) if isinstance(rows, OneKey) else [compare(rows, sources)]
+def audit_places(
+    source: AuditedCluster, target: AuditedTable, lines: Lines, job: Job, watch: ProgressListener
+) -> Findings:
+    """Compare by partition and offset. Raises BadTable, OSError (the disk is full), and what reading does."""
+    places: list[AuditedPlace] = [*source.places, *target.places]
+    sources = len(source.places)
+    findings = Findings(places, sources, job.settled, OF_PLACES, job.show)
+    compacted = np.array([_compacted(source, number) for number in range(sources)], np.bool_)
+    judge = partial(by_line.verdicts, gone=_gone(lines, compacted), limit=job.limit)
+    for verdict in compared(
+        _line_rows(source, target, lines, compacted, findings, watch),
+        Comparison(LINE_ROW, "line", judge, max(lines.count - 1, 0)),
+        job.directory / "rows",
+        watch,
+        expected=sum(place.size for place in places),
+        limit=job.limit,
+    ):
+        by_line.note(verdict, lines, findings)
+    return findings
 
 
-def _note(verdict: Verdict, findings: Findings, pairs: Spill | None) -> None:
-    findings.matched += verdict.pairs
-    findings.lose(verdict.lost)
-    findings.foreign.add(verdict.foreign)
-    findings.doubled.add(verdict.doubled, verdict.doubled_source, verdict.doubled_first)
-    if pairs is None:
-        return
-    findings.loose += verdict.loose
-    rows = np.empty(len(verdict.source), PAIR)
-    rows["line"] = findings.lines(verdict.target)
-    for name in ("group", "offset", "place"):
-        rows[name] = verdict.source[name]
-    pairs.add(rows)
+def _line_rows(
+    source: AuditedCluster,
+    target: AuditedTable,
+    lines: Lines,
+    compacted: Bools,
+    findings: Findings,
+    watch: ProgressListener,
+) -> Iterator[Rows]:
+    digester = Digester()
+    contents = target.columns.contents
+    for number in range(findings.sources):
+        yield from _of_topic(
+            source, number, bool(compacted[number]), lines, contents, findings, digester, watch
+        )
+    watch.begin(f"reading {len(target.places)} files", sum(file.size for file in target.places))
+    for number in range(len(target.places)):
+        yield from _of_file(target, number, lines, findings, digester, watch)
 
 
-def _pairs(job: Job, findings: Findings) -> Spill:
-    """The store of pairs that wait for the check of order: by key, or by position in the target."""
-    sources = len(job.settled)
-    lines = sum(place.size for place in findings.places[sources:])
-    if job.way.by_key:
-        return Spill(job.directory / "pairs", PAIR, "group", expected=lines, limit=job.limit)
-    return _by_line(job.directory / "pairs", lines, lines, job.limit)
+def _compacted(source: AuditedCluster, number: int) -> bool:
+    place = source.places[number]
+    return Gaps(source.cluster, place.topic, place.partition).are_explained()
 
 
-def _by_line(directory: Path, lines: int, expected: int, limit: int) -> Spill:
-    return Spill(directory, PAIR, "line", high=max(lines - 1, 0), expected=expected, limit=limit)
+def _gone(lines: Lines, compacted: Bools) -> Rule:
+    """Rows at offsets whose records retention or compaction may have removed."""
+
+    def gone(rows: Rows) -> Bools:
+        found: Bools = lines.before_start(rows["line"]) | compacted[lines.back(rows["line"])[0]]
+        return found
+
+    return gone
 
 
-def _check_order(pairs: Spill, job: Job, findings: Findings, watch: ProgressListener) -> None:
-    running = RunningOrder(findings.bases, len(job.settled))
-    for rows in pairs.ranges():
-        if isinstance(rows, OneKey):
-            _check_one_group(rows, job, findings)
-        elif job.way.by_key:
-            findings.disorder(check_groups(rows, findings.bases))
-        else:
-            findings.disorder(running.check(rows))
-        watch.advance(rows.count if isinstance(rows, OneKey) else len(rows))
+def _of_topic(
+    source: AuditedCluster, number: int, compacted: bool, lines: Lines, contents: Sequence[str],
+    findings: Findings, digester: Digester, watch: ProgressListener,
+) -> Iterator[Rows]:  # fmt: skip
+    """A compacted topic is read twice: what is there only for read_uncommitted readers was aborted."""
+    place = source.places[number]
+    for committed in (True, False) if compacted else (True,):
+        watch.begin(f"reading {place}", place.size)
+        at = place.start
+        for records in records_of(source.cluster, place, committed=committed) if place.size else ():
+            offsets = records.offset.to_numpy()
+            kept = np.zeros(len(records), LINE_ROW)
+            kept["line"], kept["offset"] = lines.of_place(number, offsets), offsets
+            kept["place"] = RECORD if committed else SEEN
+            if committed:
+                findings.records[number] += len(records)
+                parts = {"key": records.key, "value": records.value}
+                _digest(kept, (parts[part] for part in contents), digester)
+            yield kept
+            watch.advance(int(offsets[-1]) + 1 - at)
+            at = int(offsets[-1]) + 1
 
 
-def _check_one_group(group: OneKey, job: Job, findings: Findings) -> None:
-    """Check the order of a group that does not fit into memory: sort its rows by position in the target."""
-    lines = sum(place.size for place in findings.places[len(job.settled) :])
-    spill = _by_line(job.directory / "group", lines, group.count, job.limit)
-    for piece in group.pieces(job.limit):
-        spill.add(piece)
-    running = RunningOrder(findings.bases, len(job.settled))
-    for rows in spill.ranges():
-        assert not isinstance(rows, OneKey), "no two rows of the target have the same line"
-        findings.disorder(running.check(rows))
+def _of_file(
+    target: AuditedTable, number: int, lines: Lines, findings: Findings, digester: Digester,
+    watch: ProgressListener,
+) -> Iterator[Rows]:  # fmt: skip
+    columns = target.columns
+    first = 0
+    for batch in target.table.batches(number, list(columns.names.values())):
+        topic = columns.array(batch, "topic") if "topic" in columns.names else None
+        located = lines.locate(topic, columns.array(batch, "partition"), columns.array(batch, "offset"))
+        by_line.note_unnumbered(findings, number, first, located)
+        kept = np.zeros(batch.num_rows, LINE_ROW)
+        kept["line"], kept["place"] = located.line, number
+        kept["offset"] = first + np.arange(batch.num_rows)
+        _digest(kept, (columns.array(batch, part) for part in columns.contents), digester)
+        yield kept[located.inside]
+        first += batch.num_rows
+        watch.advance(batch.num_rows)
+    findings.records[findings.sources + number] = first
+
+
+def _digest(rows: Rows, contents: Iterable[pa.Array], digester: Digester) -> None:
+    parts = [digester.strings(column) for column in contents]
+    if parts and len(rows):
+        words = parts[0] if len(parts) == 1 else digester.together(parts)
+        rows["digest"], rows["more"] = halves(words).T
+
+
+def identity_of(columns: Columns, version: str, *, key: bool) -> Identity:
+    """What rows are told by: their key, or what the table has of key and value. Raises BadTable."""
+    if key and "key" not in columns.names:
+        raise BadTable(f"--key: {version} has no column key: name it by --column key=NAME")
+    if not key and "value" not in columns.names:
+        raise BadTable(f"--content: {version} has no column value: name it by --column value=NAME")
+    return Identity(
+        key=key, content=not key and "key" in columns.names, value=not key and "key" not in columns.names
+    )

@@ -1,5 +1,4 @@
-"""Stores rows on disk, in files by ranges of a key, and returns them range by range in pieces that fit into
-memory.
+"""Compares any number of rows in little memory: stores them on disk by ranges of a key, judges each range.
 
 A range with more rows than fit is split into smaller ranges, so memory does not depend on the number of rows.
 Many rows of the same key cannot be split further; they are returned as a file to be read through (`OneKey`).
@@ -8,16 +7,22 @@ Within a piece, rows have the order in which they were added.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
-from eoslog.audit.rows import Rows
+from eoslog.commands.progress import ProgressListener
+
+Rows = npt.NDArray[Any]
+Verdict = TypeVar("Verdict")
 
 FAN = 256
 """The most files that one Spill keeps open."""
+LIMIT = 1 << 16
+"""The most rows in memory at a time; work on them takes some 300 bytes each."""
 
 
 class OneKey:
@@ -25,6 +30,9 @@ class OneKey:
 
     def __init__(self, path: Path, dtype: np.dtype[np.void], count: int) -> None:
         self.path, self.dtype, self.count = path, dtype, count
+
+    def __len__(self) -> int:
+        return self.count
 
     def pieces(self, size: int, first: int = 0, last: int | None = None) -> Iterator[Rows]:
         """Rows first..last-1 in their order, `size` at a time."""
@@ -113,3 +121,33 @@ class Spill:
         if number not in self._buckets:
             self._buckets[number] = _Bucket(self._directory / str(number))
         return self._buckets[number]
+
+
+class Comparison(NamedTuple, Generic[Verdict]):
+    """How rows are compared: those of one `key`, at most `high`, are judged together. `judge` takes all rows
+    of some keys, or of a key that has more rows than fit into memory."""
+
+    dtype: np.dtype[np.void]
+    key: str
+    judge: Callable[[Rows | OneKey], Iterable[Verdict]]
+    high: int = 2**64 - 1
+
+
+def compared(
+    pieces: Iterable[Rows],
+    how: Comparison[Verdict],
+    directory: Path,
+    watch: ProgressListener,
+    *,
+    expected: int,
+    limit: int = LIMIT,
+) -> Iterator[Verdict]:
+    """The verdicts about all rows of `pieces`, of which `expected` may come. Nothing else uses `directory`.
+    Raises OSError (the disk is full), and what `pieces` and `judge` raise."""
+    spill = Spill(directory, how.dtype, how.key, high=how.high, expected=expected, limit=limit)
+    for piece in pieces:
+        spill.add(piece)
+    watch.begin("comparing", spill.count)
+    for rows in spill.ranges():
+        yield from how.judge(rows)
+        watch.advance(len(rows))

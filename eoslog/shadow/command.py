@@ -30,7 +30,7 @@ from eoslog.connector.commit.observe import observed_decision
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.offsets.offsets import Offsets, ShadowCut
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
-from eoslog.shadow.compare import Comparison, compare
+from eoslog.shadow.compare import ShadowComparison, compare
 from eoslog.shadow.report import COLUMNS, document, lines, rows
 from eoslog.shadow.steps import NoShadow, Step, cut_of, elsewhere, planned_without_cut, steps
 from eoslog.shadow.take_over import (
@@ -167,7 +167,7 @@ def _tell(session: CommandSession, place: Place, count: int, *, done: bool) -> N
 class _Compared(NamedTuple):
     last: ShadowCut
     steps: list[Step]
-    comparison: Comparison
+    comparison: ShadowComparison
     identity: Identity
 
 

@@ -1,25 +1,103 @@
-"""Reads what both versions of a query have written, and compares it step by step."""
+"""Compares step by step what both versions of a query have written: which rows have no equal of the other
+version."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from eoslog.audit.bounds import AuditedRange
 from eoslog.audit.digest import Digester
 from eoslog.audit.identity import Identity
 from eoslog.audit.read import halves, records_of
-from eoslog.audit.rows import Rows
-from eoslog.audit.run import LIMIT
-from eoslog.audit.spill import OneKey, Spill
+from eoslog.audit.spill import LIMIT, Comparison, OneKey, Rows, compared
 from eoslog.client.admin.list_offsets import EARLIEST, list_offsets
 from eoslog.client.wire.cluster import Cluster
 from eoslog.commands.progress import ProgressListener
-from eoslog.shadow.judge import ROW, Counts, judge
 from eoslog.shadow.steps import NoShadow, Ranges, Step
+
+ROW = np.dtype([
+    ("digest", "<u8"), ("more", "<u8"),  # the two halves of its content's digest
+    ("offset", "<i8"), ("place", "<u4"), ("step", "<u4"),
+])  # fmt: skip
+"""A row: what it is, where it stands, and in which step it was written."""
+
+Counts = npt.NDArray[np.int64]
+Numbers = npt.NDArray[Any]
+
+
+class Judged(NamedTuple):
+    """Rows of each step of the running query, by step: `late` ones, which the shadow wrote in another step,
+    and `missing` ones, which it did not write. `extra`: rows of the shadow alone. `differing`: those of both.
+    `alike`: how many extra rows have an equal of the running query in their step, or one that is late.
+    """
+
+    late: Counts
+    missing: Counts
+    extra: Counts
+    differing: Rows
+    alike: int
+
+
+def judge(rows: Rows, running: int, steps: int) -> Judged:
+    """Compare all rows of some contents. `running`: how many places are those of the running query; they are
+    numbered first.
+
+    Equal rows are paired within a step first, then those that are left, in the order of their steps.
+    """
+    order = np.lexsort((rows["offset"], rows["place"], rows["step"], rows["more"], rows["digest"]))
+    rows = rows[order]
+    of_shadow = rows["place"] >= running
+    content = _numbered(rows["digest"], rows["more"])
+    cell = _numbered(content, rows["step"])
+    both = _both(cell, of_shadow)
+    surplus = _rank(cell, of_shadow) >= both
+    left, left_content, left_shadow = rows[surplus], content[surplus], of_shadow[surplus]
+    left_met = both[surplus] > 0
+    by_side = np.lexsort((left_shadow, left_content))  # stable: within a side in the order of steps
+    left, left_content, left_shadow = left[by_side], left_content[by_side], left_shadow[by_side]
+    paired = _rank(left_content, left_shadow) < _both(left_content, left_shadow)
+    alike = np.isin(left_content, left_content[paired]) | left_met[by_side]
+    return Judged(
+        _counts(left[paired & ~left_shadow], steps),
+        _counts(left[~paired & ~left_shadow], steps),
+        _counts(left[~paired & left_shadow], steps),
+        left[~paired],
+        int(np.count_nonzero(alike & ~paired & left_shadow)),
+    )
+
+
+def _numbered(*columns: Numbers) -> Numbers:
+    """Numbers from 0 for runs of rows that are equal in all columns."""
+    changed = np.zeros(len(columns[0]), np.bool_)
+    for column in columns:
+        changed[1:] |= column[1:] != column[:-1]
+    return np.cumsum(changed)
+
+
+def _rank(group: Numbers, side: Numbers) -> Numbers:
+    """The number of each row within its group and side, whose rows follow each other."""
+    run = _numbered(group, side)
+    starts = np.flatnonzero(np.diff(run, prepend=-1))
+    return np.arange(len(run)) - starts[run]
+
+
+def _both(group: Numbers, side: Numbers) -> Numbers:
+    """For each row: how many rows of its group each side has at least."""
+    groups = int(group[-1]) + 1 if len(group) else 0
+    sizes = [np.bincount(group[side == wanted], minlength=groups) for wanted in (False, True)]
+    least: Numbers = np.minimum(*sizes)[group]
+    return least
+
+
+def _counts(rows: Rows, steps: int) -> Counts:
+    return np.bincount(rows["step"], minlength=steps)
 
 
 @dataclass(frozen=True)
@@ -36,7 +114,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ShadowComparison:
     """Rows by step: of the running query, of the shadow, and as in Judged. `differing`: the first differences
     of each step, and `places` what their places are, of which the first `running` are the running query's.
     """
@@ -85,36 +163,52 @@ def compare(
     directory: Path,
     show: int,
     watch: ProgressListener,
-) -> Comparison:
+) -> ShadowComparison:
     """Compare. `directory` is empty, and used by this alone. `show`: how many differences of a step are kept.
 
     Raises NoShadow if rows are not in the log any more, OSError, and what reading raises.
     """
     running = _places(cluster, [step.written for step in steps])
     places = [*running, *_places(cluster, [step.own for step in steps])]
-    expected = sum(place.range.size for place in places)
-    rows = Spill(directory / "rows", ROW, "digest", expected=expected, limit=LIMIT)
     total = np.zeros((2, len(steps)), np.int64)
+    late, missing, extra = np.zeros((3, len(steps)), np.int64)
+    alike = 0
+    examples = np.empty(0, ROW)
+    for judged in compared(
+        _rows(cluster, places, len(running), identity, total, watch),
+        Comparison(ROW, "digest", partial(_judged, running=len(running), steps=len(steps))),
+        directory / "rows",
+        watch,
+        expected=sum(place.range.size for place in places),
+    ):
+        late, missing, extra = late + judged.late, missing + judged.missing, extra + judged.extra
+        alike += judged.alike
+        examples = _first(np.concatenate([examples, judged.differing]), show)
+    ranges = [place.range for place in places]
+    return ShadowComparison(total[0], total[1], late, missing, extra, alike, examples, ranges, len(running))
+
+
+def _rows(
+    cluster: Cluster,
+    places: Sequence[_Place],
+    running: int,
+    identity: Identity,
+    total: Counts,
+    watch: ProgressListener,
+) -> Iterator[Rows]:
+    """All rows of both sides. Counts them in `total`, by side and step."""
     digester = Digester()
     for number, place in enumerate(places):
         watch.begin(f"reading {place.range}", place.range.size)
         for got in _read(cluster, place, number, identity, digester, watch):
-            total[int(number >= len(running))] += np.bincount(got["step"], minlength=len(steps))
-            rows.add(got)
-    watch.begin("comparing", rows.count)
-    late, missing, extra = np.zeros((3, len(steps)), np.int64)
-    alike = 0
-    examples = np.empty(0, ROW)
-    for piece in rows.ranges():
-        if isinstance(piece, OneKey):  # so many equal rows that they do not fit: they are compared at once
-            piece = np.concatenate(list(piece.pieces(LIMIT)))
-        judged = judge(piece, len(running), len(steps))
-        late, missing, extra = late + judged.late, missing + judged.missing, extra + judged.extra
-        alike += judged.alike
-        examples = _first(np.concatenate([examples, judged.differing]), show)
-        watch.advance(len(piece))
-    ranges = [place.range for place in places]
-    return Comparison(total[0], total[1], late, missing, extra, alike, examples, ranges, len(running))
+            total[int(number >= running)] += np.bincount(got["step"], minlength=total.shape[1])
+            yield got
+
+
+def _judged(rows: Rows | OneKey, running: int, steps: int) -> list[Judged]:
+    """The verdict. So many equal rows that they do not fit into memory are compared at once all the same."""
+    whole = np.concatenate(list(rows.pieces(LIMIT))) if isinstance(rows, OneKey) else rows
+    return [judge(whole, running, steps)]
 
 
 def _places(cluster: Cluster, ranges: Sequence[Ranges]) -> list[_Place]:

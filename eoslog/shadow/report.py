@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from eoslog.shadow.compare import Comparison, Difference
+from eoslog.shadow.compare import Difference, ShadowComparison
 from eoslog.shadow.steps import Step
 
 COLUMNS = ("batches", "decisions", "rows", "shadow's", "missing", "extra", "late")
@@ -17,7 +17,7 @@ _SHOWN = 60
 
 def document(
     steps: Sequence[Step],
-    found: Comparison,
+    found: ShadowComparison,
     examples: Sequence[Difference],
     *,
     sink: str,

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from eoslog.audit.bounds import AuditedRange
 from eoslog.audit.read import records_of
-from eoslog.audit.rows import Rows
+from eoslog.audit.spill import Rows
 from eoslog.checkpoint import carry_out
 from eoslog.checkpoint.standing import NextStart, Standing, last_decision, position_of
 from eoslog.client.admin.list_offsets import LATEST, list_offsets
@@ -36,7 +36,7 @@ from eoslog.connector.saved.save import CheckpointSaving
 from eoslog.errors import EoslogError
 from eoslog.protocol.records import encode_batches
 from eoslog.protocol.topic_partitions import TopicPartition
-from eoslog.shadow.compare import Comparison
+from eoslog.shadow.compare import ShadowComparison
 from eoslog.shadow.steps import Step, cut_of, elsewhere, planned_without_cut
 
 LEAST_STEPS = 10
@@ -119,7 +119,7 @@ def _unwritten(shadow: Standing) -> int | None:
     return newest.batch_id
 
 
-def check_equal(steps: Sequence[Step], found: Comparison, *, by_key: bool) -> None:
+def check_equal(steps: Sequence[Step], found: ShadowComparison, *, by_key: bool) -> None:
     """Raise NoTakeOver unless all rows that both have to have are there: only in the last step may the shadow
     have written more. `by_key`: rows were compared by their keys."""
     if steps[0].after is not None and len(steps) < LEAST_STEPS:
@@ -208,7 +208,7 @@ class Addition(NamedTuple):
         return None if self.state is None else self.state.write(own, last, contents)
 
 
-def left_rows(cluster: Cluster, found: Comparison, cut: ShadowCut) -> LeftRows | None:
+def left_rows(cluster: Cluster, found: ShadowComparison, cut: ShadowCut) -> LeftRows | None:
     """What the shadow has written and the running query has not; None: nothing. Raises NoTakeOver."""
     if not len(found.differing):
         return None

@@ -18,8 +18,8 @@ from eoslog.audit.bounds import AuditedRange
 from eoslog.audit.digest import Digester
 from eoslog.audit.findings import Findings
 from eoslog.audit.identity import Identity
+from eoslog.audit.match import ITEM
 from eoslog.audit.read import Read, ReadSettings
-from eoslog.audit.rows import ITEM
 
 Records = Sequence[tuple[int, int, int]]
 """(offset, identity, key) of a partition's records."""
@@ -68,13 +68,14 @@ def judged(
 
     with tempfile.TemporaryDirectory() as directory, patch.object(run, "read", read):
         job = run.Job(
-            ReadSettings(Identity(content=True), by_key), in_order, Path(directory),
-            [p.end for p in places["a"]] if settled is None else settled, show, limit,
-        )  # fmt: skip
+            Path(directory), [p.end for p in places["a"]] if settled is None else settled, show, limit
+        )
+        way = ReadSettings(Identity(content=True), by_key)
         none: Any = None
         found = run.audit(
-            run.AuditedCluster(none, places["a"]), run.AuditedCluster(none, places["b"]), job, Silent()
-        )
+            run.AuditedCluster(none, places["a"]), run.AuditedCluster(none, places["b"]), way, job, Silent(),
+            in_order=in_order,
+        )  # fmt: skip
         assert not list(Path(directory).iterdir()), "files are left"
         return found
 
@@ -122,7 +123,7 @@ def _by_identity(side: Sequence[Records]) -> dict[int, list[tuple[int, int, int]
 
 def at(findings: Findings, kind: str) -> set[tuple[int, int]]:
     """Where the listed findings of a kind are."""
-    listed = getattr(findings, kind).listed(findings.places)
+    listed = findings[kind].listed(findings.places)
     return {(row["at"]["partition"], row["at"]["offset"]) for row in listed}
 
 

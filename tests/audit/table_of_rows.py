@@ -13,13 +13,13 @@ from unittest.mock import patch
 
 import pyarrow as pa
 
-from eoslog.audit import table_run
+from eoslog.audit import run
 from eoslog.audit.bounds import AuditedRange
+from eoslog.audit.findings import Findings
 from eoslog.audit.lines import Lines
-from eoslog.audit.run import AuditedCluster
+from eoslog.audit.run import AuditedCluster, AuditedTable
 from eoslog.audit.table.columns import Columns
 from eoslog.audit.table.files import TableFile
-from eoslog.audit.table_findings import TableFindings
 from eoslog.commands.progress import ProgressListener
 from tests.audit.audit_of_rows import Silent
 
@@ -74,7 +74,7 @@ def table_judged(
     log: Sequence[Partition], files: Sequence[Sequence[Row]], *, limit: int = 4, show: int = 1000,
     from_start: bool = True, to_end: bool = True, settled: Sequence[int] | None = None,
     columns: Mapping[str, str] | None = None, watch: ProgressListener | None = None,
-) -> TableFindings:  # fmt: skip
+) -> Findings:  # fmt: skip
     """What an audit of topic t finds in a table with these rows, with so many rows in memory at a time."""
     ranges = [AuditedRange("t", None, n, part.start, part.end) for n, part in enumerate(log)]
 
@@ -93,16 +93,16 @@ def table_judged(
 
     with (
         tempfile.TemporaryDirectory() as directory,
-        patch.object(table_run, "records_of", records_of),
-        patch.object(table_run, "_compacted", compacted),
+        patch.object(run, "records_of", records_of),
+        patch.object(run, "_compacted", compacted),
     ):
-        job = table_run.TableJob(
-            Columns.of(SCHEMA, columns or {}), Lines(ranges, from_start=from_start, to_end=to_end),
-            Path(directory), [place.end for place in ranges] if settled is None else settled, show, limit,
-        )  # fmt: skip
+        job = run.Job(
+            Path(directory), [place.end for place in ranges] if settled is None else settled, show, limit
+        )
+        lines = Lines(ranges, from_start=from_start, to_end=to_end)
         none: Any = None
-        table = RowsTable(files, limit)
-        found = table_run.audit_table(AuditedCluster(none, ranges), table, job, watch or Silent())
+        table = AuditedTable(RowsTable(files, limit), Columns.of(SCHEMA, columns or {}))
+        found = run.audit_places(AuditedCluster(none, ranges), table, lines, job, watch or Silent())
         assert not list(Path(directory).iterdir()), "files are left"
         return found
 
@@ -125,10 +125,10 @@ def whole(log: Sequence[Partition]) -> list[Row]:
     ]
 
 
-def counts(found: TableFindings) -> dict[str, int]:
+def counts(found: Findings) -> dict[str, int]:
     """How many of each kind that there are any of."""
     kinds = ("lost", "pending", "doubled", "altered", "phantom", "foreign", "unchecked")
-    return {kind: getattr(found, kind).count for kind in kinds if getattr(found, kind).count}
+    return {kind: found[kind].count for kind in kinds if found[kind].count}
 
 
 def plainly(log: Sequence[Partition], files: Sequence[Sequence[Row]]) -> dict[str, int]:

@@ -278,7 +278,7 @@ def test_a_topic_that_is_made_anew_in_between_cannot_be_audited(
     source, target = written(cluster_broker, rows), written(cluster_broker, rows)
     go = run.audit
 
-    def make_anew_and_go(*arguments: Any) -> Any:
+    def make_anew_and_go(*arguments: Any, **more: Any) -> Any:
         admin = AdminClient({"bootstrap.servers": cluster_broker.bootstrap})
         admin.delete_topics([source])[source].result(WAIT_S)
         end = time.monotonic() + WAIT_S
@@ -289,7 +289,7 @@ def test_a_topic_that_is_made_anew_in_between_cannot_be_audited(
             except KafkaException:
                 assert time.monotonic() < end, "the topic cannot be created again"
         write(cluster_broker, source, rows)
-        return go(*arguments)
+        return go(*arguments, **more)
 
     monkeypatch.setattr(command, "audit", make_anew_and_go)
     result = audit(cluster_broker, source, target)

@@ -79,7 +79,7 @@ def test_findings_name_rows_and_records() -> None:
     rows = whole(thousand())
     found = table_judged(thousand(), [rows, [rows[500], rows[501]._replace(value="x")]], limit=64)
     offset, next_offset = rows[500].offset, rows[501].offset
-    assert found.doubled.listed(found.places) == [
+    assert found["doubled"].listed(found.places) == [
         {
             "at": {"file": "file 1", "row": row},
             "source": {"topic": "t", "partition": 0, "offset": at},
@@ -87,7 +87,7 @@ def test_findings_name_rows_and_records() -> None:
         }
         for row, at, first in ((0, offset, 500), (1, next_offset, 501))
     ]
-    (altered,) = found.altered.listed(found.places)
+    (altered,) = found["altered"].listed(found.places)
     assert altered["at"] == {"file": "file 1", "row": 1}
 
 

@@ -40,11 +40,11 @@ MUTANTS: list[Mutant] = [
     ),
     *mutants_of(
         ("tests/shadow/test_judge.py",),
-        Break("half of a digest is enough", "judge.judge", "_numbered(rows['digest'], rows['more'])", "_numbered(rows['digest'])"),
-        Break("steps do not matter", "judge.judge", "_numbered(content, rows['step'])", "content"),
-        Break("late rows are not alike", "judge.judge", "np.isin(left_content, left_content[paired]) | left_met[by_side]", "left_met[by_side]"),
-        Break("rows of a step are not alike", "judge.judge", "both[surplus] > 0", "both[surplus] < 0"),
-        Break("late rows are missing", "judge.judge", "_rank(left_content, left_shadow) < _both(left_content, left_shadow)", "-1 > _both(left_content, left_shadow)"),
+        Break("half of a digest is enough", "compare.judge", "_numbered(rows['digest'], rows['more'])", "_numbered(rows['digest'])"),
+        Break("steps do not matter", "compare.judge", "_numbered(content, rows['step'])", "content"),
+        Break("late rows are not alike", "compare.judge", "np.isin(left_content, left_content[paired]) | left_met[by_side]", "left_met[by_side]"),
+        Break("rows of a step are not alike", "compare.judge", "both[surplus] > 0", "both[surplus] < 0"),
+        Break("late rows are missing", "compare.judge", "_rank(left_content, left_shadow) < _both(left_content, left_shadow)", "-1 > _both(left_content, left_shadow)"),
     ),
     *mutants_of(
         ("tests/shadow/test_take_over.py",),

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eoslog.shadow.judge import ROW, judge
+from eoslog.shadow.compare import ROW, judge
 
 Row = tuple[bool, int, int]
 """Of the shadow, step, content."""
