@@ -21,7 +21,8 @@ from pyspark.sql.types import StructType
 from eoslog.client.wire.connection import BrokerConnection
 from eoslog.connector.commit.task_reports import Begun
 from eoslog.connector.data_source import EoslogDataSource
-from eoslog.connector.options.source_and_sink import sink_options, source_options
+from eoslog.connector.options.sink_options import sink_options
+from eoslog.connector.options.source_options import source_options
 from eoslog.connector.sink.stream_writer import StreamWriter
 from eoslog.connector.source.reader import StreamReader
 from eoslog.protocol.apis import APIS

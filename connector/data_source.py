@@ -40,7 +40,7 @@ class EoslogDataSource(DataSource):
     @plainly
     def reader(self, schema: StructType) -> DataSourceReader:
         """A batch read. Raises OptionError, SchemaError."""
-        from eoslog.connector.options.source_and_sink import source_options
+        from eoslog.connector.options.source_options import source_options
         from eoslog.connector.source.reader import BatchReader
         from eoslog.connector.spark.columns import check_source_schema
 
@@ -51,7 +51,7 @@ class EoslogDataSource(DataSource):
     @plainly
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """A streaming read. Raises OptionError, SchemaError."""
-        from eoslog.connector.options.source_and_sink import source_options
+        from eoslog.connector.options.source_options import source_options
         from eoslog.connector.source.reader import stream_reader
         from eoslog.connector.spark.calls import outlive_interrupts
         from eoslog.connector.spark.columns import check_source_schema
@@ -64,7 +64,7 @@ class EoslogDataSource(DataSource):
     @plainly
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """A batch write. Raises OptionError, SchemaError."""
-        from eoslog.connector.options.source_and_sink import sink_options
+        from eoslog.connector.options.sink_options import sink_options
         from eoslog.connector.sink.batch_writer import BatchWriter
 
         return BatchWriter(sink_options(self.options, stream=False), schema, overwrite)
@@ -76,7 +76,7 @@ class EoslogDataSource(DataSource):
         As with Spark's Kafka sink, the whole result is then added to the log at each micro-batch. Raises
         OptionError, SchemaError.
         """
-        from eoslog.connector.options.source_and_sink import sink_options
+        from eoslog.connector.options.sink_options import sink_options
         from eoslog.connector.sink.stream_writer import StreamWriter
 
         return StreamWriter(sink_options(self.options, stream=True), schema)

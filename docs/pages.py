@@ -23,12 +23,7 @@ from eoslog.broker.config.topics import SCALED
 from eoslog.client.wire.retry import DEPARTURES
 from eoslog.connector.options import table as connector_table
 from eoslog.connector.options.ignored_and_refused import FIXED, FORBIDDEN, NO_EFFECT
-from eoslog.connector.options.spark_differences import (
-    DIFFERENCES,
-    OF_LATER_CLIENTS,
-    SPARKS_OPTIONS,
-    Difference,
-)
+from eoslog.connector.options.table import SPARKS_OPTIONS
 from eoslog.connector.spark.versions import FEATURES, VERSIONS
 from eoslog.errors import ADVICE
 from eoslog.protocol.apis import APIS, Api, ApiKey
@@ -221,7 +216,7 @@ def kafkas_options() -> list[str]:
 
 def sparks_connector_has(name: str) -> bool:
     """Whether an option is one of `format("kafka")` too: its own, its clients', or of any data source."""
-    clients = {*kafkas_options()} - {*OF_LATER_CLIENTS}
+    clients = {*kafkas_options()} - {one.name for one in connector_table.TABLE if one.later}
     return name in clients or name in (*SPARKS_OPTIONS, "path", "checkpointLocation", "queryName")
 
 
@@ -251,11 +246,10 @@ _SECTIONS = (
 def _connector_option(one: connector_table.Option) -> str:
     values = ", ".join(word or "(empty)" for word in one.choices) or one.kind.value
     default = one.unset or ("" if one.default in (None, "") else _as_typed(one))
-    found = DIFFERENCES.get(one.name, Difference("", ""))
-    theirs = found.default if sparks_connector_has(one.name) else "none"
+    theirs = one.sparks if sparks_connector_has(one.name) else "none"
     only = {connector_table.Use.READ: "Batches. ", connector_table.Use.READ_STREAM: "Streams. "}
     meaning = only.get(one.use, "Batches. " if one.use is connector_table.Use.WRITE else "") + one.meaning
-    cells = (values, default, theirs, meaning, found.text)
+    cells = (values, default, theirs, meaning, one.differs)
     return f"| `{one.name}` | " + " | ".join(map(_cell, cells)) + " |"
 
 

@@ -12,8 +12,8 @@ from eoslog.connector.commit.seal import TwoPhase
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.commit.write_token import WRITER, sinks_of_tokens
 from eoslog.connector.offsets import offsets
-from eoslog.connector.options.source_and_sink import Guarantee, SinkOptions, SourceOptions
-from eoslog.connector.options.source_options import ShadowOptions
+from eoslog.connector.options.sink_options import Guarantee, SinkOptions
+from eoslog.connector.options.source_options import ShadowOptions, SourceOptions
 from eoslog.errors import OptionError
 
 TOPIC, GROUP, ID = "Topic", "Group", "TransactionalId"

@@ -10,7 +10,7 @@ from eoslog.client.wire.config import ClientConfig
 from eoslog.connector.commit.replay import OnLost
 from eoslog.connector.commit.seal import TwoPhase, of_write
 from eoslog.connector.commit.transactional_ids import Sink
-from eoslog.connector.options.parsing import parse
+from eoslog.connector.options.parsing import fields_of, parse
 from eoslog.connector.options.table import CODEC_NAMES, Use
 from eoslog.errors import OptionError
 
@@ -30,28 +30,29 @@ class StateOptions(NamedTuple):
     every: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SinkOptions:
-    """The options of a writer. `codec`: the compression's number in a batch's attributes. Sizes in bytes."""
+    """The options of a writer; table.py says which fields get a value as it is. `codec`: the compression's
+    number in a batch's attributes. Sizes in bytes."""
 
     client: ClientConfig
     topic: str | None
     transactional_id: str | None
     decision_topic: str
-    write_token: str | None
+    write_token: str | None = None
     deadletter_topic: str | None
     guarantee: Guarantee
     idempotent: bool
     group_id: str | None
-    commits_offsets: bool
+    commits_offsets: bool = True
     transaction_timeout_ms: int
     two_phase: TwoPhase
     on_lost: OnLost
     codec: int
     max_batch_bytes: int
     checkpoint_location: str | None
-    checkpoint_sync: bool
-    progress_log: bool
+    checkpoint_sync: bool = False
+    progress_log: bool = False
     accepted: frozenset[str]
     state: StateOptions | None = None
 
@@ -65,40 +66,26 @@ class SinkOptions:
 def sink_options(raw: Mapping[str, str], *, stream: bool) -> SinkOptions:
     """The options of a write. Raises OptionError."""
     values = parse(raw, Use.WRITE_STREAM if stream else Use.WRITE)
-    _check_in_flight(values)
-    _check_idempotence(values)
+    for check in _CHECKS:
+        check(values)
     return SinkOptions(
+        **fields_of(SinkOptions, values),
         client=ClientConfig.from_options(values),
-        topic=values["topic"],
-        transactional_id=values["transactional.id"],
-        decision_topic=values["decision.topic"],
-        write_token=_token(values),
-        deadletter_topic=_deadletter_topic(values),
         guarantee=Guarantee(values["processing.guarantee"]),
-        idempotent=values["kafka.enable.idempotence"],
-        group_id=values["kafka.group.id"],
-        commits_offsets=_commits_offsets(values),
-        transaction_timeout_ms=values["kafka.transaction.timeout.ms"],
         two_phase=_two_phase(values, stream),
         on_lost=_on_lost(values, stream),
         codec=CODEC_NAMES.index(values["kafka.compression.type"]),
-        max_batch_bytes=values["kafka.batch.size"],
-        checkpoint_location=values["checkpointlocation"],
-        checkpoint_sync=values.get("checkpoint.sync", False),
-        progress_log=_progress_log(values),
         accepted=frozenset(word.strip() for word in (values.get("start.accepted") or "").split(",")),
         state=_state(values),
     )
 
 
-def _commits_offsets(values: Mapping[str, Any]) -> bool:
-    wanted: bool = values.get("commit.source.offsets", True)
-    if not wanted and values["kafka.group.id"] is not None:
+def _check_offsets(values: Mapping[str, Any]) -> None:
+    if not values.get("commit.source.offsets", True) and values["kafka.group.id"] is not None:
         raise OptionError(
             "commit.source.offsets=false, and kafka.group.id names a group for the source offsets: leave one "
             "of them out"
         )
-    return wanted
 
 
 def _state(values: Mapping[str, Any]) -> StateOptions | None:
@@ -140,20 +127,18 @@ def _check_idempotence(values: Mapping[str, Any]) -> None:
         )
 
 
-def _deadletter_topic(values: Mapping[str, Any]) -> str | None:
+def _check_deadletters(values: Mapping[str, Any]) -> None:
     topic: str | None = values["deadletter.topic"]
     if topic is not None and topic == values["topic"]:
         raise OptionError("deadletter.topic must be another topic than topic: choose one")
-    return topic
 
 
-def _token(values: Mapping[str, Any]) -> str | None:
+def _check_token(values: Mapping[str, Any]) -> None:
     token: str | None = values.get("write.token")
     if token is not None and values["processing.guarantee"] != "exactly_once":
         raise OptionError("write.token needs processing.guarantee=exactly_once: leave one of them out")
     if token == "":
         raise OptionError("write.token is empty: give the write a name, or leave the option out")
-    return token
 
 
 def _two_phase(values: Mapping[str, Any], stream: bool) -> TwoPhase:
@@ -171,14 +156,12 @@ def _two_phase(values: Mapping[str, Any], stream: bool) -> TwoPhase:
     return of_write(policy, named=named)
 
 
-def _progress_log(values: Mapping[str, Any]) -> bool:
-    wanted: bool = values.get("progress.log", False)
-    if wanted and values["processing.guarantee"] == "at_least_once":
+def _check_progress(values: Mapping[str, Any]) -> None:
+    if values.get("progress.log") and values["processing.guarantee"] == "at_least_once":
         raise OptionError(
             "progress.log reports commits, and processing.guarantee=at_least_once has none: leave one "
             "of them out"
         )
-    return wanted
 
 
 def _on_lost(values: Mapping[str, Any], stream: bool) -> OnLost:
@@ -197,3 +180,14 @@ def _check_in_flight(values: Mapping[str, Any]) -> None:
             f"option {name} cannot be {values[name]}: brokers remember the last {MAX_UNANSWERED} batches of "
             f"a producer, so rows could be doubled or change places; give {MAX_UNANSWERED} at most"
         )
+
+
+_CHECKS = (
+    _check_in_flight,
+    _check_idempotence,
+    _check_token,
+    _check_deadletters,
+    _check_offsets,
+    _check_progress,
+)
+"""What no single option can say: rules about two of them."""

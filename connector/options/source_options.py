@@ -9,7 +9,7 @@ from eoslog.client.wire.config import ClientConfig
 from eoslog.connector.commit.decision import ANCHOR
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.offsets import offsets
-from eoslog.connector.options.parsing import parse
+from eoslog.connector.options.parsing import fields_of, parse
 from eoslog.connector.options.table import Use
 from eoslog.errors import OptionError
 from eoslog.protocol.topic_partitions import TopicPartition
@@ -34,10 +34,11 @@ class ShadowOptions:
     into: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SourceOptions:
-    """The options of a reader. Exactly one of subscribe, pattern and assign is set. `stored`: if
-    startingOffsets is a line of a checkpoint's offset log, what that line says."""
+    """The options of a reader; table.py says which fields get a value as it is. Exactly one of subscribe,
+    pattern and assign is set. `stored`: if startingOffsets is a line of a checkpoint's offset log, what that
+    line says."""
 
     client: ClientConfig
     subscribe: tuple[str, ...] | None
@@ -46,24 +47,24 @@ class SourceOptions:
     starting: offsets.Bound
     stored: offsets.SourcePosition | None
     ending: offsets.Bound
-    max_offsets: int | None
-    min_offsets: int | None
-    max_delay_ms: int | None
+    max_offsets: int | None = None
+    min_offsets: int | None = None
+    max_delay_ms: int | None = None
     min_partitions: int | None
     max_records: int | None
-    push_down: str
-    times_rise: bool
+    push_down: str = "false"
+    times_rise: bool = False
     headers: bool
     fail_on_data_loss: bool
-    moved_to: str | None
+    moved_to: str | None = None
     committed: bool
     group_id: str | None
     taken_over: str | None
-    decision_topic: str
+    decision_topic: str = ANCHOR
     end_tries: int
     end_pause_ms: int
-    small_offsets: int
-    small_bytes: int
+    small_offsets: int = 0
+    small_bytes: int = 0
     shadow: ShadowOptions | None = None
 
     def selects(self, place: TopicPartition) -> bool:
@@ -97,31 +98,13 @@ def source_options(raw: Mapping[str, str], *, stream: bool, quiet: bool = False)
     begin = _start(values, stream)
     values["endingoffsets"] = _end(values)
     return SourceOptions(
+        **fields_of(SourceOptions, values),
         client=ClientConfig.from_options(values),
-        subscribe=values["subscribe"],
-        pattern=values["subscribepattern"],
-        assign=values["assign"],
         starting=begin,
         stored=stored if isinstance(begin, dict) else None,
         ending=values["endingoffsets"],
-        max_offsets=values.get("maxoffsetspertrigger"),
-        min_offsets=values.get("minoffsetspertrigger"),
-        max_delay_ms=values.get("maxtriggerdelay"),
-        min_partitions=values["minpartitions"],
-        max_records=values["maxrecordsperpartition"],
-        push_down=values.get("filter.push.down", "false"),
-        times_rise=values.get("timestamp.upper.bound.force.push.down", False),
-        headers=values["includeheaders"],
-        fail_on_data_loss=values["failondataloss"],
-        moved_to=values.get("cluster.moved.to"),
         committed=values["kafka.isolation.level"] == "read_committed",
-        group_id=values["kafka.group.id"],
         taken_over=values.get("transactional.id"),
-        decision_topic=values.get("decision.topic", ANCHOR),
-        end_tries=values["fetchoffset.numretries"],
-        end_pause_ms=values["fetchoffset.retryintervalms"],
-        small_offsets=values.get("small.batch.max.offsets", 0),
-        small_bytes=values.get("small.batch.max.bytes", 0),
         shadow=_shadow(values),
     )
 

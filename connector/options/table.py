@@ -1,5 +1,6 @@
 """Every option of `format("eoslog")`, as one table: name, type, default, where it applies, meaning.
 
+An option is one row, which also names the field that gets its value, and says how Spark's connector differs.
 parsing.py and the documentation's table are both made from it. Names and defaults are those of Spark's Kafka
 connector, except `kafka.isolation.level`, which is read_committed here. Options that have no effect here, or
 are refused, are in ignored_and_refused.py.
@@ -62,94 +63,149 @@ class Option:
     secret: bool = False
     """Whether the value must never be shown."""
     unset: str = ""
+    field: str = ""
+    """The field of SinkOptions and SourceOptions that gets the value as it is."""
+    aliases: tuple[str, ...] = ()
+    """Other names of it."""
+    needs: tuple[str, ...] = ()
+    """It only modifies others, and does nothing without one of these."""
+    later: bool = False
+    """Whether it is one of Kafka's clients from 4.1 on: those of Spark's connector do not have it."""
+    sparks: str = ""
+    """The default of Spark's connector (4.2, with kafka-clients 3.9), if it is not ours."""
+    differs: str = ""
+    """What else differs there; documentation only, as the two before it."""
 
 
 GUARANTEES = ("exactly_once", "at_least_once", "at_most_once")
 CODEC_NAMES = ("none", "gzip", "snappy", "lz4", "zstd")  # the index is the codec's number in a batch
 ISOLATION_LEVELS = ("read_committed", "read_uncommitted")
 
+_LATER_JSON = "A topic or partition named twice is an error, not the last of the two."
+_SEEN = "Without it eoslog sees from the file whether it is PEM, JKS or PKCS12."
+_ALWAYS_CHECKED = "Must be valid even if another option takes precedence."
+
 TABLE: tuple[Option, ...] = (
     Option("kafka.bootstrap.servers", OptionType.ADDRESSES, None, Use.ALL,
            "Brokers of first contact, which return the addresses of all others. A protocol before an "
            "address, as in SSL://host:port, is not looked at: kafka.security.protocol says it. Required."),
     Option("subscribe", OptionType.NAMES, None, Use.SOURCE,
-           "Topics to read. Give exactly one of subscribe, subscribePattern and assign."),
+           "Topics to read. Give exactly one of subscribe, subscribePattern and assign.",
+           field="subscribe"),
     Option("subscribePattern", OptionType.PATTERN, None, Use.SOURCE,
-           "Topics to read, by a pattern that must match the whole name."),
+           "Topics to read, by a pattern that must match the whole name.",
+           field="pattern",
+           differs="A Python regular expression, not a Java one; syntax that only Java has is an error."),
     Option("assign", OptionType.ASSIGNMENT, None, Use.SOURCE,
-           "Partitions to read, by topic."),
+           "Partitions to read, by topic.",
+           field="assign",
+           differs=_LATER_JSON),
     Option("startingOffsets", OptionType.OFFSETS, None, Use.SOURCE,
            "Where a batch, or a new streaming query, begins: earliest (the default of batches), latest "
            "(the default of streams), an offset for each partition (-2 is earliest, -1 latest), or "
            "committed: the offsets of the group kafka.group.id. A line of a checkpoint's offset log may be "
-           "given unchanged: its topics, cluster and leader epochs are compared."),
+           "given unchanged: its topics, cluster and leader epochs are compared.",
+           differs=f"Only eoslog has committed. {_LATER_JSON} {_ALWAYS_CHECKED} Names that do not match "
+                   "subscribe or assign are refused when the options are read."),
     Option("startingTimestamp", OptionType.TIME, None, Use.SOURCE,
-           "Begin at the first record of each partition that is not older; overrides the next two."),
+           "Begin at the first record of each partition that is not older; overrides the next two.",
+           differs=_ALWAYS_CHECKED),
     Option("startingOffsetsByTimestamp", OptionType.TIMES, None, Use.SOURCE,
            "The same with a time for each partition; overrides startingOffsets."),
     Option("startingOffsetsByTimestampStrategy", OptionType.CHOICE, "error", Use.SOURCE,
            "What a starting time means if all records are older: an error, or the latest offset.",
-           ("error", "latest")),
+           ("error", "latest"),
+           needs=("startingTimestamp", "startingOffsetsByTimestamp")),
     Option("endingOffsets", OptionType.OFFSETS, None, Use.READ,
-           "Where a batch ends, exclusive: latest (the default) or an offset a partition (-1: latest)."),
+           "Where a batch ends, exclusive: latest (the default) or an offset a partition (-1: latest).",
+           differs=f"{_LATER_JSON} An offset beyond the log is found when the query is planned, not while it"
+                   " is read."),
     Option("endingTimestamp", OptionType.TIME, None, Use.READ,
            "End before the first record of each partition that is not older (at its end if there is none); "
-           "overrides the next two."),
+           "overrides the next two.",
+           differs="Refused in a stream; Spark's connector ignores it there."),
     Option("endingOffsetsByTimestamp", OptionType.TIMES, None, Use.READ,
            "The same with a time for each partition; overrides endingOffsets."),
     Option("minOffsetsPerTrigger", OptionType.COUNT, None, Use.READ_STREAM,
-           "A micro-batch waits until there are this many offsets, or until maxTriggerDelay is over."),
+           "A micro-batch waits until there are this many offsets, or until maxTriggerDelay is over.",
+           field="min_offsets"),
     Option("maxTriggerDelay", OptionType.DURATION, 900_000, Use.READ_STREAM,
-           "The longest time that minOffsetsPerTrigger makes a micro-batch wait."),
+           "The longest time that minOffsetsPerTrigger makes a micro-batch wait.",
+           field="max_delay_ms", needs=("minOffsetsPerTrigger",)),
     Option("maxOffsetsPerTrigger", OptionType.COUNT, None, Use.READ_STREAM,
-           "The most offsets in a micro-batch, shared among partitions in proportion to their backlog."),
+           "The most offsets in a micro-batch, shared among partitions in proportion to their backlog.",
+           field="max_offsets",
+           differs="Counts offsets, as in Spark: markers and aborted records too."),
     Option("minPartitions", OptionType.COUNT, None, Use.SOURCE,
-           "Split large topic-partitions so that a batch has at least about this many tasks."),
+           "Split large topic-partitions so that a batch has at least about this many tasks.",
+           field="min_partitions",
+           differs="Approximate, as in Spark; ranges may be split in other places."),
     Option("maxRecordsPerPartition", OptionType.COUNT, None, Use.SOURCE,
-           "Split topic-partitions so that no task reads more offsets than this."),
+           "Split topic-partitions so that no task reads more offsets than this.",
+           field="max_records",
+           differs="Ranges may be split in other places."),
     Option("small.batch.max.offsets", OptionType.LIMIT, 1000, Use.READ_STREAM,
            "A micro-batch of up to this many offsets is read by the stream's own process and passed to Spark "
            "with its plan, as one task; 0: tasks always read. They also do with minPartitions, "
-           "maxRecordsPerPartition or kafka.client.rack."),
+           "maxRecordsPerPartition or kafka.client.rack.",
+           field="small_offsets"),
     Option("small.batch.max.bytes", OptionType.BYTES, 1_048_576, Use.READ_STREAM,
-           "The same limit in bytes: of what is fetched for it, and of its unpacked records."),
+           "The same limit in bytes: of what is fetched for it, and of its unpacked records.",
+           field="small_bytes"),
     Option("filter.push.down", OptionType.CHOICE, "auto", Use.READ,
            "With spark.sql.python.filterPushdown.enabled: whether less is read for a query's filters. auto: "
            "where Spark plans each scan by its own filters, which is after 4.3; true: also in 4.2 and 4.3, "
            "where all scans of what load() returned get the rows of one filter: for what is scanned once.",
-           ("auto", "true", "false")),
+           ("auto", "true", "false"),
+           field="push_down"),
     Option("timestamp.upper.bound.force.push.down", OptionType.BOOL, False, Use.READ,
            "With filters pushed down: also read no further than to the first record that "
            "is too late for a filter on timestamp. true says that timestamps rise with offsets in every "
            "partition: where they do not, rows are missing. Without it this is done for topics with "
-           "message.timestamp.type=LogAppendTime only."),
+           "message.timestamp.type=LogAppendTime only.",
+           field="times_rise"),
     Option("includeHeaders", OptionType.BOOL, False, Use.SOURCE,
-           "Adds the column headers."),
+           "Adds the column headers.",
+           field="headers"),
     Option("failOnDataLoss", OptionType.BOOL, True, Use.SOURCE,
            "Stop if records of the range are gone from the log (retention, deleted topics, topics "
-           "created again); false: warn and continue with the others."),
+           "created again); false: warn and continue with the others.",
+           field="fail_on_data_loss",
+           differs="Also stops for a topic that was deleted and created again, which Spark's connector "
+                   "notices only if the new one is shorter than the query's position; with false the new "
+                   "topic is read from its beginning."),
     Option("cluster.moved.to", OptionType.TEXT, None, Use.READ_STREAM,
            "The id of the cluster to which the topics were moved with unchanged offsets: a checkpoint of "
-           "another cluster is then used with this one. Without it the query stops."),
+           "another cluster is then used with this one. Without it the query stops.",
+           field="moved_to"),
     Option("kafkaConsumer.pollTimeoutMs", OptionType.MILLIS, None, Use.SOURCE,
            "The longest time that a task waits for the next records of its range; "
-           "kafka.default.api.timeout.ms if not given."),
+           "kafka.default.api.timeout.ms if not given.",
+           sparks="spark.network.timeout (120 s)"),
     Option("fetchOffset.numRetries", OptionType.COUNT, 3, Use.SOURCE,
            "How often the ends of the log are requested before an end that is before the query's position "
-           "is accepted (a new leader may not know the end yet)."),
+           "is accepted (a new leader may not know the end yet).",
+           field="end_tries",
+           differs="Failures of the connection are tried again for kafka.default.api.timeout.ms."),
     Option("fetchOffset.retryIntervalMs", OptionType.MILLIS, 1_000, Use.SOURCE,
-           "The pause between these requests."),
+           "The pause between these requests.",
+           field="end_pause_ms"),
     Option("kafka.isolation.level", OptionType.CHOICE, "read_committed", Use.SOURCE,
-           "read_committed hides records of open and aborted transactions.", ISOLATION_LEVELS),
+           "read_committed hides records of open and aborted transactions.", ISOLATION_LEVELS,
+           sparks="read_uncommitted",
+           differs="Exactly once needs read_committed on both sides."),
     Option("topic", OptionType.TEXT, None, Use.SINK,
-           "Topic of all rows; without it each row has its own in the column topic."),
+           "Topic of all rows; without it each row has its own in the column topic.",
+           field="topic"),
     Option("processing.guarantee", OptionType.CHOICE, "exactly_once", Use.SINK,
            "What a restart may do to rows: nothing, repeat some, or lose some. "
-           "processing.mode and mode are other names of it.", GUARANTEES),
+           "processing.mode and mode are other names of it.", GUARANTEES,
+           aliases=("processing.mode", "mode")),
     Option("transactional.id", OptionType.TEXT, None, Use.SINK | Use.READ_STREAM,
            "Name of the sink and prefix of its transactions; the query's id if not given. For a source "
            "with startingOffsets=committed: the sink that this query replaces; it is stopped before "
-           "the group is read."),
+           "the group is read.",
+           field="transactional_id"),
     Option("shadow.of", OptionType.TEXT, None, Use.READ_STREAM,
            "The transactional.id of a running query. This query, a new version of it, reads the batches that "
            "the running one has decided, and eoslog shadow report compares what both have written. Needs "
@@ -161,21 +217,25 @@ TABLE: tuple[Option, ...] = (
     Option("decision.topic", OptionType.TEXT, ANCHOR, Use.SINK | Use.READ_STREAM,
            "The topic on whose partitions the sink's group keeps the decision, for clusters that hide their "
            "internal topics. It must exist, is never read or written, and must live as long as the sink. For "
-           "a source: that of the sink that is stopped."),
+           "a source: that of the sink that is stopped.",
+           field="decision_topic"),
     Option("start.accepted", OptionType.TEXT, None, Use.SINK,
            "Findings with which a start may continue although rows may be doubled or missing: the words from "
            "its error, separated by commas."),
     Option("checkpoint.sync", OptionType.BOOL, True, Use.WRITE_STREAM,
            "Before a batch is decided, what Spark has written of its plan to a checkpoint on a local disk is "
-           "synced, so that a power cut of the driver's machine cannot take it; false: it is not."),
+           "synced, so that a power cut of the driver's machine cannot take it; false: it is not.",
+           field="checkpoint_sync"),
     Option("deadletter.topic", OptionType.TEXT, None, Use.SINK,
            "Rows that cannot be written go here, in the same transaction, with the reason in their headers; "
-           "without it such a row fails the batch."),
+           "without it such a row fails the batch.",
+           field="deadletter_topic"),
     Option("write.token", OptionType.TEXT, None, Use.WRITE,
            "Writing the same rows again with the same token and topic writes nothing: a job that is run "
            "again adds its rows once. Other rows are an error. A text with a number at its end (job-17): the "
            "last 64 numbers of a text are remembered, as long as the cluster keeps a group's offsets, and no "
-           "two of them may be written at the same time."),
+           "two of them may be written at the same time.",
+           field="write_token"),
     Option("state.topic", OptionType.TEXT, None, Use.WRITE_STREAM,
            "A compacted topic to which the query's checkpoint is saved, with its state, under the decisions "
            "of its batches. If it is lost, eoslog checkpoint restore writes it again. Needs "
@@ -186,11 +246,17 @@ TABLE: tuple[Option, ...] = (
     Option("kafka.group.id", OptionType.TEXT, None, Use.ALL,
            "Consumer group to which a streaming query's source offsets are committed with its rows. By "
            "default that is <transactional.id>/offsets, under exactly_once and for eoslog's sources on the "
-           "sink's cluster; without transactional.id it has the query's id."),
+           "sink's cluster; without transactional.id it has the query's id.",
+           field="group_id", sparks="spark-kafka-source-...",
+           differs="No group is joined. eoslog's sink commits the source's offsets to it in the transaction"
+                   " of the rows."),
     Option("commit.source.offsets", OptionType.BOOL, True, Use.WRITE_STREAM,
-           "Whether the source offsets of an exactly_once query are committed without kafka.group.id, too."),
+           "Whether the source offsets of an exactly_once query are committed without kafka.group.id, too.",
+           field="commits_offsets"),
     Option("kafka.transaction.timeout.ms", OptionType.MILLIS, 900_000, Use.SINK,
-           "A transaction open for longer is aborted by the broker, which also caps this value."),
+           "A transaction open for longer is aborted by the broker, which also caps this value.",
+           field="transaction_timeout_ms", sparks="60000",
+           differs="Spark's sink has no transactions."),
     Option("two.phase.commit", OptionType.CHOICE, "auto", Use.SINK,
            "Whether transactions are kept from timing out once a batch is about to be decided (KIP-939): "
            "auto, if the cluster offers it; false, never; require, or the query does not start. A batch "
@@ -202,7 +268,8 @@ TABLE: tuple[Option, ...] = (
            "after comparing all partitions with the first time. For queries whose partitions replay equally.",
            tuple(policy.value for policy in OnLost)),
     Option("progress.log", OptionType.BOOL, False, Use.WRITE_STREAM,
-           "Write the figures of each micro-batch, a line of JSON, to the standard error of Spark's driver."),
+           "Write the figures of each micro-batch, a line of JSON, to the standard error of Spark's driver.",
+           field="progress_log"),
     Option("kafka.compression.type", OptionType.CHOICE, "none", Use.SINK,
            "Compression of record batches.", CODEC_NAMES),
     Option("kafka.max.in.flight.requests.per.connection", OptionType.COUNT, 5, Use.SINK,
@@ -210,11 +277,15 @@ TABLE: tuple[Option, ...] = (
     Option("kafka.enable.idempotence", OptionType.BOOL, True, Use.SINK,
            "false: no producer id is asked for, for brokers that give none. Needs "
            "processing.guarantee=at_least_once. Batches that are sent again after a broken connection may be "
-           "in the log twice, and behind later ones."),
+           "in the log twice, and behind later ones.",
+           field="idempotent"),
     Option("kafka.batch.size", OptionType.BYTES, 900_000, Use.SINK,
-           "Record batches are cut at this size; keep it below the topic's max.message.bytes."),
+           "Record batches are cut at this size; keep it below the topic's max.message.bytes.",
+           field="max_batch_bytes", sparks="16384",
+           differs="A batch is cut at this size; it does not wait for kafka.linger.ms."),
     Option("kafka.client.id", OptionType.TEXT, "eoslog", Use.ALL,
-           "Name under which brokers know this client."),
+           "Name under which brokers know this client.",
+           differs="Java's clients make their own for each client."),
     Option("first.contact.timeout.ms", OptionType.MILLIS, 5_000, Use.ALL,
            "How long the start of a query tries addresses where nothing listens, or that no name server "
            "knows, before it fails. Brokers that were reached once are waited for as the time-outs say."),
@@ -222,7 +293,8 @@ TABLE: tuple[Option, ...] = (
            "The longest wait for one answer, for one connection, and for the first contact."),
     Option("kafka.default.api.timeout.ms", OptionType.MILLIS, 60_000, Use.ALL,
            "The longest time for which reads and look-ups are tried again while a broker is away. Also "
-           "accepted as kafka.max.block.ms, the producers' name."),
+           "accepted as kafka.max.block.ms, the producers' name.",
+           aliases=("kafka.max.block.ms",)),
     Option("kafka.delivery.timeout.ms", OptionType.MILLIS, 120_000, Use.SINK,
            "The longest time for which records and transaction ends are tried again."),
     Option("kafka.retry.backoff.ms", OptionType.MILLIS, 100, Use.ALL,
@@ -239,20 +311,27 @@ TABLE: tuple[Option, ...] = (
     Option("kafka.fetch.max.wait.ms", OptionType.MILLIS, 500, Use.SOURCE,
            "The longest time that it waits; at most half of kafka.request.timeout.ms."),
     Option("kafka.max.partition.fetch.bytes", OptionType.BYTES, 4 << 20, Use.SOURCE,
-           "The most bytes in an answer; a single larger record batch is still returned."),
+           "The most bytes in an answer; a single larger record batch is still returned.",
+           sparks="1048576"),
     Option("kafka.fetch.max.bytes", OptionType.BYTES, 50 << 20, Use.SOURCE,
            "The same: a request is for one partition, so the lower of the two applies."),
     Option("kafka.client.rack", OptionType.TEXT, "", Use.SOURCE,
            "Sent to the leaders, which may send the reader to a replica in that rack (KIP-392)."),
-    Option("kafka.send.buffer.bytes", OptionType.BUFFER, -1, Use.ALL, "The sockets' SO_SNDBUF."),
-    Option("kafka.receive.buffer.bytes", OptionType.BUFFER, -1, Use.ALL, "The sockets' SO_RCVBUF."),
+    Option("kafka.send.buffer.bytes", OptionType.BUFFER, -1, Use.ALL, "The sockets' SO_SNDBUF.",
+           sparks="131072",
+           differs="-1 lets the system choose, which adapts."),
+    Option("kafka.receive.buffer.bytes", OptionType.BUFFER, -1, Use.ALL, "The sockets' SO_RCVBUF.",
+           sparks="65536 (producer 32768)",
+           differs="-1 lets the system choose."),
     Option("kafka.socket.connection.setup.timeout.ms", OptionType.MILLIS, 10_000, Use.ALL,
            "The longest wait for a connection's first packet, within kafka.request.timeout.ms."),
     Option("kafka.security.protocol", OptionType.CHOICE, "plaintext", Use.ALL,
            "Whether connections use TLS and SASL.", PROTOCOLS),
     Option("kafka.sasl.mechanism", OptionType.TEXT, None, Use.ALL,
            "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, AWS_MSK_IAM or GSSAPI (Kerberos), the default "
-           "where the options name Kerberos."),
+           "where the options name Kerberos.",
+           sparks="GSSAPI",
+           differs="Must be given, except for Kerberos, whose login is part of the options, not of the JVM."),
     Option("kafka.sasl.kerberos.service.name", OptionType.TEXT, None, Use.ALL,
            "The first part of the brokers' principals, as in kafka/host@REALM."),
     Option("kafka.sasl.jaas.config", OptionType.TEXT, None, Use.ALL,
@@ -271,37 +350,54 @@ TABLE: tuple[Option, ...] = (
            "Where tokens come from: an http(s) URL, by the client credentials flow or with an assertion, or "
            "a file: URL of a token that something else renews."),
     Option("kafka.sasl.oauthbearer.client.credentials.client.id", OptionType.TEXT, None, Use.ALL,
-           "Client id at the token endpoint, in place of clientId in kafka.sasl.jaas.config."),
+           "Client id at the token endpoint, in place of clientId in kafka.sasl.jaas.config.",
+           later=True),
     Option("kafka.sasl.oauthbearer.client.credentials.client.secret", OptionType.TEXT, None, Use.ALL,
-           "Its secret, in place of clientSecret.", secret=True),
+           "Its secret, in place of clientSecret.", secret=True,
+           later=True),
     Option("kafka.sasl.oauthbearer.scope", OptionType.TEXT, None, Use.ALL,
-           "Scope to ask for, in place of scope in kafka.sasl.jaas.config."),
+           "Scope to ask for, in place of scope in kafka.sasl.jaas.config.",
+           later=True),
     Option("kafka.sasl.oauthbearer.header.urlencode", OptionType.BOOL, False, Use.ALL,
            "Whether id and secret are URL-encoded in the request's header, as RFC 6749 wants it."),
     Option("kafka.sasl.oauthbearer.sub.claim.name", OptionType.TEXT, None, Use.ALL,
-           "A claim that tokens must have: the one that names the user."),
+           "A claim that tokens must have: the one that names the user.",
+           sparks="sub",
+           differs="Only checked if it is given."),
     Option("kafka.sasl.oauthbearer.jwt.retriever.class", OptionType.TEXT, None, Use.ALL,
            "One of Kafka's own classes, of which JwtBearerJwtRetriever sends the assertion as grant; if not "
-           "given, the URL says which."),
+           "given, the URL says which.",
+           later=True),
     Option("kafka.sasl.oauthbearer.assertion.file", OptionType.TEXT, None, Use.ALL,
-           "File with a signed JWT that says who the client is, in place of its secret."),
+           "File with a signed JWT that says who the client is, in place of its secret.",
+           later=True),
     Option("kafka.sasl.oauthbearer.assertion.private.key.file", OptionType.TEXT, None, Use.ALL,
-           "PEM file with the key that signs such a JWT (needs eoslog[oauth])."),
+           "PEM file with the key that signs such a JWT (needs eoslog[oauth]).",
+           later=True),
     Option("kafka.sasl.oauthbearer.assertion.private.key.passphrase", OptionType.TEXT, None, Use.ALL,
-           "Password of that key.", secret=True),
+           "Password of that key.", secret=True,
+           later=True),
     Option("kafka.sasl.oauthbearer.assertion.algorithm", OptionType.CHOICE, None, Use.ALL,
-           "How it is signed.", ("rs256", "es256"), unset="rs256"),
+           "How it is signed.", ("rs256", "es256"), unset="rs256",
+           later=True),
     Option("kafka.sasl.oauthbearer.assertion.template.file", OptionType.TEXT, None, Use.ALL,
-           'JSON file with more of the JWT: {"header":{},"payload":{}}.'),
-    Option("kafka.sasl.oauthbearer.assertion.claim.iss", OptionType.TEXT, None, Use.ALL, "Its issuer."),
-    Option("kafka.sasl.oauthbearer.assertion.claim.sub", OptionType.TEXT, None, Use.ALL, "Its subject."),
-    Option("kafka.sasl.oauthbearer.assertion.claim.aud", OptionType.TEXT, None, Use.ALL, "Its audience."),
+           'JSON file with more of the JWT: {"header":{},"payload":{}}.',
+           later=True),
+    Option("kafka.sasl.oauthbearer.assertion.claim.iss", OptionType.TEXT, None, Use.ALL, "Its issuer.",
+           later=True),
+    Option("kafka.sasl.oauthbearer.assertion.claim.sub", OptionType.TEXT, None, Use.ALL, "Its subject.",
+           later=True),
+    Option("kafka.sasl.oauthbearer.assertion.claim.aud", OptionType.TEXT, None, Use.ALL, "Its audience.",
+           later=True),
     Option("kafka.sasl.oauthbearer.assertion.claim.exp.seconds", OptionType.COUNT, None, Use.ALL,
-           "For how many seconds it is good.", unset="300"),
+           "For how many seconds it is good.", unset="300",
+           later=True),
     Option("kafka.sasl.oauthbearer.assertion.claim.nbf.seconds", OptionType.LIMIT, None, Use.ALL,
-           "For how many seconds before now it is good.", unset="60"),
+           "For how many seconds before now it is good.", unset="60",
+           later=True),
     Option("kafka.sasl.oauthbearer.assertion.claim.jti.include", OptionType.BOOL, False, Use.ALL,
-           "Whether it has an id of its own."),
+           "Whether it has an id of its own.",
+           later=True),
     Option("kafka.sasl.oauthbearer.token.callback", OptionType.TEXT, None, Use.ALL,
            "Where tokens come from, as module:function; it returns the token, or (token, for how many "
            "seconds from now it is good)."),
@@ -312,19 +408,24 @@ TABLE: tuple[Option, ...] = (
     Option("kafka.ssl.truststore.certificates", OptionType.TEXT, None, Use.ALL,
            "The trusted certificates themselves, as PEM, in place of a file."),
     Option("kafka.ssl.truststore.type", OptionType.TEXT, None, Use.ALL,
-           "PEM, JKS or PKCS12; if not given, what the file is. As in Java, JKS and PKCS12 each mean both."),
+           "PEM, JKS or PKCS12; if not given, what the file is. As in Java, JKS and PKCS12 each mean both.",
+           sparks="JKS",
+           differs=_SEEN),
     Option("kafka.ssl.truststore.password", OptionType.TEXT, None, Use.ALL,
            "Password of a JKS or PKCS12 trust store. Without it a JKS store is not checked for damage.",
            secret=True),
     Option("kafka.ssl.keystore.location", OptionType.TEXT, None, Use.ALL,
            "File with this client's key and certificates, if brokers ask for them, on every machine that "
-           "runs tasks: PEM, JKS or PKCS12."),
+           "runs tasks: PEM, JKS or PKCS12.",
+           differs="A store with several keys is refused; Java's clients choose one."),
     Option("kafka.ssl.keystore.certificate.chain", OptionType.TEXT, None, Use.ALL,
            "This client's certificates themselves, as PEM, in place of a file."),
     Option("kafka.ssl.keystore.key", OptionType.TEXT, None, Use.ALL, "This client's key itself, as PEM.",
            secret=True),
     Option("kafka.ssl.keystore.type", OptionType.TEXT, None, Use.ALL,
-           "As kafka.ssl.truststore.type."),
+           "As kafka.ssl.truststore.type.",
+           sparks="JKS",
+           differs=_SEEN),
     Option("kafka.ssl.keystore.password", OptionType.TEXT, None, Use.ALL,
            "Password of a JKS or PKCS12 key store.", secret=True),
     Option("kafka.ssl.certificate.location", OptionType.TEXT, None, Use.ALL,
@@ -340,18 +441,20 @@ TABLE: tuple[Option, ...] = (
            ("https", "none", ""), unset="https"),
     Option("path", OptionType.TEXT, None, Use.ALL, "Set by Spark from load() and start(); not used."),
     Option("checkpointLocation", OptionType.TEXT, None, Use.ALL,
-           "Spark's checkpoint of the streaming query; the sink reads the batch's source offsets there."),
+           "Spark's checkpoint of the streaming query; the sink reads the batch's source offsets there.",
+           field="checkpoint_location"),
     Option("queryName", OptionType.TEXT, None, Use.ALL, "Spark's name of the streaming query; for messages."),
 )  # fmt: skip
 
-ALIASES = {
-    "processing.mode": "processing.guarantee",
-    "mode": "processing.guarantee",
-    "kafka.max.block.ms": "kafka.default.api.timeout.ms",
-}
+ALIASES = {alias: option.name for option in TABLE for alias in option.aliases}
+"""Other names of options."""
 
-NEEDS = {
-    "maxTriggerDelay": ("minOffsetsPerTrigger",),
-    "startingOffsetsByTimestampStrategy": ("startingTimestamp", "startingOffsetsByTimestamp"),
-}
-"""Options that only modify others: those that they need."""
+SPARKS_OPTIONS = (
+    "kafka.bootstrap.servers", "subscribe", "subscribePattern", "assign", "startingOffsets",
+    "startingTimestamp", "startingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy", "endingOffsets",
+    "endingTimestamp", "endingOffsetsByTimestamp", "failOnDataLoss", "kafkaConsumer.pollTimeoutMs",
+    "fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "maxOffsetsPerTrigger", "minOffsetsPerTrigger",
+    "maxTriggerDelay", "minPartitions", "maxRecordsPerPartition", "groupIdPrefix", "kafka.group.id",
+    "includeHeaders", "useDeprecatedOffsetFetching", "topic",
+)  # fmt: skip
+"""All options of Spark's guide to its Kafka connector. It passes on those of Kafka's clients, too."""

@@ -11,7 +11,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from eoslog.connector.commit.task_reports import Batch, Begun
-from eoslog.connector.options.source_and_sink import SinkOptions
+from eoslog.connector.options.sink_options import SinkOptions
 from eoslog.connector.sink import committer
 from eoslog.connector.sink.begin_on_driver import BeginsWhenPickled
 from eoslog.connector.sink.task_message import (

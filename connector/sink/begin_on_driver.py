@@ -5,7 +5,7 @@ from abc import abstractmethod
 from typing import Any
 
 from eoslog.connector.commit.task_reports import Begun
-from eoslog.connector.options.source_and_sink import SinkOptions
+from eoslog.connector.options.sink_options import SinkOptions
 from eoslog.connector.spark.brought import reduce_with_jar
 from eoslog.connector.spark.calls import called
 from eoslog.connector.spark.pickled_form import FORM, check_form

@@ -49,7 +49,7 @@ from eoslog.connector.commit.token_write import (
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.commit.write_token import sink_of_query
 from eoslog.connector.offsets.group_notes import Note
-from eoslog.connector.options.source_and_sink import Guarantee, SinkOptions
+from eoslog.connector.options.sink_options import Guarantee, SinkOptions
 from eoslog.connector.progress import log_progress, timed
 from eoslog.connector.run import abandoned_run, run_memory
 from eoslog.connector.run.run_memory import Life

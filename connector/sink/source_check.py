@@ -20,7 +20,7 @@ from eoslog.connector.checkpoint.source_changes import (
 from eoslog.connector.checkpoint.spark_logs import Planned, taken_of
 from eoslog.connector.commit.faults import CheckpointMismatch
 from eoslog.connector.commit.task_reports import Begun
-from eoslog.connector.options.source_and_sink import SinkOptions
+from eoslog.connector.options.sink_options import SinkOptions
 from eoslog.connector.run.source_ends import asked_ends, asked_starts
 from eoslog.connector.sink.start_of_run import CheckpointView, committed_offsets, known_id, of_group
 

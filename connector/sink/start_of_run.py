@@ -51,7 +51,7 @@ from eoslog.connector.commit.token_write import check_not_in_foreach, note_strea
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.offsets.group_notes import Note, NotedOffset, read_note
 from eoslog.connector.offsets.offsets import Offsets
-from eoslog.connector.options.source_and_sink import SinkOptions
+from eoslog.connector.options.sink_options import SinkOptions
 from eoslog.connector.run.places_in_log import followed, lacking, look_at
 from eoslog.connector.run.runner import Runner
 from eoslog.connector.run.source_ends import planned_ends

@@ -23,7 +23,7 @@ from eoslog.connector.commit.prepare import Task, judge, participant_name, withd
 from eoslog.connector.commit.replay import OnLost
 from eoslog.connector.commit.task_reports import Begun, Decided, Empty, Prepared, Report, Stamp
 from eoslog.connector.commit.transactional_ids import Participant
-from eoslog.connector.options.source_and_sink import SinkOptions
+from eoslog.connector.options.sink_options import SinkOptions
 from eoslog.connector.run.runner import Runner
 from eoslog.connector.sink.deadletters import LIMITING, RowValidator, TopicLimits
 from eoslog.connector.sink.routing import Router

@@ -8,7 +8,7 @@ from eoslog.connector.commit.task_reports import Begun, Run
 from eoslog.connector.commit.token_write import begin_before, begin_write
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.commit.write_token import WRITER, Token, id_before
-from eoslog.connector.options.source_and_sink import SinkOptions
+from eoslog.connector.options.sink_options import SinkOptions
 from eoslog.connector.run import run_memory
 from eoslog.connector.run.runner import Runner
 

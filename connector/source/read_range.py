@@ -9,7 +9,7 @@ from eoslog.client.records.fetch import fetch
 from eoslog.client.wire.cluster import shared_cluster
 from eoslog.connector.offsets import plan
 from eoslog.connector.offsets.offsets import EARLIEST
-from eoslog.connector.options.source_and_sink import SourceOptions
+from eoslog.connector.options.source_options import SourceOptions
 from eoslog.connector.source import rows
 from eoslog.connector.spark.calls import called
 from eoslog.errors import OffsetsGone, TopicRecreated, UnknownTopic, report_loss

@@ -28,7 +28,7 @@ from eoslog.connector.offsets.offsets import (
     TopicIds,
 )
 from eoslog.connector.offsets.position_changes import back_to, moved_only
-from eoslog.connector.options.source_and_sink import SourceOptions
+from eoslog.connector.options.source_options import SourceOptions
 from eoslog.connector.run.source_ends import SourceEnd
 from eoslog.connector.source.held_back import Standstill
 from eoslog.connector.source.rows_in_plan import hand_over, take_back

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from eoslog.client.wire.cluster import close_shared, shared_cluster
 from eoslog.connector.offsets import plan
-from eoslog.connector.options.source_and_sink import SourceOptions
+from eoslog.connector.options.source_options import SourceOptions
 from eoslog.connector.source.rows_in_plan import is_offered
 from eoslog.errors import SchemaError
 

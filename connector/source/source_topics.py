@@ -28,7 +28,7 @@ from eoslog.connector.offsets.offsets import (
     TakenFrom,
     TopicIds,
 )
-from eoslog.connector.options.source_and_sink import SourceOptions
+from eoslog.connector.options.source_options import SourceOptions
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
 from eoslog.errors import OptionError, UnknownTopic, report_loss
 from eoslog.protocol.topic_partitions import TopicPartition

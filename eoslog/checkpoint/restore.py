@@ -24,7 +24,7 @@ from eoslog.connector.commit.leave_sink import taken_over
 from eoslog.connector.commit.saved_state import Saved
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.offsets.offsets import leading_to
-from eoslog.connector.options.source_and_sink import sink_options
+from eoslog.connector.options.sink_options import sink_options
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
 from eoslog.connector.saved.manifest import (
     DECIDED,

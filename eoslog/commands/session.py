@@ -15,7 +15,7 @@ import click
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.config import BOOTSTRAP_OPTION, ClientConfig, parse_addresses
 from eoslog.commands.output import Row, show, show_json
-from eoslog.connector.options.source_and_sink import parse
+from eoslog.connector.options.parsing import parse
 from eoslog.connector.options.table import Use
 from eoslog.errors import EoslogError, OptionError
 from eoslog.protocol.errors import KafkaError

@@ -13,7 +13,8 @@ from eoslog.client.wire.config import BOOTSTRAP_OPTION
 from eoslog.commands.output import show, show_json
 from eoslog.commands.session import DEFAULT_ADDRESS, pairs
 from eoslog.connector.options.rights import Needed, Right, needed
-from eoslog.connector.options.source_and_sink import sink_options, source_options
+from eoslog.connector.options.sink_options import sink_options
+from eoslog.connector.options.source_options import source_options
 from eoslog.errors import OptionError
 
 _COLUMNS = ["resource", "pattern", "name", "operations", "why"]

@@ -20,7 +20,8 @@ from eoslog.connector.options.rights import (
     Right,
     needed,
 )
-from eoslog.connector.options.source_and_sink import sink_options, source_options
+from eoslog.connector.options.sink_options import sink_options
+from eoslog.connector.options.source_options import source_options
 from eoslog.protocol import errors
 from eoslog.protocol.acls import AclOperation
 from eoslog.protocol.apis import ApiKey

@@ -17,7 +17,7 @@ from eoslog.connector.commit.faults import CheckpointOlder, SinkChanged
 from eoslog.connector.commit.move_decision import move_decision
 from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.commit.transactional_ids import Sink
-from eoslog.connector.options.source_and_sink import sink_options
+from eoslog.connector.options.sink_options import sink_options
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
 from eoslog.connector.sink import committer
 from eoslog.connector.sink.task_message import Attempt

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from eoslog.client.wire.cluster import Cluster
-from eoslog.connector.options.source_and_sink import source_options
+from eoslog.connector.options.source_options import source_options
 from eoslog.errors import AuthenticationRefused
 from tests.kit.waiting import until
 from tests.scenarios.apache_kafka import JARS, ApacheKafka

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from eoslog.connector.options.source_and_sink import source_options
+from eoslog.connector.options.source_options import source_options
 from eoslog.connector.source.reader import BatchReader, StreamReader
 from eoslog.connector.spark.versions import ReadAllAvailable
 from eoslog.errors import BrokerUnreachable

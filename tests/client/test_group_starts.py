@@ -9,7 +9,7 @@ from eoslog.client.wire.cluster import close_shared
 from eoslog.connector.commit.faults import StartsElsewhere
 from eoslog.connector.offsets.group_notes import Note
 from eoslog.connector.offsets.offsets import COMMITTED, Offsets
-from eoslog.connector.options.source_and_sink import source_options
+from eoslog.connector.options.source_options import source_options
 from eoslog.connector.source.source_topics import SourceTopics
 from eoslog.protocol.apis import ApiKey
 from tests.client.fake_broker import FakeBroker, Handler

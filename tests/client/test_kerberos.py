@@ -18,7 +18,7 @@ from eoslog.broker.security.listeners import listeners_of
 from eoslog.broker.security.mechanism import AuthenticationFailed, SaslStep
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.config import ClientConfig
-from eoslog.connector.options.source_and_sink import source_options
+from eoslog.connector.options.source_options import source_options
 from eoslog.errors import AuthenticationRefused
 from eoslog.protocol.typed import METADATA
 from eoslog.testing import EmbeddedBroker

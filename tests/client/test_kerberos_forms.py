@@ -5,7 +5,7 @@ import re
 import pytest
 
 from eoslog.client.wire.security_settings import KerberosSettings
-from eoslog.connector.options.source_and_sink import source_options
+from eoslog.connector.options.source_options import source_options
 from eoslog.errors import OptionError
 from tests.docs.blocks import ROOT
 

@@ -16,7 +16,7 @@ from eoslog.client.wire import msk_iam
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.connection import BrokerConnection
 from eoslog.client.wire.security_settings import AwsSettings
-from eoslog.connector.options.source_and_sink import SourceOptions, source_options
+from eoslog.connector.options.source_options import SourceOptions, source_options
 from eoslog.errors import AuthenticationRefused, OptionError
 from eoslog.protocol.apis import APIS, ApiKey
 from tests.client.mskkit import MskBroker, Secret, sts

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from eoslog.client.wire.cluster import close_shared
-from eoslog.connector.options.source_and_sink import source_options
+from eoslog.connector.options.source_options import source_options
 from eoslog.connector.source.source_topics import SourceTopics
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import KafkaError

@@ -20,7 +20,7 @@ from eoslog.client.wire.sasl import authenticate
 from eoslog.client.wire.security_settings import PROTOCOLS, KerberosSettings, SaslSettings
 from eoslog.client.wire.token_settings import Flow, TokenSettings
 from eoslog.client.wire.tokens import Tokens
-from eoslog.connector.options.source_and_sink import SourceOptions, source_options
+from eoslog.connector.options.source_options import SourceOptions, source_options
 from eoslog.errors import AuthenticationRefused, BrokerUnreachable, OptionError
 from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.protocol.scram import ClientExchange

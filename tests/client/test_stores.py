@@ -15,7 +15,7 @@ import pytest
 
 from eoslog.client.wire import tls as made
 from eoslog.client.wire.cluster import Cluster
-from eoslog.connector.options.source_and_sink import source_options
+from eoslog.connector.options.source_options import source_options
 from eoslog.errors import AuthenticationRefused, BrokerUnreachable, OptionError
 from eoslog.testing import EmbeddedBroker
 from tests.kit.java_stores import KEY_WORD, WORD, Stores

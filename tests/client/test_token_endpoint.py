@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.serialization import (
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.token_settings import Flow, TokenSettings
 from eoslog.client.wire.tokens import Tokens
-from eoslog.connector.options.source_and_sink import SourceOptions, source_options
+from eoslog.connector.options.source_options import SourceOptions, source_options
 from eoslog.errors import AuthenticationRefused, OptionError
 from eoslog.testing import EmbeddedBroker
 from tests.broker.security.securitykit import Issuer

@@ -13,7 +13,7 @@ import sys
 for library in {libraries!r}:
     sys.modules[library] = None  # an import of it fails as if it were not installed
 from eoslog.client.wire.cluster import Cluster
-from eoslog.connector.options.source_and_sink import source_options
+from eoslog.connector.options.source_options import source_options
 for options in {options!r}:
     with Cluster(source_options(options, stream=False).client) as cluster:
         print(sorted(cluster.metadata(None).topics))

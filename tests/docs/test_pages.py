@@ -13,10 +13,9 @@ import pytest
 from eoslog.broker import handlers
 from eoslog.broker.config import option_table
 from eoslog.connector.options.ignored_and_refused import FIXED, FORBIDDEN, NO_EFFECT
-from eoslog.connector.options.option_values import read_value
-from eoslog.connector.options.source_and_sink import sink_options
-from eoslog.connector.options.spark_differences import DIFFERENCES, OF_LATER_CLIENTS, SPARKS_OPTIONS
-from eoslog.connector.options.table import ALIASES, TABLE, Option, OptionType
+from eoslog.connector.options.parsing import read_value
+from eoslog.connector.options.sink_options import sink_options
+from eoslog.connector.options.table import ALIASES, SPARKS_OPTIONS, TABLE, Option, OptionType
 from eoslog.protocol.apis import APIS
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
@@ -63,7 +62,6 @@ def test_the_connector_s_page_has_every_option_once_and_no_other() -> None:
     known = [option.name for option in TABLE]
     for name in (*known, *ALIASES, *FIXED, *NO_EFFECT, *FORBIDDEN):
         assert page.count(f"\n| `{name}` |") == 1, name
-    assert set(DIFFERENCES) | set(OF_LATER_CLIENTS) <= set(known)
 
 
 def test_the_page_says_of_each_option_whether_spark_s_connector_has_it(pages: ModuleType) -> None:
@@ -71,8 +69,9 @@ def test_the_page_says_of_each_option_whether_spark_s_connector_has_it(pages: Mo
     theirs = {cells[0].removeprefix("| ").strip("`"): cells[3] for cells in lines if len(cells) > 3}
     kafkas = {*pages.kafkas_options(), *SPARKS_OPTIONS}
     unknown = {one.name for one in TABLE} - kafkas - {"path", "checkpointLocation", "queryName"}
-    assert {name for name in theirs if theirs[name] == "none"} == unknown | {*OF_LATER_CLIENTS}
-    assert set(OF_LATER_CLIENTS) <= kafkas and not set(OF_LATER_CLIENTS) & set(SPARKS_OPTIONS)
+    later = {one.name for one in TABLE if one.later}
+    assert {name for name in theirs if theirs[name] == "none"} == unknown | later
+    assert later and later <= kafkas and not later & set(SPARKS_OPTIONS)
     assert "decision.topic" in unknown and "kafka.group.id" not in unknown
 
 

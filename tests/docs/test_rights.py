@@ -20,7 +20,8 @@ import pytest
 from eoslog.connector.commit import decision as decisions
 from eoslog.connector.commit.faults import BatchRefused, CommitFault
 from eoslog.connector.commit.task_reports import Batch
-from eoslog.connector.options.source_and_sink import sink_options, source_options
+from eoslog.connector.options.sink_options import sink_options
+from eoslog.connector.options.source_options import source_options
 from eoslog.connector.sink import committer
 from eoslog.connector.sink.task_message import Attempt
 from eoslog.connector.sink.task_writer import write_rows

@@ -23,8 +23,8 @@ from confluent_kafka.admin import NewTopic
 from eoslog.cli import main
 from eoslog.connector.commit.task_reports import Report
 from eoslog.connector.options import rights as rules
-from eoslog.connector.options.sink_options import SinkOptions
-from eoslog.connector.options.source_and_sink import sink_options, source_options
+from eoslog.connector.options.sink_options import SinkOptions, sink_options
+from eoslog.connector.options.source_options import source_options
 from eoslog.connector.sink import committer
 from eoslog.connector.sink.task_message import Attempt
 from eoslog.connector.sink.task_writer import write_rows

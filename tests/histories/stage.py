@@ -9,8 +9,10 @@ from functools import cache
 from types import ModuleType
 
 from eoslog.client.wire import cluster as client_cluster
-from eoslog.connector.options import source_and_sink
-from eoslog.connector.options.source_and_sink import SinkOptions, SourceOptions, sink_options, source_options
+from eoslog.connector.options import sink_options as of_sinks
+from eoslog.connector.options import source_options as of_sources
+from eoslog.connector.options.sink_options import SinkOptions, sink_options
+from eoslog.connector.options.source_options import SourceOptions, source_options
 from eoslog.connector.run import abandoned_run
 from eoslog.connector.sink import batch_writer, stream_writer
 from tests.histories.sim_cluster import SimCluster
@@ -68,7 +70,7 @@ def _sources(raw: tuple[tuple[str, str], ...], stream: bool) -> SourceOptions:
     return source_options(dict(raw), stream=stream)
 
 
-def _source_options(raw: Mapping[str, str], *, stream: bool) -> SourceOptions:
+def _source_options(raw: Mapping[str, str], *, stream: bool, quiet: bool = False) -> SourceOptions:
     return _sources(tuple(raw.items()), stream)
 
 
@@ -80,8 +82,8 @@ _STANDS_IN: tuple[tuple[ModuleType, str, object], ...] = (
     (client_cluster, "BrokerConnection", SimConnection),
     (stream_writer, "TaskContext", TaskContext),
     (batch_writer, "TaskContext", TaskContext),
-    (source_and_sink, "sink_options", _sink_options),
-    (source_and_sink, "source_options", _source_options),
+    (of_sinks, "sink_options", _sink_options),
+    (of_sources, "source_options", _source_options),
     (abandoned_run, "detached", _detached),
 )
 """Module, name, and what stands in for it."""

@@ -10,7 +10,7 @@ from eoslog.checkpoint.checks import problems, says
 from eoslog.checkpoint.standing import standing
 from eoslog.client.wire.cluster import Cluster
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
-from eoslog.connector.options.source_and_sink import sink_options
+from eoslog.connector.options.sink_options import sink_options
 from eoslog.errors import EoslogError
 from tests.histories.ground import SimGround
 from tests.histories.query import Query, age

@@ -22,7 +22,7 @@ from eoslog.connector.commit.commands import Rules
 from eoslog.connector.commit.places import Seen
 from eoslog.connector.offsets import offsets, plan
 from eoslog.connector.options import sink_options
-from eoslog.connector.options.source_and_sink import SinkOptions
+from eoslog.connector.options.sink_options import SinkOptions
 from eoslog.connector.run import abandoned_run
 from eoslog.connector.sink import committer, source_check, start_of_run, task_writer
 from eoslog.connector.sink.start_of_run import StartOfRun

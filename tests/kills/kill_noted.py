@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 
 from eoslog.connector.commit.task_reports import Begun
 from eoslog.connector.data_source import EoslogDataSource
-from eoslog.connector.options.source_and_sink import sink_options
+from eoslog.connector.options.sink_options import sink_options
 from eoslog.connector.sink.batch_writer import BatchWriter
 from eoslog.connector.sink.stream_writer import StreamWriter
 from tests.kills.kill_query import note_commands, this_is

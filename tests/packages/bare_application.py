@@ -72,7 +72,7 @@ def witness() -> type:
     """format("witness"): the sink of "eoslog", which notes what each of its processes has."""
     from eoslog.client.wire.cluster import shared_cluster
     from eoslog.connector.data_source import EoslogDataSource
-    from eoslog.connector.options.source_and_sink import sink_options
+    from eoslog.connector.options.sink_options import sink_options
     from eoslog.connector.run import run_memory
     from eoslog.connector.sink import task_writer
     from eoslog.connector.sink.stream_writer import StreamWriter

@@ -9,7 +9,7 @@ import pytest
 
 from eoslog.connector.offsets.group_notes import Note
 from eoslog.connector.offsets.offsets import Offsets, ShadowCut, SourcePosition, to_json
-from eoslog.connector.options.source_and_sink import source_options
+from eoslog.connector.options.source_options import source_options
 from eoslog.connector.source import shadowed
 from eoslog.connector.source.reader import StreamReader
 from eoslog.connector.source.shadowed import Shadowed

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from eoslog.connector.options.source_and_sink import source_options
+from eoslog.connector.options.source_options import source_options
 from eoslog.connector.source.shadowed import Cut, Shadowed
 from eoslog.connector.source.source_topics import SourceTopics
 from tests.connector.stock_kafka import Kafka

@@ -6,7 +6,7 @@ import pytest
 
 from eoslog.connector.checkpoint.shadow_check import check_apart, check_taken
 from eoslog.connector.offsets.offsets import ShadowCut
-from eoslog.connector.options.source_and_sink import source_options
+from eoslog.connector.options.source_options import source_options
 from eoslog.errors import OptionError
 
 SHADOW = {"shadow.of": "v1", "shadow.topic": "totals", "shadow.into": "new", "kafka.group.id": "g"}

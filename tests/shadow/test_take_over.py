@@ -33,7 +33,7 @@ from eoslog.connector.commit.task_reports import Batch, Empty
 from eoslog.connector.commit.transactional_ids import Participant, Sink
 from eoslog.connector.offsets.group_notes import Note, read_note
 from eoslog.connector.offsets.offsets import Offsets, ShadowCut, to_json
-from eoslog.connector.options.source_and_sink import sink_options
+from eoslog.connector.options.sink_options import sink_options
 from eoslog.connector.run.runner import Runner
 from eoslog.connector.sink.committer import begin_stream
 from eoslog.errors import OptionError

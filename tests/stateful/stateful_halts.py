@@ -24,7 +24,7 @@ from eoslog.client.wire.cluster import shared_cluster
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit.task_reports import Begun
 from eoslog.connector.data_source import EoslogDataSource
-from eoslog.connector.options.source_and_sink import SinkOptions, sink_options
+from eoslog.connector.options.sink_options import SinkOptions, sink_options
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
 from eoslog.connector.sink import committer
 from eoslog.connector.sink.batch_writer import BatchWriter

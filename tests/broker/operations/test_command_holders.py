@@ -17,8 +17,7 @@ from eoslog.client.admin.transactions import TransactionDescription
 from eoslog.client.wire.cluster import Cluster
 from eoslog.commands.session import client_config
 from eoslog.connector.commit.task_reports import Report
-from eoslog.connector.options.sink_options import SinkOptions
-from eoslog.connector.options.source_and_sink import sink_options
+from eoslog.connector.options.sink_options import SinkOptions, sink_options
 from eoslog.connector.sink import committer
 from eoslog.connector.sink.task_message import Attempt
 from eoslog.connector.sink.task_writer import write_rows

@@ -21,7 +21,7 @@ from eoslog.client.wire.connection import BrokerConnection
 from eoslog.connector.commit.faults import DecisionGone, SinkChanged, StartsElsewhere, TakenOver
 from eoslog.connector.offsets.group_notes import Note
 from eoslog.connector.offsets.offsets import TakenFrom, cluster_from_json, taken_from_json, to_json
-from eoslog.connector.options.source_and_sink import sink_options
+from eoslog.connector.options.sink_options import sink_options
 from eoslog.connector.run import run_memory
 from eoslog.connector.run.source_ends import SourceEnd
 from eoslog.connector.sink import committer

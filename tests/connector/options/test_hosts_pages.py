@@ -16,7 +16,8 @@ import pytest
 from eoslog.client.wire.security_settings import SaslSettings, Security
 from eoslog.client.wire.token_settings import Flow
 from eoslog.connector.options.ignored_and_refused import HANDLERS
-from eoslog.connector.options.source_and_sink import sink_options, source_options
+from eoslog.connector.options.sink_options import sink_options
+from eoslog.connector.options.source_options import source_options
 from eoslog.errors import OptionError
 from eoslog.protocol import jaas
 

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from eoslog.connector.options.ignored_and_refused import FIXED, FORBIDDEN, NO_EFFECT
-from eoslog.connector.options.spark_differences import SPARKS_OPTIONS
-from eoslog.connector.options.table import ALIASES, TABLE
+from eoslog.connector.options.table import ALIASES, SPARKS_OPTIONS, TABLE
 from tests.scenarios.apache_kafka import JARS, check
 
 HERE = Path(__file__).parent  # the docs count them from the same file

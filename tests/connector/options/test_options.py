@@ -7,14 +7,9 @@ import pytest
 
 from eoslog.client.wire.config import ClientConfig
 from eoslog.connector.options.ignored_and_refused import FIXED, FORBIDDEN, NO_EFFECT
-from eoslog.connector.options.source_and_sink import (
-    Guarantee,
-    SinkOptions,
-    SourceOptions,
-    parse,
-    sink_options,
-    source_options,
-)
+from eoslog.connector.options.parsing import parse
+from eoslog.connector.options.sink_options import Guarantee, SinkOptions, sink_options
+from eoslog.connector.options.source_options import SourceOptions, source_options
 from eoslog.connector.options.table import ALIASES, TABLE, OptionType, Use
 from eoslog.errors import OptionError
 

@@ -5,7 +5,8 @@ import re
 import pytest
 
 from eoslog.connector.options.ignored_and_refused import FIXED, FORBIDDEN
-from eoslog.connector.options.source_and_sink import sink_options, source_options
+from eoslog.connector.options.sink_options import sink_options
+from eoslog.connector.options.source_options import source_options
 from eoslog.errors import OptionError
 
 BROKERS = {"kafka.bootstrap.servers": "one:9092"}

@@ -33,7 +33,8 @@ from eoslog.client.admin import transactions
 from eoslog.client.wire.cluster import Cluster, shared_cluster
 from eoslog.connector import progress
 from eoslog.connector.commit import commands as c
-from eoslog.connector.options.source_and_sink import sink_options, source_options
+from eoslog.connector.options.sink_options import sink_options
+from eoslog.connector.options.source_options import source_options
 from eoslog.connector.run.runner import Runner
 from eoslog.connector.sink import committer
 from eoslog.connector.sink.task_message import Attempt

@@ -21,7 +21,7 @@ from eoslog.connector.commit.commands import Rules
 from eoslog.connector.commit.task_reports import Batch as Batch_
 from eoslog.connector.commit.task_reports import Begun, Prepared, Run
 from eoslog.connector.commit.transactional_ids import Sink
-from eoslog.connector.options.source_and_sink import SinkOptions, sink_options
+from eoslog.connector.options.sink_options import SinkOptions, sink_options
 from eoslog.connector.run import abandoned_run, run_memory
 from eoslog.connector.run.runner import Runner
 from eoslog.connector.sink import committer

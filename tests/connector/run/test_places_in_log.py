@@ -12,7 +12,7 @@ from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.config import ClientConfig, parse_addresses
 from eoslog.connector.commit.places import Place, Seen, ended, from_json, places_of, to_json
 from eoslog.connector.commit.task_reports import Prepared
-from eoslog.connector.options.source_and_sink import sink_options
+from eoslog.connector.options.sink_options import sink_options
 from eoslog.connector.run import places_in_log
 from eoslog.connector.run.places_in_log import followed, lacking, look_at
 from eoslog.connector.sink.committer import begin_batch

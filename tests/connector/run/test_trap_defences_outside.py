@@ -19,7 +19,7 @@ from eoslog.connector.commit.commands import FetchStored, Refused
 from eoslog.connector.commit.decision import ANCHOR, Stored
 from eoslog.connector.commit.transactional_ids import Participant
 from eoslog.connector.offsets.plan import Range
-from eoslog.connector.options.source_and_sink import source_options
+from eoslog.connector.options.source_options import source_options
 from eoslog.connector.run import markers
 from eoslog.connector.run.runner import Runner
 from eoslog.connector.source import read_range

@@ -20,7 +20,7 @@ from eoslog.connector.commit.places import PartitionState
 from eoslog.connector.commit.sink_transaction import TV2, fetch_stored
 from eoslog.connector.commit.task_reports import Batch, Prepared, Report
 from eoslog.connector.commit.transactional_ids import Participant, Sink
-from eoslog.connector.options.source_and_sink import SinkOptions, sink_options
+from eoslog.connector.options.sink_options import SinkOptions, sink_options
 from eoslog.connector.run import markers
 from eoslog.connector.run.runner import Runner
 from eoslog.connector.sink import committer

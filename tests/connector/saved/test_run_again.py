@@ -13,7 +13,7 @@ from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreada
 from eoslog.connector.commit.begin import begin
 from eoslog.connector.commit.faults import CheckpointOlder, RunsDifferently, SinkFenced
 from eoslog.connector.commit.task_reports import Batch, Decided, Empty, Stamp
-from eoslog.connector.options.source_and_sink import SinkOptions, sink_options
+from eoslog.connector.options.sink_options import SinkOptions, sink_options
 from eoslog.connector.saved.manifest import DecidedBatch
 from eoslog.connector.saved.run_again import (
     UNFINISHED,

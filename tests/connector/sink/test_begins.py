@@ -11,7 +11,7 @@ from pyspark.serializers import CloudPickleSerializer
 from eoslog import errors
 from eoslog.connector.commit import faults
 from eoslog.connector.commit.task_reports import Begun
-from eoslog.connector.options.source_and_sink import sink_options
+from eoslog.connector.options.sink_options import sink_options
 from eoslog.connector.sink.begin_on_driver import BeginsWhenPickled, let_through
 from eoslog.errors import EoslogError, RefusedByBroker, WrongCluster
 from eoslog.protocol.errors import ErrorCode, KafkaError

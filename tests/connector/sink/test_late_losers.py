@@ -14,7 +14,7 @@ from eoslog.client.admin.list_offsets import LATEST, list_offsets
 from eoslog.client.wire.cluster import Cluster, shared_cluster
 from eoslog.connector.commit.commands import FENCED
 from eoslog.connector.commit.task_reports import Begun, Prepared, Report
-from eoslog.connector.options.source_and_sink import SinkOptions, sink_options
+from eoslog.connector.options.sink_options import SinkOptions, sink_options
 from eoslog.connector.sink import committer
 from eoslog.connector.sink.task_message import Attempt
 from eoslog.connector.sink.task_writer import write_rows

@@ -15,7 +15,7 @@ from eoslog.connector.commit import commands as c
 from eoslog.connector.commit.faults import BatchRefused, ParticipantsLost, ReplayDiffers
 from eoslog.connector.commit.task_reports import Decided, Report
 from eoslog.connector.commit.write_token import Token
-from eoslog.connector.options.source_and_sink import SinkOptions, sink_options
+from eoslog.connector.options.sink_options import SinkOptions, sink_options
 from eoslog.connector.run.runner import Runner
 from eoslog.connector.sink import committer
 from eoslog.connector.sink.task_message import Attempt

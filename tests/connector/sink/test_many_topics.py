@@ -12,7 +12,7 @@ from eoslog.client.wire.cluster import shared_cluster
 from eoslog.connector.commit.observe import observed_decision
 from eoslog.connector.commit.task_reports import Prepared
 from eoslog.connector.commit.transactional_ids import Sink
-from eoslog.connector.options.source_and_sink import sink_options
+from eoslog.connector.options.sink_options import sink_options
 from eoslog.connector.sink import committer
 from eoslog.connector.sink.task_message import Attempt
 from eoslog.connector.sink.task_writer import write_rows

@@ -9,7 +9,7 @@ from pathlib import Path
 from eoslog.client.admin.list_offsets import list_offsets
 from eoslog.client.wire.cluster import shared_cluster
 from eoslog.connector.commit.task_reports import Report
-from eoslog.connector.options.source_and_sink import SinkOptions, sink_options
+from eoslog.connector.options.sink_options import SinkOptions, sink_options
 from eoslog.connector.sink import committer
 from tests.connector.sink.test_round_trips import prepare
 from tests.connector.stock_kafka import Kafka

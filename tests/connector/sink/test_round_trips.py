@@ -27,7 +27,7 @@ from eoslog.connector.commit.prepare import judge, participant_name
 from eoslog.connector.commit.seal import TwoPhase
 from eoslog.connector.commit.task_reports import Batch, Begun, Prepared, Report, Run
 from eoslog.connector.commit.transactional_ids import Participant, Sink
-from eoslog.connector.options.source_and_sink import sink_options
+from eoslog.connector.options.sink_options import sink_options
 from eoslog.connector.progress import step_of
 from eoslog.connector.run.runner import Runner
 from eoslog.connector.sink import task_writer

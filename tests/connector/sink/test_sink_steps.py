@@ -36,7 +36,7 @@ from eoslog.connector.commit.prepare import judge
 from eoslog.connector.commit.task_reports import Batch, Begun, Decided, Empty, Report
 from eoslog.connector.commit.write_token import sink_of_query
 from eoslog.connector.offsets.group_notes import Note, read_note
-from eoslog.connector.options.source_and_sink import Guarantee, SinkOptions, sink_options
+from eoslog.connector.options.sink_options import Guarantee, SinkOptions, sink_options
 from eoslog.connector.run import run_memory
 from eoslog.connector.sink import committer, start_of_run
 from eoslog.connector.sink.start_of_run import CheckpointView

@@ -12,7 +12,7 @@ from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreada
 from eoslog.connector.checkpoint.source_changes import SourcesChanged
 from eoslog.connector.commit.faults import CheckpointMismatch
 from eoslog.connector.commit.task_reports import Batch, Begun
-from eoslog.connector.options.source_and_sink import sink_options
+from eoslog.connector.options.sink_options import sink_options
 from eoslog.connector.run.source_ends import SourceEnd
 from eoslog.connector.sink.source_check import check_begins, check_sources, takes_over
 from eoslog.connector.sink.start_of_run import CheckpointView

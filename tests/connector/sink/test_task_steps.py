@@ -13,7 +13,7 @@ from eoslog.client.admin import transactions
 from eoslog.client.wire.cluster import shared_cluster
 from eoslog.client.wire.config import ClientConfig
 from eoslog.connector.commit.task_reports import Batch, Begun, Decided, Empty, Prepared, Report, Stamp
-from eoslog.connector.options.source_and_sink import SinkOptions, sink_options
+from eoslog.connector.options.sink_options import SinkOptions, sink_options
 from eoslog.connector.sink import committer, task_writer
 from eoslog.connector.sink.row_checksum import Tally
 from eoslog.connector.sink.task_message import Attempt

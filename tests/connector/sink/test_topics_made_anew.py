@@ -10,7 +10,7 @@ import pytest
 
 from eoslog.client.wire.cluster import shared_cluster
 from eoslog.connector.commit.faults import RowsGone
-from eoslog.connector.options.source_and_sink import SinkOptions, sink_options
+from eoslog.connector.options.sink_options import SinkOptions, sink_options
 from eoslog.connector.sink import committer
 from eoslog.connector.sink.task_message import Attempt
 from eoslog.connector.sink.task_writer import write_rows

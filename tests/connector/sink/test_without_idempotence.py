@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from eoslog.connector.options.source_and_sink import sink_options
+from eoslog.connector.options.sink_options import sink_options
 from eoslog.connector.sink.task_message import Attempt
 from eoslog.connector.sink.task_writer import write_rows
 from eoslog.protocol.errors import ErrorCode, KafkaError

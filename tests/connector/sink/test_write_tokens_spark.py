@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 import eoslog
 from eoslog.client.admin import transactions
 from eoslog.client.wire.cluster import shared_cluster
-from eoslog.connector.options.source_and_sink import sink_options
+from eoslog.connector.options.sink_options import sink_options
 from tests.connector.spark_application import Application
 from tests.connector.stock_kafka import Kafka
 from tests.spark_session import all_available

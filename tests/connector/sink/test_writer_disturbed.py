@@ -10,7 +10,7 @@ import pyarrow as pa
 from eoslog.client.wire.cluster import Cluster, shared_cluster
 from eoslog.client.wire.config import ClientConfig, parse_addresses
 from eoslog.connector.commit import commands as c
-from eoslog.connector.options.source_and_sink import sink_options
+from eoslog.connector.options.sink_options import sink_options
 from eoslog.connector.run.runner import Runner
 from eoslog.connector.sink import committer
 from eoslog.connector.sink.task_message import Attempt

@@ -20,7 +20,7 @@ from eoslog.connector.commit import commands as c
 from eoslog.connector.commit.finish import abort_all
 from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.commit.transactional_ids import Participant
-from eoslog.connector.options.source_and_sink import sink_options
+from eoslog.connector.options.sink_options import sink_options
 from eoslog.connector.run.runner import Runner
 from eoslog.connector.sink import committer
 from eoslog.connector.sink.task_message import Attempt

@@ -14,7 +14,7 @@ from eoslog.client.admin.list_offsets import list_offsets
 from eoslog.client.records import fetch as fetching
 from eoslog.client.wire.cluster import shared_cluster
 from eoslog.connector.offsets.plan import Range
-from eoslog.connector.options.source_and_sink import source_options
+from eoslog.connector.options.source_options import source_options
 from eoslog.connector.source.read_range import read_range
 from eoslog.connector.source.reader import BatchReader
 from tests.connector.brokers import start_broker

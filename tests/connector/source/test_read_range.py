@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from eoslog.connector.offsets.plan import Range
-from eoslog.connector.options.source_and_sink import SourceOptions, source_options
+from eoslog.connector.options.source_options import SourceOptions, source_options
 from eoslog.connector.source import read_range, reader
 from eoslog.errors import (
     DataLoss,

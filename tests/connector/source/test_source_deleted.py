@@ -14,7 +14,7 @@ from eoslog.connector.commit.begin import begin
 from eoslog.connector.commit.decide import SourceOffsets, commit
 from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.commit.transactional_ids import Sink
-from eoslog.connector.options.source_and_sink import source_options
+from eoslog.connector.options.source_options import source_options
 from eoslog.connector.run.runner import Runner, commit_known
 from eoslog.connector.source.reader import StreamReader
 from eoslog.connector.spark.versions import ReadAllAvailable

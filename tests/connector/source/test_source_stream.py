@@ -19,7 +19,7 @@ from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.config import ClientConfig, parse_addresses
 from eoslog.connector.offsets.group_notes import Note
 from eoslog.connector.offsets.offsets import TakenFrom, position_from_json
-from eoslog.connector.options.source_and_sink import source_options
+from eoslog.connector.options.source_options import source_options
 from eoslog.connector.source.reader import StreamReader
 from eoslog.connector.spark.versions import ReadAllAvailable, ReadMaxRows, works
 from eoslog.errors import DataLoss, OptionError

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from eoslog.connector.options.source_and_sink import source_options
+from eoslog.connector.options.source_options import source_options
 from eoslog.connector.source import reader
 from eoslog.connector.source.reader import BatchReader, StreamReader
 from eoslog.connector.spark.versions import ReadAllAvailable, ReadMaxRows, ReadMinRows

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from confluent_kafka import TopicPartition
 
-from eoslog.connector.options.source_and_sink import source_options
+from eoslog.connector.options.source_options import source_options
 from eoslog.connector.source.reader import UntoldStreamReader
 from eoslog.connector.spark.versions import ReadAllAvailable
 from eoslog.errors import DataLoss, EoslogError, OptionError

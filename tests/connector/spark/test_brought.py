@@ -10,7 +10,7 @@ import pytest
 
 from eoslog.connector.commit.task_reports import Begun
 from eoslog.connector.data_source import EoslogDataSource
-from eoslog.connector.options.source_and_sink import source_options
+from eoslog.connector.options.source_options import source_options
 from eoslog.connector.sink.begin_on_driver import BeginsWhenPickled
 from eoslog.connector.source.reader import BatchReader, StreamReader
 from eoslog.connector.spark import brought

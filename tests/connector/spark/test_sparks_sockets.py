@@ -12,7 +12,8 @@ import pyarrow as pa
 import pytest
 
 from eoslog.connector.offsets import plan
-from eoslog.connector.options.source_and_sink import sink_options, source_options
+from eoslog.connector.options.sink_options import sink_options
+from eoslog.connector.options.source_options import source_options
 from eoslog.connector.sink import task_writer
 from eoslog.connector.sink.task_message import Attempt
 from eoslog.connector.source.reader import BatchReader, StreamReader

@@ -12,7 +12,7 @@ import pyspark
 import pytest
 
 import eoslog
-from eoslog.connector.options.source_and_sink import source_options
+from eoslog.connector.options.source_options import source_options
 from eoslog.connector.source import reader
 from eoslog.connector.spark import versions
 from tests.kit.program import ROOT
