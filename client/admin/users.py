@@ -92,7 +92,9 @@ def remove_user(cluster: Cluster, name: str, mechanism: str) -> None:
     try:
         _alter(cluster, name, {"deletions": [change], "upsertions": []})
     except errors.ResourceNotFound as error:
-        raise EoslogError(f"user {name} has no password for {mechanism}") from error
+        raise EoslogError(
+            f"user {name} has no password for {mechanism}: see eoslog users list for those there are"
+        ) from error
 
 
 def _alter(cluster: Cluster, name: str, body: AlterUserScramCredentialsRequestDraft) -> None:

@@ -138,9 +138,12 @@ def messages() -> list[tuple[str, str, str]]:
                 if not isinstance(node, ast.Raise):
                     continue
                 call = node.exc
-                if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or not call.args:
+                named = call.func if isinstance(call, ast.Call) else None
+                if not isinstance(call, ast.Call) or not isinstance(named, ast.Name) or not call.args:
                     continue
+                if not named.id.strip("_")[0].isupper():
+                    continue  # a function that makes the error
                 text = _text(call.args[0], known)
                 if text is not None:
-                    found.append((f"{path.relative_to(ROOT)}:{node.lineno}", call.func.id, text))
+                    found.append((f"{path.relative_to(ROOT)}:{node.lineno}", named.id, text))
     return found

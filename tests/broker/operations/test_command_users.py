@@ -63,7 +63,7 @@ def test_a_user_is_added_listed_and_removed(broker: EmbeddedBroker, port: int, t
     assert said == "user alice: SCRAM-SHA-512 is removed\n"
     assert document(broker, "users", "list") == rows[:1]
     assert failure(broker, "users", "remove", "alice", "--mechanism", "SCRAM-SHA-512") == (
-        "Error: user alice has no password for SCRAM-SHA-512\n"
+        "Error: user alice has no password for SCRAM-SHA-512: see eoslog users list for those there are\n"
     )
     ok(broker, "users", "remove", "alice", "--mechanism", "SCRAM-SHA-256")
     assert document(broker, "users", "list") == []
