@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from eoslog.broker.metrics.metrics_server import MetricsServer
     from eoslog.broker.security.tls import ListenerTls
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 SWITCH_INTERVAL = 0.001
@@ -60,7 +60,7 @@ async def _run(config: BrokerConfig, on_ready: Callable[[str], None]) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, partial(_on_signal, number, ended))
-    log.info("eoslog %s starts as process %d on %s", __version__, os.getpid(), config.storage.log_dirs)
+    logger.info("eoslog %s starts as process %d on %s", __version__, os.getpid(), config.storage.log_dirs)
     node = Node(config)
     await node.start()
     try:
@@ -74,21 +74,21 @@ async def _run(config: BrokerConfig, on_ready: Callable[[str], None]) -> None:
         await node.finish()
     finally:
         await node.close()
-    log.info("ended in order within %.2f s", time.monotonic() - begun)
+    logger.info("ended in order within %.2f s", time.monotonic() - begun)
 
 
 def _on_signal(number: signal.Signals, ended: asyncio.Event) -> None:
     """The first signal starts an orderly end; a second one ends the process at once."""
     if ended.is_set():
         _end_at_once(number)
-    log.info(
+    logger.info(
         "%s: begun requests may end, then the logs are closed; a second signal ends at once", number.name
     )
     ended.set()
 
 
 def _end_at_once(number: signal.Signals) -> NoReturn:
-    log.warning(
+    logger.warning(
         "%s again: ends at once; nothing acknowledged is lost, the next start checks the logs", number.name
     )
     os._exit(128 + number)
@@ -101,7 +101,7 @@ def _log_ready(node: Node, seconds: float) -> None:
     )
     facts = {"seconds": round(seconds, 3), "topics": len(topics.names()), "partitions": partitions}
     text = "ready after %.2f s: %d topics, %d partitions, %d findings of the recovery"
-    log.info(text, seconds, len(topics.names()), partitions, len(topics.report), extra=facts)
+    logger.info(text, seconds, len(topics.names()), partitions, len(topics.report), extra=facts)
 
 
 class Node:
@@ -200,7 +200,7 @@ def _open_pages(node: Node) -> MetricsServer | None:
         raise StartError(
             f"cannot serve metrics at {address} ({error}): give HOST:PORT of a free port"
         ) from error
-    log.info(
+    logger.info(
         "metrics at http://%s:%d/metrics", address.rpartition(":")[0], pages.port, extra={"port": pages.port}
     )
     return pages

@@ -9,7 +9,7 @@ from collections import Counter
 from eoslog.broker.rules.acls import Client
 from eoslog.protocol.acls import AclOperation, ResourceType
 
-_LOG = logging.getLogger("eoslog.broker.authorizer")
+logger = logging.getLogger("eoslog.broker.authorizer")
 
 MOST_LOGGED = 20
 """Refusals of one principal that get a line each, in `WINDOW_S`. Further ones are only counted."""
@@ -33,7 +33,7 @@ class Audit:
         if self._logged[client.principal] > MOST_LOGGED:
             self._more[client.principal, client.host, key] += 1
             return
-        _LOG.info(
+        logger.info(
             "Principal = %s is Denied operation = %s from host = %s on resource = %s:LITERAL:%s"
             " for request = %d",
             client.principal, operation.name, client.host, resource.name, name, key,
@@ -42,7 +42,7 @@ class Audit:
     def _end_window(self) -> None:
         self._logged.clear()
         for (principal, host, key), count in self._more.most_common(MOST_LOGGED):
-            _LOG.info(
+            logger.info(
                 "Principal = %s is Denied %d times more from host = %s for request = %d",
                 principal, count, host, key,
             )  # fmt: skip

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         WriteTxnMarkersRequestMarkerDraft,
     )
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _LONGEST_TIMEOUT_MS = 60_000
 _UNDER_TV1 = 0
@@ -74,7 +74,9 @@ async def abort_id(inside: BrokerAccess, caller: Caller, seen: SeenTransaction) 
         raise TransactionChanged(
             f"{name}: it is not aborted but {described['transaction_state']}; look again"
         )
-    log.warning("%s, at the console from %s, aborted the transaction of %s", caller.name, caller.host, name)
+    logger.warning(
+        "%s, at the console from %s, aborted the transaction of %s", caller.name, caller.host, name
+    )
     return {"transactional_id": name, "state": described["transaction_state"]}
 
 
@@ -133,7 +135,7 @@ async def abort_place(
     for done in answer["markers"][0]["topics"]:
         for part in done["partitions"]:
             _check(part["error_code"], f"producer id {producer_id} on {name}")
-    log.warning(
+    logger.warning(
         "%s, at the console from %s, wrote an abort marker for producer id %d on %s",
         caller.name, caller.host, producer_id, name,
     )  # fmt: skip

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from eoslog.broker.metrics.metrics import Metrics
     from eoslog.broker.security.tls import ListenerTls
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _requests = logging.getLogger(f"{__name__}.requests")
 # A malformed request is its sender's fault: it gets a 400 and no line in the log.
@@ -107,7 +107,7 @@ class Console:
             self._loop.run_until_complete(self._serve())
         except Exception as error:
             if self._ready.is_set():
-                log.exception("the console has ended; the broker goes on without it")
+                logger.exception("the console has ended; the broker goes on without it")
             self._failure = error
         finally:
             self._ready.set()
@@ -169,7 +169,7 @@ async def _every(seconds: float, action: Callable[[], Awaitable[None]]) -> None:
         try:
             await action()
         except Exception:
-            log.exception("a periodic task of the console failed; it will run again in %.0f s", seconds)
+            logger.exception("a periodic task of the console failed; it will run again in %.0f s", seconds)
         await asyncio.sleep(seconds)
 
 
@@ -228,7 +228,7 @@ class ConsolePages:
         except web.HTTPException as error:
             return _error(error.status, error.reason)
         except Exception:
-            log.exception("%s %s failed", request.method, request.path)
+            logger.exception("%s %s failed", request.method, request.path)
             return _error(500, "the console failed; the broker's log says how")
 
     async def _get(self, request: web.Request) -> web.StreamResponse:

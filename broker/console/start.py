@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from eoslog.broker.core.broker import Broker
     from eoslog.broker.metrics.metrics import Metrics
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _BACKLOG = 64
 
@@ -48,7 +48,7 @@ async def open_console(broker: Broker, listeners: Sequence[Listener], metrics: M
     console = Console(place, broker, metrics)
     await console.start()
     shown = f"[{host}]" if ":" in host else host
-    log.info(
+    logger.info(
         "console at %s://%s:%d, by the rules of listener %s, %s",
         "https" if tls else "http", shown, console.port, listener.name,
         "may abort transactions" if config.operations.console_writable else "read-only",
@@ -111,7 +111,7 @@ def _check_exposure(host: str, listener: Listener, config: BrokerConfig) -> None
             f"{problem}: bind it to 127.0.0.1, name a listener with SASL_SSL in console.listener, or say"
             " console.insecure=true if something before it takes care of that"
         )
-    log.warning("%s: whoever reaches it may use it (console.insecure)", problem)
+    logger.warning("%s: whoever reaches it may use it (console.insecure)", problem)
 
 
 def _bound(host: str, port: int) -> socket.socket:

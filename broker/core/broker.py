@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from eoslog.broker.stored.authorizer import Authorizer
     from eoslog.protocol.typed import ApiVersionsResponseApiKeyDraft
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class Broker:
@@ -187,4 +187,4 @@ async def _every(interval_ms: int, action: Callable[[], Awaitable[None]]) -> Non
         try:
             await action()
         except Exception:
-            log.exception("a periodic task failed; it will run again in %d ms", interval_ms)
+            logger.exception("a periodic task failed; it will run again in %d ms", interval_ms)

@@ -21,7 +21,7 @@ from eoslog.broker.security.listeners import listeners_of, names_of, option_of_l
 from eoslog.broker.stored.config_store import ConfigStore
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 EVERY_BROKER = ""
 """The resource name that stands for all brokers."""
@@ -46,7 +46,7 @@ class DynamicOptions:
             raise BadFile(f"{store.path}: {error}; correct it there") from error
         for name in (EVERY_BROKER, self._own):
             for option in filter(partial(self._is_left, name), self.get(name)):
-                log.warning("option %s of broker %r has no effect: that listener is gone", option, name)
+                logger.warning("option %s of broker %r has no effect: that listener is gone", option, name)
 
     def get(self, name: str) -> dict[str, str]:
         """What was set for a broker, or for all."""
@@ -75,7 +75,7 @@ class DynamicOptions:
         self._store.put("broker", name, options)
         for option in sorted(options.keys() - option_table().keys()):
             if not option.startswith(LISTENER_PREFIX):
-                log.warning("option %s of broker %r is kept, but has no effect here", option, name)
+                logger.warning("option %s of broker %r is kept, but has no effect here", option, name)
         self._config.follow(self._candidate(name, options))
         for follower in self.followers:
             follower()

@@ -36,7 +36,7 @@ VERSIONS = (0, 2)
 access = topics(AclOperation.DELETE)
 
 
-_LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 _NO_OFFSET = -1
 
 
@@ -60,7 +60,7 @@ def _answer(
     try:
         start, code = _delete(context, topic, index, wanted["offset"]), ErrorCode.NONE
     except KafkaError as error:
-        _LOG.info("records of %s-%d are not deleted: %s", topic, index, error)
+        logger.info("records of %s-%d are not deleted: %s", topic, index, error)
         start, code = _NO_OFFSET, error.code
     return {"partition_index": index, "low_watermark": start, "error_code": code}
 

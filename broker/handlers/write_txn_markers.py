@@ -45,7 +45,7 @@ def access(
     return refusal(asked, CLUSTER_DENIED)
 
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 async def handle(context: RequestContext, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponseDraft:
@@ -87,7 +87,7 @@ async def _write(
             marker.get("transaction_version", 0),
         )
     except KafkaError as error:
-        _log.warning("%s, requested by %s, is refused: %s", what, context.client_host, error)
+        logger.warning("%s, requested by %s, is refused: %s", what, context.client_host, error)
         return error.code
-    _log.warning("%s is written, requested by %s", what, context.client_host)
+    logger.warning("%s is written, requested by %s", what, context.client_host)
     return ErrorCode.NONE

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from eoslog.broker.requests.context import Handler
     from eoslog.broker.security.listeners import Listener
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 WRITE_HIGH_WATER = 1 << 20
 
@@ -335,7 +335,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _refuse(self, why: str) -> None:
         self._metrics.connections_refused += 1
-        log.warning("closing the connection from %s: %s", self.peer, why)
+        logger.warning("closing the connection from %s: %s", self.peer, why)
         self.close()
 
     def close(self) -> None:
@@ -374,11 +374,11 @@ class Connection(asyncio.BufferedProtocol):
                 unbegun = machine.unbegun
                 self._cut(f"makes no progress with its requests ({unbegun} bytes) while memory is short")
             case CloseReason.IDLE:
-                log.info("closing the connection from %s: idle for %d s", self.peer, machine.silent(now))
+                logger.info("closing the connection from %s: idle for %d s", self.peer, machine.silent(now))
                 self.abort() if unsent else self.close()
 
     def _cut(self, why: str) -> None:
-        log.warning("cutting the connection from %s: it %s", self.peer, why)
+        logger.warning("cutting the connection from %s: it %s", self.peer, why)
         self.abort()
 
     async def finish(self, grace: float) -> None:

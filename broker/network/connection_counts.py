@@ -16,7 +16,7 @@ from eoslog.broker.config.config_def import INT32_MAX
 from eoslog.broker.config.listener_options import LIMITS
 from eoslog.broker.security.listeners import PREFIX, own_options
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _LONGEST_WAIT = 60.0
 
@@ -128,5 +128,5 @@ def _addresses(host: str) -> set[str]:
     try:
         return {str(place[0]) for *_, place in socket.getaddrinfo(host, None)}
     except OSError as error:
-        log.warning("max.connections.per.ip.overrides: %s has no effect: %s", host, error)
+        logger.warning("max.connections.per.ip.overrides: %s has no effect: %s", host, error)
         return set()

@@ -129,16 +129,16 @@ def announced() -> list[ApiVersionsResponseApiKeyDraft]:
     ]
 
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 def fault(header: RequestHeader, peer: str, error: BaseException) -> Message | None:
     """The answer after a handler has failed; None: the connection must be closed."""
     what = f"API key {header.api_key} v{header.api_version} from {peer} ({header.client_id})"
     if isinstance(error, CloseConnection):
-        log.info("closing the connection: %s: %s", what, error)
+        logger.info("closing the connection: %s: %s", what, error)
         return None
-    log.error("fault while serving %s", what, exc_info=error)
+    logger.error("fault while serving %s", what, exc_info=error)
     # If the API has no field for it, parts that were done before the fault are not answered either.
     return error_of_all(header.api_key, header.api_version, ErrorCode.UNKNOWN_SERVER_ERROR)
 
@@ -149,7 +149,7 @@ def encoded(header: RequestHeader, peer: str, message: Message) -> list[Buffer] 
         return encode(header, message)
     except Exception as error:  # of any kind, from a generated writer: the client must not wait for ever
         what = "%s: the answer to API key %d does not fit its schema"
-        log.error(what, peer, header.api_key, exc_info=error)
+        logger.error(what, peer, header.api_key, exc_info=error)
         return None
 
 

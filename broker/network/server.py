@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from eoslog.broker.network.faults import FaultDecider
     from eoslog.broker.security.tls import ListenerTls
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _BACKLOG = 1024
 _LOOK_EVERY = 1.0
@@ -152,7 +152,7 @@ class Server:
             try:
                 self._look(loop.time(), idle, stalled)
             except Exception:
-                log.exception("checking the connections failed; the next check comes all the same")
+                logger.exception("checking the connections failed; the next check comes all the same")
 
     def _look(self, now: float, idle: float, stalled: float) -> None:
         for tls in self.tls.values():

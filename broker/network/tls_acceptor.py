@@ -13,7 +13,7 @@ import ssl
 from asyncio import sslproto
 from collections.abc import Callable, Sequence
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 BUFFER = 32 << 10
 """Bytes that a TLS connection reads from its socket at once. Each connection has a buffer of this size from
@@ -65,12 +65,12 @@ class TlsAcceptor:
             try:
                 raw, address = await loop.sock_accept(listening)
             except OSError as error:
-                log.error("cannot accept a connection, trying again in %.0f s: %s", _AGAIN_SECONDS, error)
+                logger.error("cannot accept a connection, trying again in %.0f s: %s", _AGAIN_SECONDS, error)
                 await asyncio.sleep(_AGAIN_SECONDS)
                 continue
             refusal = self._why_not()
             if refusal is not None:
-                log.warning(
+                logger.warning(
                     "closing the connection from %s before its TLS handshake: %s", address[0], refusal
                 )
                 raw.close()
@@ -86,4 +86,4 @@ class TlsAcceptor:
                 self._protocol, raw, ssl=self._context(), ssl_handshake_timeout=HANDSHAKE_SECONDS
             )
         except OSError as error:
-            log.debug("no TLS handshake with %s: %s", host, error)
+            logger.debug("no TLS handshake with %s: %s", host, error)

@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Iterable
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 CAUSED_BY_CLIENTS = (
     "eoslog.broker.network.connection",
@@ -42,7 +42,7 @@ def begin(level: str, form: str) -> None:
 def ignored(warnings: Iterable[str]) -> None:
     """Log each option that was ignored, a line each."""
     for line in warnings:
-        log.warning("%s", line)
+        logger.warning("%s", line)
 
 
 class BoundedLines(logging.Filter):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import resource
 
-_LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 FEW = 4096
 """With fewer than these a broker of many partitions and connections may run out."""
@@ -22,9 +22,11 @@ def raise_limit() -> int:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
             soft = hard
         except (ValueError, OSError) as error:
-            _LOG.warning("the limit of open files stays %d, it cannot be raised to %d: %s", soft, hard, error)
+            logger.warning(
+                "the limit of open files stays %d, it cannot be raised to %d: %s", soft, hard, error
+            )
     if 0 <= soft < FEW:
-        _LOG.warning(
+        logger.warning(
             "only %d files may be open: each partition and connection needs one. Raise it: ulimit -Hn", soft
         )
     return soft

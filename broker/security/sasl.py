@@ -18,7 +18,7 @@ from eoslog.broker.security.users import Passwords
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.scram import HASHES, Credential
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 MECHANISMS = ("PLAIN", *HASHES, "OAUTHBEARER", "GSSAPI")
 
@@ -104,7 +104,7 @@ class SaslMechanisms:
                 raise AuthenticationFailed("a session cannot be renewed by another user")
         except (AuthenticationFailed, ConfigError) as error:
             session.state, session.exchange = AuthenticationState.FAILED, None
-            log.warning("authentication by %s from %s failed: %s", session.mechanism, peer, error)
+            logger.warning("authentication by %s from %s failed: %s", session.mechanism, peer, error)
             await asyncio.sleep(self._config.security.failed_authentication_delay_ms / 1000)
             reason = (
                 error if isinstance(error, AuthenticationFailed) else "the broker's configuration is wrong"

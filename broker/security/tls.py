@@ -20,7 +20,7 @@ from eoslog.broker.security.listeners import Listener, own_options
 from eoslog.broker.security.principals import parse_rules
 from eoslog.protocol.stores import StoreError, StoreFile, is_pem, own_pem, trusted_pem
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _AUTH = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
@@ -67,9 +67,9 @@ class ListenerTls:
         try:
             self.context = ListenerTls(self._listener, self._config).context
         except ConfigError as error:
-            log.error("the new certificate is not taken: %s", error)
+            logger.error("the new certificate is not taken: %s", error)
         else:
-            log.info("%s: certificates read anew", self._listener)
+            logger.info("%s: certificates read anew", self._listener)
 
     def check(self, wanted: BrokerConfig) -> None:
         """Raise ConfigError if `wanted` has other stores for this listener, and they cannot be used."""

@@ -12,7 +12,7 @@ from eoslog.broker.ports.ports import FileSystem
 from eoslog.broker.topics.topic import Topic
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
-_LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class KnownTopics:
@@ -91,7 +91,7 @@ class KnownTopics:
             self.save()
         except OSError as error:
             what = "the failed change of topic %s may take effect at the next start: %s"
-            _LOG.error(what, topic.name, error, extra={"topic": topic.name})
+            logger.error(what, topic.name, error, extra={"topic": topic.name})
 
     def drop(self, topic: Topic) -> None:
         """Remove a topic, and note that its files must be removed. Raises OSError; then it is still there."""

@@ -21,7 +21,7 @@ from eoslog.broker.log.segment.results import PartitionPlace
 from eoslog.broker.ports.ports import Clock, FileSystem
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
-_LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 STEP = 64
 """Partitions that are created in one turn of the event loop."""
@@ -119,7 +119,7 @@ class PartitionMaker:
                     self._fs.remove_tree(directory)
             except OSError as error:
                 # The next start also removes empty directories that are not registered.
-                _LOG.warning(
+                logger.warning(
                     "cannot remove %s of a topic that could not be created; the next start does: %s",
                     directory,
                     error,

@@ -40,7 +40,7 @@ from eoslog.protocol.errors import ErrorCode, KafkaError
 
 __all__ = ["OFFSETS_TOPIC", "TRANSACTIONS_TOPIC", "Topic", "Topics", "is_internal"]
 
-_LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class Topics:
@@ -183,7 +183,7 @@ class Topics:
         topic = Topic(entry.name, entry.topic_id, made, entry.configs)
         self._register(topic, made)
         facts = {"topic": topic.name, "partitions": len(made)}
-        _LOG.info("topic %s made with %d partitions", topic.name, len(made), extra=facts)
+        logger.info("topic %s made with %d partitions", topic.name, len(made), extra=facts)
         return topic
 
     @contextmanager
@@ -227,7 +227,7 @@ class Topics:
         grown = replace(topic, partitions=[*topic.partitions, *made])
         self._register(grown, made)
         facts = {"topic": entry.name, "partitions": entry.partitions}
-        _LOG.info("topic %s now has %d partitions", entry.name, entry.partitions, extra=facts)
+        logger.info("topic %s now has %d partitions", entry.name, entry.partitions, extra=facts)
         return grown
 
     def check_add_partitions(self, name: str, total: int) -> Topic:
@@ -272,14 +272,14 @@ class Topics:
             self._known.drop(topic)
         except OSError as error:
             raise storage_error(f"topic {name} is not deleted", error) from error
-        _LOG.info("topic %s deleted", name, extra={"topic": name})
+        logger.info("topic %s deleted", name, extra={"topic": name})
         for partition in topic.partitions:
             partition.close()
         try:
             renamed = rename_away(self._fs, self._dir.path, [p.directory for p in topic.partitions])
             self._known.dropped(topic)
         except OSError as error:
-            _LOG.warning("topic %s is deleted, the next start removes its files: %s", name, error)
+            logger.warning("topic %s is deleted, the next start removes its files: %s", name, error)
         else:
             self.beside(partial(self._remove, renamed))
 
@@ -291,7 +291,7 @@ class Topics:
             try:
                 self._fs.remove_tree(directory)
             except OSError as error:
-                _LOG.warning("%s of a deleted topic stays until the next start: %s", directory, error)
+                logger.warning("%s of a deleted topic stays until the next start: %s", directory, error)
 
     def _load(self) -> None:
         try:
@@ -317,7 +317,7 @@ class Topics:
         try:
             self._checkpoint()
         except OSError as error:
-            _LOG.error("recovery points not written, a start after a crash will check more: %s", error)
+            logger.error("recovery points not written, a start after a crash will check more: %s", error)
 
     def _checkpoint(self) -> None:
         """Write the recovery points. An offline partition keeps its old one, below which all was durable."""

@@ -114,7 +114,7 @@ def _description(state: DescribeTransactionsResponseTransactionState) -> Transac
     )
 
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 STATE_TOPIC = "__transaction_state"
 LOOKS = 3
@@ -168,7 +168,7 @@ class PendingListing:
             if connected and len(connected) == len(brokers):
                 return cls(cluster, connected, prefix, states)
         except (EoslogError, KafkaError) as error:
-            log.debug("transactions are listed later: %s", error)
+            logger.debug("transactions are listed later: %s", error)
         for broker in connected:
             cluster.give_back(broker)
         return None

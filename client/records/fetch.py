@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     )
 
 
-log = logging.getLogger("eoslog")
+logger = logging.getLogger("eoslog")
 
 _POLICY = "cleanup.policy"
 
@@ -77,7 +77,7 @@ class Gaps:
         try:
             policy = topic_configs(self._cluster, [self._topic], [_POLICY])[self._topic].get(_POLICY, "")
         except (KafkaError, EoslogError) as error:
-            log.warning(
+            logger.warning(
                 "%s-%d leaves offsets out, and whether it is compacted is not known (%s): continuing. See "
                 "troubleshooting.md#offsets-are-missing-in-the-midst-of-a-partition",
                 self._topic,

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     )
 
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _BY_ID = 13
 """Fetch names topics by their ids: no record of another topic with the same name is read (KIP-516)."""
@@ -73,7 +73,7 @@ def fetch_small(
     try:
         return _Batch(cluster, ranges, committed, headers, max_bytes).read()
     except (_NotSmall, EoslogError, KafkaError, CorruptBatch, PayloadTooLarge) as error:
-        log.debug("a small batch is read by tasks: %s", error)
+        logger.debug("a small batch is read by tasks: %s", error)
         return None
 
 

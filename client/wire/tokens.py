@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from eoslog.client.wire.token_settings import Flow, TokenSettings
 from eoslog.errors import AuthenticationRefused, OptionError
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 REFRESH_AT = 0.8
 """The part of its life after which a token or a session is renewed."""
@@ -62,7 +62,7 @@ class Tokens:
         except (AuthenticationRefused, OptionError) as error:
             if kept is None or asked_at >= kept.ends_at:
                 raise
-            log.warning("the token is used to its end, as there is no next one. See logins.md. %s", error)
+            logger.warning("the token is used to its end, as there is no next one. See logins.md. %s", error)
             return kept
         return _Token(text, asked_at + REFRESH_AT * seconds, asked_at + seconds)
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _BY_NAME = {option.name.lower(): option for option in TABLE}
 _NO_EFFECT = {name.lower() for name in NO_EFFECT}
@@ -130,10 +130,10 @@ def _advise(given: Mapping[str, str], use: Use) -> None:
     dictionary that source and sink share."""
     for option in (_BY_NAME[name] for name in given if name in _BY_NAME):
         if not option.use & use and not option.name.startswith("kafka."):
-            log.warning("option %s does nothing in %s. See connector-options.md", option.name, _HERE[use])
+            logger.warning("option %s does nothing in %s. See connector-options.md", option.name, _HERE[use])
         if option.needs and not any(one.lower() in given for one in option.needs):
             needed = " or ".join(option.needs)
-            log.warning("option %s does nothing without %s. See connector-options.md", option.name, needed)
+            logger.warning("option %s does nothing without %s. See connector-options.md", option.name, needed)
 
 
 def _nearest(name: str) -> str | None:

@@ -33,7 +33,7 @@ from eoslog.connector.commit.task_reports import Decided, Prepared, Report
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.offsets import offsets
 
-log = logging.getLogger("eoslog.progress")
+logger = logging.getLogger("eoslog.progress")
 HEAD = "eoslog.progress "
 """The beginning of a line on standard error."""
 
@@ -124,7 +124,7 @@ def log_progress(
     from outside, and by default they do not log INFO.
     """
     line = json.dumps(figures(sink, reports, spent))
-    log.info("%s", line)
+    logger.info("%s", line)
     if loud:
         print(f"{HEAD}{line}", file=sys.stderr, flush=True)
 

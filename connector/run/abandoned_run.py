@@ -35,7 +35,7 @@ from eoslog.connector.spark.logs import look_as_sparks
 from eoslog.errors import EoslogError
 from eoslog.protocol.producer_identity import ProducerIdentity
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 TASK_KILL_SECONDS = 3.0
 """How long a killed task's Python process may live: spark.python.task.killTimeout is 2 s, plus a margin."""
@@ -94,7 +94,7 @@ def _look_again(
 
 
 def _log_outcome(sink: Sink, run: Run, ended: Ended) -> None:
-    log.info(
+    logger.info(
         "%s of sink %s is over: %s (%s)",
         run.batch,
         sink.id,
@@ -102,7 +102,7 @@ def _log_outcome(sink: Sink, run: Run, ended: Ended) -> None:
         ", ".join(ended.aborted) or "none was open",
     )
     if ended.left:
-        log.warning(
+        logger.warning(
             "%s of sink %s is over, and may hold back readers until it is started again or "
             "kafka.transaction.timeout.ms has passed: %s. `eoslog transactions` lists what is open, and "
             "`eoslog transactions abort --force` ends what is not decided. "
@@ -184,7 +184,7 @@ def _is_over(sink: Sink, run: Run, runners: Runners) -> bool:
     try:
         return runners().run(is_over(sink, run))
     except EoslogError as error:
-        log.debug("%s of sink %s may not be over: %s", run.batch, sink.id, error)
+        logger.debug("%s of sink %s may not be over: %s", run.batch, sink.id, error)
         return False
 
 
@@ -215,7 +215,7 @@ def detached(work: Callable[[], object]) -> None:
             _cut_loose()
             work()
     except BaseException:  # the fork must never come back into Spark's code
-        log.exception("the background process that ends a batch's open transactions has failed")
+        logger.exception("the background process that ends a batch's open transactions has failed")
     finally:
         os._exit(0)
 
@@ -239,4 +239,4 @@ def _cut_loose() -> None:
     sys.stderr = open(2, "w", closefd=False, buffering=1)  # noqa: SIM115
     logging.root.handlers.clear()  # their files are closed
     look_as_sparks()
-    log.setLevel(logging.INFO)
+    logger.setLevel(logging.INFO)

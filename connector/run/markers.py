@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     )
 
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -121,7 +121,7 @@ class PendingLook:
         try:
             return cls(cluster, places, wait=False)
         except (EoslogError, KafkaError) as error:
-            log.debug("partitions are looked at later: %s", error)
+            logger.debug("partitions are looked at later: %s", error)
             return None
 
     def answers(self) -> dict[TopicPartition, PartitionState]:
@@ -206,7 +206,7 @@ def _begins(answer: ListOffsetsResponse) -> dict[TopicPartition, int]:
 def _may(code: int, what: str) -> bool:
     """Whether this was answered: a sink may write without the right to read. Raises KafkaError."""
     if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-        log.debug("%s is not allowed: the coordinators are believed", what)
+        logger.debug("%s is not allowed: the coordinators are believed", what)
         return False
     check(code, what)
     return True
@@ -257,7 +257,7 @@ def _open_in(part: DescribeProducersResponsePartition) -> list[tuple[ProducerIde
 
 
 def _unproven(place: TopicPartition, why: object) -> None:
-    log.warning(
+    logger.warning(
         "not proven that %s-%d is readable, the coordinator is believed: %s. "
         "See troubleshooting.md#markersmissing",
         *place,
@@ -301,7 +301,7 @@ def write_markers(cluster: Cluster, held: Iterable[HeldBack], *, commit: bool) -
             "coordinator_epoch": coordinator_epoch,
         }
         _at_leader(cluster, place, ApiKey.WRITE_TXN_MARKERS, partial(_write, marker))
-        log.warning(
+        logger.warning(
             "%s-%d held %s of %s open, whose marker was lost: %s marker written. "
             "See troubleshooting.md#markersmissing",
             *place,

@@ -20,7 +20,7 @@ from eoslog.protocol.names_by_sink import sink_of
 from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.protocol.topic_partitions import TopicPartition
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 LOOKS = 8
 """At a start the batches at so many places are looked at, not only the ends of their partitions: a log that
@@ -109,7 +109,7 @@ def _follows(cluster: Cluster, writers: _Writers, topic: str, partition: int, st
             if looked > LOOKED_THROUGH:
                 return f"{topic}-{partition} has so many that not all were looked at"
     except (OffsetsGone, TopicRecreated, errors.TopicAuthorizationFailed) as error:
-        log.debug("%s-%d cannot be looked through: %s", topic, partition, error)
+        logger.debug("%s-%d cannot be looked through: %s", topic, partition, error)
     return ""
 
 
@@ -168,7 +168,7 @@ def _look(cluster: Cluster, place: Place) -> Seen:
     except (OffsetsGone, TopicRecreated):  # just now
         return Seen.REMOVED
     except errors.TopicAuthorizationFailed as error:  # a sink may write without the right to read
-        log.debug("%s cannot be looked at: %s", place, error)
+        logger.debug("%s cannot be looked at: %s", place, error)
         return Seen.HIDDEN
     same = _is_at(batch, place)
     if same is None:

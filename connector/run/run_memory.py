@@ -34,7 +34,7 @@ from eoslog.connector.spark.processes import (
 )
 from eoslog.protocol.producer_identity import ProducerIdentity
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _SEE = "See troubleshooting.md#micro-batches-cannot-be-remembered"
 
@@ -58,7 +58,7 @@ def look(*key: str) -> Run | None:
     try:
         return _run(json.loads(path.read_text())) if path is not None and path.exists() else None
     except (OSError, ValueError, TypeError, KeyError) as error:
-        log.warning(f"the memory of the last micro-batch cannot be read: %s. {_SEE}", error)
+        logger.warning(f"the memory of the last micro-batch cannot be read: %s. {_SEE}", error)
         return None
 
 
@@ -72,7 +72,7 @@ def take(*key: str) -> Run | None:
         path.unlink()
         return _run(kept) if kept["token"] == driver_token() else None
     except (OSError, ValueError, TypeError, KeyError) as error:
-        log.warning(
+        logger.warning(
             f"the memory of the last micro-batch cannot be read, the sink is acquired again: %s. {_SEE}",
             error,
         )
@@ -93,7 +93,7 @@ def keep(run: Run, *key: str) -> None:
         draft.write_text(text)
         draft.rename(path)
     except OSError as error:
-        log.warning(
+        logger.warning(
             f"the micro-batch cannot be remembered, the next one acquires the sink again: %s. {_SEE}", error
         )
 
@@ -174,7 +174,7 @@ def drivers_of(query_id: str) -> list[int]:
         except FileNotFoundError:  # its driver begins a batch just now, or it was swept
             continue
         except (OSError, ValueError, TypeError, KeyError):
-            log.warning("%s does not name a driver: if it belongs to this query, it is not seen", path)
+            logger.warning("%s does not name a driver: if it belongs to this query, it is not seen", path)
             continue
         if query == query_id and lives(driver):
             found.add(driver.pid)
@@ -224,7 +224,7 @@ class Turn:
                 draft.write_text(json.dumps(kept))
                 draft.rename(self._path)
             except OSError as error:
-                log.warning(f"a df.write of foreachBatch cannot be remembered: %s. {_SEE}", error)
+                logger.warning(f"a df.write of foreachBatch cannot be remembered: %s. {_SEE}", error)
 
     def _kept(self) -> dict[str, Any]:
         kept: dict[str, Any] = {}
@@ -232,7 +232,7 @@ class Turn:
             if self._path is not None and self._path.exists():
                 kept = json.loads(self._path.read_text())
         except (OSError, ValueError) as error:
-            log.warning(f"the memory of writes in foreachBatch cannot be read: %s. {_SEE}", error)
+            logger.warning(f"the memory of writes in foreachBatch cannot be read: %s. {_SEE}", error)
         nothing = {"run": "", "batch": -1, "since": -1, "claimed": []}
         return nothing | (kept if kept.get("token") == driver_token() else {})
 
@@ -286,13 +286,13 @@ def notes_folder() -> Path | None:
         folder.mkdir(mode=0o700, exist_ok=True)
         status = folder.lstat()
         if status.st_uid != os.getuid() or status.st_mode & 0o077:
-            log.warning(f"%s is open to others: micro-batches are not remembered there. {_SEE}", folder)
+            logger.warning(f"%s is open to others: micro-batches are not remembered there. {_SEE}", folder)
             return None
         if time.monotonic() >= _swept + _SWEEP_SECONDS:
             _sweep(folder)
             _swept = time.monotonic()
     except OSError as error:
-        log.warning(f"micro-batches cannot be remembered in %s: %s. {_SEE}", folder, error)
+        logger.warning(f"micro-batches cannot be remembered in %s: %s. {_SEE}", folder, error)
         return None
     return folder
 

@@ -70,7 +70,7 @@ from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.protocol.topic_partitions import TopicPartition
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Observer = Callable[[Command[Any]], None]
@@ -261,7 +261,7 @@ def commit_known(cluster: Cluster, group: str, offsets: Offsets, commit: Callabl
         if not gone:
             raise
         names = ", ".join(f"{topic}-{partition}" for topic, partition in sorted(gone))
-        log.warning(
+        logger.warning(
             "group %s: the source offsets of %s are left out of the commit: the cluster does not have these "
             "partitions any more, and takes no offset for them. "
             "See troubleshooting.md#source-offsets-are-left-out-of-a-commit",
@@ -313,7 +313,7 @@ _said: set[ClientConfig] = set()
 def _say_once(config: ClientConfig, why: NotOffered) -> None:
     if config not in _said:
         _said.add(config)
-        log.info(
+        logger.info(
             "no two-phase commit here, transactions end by kafka.transaction.timeout.ms "
             "(option two.phase.commit): %s",
             why,

@@ -24,7 +24,7 @@ from eoslog.connector.checkpoint.source_changes import canonical
 from eoslog.connector.run.run_memory import notes_folder
 from eoslog.connector.spark.processes import ProcessIdentity, driver_process, lives, this_process
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _SEE = "See troubleshooting.md#micro-batches-cannot-be-remembered"
 _READS, _PAUSE_SECONDS = 20, 0.001
@@ -73,10 +73,12 @@ class SourceEnd:
         try:
             written = os.pwrite(self._open(folder), line, 0)
         except OSError as error:
-            log.warning(f"the end of a source's batch cannot be kept for the sink: %s. {_SEE}", error)
+            logger.warning(f"the end of a source's batch cannot be kept for the sink: %s. {_SEE}", error)
             return
         if written < len(line):
-            log.warning(f"the end of a source's batch cannot be kept for the sink: the disk is full. {_SEE}")
+            logger.warning(
+                f"the end of a source's batch cannot be kept for the sink: the disk is full. {_SEE}"
+            )
             return
         self._noted = kept
 
@@ -157,7 +159,7 @@ def _kept(path: Path) -> dict[str, Any] | None:
             kept: dict[str, Any] = json.loads(text)
             return kept
         time.sleep(_PAUSE_SECONDS)  # it is being written
-    log.warning(f"%s cannot be read: what its source has planned is not known. {_SEE}", path)
+    logger.warning(f"%s cannot be read: what its source has planned is not known. {_SEE}", path)
     return None
 
 

@@ -44,7 +44,7 @@ from eoslog.connector.saved.run_again import check_operators
 from eoslog.connector.saved.state_files import StateGone, files_before, is_versioned
 from eoslog.protocol.records import encode_batches
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 NOTE = "saved"
 """The name of the checkpoint's note of its last two saves."""
@@ -88,7 +88,7 @@ class CheckpointSaving:
             self._produce(own, last.partition, [self._decided(contents)])
             return last
         if last is not None and last.log and not is_there:
-            log.warning(_CUT, f"{self.topic}-{partition}", last.log, log_now, self.batch)
+            logger.warning(_CUT, f"{self.topic}-{partition}", last.log, log_now, self.batch)
         return self._save(own, last, contents, partition, log_now)
 
     def _log(self, partition: int, topic_id: str | None) -> str:

@@ -70,7 +70,7 @@ from eoslog.connector.sink.start_of_run import (
 from eoslog.connector.spark.driver_folder import is_relative
 from eoslog.errors import OptionError
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _PASSED = (
     "%s has written %s to %s before, and was given the same rows again, which were not written. If they are "
@@ -172,7 +172,7 @@ def _warn_of_place(options: SinkOptions, view: CheckpointView | None) -> None:
     given = options.checkpoint_location
     is_new = view is not None and view.completed is None and view.batch.batch_id == 0
     if view is not None and is_new and options.transactional_id is None and is_relative(given or "/"):
-        log.warning(_RELATIVE, given, os.path.abspath(view.checkpoint.location))
+        logger.warning(_RELATIVE, given, os.path.abspath(view.checkpoint.location))
 
 
 def _warn_of_right(options: SinkOptions, runner: Runner) -> None:
@@ -180,7 +180,7 @@ def _warn_of_right(options: SinkOptions, runner: Runner) -> None:
     if options.topic is None and options.transactional_id is not None:
         sink = Sink(options.transactional_id)
         if not runner.run(may_read_more(sink)):
-            log.warning(_MANY_TOPICS, sink.id, sink.group)
+            logger.warning(_MANY_TOPICS, sink.id, sink.group)
 
 
 def _remembered(options: SinkOptions, view: CheckpointView, key: tuple[str, ...]) -> tuple[Run | None, bool]:
@@ -355,7 +355,7 @@ def _warn_of_threads() -> None:
     """Warn once of writes that may belong to a micro-batch, as Spark does not say so in each thread."""
     if run_memory.streams_now() and run_memory.driver_token() not in _warned:
         _warned.add(run_memory.driver_token())
-        log.warning(_IN_THREAD)
+        logger.warning(_IN_THREAD)
 
 
 def _commit_within(
@@ -394,7 +394,7 @@ def _commit_within(
     abandoned_run.end(_sink_of(reports), written_by, lambda: runner, continues=False)
     _unwatch(options, written_by)
     if done.passed and done.written.content.rows:
-        log.warning(_PASSED, within, done.written.content, done.written.where)
+        logger.warning(_PASSED, within, done.written.content, done.written.where)
 
 
 @contextmanager
@@ -449,7 +449,7 @@ def _await_readable(runner: Runner, sink: Sink, last: Decision | None, spent: di
     """Wait until readers of committed data see the whole batch; warn if that takes too long."""
     why = runner.run(await_readable(last), timed(spent, sink)) if last is not None else None
     if last is not None and why is not None:
-        log.warning(
+        logger.warning(
             f"%s is committed, and readers may see a part of it only for a while: %s. {_SEE_LATE}",
             last.batch,
             why,
@@ -467,7 +467,7 @@ def abort_batch(
     sink = Sink(options.transactional_id or view.batch.query_id)
     run = run_of(reports) or run_memory.look(*_memory_key(options, sink, view.batch))
     if run is None or run.batch[:2] != (view.batch.query_id, batch_id):
-        log.info("batch %d of sink %s is over: it was not begun", batch_id, sink.id)
+        logger.info("batch %d of sink %s is over: it was not begun", batch_id, sink.id)
         return
     abandoned_run.end(sink, run, lambda: runner or runner_for(options), continues=not all(reports))
 

@@ -59,7 +59,7 @@ from eoslog.connector.saved.run_again import check_restored
 from eoslog.protocol.errors import TopicAuthorizationFailed
 from eoslog.protocol.topic_partitions import TopicPartition
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 FRESH_SECONDS = 6.5 * 24 * 3600
 """A query that completed a batch within this time finds its decision: clusters keep the offsets of an idle
@@ -119,7 +119,7 @@ class StartOfRun:
         if self._options.transactional_id is None and view.completed is None:
             repeats = check_not_refreshed(view.checkpoint, accepted)
             if repeats:
-                log.warning(repeats)
+                logger.warning(repeats)
         if view.completed is not None:
             view.checkpoint.check_completed(view.completed)
         now, group = cluster_id(self._cluster), self._group
@@ -171,7 +171,7 @@ class StartOfRun:
             source, saving = self._source_offsets(sink, group), self._saving(sink)
             self._runner.run(move_decision(sink, last, batch, source, completed, saving, ends))
             text = "%s is decided again: its rows were visible, and the cluster has forgotten the decision. "
-            log.warning(text + "See troubleshooting.md#the-cluster-has-forgotten-a-decision", batch)
+            logger.warning(text + "See troubleshooting.md#the-cluster-has-forgotten-a-decision", batch)
 
     def _saving(self, sink: Sink) -> Saving | None:
         options, batch = self._options, self._view.batch
@@ -237,7 +237,7 @@ class StartOfRun:
         if decided is None or decided.batch_id < batch.batch_id:
             self._runner.run(give_up(Sink(old), accepted))
             self._runner.run(leave(Sink(old), batch, completed, noted_left(self._view, self._sink.id)))
-            log.info("%s: sink %s is left for sink %s", batch, old, self._sink.id)
+            logger.info("%s: sink %s is left for sink %s", batch, old, self._sink.id)
 
     def after(self, begun: Begun) -> None:
         """Compare checkpoint, decision and group, and log warnings.
@@ -282,11 +282,11 @@ class StartOfRun:
             sequence=begun.sequence,
         )
         for warning in check_story(story):
-            log.warning(warning)
+            logger.warning(warning)
         if rows.lacks and not story.is_new:
             forget_lacking(self._cluster, view.checkpoint)
         if said := others_batches(story.done):
-            log.warning(said)
+            logger.warning(said)
         if story.is_new:
             _finish_others(story, self._runner, view, self._sink.id)
 
@@ -333,7 +333,7 @@ def unread_of(
     try:
         first = list_offsets(cluster, asked, committed=False) if asked else Offsets()
     except TopicAuthorizationFailed as error:  # the sink's user may lack the source's rights
-        log.debug("%s: their beginnings cannot be looked up: %s", sorted(asked), error)
+        logger.debug("%s: their beginnings cannot be looked up: %s", sorted(asked), error)
         first = Offsets()
     return {tp: first.get(tp) for tp, at in begins.items() if at > first.get(tp, 0)}
 
@@ -359,7 +359,7 @@ def cut_of(
     try:
         return cut_below(cluster, ended, epochs)
     except TopicAuthorizationFailed as error:  # the sink's user may lack the source's rights
-        log.debug("%s: their leader epochs cannot be looked up: %s", sorted(epochs), error)
+        logger.debug("%s: their leader epochs cannot be looked up: %s", sorted(epochs), error)
         return {}
 
 
@@ -441,7 +441,7 @@ def _check_plain_start(options: SinkOptions, view: CheckpointView, runner: Runne
         sequence=0 if last is None else last.sequence,
     )
     for warning in check_plain_start(story):
-        log.warning(warning)
+        logger.warning(warning)
     _finish_others(story, runner, view, "")
 
 

@@ -34,7 +34,7 @@ from eoslog.connector.spark.pickled_form import FORM
 from eoslog.connector.spark.sockets import acknowledging
 from eoslog.protocol.producer_identity import ProducerIdentity
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 def write_rows(
@@ -92,7 +92,7 @@ def _prepare(
     participant = Participant(name, identity)
     late = Runner(cluster, options.transaction_timeout_ms).run(withdraw_if_late(stamp, participant))
     if late is not None:
-        log.info("task of partition %d: %s", attempt.partition, late)
+        logger.info("task of partition %d: %s", attempt.partition, late)
     written = tuple(sorted(producer.partitions))
     ids = tuple(sorted((topic, number) for topic, number in producer.topic_ids.items() if number))
     last = tuple(producer.last_rows.get(place, (-1, -1)) for place in written)
@@ -149,7 +149,7 @@ def _sender(
         send(good)
         if dead is not None:
             text = "%d rows cannot be written and go to %s. See examples.md#dead-letters"
-            log.warning(text, len(dead), options.deadletter_topic)
+            logger.warning(text, len(dead), options.deadletter_topic)
             send(dead, letters)
 
     return send_or_bury

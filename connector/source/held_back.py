@@ -17,7 +17,7 @@ from eoslog.errors import EoslogError
 from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.topic_partitions import TopicPartition
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _SEE = "See troubleshooting.md#no-committed-record-can-be-read"
 
@@ -59,7 +59,7 @@ class Standstill:
         except (EoslogError, KafkaError) as error:
             if isinstance(error, KafkaError):  # it would be refused again
                 self._said |= {(tp, ends[tp]) for tp in ends}
-            log.warning(
+            logger.warning(
                 "no committed record can be read beyond the ends of %s, although their logs continue; whose "
                 "transaction is open there could not be found out: %s. "
                 f"{_SEE}",
@@ -96,7 +96,7 @@ def _say(of_one: Sequence[Holder], marks: Mapping[TopicPartition, int]) -> None:
     first = of_one[0]
     places = [holder.producer.where for holder in of_one]
     others = f" (and {_named(places[1:])})" if len(places) > 1 else ""
-    log.warning(
+    logger.warning(
         "%s-%d%s: no committed record can be read from offset %d on, though the log continues to %d: an open "
         f"transaction begins there; it belongs to %s: %s. {_SEE}",
         *first.producer.where,

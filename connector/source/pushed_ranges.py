@@ -20,7 +20,7 @@ from eoslog.errors import EoslogError
 from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.topic_partitions import TopicPartition
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _SEE = "See troubleshooting.md#a-filter-on-timestamp-is-not-pushed-down"
 _TYPE = "message.timestamp.type"
@@ -110,5 +110,7 @@ def _unless_refused(places: list[TopicPartition], ask: Callable[[], dict[K, V]])
         return ask()
     except (EoslogError, KafkaError) as error:
         named = ", ".join(f"{topic}-{partition}" for topic, partition in places)
-        log.warning("%s: a filter on timestamp is not pushed down, all is read: %s. %s", named, error, _SEE)
+        logger.warning(
+            "%s: a filter on timestamp is not pushed down, all is read: %s. %s", named, error, _SEE
+        )
         return {}

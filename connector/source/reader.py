@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
     from eoslog.connector.source.push_filters import PushFilters
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 StoredOffset = dict[str, dict[str, int]]
 
@@ -76,7 +76,7 @@ class BatchReader(DataSourceReader):
 
             self._filters = self.__dict__["pushFilters"] = push_filters.PushFilters(options.push_down)
         elif options.push_down == "true":
-            log.warning(
+            logger.warning(
                 "filter.push.down=true has no effect in PySpark %s: Spark applies every filter itself. "
                 "See connector-options.md#by-version-of-pyspark",
                 PYSPARK,
@@ -285,7 +285,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 continue
             if self.options.fail_on_data_loss:
                 raise error
-            log.warning(
+            logger.warning(
                 "%s. failOnDataLoss is false: continuing without it. See troubleshooting.md#dataloss", error
             )
         self._left_out = set(self._log.absent)
@@ -429,7 +429,7 @@ class UntoldStreamReader(StreamReader):
     def __init__(self, options: SourceOptions) -> None:
         super().__init__(options)
         if options.max_offsets is not None:
-            log.warning(
+            logger.warning(
                 "maxOffsetsPerTrigger: with availableNow or once, PySpark %s reads one batch in a run, and "
                 "this option bounds it. See connector-options.md#by-version-of-pyspark",
                 PYSPARK,

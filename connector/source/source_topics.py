@@ -33,7 +33,7 @@ from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
 from eoslog.errors import OptionError, UnknownTopic, report_loss
 from eoslog.protocol.topic_partitions import TopicPartition
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -204,12 +204,12 @@ class SourceTopics:
             try:
                 runner.run(fence(Sink(self.options.taken_over)))
             except ParticipantsLost as loss:  # the sink says so, too, where its options may accept it
-                log.warning("%s. See troubleshooting.md#participantslost", loss)
+                logger.warning("%s. See troubleshooting.md#participantslost", loss)
         stored = group_offsets.fetch_with_epochs(self.cluster, group, partitions, least_ms=PENDING_MS)
         notes = {tp: read_note(found.metadata) for tp, found in stored.items()}
         self._check_one_place(group, partitions, {tp: (at.offset, notes[tp]) for tp, at in stored.items()})
         for warning in check_notes(group, notes):
-            log.warning(warning)
+            logger.warning(warning)
         self.taken = frozenset(TakenFrom(note.sink, group) for note in notes.values() if note)
         at = {tp: found.offset for tp, found in stored.items() if found.offset >= 0}
         if not at and self.absent:
@@ -296,7 +296,7 @@ class SourceTopics:
         found = self._ask("Metadata", look)
         topics = [t.name for t in found if not t.internal and pattern.fullmatch(t.name)]
         if not topics:
-            log.warning(
+            logger.warning(
                 "no topic matches subscribePattern %r, which must match the whole name: nothing to read. "
                 "See connector-options.md",
                 self.options.pattern,

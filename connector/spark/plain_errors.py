@@ -16,7 +16,7 @@ from eoslog.connector.spark.logs import look_as_sparks
 from eoslog.errors import EoslogError
 from eoslog.protocol.errors import KafkaError
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 KEPT = "EOSLOG_TRACEBACK"
 _WAITS = (
@@ -55,7 +55,9 @@ def only_warned(call: Callable[P, None]) -> Callable[P, None]:
             aborts(*given, **named)
         except (EoslogError, KafkaError) as error:
             kind = type(error).__name__
-            log.warning("what the failed write left open could not be ended: %s: %s. %s", kind, error, _WAITS)
+            logger.warning(
+                "what the failed write left open could not be ended: %s: %s. %s", kind, error, _WAITS
+            )
 
     return called_by_spark
 

@@ -42,7 +42,7 @@ from eoslog.connector.saved.save import note_restored
 from eoslog.connector.saved.state_files import is_of_checkpoint
 from eoslog.errors import OptionError
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _LOGS = ("offsets/", "commits/")
 
@@ -131,7 +131,7 @@ def restore_checkpoint(location: str, options: Mapping[str, str]) -> Restored | 
     runner = Runner(cluster, OWN_TIMEOUT_MS, decisions=given.decision_topic)
     restored = restore(cluster, runner, Sink(given.transactional_id), location)
     if restored is not None:
-        log.warning("%s", restored)
+        logger.warning("%s", restored)
     return restored
 
 

@@ -29,7 +29,7 @@ from tests.histories.processes import Application, Strike, Worker
 from tests.histories.reads_ahead import Reads
 from tests.histories.sim_connection import Killed
 
-log = logging.getLogger("eoslog.histories")
+logger = logging.getLogger("eoslog.histories")
 
 SCHEMA = StructType([StructField("value", BinaryType())])
 TASK_KILL_SECONDS = 2.0
@@ -451,7 +451,7 @@ class Job:
         try:
             self.sink.abort(pickled, messages)
         except Exception:  # Spark logs it and goes on with the first error
-            log.warning("abort failed", exc_info=True)
+            logger.warning("abort failed", exc_info=True)
 
     def _abort_beside(
         self, pickled: bytes, messages: list[WriterCommitMessage | None],

@@ -306,7 +306,7 @@ MUTANTS: list[Mutant] = [
         Break(
             "a decision on its way is not waited for", "SourceTopics._committed", "group_offsets.fetch_with_epochs(self.cluster, group, partitions, least_ms=PENDING_MS)", "group_offsets.fetch_with_epochs(self.cluster, group, partitions)"
         ),
-        Break("what notes tell is not said", "SourceTopics._committed", "log.warning(warning)", "pass"),
+        Break("what notes tell is not said", "SourceTopics._committed", "logger.warning(warning)", "pass"),
         Break("no record is as young and nobody says so", "SourceTopics._at", "none and (not bound.none_is_latest)", "False"),
         Break("a pattern matches a part", "SourceTopics._matching", "pattern.fullmatch(t.name)", "pattern.match(t.name)"),
         Break("topics that cannot be told of are gone", "SourceTopics._matching.look", "check(code, f'Metadata of {name}')", "pass"),

@@ -36,7 +36,7 @@ RETRY_S = 5.0
 
 Answers = tuple[tuple[int, Answer], ...]
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 def settings_of(config: BrokerConfig) -> ClassicGroupSettings:
@@ -147,7 +147,7 @@ class GroupMembers:
         if outcome.group.generation != group.generation:
             text = "group %s: generation %d has %d members"
             facts = (group_id, outcome.group.generation, len(outcome.group.members))
-            _log.info(text, *facts, extra={"group": group_id})
+            logger.info(text, *facts, extra={"group": group_id})
         self._keep(outcome.group)
         self._answer(partition, outcome.answers)
 
@@ -176,7 +176,7 @@ class GroupMembers:
         try:
             self._step(group_id, Tick(), classic_group.NO_TICKET)
         except KafkaError as error:
-            _log.error("group %s: its state cannot be written, trying again: %s", group_id, error)
+            logger.error("group %s: its state cannot be written, trying again: %s", group_id, error)
             loop = asyncio.get_running_loop()
             self._timers[group_id] = loop.call_later(RETRY_S, self._tick, group_id)
 

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from eoslog.broker.log.partition.partition import Partition
     from eoslog.broker.ports.ports import Clock
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 def _within(own: str | None, default: int, low: int, high: int) -> int:
@@ -253,14 +253,14 @@ class ConsumerGroups:
         if group is None:
             return
         for timer, member_id in due:
-            _log.info("group %s: member %s is removed: %s", group_id, member_id, timer.value)
+            logger.info("group %s: member %s is removed: %s", group_id, member_id, timer.value)
         gone = [member_id for _, member_id in due]
         try:
             settings = self.settings(group_id)
             outcome = consumer_group.fence(group, gone, self._cluster, self._now(), settings)
             self._commit(self._journal.partition(group_id), group_id, outcome)
         except KafkaError as error:
-            _log.error("group %s: its state cannot be written, trying again: %s", group_id, error)
+            logger.error("group %s: its state cannot be written, trying again: %s", group_id, error)
             self._deadlines.look_again(group_id, RETRY_S)
 
     # Reading back

@@ -31,7 +31,7 @@ TOPIC = "__consumer_offsets"
 
 T = TypeVar("T")
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _AS_COORDINATOR_ERROR = {
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
@@ -100,7 +100,7 @@ class GroupJournal:
             read(partition)
         except (KafkaError, ProtocolError, batch.CorruptBatch) as error:
             self._unread[partition.index] = str(error)
-            _log.error(
+            logger.error(
                 "%s-%d: the groups it keeps are refused, as it cannot be read: %s. Put the partition back "
                 "from a copy, then start the broker again",
                 TOPIC, partition.index, error,
@@ -123,7 +123,7 @@ class GroupJournal:
             return partition.append(data, now_ms=now, coordinator=True).base_offset
         except KafkaError as error:
             if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
-                _log.error("%s-%d: cannot write: %s", TOPIC, partition.index, error)
+                logger.error("%s-%d: cannot write: %s", TOPIC, partition.index, error)
             raise as_coordinator_error(error) from error
 
     async def durable(self, partition: Partition, end: int) -> None:
@@ -187,5 +187,5 @@ def _decode(partition: Partition, record: Record) -> OffsetRecord | GroupRecord 
     except ProtocolError as error:
         raise ProtocolError(f"{where}: {error}") from error
     if decoded is None:
-        _log.warning("%s: a record of an unknown kind is ignored", where)
+        logger.warning("%s: a record of an unknown kind is ignored", where)
     return decoded

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from eoslog.broker.ports.ports import Clock
     from eoslog.broker.topics.topics import Topics
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _MINUTE_MS = 60_000
 
@@ -117,7 +117,7 @@ class GroupCleanup:
             try:
                 await self._expire(partition)
             except KafkaError as error:
-                _log.warning("%s-%d: nothing expires now: %s", partition.topic, partition.index, error)
+                logger.warning("%s-%d: nothing expires now: %s", partition.topic, partition.index, error)
 
     async def _expire(self, partition: Partition) -> None:
         store = self._offsets.store(partition)
@@ -128,7 +128,7 @@ class GroupCleanup:
             whole = not left and self._is_empty(group_id)
             if gone or whole:
                 self._remove(partition, group_id, gone, whole=whole)
-                _log.info("group %s: %d offsets expired%s", group_id, len(gone), ", it is gone" * whole)
+                logger.info("group %s: %d offsets expired%s", group_id, len(gone), ", it is gone" * whole)
             await asyncio.sleep(0)  # Let other requests be served between two groups.
 
     def _empty_groups(self) -> list[str]:

@@ -18,7 +18,7 @@ BLOCK = 1000
 """Ids in a block, as in Kafka."""
 
 _HEAD = "version: 0\nnext_producer_id: "
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class ProducerIds:
@@ -46,7 +46,7 @@ class ProducerIds:
         if used < self._next:
             return
         if self._next == self._end:
-            _log.warning("%s is behind: id %d is in use already; the next id is above it", self._path, used)
+            logger.warning("%s is behind: id %d is in use already; the next id is above it", self._path, used)
         self._next = self._end = used + 1
 
     def _reserve(self) -> None:
@@ -54,7 +54,7 @@ class ProducerIds:
         try:
             write_whole(self._fs, self._path, f"{_HEAD}{end}\n".encode())
         except OSError as error:
-            _log.error("no producer ids can be reserved: %s: %s", self._path, error)
+            logger.error("no producer ids can be reserved: %s: %s", self._path, error)
             text = f"no producer ids can be reserved, {self._path} cannot be written: {error}"
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, text) from error
         self._end = end

@@ -47,7 +47,7 @@ T = TypeVar("T")
 Failures = dict[TransactionEntry, Exception]
 """The error of each change that failed, where several were made together."""
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class Changes:
@@ -95,7 +95,7 @@ class Changes:
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is not None and not isinstance(error, KafkaError):
-            _log.error("a change of a transactional id failed", exc_info=error)
+            logger.error("a change of a transactional id failed", exc_info=error)
 
     async def _apply_one(self, entry: TransactionEntry, following: TransactionMetadata) -> None:
         for error in (await self._apply({entry: following})).values():
@@ -175,7 +175,7 @@ class Changes:
             assert entry.metadata is not None
             entry.begin(task, entry.metadata.state)
         for error in (await asyncio.shield(task)).values():
-            _log.error("%s", error)
+            logger.error("%s", error)
 
     async def _finish_again(self, entries: Sequence[TransactionEntry]) -> Failures:
         try:
@@ -286,4 +286,4 @@ async def all_of(work: Sequence[Awaitable[Any]]) -> None:
     """Wait for all. Failures are logged; they will be tried again."""
     for result in await asyncio.gather(*work, return_exceptions=True):
         if isinstance(result, BaseException):
-            _log.error("%s", result)
+            logger.error("%s", result)

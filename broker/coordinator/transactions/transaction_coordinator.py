@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from eoslog.broker.ports.ports import Clock
     from eoslog.broker.topics.topics import Topics
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class Producer(NamedTuple):
@@ -99,7 +99,7 @@ class TransactionCoordinator:
         changes = dict(self._decided_unrecorded())
         failures = await self._changes.begin_together(changes) if changes else {}
         for error in failures.values():
-            _log.error("%s", error)
+            logger.error("%s", error)
         if not failures:
             await self._changes.finish_all(self._entries.active())
 
@@ -304,7 +304,7 @@ class TransactionCoordinator:
             known = entry.metadata
             if known is not None and entry.free and rules.has_expired(known, now_ms):
                 text = "%s: the transaction of %d.%d has been open for more than %d ms and is aborted"
-                _log.info(text, entry.id, known.producer_id, known.producer_epoch, known.timeout_ms)
+                logger.info(text, entry.id, known.producer_id, known.producer_epoch, known.timeout_ms)
                 decision = rules.fence(known, now_ms, new_producer_id=self._new_id(entry))
                 if decision.following is not None:
                     aborts.append(self._changes.begin(entry, decision.following))
@@ -326,7 +326,7 @@ class TransactionCoordinator:
         ]
         await self._changes.forget(idle)
         if idle:
-            _log.info("%d transactional ids idle for more than %d ms are removed", len(idle), self._idle_ms)
+            logger.info("%d transactional ids idle for more than %d ms are removed", len(idle), self._idle_ms)
 
     # -- questions -----------------------------------------------------------------------------
 

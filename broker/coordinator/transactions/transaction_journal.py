@@ -24,7 +24,7 @@ TOPIC = "__transaction_state"
 _BATCH_BYTES = 256 * 1024
 _RECORD_OVERHEAD = 32
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class DamagedTransactionLog(Exception):
@@ -78,7 +78,7 @@ class TransactionJournal:
             batch = encode_records(records, now_ms)
             return partition, partition.append(batch, now_ms=now_ms, coordinator=True).last_offset
         except KafkaError as error:
-            _log.error("%s cannot be recorded: %s", what, error)
+            logger.error("%s cannot be recorded: %s", what, error)
             text = f"{what} cannot be recorded: {error}"
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, text) from error
 
@@ -123,7 +123,7 @@ class TransactionJournal:
                 yield decoded
             else:
                 text = "%s-%d offset %d: a record of an unknown kind is ignored"
-                _log.warning(text, TOPIC, partition.index, record.offset)
+                logger.warning(text, TOPIC, partition.index, record.offset)
 
 
 def _damaged(partition: Partition, where: str, error: Exception) -> DamagedTransactionLog:

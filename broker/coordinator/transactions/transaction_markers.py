@@ -47,7 +47,7 @@ class ReadBarrier:
 
 OnMarker = Callable[["Partition", int, int, bool], None]
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class MarkerWriter:
@@ -84,7 +84,7 @@ class MarkerWriter:
         what = f"{'commit' if commit else 'abort'} marker of {metadata.transactional_id} for {topic}-{index}"
         partition = self._topics.partition(topic, index)
         if partition is None:
-            _log.warning("%s is not written: the partition has been deleted", what)
+            logger.warning("%s is not written: the partition has been deleted", what)
             return None
         try:
             await self.mark_one(
@@ -96,12 +96,12 @@ class MarkerWriter:
             )
         except KafkaError as error:
             if self._topics.partition(topic, index) is not partition:
-                _log.warning("%s is not written: the partition was deleted meanwhile", what)
+                logger.warning("%s is not written: the partition was deleted meanwhile", what)
                 return None
             if _is_superseded(partition, metadata.producer_id, error):
-                _log.warning("%s is not written, no transaction is open there: %s", what, error)
+                logger.warning("%s is not written, no transaction is open there: %s", what, error)
                 return None
-            _log.error("%s cannot be written: %s", what, error)
+            logger.error("%s cannot be written: %s", what, error)
             return error
         return None
 

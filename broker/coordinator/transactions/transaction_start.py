@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from eoslog.broker.log.partition.partition import Partition
     from eoslog.broker.topics.topics import Topics
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 def load(entries: TransactionEntries, journal: TransactionJournal, topics: Topics) -> int:
@@ -53,7 +53,7 @@ def read_again(entries: TransactionEntries, journal: TransactionJournal, partiti
 def _report_orphans(entries: TransactionEntries, partition: Partition) -> None:
     for producer_id, first in partition.open_transactions():
         if entries.owner_of(producer_id, (partition.topic, partition.index)) is None:
-            _log.error(
+            logger.error(
                 "%s-%d: the transaction of producer id %d, open since offset %d, belongs to no "
                 "transactional id: readers of committed data stop there. Look at it with "
                 "DescribeProducers and end it with WriteTxnMarkers",

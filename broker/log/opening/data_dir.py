@@ -20,7 +20,7 @@ from eoslog.broker.log.segment import files, leader_epochs
 from eoslog.broker.log.segment.checkpoint import Checkpoints, OffsetCheckpoint
 from eoslog.broker.ports.ports import Claim, FileSystem
 
-_LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 META = "meta.properties"
 _CLEAN = b'{"version":0,"brokerEpoch":-1}'
@@ -103,7 +103,7 @@ class DataDir:
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 raise
-            _LOG.warning(
+            logger.warning(
                 "%s: a broker on a copy of this directory runs in leader epoch %d; this one takes a later "
                 "one. Both have cluster id %s: let no client use one and then the other",
                 self.path,
@@ -121,7 +121,7 @@ class DataDir:
             return files.decode_offsets(files.read_whole(self._fs, path), path)
         except files.BadFile as error:
             # Without the recovery points more of each log is checked: slower, but just as safe.
-            _LOG.warning("%s; every log is checked from its start", error)
+            logger.warning("%s; every log is checked from its start", error)
             return {}
 
     def _load_checkpoints(self) -> Checkpoints:
@@ -135,7 +135,7 @@ class DataDir:
         try:
             cleaned = OffsetCheckpoint(self._fs, path)
         except files.BadFile as error:
-            _LOG.warning("%s; compacted logs are compacted from their start again", error)
+            logger.warning("%s; compacted logs are compacted from their start again", error)
             self._fs.remove(path)
             return Checkpoints(starts, OffsetCheckpoint(self._fs, path), cleaned_forgotten=True)
         return Checkpoints(starts, cleaned)

@@ -20,7 +20,7 @@ from eoslog.broker.log.segment.segment import Segment
 from eoslog.broker.ports.ports import FileSystem
 from eoslog.broker.rules.producer_state import ProducerStates
 
-_LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 def create_directory(fs: FileSystem, directory: str, topic_id: bytes, interval: int, epoch: int = 0) -> None:

@@ -17,7 +17,7 @@ from eoslog.broker.rules.producer_state import ProducerStates
 from eoslog.protocol.batch import HEADER_SIZE, BatchHeader, packed
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
-_LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class ActiveSegment:
@@ -61,7 +61,7 @@ class ActiveSegment:
         except LostFile as error:
             self._durability.fail(str(error))
         except (DamagedBatch, OSError) as error:
-            _LOG.error("partition %s: nothing was written: %s", log, error)
+            logger.error("partition %s: nothing was written: %s", log, error)
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"partition {log}: nothing was written: {error}"
             ) from error

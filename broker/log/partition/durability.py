@@ -92,7 +92,7 @@ class Log:
         return os.path.join(self.directory, files.offset_name(offset, suffix))
 
 
-_LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class Durability:
@@ -232,7 +232,7 @@ class Durability:
         raise self._log.storage_error()
 
     def _go_offline(self, reason: str) -> None:
-        _LOG.error(
+        logger.error(
             "partition %s goes offline: %s. It comes back when the disk works again and has room",
             self,
             reason,

@@ -42,7 +42,7 @@ from eoslog.protocol.errors import KafkaError
 if TYPE_CHECKING:
     from eoslog.protocol.walk import Walked
 
-_LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class Partition:
@@ -373,7 +373,7 @@ class Partition:
 
     def stay_offline(self, reason: str, *, may_return: bool = False) -> None:
         """Mark it offline: its log is unusable. Unless it `may_return`, it needs a repair and a restart."""
-        _LOG.error("partition %s stays offline: %s", self, reason)
+        logger.error("partition %s stays offline: %s", self, reason)
         self._log.offline, self._log.may_return = reason, may_return
 
     # -- closing -------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from eoslog.broker.ports.ports import Buffer
 from eoslog.protocol.batch import BatchHeader, CorruptBatch, iter_headers
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
-_LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class PartitionReads:
@@ -157,6 +157,6 @@ class PartitionReads:
         text = f"partition {self._log} cannot be read: {error}"
         if text != self._said_unreadable:  # readers retry again and again
             self._said_unreadable = text
-            _LOG.error("%s", text)
+            logger.error("%s", text)
         damaged = isinstance(error, (DamagedBatch, CorruptBatch))
         return KafkaError(ErrorCode.CORRUPT_MESSAGE if damaged else ErrorCode.KAFKA_STORAGE_ERROR, text)

@@ -56,7 +56,7 @@ def expendable(
     return gone
 
 
-_LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 HIGH_WATERMARK = -1
 """Means the high watermark in `delete_records`."""
@@ -103,7 +103,7 @@ class Trimming:
         try:
             self._log.begin_at(wanted)
         except OSError as error:
-            _LOG.error("partition %s: no record was deleted: %s", self._log, error)
+            logger.error("partition %s: no record was deleted: %s", self._log, error)
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"partition {self._log}: no record was deleted: {error}"
             ) from error
@@ -128,7 +128,7 @@ class Trimming:
         start = self._log.segments[count].base_offset
         self._log.begin_at(start)
         gone = self._log.segments.drop_first(count)
-        _LOG.info("partition %s now begins at %d: %d segments removed", self._log, self._log.start, count)
+        logger.info("partition %s now begins at %d: %d segments removed", self._log, self._log.start, count)
         self._discard(gone, now_ms)
         return count
 

@@ -37,7 +37,7 @@ from eoslog.protocol.batch import (
 )
 from eoslog.protocol.control import ABORT, COMMIT, read_control
 
-_LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 _SEARCH_CHUNK = 8 << 20
 WORTH_SKIPPING = 1 << 20
 """A start after a crash uses a saved index only if that spares it reading at least this many bytes."""
@@ -165,7 +165,7 @@ def _trusted(segments: list[Segment], end: int) -> bool:
     try:
         segments[-1].trust()
     except DamagedBatch as damage:
-        _LOG.warning("log was closed in order, but %s; all of it is checked now", damage)
+        logger.warning("log was closed in order, but %s; all of it is checked now", damage)
         return False
     return segments[-1].next_offset == end
 
@@ -268,7 +268,7 @@ class _Recovery:
 
     def _found(self, segment: Segment, position: int, offset: int, text: str) -> None:
         finding = RecoveryFinding(segment.path, position, offset, text)
-        _LOG.warning("%s", finding)
+        logger.warning("%s", finding)
         self._report.append(finding)
         self._changed = True
 
@@ -319,7 +319,7 @@ def load_producers(
             ended = segment.next_offset <= start and segment is not segments[-1]
             segment.transactions.load(start, ended)
     except BadIndex as error:
-        _LOG.warning("%s; the transaction indexes are rebuilt from the whole log", error)
+        logger.warning("%s; the transaction indexes are rebuilt from the whole log", error)
         states, start = ProducerStates(), segments[0].base_offset
         for segment in segments:
             segment.transactions.clear()
@@ -347,7 +347,7 @@ def _from_snapshot(fs: FileSystem, directory: str, end: int) -> tuple[ProducerSt
             try:
                 states.load(producer_snapshot.decode(files.read_whole(fs, path)))
             except producer_snapshot.BadSnapshot as error:
-                _LOG.warning("%s: %s; it is removed and an older one is used", path, error)
+                logger.warning("%s: %s; it is removed and an older one is used", path, error)
             else:
                 found = offset
                 break

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from eoslog.broker.log.segment import files
 from eoslog.broker.ports.ports import FileSystem
 
-_LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 TICK_MS = 500
 """Epochs are int32: they last until 2059."""
@@ -75,7 +75,7 @@ def _last(fs: FileSystem, path: str) -> int:
     try:
         return max(int(row[0]) for row in files.decode_checkpoint(files.read_whole(fs, path), path))
     except (files.BadFile, ValueError) as error:
-        _LOG.warning("%s: %s; the epoch of this run is taken from the clock", path, error)
+        logger.warning("%s: %s; the epoch of this run is taken from the clock", path, error)
         return UNDEFINED
 
 
@@ -87,5 +87,5 @@ def _rows(fs: FileSystem, path: str) -> list[tuple[int, int]]:
         found = files.decode_checkpoint(files.read_whole(fs, path), path)
         return [(int(epoch), int(start)) for epoch, start in found]
     except ValueError as error:
-        _LOG.warning("%s: %s; it is started again", path, error)
+        logger.warning("%s: %s; it is started again", path, error)
         return []

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from eoslog.broker.log.upkeep.upkeep import Partitions
     from eoslog.broker.ports.ports import Clock, FileSystem
 
-_LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 BACKUP_INTERVAL_MS = 500
 """How often the broker checks whether a backup is requested."""
@@ -85,10 +85,10 @@ class Backups:
             instant = time.monotonic()
             answer = {"now_ms": self._clock.now_ms(), "sizes": self._note(linked)}
         except (CannotBackUp, OSError) as error:
-            _LOG.warning("no backup: %s", error)
+            logger.warning("no backup: %s", error)
             answer = {"error": str(error)}
         else:
-            _LOG.info(
+            logger.info(
                 "a backup of %d partitions: prepared in %.1f s, noted in %.0f ms",
                 len(linked), instant - begun, (time.monotonic() - instant) * 1000,
             )  # fmt: skip

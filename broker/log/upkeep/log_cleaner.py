@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from eoslog.broker.log.upkeep.upkeep import Partitions
     from eoslog.broker.ports.ports import Clock, FileSystem
 
-_LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class Cleaner:
@@ -71,7 +71,7 @@ class Cleaner:
     def _log_once(self, partition: Partition, error: Exception) -> None:
         text = str(error) or repr(error)
         level = logging.DEBUG if partition in self._failed or partition.closed else logging.ERROR
-        _LOG.log(level, "partition %s is not compacted, its log is unchanged: %s", partition, text)
+        logger.log(level, "partition %s is not compacted, its log is unchanged: %s", partition, text)
         self._failed.add(partition)
 
     async def _run(self, partition: Partition) -> None:
@@ -94,7 +94,7 @@ class Cleaner:
         if not partition.closed:
             partition.compacting.cleaned_up_to(end)
             before = sum(source.size for source in plan.sources)
-            _LOG.info(
+            logger.info(
                 "partition %s is compacted up to offset %d; before, that was %d bytes", partition, end, before
             )
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from eoslog.broker.log.upkeep.upkeep import Partitions
     from eoslog.broker.ports.ports import FileSystem
 
-_LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 SCRUB_INTERVAL_MS = 10_000
 """How often the scrub looks for unchecked segments; also the time from the start to the first scrub."""
@@ -93,7 +93,7 @@ class Scrubber:
                     return
                 segments, size = segments + 1, size + one.size
         if segments:
-            _LOG.info(
+            logger.info(
                 "%d segments, %d bytes were read and checked in %.1f s: %d damaged",
                 segments, size, time.monotonic() - began, damaged,
             )  # fmt: skip
@@ -107,7 +107,7 @@ class Scrubber:
             if not partition.has(segment):
                 return True
             segment.damage = str(error)
-            _LOG.error(
+            logger.error(
                 "partition %s is damaged: %s. Readers get an error there; see operating.md#damage",
                 partition, error,
             )  # fmt: skip

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from eoslog.broker.log.partition.partition import Partition
     from eoslog.broker.ports.ports import Clock
 
-_LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 REMOVE_INTERVAL_MS = 10_000
 """How often unused files are removed."""
@@ -48,7 +48,9 @@ class Upkeep:
             try:
                 removed = partition.retain(self._clock.now_ms())
             except (KafkaError, OSError) as error:
-                _LOG.error("partition %s: segments past retention could not be removed: %s", partition, error)
+                logger.error(
+                    "partition %s: segments past retention could not be removed: %s", partition, error
+                )
                 continue
             if removed:
                 await asyncio.sleep(0)
@@ -67,7 +69,7 @@ class Upkeep:
                 partition.progress.end_saving()
             except (KafkaError, OSError) as error:
                 partition.progress.saving_failed()
-                _LOG.error("partition %s: a start after a crash will read more of it: %s", partition, error)
+                logger.error("partition %s: a start after a crash will read more of it: %s", partition, error)
         return bool(busy)
 
     async def remove_files(self) -> None:
@@ -76,7 +78,7 @@ class Upkeep:
             try:
                 partition.remove_files(self._clock.now_ms())
             except OSError as error:
-                _LOG.error("partition %s: cannot remove a file of a removed segment: %s", partition, error)
+                logger.error("partition %s: cannot remove a file of a removed segment: %s", partition, error)
 
     async def bring_back(self, on_return: Callable[[Partition], None]) -> None:
         """Try to reopen offline partitions. `on_return` is called before anything else sees one online.
@@ -99,7 +101,7 @@ class Upkeep:
                 if not partition.closed:
                     on_return(partition)
                 if not partition.closed and partition.offline is None:
-                    _LOG.warning(
+                    logger.warning(
                         "partition %s is back: its log was read again and ends at offset %d",
                         partition, partition.log_end_offset,
                     )  # fmt: skip
@@ -109,7 +111,7 @@ class Upkeep:
         """Log why the partition is still offline, unless that was the last thing logged about it."""
         if self._refusals.get(partition) != str(error):
             self._refusals[partition] = str(error)
-            _LOG.warning("partition %s is still offline: %s", partition, error)
+            logger.warning("partition %s is still offline: %s", partition, error)
 
 
 async def _in_thread(job: Callable[[], T]) -> T:
