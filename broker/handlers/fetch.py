@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from eoslog.broker.authorize.access_request import AccessRequest, RequestRefused, Restore
 from eoslog.broker.authorize.filtering import TOPIC_DENIED, refusal, topics
 from eoslog.broker.requests.context import RequestContext, Settled
-from eoslog.broker.rules.fetch_session import FetchRound, Place, asked
+from eoslog.broker.rules.fetch_session import FetchRound, PartitionKey, asked
 from eoslog.broker.rules.reader_checks import check_leader_epoch, reads_committed
 from eoslog.protocol.acls import AclOperation
 from eoslog.protocol.apis import ApiKey
@@ -114,14 +114,14 @@ class _Fetch:
         self._replica = max(request["replica_id"], request["replica_state"]["replica_id"])
         self._wanted = wanted
         self._parts = dict(self._wanted.parts)
-        self._answers: dict[Place, FetchResponsePartitionDraft] = {}
-        self._sizes: dict[Place, int] = {}
+        self._answers: dict[PartitionKey, FetchResponsePartitionDraft] = {}
+        self._sizes: dict[PartitionKey, int] = {}
         self._failed = False
         self._held_back = False  # a batch is too large to be returned while memory is short
         self._found = 0
 
     @property
-    def places(self) -> Sequence[Place]:
+    def places(self) -> Sequence[PartitionKey]:
         """All partitions, in the order to read them."""
         return list(self._parts)
 
@@ -135,13 +135,13 @@ class _Fetch:
         """Whether the answer needs no further waiting."""
         return self._failed or self._found >= self._request["min_bytes"] or not self._parts
 
-    def read(self, places: Sequence[Place]) -> None:
+    def read(self, places: Sequence[PartitionKey]) -> None:
         """Read these partitions; a result replaces an earlier one."""
         self._begin_round()
         self._read_some(places)
         self._turns.has_read(self._found)
 
-    async def _read_in_steps(self, places: Sequence[Place]) -> None:
+    async def _read_in_steps(self, places: Sequence[PartitionKey]) -> None:
         """As `read`, in steps between which other requests are served."""
         while self._turns.has_read_enough:
             await self._turns.next()
@@ -157,7 +157,7 @@ class _Fetch:
         self._room = min(self._max_bytes, self._memory.room())
         self._held_back = False
 
-    def _read_some(self, places: Sequence[Place]) -> None:
+    def _read_some(self, places: Sequence[PartitionKey]) -> None:
         for place in places:
             self._found -= self._sizes.get(place, 0)
             try:
@@ -168,7 +168,7 @@ class _Fetch:
             self._found += size
             self._answers[place], self._sizes[place] = answer, size
 
-    def _read_partition(self, place: Place) -> tuple[FetchResponsePartitionDraft, int]:
+    def _read_partition(self, place: PartitionKey) -> tuple[FetchResponsePartitionDraft, int]:
         """A partition's part of the answer, and how many bytes of records are in it."""
         part = self._parts[place]
         partition = self._partition(place)
@@ -194,7 +194,7 @@ class _Fetch:
         }
         return answer, len(result.records)
 
-    def _partition(self, place: Place) -> Partition:
+    def _partition(self, place: PartitionKey) -> Partition:
         key, index = place
         topic = self._topics.get(key) if isinstance(key, str) else self._topics.by_id(key)
         if topic is None:
@@ -232,13 +232,13 @@ class _Fetch:
         """Wait until there is enough to answer, for at most the client's time."""
         loop = asyncio.get_running_loop()
         stirred, over = asyncio.Event(), asyncio.Event()
-        moved: set[Place] = set()
+        moved: set[PartitionKey] = set()
 
         def time_over() -> None:
             over.set()
             stirred.set()
 
-        def stir(place: Place) -> None:
+        def stir(place: PartitionKey) -> None:
             moved.add(place)
             stirred.set()
 
@@ -267,7 +267,7 @@ class _Fetch:
                 partition.unsubscribe(callback)
 
     async def _watch(
-        self, stir: Callable[[Place], None], watched: list[tuple[Partition, Callable[[], None]]]
+        self, stir: Callable[[PartitionKey], None], watched: list[tuple[Partition, Callable[[], None]]]
     ) -> None:
         """Subscribe to each partition that exists, and add it to `watched`."""
         for number, place in enumerate(self._parts, 1):

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 TopicKey = str | bytes
 """A topic's name; from version 13 on its id."""
-Place = tuple[TopicKey, int]
+PartitionKey = tuple[TopicKey, int]
 
 FINAL_EPOCH = -1
 INITIAL_EPOCH = 0
@@ -69,7 +69,7 @@ class FetchSession:
     by_id: bool
     used_ms: int
     next_epoch: int = 1
-    partitions: dict[Place, Followed] = field(default_factory=dict)
+    partitions: dict[PartitionKey, Followed] = field(default_factory=dict)
 
     def take(self, request: FetchRequest) -> None:
         """Add, change and remove partitions as the request says."""
@@ -85,10 +85,10 @@ class FetchSession:
                 self.partitions.pop((key, index), None)
 
     def needed(
-        self, answers: dict[Place, FetchResponsePartitionDraft], *, all_of_them: bool
-    ) -> dict[Place, FetchResponsePartitionDraft]:
+        self, answers: dict[PartitionKey, FetchResponsePartitionDraft], *, all_of_them: bool
+    ) -> dict[PartitionKey, FetchResponsePartitionDraft]:
         """The answers that the client needs. A partition that gave records comes last next time."""
-        news: dict[Place, FetchResponsePartitionDraft] = {}
+        news: dict[PartitionKey, FetchResponsePartitionDraft] = {}
         for place, answer in answers.items():
             followed = self.partitions.get(place)
             if followed is None:
@@ -104,13 +104,13 @@ class FetchSession:
 class FetchRound:
     """The partitions of one request, in the order to read them, and its session."""
 
-    parts: list[tuple[Place, FetchRequestPartition]]
+    parts: list[tuple[PartitionKey, FetchRequestPartition]]
     session: FetchSession | None = None
     incremental: bool = False
 
     def needed(
-        self, answers: dict[Place, FetchResponsePartitionDraft]
-    ) -> dict[Place, FetchResponsePartitionDraft]:
+        self, answers: dict[PartitionKey, FetchResponsePartitionDraft]
+    ) -> dict[PartitionKey, FetchResponsePartitionDraft]:
         """The answers that the client needs."""
         if self.session is None:
             return answers
@@ -189,7 +189,7 @@ class FetchSessions:
         return session
 
 
-def asked(request: FetchRequest, by_id: bool) -> Iterator[tuple[Place, FetchRequestPartition]]:
+def asked(request: FetchRequest, by_id: bool) -> Iterator[tuple[PartitionKey, FetchRequestPartition]]:
     """The partitions that the request itself names, in its order."""
     for topic in request["topics"]:
         key = topic["topic_id"] if by_id else topic["topic"]

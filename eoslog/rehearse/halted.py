@@ -28,8 +28,9 @@ NO_REQUEST = (ReadClock, TransactionVersion)
 
 
 @dataclass
-class Life(Generic[T]):
-    """A driver's life. `sent`: the commands that it has sent so far. `ended`: with `result`."""
+class HaltedRun(Generic[T]):
+    """A driver's run, which halts before a command. `sent`: the commands that it has sent so far.
+    `ended`: with `result`."""
 
     rules: Rules[T]
     perform: Perform
@@ -40,12 +41,12 @@ class Life(Generic[T]):
     _waits: Command[Any] | None = None
 
     @classmethod
-    def of(cls, rules: Rules[T], perform: Perform) -> Life[T]:
-        """A life that has not begun."""
+    def of(cls, rules: Rules[T], perform: Perform) -> HaltedRun[T]:
+        """A run that has not begun."""
         return cls(rules, perform, [])
 
-    def run(self, commands: int | None = None) -> Life[T]:
-        """Live on for so many commands (None: to the end). Raises what the rules raise."""
+    def run(self, commands: int | None = None) -> HaltedRun[T]:
+        """Go on for so many commands (None: to the end). Raises what the rules raise."""
         answer: Any = None
         if self._waits is not None:
             answer, self.halted_before = self._answer(self._waits, None), None

@@ -21,7 +21,7 @@ from eoslog.connector.commit.task_reports import Run
 from eoslog.connector.run.runner import Runner
 from eoslog.errors import ProduceFailed
 from eoslog.protocol.errors import KafkaError
-from eoslog.rehearse.halted import Life
+from eoslog.rehearse.halted import HaltedRun
 from eoslog.rehearse.micro_batch import Driver, OpenTransaction, WriteRows, rows_of
 from eoslog.rehearse.rows import DoesNotHold, NotFoundOut
 from eoslog.rehearse.work import Work
@@ -86,7 +86,7 @@ class _Query:
         driver = Driver(self.sink, self.topic, self.readers, self.drivers)
         return _Process(self.work, self.connect(), driver.life(self.batch_id, last_run))
 
-    def _run(self, process: _Process, commands: int | None, who: str) -> Life[Run]:
+    def _run(self, process: _Process, commands: int | None, who: str) -> HaltedRun[Run]:
         try:
             return process.life.run(commands)
         except CommitFault as fault:
@@ -104,7 +104,7 @@ class _Query:
             dead.life.run()
         self._check(told)
 
-    def _look(self, life: Life[Run], told: str) -> None:
+    def _look(self, life: HaltedRun[Run], told: str) -> None:
         """What the dead driver leaves: of an undecided batch nobody may see a row."""
         self.kills.open = max(self.kills.open, len(self.work.ongoing(self.sink.coordinator)))
         self.kills.held = max(self.kills.held, len(self.work.held(self.topic)))
@@ -136,7 +136,7 @@ class _Query:
         return type(command).__name__
 
 
-def _has_begun(life: Life[Run]) -> bool:
+def _has_begun(life: HaltedRun[Run]) -> bool:
     """Whether the driver's begin is over, so that its identity cannot become a newer one any more."""
     return any(isinstance(sent, OpenTransaction) for sent in life.sent)
 
@@ -148,7 +148,7 @@ class _Process:
         self.work, self.cluster = replace(work, cluster=cluster), cluster
         self.unanswered: Unknown | None = None
         self._runner = Runner(cluster, work.timeout_ms, decisions=work.decisions)
-        self.life = Life.of(rules, self._perform)
+        self.life = HaltedRun.of(rules, self._perform)
 
     def _perform(self, command: Command[Any]) -> Any:
         if isinstance(command, OpenTransaction):

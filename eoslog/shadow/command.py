@@ -36,13 +36,13 @@ from eoslog.shadow.steps import NoShadow, Step, cut_of, elsewhere, planned_witho
 from eoslog.shadow.take_over import (
     MOST_LEFT,
     LeftRows,
-    Place,
+    TakeOverPoint,
     carry_out_take_over,
     check_equal,
     check_settled,
     check_topic,
     left_rows,
-    place_of,
+    take_over_point,
 )
 
 DIFFERENT = 1
@@ -121,7 +121,7 @@ def take_over(
     """
     cluster = session.cluster
     shadow = standing(cluster, Checkpoint.at(checkpoint))
-    place = place_of(cluster, shadow, options["decision_topic"] or ANCHOR)
+    place = take_over_point(cluster, shadow, options["decision_topic"] or ANCHOR)
     if not (fence or dry_run or place.is_taken):
         check_rests(cluster, shadow, watch)
     if fence and not (dry_run or place.is_taken):
@@ -138,7 +138,9 @@ def _fence(cluster: Cluster, shadow: Standing) -> None:
         runner.run(leave_sink.fence(shadow.sink))
 
 
-def _left(cluster: Cluster, location: str, place: Place, options: Mapping[str, Any]) -> LeftRows | None:
+def _left(
+    cluster: Cluster, location: str, place: TakeOverPoint, options: Mapping[str, Any]
+) -> LeftRows | None:
     """What the shadow alone has written, if it may take over."""
     check_settled(cluster, place.cut)
     found = _compared(cluster, location, options, MOST_LEFT)
@@ -147,7 +149,7 @@ def _left(cluster: Cluster, location: str, place: Place, options: Mapping[str, A
     return left_rows(cluster, found.comparison, place.cut)
 
 
-def _tell(session: CommandSession, place: Place, count: int, *, done: bool) -> None:
+def _tell(session: CommandSession, place: TakeOverPoint, count: int, *, done: bool) -> None:
     names = {"transactional.id": place.cut.sink, "kafka.group.id": place.cut.group}
     if session.as_json:
         document = {"done": done, "batch": place.batch.batch_id, "decision": place.cut.sequence}

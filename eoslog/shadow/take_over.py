@@ -51,7 +51,7 @@ class NoTakeOver(EoslogError):
     """The shadow cannot take over now; nothing was changed. The message says why, and what to do."""
 
 
-class Place(NamedTuple):
+class TakeOverPoint(NamedTuple):
     """Where both versions stand: the shadow's last batch, the decision at which it ends, and its topic.
     `ends`: of the batch, as in Decision."""
 
@@ -67,7 +67,7 @@ class Place(NamedTuple):
         return self.seen is not None and self.seen.batch == self.batch
 
 
-def place_of(cluster: Cluster, shadow: Standing, decisions: str) -> Place:
+def take_over_point(cluster: Cluster, shadow: Standing, decisions: str) -> TakeOverPoint:
     """Compare where both stand. `decisions`: the topic of the running query's decisions. Raises NoTakeOver,
     NoShadow."""
     newest, is_done = shadow.newest, shadow.next_start is NextStart.GO_ON
@@ -80,7 +80,9 @@ def place_of(cluster: Cluster, shadow: Standing, decisions: str) -> Place:
         )
     cut = cut_of(newest)
     seen = last_decision(cluster, Sink(cut.sink), decisions)
-    place = Place(Batch(shadow.query_id, newest.batch_id, newest.digest), cut, seen, decisions, newest.ends)
+    place = TakeOverPoint(
+        Batch(shadow.query_id, newest.batch_id, newest.digest), cut, seen, decisions, newest.ends
+    )
     if place.is_taken:
         return place
     if seen is None:
@@ -97,7 +99,7 @@ def place_of(cluster: Cluster, shadow: Standing, decisions: str) -> Place:
     return place
 
 
-def check_topic(place: Place, steps: Sequence[Step]) -> None:
+def check_topic(place: TakeOverPoint, steps: Sequence[Step]) -> None:
     """Raise NoTakeOver if the running query has written to another topic than the one that is compared."""
     others = elsewhere(() if place.seen is None else place.seen.topics, steps)
     if others:
@@ -238,7 +240,9 @@ def check_settled(cluster: Cluster, cut: ShadowCut) -> None:
         )
 
 
-def carry_out_take_over(cluster: Cluster, shadow: Standing, place: Place, rows: LeftRows | None) -> None:
+def carry_out_take_over(
+    cluster: Cluster, shadow: Standing, place: TakeOverPoint, rows: LeftRows | None
+) -> None:
     """Take over. It may be interrupted and repeated. Raises CommitFault, KafkaError, EoslogError."""
     cut, batch = place.cut, place.batch
     noted = NotedSink(cut.sink, shadow.cluster_id, batch.batch_id, cut.group, place.decisions)

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from eoslog.testing.faults import Faults
-from eoslog.testing.life import BrokerFailed, Life, StartSettings
+from eoslog.testing.life import BrokerFailed, BrokerProcess, StartSettings
 
 
 class EmbeddedBroker:
@@ -45,8 +45,8 @@ class EmbeddedBroker:
         self.host, self.port = "127.0.0.1", port
         self._flush, self._log_level, self._config = flush, log_level, dict(config or {})
         self._timeout, self._in_thread, self._faulty = timeout, in_thread, faults or in_thread
-        self._life: Life | None = None
-        self._latest: Life | None = None
+        self._life: BrokerProcess | None = None
+        self._latest: BrokerProcess | None = None
         self._waiting: list[dict[str, Any]] = []
         self.ready_after = 0.0
         """Seconds from the beginning of the latest start until it was ready."""
@@ -99,7 +99,7 @@ class EmbeddedBroker:
             self.port = keeper.getsockname()[1]
             weakref.finalize(self, os.close, keeper.detach())
 
-    def _born(self, settings: StartSettings, commands: list[dict[str, Any]]) -> Life:
+    def _born(self, settings: StartSettings, commands: list[dict[str, Any]]) -> BrokerProcess:
         if self._in_thread:
             from eoslog.testing.thread import Thread
 
@@ -140,12 +140,12 @@ class EmbeddedBroker:
         """
         return "" if self._latest is None else self._latest.output()
 
-    def _running(self) -> Life:
+    def _running(self) -> BrokerProcess:
         if self._life is None:
             raise BrokerFailed("no broker runs")
         return self._life
 
-    def _ended(self) -> Life:
+    def _ended(self) -> BrokerProcess:
         life, self._life = self._running(), None
         return life
 

@@ -50,7 +50,7 @@ class StartSettings:
         return arguments
 
 
-class Life(Protocol):
+class BrokerProcess(Protocol):
     """A broker from its ready line to its end. Its constructor has waited for the ready line."""
 
     port: int

@@ -70,15 +70,15 @@ class Thread:
         return outcome.result(self._timeout)
 
     def send(self, command: dict[str, Any]) -> Any:
-        """See `Life.send`."""
+        """See `BrokerProcess.send`."""
         return self._at_once(lambda: self._board.carry_out(command))
 
     def lose(self, keep: str, seed: int) -> None:
-        """See `Life.lose`."""
+        """See `BrokerProcess.lose`."""
         self._die(lambda: self._board.carry_out({"do": "lose", "keep": keep, "seed": seed}))
 
     def kill(self) -> None:
-        """See `Life.kill`."""
+        """See `BrokerProcess.kill`."""
         self._die(self._board.fs.die)
 
     def _die(self, how: Callable[[], Any]) -> None:
@@ -93,7 +93,7 @@ class Thread:
         self._end(dead=True)
 
     def stop(self, number: signal.Signals) -> int:
-        """See `Life.stop`. No signal is sent, as it would reach this process."""
+        """See `BrokerProcess.stop`. No signal is sent, as it would reach this process."""
         try:
             self._within(self._node.finish())
             self._within(self._node.close())
@@ -117,5 +117,5 @@ class Thread:
         self._loop.close()
 
     def output(self) -> str:
-        """See `Life.output`. Empty: the output is in this process's logging."""
+        """See `BrokerProcess.output`. Empty: the output is in this process's logging."""
         return ""

@@ -12,7 +12,7 @@ from eoslog.connector.commit.commands import Command, End, Refused, Rules, Seal
 from eoslog.connector.commit.transactional_ids import Participant
 from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.rehearse import command, micro_batch
-from eoslog.rehearse.halted import Life
+from eoslog.rehearse.halted import HaltedRun
 from eoslog.testing import EmbeddedBroker
 from tests.rehearse.broken_brokers import SWEEPS
 from tests.rehearse.rehearsing import document, not_holding
@@ -94,14 +94,14 @@ def test_a_life_halts_before_each_command_and_goes_on() -> None:
 
     for commands in range(4):
         done.clear()
-        life = Life.of(rules(), perform).run(commands)
+        life = HaltedRun.of(rules(), perform).run(commands)
         assert len(done) == commands == len(life.sent) and not life.ended
         kind, number = (Seal, End)[commands // 2], commands % 2
         halted = life.halted_before
         assert isinstance(halted, kind) and halted.participants == WHO[number : number + 1]
         both = {one.name: one.identity for one in WHO}
         assert life.run().result == (both, both)
-    assert Life.of(rules(), perform).run(5).ended
+    assert HaltedRun.of(rules(), perform).run(5).ended
 
 
 def test_a_failure_is_the_answer_to_all() -> None:
@@ -110,5 +110,5 @@ def test_a_failure_is_the_answer_to_all() -> None:
     def rules() -> Rules[Any]:
         return (yield End(True, WHO))
 
-    life = Life.of(rules(), lambda command: answer).run()
+    life = HaltedRun.of(rules(), lambda command: answer).run()
     assert life.result == answer and len(life.sent) == 1

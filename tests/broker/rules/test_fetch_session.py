@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eoslog.broker.rules.fetch_session import MOST_FOLLOWED, FetchSessions, Place
+from eoslog.broker.rules.fetch_session import MOST_FOLLOWED, FetchSessions, PartitionKey
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.plain_records import encode_records
@@ -29,9 +29,13 @@ def sessions() -> FetchSessions:
 
 
 def request(
-    *places: Place, session: int = 0, epoch: int = 0, forget: tuple[Place, ...] = (), offset: int = 0
+    *places: PartitionKey,
+    session: int = 0,
+    epoch: int = 0,
+    forget: tuple[PartitionKey, ...] = (),
+    offset: int = 0,
 ) -> FetchRequest:
-    def topics(of: tuple[Place, ...], part: Any) -> list[Message]:
+    def topics(of: tuple[PartitionKey, ...], part: Any) -> list[Message]:
         return [{"topic": t, "topic_id": t, "partitions": [part(index)]} for t, index in of]
 
     message: Message = {  # the fields that the rules look at
@@ -130,7 +134,7 @@ def test_only_news_are_told_and_an_error_until_it_is_over() -> None:
     first = room.wanted(request(A, B), False, 0)
     assert set(first.needed({A: answer(), B: answer()})) == {A, B}, "a whole fetch is answered whole"
 
-    def needed(epoch: int, **answers: FetchResponsePartitionDraft) -> set[Place]:
+    def needed(epoch: int, **answers: FetchResponsePartitionDraft) -> set[PartitionKey]:
         wanted = room.wanted(request(session=1, epoch=epoch), False, 0)
         return set(wanted.needed({A: answers.get("a", answer()), B: answers.get("b", answer())}))
 
@@ -164,8 +168,8 @@ steps = st.lists(
 @settings(deadline=None)
 @given(steps)
 def test_the_client_of_a_session_knows_what_a_whole_fetch_would_tell(script: list[Any]) -> None:
-    room, logs = sessions(), dict[Place, list[int]]((place, [0, 0]) for place in (A, B, C))
-    followed: dict[Place, FetchResponsePartitionDraft] = {A: {}}
+    room, logs = sessions(), dict[PartitionKey, list[int]]((place, [0, 0]) for place in (A, B, C))
+    followed: dict[PartitionKey, FetchResponsePartitionDraft] = {A: {}}
     first = room.wanted(request(A), False, 0)
     assert first.session is not None
     followed.update(first.needed({A: answer()}))
