@@ -7,6 +7,7 @@ WARM = ("tests/warm/test_request.py", "tests/warm/test_warm.py")
 MUTANTS: list[Mutant] = [
     *mutants_of(
         WARM,
+        Break("archives are looked into again", "prefer_installed", "one in gone or one.startswith(within)", "False", ("tests/connector/spark/test_spark_python.py",)),
         Break("threads are lost", "differences", "has_threads(wanted.environment)", "False"),
         Break("any folder will do", "differences", "wanted.folder != warm.folder", "False"),
         Break("any module is run", "differences", "wanted.module not in RUNS", "False"),

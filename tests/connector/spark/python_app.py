@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+import zipimport
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,6 +28,11 @@ def look(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         "threads": int(threads.split()[1]),
         "grandparent": processes.parent_of(os.getppid()).pid,
         "driver": processes.driver_process().pid,
+        "archives": [
+            Path(entry).name
+            for entry, finder in sys.path_importer_cache.items()
+            if isinstance(finder, zipimport.zipimporter)
+        ],
     }
     yield pa.RecordBatch.from_pydict({"said": [json.dumps(said)]})
 

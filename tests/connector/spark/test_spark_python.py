@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from eoslog.connector.spark.versions import works
 from eoslog.spark_python import environment
 from eoslog.warm.sparks_zip import prefer_installed
 from tests.connector.stock_kafka import Kafka
@@ -37,6 +38,16 @@ def test_the_zip_goes_where_the_same_version_is_installed(tmp_path: Path) -> Non
     path = ["", packed, "/spark/py4j.zip", "/spark/jars/spark-core_2.13-4.3.0.jar", "/nowhere", site]
     prefer_installed(path)
     assert path == ["", "/spark/py4j.zip", "/nowhere", site]
+
+
+def test_nor_is_it_looked_into_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before PySpark 4.3 each task forgets what Python knows of each of them, and it reads the directory."""
+    packed, site = archive(tmp_path, "4.0.5"), installed(tmp_path / "site", "4.0.5")
+    gone, kept = [packed, f"{packed}/pyspark", "/spark-core_2.13-4.0.5.jar"], ["/py4j.zip", f"{packed}.other"]
+    known = dict.fromkeys([*gone, *kept])
+    monkeypatch.setattr(sys, "path_importer_cache", known)
+    prefer_installed([gone[2], *kept, packed, site])
+    assert list(known) == kept
 
 
 @pytest.mark.parametrize("version", ["4.2.0", None])
@@ -122,8 +133,9 @@ def test_a_copy(kafka: Kafka, tmp_path: Path, master: str, killed: bool) -> None
     told = next((line for line in application.stdout if line.startswith("told ")), None)
     assert told is not None, (tmp_path / "log").read_text()
     said = json.loads(told.removeprefix("told "))
-    assert said["copied"] == 100
+    assert said["copied"] == (100 if works("now") else 30)
     assert "pyspark.zip" not in said["pyspark"] and said["threads"] == 1
+    assert all("py4j" in archive for archive in said["archives"]), "each task would read their directories"
     own = psutil.Process(application.pid).children(recursive=True)
     commands = {one.pid: command_of(one) for one in own}
     assert "java" in commands[said["driver"]], "whose memory and guards the batches have"
