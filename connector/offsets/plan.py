@@ -1,13 +1,13 @@
 """Which offsets a batch covers and how its tasks share them. Pure: offsets in, ranges out."""
 
 import itertools
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Container, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Self
 
 from pyspark.sql.datasource import InputPartition
 
-from eoslog.connector.offsets.offsets import Offsets
+from eoslog.connector.offsets.offsets import Offsets, SourcePosition, TakenFrom
 from eoslog.protocol.topic_partitions import TopicPartition
 
 
@@ -194,3 +194,24 @@ def recreated(then: Mapping[str, str], now: Mapping[str, str]) -> dict[str, tupl
 def without(offsets: Mapping[TopicPartition, int], topics: Collection[str]) -> Offsets:
     """The offsets without those of some topics."""
     return {tp: at for tp, at in offsets.items() if tp[0] not in topics}
+
+
+def back_to(parted: Mapping[TopicPartition, Divergence], until: SourcePosition) -> SourcePosition:
+    """The end, but no further than the log is still the one that was read."""
+    known = {tp: found for tp, found in parted.items() if found.offset >= 0}
+    ends = {**until.offsets, **{tp: found.offset for tp, found in known.items()}}
+    return until._replace(offsets=ends, epochs={**until.epochs, **{tp: f.now for tp, f in known.items()}})
+
+
+def moved_only(
+    until: SourcePosition, position: SourcePosition, parted: Container[TopicPartition]
+) -> SourcePosition:
+    """The end with the old epochs for partitions that have not moved, and with the old `taken` and `began` if
+    none has moved: Spark takes a changed text for new data. Partitions whose log differs always get new
+    epochs."""
+    same = {tp for tp, at in until.offsets.items() if position.offsets.get(tp) == at and tp not in parted}
+    epochs = {tp: epoch for tp, epoch in until.epochs.items() if tp not in same}
+    kept = {tp: e for tp, e in position.epochs.items() if tp in same}
+    stands = until.offsets == position.offsets
+    taken, began = (position.taken, position.began) if stands else (frozenset[TakenFrom](), None)
+    return until._replace(epochs={**epochs, **kept}, taken=taken, began=began)

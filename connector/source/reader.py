@@ -27,13 +27,12 @@ from eoslog.connector.offsets.offsets import (
     SourcePosition,
     TopicIds,
 )
-from eoslog.connector.offsets.position_changes import back_to, moved_only
+from eoslog.connector.offsets.plan import back_to, moved_only
 from eoslog.connector.options.source_options import SourceOptions
 from eoslog.connector.run.source_ends import SourceEnd
 from eoslog.connector.source.held_back import Standstill
-from eoslog.connector.source.rows_in_plan import hand_over, take_back
 from eoslog.connector.source.shadowed import Shadowed
-from eoslog.connector.source.small_batches import SmallBatches
+from eoslog.connector.source.small_batches import SmallBatches, hand_over, take_back
 from eoslog.connector.source.source_topics import SourceTopics
 from eoslog.connector.spark.brought import reduce_with_jar
 from eoslog.connector.spark.calls import called

@@ -1,4 +1,4 @@
-"""Reads small micro-batches in the stream's own process; rows_in_plan.py gives them to Spark.
+"""Reads small micro-batches in the stream's own process, and gives them to Spark with the plan.
 
 For a few rows a task costs more than reading them: it has to start, and needs a Python process. The rows are
 the same that tasks would read. Who reads a batch depends only on its offsets and bytes, and may change when
@@ -8,18 +8,61 @@ Batches are read ahead: as soon as a batch's end is known, while Spark writes it
 does all the reading. Its rows are used only for exactly the ranges for which they were read.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from eoslog.client.wire.cluster import close_shared, shared_cluster
 from eoslog.connector.offsets import plan
 from eoslog.connector.options.source_options import SourceOptions
-from eoslog.connector.source.rows_in_plan import is_offered
+from eoslog.connector.spark.versions import rows_with_plan
 from eoslog.errors import SchemaError
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+_ROWS = "_rows_to_hand_over"
+
+
+_simple = cache(rows_with_plan)
+"""PySpark's class. None: this PySpark does not have it."""
+
+
+def is_offered() -> bool:
+    """Whether this PySpark takes rows together with the plan."""
+    return _simple() is not None
+
+
+def hand_over(reader: Any, rows: "Sequence[pa.RecordBatch]") -> None:
+    """Make the reader return these rows when PySpark next asks for the batch. Its `partitions` has to return
+    one partition."""
+    setattr(reader, _ROWS, rows)
+    reader.__class__ = _handing_over(type(reader))
+
+
+def take_back(reader: Any) -> Any:
+    """The rows that PySpark has not taken. None: there are none. The reader is no longer a wrapper."""
+    if _ROWS not in reader.__dict__:
+        return None
+    reader.__class__ = type(reader).__bases__[0]
+    return reader.__dict__.pop(_ROWS)
+
+
+def _get_cache(reader: Any, start: dict[str, Any], end: dict[str, Any]) -> "Iterator[pa.RecordBatch]":
+    return iter(take_back(reader))
+
+
+_classes: dict[type, Any] = {}
+
+
+def _handing_over(of: type) -> Any:
+    if of not in _classes:
+        own = {"getCache": _get_cache, "__module__": of.__module__}
+        _classes[of] = type(of.__name__, (of, _simple()), own)
+    return _classes[of]
+
 
 _HEAVIER, _FADES = 2.0, 0.9
 """A batch that was too large counts as having twice the allowed bytes, and each further batch fades the

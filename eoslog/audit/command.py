@@ -24,13 +24,11 @@ from eoslog.audit.read import ReadSettings
 from eoslog.audit.report import document, lines
 from eoslog.audit.run import AuditedCluster, AuditedTable, Job, audit, audit_places, identity_of
 from eoslog.audit.table.columns import Columns
-from eoslog.audit.table.files import BadTable, Table
-from eoslog.audit.table.location import Location
+from eoslog.audit.table.files import BadTable, Location, Table
 from eoslog.client.wire.cluster import Cluster
-from eoslog.commands.judging import judging
 from eoslog.commands.output import show_json
 from eoslog.commands.progress import shown
-from eoslog.commands.session import client_config, pairs
+from eoslog.commands.session import client_config, judging, pairs
 
 WRONG = 1
 _BOUND = "earliest, latest, a time as 2026-11-21T10:00:00+01:00, or offsets as 0:1200,1:900"

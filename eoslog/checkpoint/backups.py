@@ -13,8 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from eoslog.checkpoint.edit_numbers import newest_number, numbered, numbers
-from eoslog.checkpoint.editor import Editor
+from eoslog.checkpoint.edit_numbers import Editor, newest_number, numbered, numbers
 from eoslog.checkpoint.edits import Edit, LogFile
 from eoslog.checkpoint.errors import NotEditable
 from eoslog.checkpoint.standing import Standing, position_of

@@ -5,7 +5,7 @@ Exit status: 0 done, 1 refused, failed or, for `check`, something is wrong, 2 th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import click
@@ -13,29 +13,31 @@ import click
 from eoslog.checkpoint.backups import check_not_moved, moving_to
 from eoslog.checkpoint.carry_out import carry_out, undo
 from eoslog.checkpoint.checks import log_cut_at, problems, says, unreadable
-from eoslog.checkpoint.compare_command import diff
+from eoslog.checkpoint.compare import diff
 from eoslog.checkpoint.editing import (
+    COLUMNS,
     WATCH_SECONDS,
     done,
     editable,
     editing,
+    head,
     may_go_on,
     pay_and_carry_out,
     resting,
+    shown,
     tell,
     uninterrupted,
 )
 from eoslog.checkpoint.edits import Edit, cut_behind, rebuilt, set_ends
 from eoslog.checkpoint.errors import NotEditable
 from eoslog.checkpoint.foretell import Foretold
-from eoslog.checkpoint.fork_command import fork
+from eoslog.checkpoint.fork import fork
 from eoslog.checkpoint.move_command import move_cluster
-from eoslog.checkpoint.report import COLUMNS, head, shown
-from eoslog.checkpoint.restore_command import restore_command
-from eoslog.checkpoint.running import check_rests
+from eoslog.checkpoint.restore import restore
 from eoslog.checkpoint.standing import (
     SourcePlace,
     Standing,
+    check_rests,
     named_places,
     places,
     position_of,
@@ -44,9 +46,54 @@ from eoslog.checkpoint.standing import (
 )
 from eoslog.checkpoint.targets import TO_HELP, LogBounds, Target, resolve
 from eoslog.client.wire.cluster import Cluster
+from eoslog.commands import progress
 from eoslog.commands.session import CommandSession, cluster_command
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
 from eoslog.connector.checkpoint.spark_logs import Planned, source_position
+from eoslog.connector.commit.decision import ANCHOR
+from eoslog.connector.commit.transactional_ids import Sink
+from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
+from eoslog.connector.sink.start_of_run import cluster_id
+
+
+@click.command("restore")
+@click.argument("checkpoint")
+@click.option("--transactional-id", required=True, metavar="ID", help="transactional.id of the query.")
+@click.option(
+    "--decision-topic", default=ANCHOR, metavar="TOPIC", help="decision.topic of the query, if it has one."
+)
+@cluster_command
+def restore_command(
+    session: CommandSession, checkpoint: str, transactional_id: str, decision_topic: str
+) -> None:
+    """Write a lost CHECKPOINT again, from the topic of state.topic, into an empty folder.
+
+    A driver that still runs the query is stopped. Then start the query with this checkpoint.
+    """
+    cluster_id(session.cluster)
+    runner = Runner(session.cluster, OWN_TIMEOUT_MS, decisions=decision_topic)
+    with progress.shown() as watch:
+        restored = restore(session.cluster, runner, Sink(transactional_id), checkpoint, _told(watch))
+    if session.as_json:
+        session.show_json(None if restored is None else restored._asdict())
+    elif restored is None:
+        session.say(f"sink {transactional_id} has decided nothing: start the query with a new checkpoint")
+    else:
+        session.say(str(restored))
+
+
+def _told(watch: progress.ProgressListener) -> Callable[[int, int], None]:
+    """A function that moves the bar, given how many offsets are read, of how many."""
+    before = 0
+
+    def seen(now: int, total: int) -> None:
+        nonlocal before
+        if not before:
+            watch.begin("offsets of the state's topic", total)
+        watch.advance(now - before)
+        before = now
+
+    return seen
 
 
 @click.group()

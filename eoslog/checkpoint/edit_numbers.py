@@ -12,10 +12,37 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from socket import gethostname
+from typing import NamedTuple
 
-from eoslog.checkpoint.editor import Editor
 from eoslog.checkpoint.errors import NotEditable
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
+from eoslog.connector.spark.processes import ProcessIdentity, lives, this_process
+
+
+class Editor(NamedTuple):
+    """`started`: when, as the system counts it, for a pid may be used again."""
+
+    host: str
+    pid: int
+    started: str
+
+    @classmethod
+    def this(cls) -> Editor:
+        """This process."""
+        return cls(gethostname(), *this_process())
+
+    @property
+    def works_here(self) -> bool:
+        """Whether it is another process of this machine, and lives."""
+        known = ProcessIdentity(self.pid, self.started)
+        return not self.elsewhere and known != this_process() and lives(known)
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether it is on another machine: whether it lives cannot be seen."""
+        return self.host != gethostname()
+
 
 _EDIT = re.compile(r"edit-(\d{4,})")
 _CLAIM = re.compile(r"claim-[0-9a-f]{32}")

@@ -3,15 +3,17 @@ reads."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
+from typing import NamedTuple
 
 from eoslog.checkpoint.edit_numbers import LastEdit
 from eoslog.checkpoint.errors import NotEditable
 from eoslog.client.admin.group_offsets import CommittedOffset, fetch_committed, fetch_with_epochs
-from eoslog.client.admin.transactions import TransactionDescription, describe
+from eoslog.client.admin.transactions import TransactionDescription, describe, list_transactions
 from eoslog.client.wire.cluster import Cluster
 from eoslog.connector.checkpoint.accepted_differences import to_accept
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
@@ -19,12 +21,14 @@ from eoslog.connector.checkpoint.noted_sink import NotedSink, NotedStarts, abrid
 from eoslog.connector.checkpoint.spark_logs import Planned, offsets_of
 from eoslog.connector.commit.begin import KnownStarts, is_anothers
 from eoslog.connector.commit.decision import ANCHOR, Decision, decode
+from eoslog.connector.commit.finish import ONGOING
 from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.commit.token_write import newest_write
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.commit.write_token import BatchWrite
 from eoslog.connector.offsets.group_notes import NotedOffset, read_note
 from eoslog.connector.offsets.offsets import Offsets
+from eoslog.connector.run.run_memory import drivers_of
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
 from eoslog.connector.sink.start_of_run import cluster_id
 from eoslog.errors import WrongCluster
@@ -258,3 +262,42 @@ def position_of(standing: Standing) -> Planned:
             "the state of this batch is there only Spark knows. Start the query once: it finishes the batch"
         )
     return found
+
+
+_LOOK_SECONDS = 0.5
+_FENCE = (
+    "Stop it first. If it has ended, or is to stop now, give --fence: a query that runs stops at its next "
+    "batch, and writes nothing more"
+)
+
+
+def check_rests(cluster: Cluster, standing: Standing, seconds: float) -> None:
+    """Watch the query for so long. Raises NotEditable if it runs, KafkaError, EoslogError."""
+    drivers = drivers_of(standing.query_id)
+    if drivers:
+        said = ", ".join(map(str, drivers))
+        raise NotEditable(f"a driver of this query lives on this machine (pid {said}). {_FENCE}")
+    first, until = _seen(cluster, standing), time.monotonic() + seconds
+    while (left := until - time.monotonic()) > 0:
+        time.sleep(min(left, _LOOK_SECONDS))
+        now = _seen(cluster, standing)
+        if now.state != first.state or now.open - first.open:  # what only ends may have timed out
+            raise NotEditable(
+                f"the query runs: its transactions or its checkpoint have just changed. {_FENCE}"
+            )
+
+
+class _Seen(NamedTuple):
+    """What a query that works changes: its files, the state of its sink, and its open transactions."""
+
+    state: object
+    open: frozenset[str] = frozenset()
+
+
+def _seen(cluster: Cluster, standing: Standing) -> _Seen:
+    files = [standing.checkpoint.batches(log)[-1:] for log in ("offsets", "commits")]
+    if standing.sink is None:
+        return _Seen(files)
+    state = describe(cluster, [standing.sink.coordinator])[standing.sink.coordinator]
+    names = {one.transactional_id for one in list_transactions(cluster, standing.sink.prefix, [ONGOING])}
+    return _Seen((files, state and state.identity), frozenset(names))

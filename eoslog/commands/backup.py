@@ -28,8 +28,8 @@ def command(data: str, to: str, as_json: bool) -> None:
     from eoslog.broker.log.opening.data_dir import DataDirError
     from eoslog.commands.backup_copy import copied
     from eoslog.commands.backup_source import NoBackup, source
+    from eoslog.commands.log_files import Report
     from eoslog.commands.log_places import size_of, verify_all
-    from eoslog.commands.log_report import Report
 
     report, bar = Report(), _bar if not as_json and sys.stderr.isatty() else _no_bar
     try:

@@ -14,8 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from eoslog.broker.log.opening import topic_registry
 from eoslog.broker.log.opening.data_dir import META
 from eoslog.broker.log.segment import files
-from eoslog.commands.log_files import READ_ONLY, whole
-from eoslog.commands.log_report import Fix, LogFinding, Report
+from eoslog.commands.log_files import READ_ONLY, Fix, LogFinding, Report, whole
 from eoslog.commands.log_verify import DirectoryFacts, PartitionDirectory
 
 LOCK = ".lock"

@@ -6,8 +6,9 @@ Exit status: 0 done, 1 something failed (a line on standard error says what), 2 
 from __future__ import annotations
 
 import re
+import traceback
 from collections.abc import Callable, Mapping, Sequence
-from functools import update_wrapper
+from functools import update_wrapper, wraps
 from typing import Any
 
 import click
@@ -18,6 +19,8 @@ from eoslog.commands.output import Row, show, show_json
 from eoslog.connector.options.parsing import parse
 from eoslog.connector.options.table import Use
 from eoslog.errors import EoslogError, OptionError
+from eoslog.protocol.batch import CorruptBatch
+from eoslog.protocol.decode import PayloadTooLarge
 from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.schema import ProtocolError
 
@@ -152,3 +155,34 @@ def partitions_of(text: str, known: Mapping[str, Sequence[int]]) -> list[tuple[s
             f"{text}: topic {topic} has the partitions {', '.join(map(str, known[topic]))}"
         )
     return [(topic, partition) for partition in wanted]
+
+
+_NOT_JUDGED = 2
+_REPORTED = (EoslogError, KafkaError, ProtocolError, CorruptBatch, PayloadTooLarge, OSError)
+
+
+def judging(function: Callable[..., None]) -> Callable[..., None]:
+    """Exit with status 2 for any failure: status 1 means that what is judged is wrong."""
+
+    @wraps(function)
+    def with_status(**options: Any) -> None:
+        try:
+            function(**options)
+        except click.ClickException as error:
+            error.show()
+            raise click.exceptions.Exit(_NOT_JUDGED) from error
+        except _REPORTED as error:
+            _give_up(f"Error: {in_our_terms(str(error))}")
+        except KeyboardInterrupt:
+            _give_up("interrupted: nothing was proven")
+        except click.exceptions.Exit:
+            raise
+        except Exception:
+            _give_up(traceback.format_exc())
+
+    return with_status
+
+
+def _give_up(text: str) -> None:
+    click.echo(text, err=True)
+    raise click.exceptions.Exit(_NOT_JUDGED)

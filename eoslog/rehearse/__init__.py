@@ -1,5 +1,5 @@
 """`eoslog rehearse`: runs the commit protocol against a cluster that is to be trusted, without Spark.
 
-Everything happens under scratch names of its own (scratch_names.py), which are removed at the end
+Everything happens under scratch names of its own (ScratchNames), which are removed at the end
 (cleanup.py). The rules are those of connector/commit, the requests those of client.
 """

@@ -12,8 +12,8 @@ from eoslog.client.wire.cluster import Cluster
 from eoslog.errors import EoslogError
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import ProtocolError
-from eoslog.rehearse.scratch_names import ScratchNames
 from eoslog.rehearse.time_out import TIMEOUT_MS
+from eoslog.rehearse.work import ScratchNames
 
 _ROUNDS = 3
 """How often topics are looked for: a request to create them may have been on its way."""

@@ -28,8 +28,7 @@ from eoslog.rehearse.cleanup import CleanUp
 from eoslog.rehearse.limits import Query
 from eoslog.rehearse.rows import ALL_HOLD, NOT_FOUND_OUT, SOME_FAIL, Row, Verdict, exit_status, summary
 from eoslog.rehearse.run import Rehearsal
-from eoslog.rehearse.scratch_names import ScratchNames
-from eoslog.rehearse.work import PATIENCE_S, Work
+from eoslog.rehearse.work import PATIENCE_S, ScratchNames, Work
 
 _ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _EXAMPLES = """

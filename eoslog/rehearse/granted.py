@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from eoslog.client.admin.group_offsets import commit_plain
 from eoslog.client.wire.cluster import METADATA_MAX, Cluster, at_coordinator
-from eoslog.commands.suggest import by_resource, kafka_acls
+from eoslog.commands.acls import by_resource, kafka_acls
 from eoslog.connector.options.rights import (
     DESCRIBE,
     DESCRIBE_CONFIGS,
@@ -27,8 +27,7 @@ from eoslog.protocol.acls import AclOperation
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.typed import DESCRIBE_CLUSTER, DESCRIBE_GROUPS, METADATA
-from eoslog.rehearse.scratch_names import PREFIX, ScratchNames
-from eoslog.rehearse.work import TIMEOUTS_MS, Work
+from eoslog.rehearse.work import PREFIX, TIMEOUTS_MS, ScratchNames, Work
 
 if TYPE_CHECKING:
     from eoslog.client.wire.connection import BrokerConnection

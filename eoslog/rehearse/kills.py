@@ -8,23 +8,174 @@ once, the source offsets must be those of the batch, and nothing may be open.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from eoslog.client.admin.group_offsets import StillPending
 from eoslog.client.wire.cluster import Cluster
-from eoslog.connector.commit.commands import Command, End, Rules, Unknown
+from eoslog.connector.commit.begin import begin
+from eoslog.connector.commit.commands import (
+    Command,
+    End,
+    Perform,
+    ReadClock,
+    Refused,
+    Rules,
+    Seal,
+    TransactionVersion,
+    Unknown,
+)
+from eoslog.connector.commit.decide import SourceOffsets, commit
 from eoslog.connector.commit.faults import CommitFault
-from eoslog.connector.commit.task_reports import Run
+from eoslog.connector.commit.finish import await_readable
+from eoslog.connector.commit.prepare import Task, judge, participant_name, withdraw_if_late
+from eoslog.connector.commit.task_reports import Batch, Begun, Decided, Prepared, Report, Run
+from eoslog.connector.commit.transactional_ids import Participant, Sink
 from eoslog.connector.run.runner import Runner
 from eoslog.errors import ProduceFailed
 from eoslog.protocol.errors import KafkaError
-from eoslog.rehearse.halted import HaltedRun
-from eoslog.rehearse.micro_batch import Driver, OpenTransaction, WriteRows, rows_of
+from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.rehearse.rows import DoesNotHold, NotFoundOut
 from eoslog.rehearse.work import Work
+
+TASKS = (0, 1)
+ROWS = 2
+"""Rows of a task: one for each of the topic's two partitions."""
+
+
+@dataclass(frozen=True)
+class OpenTransaction(Command[ProducerIdentity]):
+    """InitProducerId of a task."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class WriteRows(Command[None]):
+    """Produce, until every row is acknowledged."""
+
+    participant: Participant
+    topic: str
+    partition: int
+    rows: tuple[str, ...]
+
+
+class Driver(NamedTuple):
+    """One driver and its query. `number`: drivers of one sink differ in it, as their tasks' processes do."""
+
+    sink: Sink
+    topic: str
+    readers: str
+    number: int
+
+    def batch(self, batch_id: int) -> Batch:
+        """Batch `batch_id` of the query."""
+        return Batch("rehearsal", batch_id, f"offsets-{batch_id}")
+
+    def source(self, batch_id: int) -> SourceOffsets:
+        """The source offsets of a batch, for the group of the query's readers."""
+        return SourceOffsets(self.readers, {(self.topic, 0): (batch_id + 1, "")})
+
+    def life(self, batch_id: int, last_run: Run | None) -> Rules[Run]:
+        """Begin, write and commit a batch. Returns what the driver remembers of it. Raises CommitFault."""
+        batch = self.batch(batch_id)
+        begun, run = yield from begin(self.sink, batch, last_run=last_run, completed=batch_id - 1)
+        reports = []
+        for task in TASKS:
+            reports.append((yield from self._task(begun, batch, task)))
+        last = yield from commit(self.sink, reports, batch_id, self.source(batch_id))
+        if last is not None:
+            yield from await_readable(last)
+        return run
+
+    def _task(self, begun: Begun, batch: Batch, task: int) -> Rules[Report]:
+        what, stamp = judge(begun, batch.query_id, batch.batch_id, task)
+        if what is Task.PASS_DECIDED:
+            return Decided(stamp, task, ROWS)
+        name = participant_name(stamp, f"d{self.number}t{task}", 0)
+        identity: ProducerIdentity = yield OpenTransaction(name)
+        who = Participant(name, identity)
+        for partition, row in enumerate(rows_of_task(batch.batch_id, task)):
+            yield WriteRows(who, self.topic, partition, (row,))
+        yield from withdraw_if_late(stamp, who)
+        return Prepared(stamp, task, who, ROWS, tuple((self.topic, number) for number in range(ROWS)))
+
+
+def rows_of_task(batch_id: int, task: int) -> Sequence[str]:
+    """The rows of one task, by partition."""
+    return [f"batch {batch_id}, task {task}, row {row}" for row in range(ROWS)]
+
+
+def rows_of(batches: range) -> list[str]:
+    """The rows of some batches."""
+    return [row for batch_id in batches for task in TASKS for row in rows_of_task(batch_id, task)]
+
+
+T = TypeVar("T")
+NO_REQUEST = (ReadClock, TransactionVersion)
+"""Commands that the cluster does not see."""
+
+
+@dataclass
+class HaltedRun(Generic[T]):
+    """A driver's run, which halts before a command. `sent`: the commands that it has sent so far.
+    `ended`: with `result`."""
+
+    rules: Rules[T]
+    perform: Perform
+    sent: list[Command[Any]]
+    halted_before: Command[Any] | None = None
+    ended: bool = False
+    result: T | None = None
+    _waits: Command[Any] | None = None
+
+    @classmethod
+    def of(cls, rules: Rules[T], perform: Perform) -> HaltedRun[T]:
+        """A run that has not begun."""
+        return cls(rules, perform, [])
+
+    def run(self, commands: int | None = None) -> HaltedRun[T]:
+        """Go on for so many commands (None: to the end). Raises what the rules raise."""
+        answer: Any = None
+        if self._waits is not None:
+            answer, self.halted_before = self._answer(self._waits, None), None
+        while True:
+            try:
+                command = self.rules.send(answer)
+            except StopIteration as done:
+                self.ended, self.result, self._waits = True, done.value, None
+                return self
+            self._waits = command
+            answer = self._answer(command, commands)
+            if self.halted_before is not None:
+                return self
+
+    def _answer(self, command: Command[Any], commands: int | None) -> Any:
+        """The command's answer, one request after another. None, and halted_before, if the time has come."""
+        if isinstance(command, NO_REQUEST):
+            return self.perform(command)
+        singles = _singles(command)
+        answers: dict[str, Any] = {}
+        for single in singles:
+            if commands is not None and len(self.sent) >= commands:
+                self.halted_before = single
+                return None
+            self.sent.append(single)
+            answer = self.perform(single)
+            if len(singles) == 1 or isinstance(answer, (Refused, Unknown)):
+                return answer
+            answers |= answer
+        return answers
+
+
+def _singles(command: Command[Any]) -> list[Command[Any]]:
+    """One command for each transaction that is ended or sealed."""
+    if isinstance(command, (End, Seal)) and len(command.participants) > 1:
+        return [replace(command, participants=(one,)) for one in command.participants]
+    return [command]
+
 
 MOST_COMMANDS = 100
 """A micro-batch has some thirty commands: with more, a rule does not come to its end."""

@@ -9,11 +9,23 @@ not read yet.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from eoslog.client.admin.topics import describe_topics, topic_configs
+from eoslog.client.admin.transactions import TV2
+from eoslog.client.wire.cluster import Cluster
+from eoslog.client.wire.retry import check
 from eoslog.connector.commit.decide import SAFETY_MS
-from eoslog.connector.commit.decision import METADATA_LIMIT
-from eoslog.rehearse.rows import Row, Verdict
+from eoslog.connector.commit.decision import ANCHOR, METADATA_LIMIT
+from eoslog.errors import UnsupportedByBroker
+from eoslog.protocol import errors
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.typed import DESCRIBE_CONFIGS
+from eoslog.rehearse.rows import DoesNotHold, Row, Verdict
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed import DescribeConfigsRequestDraft, DescribeConfigsResponse
+
 
 Configs = Mapping[str, str]
 MAX_TIMEOUT = "transaction.max.timeout.ms"
@@ -173,3 +185,97 @@ def _human(value: int, unit: str) -> str:
             if value and value % size == 0:
                 return f"{value // size} {name}"
     return f"{value} {unit}"
+
+
+NEEDED = {
+    ApiKey.METADATA: 0,
+    ApiKey.FIND_COORDINATOR: 0,
+    ApiKey.LIST_OFFSETS: 2,
+    ApiKey.FETCH: 4,
+    ApiKey.PRODUCE: 3,
+    ApiKey.INIT_PRODUCER_ID: 3,
+    ApiKey.ADD_PARTITIONS_TO_TXN: 0,
+    ApiKey.ADD_OFFSETS_TO_TXN: 0,
+    ApiKey.TXN_OFFSET_COMMIT: 0,
+    ApiKey.END_TXN: 0,
+    ApiKey.OFFSET_FETCH: 7,
+    ApiKey.OFFSET_COMMIT: 0,
+    ApiKey.DESCRIBE_TRANSACTIONS: 0,
+    ApiKey.LIST_TRANSACTIONS: 0,
+}
+"""The lowest version of each API that the sink and the source need."""
+_OF_TV2 = {ApiKey.PRODUCE: 12, ApiKey.TXN_OFFSET_COMMIT: 5, ApiKey.END_TXN: 5}
+"""The same under transaction.version 2 (KIP-890)."""
+
+
+def check_versions(cluster: Cluster) -> str:
+    """Ask every broker. Raises DoesNotHold if one does not serve what is needed."""
+    wrong = []
+    brokers, level = cluster.brokers(), cluster.transaction_version()
+    for broker in brokers:
+        for api, version in (NEEDED | (_OF_TV2 if level >= TV2 else {})).items():
+            try:
+                broker.pick(api, min_version=version)
+            except UnsupportedByBroker as error:
+                wrong.append(str(error))
+    if wrong:
+        raise DoesNotHold(f"{len(wrong)} are missing", *wrong)
+    count = f"{len(brokers)} broker{'s serve' if len(brokers) > 1 else ' serves'}"
+    return f"{count} all {len(NEEDED)} APIs that a query needs; transaction.version {level}"
+
+
+_TOPIC, _BROKER = 2, 4
+INTERNAL = (ANCHOR, "__transaction_state")
+"""Where brokers keep committed offsets, so the decisions, and how transactions ended."""
+
+
+def limits_of_brokers(cluster: Cluster, query: Query) -> Iterator[Row]:
+    """Compare every broker's limits with the query. Raises KafkaError."""
+    nodes = cluster.metadata([]).nodes
+    yield from broker_rows({node: _broker_configs(cluster, node) for node in nodes}, query)
+
+
+def limits_of_internal(cluster: Cluster, topic: str) -> Row:
+    """Whether an internal topic may lose what it has. Of one whose configs are not shown, the brokers'
+    default is told, which it has unless it was given a config of its own. Raises KafkaError."""
+    try:
+        answer = cluster.ask_any(DESCRIBE_CONFIGS, _asked(_TOPIC, topic, [UNCLEAN]), max_version=4)
+        return unclean_row(topic, topic, _values_in(answer).get(UNCLEAN, ""))
+    except (errors.TopicAuthorizationFailed, errors.UnknownTopicOrPartition):
+        nodes = cluster.metadata([]).nodes
+        return unclean_by_default(topic, {_broker_configs(cluster, node).get(UNCLEAN, "") for node in nodes})
+
+
+def _broker_configs(cluster: Cluster, node: int) -> Configs:
+    """One broker's configs, which only it knows."""
+    address = cluster.address(node)
+    assert address is not None, "it was in the last answer"
+    connection = cluster.take(address)
+    try:
+        return _values_in(connection.call(DESCRIBE_CONFIGS, _asked(_BROKER, str(node), BROKER_CONFIGS)))
+    finally:
+        cluster.give_back(connection)
+
+
+def _asked(kind: int, name: str, keys: Sequence[str]) -> DescribeConfigsRequestDraft:
+    return {"resources": [{"resource_type": kind, "resource_name": name, "configuration_keys": list(keys)}]}
+
+
+def _values_in(answer: DescribeConfigsResponse) -> Configs:
+    """The configs of the one resource that was asked for. Raises KafkaError."""
+    (found,) = answer["results"]
+    check(found["error_code"], f"DescribeConfigs of {found['resource_name']}")
+    return {config["name"]: config["value"] or "" for config in found["configs"]}
+
+
+def limits_of_topic(cluster: Cluster, name: str, label: str, query: Query) -> Iterator[Row]:
+    """Compare a topic's retention with the query. Raises KafkaError."""
+    configs = topic_configs(cluster, [name], TOPIC_CONFIGS)[name]
+    yield from topic_rows(
+        name if label.startswith("topic ") else "", label, configs, _replicas_of(cluster, name), query
+    )
+
+
+def _replicas_of(cluster: Cluster, name: str) -> int:
+    partitions = describe_topics(cluster, [name])[name].partitions.values()
+    return min(len(partition["replica_nodes"]) for partition in partitions)

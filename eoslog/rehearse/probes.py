@@ -17,8 +17,19 @@ from eoslog.connector.commit.commands import NotOffered, Refused, Seal, Unknown,
 from eoslog.connector.commit.decision import METADATA_LIMIT
 from eoslog.connector.commit.transactional_ids import Participant
 from eoslog.connector.run.runner import Runner
+from eoslog.errors import (
+    AuthenticationRefused,
+    BrokerUnreachable,
+    ConnectionLost,
+    EoslogError,
+    ProduceFailed,
+    RetriesExhausted,
+)
+from eoslog.protocol.batch import CorruptBatch
+from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.producer_identity import ProducerIdentity
-from eoslog.rehearse.rows import DoesNotHold
+from eoslog.protocol.schema import ProtocolError
+from eoslog.rehearse.rows import DoesNotHold, NotFoundOut, Row, Verdict
 from eoslog.rehearse.work import PARTITIONS, Work, refused, until
 
 ROWS = ["first", "second"]
@@ -268,3 +279,43 @@ PROBES = (
     Probe("coordinators", "told", coordinators_tell),
     Probe("two-phase commit", "sealed", two_phase),
 )
+
+
+NOT_ALLOWED = frozenset(
+    {
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    }
+)
+_NO_ANSWER = (NotFoundOut, BrokerUnreachable, ConnectionLost, AuthenticationRefused)
+REPORTED = (DoesNotHold, NotFoundOut, NotOfferedHere, EoslogError, KafkaError, ProtocolError, CorruptBatch)
+"""What a check may raise. Anything else is a fault of the rehearsal."""
+
+
+def row(name: str, look: Callable[[], str]) -> Row:
+    """The row of a check: what it returns holds."""
+    try:
+        return Row(name, Verdict.HOLDS, look())
+    except REPORTED as error:
+        return row_of(name, error)
+
+
+def row_of(name: str, error: Exception) -> Row:
+    """The row of a check that raised this."""
+    if isinstance(error, DoesNotHold):
+        return Row(name, Verdict.FAILS, str(error), error.do)
+    if isinstance(error, NotOfferedHere):
+        return Row(name, Verdict.NOTE, f"not offered: {error}")
+    return Row(name, Verdict.UNKNOWN if _leaves_open(error) else Verdict.FAILS, str(error))
+
+
+def _leaves_open(error: Exception) -> bool:
+    """Whether the cluster did not answer, or a right is missing: then nothing is known about the promise."""
+    if isinstance(error, RetriesExhausted):
+        cause = error.__cause__
+        return not isinstance(cause, KafkaError)
+    if isinstance(error, (KafkaError, ProduceFailed)):
+        return error.code in NOT_ALLOWED
+    return isinstance(error, _NO_ANSWER)

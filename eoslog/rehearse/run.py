@@ -15,15 +15,12 @@ from eoslog.connector.options.rights import GROUP, ID, READ, TOPIC, WRITE, Right
 from eoslog.protocol import errors
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.typed import CREATE_TOPICS
-from eoslog.rehearse import crash, granted, kills, settings
-from eoslog.rehearse.attempts import NOT_ALLOWED, REPORTED, row, row_of
-from eoslog.rehearse.limits import UNCLEAN, Query
-from eoslog.rehearse.probes import PROBES
+from eoslog.rehearse import crash, granted, kills, limits
+from eoslog.rehearse.limits import UNCLEAN, Query, check_versions
+from eoslog.rehearse.probes import NOT_ALLOWED, PROBES, REPORTED, row, row_of
 from eoslog.rehearse.rows import DoesNotHold, Row, Verdict
-from eoslog.rehearse.scratch_names import PREFIX
 from eoslog.rehearse.time_out import EXPIRES, LASTS, TimeOut
-from eoslog.rehearse.versions import check_versions
-from eoslog.rehearse.work import PARTITIONS, Work
+from eoslog.rehearse.work import PARTITIONS, PREFIX, Work
 
 if TYPE_CHECKING:
     from eoslog.protocol.typed import CreateTopicsRequestDraft
@@ -192,13 +189,13 @@ class Rehearsal:
         cluster = self.work.cluster
         self.query = self.query._replace(verified=cluster.transaction_version() >= TV2)
         yield from self._brokers()
-        for topic in settings.INTERNAL:
+        for topic in limits.INTERNAL:
             yield from _several(f"{UNCLEAN} of {topic}", partial(self._internal, topic))
         if self.made:
             scratch = self.work.names.name(KILLS)
             yield from _several(
                 "retention of new topics",
-                lambda: settings.limits_of_topic(cluster, scratch, "new topics", self.query),
+                lambda: limits.limits_of_topic(cluster, scratch, "new topics", self.query),
             )
         for topic in self.topics:
             rights = _several(f"rights on topic {topic}", partial(self._may_use, topic))
@@ -207,16 +204,16 @@ class Rehearsal:
                 continue
             yield from _several(
                 f"retention of topic {topic}",
-                partial(settings.limits_of_topic, cluster, topic, f"topic {topic}", self.query),
+                partial(limits.limits_of_topic, cluster, topic, f"topic {topic}", self.query),
             )
 
     def _internal(self, topic: str) -> Iterator[Row]:
-        yield settings.limits_of_internal(self.work.cluster, topic)
+        yield limits.limits_of_internal(self.work.cluster, topic)
 
     def _brokers(self) -> list[Row]:
         name, cluster = "limits of the brokers", self.work.cluster
         try:
-            return list(settings.limits_of_brokers(cluster, self.query))
+            return list(limits.limits_of_brokers(cluster, self.query))
         except errors.ClusterAuthorizationFailed as error:
             lines = granted.acl_lines([granted.BROKERS_CONFIGS], self.principal, self.address)
             return [row_of(name, error)._replace(do=lines)]

@@ -11,8 +11,7 @@ from eoslog.connector.commit.commands import Description
 from eoslog.connector.commit.finish import is_aborted
 from eoslog.connector.commit.transactional_ids import Participant
 from eoslog.protocol.producer_identity import ProducerIdentity
-from eoslog.rehearse.attempts import row
-from eoslog.rehearse.probes import ABORTED, OPEN, seal, stored_offset
+from eoslog.rehearse.probes import ABORTED, OPEN, row, seal, stored_offset
 from eoslog.rehearse.rows import DoesNotHold, NotFoundOut, Row, Verdict
 from eoslog.rehearse.work import Work, refused, until
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import pyarrow as pa
 
@@ -17,14 +17,46 @@ from eoslog.client.records.fetch import fetch
 from eoslog.client.records.produce import Producer
 from eoslog.client.wire.cluster import Cluster
 from eoslog.connector.commit.decision import ANCHOR
-from eoslog.connector.commit.transactional_ids import Participant
+from eoslog.connector.commit.transactional_ids import Participant, Sink
 from eoslog.errors import ProduceFailed
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.protocol.records import encode_batches
 from eoslog.protocol.topic_partitions import TopicPartition
 from eoslog.rehearse.rows import DoesNotHold
-from eoslog.rehearse.scratch_names import ScratchNames
+
+PREFIX = "eoslog-rehearsal-"
+"""How the names of every rehearsal begin: rights can be given for it once."""
+
+
+class NotOurs(Exception):
+    """A name that this rehearsal did not make: it must not be touched."""
+
+
+class ScratchNames(NamedTuple):
+    """The names of the run `token`, which no other run has."""
+
+    token: str
+
+    @property
+    def stem(self) -> str:
+        """What every name of this run is, or begins with, before a full stop."""
+        return f"{PREFIX}{self.token}"
+
+    def name(self, word: str) -> str:
+        """The topic, group or transactional id of one check."""
+        return f"{self.stem}.{word}"
+
+    def sink(self, word: str) -> Sink:
+        """The sink of one check."""
+        return Sink(self.name(word))
+
+    def check(self, name: str) -> str:
+        """The name. Raises NotOurs if it is not one of this run."""
+        if not name.startswith(f"{self.stem}."):
+            raise NotOurs(f"{name} is not a name of the rehearsal {self.stem}")
+        return name
+
 
 T = TypeVar("T")
 

@@ -15,13 +15,11 @@ import click
 import pyarrow as pa
 
 from eoslog.audit.identity import Identity
-from eoslog.checkpoint.running import check_rests
-from eoslog.checkpoint.standing import Standing, standing
+from eoslog.checkpoint.standing import Standing, check_rests, standing
 from eoslog.client.admin.list_offsets import LATEST, list_offsets
 from eoslog.client.wire.cluster import Cluster
-from eoslog.commands.judging import judging
 from eoslog.commands.progress import shown
-from eoslog.commands.session import CommandSession, cluster_command
+from eoslog.commands.session import CommandSession, cluster_command, judging
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
 from eoslog.connector.checkpoint.spark_logs import Planned
 from eoslog.connector.commit import leave_sink

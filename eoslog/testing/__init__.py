@@ -12,6 +12,6 @@ all.
 
 from eoslog.testing.embedded import EmbeddedBroker
 from eoslog.testing.faults import Fault, Faults, FaultTimeout
-from eoslog.testing.life import BrokerFailed
+from eoslog.testing.process import BrokerFailed
 
 __all__ = ["BrokerFailed", "EmbeddedBroker", "Fault", "FaultTimeout", "Faults"]

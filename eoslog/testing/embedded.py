@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from eoslog.testing.faults import Faults
-from eoslog.testing.life import BrokerFailed, BrokerProcess, StartSettings
+from eoslog.testing.process import BrokerFailed, BrokerProcess, RunningBroker, StartSettings
 
 
 class EmbeddedBroker:
@@ -45,8 +45,8 @@ class EmbeddedBroker:
         self.host, self.port = "127.0.0.1", port
         self._flush, self._log_level, self._config = flush, log_level, dict(config or {})
         self._timeout, self._in_thread, self._faulty = timeout, in_thread, faults or in_thread
-        self._life: BrokerProcess | None = None
-        self._latest: BrokerProcess | None = None
+        self._life: RunningBroker | None = None
+        self._latest: RunningBroker | None = None
         self._waiting: list[dict[str, Any]] = []
         self.ready_after = 0.0
         """Seconds from the beginning of the latest start until it was ready."""
@@ -99,13 +99,11 @@ class EmbeddedBroker:
             self.port = keeper.getsockname()[1]
             weakref.finalize(self, os.close, keeper.detach())
 
-    def _born(self, settings: StartSettings, commands: list[dict[str, Any]]) -> BrokerProcess:
+    def _born(self, settings: StartSettings, commands: list[dict[str, Any]]) -> RunningBroker:
         if self._in_thread:
             from eoslog.testing.thread import Thread
 
             return Thread(settings, commands)
-        from eoslog.testing.process import BrokerProcess
-
         return BrokerProcess(settings, commands if self._faulty else None)
 
     def kill(self) -> None:
@@ -140,12 +138,12 @@ class EmbeddedBroker:
         """
         return "" if self._latest is None else self._latest.output()
 
-    def _running(self) -> BrokerProcess:
+    def _running(self) -> RunningBroker:
         if self._life is None:
             raise BrokerFailed("no broker runs")
         return self._life
 
-    def _ended(self) -> BrokerProcess:
+    def _ended(self) -> RunningBroker:
         life, self._life = self._running(), None
         return life
 

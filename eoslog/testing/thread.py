@@ -17,7 +17,7 @@ from typing import Any
 
 from eoslog.broker.config import BrokerConfig, ConfigError
 from eoslog.broker.main import Node, StartError
-from eoslog.testing.life import BrokerFailed, StartSettings
+from eoslog.testing.process import BrokerFailed, StartSettings
 from eoslog.testing.switchboard import Switchboard
 
 Outcome = Future[Any]
@@ -70,15 +70,15 @@ class Thread:
         return outcome.result(self._timeout)
 
     def send(self, command: dict[str, Any]) -> Any:
-        """See `BrokerProcess.send`."""
+        """See `RunningBroker.send`."""
         return self._at_once(lambda: self._board.carry_out(command))
 
     def lose(self, keep: str, seed: int) -> None:
-        """See `BrokerProcess.lose`."""
+        """See `RunningBroker.lose`."""
         self._die(lambda: self._board.carry_out({"do": "lose", "keep": keep, "seed": seed}))
 
     def kill(self) -> None:
-        """See `BrokerProcess.kill`."""
+        """See `RunningBroker.kill`."""
         self._die(self._board.fs.die)
 
     def _die(self, how: Callable[[], Any]) -> None:
@@ -93,7 +93,7 @@ class Thread:
         self._end(dead=True)
 
     def stop(self, number: signal.Signals) -> int:
-        """See `BrokerProcess.stop`. No signal is sent, as it would reach this process."""
+        """See `RunningBroker.stop`. No signal is sent, as it would reach this process."""
         try:
             self._within(self._node.finish())
             self._within(self._node.close())
@@ -117,5 +117,5 @@ class Thread:
         self._loop.close()
 
     def output(self) -> str:
-        """See `BrokerProcess.output`. Empty: the output is in this process's logging."""
+        """See `RunningBroker.output`. Empty: the output is in this process's logging."""
         return ""

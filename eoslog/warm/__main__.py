@@ -6,9 +6,8 @@ import socket
 import sys
 
 from eoslog.warm.ask import wanted
-from eoslog.warm.fork import become
 from eoslog.warm.request import begun_with
-from eoslog.warm.serve import WarmServer, reseed_numpy
+from eoslog.warm.serve import WarmServer, become, reseed_numpy
 from eoslog.warm.sparks_zip import prefer_installed
 
 

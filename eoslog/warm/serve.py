@@ -10,17 +10,70 @@ import contextlib
 import gc
 import importlib
 import os
+import runpy
 import select
 import signal
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from enum import Enum, auto
+from typing import NamedTuple
 
 from eoslog.warm.ask import GO, LONGEST, WAIT, YES, peer
-from eoslog.warm.request import Request, decode, differences
-from eoslog.warm.stages import STAGES
+from eoslog.warm.request import SOURCE_RUNNER, Request, decode, differences
+
+_SINKS = "eoslog.connector.sink.stream_writer", "eoslog.connector.sink.batch_writer"
+
+
+class Stage(NamedTuple):
+    """Modules to import. `workers`: whose processes need only these and the earlier stages'; None: all
+    processes'.
+    """
+
+    modules: tuple[str, ...]
+    workers: Set[str] | None
+
+
+STAGES = (
+    Stage(
+        ("pyspark.daemon", "pyspark.sql.worker.lookup_data_sources", "pyspark_eoslog"),
+        {"pyspark.sql.worker.lookup_data_sources"},
+    ),
+    Stage(
+        (
+            "pyspark.sql.worker.create_data_source",
+            "eoslog.connector.spark.columns",
+            "eoslog.connector.source.reader",
+            "eoslog.client.records.fetch_small",
+            "eoslog.connector.source.rows",
+            "eoslog.connector.sink.task_writer",
+            "encodings.idna",
+            SOURCE_RUNNER,
+            *_SINKS,
+            "pyspark.sql.worker.write_into_data_source",
+            "pyspark.sql.worker.commit_data_source_write",
+            "pyspark.sql.worker.python_streaming_sink_runner",
+        ),
+        {
+            "pyspark.sql.worker.create_data_source",
+            "pyspark.sql.worker.write_into_data_source",
+            "pyspark.sql.worker.commit_data_source_write",
+            "pyspark.sql.worker.python_streaming_sink_runner",
+            SOURCE_RUNNER,
+        },
+    ),
+    Stage(
+        (
+            "pandas",
+            "pyspark.sql.worker.plan_data_source_read",
+            "pyspark.sql.classic.dataframe",
+            "pyspark.worker",
+        ),
+        None,
+    ),
+)
+
 
 ORPHAN_SECONDS = 10.0
 """Seconds that a fork may outlive Spark's JVM, whose end it notices by its own connections."""
@@ -234,3 +287,27 @@ def reseed_numpy() -> None:
     numbers = sys.modules.get("numpy.random")
     if numbers is not None:
         numbers.seed()
+
+
+def become(guest: Guest, jvm: int) -> None:
+    """Do what Python would do if Spark had started it so. Returns when that has run."""
+    from eoslog.connector.spark import processes
+
+    request = guest.request
+    assert request is not None
+    with open("/proc/self/comm", "w") as name:
+        name.write(request.name())
+    os.environ.clear()
+    os.environ.update(request.environment)
+    os.umask(request.umask)
+    signal.signal(signal.SIGINT, signal.SIG_IGN if request.ignores_interrupts else signal.default_int_handler)
+    for standard, stream in enumerate(guest.streams):
+        os.dup2(stream, standard)
+        os.close(stream)
+    os.register_at_fork(after_in_child=guest.connection.close)  # a daemon's workers do not keep it
+    processes.driver_is(jvm)
+    gc.enable()
+    gc.freeze()
+    sys.modules.pop(request.module, None)  # it runs again, as __main__
+    sys.argv = [request.module, *request.arguments]
+    runpy.run_module(request.module, run_name="__main__", alter_sys=True)

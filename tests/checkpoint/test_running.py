@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 
 from eoslog.checkpoint.errors import NotEditable
-from eoslog.checkpoint.running import check_rests
-from eoslog.checkpoint.standing import standing
+from eoslog.checkpoint.standing import check_rests, standing
 from eoslog.client.admin.transactions import init_producer_id
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.config import ClientConfig

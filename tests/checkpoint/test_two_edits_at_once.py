@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from eoslog.checkpoint import carry_out, editor
+from eoslog.checkpoint import carry_out, edit_numbers
 from eoslog.checkpoint.edit_numbers import LastEdit, claimed
 from eoslog.checkpoint.errors import NotEditable
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
@@ -76,7 +76,7 @@ def test_each_is_whole_or_changes_nothing(
     def other_process(act: Act) -> Act:
         def acting() -> bool:
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(editor, "this_process", lambda: ANOTHER)
+                patch.setattr(edit_numbers, "this_process", lambda: ANOTHER)
                 return act()
 
         return acting
@@ -118,7 +118,7 @@ def test_an_edit_of_another_machine_is_left_alone(
         raise Killed
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(editor, "gethostname", lambda: "elsewhere")
+        patch.setattr(edit_numbers, "gethostname", lambda: "elsewhere")
         patch.setattr(carry_out, "_check_files", die)
         assert isinstance(
             run(broker, "rewind", checkpoint, "--by", "3", "--accept-duplicates", "3").exception, Killed
@@ -143,7 +143,7 @@ def test_of_two_claims_at_least_one_stops(tmp_path: Path) -> None:
     seen = LastEdit.of(checkpoint)
     with claimed(checkpoint, seen) as name:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(editor, "this_process", lambda: ANOTHER)
+            patch.setattr(edit_numbers, "this_process", lambda: ANOTHER)
             with pytest.raises(NotEditable, match="begins at this moment"), claimed(checkpoint, seen):
                 pass
         checkpoint.note(name, "a backup")

@@ -11,10 +11,9 @@ import pytest
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.config import ClientConfig, parse_addresses
 from eoslog.rehearse import crash
-from eoslog.rehearse.attempts import row
+from eoslog.rehearse.probes import row
 from eoslog.rehearse.rows import NotFoundOut, Row
-from eoslog.rehearse.scratch_names import ScratchNames
-from eoslog.rehearse.work import Work
+from eoslog.rehearse.work import ScratchNames, Work
 from eoslog.testing import BrokerFailed, EmbeddedBroker
 from tests.connector.stock_kafka import Kafka
 from tests.rehearse.broken_brokers import SWEEPS, Break

@@ -11,8 +11,8 @@ from eoslog.connector.commit import begin, decide, prepare
 from eoslog.connector.commit.commands import Command, End, Refused, Rules, Seal
 from eoslog.connector.commit.transactional_ids import Participant
 from eoslog.protocol.producer_identity import ProducerIdentity
-from eoslog.rehearse import command, micro_batch
-from eoslog.rehearse.halted import HaltedRun
+from eoslog.rehearse import command, kills
+from eoslog.rehearse.kills import HaltedRun
 from eoslog.testing import EmbeddedBroker
 from tests.rehearse.broken_brokers import SWEEPS
 from tests.rehearse.rehearsing import document, not_holding
@@ -41,19 +41,19 @@ def what_the_dead_left_is_not_ended(patch: pytest.MonkeyPatch) -> None:
 
 
 def late_attempts_do_not_look(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(micro_batch, "withdraw_if_late", _nothing)
+    patch.setattr(kills, "withdraw_if_late", _nothing)
 
 
 def a_replay_is_written_again(patch: pytest.MonkeyPatch) -> None:
     def judge(begun: Any, *more: Any) -> Any:
         return prepare.Task.WRITE, prepare.judge(begun, *more)[1]
 
-    patch.setattr(micro_batch, "judge", judge)
+    patch.setattr(kills, "judge", judge)
     patch.setattr(decide, "_covers", lambda last, batch: False)
 
 
 def source_offsets_are_left_out(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(micro_batch.Driver, "source", lambda self, batch_id: None)
+    patch.setattr(kills.Driver, "source", lambda self, batch_id: None)
 
 
 BROKEN = [

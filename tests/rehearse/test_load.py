@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from eoslog.client.admin.group_offsets import StillPending
-from eoslog.rehearse.load import Load
+from eoslog.rehearse.crash import Load
 from eoslog.rehearse.rows import DoesNotHold
 
 

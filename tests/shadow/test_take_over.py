@@ -488,7 +488,7 @@ def test_wrong_options(both: Both, more: tuple[str, ...], says: str) -> None:
 
 
 def test_the_shadow_is_stopped_first(both: Both, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("eoslog.checkpoint.running.drivers_of", lambda query: [4711])
+    monkeypatch.setattr("eoslog.checkpoint.standing.drivers_of", lambda query: [4711])
     done = both.take_over()
     assert done.exit_code == 1 and "a driver of this query lives on this machine (pid 4711)" in done.output
     shadow = Sink(f"new-{both.topic}")

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from eoslog.audit.table.files import BadTable, TableFile
-from eoslog.audit.table.parquet_file import ParquetFile
+from eoslog.audit.table.parquet import ParquetFile
 
 _MAPPING = "delta.columnMapping.mode"
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from eoslog.audit.table.files import BadTable, TableFile
-from eoslog.audit.table.parquet_file import ParquetFile
+from eoslog.audit.table.parquet import ParquetFile
 
 if TYPE_CHECKING:
     from pyiceberg.table import FileScanTask

@@ -7,18 +7,63 @@ count.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from urllib.parse import unquote
+from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyarrow import fs
 
-from eoslog.audit.table import spark_log
-from eoslog.audit.table.files import BadTable, TableFile
-from eoslog.audit.table.parquet_file import ParquetFile
+from eoslog.audit.table.files import BadTable, TableFile, rows_at_once
 from eoslog.connector.checkpoint.files import arrows_uri
+
+_BUFFER = 1 << 18  # bytes; without one, a whole column of a row group is read at once
+
+
+@dataclass(frozen=True)
+class ParquetFile:
+    """A file, and how it tells the table's columns."""
+
+    name: str
+    open: Callable[[], Any]
+    """Its bytes, as a file that can be read anywhere."""
+    constants: Mapping[str, pa.Scalar] = field(default_factory=dict)
+    """Columns that have one value for all rows, and are not in the file."""
+    stored: Mapping[str, str] = field(default_factory=dict)
+    """The file's names of columns that are called otherwise in the table."""
+
+    @contextmanager
+    def opened(self) -> Iterator[pq.ParquetFile]:
+        """The open file. Raises BadTable, OSError."""
+        with self.open() as source:
+            try:
+                file = pq.ParquetFile(source, buffer_size=_BUFFER, pre_buffer=False)
+            except pa.ArrowInvalid as error:
+                raise BadTable(f"{self.name} is no Parquet file: {error}") from error
+            with file:
+                yield file
+
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """These columns of all rows, in order. Raises BadTable, OSError."""
+        names = {name: self.stored.get(name, name) for name in columns if name not in self.constants}
+        with self.opened() as file:
+            found = file.metadata
+            size = sum(found.row_group(n).total_byte_size for n in range(found.num_row_groups))
+            at_once = rows_at_once(found.num_rows, size)
+            for batch in file.iter_batches(at_once, columns=list(names.values()), use_threads=False):
+                arrays = [
+                    batch[names[name]] if name in names else pa.repeat(self.constants[name], batch.num_rows)
+                    for name in columns
+                ]
+                yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
+
 
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 
@@ -76,22 +121,22 @@ class ParquetFolder:
             if there.get(path) != size:
                 now = f"has {there[path]}" if path in there else "is not there"
                 raise BadTable(
-                    f"{self._root}/{spark_log.FOLDER} names {path} with {size} bytes, but it {now}: "
+                    f"{self._root}/{FOLDER} names {path} with {size} bytes, but it {now}: "
                     "the table is damaged"
                 )
         return sorted(named)
 
     def _named(self, there: dict[str, int]) -> dict[str, int] | None:
         """The files that Spark's sink names; None if it has not written this folder."""
-        logs = [path for path in there if path.startswith(f"{spark_log.FOLDER}/")]
+        logs = [path for path in there if path.startswith(f"{FOLDER}/")]
         if not logs:
             return None
 
         def read(name: str) -> str:
-            with self._system.open_input_stream(f"{self._root}/{spark_log.FOLDER}/{name}") as file:
+            with self._system.open_input_stream(f"{self._root}/{FOLDER}/{name}") as file:
                 return bytes(file.read()).decode()
 
-        return spark_log.named_files((path.rpartition("/")[2] for path in logs), read, self._root)
+        return named_files((path.rpartition("/")[2] for path in logs), read, self._root)
 
 
 def _system(name: str) -> tuple[fs.FileSystem, str]:
@@ -125,3 +170,57 @@ def _same(one: pa.Schema, other: pa.Schema) -> bool:
 
 def _listed(schema: pa.Schema) -> str:
     return ", ".join(f"{field.name} {field.type}" for field in schema)
+
+
+FOLDER = "_spark_metadata"
+_NAME = re.compile(r"(\d+)(\.compact)?")
+_VERSION = "v1"
+
+
+def named_files(names: Iterable[str], read: Callable[[str], str], root: str) -> dict[str, int]:
+    """The paths below `root` that the log names, with their sizes in bytes. Raises BadTable.
+
+    `names`: the log's files; `read`: the text of one.
+    """
+    found: dict[str, int] = {}
+    for name in _current(names):
+        first, *lines = read(name).splitlines() or [""]
+        if first != _VERSION:
+            raise BadTable(
+                f"{root}/{FOLDER}/{name} begins with {first!r} instead of {_VERSION}: it is damaged, or of a "
+                "Spark that eoslog does not know"
+            )
+        for line in lines:
+            _add(line, found, root, f"{root}/{FOLDER}/{name}")
+    return found
+
+
+def _current(names: Iterable[str]) -> list[str]:
+    """The log's files to read, in order: the last .compact and what follows."""
+    parsed = [found for found in map(_NAME.fullmatch, names) if found]
+    compact = max((int(m[1]) for m in parsed if m[2]), default=-1)
+    later = sorted(int(m[1]) for m in parsed if not m[2] and int(m[1]) > compact)
+    if later != list(range(compact + 1, compact + 1 + len(later))):
+        gap = next(n for n, at in enumerate(later, compact + 1) if n != at)
+        raise BadTable(f"{FOLDER} has no file for batch {gap}, but for batch {later[-1]}: the log is damaged")
+    return [*([f"{compact}.compact"] if compact >= 0 else []), *map(str, later)]
+
+
+def _add(line: str, found: dict[str, int], root: str, log: str) -> None:
+    try:
+        entry = json.loads(line)
+        path, size, action = unquote(urlsplit(entry["path"]).path), int(entry["size"]), entry["action"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise BadTable(f"{log}: a line is not an entry of a file ({error}): the log is damaged") from error
+    inside = path.removeprefix(root.rstrip("/") + "/")
+    if inside == path:
+        raise BadTable(
+            f"{log} names {path}, which is not in {root}: the folder was moved. Give the path that Spark "
+            "wrote to"
+        )
+    if action == "add":
+        found[inside] = size
+    elif action == "delete":
+        found.pop(inside, None)
+    else:
+        raise BadTable(f"{log}: the action {action!r} is not known")

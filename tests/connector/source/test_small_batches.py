@@ -18,7 +18,7 @@ from pyspark.sql.streaming import python_streaming_source_runner as runner
 from eoslog.client.records import fetch_small
 from eoslog.client.wire import cluster as client_shared
 from eoslog.connector.offsets import plan
-from eoslog.connector.source import rows_in_plan
+from eoslog.connector.source import small_batches
 from eoslog.connector.source.reader import StreamReader
 from eoslog.connector.spark.versions import ReadAllAvailable, ReadMaxRows
 from tests.connector.source.test_source_stream import reader
@@ -120,18 +120,18 @@ def test_else_tasks_read(kafka: Kafka, topic: str, options: dict[str, str]) -> N
 
 def test_another_pyspark_reads_by_tasks(kafka: Kafka, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(datasource_internal, "_SimpleStreamReaderWrapper")
-    rows_in_plan._simple.cache_clear()
+    small_batches._simple.cache_clear()
     try:
         start = (made := small(kafka, topic)).initialOffset()
         parts = made.partitions(start, made.latestOffset(start, NO_LIMIT))
         assert [type(part) for part in parts] == [plan.Range] * 2
     finally:
-        rows_in_plan._simple.cache_clear()
+        small_batches._simple.cache_clear()
 
 
 def test_this_pyspark_asks_for_rows_as_we_expect() -> None:
     """What goes when PySpark moves the name or the call: small batches are slower then, and right."""
-    assert rows_in_plan.is_offered()
+    assert small_batches.is_offered()
     source = runner.partitions_func.__code__.co_names
     assert {"_SimpleStreamReaderWrapper", "getCache", "partitions"} <= set(source)
 
