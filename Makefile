@@ -12,7 +12,7 @@ SPARK_KAFKA := .peers/spark-kafka-4.2.0
 SPARK_KAFKAS := $(SPARK_KAFKA) .peers/spark-kafka-4.0.4 .peers/spark-kafka-4.1.3
 DEMO_DATA ?= .demo
 
-.PHONY: help setup compiled java demo test mutants test-java test-java-tools test-rights test-broker-options test-kafka test-differential test-connector-kafka test-kafka-versions test-connector-cluster audit-million top-picture demo-picture command-pictures test-console model lint bench bench-quick bench-starts bench-tasks bench-participants bench-cost trace-micro-batch bench-codec bench-broker bench-scale dump-segments dump-upkept docs docs-pages test-docs newcomer stories fuzz clean crash-log soak-crash soak-kill9 soak-stateful soak-hostile soak-copy soak-copy-cluster soak-sources histories histories-spark soak-kill test-ends test-beginnings map test-rehearse-kafka test-connector-kfake simulate test-kerberos test-checkpoint test-object-store test-spark-version test-spark-versions soak-fanout test-fanout round
+.PHONY: help setup compiled java demo test mutants test-java test-java-tools test-rights test-broker-options test-kafka test-differential test-connector-kafka test-kafka-versions test-connector-cluster audit-million top-picture demo-picture command-pictures test-console model lint bench bench-quick bench-starts bench-tasks bench-participants bench-cost trace-micro-batch bench-codec bench-scale dump-segments dump-upkept docs docs-pages test-docs newcomer stories fuzz clean crash-log soak-crash soak-kill9 soak-stateful soak-hostile soak-copy soak-copy-cluster soak-sources histories histories-spark soak-kill test-ends test-beginnings map test-rehearse-kafka test-connector-kfake simulate test-kerberos test-checkpoint test-object-store test-spark-version test-spark-versions soak-fanout test-fanout round
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -133,9 +133,6 @@ dump-segments: $(READY) $(KAFKA)  ## read every segment of the demo with Kafka's
 dump-upkept: $(READY) $(KAFKA)  ## the same with logs that were compacted and trimmed
 	rm -rf .upkept && $(BIN)/python -m benchmarks.upkept_logs --data .upkept
 	$(BIN)/python -m benchmarks.dump_segments --kafka $(KAFKA) --data .upkept && rm -rf .upkept
-
-bench-broker: compiled $(KAFKA)  ## compare the broker with Apache Kafka: producers, transactions, consumers
-	$(BIN)/python -m benchmarks.broker --kafka $(KAFKA)
 
 bench-scale: compiled  ## measure the broker with more and more partitions, transactional ids and connections
 	$(BIN)/python -m benchmarks.scale

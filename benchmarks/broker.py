@@ -1,15 +1,11 @@
 """The bundled broker beside Apache Kafka on the same machine, in turns, with the same stock client.
 
-    python -m benchmarks.broker --kafka JARS [--rounds 5] [--records 200000] [--only NAME]
-
 One partition, 1 KB records, confluent-kafka. Ours acknowledges after fdatasync; Apache Kafka with its
-default, after the write to the page cache. Each work checks that what arrived is right. Medians, and the
-spread as lowest to highest.
+default, after the write to the page cache. Each work checks that what arrived is right.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import os
 import re
@@ -305,15 +301,6 @@ def java_works(jars: Path) -> dict[str, Callable[[Subject, int, int], float]]:
     }
 
 
-WORKS: dict[str, Callable[[Subject, int, int], float]] = {
-    "idempotent producer, records/s": idempotent,
-    "transactions of 100 ms, records/s": transactions,
-    "ordered at least once, records/s": in_order,
-    "consumer, records/s": consume,
-    "transactions of one record, /s": small_transactions,
-}
-
-
 @contextlib.contextmanager
 def subjects(jars: Path | None) -> Iterator[list[Subject]]:
     with contextlib.ExitStack() as stack:
@@ -326,41 +313,3 @@ def subjects(jars: Path | None) -> Iterator[list[Subject]]:
             rss = subject.process.memory_info().rss / 1e6
             print(f"{subject.name}: resident when idle {rss:.0f} MB", flush=True)
         yield found
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kafka", type=Path)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--records", type=int, default=200_000)
-    parser.add_argument("--size", type=int, default=1000)
-    parser.add_argument("--only", default="")
-    options = parser.parse_args()
-    with subjects(options.kafka) as found:
-        works = WORKS | (java_works(options.kafka) if options.kafka else {})
-        for work, run in works.items():
-            if options.only not in work:
-                continue
-            rates: dict[str, list[float]] = {subject.name: [] for subject in found}
-            cpu: dict[str, float] = dict.fromkeys(rates, 0.0)
-            for turn in range(options.rounds + 1):
-                for subject in found:
-                    before = subject.cpu()
-                    rate = run(subject, options.records, options.size)
-                    if turn:  # the first warms up
-                        rates[subject.name].append(rate)
-                        cpu[subject.name] += subject.cpu() - before
-            line = []
-            for name, values in rates.items():
-                middle = statistics.median(values)
-                spread = f"{min(values):,.0f}-{max(values):,.0f}"
-                line.append(f"{name} {middle:,.0f} ({spread}, broker's cpu {cpu[name]:.1f} s)")
-            ratio = ""
-            if len(found) == 2:
-                ours, theirs = (statistics.median(values) for values in rates.values())
-                ratio = f"; ratio {ours / theirs:.2f}"
-            print(f"{work}: {'; '.join(line)}{ratio}", flush=True)
-
-
-if __name__ == "__main__":
-    main()
