@@ -21,7 +21,7 @@ from eoslog.connector.commit.faults import (
     StartsElsewhere,
     TakenOver,
 )
-from eoslog.connector.commit.places import Seen
+from eoslog.connector.commit.places import Place, Seen, ended
 from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.offsets.group_notes import Note, NotedOffset
@@ -143,13 +143,15 @@ class RowsFound(NamedTuple):
     one. `newest`: the last batch that the
     sink got; None: the checkpoint does not say. `batch`: the last one with rows that is done, and `lacks`:
     what of it the log does not have, a text for each place. `any`: whether a batch had rows, or may have.
-    `followed`: where rows of transactions follow, if the sink knows no later decision."""
+    `followed`: where rows of transactions follow, if the sink knows no later decision. `proven`: the sink
+    does not know the newest batch to be decided, and the log shows that all of its rows are committed."""
 
     newest: int | None = None
     batch: int | None = None
     lacks: tuple[str, ...] = ()
     any: bool = True
     followed: tuple[str, ...] = ()
+    proven: bool = False
 
 
 class Completed(NamedTuple):
@@ -691,7 +693,7 @@ def check_completed(
     known = decided is not None and decided.batch_id >= newest
     if known:
         _check_rows(sink, rows, accepted)
-    forgotten = decided is None and rested and not rows.lacks
+    forgotten = not rows.lacks and (rows.proven or (decided is None and rested))
     if known or not rows.any or (forgotten and not rows.followed):
         return
     if (word := f"decisions-gone:{newest}") in accepted:
@@ -721,10 +723,10 @@ def check_completed(
 
 
 def _refuse_followed(sink: str, newest: int, rows: RowsFound, accept: str) -> NoReturn:
-    """A rest hides whether there were later batches: the cluster has forgotten all decisions by now."""
+    """Without decisions nobody knows whether there were later batches."""
     raise CheckpointOlder(
-        f"sink {sink}: the checkpoint has completed batch {newest} long ago, the cluster has forgotten the "
-        f"sink's decisions, and rows of transactions follow those of batch {rows.batch}"
+        f"sink {sink}: the checkpoint has completed batch {newest}, the cluster does not have the sink's "
+        f"decision on it any more, and rows of transactions follow those of batch {rows.batch}"
         f"{_some(rows.followed)}. If an older copy of the checkpoint was put back, they are of later "
         "batches, and would be written again. Nothing was written. Bring the right checkpoint back, which "
         f"is the newest. If others have written them, set {accept}"
@@ -765,10 +767,13 @@ def _check_rows(sink: str, rows: RowsFound, accepted: Collection[str]) -> None:
     )
 
 
-def check_forgotten(sink: str, batch: Batch, how: Collection[Seen], accepted: Collection[str]) -> bool:
+def check_forgotten(sink: str, batch: Batch, seen: Mapping[Place, Seen], accepted: Collection[str]) -> bool:
     """Whether a planned batch is decided that the sink knows nothing of, and whose rows may be in the log:
-    all or none of its transactions must be committed. What was removed from the log tells nothing. `how`: how
-    they have ended. Raises DecisionGone unless that is accepted."""
+    all or none of its transactions must be committed. What was removed from the log tells nothing, nor does a
+    topic of another id: it was made anew, or is another cluster's. `seen`: what the log shows at the places
+    of its rows. Raises DecisionGone unless that is accepted."""
+    by_writer = ended(seen)
+    how = set(by_writer.values())
     written, missing = (f"batch-{word}:{batch.query_id}:{batch.batch_id}" for word in ("written", "missing"))
     if written in accepted:
         return True
@@ -781,12 +786,19 @@ def check_forgotten(sink: str, batch: Batch, how: Collection[Seen], accepted: Co
             f"those that are missing; then set {to_accept(written, accepted)}, and the query goes on behind "
             "them"
         )
-    if Seen.REMOVED in how and missing not in accepted:
+    replaced = {p.topic for p, one in seen.items() if one is by_writer[p.writer] is Seen.REPLACED}
+    gone = "which were removed since, by retention or compaction" if Seen.REMOVED in how else ""
+    if replaced:
+        gone = (
+            f"in {', '.join(sorted(replaced))}, which is not that topic any more: it was deleted since, or "
+            "kafka.bootstrap.servers leads to another cluster of the same cluster id, and has to be corrected"
+        )
+    if gone and missing not in accepted:
         raise DecisionGone(
-            f"sink {sink}: the log had rows of {batch}, which were removed since, by retention or "
-            "compaction. The sink knows no decision on them any more, so readers may have had them. Nothing "
-            f"was written. If they have, set {to_accept(written, accepted)}, and the query goes on behind "
-            f"them. If not, set {to_accept(missing, accepted)}, and they are written again"
+            f"sink {sink}: the log had rows of {batch}, {gone}. The sink knows no decision on them here, so "
+            "readers may have had them. Nothing was written. If they have, set "
+            f"{to_accept(written, accepted)}, and the query goes on behind them. If not, set "
+            f"{to_accept(missing, accepted)}, and they are written again"
         )
     return how == {Seen.COMMITTED}
 

@@ -31,7 +31,7 @@ from eoslog.connector.commit.commands import (
 )
 from eoslog.connector.commit.decision import decode
 from eoslog.connector.commit.faults import CommitFault
-from eoslog.connector.commit.finish import clear_run, finish, is_of
+from eoslog.connector.commit.finish import clear_run, finish_late, is_of
 from eoslog.connector.commit.sink_transaction import write_lost_markers
 from eoslog.connector.commit.task_reports import Begun, Report, Run
 from eoslog.connector.commit.transactional_ids import Participant, Sink
@@ -117,7 +117,7 @@ def end_run(sink: Sink, run: Run) -> Rules[Ended]:
     unfinished: tuple[str, ...] = ()
     if ours is not None:
         try:
-            yield from finish(ours)
+            yield from finish_late(ours)
         except CommitFault as fault:
             unfinished = (str(fault),)
     decided = ours.participants if ours is not None else ()

@@ -31,7 +31,7 @@ from eoslog.connector.commit.faults import (
     ParticipantsLost,
     TakenOver,
 )
-from eoslog.connector.commit.finish import clear, fenced, finish
+from eoslog.connector.commit.finish import clear, fenced, finish_late
 from eoslog.connector.commit.marker_proof import look_back
 from eoslog.connector.commit.replay import OnLost, copied, to_replay
 from eoslog.connector.commit.seal import TwoPhase, check_offered
@@ -131,7 +131,7 @@ def make_ready(
     spared = last.participants if last else ()
     kept = yield from clear(sink, spared, owner=owned.identity, asked=not owned.acquired_now)
     if last is not None and kept:
-        yield from finish(last.only(kept))
+        yield from finish_late(last.only(kept))
     dropped = False
     if once_at_most:
         dropped = yield from _mark_attempt(sink, batch)
@@ -168,7 +168,7 @@ def _roll_forward(
     """Commit the last decision's winners. Returns the Spark partitions of `batch` to write again; none before
     Spark comes to that decision's batch."""
     lost: tuple[int, ...] = ()
-    for step in (finish, look_back):
+    for step in (finish_late, look_back):
         try:
             yield from step(last.without(lost))
         except ParticipantsLost as loss:

@@ -20,7 +20,7 @@ from eoslog.connector.commit.decision import (
 )
 from eoslog.connector.commit.faults import CommitFault
 from eoslog.connector.commit.places import PartitionState, Place, Places, Seen
-from eoslog.connector.commit.saved_state import Saved, Saving, TaskContents
+from eoslog.connector.commit.saved_state import Saved, Saving, TaskContents, Written
 from eoslog.connector.commit.transactional_ids import Participant
 from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.producer_identity import ProducerIdentity
@@ -135,7 +135,7 @@ class StageOffsets(Command[None]):
 
 
 @dataclass(frozen=True)
-class SaveState(Command[Saved | None]):
+class SaveState(Command[Written]):
     """Records in the sink's own transaction, as of the query's state. `last`: the query's last save."""
 
     sink: Participant
@@ -239,9 +239,11 @@ class AskOpen(Command[None]):
 
 @dataclass(frozen=True)
 class FindOpen(Command[Mapping[TopicPartition, PartitionState]]):
-    """DescribeProducers and ListOffsets: where each log begins, and which transactions are open there."""
+    """DescribeProducers and ListOffsets: where each log begins, and which transactions are open there.
+    `late`: brokers that let nobody end a transaction on a partition alone are asked for those, too."""
 
     places: tuple[TopicPartition, ...]
+    late: bool = False
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,7 @@ from eoslog.connector.commit.finish import (
 from eoslog.connector.commit.lost_transaction import why_gone, why_refused
 from eoslog.connector.commit.places import FirstRow, Places, first_rows_of, places_of, why_gone_from
 from eoslog.connector.commit.replay import check_replay, check_same_rows, check_topics
-from eoslog.connector.commit.saved_state import Saving
+from eoslog.connector.commit.saved_state import Saving, Written
 from eoslog.connector.commit.seal import TwoPhase, seal
 from eoslog.connector.commit.sink_transaction import ask_stored, fetch_stored
 from eoslog.connector.commit.task_reports import Batch, Decided, Empty, Prepared, Report, Stamp
@@ -364,7 +364,9 @@ def decide(
         decision = yield from _seal(sink, own, decision, two_phase)
     began_ms = yield from demand(ReadClock(), "the clock cannot be read")
     if saving is not None:
-        decision = yield from _save(sink, own, decision, began_ms, last, saving)
+        written = yield from _save(sink, own, decision, began_ms, last, saving)
+        decision = decision._replace(saved=written.saved)
+        first_rows = (*first_rows, *written.first_rows)
     chunks = encode(decision, sink, stamp.anchors)
     staged = [StageOffsets(own, *part) for part in by_group(sink.group, chunks, stamp.anchors)]
     if namer is not None:
@@ -391,19 +393,19 @@ def decide(
 
 def _save(
     sink: Sink, own: Participant, decision: Decision, began_ms: int, last: Decision | None, saving: Saving
-) -> Rules[Decision]:
-    """The decision with what it says about the query's state, which is written in its transaction."""
+) -> Rules[Written]:
+    """Write the query's state in the decision's transaction."""
     known = None if last is None else last.of_query
     same = known is not None and known.batch.query_id == decision.batch.query_id
     before = known.saved if same and known is not None else None
     contents = (decision.rows, decision.checksums)
-    saved = yield from ask(SaveState(own, saving, before, contents))
-    if isinstance(saved, (Refused, Unknown)):
-        fault = _refusal(sink, decision, f"its state could not be saved to {saving.topic}", saved)
+    written = yield from ask(SaveState(own, saving, before, contents))
+    if isinstance(written, (Refused, Unknown)):
+        fault = _refusal(sink, decision, f"its state could not be saved to {saving.topic}", written)
         fault = yield from why_refused(sink, own, decision.batch, began_ms, fault)
         yield from _withdraw(own, decision)
         raise fault
-    return decision._replace(saved=saved)
+    return written
 
 
 def _seal(sink: Sink, own: Participant, decision: Decision, policy: TwoPhase) -> Rules[Decision]:

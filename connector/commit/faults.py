@@ -31,12 +31,20 @@ class ParticipantsLost(CommitFault):
     """The batch is decided, and the broker has aborted rows of it. That cannot be repaired silently.
 
     `winners`: the lost ones, if it is certain that each of them was aborted; else empty. `unfinished`:
-    whether other winners are still open.
+    whether other winners are still open. `held`: lost ones that are open, to be aborted once the loss is
+    accepted.
     """
 
-    def __init__(self, message: str, winners: tuple[Winner, ...] = (), *, unfinished: bool = False) -> None:
+    def __init__(
+        self,
+        message: str,
+        winners: tuple[Winner, ...] = (),
+        *,
+        unfinished: bool = False,
+        held: tuple[Winner, ...] = (),
+    ) -> None:
         super().__init__(message)
-        self.winners, self.unfinished = winners, unfinished
+        self.winners, self.unfinished, self.held = winners, unfinished, held
 
 
 class ReplayDiffers(CommitFault):

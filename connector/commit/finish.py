@@ -13,6 +13,7 @@ from eoslog.connector.commit.commands import (
     Description,
     End,
     Failure,
+    FindOpen,
     ListOngoing,
     LookAt,
     Refused,
@@ -23,11 +24,12 @@ from eoslog.connector.commit.commands import (
 )
 from eoslog.connector.commit.decision import Decision
 from eoslog.connector.commit.faults import CommitFault, ParticipantsLost, SinkFenced, Unfinished
-from eoslog.connector.commit.places import Place, Seen, ended
+from eoslog.connector.commit.places import Place, Seen, ended, why_unread
 from eoslog.connector.commit.seal import end_sealed
 from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.commit.transactional_ids import Participant, ParticipantSlot, Sink
 from eoslog.connector.commit.winner import Winner
+from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.producer_identity import ProducerIdentity
 
 ONGOING = "Ongoing"
@@ -78,12 +80,26 @@ def finish(decision: Decision) -> Rules[None]:
         )
 
 
+def finish_late(decision: Decision) -> Rules[None]:
+    """Finish the last decision of a run that is over: time has passed since it was made.
+
+    Nobody could read the rows of transactions that are still open. If some were deleted meanwhile, these
+    transactions stay as they are: committed, they would look as if readers had had all of them. Raises as
+    finish().
+    """
+    states = yield from _states_of(decision, Unfinished)
+    unread = yield from _find_unread(decision, states)
+    yield from finish(decision.without([winner.partition for winner in unread]))
+    if unread:
+        raise ParticipantsLost(_unread_text(decision, unread), held=tuple(unread))
+
+
 def find_lost(decision: Decision) -> Rules[str]:
-    """What finish() would say is lost; "": nothing. It only asks. Raises CommitFault."""
-    names = tuple(w.participant.name for w in decision.winners)
-    states = (
-        (yield from demand(Describe(names), f"the state of {decision.batch} is unknown")) if names else {}
-    )
+    """What finish_late() would say is lost; "": nothing. It only asks. Raises CommitFault."""
+    states = yield from _states_of(decision, CommitFault)
+    unread = yield from _find_unread(decision, states)
+    if unread:
+        return _unread_text(decision, unread)
     ended_else = [
         w
         for w in decision.winners
@@ -91,6 +107,32 @@ def find_lost(decision: Decision) -> Rules[str]:
     ]
     lost, seen = yield from _not_in_log(decision, ended_else, states)
     return _lost_text(decision, lost, states, seen) if lost else ""
+
+
+def _states_of(decision: Decision, fault: type[CommitFault]) -> Rules[Mapping[str, Description | None]]:
+    names = tuple(winner.participant.name for winner in decision.winners)
+    if not names:
+        return {}
+    what = f"{decision.batch} is decided, but its state is unknown"
+    return (yield from demand(Describe(names), what, fault))
+
+
+def _find_unread(decision: Decision, states: Mapping[str, Description | None]) -> Rules[dict[Winner, str]]:
+    """The winners that are open and of which rows were deleted, and where. Their leaders say where they
+    begin; those that do not are held against the last rows, which the decision names."""
+    opened = [w for w in decision.winners if _may_be_open(states[w.participant.name], w)]
+    if not opened or not decision.written:
+        return {}
+    logs = yield from ask(FindOpen(decision.written, late=True))
+    if isinstance(logs, Refused) and logs.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return {}  # then all that was written there is gone, as a start says
+    if isinstance(logs, (Refused, Unknown)):
+        raise Unfinished(
+            f"{decision.batch} is decided, but it cannot be seen whether the log has its rows: {logs}. Fix "
+            "that, then start the query again"
+        )
+    found = {winner: why_unread(decision.places, winner.participant.identity, logs) for winner in opened}
+    return {winner: why for winner, why in found.items() if why}
 
 
 def _not_in_log(
@@ -174,9 +216,7 @@ def _lost_text(
         log_text = f", {seen[winner].value}" if winner in seen else ""
         return f"{rows_text}partition {winner.partition}: {name} ({identity}): {state_text}{log_text}"
 
-    counts = [decision.rows_of(w.partition) for w in lost]
-    rows = f"{sum(c or 0 for c in counts)} rows" if None not in counts else "the rows"
-    of_them = f"{rows} of its partitions {[w.partition for w in lost]}"
+    of_them = f"{_rows_of(decision, lost)} of its partitions {[w.partition for w in lost]}"
     said = f"({'; '.join(map(described, lost))}). The other rows of the batch are visible, none is doubled"
     accept = f"start.accepted={lost_word(decision.batch)}: the query goes on behind this batch"
     if any(seen.get(w, Seen.ABORTED) is not Seen.ABORTED for w in lost):
@@ -195,6 +235,23 @@ def _lost_text(
         f"before they could be committed {said}. {replay if decision.rows else 'Publish'} the missing rows "
         f"yourself, then set {accept}. And raise kafka.transaction.timeout.ms"
     )
+
+
+def _unread_text(decision: Decision, unread: Mapping[Winner, str]) -> str:
+    places = "; ".join(unread.values())
+    return (
+        f"{decision.batch} is decided, but {_rows_of(decision, unread)} of its partitions "
+        f"{[winner.partition for winner in unread]} are lost: before they could be committed and read, "
+        f"records were deleted ({places}), as kafka-delete-records.sh and retention do. What is left of "
+        "these partitions is held back. The other rows of the batch are visible, none is doubled. Publish "
+        f"the missing rows yourself, then set start.accepted={lost_word(decision.batch)}: the query goes on "
+        "behind this batch"
+    )
+
+
+def _rows_of(decision: Decision, winners: Iterable[Winner]) -> str:
+    counts = [decision.rows_of(winner.partition) for winner in winners]
+    return f"{sum(c or 0 for c in counts)} rows" if None not in counts else "the rows"
 
 
 def aborted_text(decision: Decision, lost: Sequence[Winner], ended: Sequence[Place], *, proven: bool) -> str:

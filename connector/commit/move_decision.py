@@ -14,7 +14,7 @@ from eoslog.connector.commit.commands import CommitOffsets, FetchStored, Rules, 
 from eoslog.connector.commit.decide import SourceOffsets, decide
 from eoslog.connector.commit.decision import ANCHOR, Decision, decode
 from eoslog.connector.commit.faults import CommitFault, ParticipantsLost
-from eoslog.connector.commit.finish import ROWS_LOST, finish, lost_word
+from eoslog.connector.commit.finish import ROWS_LOST, abort_all, finish_late, lost_word
 from eoslog.connector.commit.marker_proof import look_back
 from eoslog.connector.commit.saved_state import Saving
 from eoslog.connector.commit.seal import TwoPhase
@@ -81,11 +81,12 @@ def give_up(sink: Sink, accepted: Collection[str]) -> Rules[None]:
     if last is None or lost_word(last.batch) not in accepted:
         return
     try:
-        yield from finish(last)
+        yield from finish_late(last)
         yield from look_back(last)
     except ParticipantsLost as loss:
         if loss.unfinished:
             raise
+        yield from abort_all([winner.ender for winner in loss.held])
         found = (sink.id, owned.incarnation, owned.identity, last.sequence, owned.stored.anchors, last.batch)
         done = last._replace(
             sequence=last.sequence + 1, incarnation=owned.incarnation, winners=(), written=(), places=()

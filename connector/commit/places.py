@@ -44,6 +44,7 @@ class Seen(Enum):
     OPEN = "in a transaction that is open"
     GONE = "not in the log"
     REMOVED = "removed since, by retention or compaction"
+    REPLACED = "in a topic that is not there any more"
     HIDDEN = "not to be read by this user"
 
 
@@ -67,13 +68,19 @@ class PartitionState(NamedTuple):
 
 
 def first_rows_of(reports: Iterable[Prepared]) -> tuple[FirstRow, ...]:
-    """The first row of each transaction in each partition."""
+    """The first row of each task's transaction in each partition."""
     return tuple(
-        FirstRow(where, offset, report.participant.identity)
+        first
         for report in reports
-        for where, offset in zip(report.written, report.first_rows, strict=False)
-        if offset >= 0
+        for first in told_by(
+            report.participant.identity, dict(zip(report.written, report.first_rows, strict=False))
+        )
     )
+
+
+def told_by(writer: ProducerIdentity, offsets: Mapping[TopicPartition, int]) -> tuple[FirstRow, ...]:
+    """The first rows of one transaction; -1: not told."""
+    return tuple(FirstRow(where, at, writer) for where, at in offsets.items() if at >= 0)
 
 
 def why_gone_from(first: FirstRow, state: PartitionState) -> str:
@@ -86,6 +93,18 @@ def why_gone_from(first: FirstRow, state: PartitionState) -> str:
         return ""
     later = f" before {state.opened[writer]}" if writer in state.opened else ""
     return f"{topic}-{partition} has no open transaction of {writer}{later}, and its rows begin at {offset}"
+
+
+def why_unread(
+    places: Places, writer: ProducerIdentity, logs: Mapping[TopicPartition, PartitionState]
+) -> str:
+    """Why rows of a decided transaction that is open can never be read; "": nothing shows that. Where its
+    leader does not tell its first row, its last one counts, if `places` has it."""
+    last = {(place.topic, place.partition): place.offset for place in places if place.writer == writer}
+    first = {where: (state.opened or {}).get(writer) for where, state in logs.items()}
+    rows = last | {where: at for where, at in first.items() if at is not None}
+    gone = [(where, at) for where, at in sorted(rows.items()) if where in logs and logs[where].begins > at]
+    return "; ".join(f"{t}-{p} begins at {logs[t, p].begins}, and rows were at {at}" for (t, p), at in gone)
 
 
 def places_of(reports: Sequence[Prepared]) -> Places:
@@ -126,6 +145,8 @@ def from_json(topics: Iterable[Sequence[Any]]) -> Places:
 
 
 def ended(seen: Mapping[Place, Seen]) -> dict[ProducerIdentity, Seen]:
-    """How each transaction has ended: one place that shows it is enough."""
+    """How each transaction has ended: one place that shows it is enough. Else a topic that is not there any
+    more says most: what the others show may be of another cluster."""
     known = {place.writer: how for place, how in seen.items()}
+    known |= {place.writer: how for place, how in seen.items() if how is Seen.REPLACED}
     return known | {place.writer: how for place, how in seen.items() if how in (Seen.COMMITTED, Seen.ABORTED)}

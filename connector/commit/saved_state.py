@@ -3,6 +3,7 @@ transaction, so they become visible with the decision, or never. So are rows of 
 
 from typing import NamedTuple, Protocol
 
+from eoslog.connector.commit.places import FirstRow
 from eoslog.connector.commit.transactional_ids import Participant
 
 
@@ -33,6 +34,14 @@ TaskContents = tuple[tuple[int, ...], tuple[int, ...]]
 """Rows and checksums of a batch's tasks, as in Decision."""
 
 
+class Written(NamedTuple):
+    """What was written in the transaction of a decision. `saved`: what the decision has to say of the query's
+    state. `first_rows`: where the records begin."""
+
+    saved: Saved | None
+    first_rows: tuple[FirstRow, ...] = ()
+
+
 class Saving(Protocol):
     """What writes records in the transaction of a decision."""
 
@@ -40,8 +49,6 @@ class Saving(Protocol):
     def topic(self) -> str:
         """The topic to which it writes."""
 
-    def write(self, own: Participant, last: Saved | None, contents: TaskContents) -> Saved | None:
-        """Write what the batch adds to `last`, the query's last save, in the sink's own transaction.
-
-        Returns what the batch's decision has to say of the query's state. Raises CheckpointUnreadable,
-        ProduceFailed, KafkaError."""
+    def write(self, own: Participant, last: Saved | None, contents: TaskContents) -> Written:
+        """Write what the batch adds to `last`, the query's last save, in the sink's own transaction. Raises
+        CheckpointUnreadable, ProduceFailed, KafkaError."""

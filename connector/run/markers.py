@@ -87,9 +87,12 @@ def find_open(
 class PendingLook:
     """A look at partitions that was asked of each leader, on its own connections, and not been answered."""
 
-    def __init__(self, cluster: Cluster, places: Iterable[TopicPartition], *, wait: bool = True) -> None:
-        """`wait` False: only over idle connections, to known leaders. Raises KafkaError, EoslogError."""
-        self._cluster = cluster
+    def __init__(
+        self, cluster: Cluster, places: Iterable[TopicPartition], *, wait: bool = True, late: bool = False
+    ) -> None:
+        """`wait` False: only over idle connections, to known leaders. `late`: as in FindOpen.
+        Raises KafkaError, EoslogError."""
+        self._cluster, self._late = cluster, late
         self._asked: list[tuple[BrokerConnection, bool]] = []
         try:
             for address, wanted in by_leader(cluster, dict.fromkeys(places, EARLIEST)).items():
@@ -103,7 +106,8 @@ class PendingLook:
 
     def _ask(self, connection: BrokerConnection, wanted: Mapping[TopicPartition, int]) -> None:
         # Kafka has it since 2.8. The bundled broker refuses markers that its coordinator has not decided.
-        shows = int(ApiKey.DESCRIBE_PRODUCERS) in connection.versions and not connection.ends_together
+        shows = int(ApiKey.DESCRIBE_PRODUCERS) in connection.versions
+        shows = shows and (self._late or not connection.ends_together)
         self._asked.append((connection, shows))
         if shows:
             topics: list[DescribeProducersRequestTopicDraft] = [
@@ -151,10 +155,15 @@ def _not_remembered(cluster: Cluster, places: Iterable[TopicPartition]) -> set[s
 
 
 def look_at_partitions(
-    cluster: Cluster, places: Collection[TopicPartition], *, ahead: PendingLook | None = None
+    cluster: Cluster,
+    places: Collection[TopicPartition],
+    *,
+    ahead: PendingLook | None = None,
+    late: bool = False,
 ) -> dict[TopicPartition, PartitionState]:
     """Where each partition's log begins, and which transactions are open there. The requests to all leaders
-    are sent together. `ahead`: the same, sent earlier. Raises KafkaError, RetriesExhausted."""
+    are sent together. `ahead`: the same, sent earlier. `late`: as in FindOpen. Raises KafkaError,
+    RetriesExhausted."""
 
     for topic in _not_remembered(cluster, places):
         cluster.forget_topic(topic)  # tasks have written to partitions that are newer than what is remembered
@@ -162,7 +171,7 @@ def look_at_partitions(
     def attempt() -> dict[TopicPartition, PartitionState]:
         nonlocal ahead
         asked, ahead = ahead, None
-        found = (asked or PendingLook(cluster, places)).answers()
+        found = (asked or PendingLook(cluster, places, late=late)).answers()
         missing = [place for place in places if place not in found]
         if missing:
             raise RefusedByBroker(ErrorCode.UNKNOWN_SERVER_ERROR, f"ListOffsets left out {missing}")

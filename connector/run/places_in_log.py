@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from eoslog.client.admin.list_offsets import EARLIEST, LATEST, list_offsets
 from eoslog.client.admin.transaction_states import list_transactions
@@ -29,17 +29,18 @@ LOOKED_THROUGH = 64 << 20
 """So many bytes of a partition are looked through for rows of transactions."""
 
 
-def look_at(cluster: Cluster, places: Iterable[Place]) -> dict[Place, Seen]:
+def look_at(cluster: Cluster, places: Collection[Place]) -> dict[Place, Seen]:
     """What the log shows at each place. Raises KafkaError, RetriesExhausted."""
-    wanted = tuple(places)
-    lacks = _lacks(cluster, wanted)
-    return {place: Seen.GONE if place in lacks else _look(cluster, place) for place in wanted}
+    replaced, short = _lacks(cluster, tuple(places))
+    known = dict.fromkeys(replaced, Seen.REPLACED) | dict.fromkeys(short, Seen.GONE)
+    return {place: known.get(place) or _look(cluster, place) for place in places}
 
 
 def lacking(cluster: Cluster, places: Iterable[Place]) -> dict[Place, str]:
     """What the log has not of these places, and why. Raises KafkaError, RetriesExhausted."""
     wanted = tuple(places)
-    lacks = _lacks(cluster, wanted)
+    replaced, short = _lacks(cluster, wanted)
+    lacks = replaced | short
     there = itertools.islice((place for place in wanted if place not in lacks), LOOKS)
     return lacks | {
         place: f"{place} holds other rows than were written there"
@@ -118,18 +119,19 @@ def topic_ids(cluster: Cluster, names: Iterable[str]) -> dict[str, str | None]:
     return {name: found.topic_id for name, found in _topics(cluster, sorted(names)).items()}
 
 
-def _lacks(cluster: Cluster, places: tuple[Place, ...]) -> dict[Place, str]:
-    """The places that the log cannot have, by its topics and its ends, and why."""
+def _lacks(cluster: Cluster, places: tuple[Place, ...]) -> tuple[dict[Place, str], dict[Place, str]]:
+    """The places whose topics are not there any more, and those behind the end of a log; each with why."""
     topics = _topics(cluster, sorted({place.topic for place in places}))
-    lacks = {place: said for place in places if (said := _other_topic(place, topics.get(place.topic)))}
-    asked = dict.fromkeys(((p.topic, p.partition) for p in places if p not in lacks), LATEST)
+    replaced = {place: said for place in places if (said := _other_topic(place, topics.get(place.topic)))}
+    asked = dict.fromkeys(((p.topic, p.partition) for p in places if p not in replaced), LATEST)
     ends = list_offsets(cluster, asked, committed=False) if asked else {}
-    short = {p: ends[p.topic, p.partition] for p in places if p not in lacks}
-    return lacks | {
+    bounds = {p: ends[p.topic, p.partition] for p in places if p not in replaced}
+    short = {
         p: f"{p.topic}-{p.partition} ends at {end}, and rows were written up to {p.offset}"
-        for p, end in short.items()
+        for p, end in bounds.items()
         if end <= p.offset
     }
+    return replaced, short
 
 
 def _topics(cluster: Cluster, names: list[str]) -> Mapping[str, TopicInfo]:

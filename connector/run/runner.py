@@ -53,7 +53,7 @@ from eoslog.connector.commit.commands import (
 from eoslog.connector.commit.decision import ANCHOR, Stored, topics_with_chunks
 from eoslog.connector.commit.finish import ONGOING
 from eoslog.connector.commit.places import PartitionState
-from eoslog.connector.commit.saved_state import Saved
+from eoslog.connector.commit.saved_state import Written
 from eoslog.connector.commit.sink_transaction import LOOKS
 from eoslog.connector.run import markers
 from eoslog.connector.run.places_in_log import look_at, topic_ids
@@ -244,7 +244,7 @@ class Runner:
 
     def _find_open(self, command: FindOpen) -> Mapping[TopicPartition, PartitionState]:
         looked, self._looked = self._looked, None
-        return markers.look_at_partitions(self._cluster, command.places, ahead=looked)
+        return markers.look_at_partitions(self._cluster, command.places, ahead=looked, late=command.late)
 
     def _describe(self, command: Describe) -> dict[str, Description | None]:
         found = transactions.describe(self._cluster, command.names)
@@ -290,7 +290,7 @@ def _failure(error: Exception) -> Failure:
     raise error
 
 
-def _save_state(command: SaveState) -> Saved | Refused | None:
+def _save_state(command: SaveState) -> Written | Refused:
     try:
         return command.saving.write(command.sink, command.last, command.contents)
     except ProduceFailed as error:

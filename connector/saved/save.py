@@ -24,7 +24,8 @@ from eoslog.client.records.produce import Producer
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.retry import retrying
 from eoslog.connector.checkpoint.checkpoint import RESTORE, Checkpoint, CheckpointUnreadable
-from eoslog.connector.commit.saved_state import Saved, TaskContents, log_of
+from eoslog.connector.commit.places import FirstRow, told_by
+from eoslog.connector.commit.saved_state import Saved, TaskContents, Written, log_of
 from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.commit.transactional_ids import Participant
 from eoslog.connector.saved.manifest import (
@@ -74,7 +75,7 @@ class CheckpointSaving:
     max_batch_bytes: int
     is_done: bool = False
 
-    def write(self, own: Participant, last: Saved | None, contents: TaskContents) -> Saved:
+    def write(self, own: Participant, last: Saved | None, contents: TaskContents) -> Written:
         """Write what the batch adds to `last`. Raises CheckpointUnreadable, OptionError, ProduceFailed,
         KafkaError."""
         partitions, topic_id = self._looked_up()
@@ -85,8 +86,7 @@ class CheckpointSaving:
         log_now = self._log(partition, topic_id)
         is_there = last is not None and last.log == log_now
         if last is not None and is_there and number % self.every and last.batch < number:
-            self._produce(own, last.partition, [self._decided(contents)])
-            return last
+            return Written(last, self._produce(own, last.partition, [self._decided(contents)]))
         if last is not None and last.log and not is_there:
             logger.warning(_CUT, f"{self.topic}-{partition}", last.log, log_now, self.batch)
         return self._save(own, last, contents, partition, log_now)
@@ -116,7 +116,7 @@ class CheckpointSaving:
         contents: TaskContents,
         partition: int,
         log_now: str,
-    ) -> Saved:
+    ) -> Written:
         check_operators(self.checkpoint, self.every)
         known, there = self._known(last, partition, log_now)
         manifest, changed = self._collected(known)
@@ -130,8 +130,12 @@ class CheckpointSaving:
             *keys_of(self.sink, MANIFEST, "", size),
             *(key for key, _ in records),
         }
-        self._produce(own, partition, chain(records, self._all_records(there - kept, changed, packed)))
-        return Saved(self.topic, partition, self._number, size, digest, manifest.is_stateful, log_now)
+        every = chain(records, self._all_records(there - kept, changed, packed))
+        first_rows = self._produce(own, partition, every)
+        stateful = manifest.is_stateful
+        return Written(
+            Saved(self.topic, partition, self._number, size, digest, stateful, log_now), first_rows
+        )
 
     def _looked_up(self) -> tuple[int, str | None]:
         """The number of the topic's partitions, and its id."""
@@ -198,8 +202,9 @@ class CheckpointSaving:
             yield from pieces(self.sink, FILE, name, data)
         yield from pieces(self.sink, MANIFEST, "", manifest)
 
-    def _produce(self, own: Participant, partition: int, records: Iterable[Record]) -> None:
-        """Write records in the sink's own transaction, and wait for their acknowledgement."""
+    def _produce(self, own: Participant, partition: int, records: Iterable[Record]) -> tuple[FirstRow, ...]:
+        """Write records in the sink's own transaction, and wait for their acknowledgement. Returns where they
+        begin."""
         with Producer(self.cluster, identity=own.identity, transactional_id=own.name) as producer:
             for together in _in_parts(records):
                 keys = pa.array([key.packed() for key, _ in together], pa.binary())
@@ -209,6 +214,7 @@ class CheckpointSaving:
                 for batch in batches:
                     producer.send(self.topic, partition, batch)
             producer.flush()
+            return told_by(own.identity, producer.first_rows)
 
 
 def _in_parts(records: Iterable[Record]) -> Iterator[list[Record]]:

@@ -51,7 +51,7 @@ from eoslog.connector.commit.token_write import check_not_in_foreach, note_strea
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.offsets.group_notes import Note, NotedOffset, read_note
 from eoslog.connector.offsets.offsets import Offsets
-from eoslog.connector.options.sink_options import SinkOptions
+from eoslog.connector.options.sink_options import SinkOptions, StateOptions
 from eoslog.connector.run.places_in_log import followed, lacking, look_at
 from eoslog.connector.run.runner import Runner
 from eoslog.connector.run.source_ends import planned_ends
@@ -107,6 +107,7 @@ class StartOfRun:
         self._group = options.group_of(sink.id)
         self._upgraded = False
         self._left: Left | None = None
+        self._observed: dict[str, Decision | None] = {}
 
     def before(self) -> None:
         """Compare the clusters, leave the checkpoint's former sink if it was another one, and note this one.
@@ -152,41 +153,50 @@ class StartOfRun:
         self._runner.run(note_stream(sink, view.batch, notes))
 
     def _remember(self, sink: Sink, group: str | None) -> None:
-        """Decide the planned batch again if its rows are visible, and the cluster has forgotten the decision
-        of `sink`, which the checkpoint has with the group `group`.
+        """Decide the newest batch again whose rows are visible, if the cluster has lost the decision of
+        `sink`, which the checkpoint has with the group `group`.
 
         Only decided rows become visible. Raises DecisionGone if some of them are and others are not.
         """
-        batch = self._view.batch
-        if not places_of_planned(self._view):
+        view, noted = self._view, NotedPlaces.read(self._view.checkpoint).newest
+        last = self._observed.get(sink.id)
+        known = None if last is None else last.last_of(view.batch.query_id)
+        if noted < 0 or (known is not None and known.batch_id >= noted):
             return
-        last = self._runner.run(observed_decision(sink))
         if last is None:  # or the next one is on its way, which hides it: that one is ended
             last = self._runner.run(taken_over(sink))
-        if last is not None and last.last_of(batch.query_id) is not None:
-            return
-        how = seen_of_planned(self._cluster, self._view)
-        if check_forgotten(sink.id, batch, how, self._options.accepted):
-            ends, completed = self._view.planned.ends, self._view.completed
-            source, saving = self._source_offsets(sink, group), self._saving(sink)
-            self._runner.run(move_decision(sink, last, batch, source, completed, saving, ends))
-            text = "%s is decided again: its rows were visible, and the cluster has forgotten the decision. "
-            logger.warning(text + "See troubleshooting.md#the-cluster-has-forgotten-a-decision", batch)
+            known = None if last is None else last.last_of(view.batch.query_id)
+        seen = seen_of_planned(self._cluster, view, known)
+        planned: Planned | None = view.planned
+        if not seen or not check_forgotten(sink.id, view.batch, seen, self._options.accepted):
+            rows = rows_found(self._cluster, view.checkpoint, view.completed, known, last)
+            number = rows.newest if rows.proven and not rows.followed else None
+            planned = None if number is None else view.checkpoint.planned_if_kept(number)
+        if planned is not None:
+            self._decide_again(sink, group, last, planned)
 
-    def _saving(self, sink: Sink) -> Saving | None:
-        options, batch = self._options, self._view.batch
-        if options.state is None:
+    def _decide_again(self, sink: Sink, group: str | None, last: Decision | None, planned: Planned) -> None:
+        view, source = self._view, None
+        batch = Batch(view.batch.query_id, planned.batch_id, planned.digest)
+        saving = self._saving(sink, batch, None if last is None else last.of_query)
+        if group is not None:
+            of_here = of_group(planned, group, sink.id, known_id(self._cluster))
+            source = source_offsets(group, of_here, Note(sink.id, *batch[:2]))
+        self._runner.run(move_decision(sink, last, batch, source, view.completed, saving, planned.ends))
+        text = "%s is decided again: its rows are visible, and the cluster does not have the decision. "
+        logger.warning(text + "See troubleshooting.md#the-cluster-has-forgotten-a-decision", batch)
+
+    def _saving(self, sink: Sink, batch: Batch, kept: Decision | None) -> Saving | None:
+        """What saves the query's state with a batch that is decided again, also where `kept` alone has it."""
+        saved, options = None if kept is None else kept.saved, self._options
+        state = options.state or (None if saved is None else StateOptions(saved.topic, 1))
+        if state is None:
             return None
         from eoslog.connector.saved.save import CheckpointSaving  # others need no codec
 
-        checkpoint, size = self._view.checkpoint, options.max_batch_bytes
-        return CheckpointSaving(self._cluster, checkpoint, sink.id, batch, *options.state, size)
-
-    def _source_offsets(self, sink: Sink, group: str | None) -> SourceOffsets | None:
-        if group is None:
-            return None
-        planned = of_group(self._view.planned, group, sink.id, known_id(self._cluster))
-        return source_offsets(group, planned, Note(sink.id, *self._view.batch[:2]))
+        view, size = self._view, options.max_batch_bytes
+        is_done = batch.batch_id == view.completed
+        return CheckpointSaving(self._cluster, view.checkpoint, sink.id, batch, *state, size, is_done)
 
     @property
     def known_starts(self) -> KnownStarts:
@@ -203,7 +213,7 @@ class StartOfRun:
             names.add((given.sink, given.group))
         for sink, group in sorted(names, key=str):
             self._check_taken_over(sink, group)
-            last = self._runner.run(observed_decision(Sink(sink)))
+            last = self._observed[sink] = self._runner.run(observed_decision(Sink(sink)))
             if sink == self._sink.id:  # of another one, _leave tells what it has decided
                 known = self.known_starts
                 if given is not None and given.sink != sink and last is not None and last.left is not None:
@@ -231,7 +241,7 @@ class StartOfRun:
         left = last.left if last is not None else None
         if left is not None and (left.sink, left.query_id) != (self._sink.id, batch.query_id):
             check_left(Sink(old), left, self.known_starts)
-        known, number = completed_in(self._cluster, self._view, since, decided), last.sequence if last else 0
+        known, number = completed_in(self._cluster, self._view, since, last), last.sequence if last else 0
         check_completed(old, known, decided, accepted, number)
         check_given(old, self._sink.id, decided, batch, accepted)
         if decided is None or decided.batch_id < batch.batch_id:
@@ -253,7 +263,8 @@ class StartOfRun:
             wanted |= of_group(planned, self._group, self._sink.id, now).topic_offsets()
         committed = committed_offsets(self._cluster, self._group, wanted)
         last = None
-        if begun.followed_by is not None or (_is_first(view) and begun.decided is not None):
+        anothers = begun.ours is None or _is_first(view)
+        if begun.followed_by is not None or (begun.decided is not None and anothers):
             last = self._runner.run(observed_decision(self._sink))
         rows = rows_found(self._cluster, view.checkpoint, view.completed, begun.ours, last)
         story = StartFacts(
@@ -400,7 +411,7 @@ def leave_for_none(options: SinkOptions, runner: Runner, view: CheckpointView) -
         check_noted_place(given.sink, given.decisions, options.decision_topic)
         last = runner.run(stable_decision(Sink(given.sink)))
         decided = last.last_of(view.batch.query_id) if last is not None else None
-        known = completed_in(shared_cluster(options.client), view, given.since, decided)
+        known = completed_in(shared_cluster(options.client), view, given.since, last)
         check_completed(given.sink, known, decided, options.accepted, last.sequence if last else 0)
         runner.run(give_up(Sink(given.sink), options.accepted))
         runner.run(leave(Sink(given.sink), view.batch, view.completed, noted_left(view, "")))
@@ -477,10 +488,11 @@ def has_rested(view: CheckpointView, noted: int | None = None) -> bool:
 
 
 def completed_in(
-    cluster: Cluster, view: CheckpointView, since: int | None, decided: Batch | None
+    cluster: Cluster, view: CheckpointView, since: int | None, last: Decision | None
 ) -> Completed:
-    """What is known of the checkpoint's completed batches, if its sink has decided `decided` last."""
-    rows = rows_found(cluster, view.checkpoint, view.completed, decided)
+    """What is known of the checkpoint's completed batches, if its sink has decided `last`."""
+    decided = None if last is None else last.last_of(view.batch.query_id)
+    rows = rows_found(cluster, view.checkpoint, view.completed, decided, last)
     return Completed(view.completed, since, has_rested(view, rows.newest), rows)
 
 
@@ -492,8 +504,8 @@ def rows_found(
     last: Decision | None = None,
 ) -> RowsFound:
     """Hold the places that the checkpoint notes against the log; if it is new, those of the sink's last
-    decision, `last`. `decided`: the query's last batch that the sink knows to be decided. Raises KafkaError,
-    RetriesExhausted, CheckpointUnreadable."""
+    decision, `last`. `decided`: the query's last batch that the sink knows to be decided; None: `last` is
+    another query's. Raises KafkaError, RetriesExhausted, CheckpointUnreadable."""
     note = NotedPlaces.read(checkpoint)
     noted = note.batches
     if last is not None and decided is None and completed is None:
@@ -511,7 +523,9 @@ def rows_found(
     batch, places = next((one for one in noted if one[1]), noted[0])
     behind = () if known else tuple(followed(cluster, note.in_batches))
     lacks = _said(lacking(cluster, dict.fromkeys((*places, *note.up_to(batch)))))
-    return RowsFound(noted[0][0], batch, lacks, bool(places), behind)
+    is_ours = decided is not None or last is None or last.of_query is None
+    proven = not known and is_ours and set(look_at(cluster, places).values()) == {Seen.COMMITTED}
+    return RowsFound(noted[0][0], batch, lacks, bool(places), behind, proven)
 
 
 def places_of_planned(view: CheckpointView) -> Places:
@@ -521,10 +535,14 @@ def places_of_planned(view: CheckpointView) -> Places:
     return () if view.completed == batch else dict(NotedPlaces.read(view.checkpoint).batches).get(batch, ())
 
 
-def seen_of_planned(cluster: Cluster, view: CheckpointView) -> set[Seen]:
-    """How the transactions that wrote them have ended, as the log shows. Raises KafkaError,
+def seen_of_planned(cluster: Cluster, view: CheckpointView, decided: Batch | None) -> dict[Place, Seen]:
+    """What the log shows there. `decided`: the query's last batch that the sink knows to be decided; if that
+    is an earlier one, what was removed since was not decided. Empty: the batch is decided. Raises KafkaError,
     RetriesExhausted, CheckpointUnreadable."""
-    return set(ended(look_at(cluster, places_of_planned(view))).values())
+    if decided is not None and decided.batch_id >= view.batch.batch_id:
+        return {}
+    seen = look_at(cluster, places_of_planned(view))
+    return {place: how for place, how in seen.items() if decided is None or how is not Seen.REMOVED}
 
 
 def _said(lacks: Mapping[Place, str]) -> tuple[str, ...]:

@@ -146,8 +146,7 @@ def _warnings(cluster: Cluster, standing: Standing) -> Iterator[str]:
         cut=cut_of(cluster, view, left, committed),
         sequence=standing.decision.sequence if standing.decision else 0,
     )
-    if last is None or last.last_of(view.batch.query_id) is None:
-        seen = seen_of_planned(cluster, view)
+    if seen := seen_of_planned(cluster, view, standing.decided):
         check_forgotten(standing.sink.id, view.batch, seen, ())
     check_start(standing.sink, standing.decision, view.batch, standing.starts)
     check_checkpoint(standing.sink, standing.decision, _next_batch(view))

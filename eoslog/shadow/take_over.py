@@ -27,7 +27,8 @@ from eoslog.client.wire.cluster import Cluster
 from eoslog.connector.checkpoint.noted_sink import NOTED_SINK, NotedSink
 from eoslog.connector.commit.decision import Decision
 from eoslog.connector.commit.move_decision import move_decision
-from eoslog.connector.commit.saved_state import Saved, TaskContents
+from eoslog.connector.commit.places import told_by
+from eoslog.connector.commit.saved_state import Saved, TaskContents, Written
 from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.commit.transactional_ids import Participant, Sink
 from eoslog.connector.offsets.offsets import ShadowCut
@@ -168,13 +169,14 @@ class LeftRows:
     places: Sequence[AuditedRange]
     topic: str
 
-    def write(self, own: Participant, last: Saved | None, contents: TaskContents) -> None:
+    def write(self, own: Participant, last: Saved | None, contents: TaskContents) -> Written:
         """Copy them in the sink's own transaction. Raises ProduceFailed, KafkaError."""
         with Producer(self.cluster, identity=own.identity, transactional_id=own.name) as producer:
             for number in np.unique(self.rows["place"]):
                 offsets = np.sort(self.rows["offset"][self.rows["place"] == number])
                 self._copy(producer, self.places[int(number)], offsets)
             producer.flush()
+            return Written(None, told_by(own.identity, producer.first_rows))
 
     def _copy(self, producer: Producer, place: AuditedRange, offsets: Rows) -> None:
         within = AuditedRange(place.topic, None, place.partition, int(offsets[0]), int(offsets[-1]) + 1)
@@ -203,11 +205,13 @@ class Addition(NamedTuple):
         found = self.state or self.rows
         return "" if found is None else found.topic
 
-    def write(self, own: Participant, last: Saved | None, contents: TaskContents) -> Saved | None:
+    def write(self, own: Participant, last: Saved | None, contents: TaskContents) -> Written:
         """Write both. Raises CheckpointUnreadable, ProduceFailed, KafkaError."""
-        if self.rows is not None:
-            self.rows.write(own, last, contents)
-        return None if self.state is None else self.state.write(own, last, contents)
+        rows = Written(None) if self.rows is None else self.rows.write(own, last, contents)
+        if self.state is None:
+            return rows
+        state = self.state.write(own, last, contents)
+        return Written(state.saved, (*rows.first_rows, *state.first_rows))
 
 
 def left_rows(cluster: Cluster, found: ShadowComparison, cut: ShadowCut) -> LeftRows | None:

@@ -91,6 +91,9 @@ class Cluster(Protocol):
     def forget(self, *, ids: bool, groups: bool, rows: Iterable[str] = ()) -> None:
         """Transactional ids and groups that nobody has used for long are gone, and what these topics hold."""
 
+    def empty(self, topic: str) -> None:
+        """All records are deleted, those of open transactions as well."""
+
     def terminate(self, name: str) -> bool:
         """Abort what a transactional id has open, whoever holds it; whether it had."""
 

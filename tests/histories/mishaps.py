@@ -110,12 +110,12 @@ def black_out(world: "World", name: str, batches: int) -> None:
         query.lineage.began = False  # its first start is forgotten, and nothing was written
 
 
-def forget(world: "World", ids: bool, groups: bool, rows: bool = False) -> None:
+def forget(world: "World", ids: bool, groups: bool, rows: bool = False, rests: bool = True) -> None:
     """Nobody does anything for long: the cluster forgets transactional ids, groups' offsets, or the sinks'
-    rows."""
+    rows. `rests` False: somebody deletes them."""
     for query in world.queries.values():
         world.do_stop(query.name)
-    world.clock.sleep(FORGETTING_SECONDS)
+    world.clock.sleep(FORGETTING_SECONDS if rests else 0)
     world.cluster.forget(ids=ids, groups=groups, rows=SINKS if rows else ())
     for query in world.queries.values():
         world.synced |= {str(path) for path in query.checkpoint.rglob("*") if path.is_file()}  # days ago
@@ -124,6 +124,12 @@ def forget(world: "World", ids: bool, groups: bool, rows: bool = False) -> None:
         query.unknown |= groups  # without its checkpoint nobody knows any more where it stands
     for lineage, _ in world.writes if groups else ():
         lineage.may_double |= set(lineage.tried)  # as of every token (docs/limits.md)
+
+
+def empty(world: "World", topic: str) -> None:
+    """Somebody deletes all records of a topic, open transactions' as well (kafka-delete-records.sh)."""
+    if topic in world.cluster.topics:
+        world.cluster.empty(topic)
 
 
 def day_with_spark(world: "World", name: str) -> None:
@@ -227,6 +233,7 @@ MISHAPS: Mapping[str, Callable[..., None]] = {
     "back": take_back,
     "blackout": black_out,
     "forget": forget,
+    "empty": empty,
     "sparkday": day_with_spark,
     "lost": lose_checkpoint,
     "edit": edit,

@@ -199,6 +199,12 @@ class RealCluster:
         """A real cluster forgets after days."""
         raise NotImplementedError("histories with a real cluster have no such act")
 
+    def empty(self, topic: str) -> None:
+        """All records are deleted, those of open transactions as well."""
+        ends = [TopicPartition(topic, number, -1) for number in range(self.partitions(topic))]
+        for deleted in self._kafka.admin.delete_records(ends).values():
+            deleted.result(60)
+
     def terminate(self, name: str) -> bool:
         """Abort what a transactional id has open, whoever holds it (forceTerminateTransaction)."""
         there = name in [held for held, _ in self.held_open()]

@@ -170,6 +170,12 @@ class SimCluster(ModelBroker):
         if groups:
             self.groups.clear()
 
+    def empty(self, topic: str) -> None:
+        """All records are deleted. Those of transactions that have ended their readers have had."""
+        self.settle_all()
+        for log in self.topics[topic].logs:
+            log.start, log.entries = log.end, [e for e in log.entries if e.state != OPEN]
+
     def terminate(self, name: str) -> bool:
         """Abort what a transactional id has open, whoever holds it (forceTerminateTransaction)."""
         txn = self.transactions.get(name)

@@ -1,5 +1,6 @@
 """Histories that once broke a promise, shrunk; each has the name of what people did."""
 
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -1261,6 +1262,78 @@ KEPT: dict[str, list[tuple[Any, ...]]] = {
         ("run", "A", 1, ("kill", ("commit: after TXN_OFFSET_COMMIT", 1))),
         ("delete", "out"),
     ],
+    "killed before Spark noted it, and another cluster answers, of the same id": [
+        ("query", "A", {"id": "x", "in": "files"}),
+        ("produce", "files", 4),
+        ("run", "A", 1, ("kill", ("spark: before commits", 1))),
+        ("forget", True, True, False, False),
+        ("delete", "out"),
+    ],
+    "the same in a later batch": [
+        ("query", "A", {"id": "x", "in": "files"}),
+        ("produce", "files", 4),
+        ("run", "A", 1),
+        ("produce", "files", 4),
+        ("run", "A", 1, ("kill", ("spark: before commits", 1))),
+        ("forget", True, True, False, False),
+        ("delete", "out"),
+    ],
+    "decided, and its rows deleted before they were committed": [
+        ("query", "A", {"id": "x"}),
+        ("produce", "in", 4),
+        ("run", "A", 1, ("kill", ("commit: after END_TXN", 1))),
+        ("empty", "out"),
+        ("produce", "in", 4),
+        ("run", "A", 2),
+    ],
+    "a day with Spark's connector, and the checkpoint lost": [
+        ("query", "A", {"id": "x"}),
+        ("produce", "in", 4),
+        ("run", "A", 1),
+        ("produce", "in", 4),
+        ("sparkday", "A"),
+        ("lost", "A", "committed"),
+        ("run", "A", 2),
+    ],
+    "groups are deleted between two runs": [
+        ("query", "A", {"id": "x"}),
+        ("produce", "in", 4),
+        ("run", "A", 2),
+        ("forget", False, True, False, False),
+        ("produce", "in", 4),
+        ("run", "A", 2),
+    ],
+    "the same, and the checkpoint lost behind the next start": [
+        ("query", "A", {"id": "x"}),
+        ("produce", "in", 4),
+        ("run", "A", 2),
+        ("forget", False, True, False, False),
+        ("produce", "in", 4),
+        ("run", "A", 1, ("kill", ("task: after PRODUCE", 1))),
+        ("lost", "A", "committed"),
+        ("run", "A", 2),
+    ],
+    "groups are deleted, and another query begins under the name": [
+        ("query", "A", {"id": "x"}),
+        ("query", "B", {"id": "x", "in": "in2", "out": "out2"}),
+        ("produce", "in", 4),
+        ("run", "A", 2),
+        ("forget", False, True, False, False),
+        ("produce", "in2", 4),
+        ("run", "B", 1),
+        ("stop", "B"),
+        ("run", "A", 1),
+    ],
+    "groups are deleted, and an older copy of the checkpoint is put back": [
+        ("query", "A", {"id": "x"}),
+        ("produce", "in", 4),
+        ("run", "A", 1),
+        ("backup", "A"),
+        ("produce", "in", 4),
+        ("run", "A", 1),
+        ("forget", False, True, False, False),
+        ("restore", "A"),
+    ],
 }
 
 
@@ -1312,7 +1385,8 @@ QUIET = (
     "renamed and named back",
     "a lost checkpoint, and at earliest of a topic that was made anew",
     "killed in a task, and the cluster forgets",
-    "killed before its first decision, and the topic is made anew",
+    "groups are deleted between two runs",
+    "the same, and the checkpoint lost behind the next start",
     "restored from a copy older than a batch without rows, and a day with Spark's connector",
 )
 """Nothing is lost or wrong in these, so nobody is stopped."""
@@ -1322,6 +1396,38 @@ QUIET = (
 def test_nobody_is_stopped(name: str) -> None:
     world = play(KEPT[name])
     assert set(world.errors) <= {"DataLoss"} if "leaves" in name else not world.errors, world.told
+
+
+REPLACED = (
+    "killed before Spark noted it, and another cluster answers, of the same id",
+    "the same in a later batch",
+    "killed before its first decision, and the topic is made anew",
+)
+"""A planned batch has rows in a topic that is another one now: what became of them, only its user knows."""
+
+
+@pytest.mark.parametrize("name", REPLACED)
+def test_who_has_written_to_a_topic_that_is_another_one_now_is_asked(name: str) -> None:
+    world = play(KEPT[name])
+    assert "A: DecisionGone: " in world.told[0] and "out, which is not that topic any more" in world.told[0]
+
+
+def test_rows_that_were_deleted_before_anybody_could_read_them_are_lost_with_a_word() -> None:
+    world = play(KEPT["decided, and its rows deleted before they were committed"])
+    assert world.told[0].startswith("A: ParticipantsLost: batch 0 of query "), world.told
+    assert "were deleted (out-0 begins at " in world.told[0]
+
+
+def test_what_spark_s_connector_wrote_is_written_again_without_the_checkpoint() -> None:
+    """It leaves nothing in a group (docs/limits.md)."""
+    world = play(KEPT["a day with Spark's connector, and the checkpoint lost"])
+    rows = Counter(world.cluster.seen("out"))  # type: ignore[attr-defined]
+    assert not world.errors and sorted(rows.values()) == [1] * (len(rows) - 4) + [2] * 4
+
+
+def test_a_query_does_not_decide_again_in_another_one_s_sink() -> None:
+    world = play(KEPT["groups are deleted, and another query begins under the name"])
+    assert world.told[0].startswith("A: DecisionGone: sink x: the checkpoint has completed"), world.told
 
 
 STOPPED = (

@@ -19,7 +19,7 @@ from eoslog.checkpoint import command
 from eoslog.connector.checkpoint import source_changes, spark_logs, start_checks
 from eoslog.connector.commit import begin, decide, finish
 from eoslog.connector.commit.commands import Rules
-from eoslog.connector.commit.places import Seen
+from eoslog.connector.commit.places import Seen, ended
 from eoslog.connector.offsets import offsets, plan
 from eoslog.connector.options import sink_options
 from eoslog.connector.options.sink_options import SinkOptions
@@ -193,7 +193,11 @@ ROWS: dict[str, Callable[[], list[Change]]] = {
     ],
     "an edit in a log that was cut": lambda: [(command, "_check_read", _nothing)],
     "rows that retention has taken": lambda: [
-        (start_of_run, "check_forgotten", lambda sink, batch, how, *_: how == {Seen.COMMITTED}),
+        (
+            start_of_run,
+            "check_forgotten",
+            lambda sink, batch, seen, *_: {*ended(seen).values()} == {Seen.COMMITTED},
+        ),
     ],
     "topics created again": lambda: [(plan, "recreated", lambda then, now: {})],
     "a first batch that is replayed": lambda: [

@@ -433,7 +433,7 @@ MUTANTS: list[Mutant] = [
         Break("an end takes the sink from anybody", "end_run", "Acquire(sink.coordinator, run.identity)", "Acquire(sink.coordinator)"),
         Break("an end without a look at lost markers", "end_run", "yield from write_lost_markers(sink)", "pass"),
         Break("an end without an answer is one", "end_run", "isinstance(raised, Unknown) or (isinstance(raised, Refused) and raised.code not in FENCED)", "isinstance(raised, Refused) and raised.code not in FENCED"),
-        Break("what is decided is not carried out", "end_run", "yield from finish(ours)", "pass"),
+        Break("what is decided is not carried out", "end_run", "yield from finish_late(ours)", "pass"),
         Break("what is decided is aborted", "end_run", "ours.participants if ours is not None else ()", "()"),
         Break("another driver's decision is carried out", "end_run", "last is not None and last.incarnation == run.incarnation", "last is not None"),
         Break("a task of another batch writes", "judge", "begun.batch[:2] != (query_id, batch_id)", "False"),

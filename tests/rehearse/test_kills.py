@@ -32,8 +32,8 @@ def _nothing(*_: Any, **__: Any) -> Rules[Any]:
 
 
 def decisions_are_not_carried_out(patch: pytest.MonkeyPatch) -> None:
-    for rules in (begin, decide):
-        patch.setattr(rules, "finish", _nothing)
+    patch.setattr(begin, "finish_late", _nothing)
+    patch.setattr(decide, "finish", _nothing)
 
 
 def what_the_dead_left_is_not_ended(patch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,7 @@ from eoslog.connector.commit.decide import SourceOffsets, Terms, commit, count
 from eoslog.connector.commit.move_decision import move_decision
 from eoslog.connector.commit.observe import observed_decision
 from eoslog.connector.commit.prepare import stamp_of
-from eoslog.connector.commit.saved_state import Saved, TaskContents
+from eoslog.connector.commit.saved_state import Saved, TaskContents, Written
 from eoslog.connector.commit.task_reports import Batch, Empty
 from eoslog.connector.commit.transactional_ids import Participant, Sink
 from eoslog.connector.offsets.group_notes import Note, read_note
@@ -51,9 +51,9 @@ class Saves(NamedTuple):
 
     topic: str
 
-    def write(self, own: Participant, last: Saved | None, contents: TaskContents) -> Saved:
+    def write(self, own: Participant, last: Saved | None, contents: TaskContents) -> Written:
         """Say that all is there."""
-        return Saved(self.topic, 0, 0, 1, "old", True)
+        return Written(Saved(self.topic, 0, 0, 1, "old", True))
 
 
 class Both:

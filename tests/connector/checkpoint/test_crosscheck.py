@@ -32,13 +32,14 @@ from eoslog.connector.commit.faults import (
     StartsElsewhere,
     TakenOver,
 )
-from eoslog.connector.commit.places import Seen
+from eoslog.connector.commit.places import Place, Seen
 from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.offsets.group_notes import Note, NotedOffset, check_notes, read_note
 from eoslog.connector.offsets.offsets import TakenFrom, cluster_from_json, position_from_json, to_json
 from eoslog.connector.offsets.plan import losses
 from eoslog.connector.options.source_options import source_options
 from eoslog.errors import WrongCluster
+from eoslog.protocol.producer_identity import ProducerIdentity
 
 PLACE = ("t", 0)
 LACKS = ("out-0 ends at 3, and rows were written up to 9",)
@@ -277,6 +278,18 @@ def test_what_does_not_fit_is_said(odd: StartFacts, says: str) -> None:
             id="it rested, and rows follow its own",
         ),
         pytest.param(
+            story(9, completed=8, since=3, rows=RowsFound(8, 7, followed=("out-0 has some",), proven=True)),
+            CheckpointOlder,
+            r"decision on it any more, and rows of transactions follow those of batch 7 \(out-0 has some\)",
+            id="its rows are there without a decision, and rows follow",
+        ),
+        pytest.param(
+            story(9, completed=8, since=3, rows=RowsFound(8, 7, LACKS, proven=True)),
+            DecisionGone,
+            "the sink knows none of this query",
+            id="the last rows are there without a decision, and others are gone",
+        ),
+        pytest.param(
             story(9, of("q", 4), completed=8, since=3, rows=RowsFound(6, 6)),
             DecisionGone,
             "has completed batch 6, and the sink knows batch 4 as its last one.*"
@@ -327,6 +340,10 @@ def test_what_would_double_or_lose_rows_stops_the_query(wrong: StartFacts, fault
     [
         pytest.param(story(9, completed=8, since=3, rested=True, rows=RowsFound(8, 8)), id="expired"),
         pytest.param(story(9, of("q", 6), completed=8, since=3, rows=RowsFound(6, 5)), id="run by others"),
+        pytest.param(story(9, completed=8, since=3, rows=RowsFound(8, 8, proven=True)), id="proven"),
+        pytest.param(
+            story(9, of("q", 7), completed=8, since=3, rows=RowsFound(8, 8, proven=True)), id="lost"
+        ),
         pytest.param(
             story(9, of("q", 8), completed=8, since=0, rows=RowsFound(8, 7, LACKS), accepted={"rows-gone:7"}),
             id="accepted",
@@ -350,25 +367,52 @@ def test_batches_of_another_connector_are_told_in_a_sentence() -> None:
     assert others_batches(Completed(8, 0, False, RowsFound(5))).startswith("batches 6 to 8 were run by")
 
 
+def by_writers(*how: Seen) -> dict[Place, Seen]:
+    """What the log shows of writers that have written one place each, to topics t0, t1, ..."""
+    who = [ProducerIdentity(number, 0) for number in range(len(how))]
+    return {Place(f"t{n}", "id", 0, 5, who[n], 1): one for n, one in enumerate(how)}
+
+
 def test_a_batch_that_is_visible_in_part_stops_the_query() -> None:
     batch = Batch("q", 4)
-    for how in ({Seen.ABORTED}, {Seen.GONE}, {Seen.OPEN, Seen.HIDDEN}, set()):
-        assert not check_forgotten("s", batch, how, ())
-    assert check_forgotten("s", batch, {Seen.COMMITTED}, ())
+    for how in ((Seen.ABORTED,), (Seen.GONE,), (Seen.OPEN, Seen.HIDDEN), ()):
+        assert not check_forgotten("s", batch, by_writers(*how), ())
+    assert check_forgotten("s", batch, by_writers(Seen.COMMITTED), ())
+    parts = by_writers(Seen.COMMITTED, Seen.ABORTED)
     with pytest.raises(DecisionGone, match=r"all rows were \(others are aborted\).*batch-written:q:4, and"):
-        check_forgotten("s", batch, {Seen.COMMITTED, Seen.ABORTED}, ())
-    assert check_forgotten("s", batch, {Seen.COMMITTED, Seen.ABORTED}, {"batch-written:q:4"})
+        check_forgotten("s", batch, parts, ())
+    assert check_forgotten("s", batch, parts, {"batch-written:q:4"})
 
 
-@pytest.mark.parametrize("how", [{Seen.REMOVED}, {Seen.REMOVED, Seen.ABORTED}, {Seen.REMOVED, Seen.HIDDEN}])
-def test_rows_that_the_log_had_say_nothing_of_a_decision(how: set[Seen]) -> None:
-    batch = Batch("q", 4)
+@pytest.mark.parametrize(
+    ("how", "why"),
+    [
+        ((Seen.REMOVED,), "by retention or compaction"),
+        ((Seen.REMOVED, Seen.ABORTED), "by retention or compaction"),
+        ((Seen.REMOVED, Seen.HIDDEN), "by retention or compaction"),
+        (
+            (Seen.GONE, Seen.REPLACED),
+            "in t1, which is not that topic any more: it was deleted",
+        ),
+        ((Seen.ABORTED, Seen.REPLACED, Seen.REPLACED), "in t1, t2, which is not that topic"),
+    ],
+)
+def test_rows_that_the_log_had_say_nothing_of_a_decision(how: tuple[Seen, ...], why: str) -> None:
+    batch, seen = Batch("q", 4), by_writers(*how)
     with pytest.raises(
-        DecisionGone, match=r"batch-written:q:4, and .* set start.accepted=x,batch-missing:q:4"
+        DecisionGone, match=rf"{why}.*batch-written:q:4, and .* set start.accepted=x,batch-missing:q:4"
     ):
-        check_forgotten("s", batch, how, {"x"})
-    assert check_forgotten("s", batch, how, {"batch-written:q:4"})
-    assert not check_forgotten("s", batch, how, {"batch-missing:q:4"})
+        check_forgotten("s", batch, seen, {"x"})
+    assert check_forgotten("s", batch, seen, {"batch-written:q:4"})
+    assert not check_forgotten("s", batch, seen, {"batch-missing:q:4"})
+
+
+@pytest.mark.parametrize(("how", "goes_on"), [(Seen.COMMITTED, True), (Seen.ABORTED, False)])
+def test_a_writer_s_other_topics_tell_how_it_ended(how: Seen, goes_on: bool) -> None:
+    """Its topic was made anew; but in another one the log shows whether the batch was decided."""
+    (gone,), who = by_writers(Seen.REPLACED), ProducerIdentity(0, 0)
+    other = Place("other", "id", 3, 7, who, 1)
+    assert check_forgotten("s", Batch("q", 4), {other: how, gone: Seen.REPLACED}, ()) is goes_on
 
 
 @pytest.mark.parametrize(

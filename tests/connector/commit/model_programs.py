@@ -16,6 +16,7 @@ from eoslog.connector.commit import decide as decide_rules
 from eoslog.connector.commit.abandon import Aborted, Ended, clear_again, end_run
 from eoslog.connector.commit.faults import CheckpointOlder, CommitFault, DecisionGone, StartsElsewhere
 from eoslog.connector.commit.marker_proof import prove_last
+from eoslog.connector.commit.places import PartitionState
 from eoslog.connector.commit.prepare import Task, judge, participant_name, withdraw_if_late
 from eoslog.connector.commit.replay import OnLost
 from eoslog.connector.commit.seal import TwoPhase
@@ -348,6 +349,7 @@ class Programs:
             c.ListOngoing: lambda x: broker.ongoing(x.prefix),
             c.Describe: lambda x: broker.describe(x.names),
             c.FindHeld: lambda x: broker.find_held(),
+            c.FindOpen: lambda x: dict.fromkeys(x.places, PartitionState(-1, None)),
             c.FindOwn: lambda x: broker.find_own(x.producer_id),
             c.WriteMarkers: lambda x: broker.write_markers(x.held, x.commit),
         }
@@ -383,6 +385,7 @@ _API: dict[type, str] = {
     c.AskOngoing: "ListTransactions ahead",
     c.ListOngoing: "ListTransactions",
     c.FindHeld: "DescribeProducers",
+    c.FindOpen: "DescribeProducers of what was written",
     c.FindOwn: "DescribeProducers of the sink",
     c.WriteMarkers: "WriteTxnMarkers",
 }

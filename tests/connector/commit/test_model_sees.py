@@ -26,7 +26,7 @@ def nothing(*args: Any, **kwargs: Any) -> c.Rules[None]:
 
 
 def no_roll_forward(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(begin, "finish", nothing)
+    patch.setattr(begin, "finish_late", nothing)
 
 
 def old_decision_not_read(patch: pytest.MonkeyPatch) -> None:
@@ -44,7 +44,7 @@ def left_overs_cleared_before_the_roll_forward(patch: pytest.MonkeyPatch) -> Non
         yield c.End(False, tuple(Participant(name, states[name].identity) for name in names))
         yield from finish.finish(last)
 
-    patch.setattr(begin, "finish", clear_first)
+    patch.setattr(begin, "finish_late", clear_first)
 
 
 def parity_ignored(patch: pytest.MonkeyPatch) -> None:
@@ -126,7 +126,7 @@ def refused_commit_taken_for_done(patch: pytest.MonkeyPatch) -> None:
     def finish_blindly(last: decision.Decision) -> c.Rules[None]:
         yield c.End(True, last.participants)
 
-    patch.setattr(begin, "finish", finish_blindly)
+    patch.setattr(begin, "finish_late", finish_blindly)
     patch.setattr(decide, "finish", finish_blindly)
 
 
@@ -150,7 +150,7 @@ def sealed_when_it_is_finished(patch: pytest.MonkeyPatch) -> None:
         yield from seal.end_sealed(True, last.participants)
         yield from finish.finish(last)
 
-    patch.setattr(begin, "finish", seal_first)
+    patch.setattr(begin, "finish_late", seal_first)
 
 
 def sealed_whatever_the_answer(patch: pytest.MonkeyPatch) -> None:

@@ -80,7 +80,7 @@ def no_roll_forward(patch: pytest.MonkeyPatch) -> None:
         return
         yield
 
-    patch.setattr(begin, "finish", nothing)
+    patch.setattr(begin, "finish_late", nothing)
 
 
 def parity_ignored(patch: pytest.MonkeyPatch) -> None:

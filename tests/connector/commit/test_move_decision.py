@@ -11,7 +11,7 @@ from eoslog.connector.commit.decision import ANCHOR, Decision, decode, encode
 from eoslog.connector.commit.faults import CommitFault, SinkFenced
 from eoslog.connector.commit.move_decision import move_decision
 from eoslog.connector.commit.places import Place
-from eoslog.connector.commit.saved_state import Saved
+from eoslog.connector.commit.saved_state import Saved, Written
 from eoslog.connector.commit.task_reports import Batch, Left, Start
 from eoslog.connector.commit.write_token import BatchWrite, BatchWrites, Content, RememberedTokens, Token
 from tests.connector.commit.model_bench import Bench, Crash, finishes
@@ -84,9 +84,9 @@ class Saves:
     def __init__(self, digest: str) -> None:
         self.saved, self.before = Saved("state", 0, 1, 9, digest, True), list[Saved | None]()
 
-    def write(self, own: object, last: Saved | None, contents: object) -> Saved:
+    def write(self, own: object, last: Saved | None, contents: object) -> Written:
         self.before.append(last)
-        return self.saved
+        return Written(self.saved)
 
 
 MOVED: dict[str, Callable[[Decision, Decision], bool]] = {

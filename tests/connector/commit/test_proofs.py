@@ -20,12 +20,13 @@ from eoslog.connector.commit.faults import (
     SinkFenced,
     Unfinished,
 )
-from eoslog.connector.commit.finish import is_aborted
+from eoslog.connector.commit.finish import find_lost, is_aborted, lost_word
 from eoslog.connector.commit.marker_proof import prove_last
+from eoslog.connector.commit.move_decision import give_up
 from eoslog.connector.commit.places import PartitionState, Seen
 from eoslog.connector.commit.replay import OnLost
 from eoslog.connector.commit.seal import TwoPhase
-from eoslog.connector.commit.task_reports import Decided, Empty, Prepared, Report
+from eoslog.connector.commit.task_reports import Batch, Decided, Empty, Prepared, Report
 from eoslog.connector.commit.transactional_ids import Participant, Sink
 from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.producer_identity import ProducerIdentity
@@ -617,6 +618,67 @@ def test_a_winner_that_was_aborted_on_all_partitions_is_written_again(tv: int) -
     killed_after_the_decision(stopping, OF_WINNERS | {10: Seen.ABORTED, 18: Seen.ABORTED})
     with pytest.raises(ParticipantsLost, match=r"Start the query again with on.lost.transaction=replay"):
         stopping.begin(0)
+
+
+def log_of(bench: Bench, state: Any) -> None:
+    """What the leaders say from now on, when a recovery asks them."""
+    looks = bench.intercept
+
+    def answer(command: c.Command[Any]) -> Any:
+        if isinstance(command, c.FindOpen):
+            return (
+                state if isinstance(state, (c.Refused, c.Unknown)) else {p: state[p] for p in command.places}
+            )
+        return looks(command) if looks else None
+
+    bench.intercept = answer
+
+
+@BOTH
+@pytest.mark.parametrize("keeps", [True, False])
+@pytest.mark.parametrize("told", [True, False])
+def test_a_winner_of_which_rows_were_deleted_unread_is_lost_and_not_committed(
+    tv: int, keeps: bool, told: bool
+) -> None:
+    """Of its first rows, where leaders tell them; else of its last ones. The other winner is committed."""
+    bench = Bench(tv, keeps=keeps)
+    first, second = killed_after_the_decision(bench, OF_WINNERS)
+    whole, cut = PartitionState(0, {}), PartitionState(3, {first: 1, second: 6})
+    state = {("out", 0): cut, ("out", 1): whole} if told else {("out", 0): PartitionState(-1, None)}
+    log_of(bench, state | ({} if told else {("out", 1): PartitionState(10, None)}))
+    at = "out-0 begins at 3, and rows were at 1" if told else "out-1 begins at 10, and rows were at 9"
+    for _ in range(2):
+        with pytest.raises(ParticipantsLost, match=rf"1 rows of its partitions \[0\] are lost.*\({at}\)"):
+            bench.begin(0)
+        assert bench.broker.visible() == ["q0p1"]
+        last = decode(bench.sink, bench.broker.fetch("sink").chunks)  # type: ignore[union-attr]
+        assert last is not None and at in bench.run(find_lost(last))
+    bench.run(give_up(bench.sink, {lost_word(Batch("q", 0))}))
+    assert bench.open() == () and bench.begin(0).is_decided and bench.broker.visible() == ["q0p1"]
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "state", [PartitionState(5, {}), PartitionState(-1, None)], ids=["there", "not told"]
+)
+def test_a_winner_whose_rows_are_there_is_committed(tv: int, state: PartitionState) -> None:
+    bench = Bench(tv)
+    killed_after_the_decision(bench, OF_WINNERS)
+    log_of(bench, {("out", 0): state, ("out", 1): state})
+    assert bench.begin(0).is_decided and sorted(bench.broker.visible()) == ["q0p0", "q0p1"]
+
+
+@BOTH
+def test_nobody_commits_what_cannot_be_looked_at(tv: int) -> None:
+    """But for a topic that is not there: then its rows are gone, which the start says."""
+    bench = Bench(tv)
+    killed_after_the_decision(bench, OF_WINNERS)
+    log_of(bench, c.Unknown("no answer"))
+    with pytest.raises(Unfinished, match="cannot be seen whether the log has its rows: no answer"):
+        bench.begin(0)
+    assert bench.broker.visible() == []
+    log_of(bench, c.Refused(int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), "no such topic"))
+    assert bench.begin(0).is_decided
 
 
 @BOTH

@@ -67,7 +67,7 @@ def unanswered_is_taken_for_lost(patch: pytest.MonkeyPatch) -> None:
             raise ParticipantsLost("no answer", doubtful)
         yield from finish.finish(last)
 
-    patch.setattr(begin, "finish", hasty)
+    patch.setattr(begin, "finish_late", hasty)
 
 
 def lost_rows_are_passed_over(patch: pytest.MonkeyPatch) -> None:

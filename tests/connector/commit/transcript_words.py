@@ -9,6 +9,7 @@ from typing import Any
 
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit.decision import ANCHOR, Decision, Stored, decode
+from eoslog.connector.commit.places import PartitionState
 from eoslog.connector.commit.task_reports import Decided, Empty, Prepared, Report
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.protocol.producer_identity import ProducerIdentity
@@ -69,6 +70,7 @@ _APIS: dict[type, str] = {
     c.Describe: "DescribeTransactions",
     c.AwaitMarkers: "DescribeTransactions until complete",
     c.FindHeld: "DescribeProducers",
+    c.FindOpen: "DescribeProducers",
     c.FindOwn: "DescribeProducers",
 }
 
@@ -106,7 +108,7 @@ def _object(sink: Sink, command: c.Command[Any]) -> str:
             return told_offsets(offsets)
         case c.ListOngoing(_, asked):
             return "(asked ahead)" if asked else ""
-        case c.FindHeld(places):
+        case c.FindHeld(places) | c.FindOpen(places):
             return _told(f"{topic}-{number}" for topic, number in places)
         case c.AwaitMarkers(names):
             return f"of {len(names)}"
@@ -138,6 +140,8 @@ def _answer_of(sink: Sink, command: c.Command[Any], answer: Any) -> str:
             return _told(answer)
         case c.FindHeld() | c.FindOwn() if isinstance(answer, tuple):
             return f"open: {_told_held(answer)}"
+        case c.FindOpen() if isinstance(answer, Mapping):
+            return _told(f"{topic}-{at}: {_state(answer[topic, at])}" for topic, at in answer)
         case c.AwaitMarkers() if isinstance(answer, tuple):
             return f"not yet: {_told(answer)}" if answer else "complete"
         case c.AskOngoing():
@@ -162,6 +166,10 @@ def _said(answer: Any) -> str:
         case None:
             return "done"
     raise AssertionError(f"no words for {answer!r}")
+
+
+def _state(state: PartitionState) -> str:
+    return "not told" if state.begins < 0 else f"begins at {state.begins}"
 
 
 def _told_held(held: Iterable[c.HeldBack]) -> str:

@@ -246,9 +246,8 @@ class Killed(Exception):
     """The job is gone."""
 
 
-def decided(kafka: Kafka, **more: str) -> Writing:
-    """A write with a token whose driver dies between its decision and the commits; then an operator aborts
-    its transactions on their partition."""
+def decided(kafka: Kafka, **more: str) -> tuple[Writing, list[Report]]:
+    """A write with a token whose driver dies between its decision and the commits."""
     writing = Writing(kafka, "a token")
     writing.more = {name.replace("__", "."): value for name, value in more.items()}
     reports = writing.prepare()
@@ -263,6 +262,13 @@ def decided(kafka: Kafka, **more: str) -> Writing:
     cluster = shared_cluster(writing.options.client)
     with pytest.raises(Killed):
         committer.commit_batch(writing.options, reports, Runner(cluster, 60_000, before=die))
+    return writing, reports
+
+
+def aborted(kafka: Kafka, **more: str) -> Writing:
+    """The same; then an operator aborts its transactions on their partition."""
+    writing, reports = decided(kafka, **more)
+    cluster = shared_cluster(writing.options.client)
     for report in reports:
         if isinstance(report, Prepared):
             held = c.HeldBack((writing.topic, 0), report.participant, 0)
@@ -275,7 +281,7 @@ def decided(kafka: Kafka, **more: str) -> Writing:
 
 
 def test_decided_rows_that_an_operator_aborts_on_their_partition_are_lost_with_a_word(kafka: Kafka) -> None:
-    writing = decided(kafka)
+    writing = aborted(kafka)
     if not ON_KAFKA:
         writing.commit(writing.prepare())
         assert writing.visible() == [b"a", b"b", b"c"]
@@ -292,7 +298,31 @@ def test_decided_rows_that_an_operator_aborts_on_their_partition_are_lost_with_a
 
 
 def test_they_are_replayed(kafka: Kafka) -> None:
-    writing = decided(kafka, on__lost__transaction="replay")
+    writing = aborted(kafka, on__lost__transaction="replay")
     for _ in range(2):
         writing.commit(writing.prepare())
         assert writing.visible() == [b"a", b"b", b"c"]
+
+
+@pytest.mark.parametrize(
+    ("at", "lost", "left"), [(1, r"2 rows of its partitions \[0\]", [b"c"]), (3, r"3 rows .*\[0, 2\]", [])]
+)
+def test_decided_rows_that_are_deleted_before_they_are_committed_are_lost_with_a_word(
+    kafka: Kafka, at: int, lost: str, left: list[bytes]
+) -> None:
+    """Nobody has read them. What is left of their transactions is not shown as if it were all."""
+    writing, _ = decided(kafka)
+    until_here = TopicPartition(writing.topic, 0, at)
+    writing.kafka.admin.delete_records([until_here])[until_here].result()
+    for _ in range(2):
+        with pytest.raises(
+            ParticipantsLost, match=f"{lost} are lost.*{writing.topic}-0 begins at {at}"
+        ) as told:
+            writing.prepare()
+        assert at == 3 or not writing.visible()
+    (word,) = re.findall(r"start\.accepted=(\S+): ", str(told.value))
+    writing.more = {"start.accepted": word}
+    writing.commit(writing.prepare())
+    writing.more = {}
+    writing.commit(writing.prepare())
+    assert writing.visible() == left

@@ -17,9 +17,9 @@ from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreada
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit.begin import begin
 from eoslog.connector.commit.decide import Terms, commit
-from eoslog.connector.commit.faults import CheckpointOlder, SinkFenced
+from eoslog.connector.commit.faults import BatchRefused, CheckpointOlder, SinkFenced
 from eoslog.connector.commit.prepare import stamp_of
-from eoslog.connector.commit.saved_state import Saved
+from eoslog.connector.commit.saved_state import Saved, Written
 from eoslog.connector.commit.task_reports import Empty
 from eoslog.connector.commit.transactional_ids import Participant
 from eoslog.connector.offsets.offsets import position_from_json
@@ -138,6 +138,27 @@ def test_another_topic_gets_everything_at_once(world: SavedWorld) -> None:
     assert decision.saved is not None and (decision.saved.topic, decision.saved.batch) == (other, 1)
 
 
+@pytest.mark.parametrize("every", [1, 5])
+def test_a_batch_whose_saved_records_are_deleted_before_it_is_decided_is_refused(
+    world: SavedWorld, every: int
+) -> None:
+    """Restored from what is left, the state would be another one."""
+    world.every = every
+    world.decide(0)
+    batch, begun = world.begin(1)
+
+    def delete(command: c.Command[Any]) -> None:
+        if isinstance(command, c.AskOpen):
+            world.cut()
+
+    with pytest.raises(BatchRefused, match=f"batch 1 of .* was not decided.*{world.state}-0 begins at"):
+        world.end(batch, begun, runner=Runner(world.cluster, 60_000, before=delete))
+    world.decide(1)
+    world.lose()
+    restored = world.restore()
+    assert restored is not None and restored.decided == 1
+
+
 def test_a_query_that_was_set_back_saves_its_files_again(world: SavedWorld) -> None:
     """An edit can take a query with state back: files of the same names have new contents then."""
     for number in range(5):
@@ -145,9 +166,9 @@ def test_a_query_that_was_set_back_saves_its_files_again(world: SavedWorld) -> N
     world.fill = "y"
     batch = world.plan(3)
     own = Participant("another", world.runner.run(c.demand(c.Acquire("another"), "")))
-    saved = world.saving(batch).write(own, decision.saved, ((), ()))
+    saved = world.saving(batch).write(own, decision.saved, ((), ())).saved
     world.runner.run(c.demand(c.End(True, (own,)), ""))
-    assert saved.batch == 3
+    assert saved is not None and saved.batch == 3
     found = {key.name: value for key, value in world.live().items()}
     assert found["state/0/0/3.delta"] == b"y3" and "state/0/0/4.delta" not in found
 
@@ -172,8 +193,8 @@ def test_a_manifest_of_other_files_is_refused(world: SavedWorld) -> None:
     class Forged:
         topic = world.state
 
-        def write(self, *_: object) -> Saved:
-            return Saved(world.state, 0, 0, *Content.of(text.encode()), True)
+        def write(self, *_: object) -> Written:
+            return Written(Saved(world.state, 0, 0, *Content.of(text.encode()), True))
 
     world.runner.run(commit(world.sink, [Empty(stamp_of(begun), 0)], 0, terms=Terms(saving=Forged())))
     world.lose()

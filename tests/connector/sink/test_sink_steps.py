@@ -831,8 +831,12 @@ def test_a_cluster_that_is_another_one_under_a_living_query_is_named(
     query.plan(1)
     query.bench.broker.groups.clear()
     query.bench.broker.transactions.clear()
-    with pytest.raises(WrongCluster):
+    with pytest.raises(WrongCluster, match=r"start\.accepted=cluster:another$"):
         query.begin()
+    query.options = replace(query.options, accepted=frozenset({"cluster:another"}))
+    apps.start(query).batch(1)
+    query.options = replace(query.options, accepted=frozenset())
+    apps.start(query).batch(2)
 
 
 def test_a_start_after_another_guarantee_takes_the_sink(
