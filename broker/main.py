@@ -183,7 +183,7 @@ class Node:
 
 
 def _open_pages(node: Node) -> MetricsServer | None:
-    """Serve /metrics and /healthz if metrics.listen is set. Raises StartError."""
+    """Serve /metrics, /healthz and /readyz if metrics.listen is set. Raises StartError."""
     address = node.config.operations.metrics_listen
     if not address:
         return None

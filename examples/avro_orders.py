@@ -106,6 +106,7 @@ def main() -> int:
         rows.mapInArrow(partial(messages_of, registry, f"{args.target}-value"), MESSAGE)
         .writeStream.format("eoslog")
         .option("kafka.bootstrap.servers", args.bootstrap)
+        .option("transactional.id", "avro-orders")
         .option("checkpointLocation", args.checkpoint)
         .trigger(**{"availableNow": True} if args.once else {"processingTime": "1 second"})
         .start()

@@ -42,6 +42,7 @@ def main() -> int:
         .writeStream.format("eoslog")
         .option("kafka.bootstrap.servers", args.bootstrap)
         .option("deadletter.topic", args.dead)
+        .option("transactional.id", "orders-by-region")
         .option("checkpointLocation", args.checkpoint)
         .trigger(**{"availableNow": True} if args.once else {"processingTime": "1 second"})
         .start()

@@ -55,6 +55,7 @@ def main() -> int:
         .writeStream.format("eoslog")
         .option("kafka.bootstrap.servers", args.bootstrap)
         .option("kafka.group.id", "settlement")
+        .option("transactional.id", "settlement")
         .option("checkpointLocation", args.checkpoint)
         .trigger(**{"availableNow": True} if args.once else {"processingTime": "1 second"})
         .start()

@@ -39,6 +39,7 @@ def main() -> int:
         .writeStream.format(args.connector)
         .option("kafka.bootstrap.servers", args.bootstrap)
         .option("topic", args.target)
+        .option("transactional.id", "orders-copy")  # Spark's connector ignores it
         .option("checkpointLocation", args.checkpoint)
         .trigger(**{"availableNow": True} if args.once else {"processingTime": "1 second"})
         .start()

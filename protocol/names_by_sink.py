@@ -19,6 +19,9 @@ groups has it.
 REST = re.compile(r"(\d+)\.(\d+)/([01])/([0-9a-z]+)\.(\d+)", re.ASCII)
 """What follows the sink and a slash in a participant's transactional id."""
 
+DECISION = "eoslog/"
+"""With it the metadata of each offset begins that has a decision, or a part of one."""
+
 _GROUPS = ("", "attempts", "finished", "writes")
 _IDS = ("", "probe")
 
@@ -55,6 +58,11 @@ def sinks_of_groups(groups: Mapping[str, Collection[str]]) -> dict[str, str]:
     """Group -> sink, for those that sinks made; `groups` has the topics in which each group has offsets."""
     decisions = (name for name, topics in groups.items() if set(topics) == {ANCHOR})
     return {name: sink for name in decisions if (sink := _named(name, _GROUPS)) is not None}
+
+
+def is_anchor(group: str, topic: str, metadata: str) -> bool:
+    """Whether a group's offset is a note of a sink: it is no place in the topic, so it has no lag."""
+    return metadata.startswith(DECISION) or (topic == ANCHOR and _named(group, _GROUPS) is not None)
 
 
 def made(

@@ -23,7 +23,7 @@ class OperationsOptions:
     metrics_listen: str = option(
         "",
         "metrics.listen",
-        "HOST:PORT that serves /metrics (Prometheus) and /healthz; empty: none, port 0: a free one",
+        "HOST:PORT that serves /metrics (Prometheus), /healthz and /readyz; empty: none, port 0: a free one",
     )
     console_listen: str = option(
         "", "console.listen", "HOST:PORT that serves the web console; empty: none, port 0: a free one"

@@ -12,7 +12,7 @@ from eoslog.broker.console.offsets import END, offsets
 from eoslog.broker.console.paging import MOST, MOST_LOOKED_AT, NAME, PageQuery, arranged, chosen, matching
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.internal_topics.coordinator_records import assigned_partitions
-from eoslog.protocol.names_by_sink import made, sinks_of_groups
+from eoslog.protocol.names_by_sink import is_anchor, made, sinks_of_groups
 from eoslog.protocol.topic_partitions import TopicPartition
 from eoslog.protocol.typed import CONSUMER_GROUP_DESCRIBE, DESCRIBE_GROUPS, LIST_GROUPS, OFFSET_FETCH
 
@@ -116,6 +116,8 @@ async def group(inside: BrokerAccess, caller: Caller, name: str) -> Row:
     places = sorted(committed.keys() | readers.keys())
     chosen = places[:MOST_OFFSETS]
     ends = await offsets(inside, caller, chosen, END)
+    for place in [place for place in chosen if is_anchor(name, place[0], "")]:
+        ends.pop(place, None)
     rows = [_offset(place, committed.get(place), ends.get(place), readers.get(place)) for place in chosen]
     members = [
         member | {"partitions": [f"{topic}-{index}" for topic, index in sorted(member["partitions"])[:100]],

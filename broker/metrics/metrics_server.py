@@ -1,4 +1,4 @@
-"""The pages `/metrics` (Prometheus's text format) and `/healthz`, served by a thread of their own.
+"""The pages `/metrics` (Prometheus's text format), `/healthz` and `/readyz`, served by a thread of their own.
 
 Imported only where metrics.listen is set. For a request the event loop takes one snapshot of the broker; the
 thread makes the text. `FAMILIES` is the one table of what is shown; docs/operating.md repeats it.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import TimeoutError as LoopTooSlow
 from socketserver import ThreadingMixIn
@@ -50,6 +51,10 @@ FAMILIES: tuple[Row, ...] = (
     ("eoslog_connections_refused", COUNTER, (), "connections closed because of something they did"),
     ("eoslog_sync_seconds", HISTOGRAM, (), "time that syncing a partition's files to the disk took"),
     ("eoslog_sync_failures", COUNTER, (), "syncs that failed; each takes a partition offline"),
+    ("eoslog_disk_bytes", GAUGE, (), "size of the volume that has the data directory"),
+    ("eoslog_disk_free_bytes", GAUGE, (), "bytes of it that the broker may still fill"),
+    ("eoslog_disk_days_left", GAUGE, (),
+     "days until it is full at the rate of the last hour; absent while it does not fill"),
     ("eoslog_partitions_offline", GAUGE, (), "partitions that a disk error or damage has taken offline"),
     ("eoslog_segments_damaged", GAUGE, (), "segments in which damage was found; readers get an error there"),
     ("eoslog_scrub_bytes_left", GAUGE, (), "bytes that the search for damage has still to read"),
@@ -68,8 +73,28 @@ FAMILIES: tuple[Row, ...] = (
 )  # fmt: skip
 
 
+class FillRate:
+    """How fast a disk fills: what `free` bytes it had during the last hour, once a minute."""
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[float, int]] = deque(maxlen=61)
+
+    def saw(self, now: float, free: int) -> None:
+        """Note what is free at `now`, in seconds of any clock."""
+        if not self._seen or now - self._seen[-1][0] >= 60:
+            self._seen.append((now, free))
+
+    def days_left(self) -> float | None:
+        """Days until nothing is free. None: it does not fill, or was not watched for a minute."""
+        if len(self._seen) < 2:
+            return None
+        (began, before), (now, free) = self._seen[0], self._seen[-1]
+        filled = (before - free) / (now - began)
+        return free / filled / 86_400 if filled > 0 else None
+
+
 class MetricsServer:
-    """An HTTP server with the two pages. Make and close it on the event loop whose broker it shows."""
+    """An HTTP server with the three pages. Make and close it on the event loop whose broker it shows."""
 
     def __init__(
         self,
@@ -82,6 +107,7 @@ class MetricsServer:
         host, _, port = address.rpartition(":")
         self._loop = asyncio.get_running_loop()
         self._metrics, self._connections, self._take = metrics, connections, look
+        self._disk = FillRate()
         registry = CollectorRegistry()
         registry.register(self)
         ProcessCollector(registry=registry)
@@ -110,7 +136,11 @@ class MetricsServer:
 
     def collect(self) -> Iterator[Metric]:
         """All families of the table; called by prometheus_client for each scrape."""
-        samples = _samples(self._metrics, self._connections(), self.look())
+        found = self.look()
+        self._disk.saw(found.uptime, found.disk_free_bytes)
+        samples = _samples(self._metrics, self._connections(), found)
+        left = self._disk.days_left()
+        samples["eoslog_disk_days_left"] = [] if left is None else [((), left)]
         for name, kind, labels, meaning in FAMILIES:
             yield _family(name, kind, labels, meaning, samples[name])
 
@@ -120,8 +150,8 @@ class MetricsServer:
 
     def _app(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         path = environ["PATH_INFO"]
-        if path == "/healthz":
-            status, text = self._health()
+        if path in ("/healthz", "/readyz"):
+            status, text = self._health(path == "/readyz")
         elif path == "/metrics":
             try:
                 page: Iterable[bytes] = self._metrics_app(environ, start_response)
@@ -129,19 +159,22 @@ class MetricsServer:
             except LoopTooSlow:
                 status, text = "503 Service Unavailable", _TOO_SLOW
         else:
-            status, text = "404 Not Found", "there are /metrics and /healthz\n"
+            status, text = "404 Not Found", "there are /metrics, /healthz and /readyz\n"
         start_response(status, [("Content-Type", "text/plain; charset=utf-8")])
         return [text.encode()]
 
-    def _health(self) -> tuple[str, str]:
+    def _health(self, ready: bool) -> tuple[str, str]:
+        """`ready`: whether it has to take records, too."""
         try:
             found = self.look()
         except LoopTooSlow:
             return "503 Service Unavailable", _TOO_SLOW
-        if found.healthy:
+        if found.healthy and (found.has_room or not ready):
             return "200 OK", "ok\n"
         lines = [f"partition {p.topic}-{p.partition} is offline\n" for p in found.partitions if p.offline]
         lines += [f"the coordinator of {name} is not available\n" for name in found.unavailable]
+        if ready and not found.has_room:
+            lines.append(f"the disk is full: {found.disk_free_bytes:,} bytes are free\n")
         return "503 Service Unavailable", "".join(lines)
 
 
@@ -187,6 +220,8 @@ def _samples(metrics: Metrics, connections: int, look: MetricsSnapshot) -> dict[
         "eoslog_connections_refused": [((), metrics.connections_refused)],
         "eoslog_sync_seconds": [((), metrics.syncs)],
         "eoslog_sync_failures": [((), metrics.failed_syncs)],
+        "eoslog_disk_bytes": [((), look.disk_bytes)],
+        "eoslog_disk_free_bytes": [((), look.disk_free_bytes)],
         "eoslog_partitions_offline": [((), sum(p.offline for p in look.partitions))],
         "eoslog_segments_damaged": [((), sum(p.damaged for p in look.partitions))],
         "eoslog_scrub_bytes_left": [((), sum(p.unchecked for p in look.partitions))],

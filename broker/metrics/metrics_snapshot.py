@@ -12,10 +12,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from eoslog.broker.coordinator.transactions.transaction_state import PREPARED, TransactionState
 from eoslog.protocol.errors import KafkaError
+from eoslog.protocol.names_by_sink import is_anchor
 
 if TYPE_CHECKING:
     from eoslog.broker.core.broker import Broker
     from eoslog.broker.metrics.metrics import Metrics
+
+
+READY_BYTES = 64 << 20
+"""A broker whose disk has less room is not ready: its next segment, index or snapshot may be refused."""
 
 
 class PartitionSnapshot(NamedTuple):
@@ -36,7 +41,8 @@ class PartitionSnapshot(NamedTuple):
 
 
 class LagSnapshot(NamedTuple):
-    """A group's committed offset of a partition, and its distance from the high watermark."""
+    """A group's committed offset of a partition, and its distance from the high watermark. Notes of sinks
+    are no places, so they have none."""
 
     group: str
     topic: str
@@ -60,6 +66,14 @@ class MetricsSnapshot:
     lags: list[LagSnapshot] = field(default_factory=list)
     unavailable: list[str] = field(default_factory=list)
     """The coordinators that could not answer: "transactions", "groups"."""
+    disk_bytes: int = 0
+    disk_free_bytes: int = READY_BYTES
+    """Of the volume of the data directory; free are those that the broker's user may fill."""
+
+    @property
+    def has_room(self) -> bool:
+        """Whether the disk takes more than a few batches."""
+        return self.disk_free_bytes >= READY_BYTES
 
     @property
     def healthy(self) -> bool:
@@ -71,6 +85,10 @@ def look(broker: Broker, metrics: Metrics) -> MetricsSnapshot:
     """Take all numbers; on the event loop's thread."""
     found = MetricsSnapshot(time.monotonic() - metrics.started, _partitions(broker))
     try:
+        found.disk_bytes, found.disk_free_bytes = broker.topics.fs.space(broker.topics.data_dir)
+    except OSError:  # /readyz says that there is no room: nobody can write there
+        found.disk_bytes = found.disk_free_bytes = 0
+    try:
         _transactions(broker, found)
     except KafkaError:
         found.unavailable.append("transactions")
@@ -80,7 +98,7 @@ def look(broker: Broker, metrics: Metrics) -> MetricsSnapshot:
         found.unavailable.append("groups")
     ends = {(p.topic, p.partition): p.high_watermark for p in found.partitions}
     for group, (topic, index), committed in broker.groups.committed_offsets():
-        if (topic, index) in ends:
+        if (topic, index) in ends and not is_anchor(group, topic, committed.metadata):
             lag = max(ends[topic, index] - committed.offset, 0)
             found.lags.append(LagSnapshot(group, topic, index, committed.offset, lag))
     return found

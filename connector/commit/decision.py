@@ -29,6 +29,7 @@ from eoslog.connector.commit.write_token import (
     content_of,
 )
 from eoslog.protocol.names_by_sink import ANCHOR as ANCHOR
+from eoslog.protocol.names_by_sink import DECISION
 from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.protocol.topic_partitions import TopicPartition
 
@@ -39,7 +40,6 @@ KEPT_TOPICS = 8
 METADATA_LIMIT = 4096
 """How many UTF-16 units the metadata of a partition may have (default of offset.metadata.max.bytes)."""
 
-_MAGIC = "eoslog/"
 _FORMAT = 2
 """What the JSON's fields mean. 2: partitions are said as runs, and chunks may be in further groups. Raise it
 when a field gets another meaning. A new field needs no number: a decision with unknown fields is not read."""
@@ -213,7 +213,7 @@ class Stored(NamedTuple):
 
 def topics_with_chunks(committed: Mapping[TopicPartition, tuple[int, str]]) -> set[str]:
     """The topics on whose partitions these offsets of a group hold decisions."""
-    return {topic for (topic, _), (_, text) in committed.items() if text.startswith(_MAGIC)}
+    return {topic for (topic, _), (_, text) in committed.items() if text.startswith(DECISION)}
 
 
 def encode(decision: Decision, sink: Sink, anchors: int) -> dict[int, tuple[int, str]]:
@@ -230,7 +230,7 @@ def encode(decision: Decision, sink: Sink, anchors: int) -> dict[int, tuple[int,
         return encode(decision._replace(places=()), sink, anchors)
     crc = zlib.crc32(text.encode())
     return {
-        at: (decision.sequence, f"{_MAGIC}{_FORMAT} {at} {len(pieces)} {crc:08x} {piece}")
+        at: (decision.sequence, f"{DECISION}{_FORMAT} {at} {len(pieces)} {crc:08x} {piece}")
         for at, piece in enumerate(pieces)
     }
 
@@ -299,7 +299,7 @@ def decode(sink: Sink, chunks: Chunks) -> Decision | None:
 
 def _read_chunk(sink: Sink, metadata: str) -> tuple[int, int, int, str]:
     head, *parts = metadata.split(" ", 4)
-    written = head.removeprefix(_MAGIC)
+    written = head.removeprefix(DECISION)
     if written == head or not written.isdecimal():
         raise _foreign(sink, metadata)
     if int(written) > _FORMAT:

@@ -95,7 +95,7 @@ class BrokerCommand(click.Command):
     metavar="NAME=VALUE",
     help="An option by its name, see below; repeatable. Wins over --config-file; flags win over both.",
 )
-@click.option("--metrics", metavar="HOST:PORT", help="Serve /metrics (Prometheus) and /healthz there.")
+@click.option("--metrics", metavar="HOST:PORT", help="Serve /metrics, /healthz and /readyz there.")
 @click.option("--console", metavar="HOST:PORT", help="Serve the web console there.")
 @click.option(
     "--console-writable", is_flag=True, flag_value="true", default=None,

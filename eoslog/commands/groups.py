@@ -16,6 +16,7 @@ from eoslog.client.admin.topics import describe_topics
 from eoslog.client.wire.cluster import Cluster
 from eoslog.commands.session import CommandSession, cluster_command, partitions_of
 from eoslog.protocol.errors import KafkaError
+from eoslog.protocol.names_by_sink import is_anchor
 from eoslog.protocol.topic_partitions import TopicPartition
 
 
@@ -197,9 +198,10 @@ def _lags(group: calls.DescribedGroup, offsets: list[dict[str, Any]]) -> list[di
 
 def _offsets(session: CommandSession, group: str) -> list[dict[str, Any]]:
     """The group's committed offsets, each with the partition's end and the lag; both None for a deleted
-    topic.
+    topic. Notes of a sink have no lag.
     """
     committed = fetch_committed(session.cluster, group, None, require_stable=False)
+    notes = {where for where, (_, said) in committed.items() if is_anchor(group, where[0], said)}
     there = _partitions(session)
     known = [(topic, number) for topic, number in committed if number in there.get(topic, ())]
     ends = list_offsets(session.cluster, dict.fromkeys(known, LATEST), committed=False) if known else {}
@@ -209,7 +211,7 @@ def _offsets(session: CommandSession, group: str) -> list[dict[str, Any]]:
             "partition": where[1],
             "committed": offset,
             "end": ends.get(where),
-            "lag": max(ends[where] - offset, 0) if where in ends else None,
+            "lag": max(ends[where] - offset, 0) if where in ends and where not in notes else None,
             "metadata": metadata,
         }
         for where, (offset, metadata) in sorted(committed.items())

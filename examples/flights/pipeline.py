@@ -67,6 +67,7 @@ def start(rows: DataFrame, name: str, mode: str, args: argparse.Namespace) -> St
         .outputMode(mode)
         .option("kafka.bootstrap.servers", args.bootstrap)
         .option("kafka.group.id", name)
+        .option("transactional.id", name)
         .option("processing.guarantee", args.guarantee)
         .option("checkpointLocation", str(args.checkpoints / name))
         .trigger(processingTime="1 second")

@@ -49,7 +49,7 @@ class Reader:
     def __init__(self, place: Path, *, shares_spark: bool = False) -> None:
         """`shares_spark`: `python FILE` runs a saved file here, in the Spark session that is there."""
         self.place, self._shares_spark = place, shares_spark
-        self._saved: dict[str, str] = {}
+        self._saved: dict[str, Path] = {}
         self._names: dict[str, Any] = {"__name__": "__main__"}
         self._broker: EmbeddedBroker | None = None
         self._typed: subprocess.Popen[str] | None = None
@@ -61,7 +61,7 @@ class Reader:
         code = code.replace(ADDRESS, self._where()) if self._needs_broker(block) else code
         if block.mark == "file":
             (self.place / block.says).write_text(code)
-            self._saved[f"python {block.says}"] = code
+            self._saved[f"python {block.says}"] = self.place / block.says
         elif block.mark == "tests":
             self._tests(block, code)
         elif block.language == "properties":
@@ -78,7 +78,7 @@ class Reader:
             for piece in self._pieces(code):
                 if piece in self._saved and self._shares_spark:
                     # The session's JVM has another directory than this page.
-                    self._python(block, self._saved[piece].replace('"./', f'"{self.place}/'))
+                    self._python(block, self._saved[piece].read_text().replace('"./', f'"{self.place}/'))
                 else:
                     self._bash(piece)
 

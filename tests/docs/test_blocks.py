@@ -132,3 +132,20 @@ def _imported(tree: ast.Module) -> Iterator[tuple[str, str]]:
         if isinstance(node, ast.Import):
             split = (name.name.rpartition(".") for name in node.names)
             yield from ((module, name) for module, _, name in split if module.split(".")[0] == "eoslog")
+
+
+def _streams() -> Iterator[tuple[str, str]]:
+    """Python that starts a query with eoslog's sink, with its place."""
+    pages = [
+        (block.place, block.code) for page in PAGES for block in blocks_of(page) if block.language == "python"
+    ]
+    files = sorted([*(ROOT / "examples").rglob("*.py"), *(ROOT / "examples").rglob("*.ipynb")])
+    for place, code in [*pages, *((str(file.relative_to(ROOT)), file.read_text()) for file in files)]:
+        if re.search(r"\.writeStream\.format\((?!\S*console)", code.replace("\\", "")):
+            yield place, code
+
+
+@pytest.mark.parametrize(("place", "code"), list(_streams()))
+def test_a_query_names_its_sink(place: str, code: str) -> None:
+    """People copy examples. Without a name, a lost checkpoint writes all rows again, without a word."""
+    assert "transactional.id" in code, f"{place}: give the sink a transactional.id"

@@ -51,6 +51,26 @@ def test_lag(broker: EmbeddedBroker) -> None:
     assert cells == ["behind", "Empty", "lag", "0", "4", "10", "6", "-", "-"]
 
 
+@pytest.mark.parametrize(
+    ("group", "topic", "metadata"),
+    [
+        ("sink", "__consumer_offsets", "eoslog/1 0 1 00000000 {}"),
+        ("sink/attempts", "__consumer_offsets", "some-query"),
+        ("moved", "decisions", "eoslog/1 0 1 00000000 {}"),
+    ],
+)
+def test_a_sink_s_notes_have_no_lag(broker: EmbeddedBroker, group: str, topic: str, metadata: str) -> None:
+    if topic != "__consumer_offsets":
+        ok(broker, "topics", "create", topic)
+        ok(broker, "produce", topic, input="a\n" * 9)
+    client = consumer(broker, group)
+    client.commit(offsets=[TopicPartition(topic, 0, 3, metadata=metadata)], asynchronous=False)
+    client.close()
+    (found,) = document(broker, "groups", "describe", group)
+    (row,) = found["offsets"]
+    assert (row["committed"], row["lag"]) == (3, None)
+
+
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_members(broker: EmbeddedBroker, protocol: str) -> None:
     topic, group = f"read-{protocol}", f"readers-{protocol}"

@@ -65,11 +65,14 @@ def measured() -> Iterator[Measured]:
 def test_every_family_of_the_table_is_there(measured: Measured) -> None:
     names = {family.name for family in text_string_to_metric_families(measured.get("/metrics")[1])}
     assert {name for name, *_ in FAMILIES} <= names
+    size, free = (measured.value(f"eoslog_disk_{what}") or 0 for what in ("bytes", "free_bytes"))
+    assert size >= free > 0
     assert {"process_resident_memory_bytes", "process_open_fds"} <= names
 
 
 def test_healthz(measured: Measured) -> None:
     assert measured.get("/healthz") == (200, "ok\n")
+    assert measured.get("/readyz") == (200, "ok\n")
     assert measured.get("/")[0] == 404
 
 
@@ -150,6 +153,11 @@ def test_groups_and_their_lag(measured: Measured) -> None:
     assert measured.value("eoslog_group_committed_offset", **where) == 3
     assert measured.value("eoslog_group_lag", **where) == 5
     assert (measured.value("eoslog_groups", state="Empty") or 0) >= 1
+    decision = TopicPartition("lagging", 0, 3, metadata="eoslog/1 0 1 00000000 {}")
+    sink = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "a-sink"})
+    sink.commit(offsets=[decision], asynchronous=False)
+    sink.close()
+    assert measured.value("eoslog_group_lag", **(where | {"group": "a-sink"})) is None
 
 
 def test_damage_is_no_health(tmp_path: Path) -> None:
@@ -161,6 +169,39 @@ def test_damage_is_no_health(tmp_path: Path) -> None:
         measured = Measured.of(broker.start())
         assert measured.get("/healthz") == (503, "partition hurt-0 is offline\n")
         assert measured.value("eoslog_partitions_offline") == 1
+
+
+def test_a_full_disk_is_alive_and_not_ready() -> None:
+    found = MetricsSnapshot(0.0, [], disk_bytes=1 << 40, disk_free_bytes=4096)
+
+    def ask(port: int, path: str) -> tuple[int, str]:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=20) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+    async def asked() -> list[tuple[int, str]]:
+        pages = metrics_server.MetricsServer("127.0.0.1:0", Metrics(), lambda: 0, lambda: found)
+        loop = asyncio.get_running_loop()
+        answers = [
+            await loop.run_in_executor(None, ask, pages.port, path) for path in ("/healthz", "/readyz")
+        ]
+        await pages.close()
+        return answers
+
+    assert asyncio.run(asked()) == [(200, "ok\n"), (503, "the disk is full: 4,096 bytes are free\n")]
+
+
+def test_days_that_a_disk_has_left() -> None:
+    disk = metrics_server.FillRate()
+    for minute in range(100):
+        assert (disk.days_left() is None) == (minute < 2)
+        disk.saw(minute * 60.0, (100 - minute) * 1440)
+        disk.saw(minute * 60.0 + 30, 0)  # one in a minute is enough
+    assert disk.days_left() == pytest.approx(1 / 1440)  # of a minute, which is all that it has
+    disk.saw(100 * 60.0, 1 << 40)
+    assert disk.days_left() is None
 
 
 def test_an_address_that_cannot_be_used(measured: Measured) -> None:
