@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_OPEN = "listener %s: other machines reach it, and nothing is encrypted (%s). See docs/security.md#listeners"
+
 
 SWITCH_INTERVAL = 0.001
 """Seconds that a thread which reads something large may block the event loop; Python's default is 5 ms."""
@@ -144,6 +146,9 @@ class Node:
             ) from error
         try:
             self.listeners = await _bind_all(self.server, self.config)
+            for listener in self.listeners:
+                if listener.open_to_others:
+                    logger.warning(_OPEN, listener, listener.protocol)
             self.broker = _open(self.config, self._fs)
         except BaseException:
             await self.server.stop(0)

@@ -90,6 +90,10 @@ class Acl:
     operation: AclOperation
     permission: Permission
 
+    def __str__(self) -> str:
+        what = f"{self.operation.name} on {self.resource.name}:{self.pattern.name}:{self.name}"
+        return f"{self.permission.name} {self.principal} from {self.host} {what}"
+
 
 @dataclass(frozen=True, slots=True)
 class AclFilter:

@@ -8,6 +8,7 @@ Complete.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
         AlterUserScramCredentialsResponseResultDraft,
     )
 
+
+logger = logging.getLogger(__name__)
+_CHANGES = "%s from %s %s the %s credential of user %r"
 
 KEY = ApiKey.ALTER_USER_SCRAM_CREDENTIALS
 VERSIONS = (0, 0)
@@ -65,10 +69,12 @@ def handle(
     for one in put:
         _note(errors, one, _acceptable(one))
     try:
-        context.broker.credentials.change(
-            [(_key(one), _credential(one)) for one in put if one["name"] not in errors],
-            [_key(one) for one in removed if one["name"] not in errors],
-        )
+        new = [(_key(one), _credential(one)) for one in put if one["name"] not in errors]
+        gone = [_key(one) for one in removed if one["name"] not in errors]
+        context.broker.credentials.change(new, gone)
+        for verb, keys in (("sets", [key for key, _ in new]), ("removes", gone)):
+            for user, mechanism in keys:
+                logger.info(_CHANGES, context.principal, context.client_host, verb, mechanism, user)
     except KafkaError as error:
         errors = {one["name"]: error for one in changes} | errors
     return {

@@ -8,6 +8,7 @@ Complete.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from eoslog.broker.authorize.filtering import needs
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
         CreateAclsResponseResultDraft,
     )
 
+
+logger = logging.getLogger(__name__)
 
 KEY = ApiKey.CREATE_ACLS
 VERSIONS = (1, 3)
@@ -44,6 +47,8 @@ def handle(context: RequestContext, request: CreateAclsRequest) -> CreateAclsRes
             results.append(_refused(error))
     try:
         existing(context.broker.authorizer).add(right)
+        for acl in right:
+            logger.info("%s from %s adds the ACL %s", context.principal, context.client_host, acl)
     except KafkaError as error:
         return {"results": [_refused(error) for _ in results]}
     return {"results": results}

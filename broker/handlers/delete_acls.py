@@ -7,6 +7,7 @@ Complete.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from eoslog.broker.authorize.filtering import needs
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
         DeleteAclsResponseFilterResultDraft,
     )
 
+
+logger = logging.getLogger(__name__)
 
 KEY = ApiKey.DELETE_ACLS
 VERSIONS = (1, 3)
@@ -41,9 +44,12 @@ def handle(context: RequestContext, request: DeleteAclsRequest) -> DeleteAclsRes
         except KafkaError as error:
             errors[index] = error
     try:
-        removed = iter(existing(context.broker.authorizer).remove(filters))
+        found = existing(context.broker.authorizer).remove(filters)
     except KafkaError as error:
         return {"filter_results": [_refused(error) for _ in request["filters"]]}
+    for acl in dict.fromkeys(acl for acls in found for acl in acls):
+        logger.info("%s from %s removes the ACL %s", context.principal, context.client_host, acl)
+    removed = iter(found)
     return {
         "filter_results": [
             _refused(errors[index]) if index in errors else _removed(next(removed))

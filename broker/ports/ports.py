@@ -64,8 +64,9 @@ class FileSystem(Protocol):
     def list(self, path: str) -> list[str]:
         """The names in a directory, sorted."""
 
-    def make_dir(self, path: str) -> None:
-        """Create one directory and the missing ones above it; no error if it is there."""
+    def make_dir(self, path: str, *, private: bool = False) -> None:
+        """Create one directory and the missing ones above it; no error if it is there. `private`: a new one
+        is for its owner alone."""
 
     def rename(self, old: str, new: str) -> None:
         """Rename atomically, replacing a file at `new`."""
@@ -176,9 +177,9 @@ class OsFileSystem:
         """See `FileSystem.list`."""
         return sorted(os.listdir(path))
 
-    def make_dir(self, path: str) -> None:
+    def make_dir(self, path: str, *, private: bool = False) -> None:
         """See `FileSystem.make_dir`."""
-        os.makedirs(path, exist_ok=True)
+        os.makedirs(path, 0o700 if private else 0o777, exist_ok=True)
 
     def rename(self, old: str, new: str) -> None:
         """See `FileSystem.rename`."""

@@ -1,7 +1,7 @@
 """The SCRAM credentials that clients manage: `scram-credentials.json` of the data directory.
 
 A change takes effect once it is written and synced. The file holds salted keys, not passwords. Only its owner
-can read it, if the data directory is private.
+can read it.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Credentials:
         for key in remove:
             del changed[key]
         try:
-            files.write_whole(self._fs, self._path, encode(changed))
+            files.write_whole(self._fs, self._path, encode(changed), private=True)
         except OSError as error:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,

@@ -58,6 +58,11 @@ class Listener:
         return (local[0] if self.host in ANY_ADDRESS else self.host), local[1]
 
     @property
+    def open_to_others(self) -> bool:
+        """Whether other machines reach it, and what they send is not encrypted."""
+        return not self.tls and self.host != "localhost" and not self.host.startswith(("127.", "::1"))
+
+    @property
     def place(self) -> str:
         """HOST:PORT where it listens."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"

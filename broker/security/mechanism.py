@@ -9,7 +9,11 @@ from eoslog.broker.security.users import Passwords
 
 
 class AuthenticationFailed(Exception):
-    """Authentication failed. The text is for the client, so it holds no secret."""
+    """Authentication failed. The text is for the client, so it holds no secret. `user`: who it said it is."""
+
+    def __init__(self, text: str, user: str = "") -> None:
+        super().__init__(text)
+        self.user = user
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +53,7 @@ class PlainExchange:
         if not user or not password:
             raise AuthenticationFailed("user or password is empty")
         if not self._passwords.fits(user, password):
-            raise AuthenticationFailed("Invalid username or password")
+            raise AuthenticationFailed("Invalid username or password", user)
         if authorization_id not in ("", user):
-            raise AuthenticationFailed("acting for another user is not possible")
+            raise AuthenticationFailed("acting for another user is not possible", user)
         return SaslStep(b"", user)

@@ -20,6 +20,9 @@ from eoslog.protocol.scram import HASHES, Credential
 
 logger = logging.getLogger(__name__)
 
+_SHOWN = 100
+"""Characters of a user's name in the log: anybody may send one."""
+
 MECHANISMS = ("PLAIN", *HASHES, "OAUTHBEARER", "GSSAPI")
 
 Begin = Callable[[], Exchange]
@@ -101,10 +104,12 @@ class SaslMechanisms:
         try:
             step = await exchange.step(token)
             if step.user is not None and again and session.principal != f"User:{step.user}":
-                raise AuthenticationFailed("a session cannot be renewed by another user")
+                raise AuthenticationFailed("a session cannot be renewed by another user", step.user)
         except (AuthenticationFailed, ConfigError) as error:
             session.state, session.exchange = AuthenticationState.FAILED, None
-            logger.warning("authentication by %s from %s failed: %s", session.mechanism, peer, error)
+            user = getattr(error, "user", "")
+            who = f" of {user[:_SHOWN]!r}" if user else ""
+            logger.warning("authentication%s by %s from %s failed: %s", who, session.mechanism, peer, error)
             await asyncio.sleep(self._config.security.failed_authentication_delay_ms / 1000)
             reason = (
                 error if isinstance(error, AuthenticationFailed) else "the broker's configuration is wrong"

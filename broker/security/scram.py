@@ -101,7 +101,8 @@ class ScramExchange:
         signed = auth_message(self._bare, self._server_first, text[: found.start(4) - 3])
         known = self._known
         if known is None or not proof_holds(self._mechanism, known, signed, proof):
-            raise AuthenticationFailed(f"invalid credentials with SASL mechanism {self._mechanism}")
+            why = f"invalid credentials with SASL mechanism {self._mechanism}"
+            raise AuthenticationFailed(why, self._user)
         verifier = base64.b64encode(server_signature(self._mechanism, known, signed))
         return SaslStep(b"v=" + verifier, self._user)
 

@@ -12,6 +12,7 @@ with AlterUserScramCredentials, so that a first administrator can log in.
 from __future__ import annotations
 
 import hmac
+import logging
 import os
 from collections.abc import Mapping
 
@@ -21,6 +22,9 @@ from eoslog.broker.security.listeners import PREFIX, Listener
 from eoslog.protocol import jaas
 
 _USER = "user_"
+_OPEN_FILE = "sasl.users.file: others than its owner may read or change %s (mode %o). Type: chmod 600 %s"
+
+logger = logging.getLogger(__name__)
 
 
 def jaas_users(text: str, option: str) -> dict[str, str]:
@@ -70,11 +74,14 @@ class Passwords:
             return
         try:
             found = os.stat(self._path)
-            stamp = found.st_mtime_ns, found.st_ino
+            stamp, mode = (found.st_mtime_ns, found.st_ino), found.st_mode
         except OSError:
             stamp = (0, 0)
+            mode = 0
         if stamp != self._stamp:
             self._file, self._stamp = file_users(self._path), stamp
+            if mode & 0o077:
+                logger.warning(_OPEN_FILE, self._path, mode & 0o777, self._path)
 
     def password(self, user: str) -> str | None:
         """The user's password; None for an unknown user. Raises ConfigError if the file is invalid."""

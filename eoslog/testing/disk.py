@@ -206,7 +206,7 @@ class FaultyFileSystem:
         self.check()
         return self._inner.list(path)
 
-    def make_dir(self, path: str) -> None:
+    def make_dir(self, path: str, *, private: bool = False) -> None:
         """See `FileSystem.make_dir`."""
         path, missing = os.path.abspath(path), []
         with self.lock_of_all:
@@ -215,7 +215,7 @@ class FaultyFileSystem:
                 missing.append(path)
                 path = os.path.dirname(path)
             for each in reversed(missing):
-                self._inner.make_dir(each)
+                self._inner.make_dir(each, private=private and each == missing[0])
                 self.unsynced.created(each)
 
     def rename(self, old: str, new: str) -> None:

@@ -66,7 +66,7 @@ class DataDir:
         while not self._fs.exists(path):
             path = os.path.dirname(path)
             above.append(path)
-        self._fs.make_dir(self.path)
+        self._fs.make_dir(self.path, private=True)
         if not above and not self._fs.exists(self.file(META)):
             above.append(os.path.dirname(path))  # it may be new, and not synced yet
         for parent in above:

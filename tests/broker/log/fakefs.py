@@ -262,7 +262,7 @@ class FakeFileSystem:
             raise NotADirectoryError(errno.ENOTDIR, "Not a directory", path)
         return sorted(here.entries)
 
-    def make_dir(self, path: str) -> None:
+    def make_dir(self, path: str, *, private: bool = False) -> None:
         here = self.root
         for name in path.strip("/").split("/"):
             if name not in here.entries:

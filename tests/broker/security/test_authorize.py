@@ -1,6 +1,7 @@
 """ACLs over the wire: without a rule nobody may do anything, and with one nothing but what it says."""
 
 import re
+import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +9,13 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AclOperation
+from confluent_kafka.admin import (
+    AclOperation,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialDeletion,
+    UserScramCredentialUpsertion,
+)
 
 from eoslog.broker.authorize.guard import Guard
 from eoslog.broker.authorize.refusal_log import MOST_LOGGED, WINDOW_S
@@ -20,7 +27,7 @@ from eoslog.testing import EmbeddedBroker
 from tests.broker.broker_clients import Wire
 from tests.broker.handlers.filled_requests import bodies
 from tests.broker.security.acl_site import Site
-from tests.broker.security.securitykit import ADMIN
+from tests.broker.security.securitykit import ADMIN, free_ports
 
 TOPIC_DENIED, GROUP_DENIED, CLUSTER_DENIED, TRANSACTION_DENIED = 29, 30, 31, 53
 OPEN_TO_ALL = {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE, ApiKey.DESCRIBE_CLUSTER}
@@ -375,3 +382,44 @@ def test_without_an_authorizer_there_are_no_rules(broker: EmbeddedBroker) -> Non
     with Wire(broker.host, broker.port) as wire:
         every = ANY_RULE
         assert wire.call(ApiKey.DESCRIBE_ACLS, 2, **every)["error_code"] == 54
+
+
+def test_what_an_administrator_does_stands_in_the_log(tmp_path: Path) -> None:
+    """Who has changed what; who could not log in; what others can reach or read."""
+    users, data = tmp_path / "users", tmp_path / "data"
+    users.write_text("dora=dora-password\n")
+    users.chmod(0o644)
+    reached = f"PLAINTEXT://0.0.0.0:{free_ports(1)[0]}"
+    with Site(data, log_level="info", **{"sasl.users.file": str(users)}) as site:
+        site.change("alice", "WRITE TOPIC t")
+        site.forget()
+        new = UserScramCredentialUpsertion(
+            "erik", ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096), b"pw"
+        )
+        gone = UserScramCredentialDeletion("erik", ScramMechanism.SCRAM_SHA_256)
+        admin = site.admin()
+        for change in (new, gone):
+            for done in admin.alter_user_scram_credentials([change]).values():
+                done.result(10)
+        with pytest.raises(AssertionError):
+            _log_in_as(site, "mallory")
+        lines = site.broker.output()
+    rule = "ALLOW User:alice from * WRITE on TOPIC:LITERAL:t"
+    assert f"User:{ADMIN} from 127.0.0.1 adds the ACL {rule}" in lines
+    assert f"User:{ADMIN} from 127.0.0.1 removes the ACL {rule}" in lines
+    for verb in ("sets", "removes"):
+        assert f"User:{ADMIN} from 127.0.0.1 {verb} the SCRAM-SHA-256 credential of user 'erik'" in lines
+    assert "authentication of 'mallory' by PLAIN from 127.0.0.1" in lines
+    assert f"may read or change {users} (mode 644). Type: chmod 600 {users}" in lines
+    assert "nothing is encrypted" not in lines
+    assert stat.S_IMODE(data.stat().st_mode) == 0o700
+    assert stat.S_IMODE((data / "scram-credentials.json").stat().st_mode) == 0o600
+    with EmbeddedBroker(data, config={"listeners": reached}, log_level="info") as broker:
+        assert f"listener {reached}: other machines reach it, and nothing is encrypted" in broker.output()
+
+
+def _log_in_as(site: Site, user: str) -> None:
+    wire = Wire("127.0.0.1", site.port)
+    wire.call(ApiKey.SASL_HANDSHAKE, 1, mechanism="PLAIN")
+    token = f"\0{user}\0wrong".encode()
+    assert wire.call(ApiKey.SASL_AUTHENTICATE, 2, auth_bytes=token)["error_code"] == 0
