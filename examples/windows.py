@@ -54,7 +54,7 @@ def main() -> int:
         .outputMode("append")
         .option("kafka.bootstrap.servers", args.bootstrap)
         .option("topic", args.target)
-        .option("transactional.id", "minutes")
+        .option("transactional.id", args.target)
         .option("checkpointLocation", args.checkpoint)
         .trigger(**{"availableNow": True} if args.once else {"processingTime": "1 second"})
         .start()

@@ -41,7 +41,7 @@ def main() -> int:
         .outputMode("complete")
         .option("kafka.bootstrap.servers", args.bootstrap)
         .option("topic", args.target)
-        .option("transactional.id", "word-count")
+        .option("transactional.id", args.target)
         .option("checkpointLocation", args.checkpoint)
         .trigger(**{"availableNow": True} if args.once else {"processingTime": "1 second"})
         .start()

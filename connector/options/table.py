@@ -227,8 +227,8 @@ TABLE: tuple[Option, ...] = (
            "synced, so that a power cut of the driver's machine cannot take it; false: it is not.",
            field="checkpoint_sync"),
     Option("deadletter.topic", OptionType.TEXT, None, Use.SINK,
-           "Rows that cannot be written go here, in the same transaction, with the reason in their headers; "
-           "without it such a row fails the batch.",
+           "Rows that cannot be written, or whose column deadletter is not null, go here, in the same "
+           "transaction, with the reason in their headers; without it such a row fails the batch.",
            field="deadletter_topic"),
     Option("write.token", OptionType.TEXT, None, Use.WRITE,
            "Writing the same rows again with the same token and topic writes nothing: a job that is run "

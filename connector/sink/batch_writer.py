@@ -44,7 +44,7 @@ class BatchWriter(BeginsWhenPickled, DataSourceArrowWriter):
     def __init__(self, options: SinkOptions, schema: StructType, overwrite: bool = False) -> None:
         if overwrite:
             raise OptionError('a log cannot be overwritten, rows are only added to it: use mode("append")')
-        check_sink_schema(schema, options.topic)
+        check_sink_schema(schema, options.topic, options.deadletter_topic)
         if options.group_id is not None:
             raise OptionError("kafka.group.id: a batch write has no source offsets to commit; leave it out")
         super().__init__(options)

@@ -1,4 +1,4 @@
-"""Takes out rows that cannot be written, before they fail the batch, and adds the reason to each.
+"""Takes out rows that cannot be written, or must not be, before they fail the batch, with the reason of each.
 
 | row | reason |
 |---|---|
@@ -6,6 +6,7 @@
 | a column `partition` with a number that its topic does not have | no such partition |
 | larger than its topic's max.message.bytes, before compression | too large |
 | without a key, and its topic is compacted | no key |
+| not null in the column `deadletter`, which a query's own checks fill | that text |
 
 The row goes to the dead letter topic with its key, value and headers, and with these headers:
 `deadletter.reason`, `deadletter.detail` (the reason with its figures), `deadletter.topic`,
@@ -29,6 +30,8 @@ Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
 
 REASONS = ("no topic", "no such partition", "too large", "no key")
+OWN = "deadletter"
+"""An optional column: why the query does not want a row written; null: it does. It comes before REASONS."""
 SOURCE = "deadletter.source"
 """An optional column: the topic, partition and offset from which each row came."""
 RECORD_OVERHEAD = 7 * 5
@@ -76,6 +79,9 @@ class RowValidator:
         for number, one in enumerate(limits):
             self._check(rows, sizes, one, place == number, reason)
         reason[place < 0] = 0
+        own = column_of(rows, OWN)
+        if own is not None:
+            reason[own.is_valid().to_numpy(zero_copy_only=False)] = len(REASONS)
         bad = reason >= 0
         if not bad.any():
             return Split(rows, None)
@@ -149,8 +155,11 @@ def _letters(
     """The rows with reason and origin in their headers, and without the columns topic and partition."""
     given = column_of(rows, "partition")
     partitions = pc.cast(given, pa.string()) if given is not None else pa.nulls(len(rows), pa.string())
+    own = column_of(rows, OWN)
+    own = pa.nulls(len(rows), pa.string()) if own is None else own.cast(pa.string())
+    known = pa.array([*REASONS, None]).take(pa.array(reason))
     said = {
-        "deadletter.reason": pa.array(REASONS).take(pa.array(reason)),
+        "deadletter.reason": pc.coalesce(own, known),
         "deadletter.detail": _details(reason, topics, partitions, figures),
         "deadletter.topic": topics,
         "deadletter.partition": partitions,
@@ -177,6 +186,7 @@ def _details(
         joined("topic ", topics, " has ", texts["partitions"], " partitions and no number ", given),
         joined("up to ", texts["size"], " bytes; topic ", topics, " takes ", texts["largest"]),
         joined("topic ", topics, " is compacted and takes no record without a key"),
+        "the query's own check, in the column deadletter",
     )
 
 

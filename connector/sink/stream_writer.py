@@ -37,7 +37,7 @@ class StreamWriter(BeginsWhenPickled, StreamArrowWriter):
     """Writes micro-batches under the guarantee that the options ask for."""
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
-        check_sink_schema(schema, options.topic)
+        check_sink_schema(schema, options.topic, options.deadletter_topic)
         super().__init__(options)
 
     def _begin(self) -> Begun | None:

@@ -50,12 +50,14 @@ _SINK: dict[str, tuple[DataType, ...]] = {
     "headers": (_HEADERS,),
     "topic": (StringType(),),
     "partition": (IntegerType(),),
+    "deadletter": (StringType(),),
 }
 """The sink's columns, and the types that each may have."""
 
 
-def check_sink_schema(schema: StructType, topic: str | None) -> None:
-    """Check a DataFrame's columns. Raises SchemaError if it cannot be written. `topic`: that option."""
+def check_sink_schema(schema: StructType, topic: str | None, dead: str | None) -> None:
+    """Check a DataFrame's columns. Raises SchemaError if it cannot be written. `topic`, `dead`: the options
+    topic and deadletter.topic."""
     types = {field.name: field.dataType for field in schema.fields}
     if "value" not in types:
         near = [name for name in types if name.lower() == "value"]
@@ -67,6 +69,11 @@ def check_sink_schema(schema: StructType, topic: str | None) -> None:
         raise SchemaError(f"the rows have no column 'value', but {', '.join(types) or 'none at all'}: {hint}")
     if topic is None and "topic" not in types:
         raise SchemaError("where should the rows go? Give the option topic, or a column 'topic'")
+    if dead is None and "deadletter" in types:
+        raise SchemaError(
+            "the column 'deadletter' says which rows must not be written, and the option deadletter.topic is "
+            "not given: give it, or drop the column"
+        )
     for name, allowed in _SINK.items():
         if name in types and not any(_same(types[name], kind) for kind in allowed):
             wanted = " or ".join(kind.simpleString() for kind in allowed)

@@ -316,6 +316,7 @@ MUTANTS: list[Mutant] = [
         ROUTING,
         Break("columns of any type", "check_sink_schema", "name in types", "False"),
         Break("no value", "check_sink_schema", "'value' not in types", "False"),
+        Break("bad rows are written", "check_sink_schema", "dead is None and 'deadletter' in types", "False"),
         Break("nowhere to go", "check_sink_schema", "topic is None and 'topic' not in types", "False"),
         Break("rows of a partition change their order", "_sorted", "stable_order(place)", "np.argsort(-place, kind='stable')[::-1]"),
         Break("destinations run together", "_sorted", "int(partition_of.max()) + 1", "int(partition_of.max())"),

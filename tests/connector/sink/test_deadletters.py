@@ -18,7 +18,7 @@ from eoslog.protocol.batch import HEADER_SIZE
 ITEM = pa.struct([("key", pa.string()), ("value", pa.binary())])
 SCHEMA = pa.schema({
     "key": pa.binary(), "value": pa.binary(), "headers": pa.list_(ITEM), "topic": pa.string(),
-    "partition": pa.int32(),
+    "partition": pa.int32(), "deadletter": pa.string(),
 })  # fmt: skip
 TOPICS = {
     "small": TopicLimits(2, HEADER_SIZE + RECORD_OVERHEAD + 20, False),
@@ -33,6 +33,7 @@ headers = st.lists(
 rows = st.fixed_dictionaries({
     "key": st.none() | texts, "value": st.none() | texts, "headers": st.none() | headers,
     "topic": st.sampled_from([None, *TOPICS]), "partition": st.none() | st.integers(-2, 4),
+    "deadletter": st.none() | st.sampled_from(["", "no such customer"]),
 })  # fmt: skip
 
 
@@ -43,6 +44,8 @@ def size(row: Row) -> int:
 
 
 def reason(row: Row) -> str | None:
+    if row.get("deadletter") is not None:
+        return str(row["deadletter"])
     if row["topic"] is None:
         return "no topic"
     limits = TOPICS[row["topic"]]
@@ -56,6 +59,8 @@ def reason(row: Row) -> str | None:
 def detail(row: Row, why: str) -> str:
     name = row["topic"]
     limits = TOPICS.get(name)
+    if row.get("deadletter") is not None:
+        return "the query's own check, in the column deadletter"
     if why == "no topic" or limits is None:
         return "the column topic is null, and the sink has no option topic"
     number = row["partition"]

@@ -76,7 +76,11 @@ def batch(**columns: Any) -> pa.RecordBatch:
     ],
 )
 def test_schemas_that_fit(fields: StructType, topic: str | None) -> None:
-    check_sink_schema(fields, topic)
+    check_sink_schema(fields, topic, None)
+    checked = StructType([*fields.fields, StructField("deadletter", StringType())])
+    check_sink_schema(checked, topic, "dead")
+    with pytest.raises(SchemaError, match=r"the option deadletter\.topic is not given: give it"):
+        check_sink_schema(checked, topic, None)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +114,7 @@ def test_schemas_that_fit(fields: StructType, topic: str | None) -> None:
 )
 def test_schemas_that_do_not(fields: StructType, topic: str | None, says: str) -> None:
     with pytest.raises(SchemaError, match=says):
-        check_sink_schema(fields, topic)
+        check_sink_schema(fields, topic, None)
 
 
 keys = st.one_of(st.none(), st.binary(max_size=9))

@@ -145,10 +145,11 @@ def test_dead_letters(spark: SparkSession, kafka: Kafka) -> None:
     compacted = kafka.topic(1, cleanup_policy="compact")
     rows = spark.sql(
         f"""select * from values
-        ('good', 'k', '{topic}', 1), (repeat('x', 3000), 'k', '{topic}', 0), ('far', 'k', '{topic}', 7),
-        ('nowhere', 'k', null, null), ('keyless', null, '{compacted}', null),
-        ('keyed', 'k', '{compacted}', null)
-        as rows(value, key, topic, partition)"""
+        ('good', 'k', '{topic}', 1, null), (repeat('x', 3000), 'k', '{topic}', 0, null),
+        ('far', 'k', '{topic}', 7, null), ('nowhere', 'k', null, null, null),
+        ('keyless', null, '{compacted}', null, null), ('keyed', 'k', '{compacted}', null, null),
+        ('unknown', 'k', '{topic}', 1, 'no such customer')
+        as rows(value, key, topic, partition, deadletter)"""
     )
     with pytest.raises(PySparkException):
         write(rows, kafka)
@@ -161,6 +162,7 @@ def test_dead_letters(spark: SparkSession, kafka: Kafka) -> None:
         b"far": b"no such partition",
         b"nowhere": b"no topic",
         b"keyless": b"no key",
+        b"unknown": b"no such customer",
     }
     assert told[b"far"] == {
         "deadletter.reason": b"no such partition",
