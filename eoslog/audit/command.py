@@ -5,10 +5,12 @@ Exit status: 0 the target is right, 1 it is not, 2 the audit failed.
 
 from __future__ import annotations
 
+import re
 import tempfile
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,7 @@ from eoslog.audit.read import ReadSettings
 from eoslog.audit.report import document, lines
 from eoslog.audit.run import AuditedCluster, AuditedTable, Job, audit, audit_places, identity_of
 from eoslog.audit.table.columns import Columns
-from eoslog.audit.table.files import BadTable, Location, Table
+from eoslog.audit.table.files import BadTable, Table
 from eoslog.client.wire.cluster import Cluster
 from eoslog.commands.output import show_json
 from eoslog.commands.progress import shown
@@ -39,6 +41,47 @@ _OF_TOPICS = {
     "all_headers": "--all-headers", "read_uncommitted": "--read-uncommitted",
 }  # fmt: skip
 """Options that say nothing about a table."""
+_FORMS = "parquet:PATH, delta:PATH[@VERSION] or iceberg:CATALOG.NAMESPACE.TABLE[@SNAPSHOT]"
+_VERSIONED = re.compile(r"(?P<name>.+?)(?:@(?P<version>\d+))?")
+
+
+@dataclass(frozen=True)
+class Location:
+    """A table by its format, name and version."""
+
+    kind: str
+    name: str
+    version: int | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Location | None:
+        """None if `text` names a topic: no topic has a colon. Raises BadTable."""
+        kind, colon, name = text.partition(":")
+        if not colon:
+            return None
+        if kind not in ("parquet", "delta", "iceberg") or not name:
+            raise BadTable(f"--to {text}: give a topic, or a table as {_FORMS}")
+        found = _VERSIONED.fullmatch(name)
+        if kind == "parquet" or found is None or found["version"] is None:
+            return cls(kind, name)
+        return cls(kind, found["name"], int(found["version"]))
+
+    def open(self) -> Table:
+        """The table as it is now. Raises BadTable, OSError."""
+        if self.kind == "delta":
+            from eoslog.audit.table.delta import DeltaFolder
+
+            return DeltaFolder(self.name, self.version)
+        if self.kind == "iceberg":
+            from eoslog.audit.table.iceberg import IcebergTable
+
+            return IcebergTable(self.name, self.version)
+        from eoslog.audit.table.parquet import ParquetFolder
+
+        return ParquetFolder(self.name)
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.name}" + ("" if self.version is None else f"@{self.version}")
 
 
 def _options(function: Callable[..., None]) -> Callable[..., None]:
