@@ -1421,7 +1421,7 @@ def test_rows_that_were_deleted_before_anybody_could_read_them_are_lost_with_a_w
 def test_what_spark_s_connector_wrote_is_written_again_without_the_checkpoint() -> None:
     """It leaves nothing in a group (docs/limits.md)."""
     world = play(KEPT["a day with Spark's connector, and the checkpoint lost"])
-    rows = Counter(world.cluster.seen("out"))  # type: ignore[attr-defined]
+    rows = Counter(world.cluster.seen("out"))
     assert not world.errors and sorted(rows.values()) == [1] * (len(rows) - 4) + [2] * 4
 
 
