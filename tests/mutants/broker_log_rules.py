@@ -170,6 +170,7 @@ MUTANTS: list[Mutant] = [
         Break("a compacted log is not synced", "CleaningRun._make_durable", "new.file.sync()", "pass"),
         Break("nor its transaction index", "CleaningRun._make_durable", "new.transactions.sync()", "pass"),
         Break("aborted transactions are forgotten", "CleaningRun._of_batch", "new.transactions.append(entry)", "pass"),
+        Break("an abort reaches beyond its marker", "TransactionEndings.is_aborted", "not found.reaches(header)", "False"),
         Break("the commit of a compaction is not synced", "commit", "fs.sync_dir(directory)", "pass"),
         Break("old segments are not durably away", "take_out", "fs.sync_dir(directory)", "pass"),
         Break("a compaction that was not taken over counts", "_end_compaction", "fs.exists(log + files.CLEANED)", "False"),

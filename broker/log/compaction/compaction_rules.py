@@ -75,9 +75,16 @@ class _Open:
         self.entry = entry
         self.seen = False  # whether a batch of its data is in the log
 
+    def reaches(self, header: BatchHeader) -> bool:
+        """Whether a batch or marker of its producer is of this transaction: none comes behind its marker."""
+        return header.base_offset <= self.entry.last_offset
+
 
 class TransactionEndings:
-    """Knows how each transaction ended, while a run goes through the log in order from its start."""
+    """Knows how each transaction ended, while a run goes through the log in order, from any place on.
+
+    An aborted one reaches up to its marker's offset, whether the run comes by that marker or not.
+    """
 
     def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
         """`aborted`: the entries of all transaction indexes."""
@@ -88,7 +95,7 @@ class TransactionEndings:
     def _begin(self, offset: int) -> None:
         while self._coming and self._coming[-1].first_offset <= offset:
             entry = self._coming.pop()
-            self._aborted.setdefault(entry.producer_id, _Open(entry))
+            self._aborted[entry.producer_id] = _Open(entry)  # the one before has ended
 
     def is_aborted(self, header: BatchHeader) -> bool:
         """Whether a data batch belongs to an aborted transaction."""
@@ -96,7 +103,7 @@ class TransactionEndings:
         if not header.is_transactional:
             return False
         found = self._aborted.get(header.producer_id)
-        if found is None:
+        if found is None or not found.reaches(header):
             self._committed.add(header.producer_id)
             return False
         found.seen = True
@@ -108,8 +115,9 @@ class TransactionEndings:
         pid = header.producer_id
         if kind == ABORT:
             found = self._aborted.pop(pid, None)
-            seen = found is not None and found.seen
-            return not seen, found.entry if found is not None and seen else None
+            if found is None or not found.seen or not found.reaches(header):
+                return True, None
+            return False, found.entry
         if kind == COMMIT:
             seen = pid in self._committed
             self._committed.discard(pid)

@@ -48,6 +48,14 @@ STEP = st.one_of(
     st.tuples(st.just("check")),
     st.tuples(st.just("restart"), st.sampled_from([None, Outcome.NOTHING, Outcome.ALL, Outcome.PREFIX])),
 )
+FEW = st.lists(st.tuples(st.sampled_from(KEYS[:2]), st.sampled_from([None, b"v"])), min_size=1, max_size=2)
+TRANSACTION = st.builds(
+    lambda pid, pairs, commit: [("put", pid, pairs, True, 0), ("mark", pid, commit), ("sync",), ("roll",)],
+    *(st.sampled_from([1, 2]), FEW, st.booleans()),
+)
+CLEANED = st.builds(
+    lambda keys, hours: [("clean", keys), ("wait", hours)], st.sampled_from([1, 1000]), st.integers(1, 4)
+)
 TRIM = st.one_of(st.tuples(st.just("retain")), st.tuples(st.just("delete"), st.floats(0, 1)))
 
 
@@ -68,6 +76,13 @@ def test_a_log_that_is_trimmed_and_compacted_says_what_is_left(
     steps: list[tuple[object, ...]], seed: int, compacted: bool
 ) -> None:
     live(BOTH if compacted else TRIMMED, steps, seed)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.one_of(TRANSACTION, TRANSACTION, CLEANED), min_size=6, max_size=20), st.integers(0, 2**32))
+def test_a_log_of_transactions_says_what_they_wrote(pieces: list[list[Any]], seed: int) -> None:
+    """Each is ended, sealed and compacted soon: what an earlier run has left behind counts in the next."""
+    live(COMPACTED, [step for piece in pieces for step in [*piece, ("check",)]], seed)
 
 
 def busy(random: Random, trimmed: bool) -> list[tuple[Any, ...]]:
