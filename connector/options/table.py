@@ -121,8 +121,8 @@ TABLE: tuple[Option, ...] = (
            differs=f"{_LATER_JSON} An offset beyond the log is found when the query is planned, not while it"
                    " is read."),
     Option("endingTimestamp", OptionType.TIME, None, Use.READ,
-           "End before the first record of each partition that is not older (at its end if there is none); "
-           "overrides the next two.",
+           "End before the first record of each partition that is not older (at its end if there is none), "
+           "when no open transaction has records before it; overrides the next two.",
            differs="Refused in a stream; Spark's connector ignores it there."),
     Option("endingOffsetsByTimestamp", OptionType.TIMES, None, Use.READ,
            "The same with a time for each partition; overrides endingOffsets."),

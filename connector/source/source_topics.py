@@ -30,13 +30,19 @@ from eoslog.connector.offsets.offsets import (
 )
 from eoslog.connector.options.source_options import SourceOptions
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
-from eoslog.errors import OptionError, UnknownTopic, report_loss
+from eoslog.errors import OptionError, RetriesExhausted, UnknownTopic, report_loss
 from eoslog.protocol.topic_partitions import TopicPartition
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+_HELD_PAUSE_S = 0.2
+_HELD = (
+    "{}: transactions that hold records before this time are open on {}, for longer than {} ms "
+    "(kafka.default.api.timeout.ms). A batch that ends there would leave these records out, and nothing was "
+    "read. Start it again when they have ended; eoslog transactions holders TOPIC says whose they are"
+)
 PENDING_MS = 90_000
 """How long a group's offsets may be pending. A sink that was killed while it decided leaves them so until its
 own transaction times out (OWN_TIMEOUT_MS), and brokers look for such transactions every 10 s."""
@@ -144,7 +150,8 @@ class SourceTopics:
         """A bound as real offsets, with -1 and -2 replaced, and checked against the log."""
         partitions = self.partitions()
         if isinstance(bound, AtTime):
-            return self._at(option, bound, partitions)
+            at = self._at if option == "startingOffsets" else self._decided_until
+            return at(option, bound, partitions)
         if bound == COMMITTED:
             return self._committed(partitions)
         if isinstance(bound, int):
@@ -190,6 +197,28 @@ class SourceTopics:
                 "startingOffsetsByTimestampStrategy=latest to begin at the end there"
             )
         return {**found, **self.ends(none, LATEST)}
+
+    def _decided_until(self, option: str, bound: AtTime, partitions: list[TopicPartition]) -> Offsets:
+        """The same for an end, when no open transaction has records before it.
+
+        A batch that ended before them would leave them out, and so would the next one, which begins at that
+        time. Raises RetriesExhausted if they stay open, OptionError.
+        """
+        if not self.options.committed:
+            return self._at(option, bound, partitions)
+        ends = list_offsets(self.cluster, {tp: bound.of(tp) for tp in partitions}, committed=False)
+        none = [tp for tp, at in ends.items() if at < 0]
+        ends |= list_offsets(self.cluster, dict.fromkeys(none, LATEST), committed=False)
+        limit_ms = self.cluster.config.api_timeout_ms
+        until = time.monotonic() + limit_ms / 1000
+        while True:
+            found = self._at(option, bound, partitions)
+            held = [f"{topic}-{part}" for (topic, part), end in ends.items() if found[topic, part] < end]
+            if not held:
+                return found
+            if time.monotonic() > until:
+                raise RetriesExhausted(_HELD.format(option, ", ".join(held[:3]), limit_ms))
+            time.sleep(_HELD_PAUSE_S)
 
     def _committed(self, partitions: list[TopicPartition]) -> Offsets:
         """The group's committed offsets. Partitions without one are new to it and read from their start.

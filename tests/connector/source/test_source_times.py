@@ -1,16 +1,17 @@
 """Where a read begins and ends by time or by a group's offsets, and batches that wait for enough rows."""
 
 import json
+from threading import Thread
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from eoslog.connector.options.source_options import source_options
 from eoslog.connector.source import reader
 from eoslog.connector.source.reader import BatchReader, StreamReader
 from eoslog.connector.spark.versions import ReadAllAvailable, ReadMaxRows, ReadMinRows
-from eoslog.errors import OptionError
+from eoslog.errors import OptionError, RetriesExhausted
 from tests.connector.stock_kafka import Kafka, bare
 
 T = 1_700_000_000_000
@@ -107,6 +108,39 @@ def test_what_wins_over_what(kafka: Kafka, timed: str) -> None:
 def test_what_is_wrong_is_said(kafka: Kafka, given: dict[str, str], says: str) -> None:
     with pytest.raises(OptionError, match=says):
         options(kafka, "t", False, given)
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("commits", [False, True])
+def test_a_batch_that_ends_at_a_time_waits_for_what_is_open_before_it(
+    kafka: Kafka, commits: bool, late: bool
+) -> None:
+    """The next batch begins at that time: neither would read these records."""
+    topic, timeout = kafka.topic(1), {"kafka__default__api__timeout__ms": "1500"}
+    kafka.put(topic, [b"a"], timestamp=T)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": f"open-{topic}"})
+    producer.init_transactions(20)
+    producer.begin_transaction()
+    producer.produce(topic, b"open", timestamp=T + 10)
+    producer.flush(20)
+    if late:
+        kafka.put(topic, [b"next"], timestamp=T + 50)
+    assert planned(kafka, topic, endingTimestamp=str(T + 10)) == [(0, 0, 1)]
+    with pytest.raises(
+        RetriesExhausted, match=rf"are open on {topic}-0, for longer than 1500 ms.*nothing was read"
+    ):
+        planned(kafka, topic, endingTimestamp=str(T + 20), **timeout)
+    uncommitted = planned(
+        kafka, topic, endingTimestamp=str(T + 20), kafka__isolation__level="read_uncommitted"
+    )
+    assert uncommitted == [(0, 0, 2)]
+    end = Thread(target=producer.commit_transaction if commits else producer.abort_transaction, args=(20,))
+    end.start()
+    first = planned(kafka, topic, endingTimestamp=str(T + 20))
+    end.join()
+    assert first in ([(0, 0, 2)], [(0, 0, 2 if late else 3)])  # with the marker, or without
+    if late:
+        assert planned(kafka, topic, startingTimestamp=str(T + 20)) == [(0, 2, 4)]
 
 
 @pytest.mark.parametrize("name", ["endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets"])
