@@ -19,7 +19,8 @@ import numpy as np
 import pyarrow as pa
 
 from eoslog.protocol import compression
-from eoslog.protocol.records import decode_batches, encode_batches
+from eoslog.protocol.decode import decode_batches
+from eoslog.protocol.encode import encode_batches
 
 ENCODE_GOAL, DECODE_GOAL = 3e6, 2e6  # records a second, records of 100 bytes
 KEY_SIZE = 10

@@ -39,7 +39,7 @@ from eoslog.connector.commit.prepare import judge, participant_name
 from eoslog.connector.commit.task_reports import Batch, Begun, Prepared, Run
 from eoslog.connector.commit.transactional_ids import Participant, Sink
 from eoslog.connector.run.runner import Runner
-from eoslog.protocol.records import encode_batches
+from eoslog.protocol.encode import encode_batches
 from eoslog.testing import EmbeddedBroker
 
 ROWS, PARTITIONS, TIMEOUT_MS = 10, 4, 600_000

@@ -7,6 +7,7 @@ import errno
 import gc
 import logging
 import os
+import resource
 import signal
 import sys
 import time
@@ -14,17 +15,19 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
-from eoslog.broker import late_imports
 from eoslog.broker.config import LISTENER_PREFIX, BrokerConfig, ConfigError
+from eoslog.broker.coordinator.groups import subscription_regex
 from eoslog.broker.coordinator.transactions.transaction_journal import DamagedTransactionLog
 from eoslog.broker.core.broker import Broker
 from eoslog.broker.log.opening.data_dir import DataDirError
 from eoslog.broker.log.segment.files import BadFile
-from eoslog.broker.network.faults import FaultDecider
+from eoslog.broker.network.connection import FaultDecider
+from eoslog.broker.network.dispatch import handlers
 from eoslog.broker.network.server import Server
-from eoslog.broker.ports.open_files import raise_limit
 from eoslog.broker.ports.ports import FileSystem
 from eoslog.broker.security.listeners import Listener, listeners_of
+from eoslog.protocol import compression
+from eoslog.protocol.apis import APIS
 from eoslog.protocol.errors import KafkaError
 from eoslog.version import __version__
 
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from eoslog.broker.console.server import Console
     from eoslog.broker.metrics.metrics_server import MetricsServer
     from eoslog.broker.security.tls import ListenerTls
+
 
 logger = logging.getLogger(__name__)
 
@@ -112,7 +116,7 @@ class Node:
     def __init__(
         self, config: BrokerConfig, fs: FileSystem | None = None, faults: FaultDecider | None = None
     ) -> None:
-        """`fs` and `faults` are for tests, see `broker.network.faults`."""
+        """`fs` and `faults` are for tests, see `broker.network.connection.FaultDecider`."""
         self.config, self._fs = config, fs
         self.server = Server(faults)
         self.broker: Broker
@@ -139,7 +143,7 @@ class Node:
     async def start(self) -> None:
         """Bind the addresses, open the data directory, serve. Raises StartError; then nothing stays open."""
         try:
-            late_imports.load()
+            load_late_imports()
         except ImportError as error:
             raise StartError(
                 f"{error.name or error} cannot be imported ({error}): install eoslog again"
@@ -294,3 +298,45 @@ def _contexts(listeners: Sequence[Listener], broker: Broker) -> dict[str, Listen
             f" (set while the broker ran, in {broker.configs.path}: {', '.join(changed)})" if changed else ""
         )
         raise StartError(f"{error}{hint}") from error
+
+
+def load_late_imports() -> None:
+    """Import what the broker's files import late, so that nothing is imported while it serves. Takes 0.2 s.
+    Raises ImportError.
+
+    They import it late because commands and tests import those files too, and need neither NumPy nor pyarrow.
+    An import takes up to half a second, in which no client is served, and it may fail.
+    """
+    import encodings.utf_16_le  # noqa: F401 (texts of committed offsets, which Kafka counts in these units)
+    import json  # noqa: F401 (the log, with log.format=json)
+    import shutil  # noqa: F401 (topics that are deleted)
+
+    from eoslog.broker.log.compaction import cleaning_run  # noqa: F401
+    from eoslog.protocol import walk  # noqa: F401
+
+    compression.load()
+    subscription_regex.load()
+    for key in handlers():
+        assert APIS[key].request and APIS[key].response  # a module an API
+
+
+FEW = 4096
+"""With fewer than these a broker of many partitions and connections may run out."""
+
+
+def raise_limit() -> int:
+    """Raise the soft limit of open files to the hard one. Returns the new limit."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+            soft = hard
+        except (ValueError, OSError) as error:
+            logger.warning(
+                "the limit of open files stays %d, it cannot be raised to %d: %s", soft, hard, error
+            )
+    if 0 <= soft < FEW:
+        logger.warning(
+            "only %d files may be open: each partition and connection needs one. Raise it: ulimit -Hn", soft
+        )
+    return soft

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eoslog.version.home import home_archive
+from eoslog.version import home_archive
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -31,7 +31,7 @@ from eoslog.connector.commit.seal import TwoPhase
 from eoslog.connector.commit.task_reports import Batch, Begun, Prepared, Run
 from eoslog.connector.commit.transactional_ids import Participant, Sink
 from eoslog.connector.run.runner import Runner
-from eoslog.protocol.records import encode_batches
+from eoslog.protocol.encode import encode_batches
 
 ROWS, TIMEOUT_MS = 10, 600_000
 CLIENT = "simulated-query"

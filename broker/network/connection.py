@@ -35,9 +35,21 @@ if TYPE_CHECKING:
     from eoslog.broker.core.broker import Broker
     from eoslog.broker.fairness.memory import Memory
     from eoslog.broker.metrics.metrics import Metrics
-    from eoslog.broker.network.faults import FaultDecider
     from eoslog.broker.requests.context import Handler
     from eoslog.broker.security.listeners import Listener
+
+
+class FaultDecider(Protocol):
+    """Decides what to do with each request that is decoded and not started yet."""
+
+    def around(self, client: object, header: RequestHeader, handler: Handler) -> Handler:
+        """The handler to call instead, or `handler` itself for no fault.
+
+        `client` identifies the connection and has no other use. The returned handler may do what any handler
+        may (see `requests.context`): a message is the answer, None means that nothing is sent,
+        CloseConnection ends the connection.
+        """
+
 
 logger = logging.getLogger(__name__)
 

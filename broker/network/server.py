@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from eoslog.broker.authorize.guard import Guard
     from eoslog.broker.config import BrokerConfig
     from eoslog.broker.core.broker import Broker
-    from eoslog.broker.network.faults import FaultDecider
+    from eoslog.broker.network.connection import FaultDecider
     from eoslog.broker.security.tls import ListenerTls
 
 logger = logging.getLogger(__name__)

@@ -40,7 +40,7 @@ from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.typed import FETCH
 
 if TYPE_CHECKING:
-    from eoslog.protocol.records import DecodedRecords
+    from eoslog.protocol.decode import DecodedRecords
     from eoslog.protocol.typed import (
         FetchRequestDraft,
         FetchRequestPartitionDraft,
@@ -231,8 +231,7 @@ def _decoded(
     name: str, records: Buffer, batches: Sequence[Located], headers: bool, max_payload: int | None
 ) -> Iterator[DecodedRecords]:
     """All records of all batches at once; by halves if they unpack to more than `max_payload` bytes."""
-    from eoslog.protocol.decode import PayloadTooLarge
-    from eoslog.protocol.records import decode_batches
+    from eoslog.protocol.decode import PayloadTooLarge, decode_batches
 
     if not batches:
         return
@@ -483,6 +482,6 @@ def _rows(answer: FetchedBatches, located: Located, start: int, end: int) -> int
         return header.count
     if header.count == header.last_offset_delta + 1:
         return min(header.next_offset, end) - max(header.base_offset, start)
-    from eoslog.protocol.records import decode_batches
+    from eoslog.protocol.decode import decode_batches
 
     return len(clip(decode_batches(answer.records, [located], headers=False), start, end))

@@ -19,9 +19,8 @@ from eoslog.client.wire.connection import BrokerConnection
 from eoslog.errors import EoslogError
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.batch import CorruptBatch
-from eoslog.protocol.decode import PayloadTooLarge
+from eoslog.protocol.decode import DecodedRecords, PayloadTooLarge, decode_batches
 from eoslog.protocol.errors import KafkaError
-from eoslog.protocol.records import DecodedRecords, decode_batches
 from eoslog.protocol.topic_partitions import by_topic
 from eoslog.protocol.typed import FETCH
 

@@ -38,9 +38,9 @@ from eoslog.errors import (
 from eoslog.protocol import errors
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.batch import read_header
+from eoslog.protocol.encode import EncodedBatch
 from eoslog.protocol.errors import ErrorCode, KafkaError, info
 from eoslog.protocol.producer_identity import ProducerIdentity
-from eoslog.protocol.records import EncodedBatch
 from eoslog.protocol.topic_partitions import TopicPartition, by_topic
 from eoslog.protocol.typed import PRODUCE
 

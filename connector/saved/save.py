@@ -43,7 +43,7 @@ from eoslog.connector.saved.manifest import (
 from eoslog.connector.saved.read_back import ManifestPieces, records_of
 from eoslog.connector.saved.run_again import check_operators
 from eoslog.connector.saved.state_files import StateGone, files_before, is_versioned
-from eoslog.protocol.records import encode_batches
+from eoslog.protocol.encode import encode_batches
 
 logger = logging.getLogger(__name__)
 

@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 
 from eoslog.errors import SchemaError
 from eoslog.protocol.columns import stable_order
+from eoslog.protocol.encode import EncodedBatch, encode_batches
 from eoslog.protocol.partitioner import NO_PARTITION, murmur2_partition
-from eoslog.protocol.records import EncodedBatch, encode_batches
 
 Ints = npt.NDArray[np.int64]
 

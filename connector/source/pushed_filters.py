@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from pyspark.sql.datasource import (
+    DataSourceReader,
     EqualNullSafe,
     EqualTo,
     Filter,
@@ -28,6 +29,8 @@ from pyspark.sql.datasource import (
     StringEndsWith,
     StringStartsWith,
 )
+
+from eoslog.connector.spark.versions import PLANS_EACH_SCAN
 
 _CHOOSING: dict[str, type] = {"topic": str, "partition": int}
 """Columns that have one value in all of a partition."""
@@ -178,3 +181,26 @@ def _microseconds(value: Any) -> int | None:
     if not isinstance(value, datetime) or value.tzinfo is None:
         return None
     return (value - _EPOCH) // timedelta(microseconds=1)
+
+
+class PushFilters:
+    """What Spark calls as the reader's method; it is none. Spark refuses to read with a class that has the
+    method, unless the session has spark.sql.python.filterPushdown.enabled, which is false by default. It
+    looks at the attribute `__func__`. Without the setting it calls no pushFilters, and the rows are the same.
+
+    `pushed`: what the filters say, None if nothing is pushed down.
+    """
+
+    __func__ = staticmethod(DataSourceReader.pushFilters)
+
+    def __init__(self, wanted: str) -> None:
+        """`wanted`: the option filter.push.down."""
+        self._wanted = wanted
+        self.pushed: Pushed | None = None
+
+    def __call__(self, filters: list[Filter]) -> list[Filter]:
+        """Note the filters that are understood, and return those that Spark has to apply again."""
+        if self._wanted == "false" or (self._wanted == "auto" and not PLANS_EACH_SCAN):
+            return filters
+        self.pushed, left = push(filters)
+        return left

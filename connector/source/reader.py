@@ -54,7 +54,7 @@ from eoslog.protocol.topic_partitions import TopicPartition
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from eoslog.connector.source.push_filters import PushFilters
+    from eoslog.connector.source.pushed_filters import PushFilters
 
 logger = logging.getLogger(__name__)
 
@@ -71,9 +71,9 @@ class BatchReader(DataSourceReader):
         self.options = options
         self._filters: PushFilters | None = None
         if PUSHES_FILTERS:
-            from eoslog.connector.source import push_filters
+            from eoslog.connector.source import pushed_filters
 
-            self._filters = self.__dict__["pushFilters"] = push_filters.PushFilters(options.push_down)
+            self._filters = self.__dict__["pushFilters"] = pushed_filters.PushFilters(options.push_down)
         elif options.push_down == "true":
             logger.warning(
                 "filter.push.down=true has no effect in PySpark %s: Spark applies every filter itself. "

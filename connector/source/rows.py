@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from eoslog.connector.spark import versions
 from eoslog.connector.spark.columns import source_schema
 from eoslog.errors import SchemaError
-from eoslog.protocol.records import DecodedRecords
+from eoslog.protocol.decode import DecodedRecords
 
 MAX_ROWS = 10_000
 """Rows of one Arrow batch for Spark: the default of spark.sql.execution.arrow.maxRecordsPerBatch."""

@@ -14,7 +14,7 @@ from os import fspath
 from pathlib import Path
 from typing import Any, NamedTuple, SupportsIndex
 
-from eoslog.version.home import home_archive
+from eoslog.version import home_archive
 
 
 def reduce_with_jar(value: object, protocol: SupportsIndex) -> Any:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eoslog.audit.digest import Digester, Words
-from eoslog.protocol.records import DecodedRecords
+from eoslog.protocol.decode import DecodedRecords
 from eoslog.protocol.varints import Ints
 
 Bools = npt.NDArray[np.bool_]

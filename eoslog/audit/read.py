@@ -14,7 +14,7 @@ from eoslog.audit.match import ITEM
 from eoslog.audit.spill import Rows
 from eoslog.client.records.fetch import fetch
 from eoslog.client.wire.cluster import Cluster
-from eoslog.protocol.records import DecodedRecords
+from eoslog.protocol.decode import DecodedRecords
 
 _FETCH_BYTES = 1 << 20  # for one fetch; a larger batch arrives even so
 _PAYLOAD_BYTES = 2 << 20  # uncompressed bytes to decode at a time; a larger batch is decoded even so

@@ -13,9 +13,8 @@ from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from eoslog.checkpoint.edit_numbers import Editor, newest_number, numbered, numbers
+from eoslog.checkpoint.edit_numbers import Editor, NotEditable, newest_number, numbered, numbers
 from eoslog.checkpoint.edits import Edit, LogFile
-from eoslog.checkpoint.errors import NotEditable
 from eoslog.checkpoint.standing import Standing, position_of
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
 from eoslog.connector.checkpoint.noted_sink import NOTED_SINK

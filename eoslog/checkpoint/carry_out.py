@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from eoslog.checkpoint.backups import Backup, EditState, backup_of, batch_of, has_gone_on, newest_backup
-from eoslog.checkpoint.edit_numbers import LastEdit, check_alone, claimed
+from eoslog.checkpoint.edit_numbers import LastEdit, NotEditable, check_alone, claimed
 from eoslog.checkpoint.edits import Edit, Texts, order, order_back
-from eoslog.checkpoint.errors import NotEditable
 from eoslog.checkpoint.standing import Standing
 from eoslog.client.admin.group_offsets import commit_plain
 from eoslog.client.admin.groups import delete_offsets

@@ -14,6 +14,7 @@ from eoslog.checkpoint.backups import check_not_moved, moving_to
 from eoslog.checkpoint.carry_out import carry_out, undo
 from eoslog.checkpoint.checks import log_cut_at, problems, says, unreadable
 from eoslog.checkpoint.compare import diff
+from eoslog.checkpoint.edit_numbers import NotEditable
 from eoslog.checkpoint.editing import (
     COLUMNS,
     WATCH_SECONDS,
@@ -29,7 +30,6 @@ from eoslog.checkpoint.editing import (
     uninterrupted,
 )
 from eoslog.checkpoint.edits import Edit, cut_behind, rebuilt, set_ends
-from eoslog.checkpoint.errors import NotEditable
 from eoslog.checkpoint.foretell import Foretold
 from eoslog.checkpoint.fork import fork
 from eoslog.checkpoint.move_command import move_cluster

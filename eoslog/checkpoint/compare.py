@@ -9,9 +9,8 @@ from typing import Any
 import click
 
 from eoslog.checkpoint.backups import Backup, backups_since
-from eoslog.checkpoint.edit_numbers import is_name
+from eoslog.checkpoint.edit_numbers import NotEditable, is_name
 from eoslog.checkpoint.edits import LogFile
-from eoslog.checkpoint.errors import NotEditable
 from eoslog.checkpoint.foretell import Stretch, foretell
 from eoslog.checkpoint.standing import NamedPlace, SourcePlace, named_places, standing
 from eoslog.checkpoint.targets import LogBounds

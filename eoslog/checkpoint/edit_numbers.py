@@ -15,9 +15,17 @@ from dataclasses import dataclass
 from socket import gethostname
 from typing import NamedTuple
 
-from eoslog.checkpoint.errors import NotEditable
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
 from eoslog.connector.spark.processes import ProcessIdentity, lives, this_process
+from eoslog.errors import EoslogError
+
+
+class NotEditable(EoslogError):
+    """An edit or a look is refused; the message says why, and what to do."""
+
+
+class NotRestorable(EoslogError):
+    """A checkpoint cannot be restored from the topic of state.topic; the message says why."""
 
 
 class Editor(NamedTuple):

@@ -10,8 +10,8 @@ import click
 from eoslog.checkpoint import carry_out
 from eoslog.checkpoint.backups import Backup, interrupted, newest_backup
 from eoslog.checkpoint.checks import stops
+from eoslog.checkpoint.edit_numbers import NotEditable
 from eoslog.checkpoint.edits import Edit
-from eoslog.checkpoint.errors import NotEditable
 from eoslog.checkpoint.foretell import Fate, Foretold, foretell, stretches
 from eoslog.checkpoint.standing import (
     SourcePlace,

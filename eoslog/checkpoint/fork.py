@@ -17,8 +17,8 @@ from typing import Any
 import click
 
 from eoslog.checkpoint import carry_out
+from eoslog.checkpoint.edit_numbers import NotEditable
 from eoslog.checkpoint.editing import doubling, editable, may_go_on, tell
-from eoslog.checkpoint.errors import NotEditable
 from eoslog.checkpoint.foretell import Fate, Foretold, Stretch, foretell
 from eoslog.checkpoint.standing import NextStart, SourcePlace, Standing, places, position_of, standing
 from eoslog.checkpoint.targets import LogBounds

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eoslog.checkpoint.carry_out import carry_out, state_topic_of
+from eoslog.checkpoint.edit_numbers import NotEditable
 from eoslog.checkpoint.editing import editable, editing, may_go_on, tell
 from eoslog.checkpoint.edits import set_ends
-from eoslog.checkpoint.errors import NotEditable
 from eoslog.checkpoint.foretell import Fate, Foretold, Moved
 from eoslog.checkpoint.standing import SourcePlace, Standing, committed_by, last_decision, places, position_of
 from eoslog.checkpoint.targets import LogBounds

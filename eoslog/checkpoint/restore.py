@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from typing import IO, NamedTuple
 
-from eoslog.checkpoint.errors import NotRestorable
+from eoslog.checkpoint.edit_numbers import NotRestorable
 from eoslog.client.wire.cluster import Cluster, shared_cluster
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
 from eoslog.connector.checkpoint.noted_sink import NotedStarts

@@ -10,8 +10,7 @@ from enum import Enum
 from functools import cached_property
 from typing import NamedTuple
 
-from eoslog.checkpoint.edit_numbers import LastEdit
-from eoslog.checkpoint.errors import NotEditable
+from eoslog.checkpoint.edit_numbers import LastEdit, NotEditable
 from eoslog.client.admin.group_offsets import CommittedOffset, fetch_committed, fetch_with_epochs
 from eoslog.client.admin.transactions import TransactionDescription, describe, list_transactions
 from eoslog.client.wire.cluster import Cluster

@@ -8,7 +8,7 @@ from datetime import datetime
 
 import click
 
-from eoslog.checkpoint.errors import NotEditable
+from eoslog.checkpoint.edit_numbers import NotEditable
 from eoslog.checkpoint.standing import SourcePlace, lowest
 from eoslog.client.admin.list_offsets import EARLIEST, LATEST, list_offsets
 from eoslog.client.wire.cluster import Cluster

@@ -14,7 +14,7 @@ from eoslog.client.admin.list_offsets import EARLIEST, LATEST, list_offsets
 from eoslog.client.records.fetch import fetch
 from eoslog.commands.output import show_json
 from eoslog.commands.session import CommandSession, cluster_command, partitions_of
-from eoslog.protocol.records import DecodedRecords
+from eoslog.protocol.decode import DecodedRecords
 from eoslog.protocol.topic_partitions import TopicPartition
 
 _PAUSE_S = 0.1

@@ -15,8 +15,8 @@ import pyarrow as pa
 from eoslog.client.admin.transactions import end_txn, init_producer_id
 from eoslog.client.records.produce import Producer
 from eoslog.commands.session import CommandSession, cluster_command
+from eoslog.protocol.encode import encode_batches
 from eoslog.protocol.partitioner import murmur2_partition
-from eoslog.protocol.records import encode_batches
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 _CHUNK_BYTES = 1 << 20

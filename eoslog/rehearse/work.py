@@ -19,9 +19,9 @@ from eoslog.client.wire.cluster import Cluster
 from eoslog.connector.commit.decision import ANCHOR
 from eoslog.connector.commit.transactional_ids import Participant, Sink
 from eoslog.errors import ProduceFailed
+from eoslog.protocol.encode import encode_batches
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.producer_identity import ProducerIdentity
-from eoslog.protocol.records import encode_batches
 from eoslog.protocol.topic_partitions import TopicPartition
 from eoslog.rehearse.rows import DoesNotHold
 

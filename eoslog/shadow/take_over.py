@@ -35,7 +35,7 @@ from eoslog.connector.offsets.offsets import ShadowCut
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
 from eoslog.connector.saved.save import CheckpointSaving
 from eoslog.errors import EoslogError
-from eoslog.protocol.records import encode_batches
+from eoslog.protocol.encode import encode_batches
 from eoslog.protocol.topic_partitions import TopicPartition
 from eoslog.shadow.compare import ShadowComparison
 from eoslog.shadow.steps import Step, cut_of, elsewhere, planned_without_cut

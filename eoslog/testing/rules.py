@@ -78,7 +78,7 @@ class RequestFaults:
     _mute: WeakSet[object] = field(default_factory=WeakSet)  # clients that get no more answers
 
     def around(self, client: object, header: RequestHeader, handler: Handler) -> Handler:
-        """See `eoslog.broker.network.faults.Faults`."""
+        """See `eoslog.broker.network.connection.Faults`."""
         if client in self._deaf:
             return _nothing
         for entry in self.armed.values():

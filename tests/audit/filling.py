@@ -17,7 +17,7 @@ from eoslog.client.records.produce import Producer
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.config import ClientConfig, parse_addresses
 from eoslog.protocol.apis import APIS, ApiKey
-from eoslog.protocol.records import encode_batches
+from eoslog.protocol.encode import encode_batches
 
 Numbers = npt.NDArray[np.int64]
 

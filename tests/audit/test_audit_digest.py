@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from eoslog.audit import digest
 from eoslog.audit.digest import BLOCK, LANES, Digester
 from eoslog.audit.identity import Identity, header_values
-from eoslog.protocol.records import HEADERS, DecodedRecords
+from eoslog.protocol.decode import HEADERS, DecodedRecords
 
 
 def plain(digester: Digester, data: bytes | None) -> list[int]:

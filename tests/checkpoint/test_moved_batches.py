@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from eoslog.checkpoint.backups import check_not_moved
-from eoslog.checkpoint.errors import NotEditable
+from eoslog.checkpoint.edit_numbers import NotEditable
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
 from eoslog.connector.offsets.offsets import to_json
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from eoslog.checkpoint.errors import NotEditable
+from eoslog.checkpoint.edit_numbers import NotEditable
 from eoslog.checkpoint.standing import check_rests, standing
 from eoslog.client.admin.transactions import init_producer_id
 from eoslog.client.wire.cluster import Cluster

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from eoslog.checkpoint import carry_out, edit_numbers
-from eoslog.checkpoint.edit_numbers import LastEdit, claimed
-from eoslog.checkpoint.errors import NotEditable
+from eoslog.checkpoint.edit_numbers import LastEdit, NotEditable, claimed
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
 from eoslog.connector.checkpoint.files import LocalFiles
 from eoslog.connector.spark.processes import ProcessIdentity

@@ -25,9 +25,9 @@ from eoslog.connector.run import markers
 from eoslog.connector.sink import task_writer
 from eoslog.errors import OffsetsGone, ProduceFailed, RetriesExhausted, UnknownTopic
 from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.encode import EncodedBatch, encode_batches
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.producer_identity import ProducerIdentity
-from eoslog.protocol.records import EncodedBatch, encode_batches
 from tests.client.error_pairs import PAIRS, Pair
 from tests.client.fake_broker import FakeBroker, Handler
 from tests.protocol.stamp import stamp

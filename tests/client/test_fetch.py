@@ -14,8 +14,8 @@ from eoslog.errors import OffsetsGone, RetriesExhausted, TopicRecreated
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.batch import CorruptBatch, iter_headers
 from eoslog.protocol.control import ABORT, control_batch
+from eoslog.protocol.encode import encode_batches
 from eoslog.protocol.errors import KafkaError
-from eoslog.protocol.records import encode_batches
 from tests.client.fake_broker import Drop, FakeBroker
 from tests.kit.waiting import until
 from tests.protocol.stamp import stamp

@@ -23,9 +23,9 @@ from eoslog.errors import (
 )
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.batch import read_header
+from eoslog.protocol.encode import EncodedBatch, encode_batches
 from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.producer_identity import ProducerIdentity
-from eoslog.protocol.records import EncodedBatch, encode_batches
 from tests.client.fake_broker import FakeBroker, FakeLog, Handler, Silence
 from tests.kit.waiting import until
 

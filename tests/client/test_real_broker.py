@@ -17,9 +17,9 @@ from eoslog.client.records.produce import Producer
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.config import ClientConfig, parse_addresses
 from eoslog.errors import ProduceFailed
+from eoslog.protocol.encode import encode_batches
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.producer_identity import ProducerIdentity
-from eoslog.protocol.records import encode_batches
 from tests.connector.brokers import skip_unless_served, start_broker
 from tests.connector.stock_kafka import Kafka
 

@@ -18,9 +18,10 @@ import pyarrow as pa
 from eoslog.connector.commit.commands import NotOffered, Refused, Sealed
 from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.protocol.batch import Buffer, iter_headers, read_header
+from eoslog.protocol.decode import decode_batches
+from eoslog.protocol.encode import encode_batches
 from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.producer_identity import ProducerIdentity
-from eoslog.protocol.records import decode_batches, encode_batches
 from eoslog.protocol.schema import Message
 from tests.connector.commit.model_broker import ModelBroker
 from tests.connector.commit.model_transaction import NEVER_MS, Transaction

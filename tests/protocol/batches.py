@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from eoslog.protocol.records import DecodedRecords
+from eoslog.protocol.decode import DecodedRecords
 from tests.protocol.oracle import Batch, Rec, crc32c
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))

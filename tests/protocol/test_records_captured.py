@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from eoslog.protocol import batch, compression, control
+from eoslog.protocol.decode import decode_batches
 from eoslog.protocol.plain_records import iter_records
-from eoslog.protocol.records import decode_batches
 from tests.protocol import capture
 from tests.protocol.batches import rows_of
 from tests.protocol.stamp import stamp

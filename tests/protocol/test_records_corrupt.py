@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from eoslog.protocol import length_chains
 from eoslog.protocol.batch import CorruptBatch, iter_headers, read_header
-from eoslog.protocol.records import decode_batches
+from eoslog.protocol.decode import decode_batches
 from tests.protocol import oracle
 from tests.protocol.batches import read_back, records, rows_of, with_right_crc
 from tests.protocol.oracle import Batch, Rec

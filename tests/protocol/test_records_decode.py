@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eoslog.protocol import batch, control, decode, length_chains
-from eoslog.protocol.records import decode_batches
+from eoslog.protocol.decode import decode_batches
 from tests.protocol import oracle
 from tests.protocol.batches import read_back, records, rows_of
 from tests.protocol.oracle import Batch, Rec

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from eoslog.protocol import columns, compression
 from eoslog.protocol import encode as encoding
-from eoslog.protocol.records import EncodedBatch, decode_batches, encode_batches
+from eoslog.protocol.decode import decode_batches
+from eoslog.protocol.encode import EncodedBatch, encode_batches
 from tests.protocol import oracle
 from tests.protocol.batches import (
     LARGE_HEADERS,

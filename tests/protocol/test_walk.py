@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from eoslog.protocol import walk as walking
 from eoslog.protocol.batch import CorruptBatch, PayloadTooLarge, build_batch, read_header
+from eoslog.protocol.decode import decode_batches
 from eoslog.protocol.plain_records import write_varint
-from eoslog.protocol.records import decode_batches
 from eoslog.protocol.walk import NO_TIME, Walked, keyless_rows, walk, walk_quickly
 from tests.protocol import oracle
 from tests.protocol.batches import records, with_right_crc

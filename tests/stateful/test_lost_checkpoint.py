@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from eoslog.checkpoint import Restored, restore_checkpoint
-from eoslog.checkpoint.errors import NotRestorable
+from eoslog.checkpoint.edit_numbers import NotRestorable
 from eoslog.testing import EmbeddedBroker
 from tests.connector.stock_kafka import Kafka
 from tests.kit.waiting import until

@@ -25,9 +25,9 @@ from eoslog.connector.run.runner import Runner
 from eoslog.connector.source import read_range
 from eoslog.errors import OffsetsGone
 from eoslog.protocol.apis import Api, ApiKey
+from eoslog.protocol.encode import encode_batches
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.producer_identity import ProducerIdentity
-from eoslog.protocol.records import encode_batches
 from tests.connector.stock_kafka import Kafka
 
 

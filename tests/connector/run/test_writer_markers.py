@@ -26,9 +26,9 @@ from eoslog.connector.run.runner import Runner
 from eoslog.connector.sink import committer
 from eoslog.connector.sink.task_message import Attempt
 from eoslog.connector.sink.task_writer import write_rows
+from eoslog.protocol.encode import encode_batches
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.producer_identity import ProducerIdentity
-from eoslog.protocol.records import encode_batches
 from tests.connector.brokers import ON_KAFKA
 from tests.connector.stock_kafka import Kafka
 from tests.kit.waiting import until

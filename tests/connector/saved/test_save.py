@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from eoslog.checkpoint import restore
-from eoslog.checkpoint.errors import NotRestorable
+from eoslog.checkpoint.edit_numbers import NotRestorable
 from eoslog.checkpoint.restore import is_empty
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
 from eoslog.connector.commit import commands as c

@@ -13,7 +13,7 @@ from eoslog.connector.sink.deadletters import RowValidator, TopicLimits
 from eoslog.connector.sink.routing import Router
 from eoslog.connector.sink.row_checksum import Tally
 from eoslog.protocol.batch import iter_headers
-from eoslog.protocol.records import decode_batches
+from eoslog.protocol.decode import decode_batches
 from tests.protocol.stamp import stamp
 
 PARTITIONS = 3

@@ -35,7 +35,7 @@ from eoslog.connector.sink.committer import begin_batch
 from eoslog.connector.sink.task_message import Attempt
 from eoslog.connector.sink.task_writer import write_rows
 from eoslog.protocol.apis import APIS
-from eoslog.protocol.records import encode_batches
+from eoslog.protocol.encode import encode_batches
 from tests.connector.brokers import offers_two_phase_commit, skip_unless_served
 from tests.connector.stock_kafka import Kafka
 

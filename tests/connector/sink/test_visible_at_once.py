@@ -30,8 +30,8 @@ from eoslog.client.wire.connection import BrokerConnection
 from eoslog.errors import BrokerUnreachable, ConnectionLost
 from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.protocol.batch import iter_headers
+from eoslog.protocol.encode import EncodedBatch, encode_batches
 from eoslog.protocol.producer_identity import ProducerIdentity
-from eoslog.protocol.records import EncodedBatch, encode_batches
 from eoslog.testing import EmbeddedBroker
 from tests.connector.stock_kafka import Kafka
 from tests.offset_specs import LATEST

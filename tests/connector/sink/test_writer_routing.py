@@ -23,7 +23,7 @@ from eoslog.connector.sink import routing
 from eoslog.connector.sink.routing import Router
 from eoslog.connector.spark.columns import check_sink_schema
 from eoslog.errors import SchemaError
-from eoslog.protocol.records import decode_batches
+from eoslog.protocol.decode import decode_batches
 
 PARTITIONS = {"a": 3, "b": 5, "solo": 1}
 HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])

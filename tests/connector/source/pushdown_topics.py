@@ -10,7 +10,7 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from eoslog.client.records.produce import Producer
 from eoslog.client.wire.cluster import shared_cluster
 from eoslog.client.wire.config import ClientConfig, parse_addresses
-from eoslog.protocol.records import encode_batches
+from eoslog.protocol.encode import encode_batches
 from tests.connector.brokers import ON_KAFKA
 from tests.connector.stock_kafka import Kafka
 from tests.kit.waiting import until

@@ -176,7 +176,7 @@ def test_a_frame_that_is_scanned_again_has_all_its_rows(
 
 def test_spark_plans_all_scans_of_a_frame_by_one_filter(spark: SparkSession) -> None:
     """Spark's own part in it, with a source that does as it is told. Where this fails, Spark has mended it,
-    and push_filters.py has to know how to tell."""
+    and pushed_filters.py has to know how to tell."""
 
     class Reader(DataSourceReader):
         only: int | None = None

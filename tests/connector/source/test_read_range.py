@@ -20,7 +20,7 @@ from eoslog.errors import (
     TopicRecreated,
     UnknownTopic,
 )
-from eoslog.protocol.records import DecodedRecords
+from eoslog.protocol.decode import DecodedRecords
 
 
 def options(**more: str) -> SourceOptions:
