@@ -70,7 +70,9 @@ MUTANTS: list[Mutant] = [
     ),
     *mutants_of(
         (*LOGINS, f"{SECURITY}test_stored_first.py"),
-        Break("credentials count before they are on the disk", "Credentials.change", "files.write_whole(self._fs, self._path, encode(changed), private=True)", "self._known = changed\nfiles.write_whole(self._fs, self._path, encode(changed))"),
+        Break(
+            "credentials count before they are on the disk", "Credentials.change", "files.write_whole(self._fs, self._path, encode(changed), private=True)", "self._known = changed\nfiles.write_whole(self._fs, self._path, encode(changed))"
+        ),
     ),
     *mutants_of(
         (f"{SECURITY}test_stored_first.py",),
