@@ -20,11 +20,11 @@ from benchmarks.simulation.placement import by_partition
 from benchmarks.simulation.query import Query, open_transaction
 from benchmarks.simulation.rules_alone import PAUSE_SECONDS, rules_alone
 from benchmarks.starts import PARTITIONS
-from eoslog.broker.rules.coordinator_partition import partition_of
 from eoslog.client.admin import transactions
 from eoslog.connector.commit.commands import Acquire, Command, End, FetchStored, StageOffsets, demand
 from eoslog.connector.commit.decision import ANCHOR, METADATA_LIMIT
 from eoslog.connector.commit.transactional_ids import Participant
+from eoslog.protocol.internal_topics.coordinator_records import partition_of
 from eoslog.protocol.producer_identity import ProducerIdentity
 
 T = TypeVar("T")

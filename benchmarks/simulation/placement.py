@@ -9,11 +9,11 @@ import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from eoslog.broker.rules.coordinator_partition import partition_of
 from eoslog.connector.commit.decision import Decision, encode
 from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.commit.transactional_ids import Participant, ParticipantSlot, Sink
 from eoslog.connector.commit.winner import Winner
+from eoslog.protocol.internal_topics.coordinator_records import partition_of
 from eoslog.protocol.producer_identity import ProducerIdentity
 
 _RUN = ProducerIdentity(1_000_000, 1_000)

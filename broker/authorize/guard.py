@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
 
-from eoslog.broker.authorize.access_request import AccessRequest, Check, RequestRefused, Restore
-from eoslog.broker.authorize.refusal_log import Audit
+from eoslog.broker.authorize.access_request import AccessRequest, Audit, Check, RequestRefused, Restore
 from eoslog.broker.requests.context import CloseConnection, Settled
 from eoslog.broker.rules.acls import Client
 from eoslog.broker.stored.authorizer import Authorizer

@@ -8,19 +8,51 @@ bound. Records are read in small slices, so that the broker can do other work in
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from eoslog.broker.console.batch_outcomes import ABORTED, MARKERS, Outcomes
 from eoslog.broker.console.broker_access import BrokerAccess, Caller
 from eoslog.broker.console.readable_bytes import Form, shown
 from eoslog.broker.log.segment.results import ReadResult
 from eoslog.protocol.acls import AclOperation, ResourceType
 from eoslog.protocol.batch import BatchHeader, CorruptBatch, iter_headers
-from eoslog.protocol.control import read_control
+from eoslog.protocol.control import ABORT, COMMIT, read_control
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.plain_records import Record, iter_records
+
+OPEN, COMMITTED, ABORTED, NONE = "open", "committed", "aborted", "none"
+MARKERS = {ABORT: "abort marker", COMMIT: "commit marker"}
+
+
+class Outcomes:
+    """Gets a partition's batches in order, and returns the outcome of each: that of its transaction.
+
+    A partition knows the first offset of each open transaction, and that of each aborted one (which goes up
+    to its marker). All other transactional records are committed."""
+
+    def __init__(self, open_since: Mapping[int, int], aborted: Iterable[tuple[int, int]]) -> None:
+        """`open_since`: first offset by producer id; `aborted`: (producer id, first offset)."""
+        self._open_since = open_since
+        self._to_come = sorted(aborted, key=lambda one: one[1], reverse=True)
+        self._aborting: set[int] = set()
+
+    def of(self, header: BatchHeader) -> str:
+        """The outcome of a batch of records: none (outside of transactions), open, committed or aborted."""
+        while self._to_come and self._to_come[-1][1] <= header.last_offset:
+            self._aborting.add(self._to_come.pop()[0])
+        if not header.is_transactional:
+            return NONE
+        since = self._open_since.get(header.producer_id)
+        if since is not None and header.base_offset >= since:
+            return OPEN
+        return ABORTED if header.producer_id in self._aborting else COMMITTED
+
+    def ended(self, header: BatchHeader, kind: int) -> None:
+        """Note a marker, ABORT or COMMIT."""
+        if kind == ABORT:
+            self._aborting.discard(header.producer_id)
+
 
 MOST_RECORDS = 500
 MOST_SHOWN = 256 << 10

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from eoslog.broker.config import BrokerConfig
 from eoslog.broker.config.config_def import INT32_MAX
-from eoslog.broker.config.listener_options import LIMITS
+from eoslog.broker.config.network import LIMITS
 from eoslog.broker.security.listeners import PREFIX, own_options
 
 logger = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from eoslog.broker.config import LISTENER_PREFIX, OVERRIDES, kafka_options, option_table
 from eoslog.broker.config.config_def import ConfigError, ConfigRule, rule_of, text_of
-from eoslog.broker.config.listener_options import ListenerOption
+from eoslog.broker.config.network import ListenerOption
 from eoslog.broker.core.dynamic_options import EVERY_BROKER
 from eoslog.broker.resources.base import ConfigEntry, ConfigResourceType, ConfigSource, Resource, Synonym
 from eoslog.broker.security.listeners import names_of, option_of_listener

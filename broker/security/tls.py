@@ -15,7 +15,7 @@ import tempfile
 
 from eoslog.broker.config import BrokerConfig, option_table
 from eoslog.broker.config.config_def import ConfigError
-from eoslog.broker.config.listener_options import STORES
+from eoslog.broker.config.network import STORES
 from eoslog.broker.security.listeners import Listener, own_options
 from eoslog.broker.security.principals import parse_rules
 from eoslog.protocol.stores import StoreError, StoreFile, is_pem, own_pem, trusted_pem

@@ -10,13 +10,16 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from eoslog.client.admin.topics import topic_configs
+from eoslog.client.wire.cluster import Cluster
 from eoslog.connector.checkpoint.accepted_differences import to_accept
 from eoslog.connector.checkpoint.checkpoint import RESTORE, Checkpoint, CheckpointUnreadable
+from eoslog.connector.checkpoint.spark_logs import Planned, is_eoslog
 from eoslog.connector.commit.faults import RunsDifferently
 from eoslog.connector.commit.task_reports import Decided, Report
-from eoslog.connector.options.sink_options import SinkOptions
+from eoslog.connector.options.sink_options import SinkOptions, StateOptions
 from eoslog.connector.saved.manifest import DecidedBatch
-from eoslog.errors import OptionError
+from eoslog.errors import OptionError, UnknownTopic
 
 UNFINISHED = "restoring"
 """The note in a checkpoint that is being restored."""
@@ -132,3 +135,27 @@ def _decided(checkpoint: Checkpoint) -> dict[int, DecidedBatch]:
 
 def _watermark(planned: str) -> object:
     return json.loads(planned.splitlines()[1]).get("batchWatermarkMs")
+
+
+_POLICY = "cleanup.policy"
+_CREATE = "make one with cleanup.policy=compact (eoslog topics create)"
+
+
+def check_state_topic(cluster: Cluster, state: StateOptions, planned: Planned) -> None:
+    """Raise OptionError unless the topic keeps the newest record of each key for ever, and Spark can run the
+    batches between two saves again. Raises KafkaError, RetriesExhausted."""
+    others = [text for text in planned.sources if not is_eoslog(text)]
+    if others and state.every > 1:
+        raise OptionError(
+            f"state.every.batches={state.every}: the query reads from another source than eoslog, which "
+            "cannot plan the batches between two saves again as they were: set state.every.batches to 1"
+        )
+    try:
+        cluster.describe(state.topic)
+    except UnknownTopic as error:
+        raise OptionError(f"state.topic={state.topic}: there is no such topic: {_CREATE}") from error
+    policy = topic_configs(cluster, [state.topic], [_POLICY])[state.topic].get(_POLICY, "")
+    if policy != "compact":
+        raise OptionError(
+            f"state.topic={state.topic}: its cleanup.policy is {policy}, so state would expire: {_CREATE}"
+        )

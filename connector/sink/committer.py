@@ -54,8 +54,7 @@ from eoslog.connector.progress import log_progress, timed
 from eoslog.connector.run import abandoned_run, run_memory
 from eoslog.connector.run.run_memory import Life
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner, commit_known
-from eoslog.connector.saved.run_again import check_equal_run
-from eoslog.connector.saved.state_topic import check_state_topic
+from eoslog.connector.saved.run_again import check_equal_run, check_state_topic
 from eoslog.connector.sink import token_begin
 from eoslog.connector.sink.source_check import check_begins, check_sources, takes_over
 from eoslog.connector.sink.start_of_run import (

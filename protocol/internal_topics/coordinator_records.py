@@ -52,3 +52,22 @@ def assigned_partitions(protocol_type: str, assignment: Buffer) -> list[tuple[st
     except ProtocolError:
         return []
     return [(topic["topic"], index) for topic in read["assigned_partitions"] for index in topic["partitions"]]
+
+
+def java_string_hash(text: str) -> int:
+    """`String.hashCode` of Java: s[0]*31^(n-1) + ... over UTF-16 code units, as a signed 32-bit int."""
+    raw = text.encode("utf-16-le", "surrogatepass")
+    value = 0
+    for unit in struct.unpack(f"<{len(raw) // 2}H", raw):
+        value = (value * 31 + unit) & 0xFFFFFFFF
+    return value - (1 << 32) if value >= 1 << 31 else value
+
+
+def partition_of(key: str, partitions: int) -> int:
+    """The partition of an internal topic, 0 <= p < `partitions`, that holds `key`: a transactional id in
+    `__transaction_state`, a group id in `__consumer_offsets`. The rule is part of the on-disk format.
+
+    Kafka takes the absolute value of the hash (0 for -2^31, which has none), not its low 31 bits.
+    """
+    value = java_string_hash(key)
+    return 0 if value == -(1 << 31) else abs(value) % partitions

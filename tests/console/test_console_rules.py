@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eoslog.broker.console import broker_access, connection_limits, request_origin
-from eoslog.broker.console.batch_outcomes import ABORTED, COMMITTED, NONE, OPEN, Outcomes
 from eoslog.broker.console.broker_access import Pace
+from eoslog.broker.console.messages import ABORTED, COMMITTED, NONE, OPEN, Outcomes
 from eoslog.broker.console.paging import PageQuery, arranged, chosen, matching, page
 from eoslog.broker.console.rates import KEPT, History, Sample
 from eoslog.broker.console.readable_bytes import shown

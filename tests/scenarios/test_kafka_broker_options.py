@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from eoslog.broker.config.listener_options import LIMITS
+from eoslog.broker.config.network import LIMITS
 from tests.broker.security.stores import Stores, lives, serial
 from tests.scenarios.broker_option_cases import (
     CASES,

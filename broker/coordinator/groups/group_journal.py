@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from eoslog.broker.coordinator.groups import consumer_records
 from eoslog.broker.coordinator.groups.consumer_group_state import Fact
 from eoslog.broker.coordinator.groups.group_records import GroupRecord, KeyValue, OffsetRecord, decode
-from eoslog.broker.rules.coordinator_partition import partition_of
 from eoslog.protocol import batch, control
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.internal_topics import coordinator_records
+from eoslog.protocol.internal_topics.coordinator_records import partition_of
 from eoslog.protocol.plain_records import Record, encode_records, iter_records
 from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.protocol.schema import ProtocolError

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from eoslog.broker.coordinator.transactions import transaction_records
 from eoslog.broker.coordinator.transactions.transaction_state import TransactionMetadata
-from eoslog.broker.rules.coordinator_partition import partition_of
 from eoslog.protocol.batch import CorruptBatch
 from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.internal_topics.coordinator_records import partition_of
 from eoslog.protocol.plain_records import Record, encode_records, iter_records
 from eoslog.protocol.schema import ProtocolError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eoslog.broker.rules.coordinator_partition import java_string_hash, partition_of
+from eoslog.protocol.internal_topics.coordinator_records import java_string_hash, partition_of
 
 
 @pytest.mark.parametrize(

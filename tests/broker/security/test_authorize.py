@@ -17,8 +17,8 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
+from eoslog.broker.authorize.access_request import MOST_LOGGED, WINDOW_S
 from eoslog.broker.authorize.guard import Guard
-from eoslog.broker.authorize.refusal_log import MOST_LOGGED, WINDOW_S
 from eoslog.broker.network.dispatch import checks
 from eoslog.broker.requests.context import CloseConnection
 from eoslog.protocol.apis import ApiKey

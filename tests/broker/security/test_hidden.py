@@ -8,8 +8,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from eoslog.broker.authorize.access_request import AccessRequest, RequestRefused
-from eoslog.broker.authorize.refusal_log import Audit
+from eoslog.broker.authorize.access_request import AccessRequest, Audit, RequestRefused
 from eoslog.broker.handlers import (
     consumer_group_describe,
     describe_transactions,

@@ -27,8 +27,7 @@ from eoslog.connector.options.sink_options import StateOptions
 from eoslog.connector.run.runner import Runner
 from eoslog.connector.saved import manifest
 from eoslog.connector.saved.manifest import DECIDED, FILE, MANIFEST, Content, DecidedBatch, Key, Manifest
-from eoslog.connector.saved.run_again import check_restored
-from eoslog.connector.saved.state_topic import check_state_topic
+from eoslog.connector.saved.run_again import check_restored, check_state_topic
 from eoslog.errors import OptionError
 from eoslog.testing import EmbeddedBroker
 from tests.connector.saved.saved_world import SavedWorld, operator
