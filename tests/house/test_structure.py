@@ -2,11 +2,13 @@
 
 import json
 import os
+import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from tests.house.map import gathered, told
+from tests.house.map import ROOT, gathered, told
 from tests.house.structure import KINDS, Module, arrows, circles, longest, mark, naming, read
 
 
@@ -85,3 +87,22 @@ def test_the_sources_have_no_circle_of_any_kind_and_the_map_says_so() -> None:
     assert {"eoslog.broker", "eoslog.client", "eoslog.connector", "eoslog.protocol"} < set(found["rooms"])
     assert len(found["circles"]) == 6 and not any(found["circles"].values()), found["circles"]
     assert "\n  eoslog.broker.handlers.produce: [" in "\n".join(told(found, inside=True))
+
+
+def test_a_thing_has_one_name_and_a_name_one_thing() -> None:
+    """A module's logger is `logger`, a partition is defined once, and these classes are one each."""
+    loggers, pairs, classes = set[str](), list[str](), Counter[str]()
+    for one in read(ROOT / "eoslog").values():
+        text = "\n".join(one.text)
+        loggers |= set(re.findall(r"(?m)^(\w+) = logging\.getLogger\(", text))
+        pairs += [f"{one.name}.{name}" for name in re.findall(r"(?m)^(\w+) = tuple\[str, int\]$", text)]
+        classes += Counter(list(one.classes))
+    assert loggers == {"logger", "_requests"}  # of a module, and of each request that a broker serves
+    assert pairs == [
+        "eoslog.checkpoint.edits.LogFile",  # a log of a checkpoint, and a batch
+        "eoslog.client.wire.config.Address",  # a host and a port
+        "eoslog.protocol.topic_partitions.TopicPartition",
+    ]
+    assert {name: classes[name] for name in ("Place", "Life", "Findings", "Comparison")} == {
+        "Place": 1, "Life": 1, "Findings": 1, "Comparison": 1,
+    }  # fmt: skip
