@@ -31,6 +31,7 @@ from eoslog.connector.offsets.offsets import (
     epochs_from_json,
     from_json,
     ids_from_json,
+    left_from_json,
     position_from_json,
     shadow_from_json,
     taken_from_json,
@@ -176,6 +177,20 @@ class Planned:
     def each_end(self) -> dict[TopicPartition, dict[str, int]]:
         """End offsets by partition, and there by the names of the sources that read it."""
         return _by_place((name, offsets_of(text)) for name, text in self.by_name.items())
+
+    def each_left(self) -> dict[TopicPartition, dict[str, int]]:
+        """The same of partitions that a source reads no more: where it goes on if it reads them again."""
+        return _by_place(
+            (name, dict(left_from_json(_topics(text)).offsets)) for name, text in self.by_name.items()
+        )
+
+    def left_ids(self) -> TopicIds:
+        """The ids of their topics."""
+        return {
+            topic: number
+            for text in self.sources
+            for topic, number in left_from_json(_topics(text)).ids.items()
+        }
 
     def each_beginning(self) -> dict[TopicPartition, dict[str, int]]:
         """The same of where the sources began whose first batch this is, as far as they say it."""

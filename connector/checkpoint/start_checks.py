@@ -165,6 +165,13 @@ class Completed(NamedTuple):
     rows: RowsFound = RowsFound()
 
 
+class OtherSink(NamedTuple):
+    """What another sink has decided last, and the topics that its rows went to."""
+
+    batch: Batch
+    topics: tuple[str, ...] = ()
+
+
 class StartFacts(NamedTuple):
     """The contents of checkpoint, decision and group when a run of the sink begins.
 
@@ -202,7 +209,7 @@ class StartFacts(NamedTuple):
     followed_by: str | None = None
     left: Planned | None = None
     without_topics: Collection[str] = ()
-    others: Mapping[str, Batch] = MappingProxyType({})
+    others: Mapping[str, OtherSink] = MappingProxyType({})
     rows: RowsFound = RowsFound()
     unread: Mapping[TopicPartition, int | None] = MappingProxyType({})
     remade: Collection[str] = ()
@@ -239,13 +246,15 @@ class StartFacts(NamedTuple):
 
     @property
     def left_at(self) -> Places | None:
-        """Where each source ended in the batch that the sink has decided last, or where its log was cut
-        since; None: not recorded. Topics that were made anew since are left out."""
+        """Where each source ended in the batch that the sink has decided last, or left a partition before
+        it, or where its log was cut since; None: not recorded. Topics that were made anew since are left
+        out."""
         if self.left is None:
             return None
+        ends = self.left.each_left() | self.left.each_end()
         return {
-            tp: {name: min(at, self.cut.get(tp, at)) for name, at in ends.items()}
-            for tp, ends in self.left.each_end().items()
+            tp: {name: min(at, self.cut.get(tp, at)) for name, at in each.items()}
+            for tp, each in ends.items()
             if tp[0] not in self.remade
         }
 
@@ -378,7 +387,7 @@ def _goes_on(story: StartFacts) -> bool:
     """Whether each source begins where the sink's last decided batch ended in it, whatever the group says;
     and at the beginning of what that one did not read."""
     left_at = story.left_at or {}
-    read = set() if story.left is None else story.ends.keys() & story.left.each_end().keys()
+    read = set() if story.left is None else story.ends.keys() & _read_by(story.left)
     later = [tp for tp, found in story.committed.items() if found.note and not found.note.decided]
     return (
         bool(read)
@@ -395,16 +404,21 @@ def unread(left: Planned | None, noted: Collection[TopicPartition], now: Planned
     A query that has begun reads what is new from its beginning. Empty: no query of these topics has begun."""
     known, begins = set(noted), now.each_beginning()
     if left is not None:
-        known = set(left.each_end())
+        known = _read_by(left)
     if not {topic for topic, _ in known} & {topic for topic, _ in begins}:
         return {}
     known -= {tp for tp in known if tp[0] in remade(left, now)}
     return {tp: at for tp, each in begins.items() if tp not in known and (at := max(each.values())) > 0}
 
 
+def _read_by(left: Planned) -> set[TopicPartition]:
+    """The partitions that a batch has read, or that its query had read before."""
+    return {*left.each_end(), *left.each_left()}
+
+
 def remade(left: Planned | None, now: Planned) -> Collection[str]:
     """Topics that have another id now than in the last batch of the sink."""
-    return () if left is None else recreated(left.topic_ids(), now.topic_ids())
+    return () if left is None else recreated(left.left_ids() | left.topic_ids(), now.topic_ids())
 
 
 def _not_read(story: StartFacts, place: TopicPartition) -> str:
@@ -475,8 +489,8 @@ def _moved_away(story: StartFacts, place: TopicPartition, found: NotedOffset) ->
     ended = None if story.left_at is None else story.left_at.get(place)
     if note is not None and (note.sink != story.sink or not note.decided):
         other = story.others.get(note.sink)
-        if other is not None and note.decided and (note.query, note.batch) != other[:2]:
-            return f"{at}, committed {_by(note)}, and {other} came later"
+        if other is not None and note.decided and (note.query, note.batch) != other.batch[:2]:
+            return f"{at}, committed {_by(note)}, and {other.batch} came later"
         is_known = story.decided is None or story.left_at is not None
         behind = ended is not None and min(begins.values()) < max(ended.values())
         return None if is_known and not behind else f"{at}, committed {_by(note)}{_ended(ended)}"
@@ -517,8 +531,9 @@ def _line_for(story: StartFacts, name: str, end: str) -> str:
     read."""
     ended, names = offsets_of(end), {name for begins in story.begins.values() for name in begins}
     read = {tp for tp in story.ends if len(names) < 2 or name in story.begins.get(tp, ())}
-    group = story.committed
-    rest = {tp: group[tp].offset if tp in group else EARLIEST for tp in read - ended.keys()}
+    group, before = story.committed, story.left_at or {}
+    rest = {tp: before.get(tp, {}).get(name, EARLIEST) for tp in read - ended.keys()}
+    rest |= {tp: group[tp].offset for tp in rest if tp in group}
     return reading_only(end, read, rest) if read & ended.keys() else ""
 
 
@@ -653,12 +668,14 @@ def _of_others(story: StartFacts, sinks: Collection[str]) -> list[str]:
 
 
 def _refuse_offsets(story: StartFacts, left: list[str], what: str) -> NoReturn:
+    other = story.others.get(left[0])
+    wrote = f", and writes to {', '.join(other.topics)} as it did" if other and other.topics else ""
     raise StartsElsewhere(
         f"sink {story.sink}: the checkpoint is new, and {what}. What another query has "
-        "read would be left out here. Nothing was written. If this query takes that one's place, give it "
-        f"transactional.id={left[0]}, in source and sink: it then stops the old one first. Otherwise begin "
-        "with another new checkpoint, with startingOffsets and with a kafka.group.id of its own. If the "
-        "other one has ended and the name is to change, start it with this checkpoint, and set "
+        f"read would be left out here. Nothing was written. If this query takes that one's place{wrote}, "
+        f"give it transactional.id={left[0]}, in source and sink: it then stops the old one first. Otherwise "
+        "begin with another new checkpoint, with startingOffsets and with a kafka.group.id of its own. If "
+        "the other one has ended and the name is to change, start it with this checkpoint, and set "
         f"{to_accept(story.replaces(left[0]), story.accepted)}"
     )
 

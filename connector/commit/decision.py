@@ -121,6 +121,14 @@ class Decision(NamedTuple):
             return Decision(self.sequence, self.earlier[0], self.incarnation, (), ())
         return self.behind
 
+    @property
+    def went_to(self) -> tuple[str, ...]:
+        """The topics that the batch's rows went to; without rows, that of the query, if it is known."""
+        topics = {topic for topic, _ in self.written}
+        if not topics and self.start is not None and self.start.topic:
+            topics = {self.start.topic}
+        return tuple(sorted(topics))
+
     def kept_of_query(self, sequence: int) -> "Decision | None":
         """What the next decision, `sequence`, keeps of the sink's last query if a batch write makes it."""
         if self.is_write:

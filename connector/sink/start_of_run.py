@@ -24,6 +24,7 @@ from eoslog.connector.checkpoint.source_changes import canonical_text
 from eoslog.connector.checkpoint.spark_logs import Planned, is_eoslog
 from eoslog.connector.checkpoint.start_checks import (
     Completed,
+    OtherSink,
     RowsFound,
     StartFacts,
     check_completed,
@@ -301,11 +302,12 @@ class StartOfRun:
         if story.is_new:
             _finish_others(story, self._runner, view, self._sink.id)
 
-    def _others(self, committed: Mapping[TopicPartition, NotedOffset]) -> dict[str, Batch]:
+    def _others(self, committed: Mapping[TopicPartition, NotedOffset]) -> dict[str, OtherSink]:
         """What other sinks have decided last that have committed offsets of the group."""
         sinks = {found.note.sink for found in committed.values() if found.note} - {self._sink.id}
         last = {sink: self._runner.run(observed_decision(Sink(sink))) for sink in sorted(sinks)}
-        return {sink: (made.of_query or made).batch for sink, made in last.items() if made is not None}
+        known = {sink: made.of_query or made for sink, made in last.items() if made is not None}
+        return {sink: OtherSink(made.batch, made.went_to) for sink, made in known.items()}
 
 
 def is_planned_here(planned: Planned) -> bool:

@@ -117,6 +117,8 @@ def forget(world: "World", ids: bool, groups: bool, rows: bool = False, rests: b
         world.do_stop(query.name)
     world.clock.sleep(FORGETTING_SECONDS if rests else 0)
     world.cluster.forget(ids=ids, groups=groups, rows=SINKS if rows else ())
+    if rows:
+        world.deleted += world.gone  # what older brokers' copies lack would have gone by now, too
     for query in world.queries.values():
         world.synced |= {str(path) for path in query.checkpoint.rglob("*") if path.is_file()}  # days ago
         if groups and query.token is not None:

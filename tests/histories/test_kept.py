@@ -47,6 +47,21 @@ KEPT: dict[str, list[tuple[Any, ...]]] = {
         ("wake",),
         ("run", "B", 2),
     ],
+    "a topic left out, the checkpoint lost, and the topic read again": [
+        ("query", "A", {"in": "in,in2", "id": "A"}),
+        ("produce", "in", 1),
+        ("run", "A", 1),
+        ("out", "A", "in"),
+        ("lost", "A", "earliest"),
+    ],
+    "a copy tried with the query's group, and the query begins anew at its offsets": [
+        ("query", "C", {"kafka.group.id": "g"}),
+        ("produce", "in", 1),
+        ("run", "C", 1),
+        ("produce", "in", 1),
+        ("tried", "C", "out2", 1),
+        ("anew", "C", "committed"),
+    ],
     "a group of two queries": [
         ("query", "A", {"id": "x", "kafka.group.id": "g"}),
         ("query", "B", {"id": "y", "kafka.group.id": "g"}),

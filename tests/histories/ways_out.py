@@ -373,6 +373,9 @@ def _named_id(world: "World", query: "Query", text: str) -> bool:
     told = re.search(r"transactional\.id=([\w-]+(?:\.[\w-]+)*)", text)
     if told is None or query.ids[-1] == told.group(1) or told.group(1) not in query.lineage.sinks:
         return False  # it is another query's
+    topics = re.search(r"and writes to ([\w, ]+) as it did", text)
+    if topics is not None and query.sink["topic"] not in topics.group(1).split(", "):
+        return False  # it is a copy of the query
     query.set_id(told.group(1))
     if query.source["startingOffsets"] == "committed" and not query.lineage.began:
         return True

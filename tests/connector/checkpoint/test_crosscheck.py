@@ -11,6 +11,7 @@ from eoslog.connector.checkpoint.cluster_check import check_cluster, check_group
 from eoslog.connector.checkpoint.spark_logs import Planned
 from eoslog.connector.checkpoint.start_checks import (
     Completed,
+    OtherSink,
     RowsFound,
     StartFacts,
     check_forgotten,
@@ -528,7 +529,7 @@ TWO: Any = {PLACE: {"0": 20, "1": 15}}
             story(0, OLD, at=(0, LOOSE)), "committed with batch 3 of query loose", id="or that is not known"
         ),
         pytest.param(
-            story(0, at=(0, ALIEN), accepted={"offsets-of:s2:7"}, others={"s2": of("other", 8)}),
+            story(0, at=(0, ALIEN), accepted={"offsets-of:s2:7"}, others={"s2": OtherSink(of("other", 8))}),
             "t-0 at 0, committed with batch 7 of query other, and batch 8 of query other came later",
             id="another sink has gone on elsewhere",
         ),
@@ -572,7 +573,7 @@ def test_a_group_that_is_not_where_the_sink_ended(odd: StartFacts, says: str) ->
         pytest.param(story(0, OLD, left=ended(0), without_topics=["1"]), id="a source of files is added"),
         pytest.param(story(0, OLD, left=FILES), id="a source of files is left out"),
         pytest.param(
-            story(0, at=(0, ALIEN), accepted={"offsets-of:s2:7"}, others={"s2": of("other", 7)}),
+            story(0, at=(0, ALIEN), accepted={"offsets-of:s2:7"}, others={"s2": OtherSink(of("other", 7))}),
             id="hand-over",
         ),
     ],
