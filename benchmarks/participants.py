@@ -25,7 +25,7 @@ from benchmarks.many_tasks import DECISIONS
 from benchmarks.peer_cluster import ThreeNodes
 from benchmarks.peer_kafka import ApacheKafka
 from benchmarks.starts import make
-from eoslog.client.admin import transactions
+from eoslog.client.admin import transaction_states, transactions
 from eoslog.client.admin.groups import list_groups
 from eoslog.client.admin.list_offsets import LATEST, list_offsets
 from eoslog.client.records.produce import Producer
@@ -185,7 +185,7 @@ def measure(bootstrap: str, participants: int) -> Took:
     query.die_behind_the_decision(reports)
     query.start()
     decided = query.begin()[1]
-    left = transactions.list_transactions(query.cluster, query.sink.coordinator)
+    left = transaction_states.list_transactions(query.cluster, query.sink.coordinator)
     groups = [one for one in list_groups(query.cluster) if one.group.startswith(query.sink.group)]
     middle = [statistics.median(values) for values in (begins[WARM_UP:], commits[WARM_UP:], parts)]
     return Took(middle[0], middle[1], middle[2], undecided, decided, len(left), len(groups))

@@ -20,7 +20,7 @@ from benchmarks.simulation.placement import by_partition
 from benchmarks.simulation.query import Query, open_transaction
 from benchmarks.simulation.rules_alone import PAUSE_SECONDS, rules_alone
 from benchmarks.starts import PARTITIONS
-from eoslog.client.admin import transactions
+from eoslog.client.admin import transaction_states, transactions
 from eoslog.connector.commit.commands import Acquire, Command, End, FetchStored, StageOffsets, demand
 from eoslog.connector.commit.decision import ANCHOR, METADATA_LIMIT
 from eoslog.connector.commit.transactional_ids import Participant
@@ -112,14 +112,16 @@ class Calibration:
             transactions.end_txns(self.cluster, dict(map(self._open, names)), commit=True)
             self._looked_at[node] = True
         for looked_at in (names[:1], names):
-            self._timed("look", len(looked_at), lambda: transactions.describe(self.cluster, looked_at))  # noqa: B023
+            self._timed("look", len(looked_at), lambda: transaction_states.describe(self.cluster, looked_at))  # noqa: B023
 
     def _transactions(self, many: int, nodes: Sequence[int]) -> None:
         """Of names at these nodes, ended together."""
         opened = [self._open(name) for name in self._names(many, nodes)]
         names = [who.name for who in opened]
         self._timed(
-            "listing", many, lambda: transactions.list_transactions(self.cluster, self.prefix, ["Ongoing"])
+            "listing",
+            many,
+            lambda: transaction_states.list_transactions(self.cluster, self.prefix, ["Ongoing"]),
         )
         time.sleep(PAUSE_SECONDS)
         started = time.perf_counter()
@@ -143,7 +145,7 @@ class Calibration:
         refused = {name: answer for name, answer in answers.items() if isinstance(answer, Exception)}
         assert not refused, refused
         last = list(enders)[-1]
-        while transactions.describe(self.cluster, [last])[last].state != "CompleteCommit":  # type: ignore[union-attr]
+        while transaction_states.describe(self.cluster, [last])[last].state != "CompleteCommit":  # type: ignore[union-attr]
             time.sleep(0.001)
         written = _ms(started)
         self._note("end", many, ended)

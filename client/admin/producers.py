@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from eoslog.client.admin import transactions
+from eoslog.client.admin import transaction_states
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.connection import BrokerConnection
 from eoslog.client.wire.retry import check, retrying
@@ -108,7 +108,7 @@ class Holder:
 
     producer: ActiveProducer
     name: str | None
-    found: transactions.TransactionDescription | None
+    found: transaction_states.TransactionDescription | None
 
     @property
     def sink(self) -> str | None:
@@ -168,9 +168,9 @@ def holders(cluster: Cluster, open_there: Sequence[ActiveProducer]) -> list[Hold
     if not open_there:
         return []
     ids = sorted({producer.producer_id for producer in open_there})
-    listed = transactions.list_transactions(cluster, "", producer_ids=ids)
+    listed = transaction_states.list_transactions(cluster, "", producer_ids=ids)
     names = {listing.producer_id: listing.transactional_id for listing in listed}
-    known = transactions.describe(cluster, sorted(set(names.values()))) if names else {}
+    known = transaction_states.describe(cluster, sorted(set(names.values()))) if names else {}
     return [
         Holder(producer, names.get(producer.producer_id), known.get(names.get(producer.producer_id, "")))
         for producer in open_there

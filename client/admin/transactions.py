@@ -1,4 +1,4 @@
-"""Transactions, by requests to their coordinator: open, end, describe, commit offsets in them.
+"""Transactions, by requests to their coordinator: open, end, commit offsets in them.
 
 Each call is retried while its failure may pass (see retry.py). All of them may be repeated if the first
 answer was lost. InitProducerId then only bumps the epoch once more. EndTxn answers a repeated request with
@@ -17,11 +17,6 @@ from typing import TYPE_CHECKING
 
 from eoslog.client.admin.abort_by_epoch import INIT_CURRENT, INIT_MAX, abort_by_epoch
 from eoslog.client.admin.group_offsets import Epochs, at_once, rows_of
-from eoslog.client.admin.transaction_states import Listing as Listing
-from eoslog.client.admin.transaction_states import TransactionDescription as TransactionDescription
-from eoslog.client.admin.transaction_states import await_markers as await_markers
-from eoslog.client.admin.transaction_states import describe as describe
-from eoslog.client.admin.transaction_states import list_transactions as list_transactions
 from eoslog.client.wire.cluster import Cluster, at_coordinator
 from eoslog.client.wire.connection import BrokerConnection
 from eoslog.client.wire.pipelined import at_coordinators

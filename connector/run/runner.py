@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from eoslog.client.admin import group_offsets as group_offsets
-from eoslog.client.admin import transactions
+from eoslog.client.admin import transaction_states, transactions
 from eoslog.client.admin.transaction_states import PendingListing
 from eoslog.client.wire.cluster import Cluster, TopicInfo
 from eoslog.client.wire.config import ClientConfig
@@ -115,7 +115,7 @@ class Runner:
             AskOngoing: self._ask_ongoing,
             ListOngoing: self._list_ongoing,
             Describe: self._describe,
-            AwaitMarkers: lambda c: transactions.await_markers(cluster, c.names),
+            AwaitMarkers: lambda c: transaction_states.await_markers(cluster, c.names),
             FindHeld: lambda c: markers.find_held(cluster, c.places, c.participants),
             FindOwn: self._find_own,
             AskOpen: self._ask_open,
@@ -234,7 +234,7 @@ class Runner:
         if not command.asked:
             self._forget_asked()
         asked, self._asked = self._asked, None
-        found = transactions.list_transactions(self._cluster, command.prefix, [ONGOING], ahead=asked)
+        found = transaction_states.list_transactions(self._cluster, command.prefix, [ONGOING], ahead=asked)
         return tuple(listing.transactional_id for listing in found)
 
     def _ask_open(self, command: AskOpen) -> None:
@@ -247,7 +247,7 @@ class Runner:
         return markers.look_at_partitions(self._cluster, command.places, ahead=looked, late=command.late)
 
     def _describe(self, command: Describe) -> dict[str, Description | None]:
-        found = transactions.describe(self._cluster, command.names)
+        found = transaction_states.describe(self._cluster, command.names)
         return {name: _description(state) if state else None for name, state in found.items()}
 
 
@@ -320,7 +320,7 @@ def _say_once(config: ClientConfig, why: NotOffered) -> None:
         )
 
 
-def _description(state: transactions.TransactionDescription) -> Description:
+def _description(state: transaction_states.TransactionDescription) -> Description:
     return Description(state.state, state.identity, state.timeout_ms, state.start_ms)
 
 

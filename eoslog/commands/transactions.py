@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from eoslog.client.admin import producers as admin
-from eoslog.client.admin import transactions
+from eoslog.client.admin import transaction_states, transactions
 from eoslog.client.admin.group_offsets import fetch_committed
 from eoslog.client.admin.list_offsets import LATEST, list_offsets
 from eoslog.client.admin.producers import NEVER_MS, ActiveProducer, Holder, clock
@@ -160,17 +160,18 @@ def list_transactions(session: CommandSession, states: tuple[str, ...], prefix: 
         return
     rows = [
         {"transactional_id": found.transactional_id, "producer_id": found.producer_id, "state": found.state}
-        for found in transactions.list_transactions(session.cluster, prefix, states)
+        for found in transaction_states.list_transactions(session.cluster, prefix, states)
     ]
     session.show(rows, ["transactional_id", "producer_id", "state"])
 
 
 def _list_sealed(session: CommandSession, prefix: str) -> None:
     names = [
-        found.transactional_id for found in transactions.list_transactions(session.cluster, prefix, [ONGOING])
+        found.transactional_id
+        for found in transaction_states.list_transactions(session.cluster, prefix, [ONGOING])
     ]
     now_ms, rows = time.time() * 1000, []
-    for name, found in (transactions.describe(session.cluster, names) if names else {}).items():
+    for name, found in (transaction_states.describe(session.cluster, names) if names else {}).items():
         if found is not None and found.timeout_ms == NEVER_MS:
             rows.append({
                 "transactional_id": name,
@@ -187,7 +188,7 @@ def _list_sealed(session: CommandSession, prefix: str) -> None:
 def describe(session: CommandSession, names: tuple[str, ...]) -> None:
     """Show what the coordinators know about transactional ids."""
     now_ms, rows = time.time() * 1000, []
-    for name, found in transactions.describe(session.cluster, names).items():
+    for name, found in transaction_states.describe(session.cluster, names).items():
         if found is None:
             session.fail(f"there is no transactional id {name}")
             continue
@@ -207,7 +208,7 @@ def describe(session: CommandSession, names: tuple[str, ...]) -> None:
     session.show(rows, columns)
 
 
-def _age(found: transactions.TransactionDescription, now_ms: float) -> int | None:
+def _age(found: transaction_states.TransactionDescription, now_ms: float) -> int | None:
     if found.state in ENDED or found.start_ms < 0:
         return None
     return int((now_ms - found.start_ms) / 1000)
@@ -291,7 +292,7 @@ def abort(
 
 
 def _abort_id(session: CommandSession, transactional_id: str, force: bool) -> None:
-    found = transactions.describe(session.cluster, [transactional_id])[transactional_id]
+    found = transaction_states.describe(session.cluster, [transactional_id])[transactional_id]
     if found is None:
         raise click.ClickException(f"there is no transactional id {transactional_id}")
     if found.state in ENDED:
@@ -302,7 +303,7 @@ def _abort_id(session: CommandSession, transactional_id: str, force: bool) -> No
             "ask the system that decides it, or give --force"
         )
     transactions.init_producer_id(session.cluster, transactional_id, min(found.timeout_ms, _MINUTE_MS))
-    after = transactions.describe(session.cluster, [transactional_id])[transactional_id]
+    after = transaction_states.describe(session.cluster, [transactional_id])[transactional_id]
     state = after.state if after is not None else "gone"
     session.say(f"{transactional_id}: aborted, its producer is fenced (state {state})")
 

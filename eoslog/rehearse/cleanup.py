@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from eoslog.client.admin import groups, transactions
+from eoslog.client.admin import groups, transaction_states, transactions
 from eoslog.client.admin.topics import delete_topics
 from eoslog.client.wire.cluster import Cluster
 from eoslog.errors import EoslogError
@@ -62,9 +62,11 @@ class CleanUp:
 
     def _end_transactions(self, cluster: Cluster, names: ScratchNames, _: Sequence[str]) -> None:
         prefix = names.name("")
-        found = [one.transactional_id for one in transactions.list_transactions(cluster, prefix, ["Ongoing"])]
+        found = [
+            one.transactional_id for one in transaction_states.list_transactions(cluster, prefix, ["Ongoing"])
+        ]
         self._each("open transaction", map(names.check, found), partial(_abort, cluster))
-        self.ids = len(transactions.list_transactions(cluster, prefix))
+        self.ids = len(transaction_states.list_transactions(cluster, prefix))
 
     def _delete_groups(self, cluster: Cluster, names: ScratchNames, _: Sequence[str]) -> None:
         found = [one.group for one in groups.list_groups(cluster) if one.group.startswith(names.name(""))]

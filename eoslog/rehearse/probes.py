@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from eoslog.client.admin.group_offsets import StillPending
 from eoslog.client.admin.producers import NEVER_MS
-from eoslog.client.admin.transactions import TransactionDescription
+from eoslog.client.admin.transaction_states import TransactionDescription
 from eoslog.connector.commit.commands import NotOffered, Refused, Seal, Unknown, ask
 from eoslog.connector.commit.decision import METADATA_LIMIT
 from eoslog.connector.commit.transactional_ids import Participant

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from eoslog.client.admin.transactions import TransactionDescription
+from eoslog.client.admin.transaction_states import TransactionDescription
 from eoslog.connector.commit.commands import Description
 from eoslog.connector.commit.finish import is_aborted
 from eoslog.connector.commit.transactional_ids import Participant

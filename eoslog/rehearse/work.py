@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeVar
 
 import pyarrow as pa
 
-from eoslog.client.admin import group_offsets, transactions
+from eoslog.client.admin import group_offsets, transaction_states, transactions
 from eoslog.client.admin.list_offsets import EARLIEST, LATEST, list_offsets
 from eoslog.client.records.fetch import fetch
 from eoslog.client.records.produce import Producer
@@ -127,9 +127,9 @@ class Work:
         )
         return found.get(place)
 
-    def describe(self, name: str) -> transactions.TransactionDescription | None:
+    def describe(self, name: str) -> transaction_states.TransactionDescription | None:
         """The coordinator's description of a transactional id."""
-        return transactions.describe(self.cluster, [name])[name]
+        return transaction_states.describe(self.cluster, [name])[name]
 
     def rows(self, topic: str, *, committed: bool = True) -> Counter[str]:
         """The rows that a reader sees now, and how often each. Raises what fetch raises."""
@@ -154,7 +154,7 @@ class Work:
 
     def ongoing(self, prefix: str) -> tuple[str, ...]:
         """Transactional ids with this prefix whose transaction is open."""
-        found = transactions.list_transactions(self.cluster, self.names.check(prefix), ["Ongoing"])
+        found = transaction_states.list_transactions(self.cluster, self.names.check(prefix), ["Ongoing"])
         return tuple(one.transactional_id for one in found)
 
     def check_readable(self, topic: str, when: str = "every transaction has ended") -> None:

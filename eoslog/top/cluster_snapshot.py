@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from eoslog.client.admin import transactions
+from eoslog.client.admin import transaction_states
 from eoslog.client.admin.group_offsets import fetch_committed
 from eoslog.client.admin.groups import list_groups
 from eoslog.client.admin.list_offsets import EARLIEST, LATEST, list_offsets
@@ -178,9 +178,9 @@ def _committed(cluster: Cluster, group: str) -> dict[TopicPartition, int]:
 
 def _transactions(cluster: Cluster) -> tuple[list[str], list[Open]]:
     """All transactional ids, and the transactions that are open."""
-    listed = transactions.list_transactions(cluster, "")
+    listed = transaction_states.list_transactions(cluster, "")
     names = [found.transactional_id for found in listed if found.state not in ENDED]
-    described = transactions.describe(cluster, names) if names else {}
+    described = transaction_states.describe(cluster, names) if names else {}
     return [found.transactional_id for found in listed], [
         Open(name, found.state, found.start_ms if found.start_ms >= 0 else None, len(found.partitions))
         for name, found in described.items()

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from kio.schema.errors import ErrorCode as KioErrorCode
 
-from eoslog.client.admin import transactions
+from eoslog.client.admin import transaction_states, transactions
 from eoslog.client.admin.group_offsets import commit_plain, fetch_committed
 from eoslog.client.admin.list_offsets import LATEST, list_offsets
 from eoslog.client.records.fetch import fetch
@@ -153,11 +153,11 @@ REQUESTS = {
         ApiKey.OFFSET_COMMIT, lambda c: commit_plain(c, "g", OFFSETS), nested("topics", "partitions")
     ),
     "DescribeTransactions": Asked(
-        ApiKey.DESCRIBE_TRANSACTIONS, lambda c: transactions.describe(c, ["x"]), described
+        ApiKey.DESCRIBE_TRANSACTIONS, lambda c: transaction_states.describe(c, ["x"]), described
     ),
     "ListTransactions": Asked(
         ApiKey.LIST_TRANSACTIONS,
-        lambda c: transactions.list_transactions(c, "x"),
+        lambda c: transaction_states.list_transactions(c, "x"),
         lambda _, code, body: {"error_code": code, "unknown_state_filters": [], "transaction_states": []},
     ),
     "WriteTxnMarkers": Asked(ApiKey.WRITE_TXN_MARKERS, write_markers, marked),

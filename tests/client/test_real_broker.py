@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from eoslog.client.admin import transactions
+from eoslog.client.admin import transaction_states, transactions
 from eoslog.client.admin.group_offsets import commit_plain, fetch_committed
 from eoslog.client.admin.list_offsets import EARLIEST, LATEST, list_offsets
 from eoslog.client.records.fetch import fetch
@@ -66,21 +66,21 @@ def test_a_transaction_from_begin_to_end(cluster: Cluster, kafka: Kafka) -> None
             producer.flush()
             assert producer.records == 400 and producer.partitions == {(topic, 0), (topic, 1)}
         transactions.commit_offsets(cluster, name, identity, group, {(topic, 1): (number, f"batch {number}")})
-        found = transactions.describe(cluster, [name, "nobody"])
+        found = transaction_states.describe(cluster, [name, "nobody"])
         state = found[name]
         assert found["nobody"] is None and state is not None
         assert (state.state, state.identity, state.timeout_ms) == ("Ongoing", identity, 60_000)
         assert {(topic, 0), (topic, 1)} <= set(state.partitions)
-        assert [x.transactional_id for x in transactions.list_transactions(cluster, name, ["Ongoing"])] == [
-            name
-        ]
+        assert [
+            x.transactional_id for x in transaction_states.list_transactions(cluster, name, ["Ongoing"])
+        ] == [name]
         stable = list_offsets(cluster, {(topic, 0): LATEST}, committed=True)[topic, 0]
         assert stable < list_offsets(cluster, {(topic, 0): LATEST}, committed=False)[topic, 0]
         transactions.end_txn(cluster, name, identity, commit)
         wanted += values if commit else []
         identity = transactions.init_producer_id(cluster, name, 60_000)
     assert fetch_committed(cluster, group, [(topic, 0), (topic, 1)]) == {(topic, 1): (2, "batch 2")}
-    assert not transactions.list_transactions(cluster, name, ["Ongoing"])
+    assert not transaction_states.list_transactions(cluster, name, ["Ongoing"])
     rows = kafka.rows(topic, 2)
     for partition in (0, 1):
         assert [row[3] for row in rows if row[0] == partition] == wanted
@@ -131,7 +131,9 @@ def test_rows_that_come_after_the_abort_are_refused(cluster: Cluster, kafka: Kaf
         send(producer, topic, 0, [b"in time"])
         producer.flush()
         transactions.end_txn(cluster, name, identity, commit=False)
-        assert transactions.await_markers(cluster, [name]) == (), "what comes before its marker is aborted"
+        assert transaction_states.await_markers(cluster, [name]) == (), (
+            "what comes before its marker is aborted"
+        )
         with pytest.raises((ProduceFailed, KafkaError)) as refused:
             send(producer, topic, 0, [b"late"])  # the next in sequence, and its partition was added in time
             producer.flush()
@@ -157,8 +159,8 @@ def test_an_abort_raises_the_epoch_of_what_is_open_and_of_nothing_else(
             producer.flush()
 
     def state() -> tuple[str, ProducerIdentity] | None:
-        transactions.await_markers(cluster, [name])
-        found = transactions.describe(cluster, [name])[name]
+        transaction_states.await_markers(cluster, [name])
+        found = transaction_states.describe(cluster, [name])[name]
         return None if found is None else (found.state, found.identity)
 
     opened(first)
@@ -244,7 +246,7 @@ def test_every_row_once_across_kills_of_the_broker(transactional: bool) -> None:
             broker.kill()
             broker.restart()
             transactions.end_txn(cluster, name, identity, True)
-            assert transactions.await_markers(cluster, [name]) == (), (
+            assert transaction_states.await_markers(cluster, [name]) == (), (
                 "Apache Kafka writes them after its answer"
             )
         rows = kafka.rows(topic, 2)

@@ -9,7 +9,7 @@ import pytest
 from eoslog.client.admin import transaction_states, transactions
 from eoslog.client.admin.group_offsets import StillPending, at_once, commit_plain, fetch_committed
 from eoslog.client.admin.list_offsets import EARLIEST, LATEST, list_offsets
-from eoslog.client.admin.transactions import Listing
+from eoslog.client.admin.transaction_states import Listing
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.config import ClientConfig
 from eoslog.client.wire.retry import retrying
@@ -166,7 +166,7 @@ def test_listing_quotes_the_prefix_filters_and_waits_for_loading_coordinators() 
         listed(code=14), listed(("a.b-2", 2, "Ongoing"), ("axb-1", 1, "Ongoing"), ("a.b-1", 1, "Empty"))
     )
     with FakeBroker({ApiKey.LIST_TRANSACTIONS: answers}) as broker:
-        found = transactions.list_transactions(cluster(broker), "a.b-", ["Ongoing", "Empty"])
+        found = transaction_states.list_transactions(cluster(broker), "a.b-", ["Ongoing", "Empty"])
         assert [body["transactional_id_pattern"] for _, body in broker.seen(ApiKey.LIST_TRANSACTIONS)] == [
             r"a\.b\-.*"
         ] * 2
@@ -175,7 +175,7 @@ def test_listing_quotes_the_prefix_filters_and_waits_for_loading_coordinators() 
     with FakeBroker(
         {ApiKey.LIST_TRANSACTIONS: scripted(listed(("b", 1, "x"), ("a", 2, "x")))}, versions=older
     ) as broker:
-        assert transactions.list_transactions(cluster(broker), "a") == [Listing("a", 2, "x")]
+        assert transaction_states.list_transactions(cluster(broker), "a") == [Listing("a", 2, "x")]
 
 
 def test_describe_tells_unknown_ids() -> None:
@@ -187,9 +187,9 @@ def test_describe_tells_unknown_ids() -> None:
 
     answers = scripted({"transaction_states": [state("a", 0), state("b", 105)]})
     with FakeBroker({ApiKey.DESCRIBE_TRANSACTIONS: answers}) as broker:
-        found = transactions.describe(cluster(broker), ["a", "b"])
+        found = transaction_states.describe(cluster(broker), ["a", "b"])
     assert found == {
-        "a": transactions.TransactionDescription("Ongoing", ME, 5, 6, [("t", 1), ("t", 0)]),
+        "a": transaction_states.TransactionDescription("Ongoing", ME, 5, 6, [("t", 1), ("t", 0)]),
         "b": None,
     }
 
@@ -203,8 +203,8 @@ def test_a_lost_answer_of_describe_keeps_what_was_learnt() -> None:
 
     with FakeBroker({ApiKey.DESCRIBE_TRANSACTIONS: one}) as broker:
         c = cluster(broker)
-        assert transactions.describe(c, ["a"]) == {"a": None}
-        assert transactions.describe(c, ["b"]) == {"b": None}
+        assert transaction_states.describe(c, ["a"]) == {"a": None}
+        assert transaction_states.describe(c, ["b"]) == {"b": None}
 
 
 def test_committed_offsets() -> None:
@@ -283,7 +283,7 @@ def test_what_a_coordinator_has_told_is_not_asked_again() -> None:
     first = [described("a"), described("b", code=14)]
     answers = scripted({"transaction_states": first}, {"transaction_states": [described("b", state="Empty")]})
     with FakeBroker({ApiKey.DESCRIBE_TRANSACTIONS: answers}) as broker:
-        found = transactions.describe(cluster(broker), ["a", "b"])
+        found = transaction_states.describe(cluster(broker), ["a", "b"])
         asked = [body["transactional_ids"] for _, body in broker.seen(ApiKey.DESCRIBE_TRANSACTIONS)]
     assert asked == [["a", "b"], ["b"]]
     assert [found[name].state for name in ("a", "b")] == ["Ongoing", "Empty"]  # type: ignore[union-attr]
@@ -295,7 +295,7 @@ def test_an_id_that_a_coordinator_leaves_out_is_not_taken_for_unknown() -> None:
         FakeBroker({ApiKey.DESCRIBE_TRANSACTIONS: answers}) as broker,
         pytest.raises(KafkaError, match=r"DescribeTransactions left out \['b'\]"),
     ):
-        transactions.describe(cluster(broker), ["a", "b"])
+        transaction_states.describe(cluster(broker), ["a", "b"])
 
 
 def test_markers_are_waited_for() -> None:
@@ -308,7 +308,7 @@ def test_markers_are_waited_for() -> None:
     ]  # fmt: skip
     answers = scripted(*({"transaction_states": states} for states in looks))
     with FakeBroker({ApiKey.DESCRIBE_TRANSACTIONS: answers}) as broker:
-        assert transactions.await_markers(cluster(broker), ["a", "b", "c", "d"]) == ()
+        assert transaction_states.await_markers(cluster(broker), ["a", "b", "c", "d"]) == ()
         asked = [body["transactional_ids"] for _, body in broker.seen(ApiKey.DESCRIBE_TRANSACTIONS)]
     assert asked == [["a", "b", "c", "d"], ["a", "c"], ["a"]]
 
@@ -319,13 +319,13 @@ def test_markers_that_do_not_come_are_told(monkeypatch: pytest.MonkeyPatch) -> N
     answers = scripted(*({"transaction_states": [described("a", state=state)]} for state in states))
     with FakeBroker({ApiKey.DESCRIBE_TRANSACTIONS: answers}) as broker:
         began = time.monotonic()
-        assert transactions.await_markers(cluster(broker), ["a"]) == ("a",)
+        assert transaction_states.await_markers(cluster(broker), ["a"]) == ("a",)
         assert time.monotonic() - began >= 0.05
 
 
 def test_who_ends_several_in_one_step_has_written_the_markers() -> None:
     with FakeBroker(ends_together=True) as broker:
-        assert transactions.await_markers(cluster(broker), ["a"]) == ()
+        assert transaction_states.await_markers(cluster(broker), ["a"]) == ()
         assert broker.seen(ApiKey.DESCRIBE_TRANSACTIONS) == []
 
 

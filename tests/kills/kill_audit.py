@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from confluent_kafka import Consumer, TopicPartition
 
-from eoslog.client.admin.transactions import describe, list_transactions
+from eoslog.client.admin.transaction_states import describe, list_transactions
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.config import ClientConfig, parse_addresses
 from tests.kills.kill_query import MARK, Job

@@ -539,8 +539,8 @@ MUTANTS: list[Mutant] = [
         Break(
             "all open transactions are listed",
             "Runner._list_ongoing",
-            "transactions.list_transactions(self._cluster, command.prefix, [ONGOING], ahead=asked)",
-            "transactions.list_transactions(self._cluster, command.prefix, ahead=asked)",
+            "transaction_states.list_transactions(self._cluster, command.prefix, [ONGOING], ahead=asked)",
+            "transaction_states.list_transactions(self._cluster, command.prefix, ahead=asked)",
             ("tests/client/test_transaction_lists.py",),
         ),
     ),

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from eoslog.client.admin.transactions import TransactionDescription
+from eoslog.client.admin.transaction_states import TransactionDescription
 from eoslog.connector.commit.transactional_ids import Participant
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.producer_identity import ProducerIdentity

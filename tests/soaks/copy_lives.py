@@ -17,7 +17,7 @@ from enum import Enum
 from pathlib import Path
 
 from eoslog.client.admin.group_offsets import fetch_committed
-from eoslog.client.admin.transactions import list_transactions
+from eoslog.client.admin.transaction_states import list_transactions
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.config import ClientConfig, parse_addresses
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable

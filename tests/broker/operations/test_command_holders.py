@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from eoslog.client.admin import transactions
+from eoslog.client.admin import transaction_states, transactions
 from eoslog.client.admin.producers import ActiveProducer, Holder
-from eoslog.client.admin.transactions import TransactionDescription
+from eoslog.client.admin.transaction_states import TransactionDescription
 from eoslog.client.wire.cluster import Cluster
 from eoslog.commands.session import client_config
 from eoslog.connector.commit.task_reports import Report
@@ -151,13 +151,13 @@ def test_one_that_ends_between_two_looks_does_not_seem_to_hang(
     broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ok(broker, "topics", "create", "quick")
-    producer, ask = begin(broker, "quick-1", "quick"), transactions.list_transactions
+    producer, ask = begin(broker, "quick-1", "quick"), transaction_states.list_transactions
 
     def ends_before(*arguments: Any, **options: Any) -> object:
         producer.commit_transaction(20)
         return ask(*arguments, **options)
 
-    monkeypatch.setattr(transactions, "list_transactions", ends_before)
+    monkeypatch.setattr(transaction_states, "list_transactions", ends_before)
     (row,) = document(broker, *HOLDERS, "quick")
     assert (row["transactional_id"], row["what_to_do"]) == (
         None, "the transaction that held it back has just ended: run this again"

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from eoslog.cli import main
-from eoslog.client.admin.transactions import list_transactions
+from eoslog.client.admin.transaction_states import list_transactions
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.config import ClientConfig, parse_addresses
 from eoslog.testing import EmbeddedBroker

@@ -7,7 +7,7 @@ from pathlib import Path
 from confluent_kafka.admin import NewTopic
 
 from benchmarks.peer_cluster import ThreeNodes
-from eoslog.client.admin import transactions
+from eoslog.client.admin import transaction_states
 from tests.connector.crashes.crash_query import Crash, Query, Running, start
 from tests.connector.crashes.test_crash_table import Bench
 from tests.kit.waiting import until
@@ -79,8 +79,12 @@ class ClusterBench(Bench):
         """The node that coordinates a participant: one that is open, if one is."""
         with self.cluster() as cluster:
             prefix = f"{self.sink_id}/"
-            names = [t.transactional_id for t in transactions.list_transactions(cluster, prefix, ["Ongoing"])]
-            names = names or [t.transactional_id for t in transactions.list_transactions(cluster, prefix)]
+            names = [
+                t.transactional_id for t in transaction_states.list_transactions(cluster, prefix, ["Ongoing"])
+            ]
+            names = names or [
+                t.transactional_id for t in transaction_states.list_transactions(cluster, prefix)
+            ]
         return self.nodes.coordinator_of("transaction", names[0])
 
     def coordinates_group(self) -> int:

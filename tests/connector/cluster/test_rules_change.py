@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 from confluent_kafka import KafkaException
 
-from eoslog.client.admin import transactions
+from eoslog.client.admin import transaction_states
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.config import ClientConfig, parse_addresses
 from eoslog.connector.commit import commands as c
@@ -154,7 +154,8 @@ def test_transaction_version_0_breaks_open_transactional_ids_until_their_coordin
 
 def still_open(made: Mortal) -> list[str]:
     return [
-        found.transactional_id for found in transactions.list_transactions(made.cluster, "s", ["Ongoing"])
+        found.transactional_id
+        for found in transaction_states.list_transactions(made.cluster, "s", ["Ongoing"])
     ]
 
 

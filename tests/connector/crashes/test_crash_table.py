@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from eoslog.checkpoint import restore_checkpoint
-from eoslog.client.admin import group_offsets, transactions
+from eoslog.client.admin import group_offsets, transaction_states
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.config import ClientConfig, parse_addresses
 from tests.connector.brokers import Broker, offers_two_phase_commit, start_broker
@@ -113,7 +113,8 @@ class Bench:
         """Transactions of the sink that hold back readers."""
         with self.cluster() as cluster:
             return [
-                t.transactional_id for t in transactions.list_transactions(cluster, self.sink_id, ["Ongoing"])
+                t.transactional_id
+                for t in transaction_states.list_transactions(cluster, self.sink_id, ["Ongoing"])
             ]
 
     def wait_until_nothing_is_open(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import psutil
 
-from eoslog.client.admin import transactions
+from eoslog.client.admin import transaction_states
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.config import ClientConfig, parse_addresses
 from tests.connector.spark_application import PATIENCE_SECONDS, Application
@@ -93,7 +93,7 @@ class Copy:
     def open(self) -> list[str]:
         """Transactions of the sink that hold back readers."""
         with Cluster(ClientConfig(parse_addresses(self.kafka.bootstrap))) as cluster:
-            found = transactions.list_transactions(cluster, self.sink, ["Ongoing"])
+            found = transaction_states.list_transactions(cluster, self.sink, ["Ongoing"])
             return [listing.transactional_id for listing in found]
 
     def check(self) -> None:

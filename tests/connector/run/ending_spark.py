@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import udf
 from pyspark.sql.streaming.query import StreamingQuery
 
-from eoslog.client.admin import transactions
+from eoslog.client.admin import transaction_states
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.config import ClientConfig, parse_addresses
 from tests.connector.spark_probe import WRITING, ProbeSource
@@ -58,7 +58,7 @@ def main(bootstrap: str, source: str, target: str, checkpoint: str, *ends: str) 
             began, seen = time.monotonic(), {}
             for after in LATE_LOOKS if is_late(told) else LOOKS:
                 time.sleep(max(0.0, began + after - time.monotonic()))
-                found = transactions.list_transactions(cluster, prefix, ["Ongoing"])
+                found = transaction_states.list_transactions(cluster, prefix, ["Ongoing"])
                 seen[after] = [listing.transactional_id for listing in found]
             written = [json.loads(line) for line in notes()]
             late = [note["at"] for note in written if note["time"] > time.time() - time.monotonic() + began]

@@ -14,7 +14,7 @@ import psutil
 import pyarrow as pa
 import pytest
 
-from eoslog.client.admin import transactions
+from eoslog.client.admin import transaction_states, transactions
 from eoslog.client.wire.cluster import shared_cluster
 from eoslog.connector.commit.abandon import is_over, run_of
 from eoslog.connector.commit.commands import Rules
@@ -61,7 +61,9 @@ class Batch:
         return committer.runner_for(self.options)
 
     def open(self) -> list[str]:
-        found = transactions.list_transactions(shared_cluster(self.options.client), self.sink.id, ["Ongoing"])
+        found = transaction_states.list_transactions(
+            shared_cluster(self.options.client), self.sink.id, ["Ongoing"]
+        )
         return [listing.transactional_id for listing in found]
 
     def closed_within(self, seconds: float) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
-from eoslog.client.admin import transactions
+from eoslog.client.admin import transaction_states
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.config import ClientConfig, parse_addresses
 from tests.connector.brokers import Broker
@@ -48,7 +48,7 @@ def filled(kafka: Kafka) -> str:
 
 def still_open(kafka: Kafka, prefix: str) -> list[str]:
     with Cluster(ClientConfig(parse_addresses(kafka.bootstrap))) as cluster:
-        found = transactions.list_transactions(cluster, prefix, ["Ongoing"])
+        found = transaction_states.list_transactions(cluster, prefix, ["Ongoing"])
     return [listing.transactional_id for listing in found]
 
 

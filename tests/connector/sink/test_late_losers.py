@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 import pytest
 
-from eoslog.client.admin import transactions
+from eoslog.client.admin import transaction_states
 from eoslog.client.admin.list_offsets import LATEST, list_offsets
 from eoslog.client.wire.cluster import Cluster, shared_cluster
 from eoslog.connector.commit.commands import FENCED
@@ -45,7 +45,7 @@ class Write:
 
     def open(self) -> list[str]:
         cluster = shared_cluster(self.options.client)
-        found = transactions.list_transactions(cluster, self.topic, ["Ongoing"])
+        found = transaction_states.list_transactions(cluster, self.topic, ["Ongoing"])
         return [listing.transactional_id for listing in found]
 
     def held_back(self) -> list[int]:

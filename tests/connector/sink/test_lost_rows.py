@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from eoslog.client.admin import transactions
+from eoslog.client.admin import transaction_states
 from eoslog.client.wire.cluster import shared_cluster
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit.faults import BatchRefused, ParticipantsLost, ReplayDiffers
@@ -76,7 +76,7 @@ class Job:
         tries = (self.options(kafka__transaction__timeout__ms=ms, **more) for ms in as_short_as_can_be)
         assert any(self._is_killed(one, rows) for one in tries), "too slow for these time-outs"
         deadline = time.monotonic() + PATIENCE_SECONDS
-        while transactions.list_transactions(shared_cluster(options.client), self.prefix, ["Ongoing"]):
+        while transaction_states.list_transactions(shared_cluster(options.client), self.prefix, ["Ongoing"]):
             assert time.monotonic() < deadline
             time.sleep(0.1)
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from eoslog.client.admin import group_offsets as group_offsets
-from eoslog.client.admin import transactions
+from eoslog.client.admin import transaction_states, transactions
 from eoslog.client.records.produce import Producer
 from eoslog.client.wire.cluster import Cluster, shared_cluster
 from eoslog.client.wire.config import ClientConfig, parse_addresses
@@ -164,7 +164,7 @@ def _wait_for_markers(cluster: Cluster, sink: Sink) -> None:
     """Kafka answers EndTxn before its markers are written: who is quick asks for offsets more than once."""
     deadline = time.monotonic() + 60
     while True:
-        state = transactions.describe(cluster, [sink.coordinator])[sink.coordinator]
+        state = transaction_states.describe(cluster, [sink.coordinator])[sink.coordinator]
         if state is not None and state.state == "CompleteCommit":
             break
         assert time.monotonic() < deadline, state

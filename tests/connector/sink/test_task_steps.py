@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from eoslog.client.admin import transactions
+from eoslog.client.admin import transaction_states, transactions
 from eoslog.client.wire.cluster import shared_cluster
 from eoslog.client.wire.config import ClientConfig
 from eoslog.connector.commit.task_reports import Batch, Begun, Decided, Empty, Prepared, Report, Stamp
@@ -169,7 +169,7 @@ class Write:
 
     def open(self) -> list[str]:
         cluster = shared_cluster(self.options.client)
-        found = transactions.list_transactions(cluster, self.topic, ["Ongoing"])
+        found = transaction_states.list_transactions(cluster, self.topic, ["Ongoing"])
         return [listing.transactional_id for listing in found]
 
     def visible(self) -> list[bytes]:

@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 import eoslog
-from eoslog.client.admin import transactions
+from eoslog.client.admin import transaction_states
 from eoslog.client.wire.cluster import shared_cluster
 from eoslog.connector.options.sink_options import sink_options
 from tests.connector.spark_application import Application
@@ -136,7 +136,7 @@ def test_twenty_batches_leave_no_more_names_than_five(query: Query, kafka: Kafka
         query.run(write, limit=limit)
         given = {"kafka.bootstrap.servers": kafka.bootstrap, "topic": target}
         cluster = shared_cluster(sink_options(given, stream=False).client)
-        ids = transactions.list_transactions(cluster, "eoslog-write", [])
+        ids = transaction_states.list_transactions(cluster, "eoslog-write", [])
         ours = [one.transactional_id for one in ids if query.name in one.transactional_id]
         groups = kafka.admin.list_consumer_groups().result(20).valid
         left.append((len(ours), sum(query.name in group.group_id for group in groups)))

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from eoslog.client.admin import transactions
+from eoslog.client.admin import transaction_states
 from eoslog.client.admin.list_offsets import LATEST, list_offsets
 from eoslog.client.wire.cluster import Cluster, shared_cluster
 from eoslog.connector.commit import commands as c
@@ -132,14 +132,14 @@ class Site:
         self.options = sink_options(self.given, stream=False)
 
     def open(self, prefix: str = "") -> list[str]:
-        found = transactions.list_transactions(shared_cluster(self.options.client), prefix, ["Ongoing"])
+        found = transaction_states.list_transactions(shared_cluster(self.options.client), prefix, ["Ongoing"])
         return [listing.transactional_id for listing in found]
 
     def seals(self, named: bool) -> bool:
         return named and offers_two_phase_commit(self.kafka.bootstrap)
 
     def abort(self, names: set[str]) -> None:
-        found = transactions.describe(shared_cluster(self.options.client), sorted(names))
+        found = transaction_states.describe(shared_cluster(self.options.client), sorted(names))
         left = [Participant(name, state.identity) for name, state in found.items() if state is not None]
         Runner(shared_cluster(self.options.client), TIMEOUT_MS).run(abort_all(left))
 
