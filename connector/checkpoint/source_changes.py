@@ -79,6 +79,11 @@ class RemovedSources(NamedTuple):
         newest = max((one.batch for one in readers), default=-1)
         return [offsets_of(one.end)[place] for one in readers if one.batch == newest]
 
+    def of_another(self, topic: str, number: str | None) -> bool:
+        """Whether the sources have read another topic of this name: `number` is the id of the one of now."""
+        read = {source_position(one.end).ids.get(topic) for one in self.sources.values()} - {None}
+        return number is not None and bool(read) and number not in read
+
 
 class Change(NamedTuple):
     """What is compared when a batch has sources that the batch before did not have.
@@ -137,6 +142,8 @@ def _elsewhere(
     begins = f"{where} {'begins' if says_beginning(end) else 'ends its first batch'} at {at}"
     if place in still_read:
         return f"{where} is also read by the source {still_read[place]}"
+    if change.removed.of_another(place[0], source_position(end).ids.get(place[0])):
+        return f"{place[0]} was deleted and created again since a former source has read it"
     ends = left.setdefault(place, change.removed.ends(place))
     if not ends and by_group is not None and by_group.offset != at:
         return f"{begins}, the group is at {by_group.offset}"

@@ -189,7 +189,8 @@ class StartFacts(NamedTuple):
     query may begin. `rows`: what the log shows of the batches whose places the checkpoint notes. `unread`:
     see unread(), with where their log begins. `remade`: topics that were made anew since the last decision.
     `cut`: partitions whose log was cut below where that batch or the group ended, and where it differs.
-    `sequence`: of the sink's last decision, 0: none.
+    `sequence`: of the sink's last decision, 0: none. `went_to`: where the sink's last query has written, if
+    this one writes to another topic.
     """
 
     sink: str
@@ -215,6 +216,7 @@ class StartFacts(NamedTuple):
     remade: Collection[str] = ()
     cut: Mapping[TopicPartition, int] = MappingProxyType({})
     sequence: int = 0
+    went_to: str | None = None
 
     def replaces(self, sink: str) -> str:
         """The word of start.accepted for a query that begins at another sink's offsets, and takes its place.
@@ -357,6 +359,7 @@ def _new_checkpoint(story: StartFacts) -> list[str]:
             f"{to_accept(word, story.accepted)}"
         )
     if story.at_group or _goes_on(story):
+        _check_topic(story)
         _check_rows(story.sink, story.rows, story.accepted)
     if _goes_on(story):
         return _made_anew(story)
@@ -381,6 +384,19 @@ def _new_checkpoint(story: StartFacts) -> list[str]:
             story, f"the sink has written {story.decided}: what that query has read may be written again"
         )
     return []
+
+
+def _check_topic(story: StartFacts) -> None:
+    """Check that a query that goes on where the sink's last one ended writes to the same topic."""
+    if story.went_to is None or (word := f"{WORD_NEW}:{story.number}") in story.accepted:
+        return
+    raise StartsElsewhere(
+        f"sink {story.sink}: the checkpoint is new, and this query goes on where the sink's last query ended "
+        f"({story.decided}), which has written to {story.went_to}: what that one has read would be missing "
+        "in this one's topic. Nothing was written. Is it another query, or one on a copied checkpoint? Give "
+        "this one a transactional.id and a kafka.group.id of its own, and startingOffsets of its own on "
+        f"another new checkpoint. If the topic was changed, set {to_accept(word, story.accepted)}"
+    )
 
 
 def _goes_on(story: StartFacts) -> bool:
@@ -604,6 +620,8 @@ def check_plain_start(story: StartFacts) -> list[str]:
     if not story.is_new:
         return []
     _check_taken(story)
+    if story.at_group:
+        _check_topic(story)
     away = {tp: found.offset - story.ends.get(tp, 0) for tp, found in story.committed.items()}
     if not any(away.values()) or max(away.values()) > 0:
         _from_the_group(story)

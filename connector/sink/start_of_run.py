@@ -292,6 +292,7 @@ class StartOfRun:
             remade=remade(plan_of(last), view.planned),
             cut=cut_of(self._cluster, view, plan_of(last), committed),
             sequence=begun.sequence,
+            went_to=elsewhere(last, options),
         )
         for warning in check_story(story):
             logger.warning(warning)
@@ -327,6 +328,15 @@ def plan_of(decision: Decision | None) -> Planned | None:
     if decision is None or not decision.ends:
         return None
     return Planned.parse(decision.batch.batch_id, decision.ends)
+
+
+def elsewhere(last: Decision | None, options: SinkOptions) -> str | None:
+    """Where the sink's last query has written, if it was not to this one's topic. None: it was, or it is not
+    known."""
+    last = None if last is None else last.of_query
+    if last is None or last.start is None or last.start.topic in (None, options.topic or ""):
+        return None
+    return f"topic {last.start.topic}" if last.start.topic else "topics that its rows named"
 
 
 def unread_of(
@@ -452,6 +462,7 @@ def _check_plain_start(options: SinkOptions, view: CheckpointView, runner: Runne
         remade=remade(plan_of(last), view.planned),
         cut=cut_of(cluster, view, plan_of(last), committed),
         sequence=0 if last is None else last.sequence,
+        went_to=elsewhere(last, options),
     )
     for warning in check_plain_start(story):
         logger.warning(warning)

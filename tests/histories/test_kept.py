@@ -62,6 +62,23 @@ KEPT: dict[str, list[tuple[Any, ...]]] = {
         ("tried", "C", "out2", 1),
         ("anew", "C", "committed"),
     ],
+    "a source renamed when its topic was made anew": [
+        ("query", "A", {"starting": "latest", "named": "orders"}),
+        ("produce", "in", 4),
+        ("run", "A", 1),
+        ("delete", "in"),
+        ("rename", "A", "sales"),
+    ],
+    "a copy has decided last, and another query follows at its offsets": [
+        ("query", "A", {}),
+        ("query", "B", {"in": "in,in2", "out": "out2", "id": "x", "small": "0"}),
+        ("produce", "in2", 2),
+        ("run", "B", 2),
+        ("produce", "in", 2),
+        ("run", "B", 1, ("kill", ("plan: after OFFSET_FETCH", 1))),
+        ("tried", "B", "out", 2),
+        ("follow", "A", "B"),
+    ],
     "a group of two queries": [
         ("query", "A", {"id": "x", "kafka.group.id": "g"}),
         ("query", "B", {"id": "y", "kafka.group.id": "g"}),

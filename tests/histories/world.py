@@ -540,8 +540,10 @@ class World:
         if age(query.checkpoint)[1] < 0 and query.source["startingOffsets"] == "committed":
             self._accept_namesakes(query)
             lineage.may_double |= lineage.unnoted  # docs/migrating.md says not to do this
-            if query.ids[-1] is None and query.source.get("kafka.group.id") in self.meddled:
-                self.accept_loss(query)  # without a name no sink tells where the last query has ended
+            if (query.ids[-1] is None or guarantee != "exactly_once") and query.source.get(
+                "kafka.group.id"
+            ) in self.meddled:
+                self.accept_loss(query)  # without a decision no sink tells where the last query has ended
         stream = self.ground.stream(plan, app, Told(planned, completed, read))
         query.run, query.error = stream, None
 

@@ -222,6 +222,8 @@ MUTANTS: list[Mutant] = [
         Break("a word is for every start", "_begins_elsewhere", "f'{WORD_NEW}:{story.number}'", "WORD_NEW"),
         Break("a word for state is for every start", "_new_checkpoint", "f'{WORD_STATE}:{story.number}'", "WORD_STATE"),
         Break("a number is always the note's", "StartFacts.number", "self.sequence or max((f.note.batch for f in self.committed.values() if f.note), default=0)", "max((f.note.batch for f in self.committed.values() if f.note), default=0)"),
+        Break("who follows may write elsewhere", "_new_checkpoint", "_check_topic(story)", "pass", ("tests/histories/test_kept.py",)),
+        Break("a renamed source begins in another topic", "_elsewhere", "change.removed.of_another(place[0], source_position(end).ids.get(place[0]))", "False", ("tests/histories/test_kept.py",)),
         Break("what was left out is read again", "_goes_on", "_read_by(story.left)", "story.left.each_end().keys()", ("tests/histories/test_kept.py",)),
         Break("a new partition is passed over", "_goes_on", "story.anew or story.unread", "story.anew"),
         Break("a new partition is passed over at the group's offsets", "_not_where_it_ended", "odd |= {tp: _not_read(story, tp) for tp in story.unread}", "pass"),
