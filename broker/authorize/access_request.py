@@ -1,4 +1,5 @@
-"""A request to authorize, and the possible results of a check."""
+"""A request to authorize, the possible results of a check, and the log of refusals: in the format of Kafka's
+authorizer, with a bound on the number of lines."""
 
 from __future__ import annotations
 

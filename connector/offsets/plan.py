@@ -1,4 +1,4 @@
-"""Which offsets a batch covers and how its tasks share them. Pure: offsets in, ranges out."""
+"""Which offsets a batch covers, by the log and the batch before it, and how its tasks share them. Pure."""
 
 import itertools
 from collections.abc import Callable, Collection, Container, Mapping

@@ -1,4 +1,7 @@
-"""Two checkpoints side by side: which batches they share, where each stands, and the rows between."""
+"""Two checkpoints side by side: which batches they share, where each stands, and the rows between.
+
+One of them may be a checkpoint as it was before an edit: its files, with those of the backup in their place.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""The numbers of a checkpoint's edits. Each is taken by one edit, which has seen the one before it.
+"""The numbers of a checkpoint's edits, and the processes that edit.
 
-File systems of object stores have no exclusive create. So an edit writes a claim under a name that is its own
-alone, and then looks for others: of two at once, at least one sees the other and stops.
+Each number is taken by one edit, which has seen the one before it. File systems of object stores have no
+exclusive create. So an edit writes a claim under a name that is its own alone, and then looks for others: of
+two at once, at least one sees the other and stops.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""What all edits on the command line share: their options, whether the query may be edited, and the price."""
+"""What all edits on the command line share: their options, whether the query may be edited, the price, and
+what is printed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""`eoslog checkpoint move-cluster`: the query goes on on another cluster, which has copies of its topics."""
+"""`eoslog checkpoint move-cluster`: the query goes on on another cluster, which has copies of its topics.
+
+An offset is found again in a copy of its log, where offsets may differ, and proved by the records around it:
+those below are the ones that were read, those from it on are the ones to come.
+"""
 
 from __future__ import annotations
 

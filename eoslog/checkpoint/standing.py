@@ -1,5 +1,11 @@
-"""Where a query stands: its checkpoint, and beside it the sink's decision and the group's offsets. Only
-reads."""
+"""Where a query stands: its checkpoint, and beside it the sink's decision and the group's offsets. Says, too,
+whether it runs: then its checkpoint is not edited. Only reads.
+
+The query's driver may be on this machine: then it has left a note here that names it. Elsewhere, who holds
+the sink shows it: a query that works changes the state of its transactional ids. One that waits for rows does
+nothing that could be seen. An edit takes the sink from it: at its next batch it stops with SinkFenced, and
+has written nothing.
+"""
 
 from __future__ import annotations
 

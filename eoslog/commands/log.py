@@ -1,4 +1,8 @@
-"""`eoslog log`: reads and verifies log files offline, of this broker or of Apache Kafka."""
+"""`eoslog log`: reads, verifies and repairs log files offline, of this broker or of Apache Kafka.
+
+A repair makes files anew that are derived from the logs: indexes, snapshots, two of the checkpoints. It never
+changes a log, so nothing can be lost. Each change is atomic, and durable before the next one.
+"""
 
 from __future__ import annotations
 

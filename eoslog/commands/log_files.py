@@ -1,4 +1,5 @@
-"""Reads a log's files as they are on the disk, without opening them for writing."""
+"""Reads a log's files as they are on the disk, without opening them for writing. A report says what was read,
+what is wrong, and what of it can be repaired."""
 
 from __future__ import annotations
 

@@ -1,5 +1,9 @@
 """Follows a log's producers batch by batch, and compares them with its snapshots and transaction indexes.
 
+A `.txnindex` must have one entry for each aborted transaction of its segment. Without its entry, readers see
+aborted rows. An extra entry, or one that begins too early, hides committed rows. Compaction removes aborted
+rows and leaves their entry, so there an entry may begin before the first row.
+
 The broker's own rules update the states. In a log that begins at 0 the batches determine everything. In
 another log, and after damage, the states start from the first snapshot at the beginning of a segment.
 Transaction indexes from the last snapshot on are no finding: the next start rebuilds them anyway.

@@ -1,4 +1,4 @@
-"""Transactions that are under way while brokers crash, and what each must have become afterwards.
+"""What brokers must still know after a crash, and what transactions that were under way must have become.
 
 A crash shows most of what a broker forgets only within the milliseconds before the next sync of its disk. So
 several writers never stop: at each moment something has just been acknowledged.

@@ -4,6 +4,11 @@ Each batch is a story: a driver lives up to its n-th command and is killed. A ne
 nothing, begins the same batch again, as Spark does, and commits it. Then the dead one wakes up and sends what
 it was about to send. After each story a reader of committed data must see every row of all batches exactly
 once, the source offsets must be those of the batch, and nothing may be open.
+
+A micro-batch is one generator of commands: begin, two tasks, commit. Spark runs the same rules in several
+processes (connector/sink). What a task does between them, to open its transaction and to write, is a command
+here too. A driver that is killed right after a command leaves the cluster as one that is killed before the
+next. So halts before each command, and after the last, are all there are.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How long a cluster keeps what a query needs, compared with the query. Pure.
+"""How long a cluster keeps what a query needs, and which versions of APIs it serves, compared with the query.
 
 A driver may die between the decision of a batch and the commit of its last transaction. Until it is started
 again, the cluster must keep the batch's transactions open (unless they are sealed), the decision (it is kept

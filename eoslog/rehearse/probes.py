@@ -1,6 +1,7 @@
 """What the commit protocol relies on, one promise at a time, each with a topic of its own.
 
-A probe returns what it saw, or raises DoesNotHold. attempts.py says what the errors of the client mean.
+A probe returns what it saw, or raises DoesNotHold. What the client raises says whether a promise is broken,
+or unknown.
 """
 
 from __future__ import annotations

@@ -2,7 +2,10 @@
 
 Names that begin with `_` or `.` are hidden (`_temporary`, `_SUCCESS`), also as folders. Folders `name=value`
 are columns (`partitionBy`). If Spark's streaming file sink has written the folder, its log says which files
-count.
+count: `_spark_metadata` has a file a batch, which names the files of the batch; those of tasks that died stay
+in the folder, but are not named. Every tenth file (`spark.sql.streaming.fileSink.log.compactInterval`) is
+N.compact and names all files of batches 0..N; older ones may be deleted. A line of JSON each, after a first
+line with the log's version (Spark's FileStreamSinkLog and CompactibleFileStreamLog).
 """
 
 from __future__ import annotations
