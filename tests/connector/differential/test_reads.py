@@ -7,6 +7,8 @@ import pytest
 from chispa import assert_df_equality
 from pyspark.sql import SparkSession
 
+from eoslog.connector.spark.libraries import numbers
+from eoslog.connector.spark.versions import PYSPARK
 from tests.connector.differential.both import CONNECTORS, outcome, read
 from tests.connector.differential.draws import Topic, draw
 from tests.connector.stock_kafka import Kafka
@@ -15,6 +17,8 @@ pytestmark = pytest.mark.kafka
 
 SEED = int(os.environ.get("SEED", "1"))
 DRAWS = int(os.environ.get("DRAWS", "150"))
+EMPTY_BEFORE = "4.1"
+"""Spark's connector takes a partition whose start lies after its end for an empty one; later it refuses."""
 
 
 def test_reads_are_equal(spark: SparkSession, kafka: Kafka, topics: list[Topic]) -> None:
@@ -26,7 +30,8 @@ def test_reads_are_equal(spark: SparkSession, kafka: Kafka, topics: list[Topic])
         refused += theirs.rows is None and ours.rows is None
         rows += len(theirs.rows or ())
         empty += theirs.rows == []
-        if theirs.rows != ours.rows:
+        is_empty = numbers(PYSPARK) < numbers(EMPTY_BEFORE) and " lies after " in ours.refused
+        if theirs.rows != ours.rows and not is_empty:
             differences.append(_difference(number, options, theirs, ours))
     print(f"\nseed {SEED}: {DRAWS} combinations, {rows} rows each, {empty} empty, {refused} refused by both, "
           f"{len(differences)} differ")  # fmt: skip
