@@ -4,26 +4,28 @@ A sink's decision expires after a week without use, and brokers that are put bac
 got it either. What is in the checkpoint neither expires nor is put back with them. So before a batch is
 decided, the places of its rows are written to `eoslog/places`, and a start holds them against the log. The
 note also says which batches this sink got: others in Spark's commit log were run by another connector. Of
-other topics, as that of dead letters, it keeps the last place: a topic that is made anew loses its rows.
+other partitions it keeps the last place: a topic that is made anew loses its rows, and so does a partition
+whose leader comes back without its log's end.
 """
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import NamedTuple, Self
 
 from eoslog.connector.checkpoint.checkpoint import RESTORE, Checkpoint, CheckpointUnreadable
 from eoslog.connector.commit.places import Place, Places, from_json, made_anew, to_json
+from eoslog.protocol.topic_partitions import TopicPartition
 
 NOTED_PLACES = "places"
 """The name of the note."""
-KEPT_TOPICS = 1000
-"""Of so many topics the note has a place, some 70 bytes each."""
+KEPT_PARTITIONS = 1000
+"""Of so many more partitions the note has a place, some 70 bytes each."""
 _VERSION = 1
 
 
 class NotedPlaces(NamedTuple):
     """Batches that the sink was about to decide, the newest first, and where their rows are. The second one
-    is the last before it that had rows. `older`: the last place in each topic to which only earlier ones
+    is the last before it that had rows. `older`: the last place in each partition to which only earlier ones
     wrote."""
 
     batches: tuple[tuple[int, Places], ...] = ()
@@ -65,10 +67,15 @@ class NotedPlaces(NamedTuple):
         last = next((one for one in before if one[1]), before[0] if before else None)
         newest = (batch, tuple(dict.fromkeys((*own, *places))))
         kept = (newest,) if last is None else (newest, last)
-        written = {place.topic for place in (last[1] if last else ())}
+        written = _by_partition(last[1] if last else ())
+        topics = {place.topic: place.topic_id for place in written.values()}
         left = [*self.older, *(place for one in before if one != last for place in one[1])]
-        older = {place.topic: place for place in left if place.topic not in written}
-        return type(self)(kept, tuple(older.values())[-KEPT_TOPICS:])
+        older = {
+            where: place
+            for where, place in _by_partition(left).items()
+            if where not in written and topics.get(place.topic, place.topic_id) == place.topic_id
+        }
+        return type(self)(kept, tuple(older.values())[-KEPT_PARTITIONS:])
 
     @property
     def in_batches(self) -> Places:
@@ -88,15 +95,38 @@ class NotedPlaces(NamedTuple):
         said = [made_anew(topic, ids.get(topic), number) for topic, number in sorted(now.items())]
         return "; ".join(text for text in said if text)
 
+    def cut(self, firsts: Iterable[Place], batch: int) -> str:
+        """Partitions whose log was cut since batches before `batch` wrote there: the rows of `firsts`, which
+        are newer, have no higher offsets. "": none was."""
+        known = _by_partition(self.up_to(batch))
+        said = [
+            f"it begins at {first}, and an earlier batch ended there at {then.offset}, so the log was cut"
+            for first in firsts
+            if (then := known.get(_partition(first))) is not None
+            and first.offset <= then.offset
+            and not made_anew(first.topic, then.topic_id, first.topic_id)
+        ]
+        return "; ".join(said[:3])
+
     def without(self, gone: Collection[Place]) -> Self:
         """Without places whose rows are gone, as is accepted."""
         batches = tuple((batch, _without(places, gone)) for batch, places in self.batches)
         return type(self)(batches, _without(self.older, gone))
 
     def up_to(self, batch: int) -> Places:
-        """The last place in each topic to which batches before this one wrote."""
-        last = {place.topic: place for number, found in self.batches if number < batch for place in found}
-        return tuple(({place.topic: place for place in self.older} | last).values())
+        """The last place in each partition to which batches before this one wrote."""
+        before = [found for number, found in reversed(self.batches) if number < batch]
+        places = [place for found in before for place in found]
+        return tuple(_by_partition((*self.older, *places)).values())
+
+
+def _partition(place: Place) -> TopicPartition:
+    return place.topic, place.partition
+
+
+def _by_partition(places: Iterable[Place]) -> dict[TopicPartition, Place]:
+    """The last one of each partition, in the order in which they were written."""
+    return {_partition(place): place for place in places}
 
 
 def _without(places: Places, gone: Collection[Place]) -> Places:

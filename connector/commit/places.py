@@ -122,6 +122,18 @@ def places_of(reports: Sequence[Prepared]) -> Places:
     return tuple(sorted((*last.values(), *of_writers.values()), key=_order))
 
 
+def begins_of(reports: Sequence[Prepared]) -> Places:
+    """The first row in each partition, as far as brokers told its offset; `time_ms` is not of this row."""
+    found = [
+        Place(topic, dict(report.topic_ids).get(topic), partition, offset, report.participant.identity, -1)
+        for report in reports
+        for (topic, partition), offset in zip(report.written, report.first_rows, strict=False)
+        if offset >= 0
+    ]
+    first = {place[:3]: place for place in sorted(found, key=lambda place: -place.offset)}
+    return tuple(sorted(first.values(), key=_order))
+
+
 def _order(place: Place) -> tuple[Any, ...]:
     return place.topic, place.topic_id or "", *place[2:]
 

@@ -79,6 +79,17 @@ KEPT: dict[str, list[tuple[Any, ...]]] = {
         ("tried", "B", "out", 2),
         ("follow", "A", "B"),
     ],
+    "the sink's log is cut while the query lives": [
+        ("query", "A", {"id": "A"}),
+        ("produce", "in", 4),
+        ("run", "A", 1),
+        ("keep", "out"),
+        ("produce", "in", 4),
+        ("run", "A", 1),
+        ("cut", "out"),
+        ("produce", "in", 4),
+        ("run", "A", 1),
+    ],
     "a group of two queries": [
         ("query", "A", {"id": "x", "kafka.group.id": "g"}),
         ("query", "B", {"id": "y", "kafka.group.id": "g"}),
@@ -1428,6 +1439,13 @@ QUIET = (
 def test_nobody_is_stopped(name: str) -> None:
     world = play(KEPT[name])
     assert set(world.errors) <= {"DataLoss"} if "leaves" in name else not world.errors, world.told
+
+
+def test_a_living_query_says_that_its_sink_has_lost_rows() -> None:
+    """Before it decides more: what it writes would hide the place."""
+    world = play(KEPT["the sink's log is cut while the query lives"])
+    assert "RowsGone: batch 2 is not decided: it begins at offset " in world.told[0], world.told
+    assert "A: RowsGone: sink A: batch 1 is decided and done, and the cluster has lost rows" in world.told[1]
 
 
 REPLACED = (

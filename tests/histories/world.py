@@ -391,7 +391,9 @@ class World:
     def do_cut(self, topic: str) -> None:
         """That replica becomes the leader."""
         if topic in self.cluster.topics and topic in self._cuts:
+            now = judge.written(self.cluster, SINKS)
             self.cluster.cut(topic, self._cuts[topic])
+            self.gone += now - judge.written(self.cluster, SINKS)
 
     def do_restart(self) -> None:
         self.cluster.restart()

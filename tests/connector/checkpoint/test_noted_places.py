@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
-from eoslog.connector.checkpoint.noted_places import KEPT_TOPICS, NOTED_PLACES, NotedPlaces
+from eoslog.connector.checkpoint.noted_places import KEPT_PARTITIONS, NOTED_PLACES, NotedPlaces
 from eoslog.connector.commit.places import Place
 from eoslog.protocol.producer_identity import ProducerIdentity
 
@@ -58,11 +58,29 @@ def test_a_batch_that_was_not_decided_hides_no_place() -> None:
     assert noted.batches == ((2, (at(5),)), (1, (at(3),))) and noted.older == (at(2, topic="bad"),)
 
 
+def test_the_last_place_in_each_partition_stays() -> None:
+    noted = NotedPlaces().after(0, (at(3), at(4, 1), at(9, 2))).after(1, (at(6),)).after(2, (at(12, 2),))
+    noted = noted.after(3, (at(14, 2),))
+    assert set(noted.older) == {at(6), at(4, 1)} and set(noted.up_to(3)) == {at(6), at(4, 1), at(12, 2)}
+    noted = noted.after(4, (at(0, topic_id="2"),)).after(5, ())
+    assert noted.older == (at(14, 2),) or not noted.older, "places of a topic that is gone are not kept"
+
+
+def test_rows_that_begin_where_others_ended_show_that_the_log_was_cut() -> None:
+    noted = NotedPlaces().after(0, (at(3), at(8, 1))).after(1, (at(6),)).after(2, ())
+    assert noted.cut((at(7), at(9, 1), at(0, 2), at(0, topic_id="2")), 3) == ""
+    assert noted.cut((at(6),), 3) == (
+        "it begins at offset 6 of out-0, and an earlier batch ended there at 6, so the log was cut"
+    )
+    assert "out-1" in noted.cut((at(7), at(2, 1)), 3)
+    assert noted.cut((at(5),), 1) == "", "the batch itself, tried again"
+
+
 def test_so_many_topics_are_kept() -> None:
     noted = NotedPlaces()
-    for batch in range(KEPT_TOPICS + 5):
+    for batch in range(KEPT_PARTITIONS + 5):
         noted = noted.after(batch, (at(batch, topic=f"topic-{batch}"),))
-    assert len(noted.older) == KEPT_TOPICS and noted.older[0].topic == "topic-3"
+    assert len(noted.older) == KEPT_PARTITIONS and noted.older[0].topic == "topic-3"
 
 
 @pytest.mark.parametrize("text", ["{}", '{"version":2,"batches":[]}', '{"version":1,"batches":[[1]]}'])
