@@ -139,14 +139,15 @@ def _not_in_log(
     decision: Decision, ended_else: list[Winner], states: Mapping[str, Description | None]
 ) -> Rules[tuple[list[Winner], dict[Winner, Seen]]]:
     """Those of the winners, which are neither committed nor open, that the log does not show as committed;
-    and what it shows of those of which the coordinators know no end."""
-    doubtful = [w for w in ended_else if not is_aborted(states[w.participant.name], w.participant)]
-    writers = {winner.participant.identity for winner in doubtful}
+    and what it shows of those of which the coordinators know no end. A coordinator that has lost its log's
+    end times out what is committed: the log counts."""
+    writers = {winner.participant.identity for winner in ended_else}
     places = tuple(place for place in decision.places if place.writer in writers)
     answer = (yield from ask(LookAt(places))) if places else {}
     how = {} if isinstance(answer, (Refused, Unknown)) else ended(answer)
-    seen = {winner: how.get(winner.participant.identity, Seen.REMOVED) for winner in doubtful}
-    return [w for w in ended_else if seen.get(w) is not Seen.COMMITTED], seen
+    lost = [w for w in ended_else if how.get(w.participant.identity) is not Seen.COMMITTED]
+    doubtful = [w for w in lost if not is_aborted(states[w.participant.name], w.participant)]
+    return lost, {w: how.get(w.participant.identity, Seen.REMOVED) for w in doubtful}
 
 
 def await_readable(decision: Decision) -> Rules[str | None]:

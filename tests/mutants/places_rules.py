@@ -43,7 +43,14 @@ MUTANTS: list[Mutant] = [
     ),
     *mutants_of(
         KEPT,
-        Break("what is forgotten is lost", "_not_in_log", "[w for w in ended_else if seen.get(w) is not Seen.COMMITTED]", "[w for w in ended_else]"),
+        Break("what is forgotten is lost", "_not_in_log", "[w for w in ended_else if how.get(w.participant.identity) is not Seen.COMMITTED]", "list(ended_else)"),
+        Break(
+            "a time-out counts more than the log",
+            "_not_in_log",
+            "writers = {winner.participant.identity for winner in ended_else}",
+            "writers = {w.participant.identity for w in ended_else if not is_aborted(states[w.participant.name], w.participant)}",
+            ("tests/connector/commit/test_proofs.py",),
+        ),
         Break("the log is not asked", "_not_in_log", "(yield from ask(LookAt(places))) if places else {}", "{}"),
     ),
     *mutants_of(

@@ -608,6 +608,20 @@ def test_a_winner_that_was_aborted_on_one_partition_is_lost_and_not_written_agai
 
 
 @BOTH
+@pytest.mark.parametrize("on_lost", OnLost)
+def test_what_the_log_shows_as_committed_was_not_lost_to_a_time_out(tv: int, on_lost: OnLost) -> None:
+    """A power cut has taken the end of the coordinator's log, not that of the rows: it aborts in time-out."""
+    bench = Bench(tv, two_phase=TwoPhase.NEVER, on_lost=on_lost)
+    killed_after_the_decision(bench, OF_WINNERS)
+    last = decode(bench.sink, bench.broker.fetch("sink").chunks)  # type: ignore[union-attr]
+    assert last is not None
+    for participant in last.participants:
+        bench.broker.abort(*participant)
+    begun = bench.begin(0)
+    assert begun.is_decided and not begun.lost and bench.run(find_lost(last)) == ""
+
+
+@BOTH
 def test_a_winner_that_was_aborted_on_all_partitions_is_written_again(tv: int) -> None:
     """The model's cluster has committed it: what counts is what is written again."""
     bench = Bench(tv, two_phase=TwoPhase.NEVER, on_lost=OnLost.REPLAY)
