@@ -122,7 +122,7 @@ MUTANTS: list[Mutant] = [
     *mutants_of(
         KEPT,
         Break("places are not noted", "_keep", "noted.after(batch_id, places, more=again).write(checkpoint)", "pass"),
-        Break("a topic made anew takes the next rows", "_keep", "noted.remade(places, batch_id + again)", "''", ANEW),
+        Break("a topic made anew takes the next rows", "_keep", "noted.remade(places, earlier)", "''", ANEW),
         Break("what was never decided went with a topic made anew", "_keep", "batch_id + again", "batch_id + 1"),
         Break("the word for lost rows does nothing", "begin_stream", "runner.run(give_up(sink, options.accepted))", "pass"),
     ),
