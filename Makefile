@@ -61,7 +61,7 @@ round: setup  ## the targets that were run longest ago, for MINUTES=20; notes th
 	$(BIN)/python -u -m tests.rounds --minutes $(or $(MINUTES),20) $(if $(ONLY),--only $(ONLY))
 
 model: $(READY)  ## explore the commit protocol's model more deeply than the suite does: DEPTH=2 faults a history, MINUTES=10, SEED=1
-	$(BIN)/python -m tests.connector.commit.run_model --depth $(or $(DEPTH),2) --minutes $(or $(MINUTES),10) --seed $(or $(SEED),1)
+	$(BIN)/python -m tests.connector.commit.model_judge --depth $(or $(DEPTH),2) --minutes $(or $(MINUTES),10) --seed $(or $(SEED),1)
 
 mutants: $(READY)  ## break rules one by one, in copies, and list the breaks that no test notices (ONLY="send_window.py decide.py" JOBS=2)
 	$(BIN)/python -m tests.mutants.run --jobs $(or $(JOBS),2) $(ONLY)
@@ -79,7 +79,7 @@ crash-log: $(READY)  ## crash a log at every change of the disk, while it is com
 	EOSLOG_CRASH_STRIDE=1 EOSLOG_CRASH_LIVES=$(or $(LIVES),3) $(BIN)/python -m pytest -q -s --timeout 0 -k crash_at tests/broker/log/test_log_upkeep_model.py
 
 soak-crash: $(READY)  ## crash the broker at random points of random work for MINUTES=5 (on a disk in memory; SEED=n repeats a run)
-	$(BIN)/python -m tests.crash.soak --minutes $(or $(MINUTES),5) $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m tests.crash.crash_lives --minutes $(or $(MINUTES),5) $(if $(SEED),--seed $(SEED))
 
 soak-kill9: $(READY)  ## ROUNDS=5 of kill -9 and power loss while stock clients work (SEED=n repeats a run)
 	$(BIN)/python -m tests.crash.soak_kill9 --rounds $(or $(ROUNDS),5) $(if $(SEED),--seed $(SEED))
@@ -269,7 +269,7 @@ test-rehearse-kafka: setup $(KAFKA) .peers/kafka-4.0.0  ## eoslog rehearse on Ap
 test-rehearse-versions: setup $(VERSIONS:%=.peers/kafka-%)  ## eoslog rehearse on versions of Apache Kafka; makes the table of docs/rehearse.md (VERSIONS="3.9.1 4.0.0")
 	$(BIN)/python -u -m tests.rehearse.run_versions $(VERSIONS)
 
-EXECUTORS := $(addprefix tests/connector/executors/,test_executors.py test_losses.py test_speculation.py test_standalone.py)
+EXECUTORS := $(addprefix tests/connector/executors/,test_executors.py test_losses.py)
 
 test-executors: setup  ## executors, workers and driver processes killed, speculation, topics that change (ROUNDS=n)
 	$(if $(ROUNDS),EOSLOG_EXECUTORS_ROUNDS=$(ROUNDS)) $(BIN)/python -m pytest -q -s --timeout 0 -m "spark or long" $(EXECUTORS) $(TEST_ARGS)

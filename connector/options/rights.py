@@ -1,8 +1,7 @@
 """Exactly the rights that a query needs on its cluster, from its options alone. Pure.
 
 In Kafka Read and Write include Describe, so Describe is listed only if neither is needed. Tests on a broker
-that denies everything without a rule check that each right is needed (tests/docs/test_rights.py,
-test_suggested.py).
+that denies everything without a rule check that each right is needed (tests/docs/test_rights.py).
 """
 
 from collections.abc import Iterator

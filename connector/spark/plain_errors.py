@@ -3,7 +3,7 @@
 Spark shows the whole traceback of a Python process before the error's message. eoslog's messages say what
 failed, where and what to do; the traceback does not help the reader and hides the message. EOSLOG_TRACEBACK=1
 in the environment of Spark's driver (and executors) keeps it. From the first such call on, warnings look like
-Spark's own (logs.py).
+Spark's own (both.py).
 """
 
 import logging

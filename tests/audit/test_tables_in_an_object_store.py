@@ -13,7 +13,7 @@ from tests.audit.filling import cluster_at, create, fill, split
 from tests.audit.stored_tables import rows_of
 from tests.audit.test_table_command import counts, refusal
 from tests.audit.test_table_command import store as written
-from tests.kit.object_store import BUCKET, ObjectStore, object_store
+from tests.kit.object_stores import BUCKET, ObjectStore, object_store
 
 pytestmark = pytest.mark.long
 

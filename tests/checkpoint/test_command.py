@@ -1,17 +1,21 @@
-"""`eoslog checkpoint` on a checkpoint in Spark's layout, without Spark: what it tells, and what it
-refuses."""
+"""`eoslog checkpoint` on a checkpoint in Spark's layout, without Spark: what it tells, compares, and
+refuses.
+"""
 
 from __future__ import annotations
 
 import json
 import re
+import shutil
 import uuid
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner, Result
 
+from eoslog.cli import main
 from eoslog.client.wire.cluster import Cluster
 from eoslog.connector.commit.faults import CheckpointOlder, SinkChanged
 from eoslog.connector.commit.move_decision import move_decision
@@ -23,7 +27,7 @@ from eoslog.connector.sink import committer
 from eoslog.connector.sink.task_message import Attempt
 from eoslog.connector.sink.task_writer import write_rows
 from eoslog.testing import EmbeddedBroker
-from tests.checkpoint.plain_checkpoint import last, lines, plan, run, sink_of
+from tests.checkpoint.plain_checkpoint import SETTINGS, decide, last, lines, plan, run, sink_of
 from tests.connector.stock_kafka import Kafka
 
 PAGE = Path(__file__).parents[2] / "docs" / "checkpoints.md"
@@ -164,3 +168,282 @@ def test_damaged_and_missing_files(broker: EmbeddedBroker, checkpoint: Path) -> 
     said = run(broker, "check", checkpoint)
     assert said.exit_code == 1 and "offsets/1: it is damaged" in said.output
     assert run(broker, "show", checkpoint / "nothing").exit_code == 1
+
+
+# -- diff ----------------------------------------------------------------------------------------
+# `eoslog checkpoint diff`, on checkpoints in Spark's layout, without Spark.
+
+
+def diffed(broker: EmbeddedBroker, a: Path, b: Path | str, *more: str) -> Any:
+    result = run(broker, "diff", a, str(b), "--json", *more)
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+@pytest.fixture
+def copy(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return Path(shutil.copytree(checkpoint, tmp_path_factory.mktemp("copies") / "copy"))
+
+
+def test_rows_between_two_checkpoints(
+    broker: EmbeddedBroker, checkpoint: Path, copy: Path, topic: str
+) -> None:
+    """Aborted rows and control records between them are no rows."""
+    kafka = Kafka(broker.bootstrap)
+    producer = kafka.transactional(f"fills-{topic}")
+    producer.begin_transaction()
+    producer.produce(topic, "aborted", partition=0)
+    producer.flush(60)
+    producer.abort_transaction(60)
+    kafka.put(topic, [b"later"])
+    plan(checkpoint, 2, SETTINGS + json.dumps({topic: {"0": 33}}))
+    found = diffed(broker, checkpoint, copy)
+    (one,) = found["partitions"]
+    assert (one["a_from"], one["a_to"], one["a_stands"]) == (20, 33, 33)
+    assert (one["b_from"], one["b_to"], one["b_stands"]) == (10, 20, 20)
+    assert (one["rows"], one["ahead"]) == (11, "a")
+    assert found["rows_ahead"] == {"a": 11, "b": 0}
+    assert diffed(broker, copy, checkpoint)["rows_ahead"] == {"a": 0, "b": 11}
+    assert diffed(broker, checkpoint, copy, "--read-uncommitted")["rows_ahead"]["a"] == 12
+    assert [one["same"] for one in found["batches"]] == [True, True, False]
+    assert found["batches"][2] == {"batch": 2, "a": "done", "b": None, "same": False}
+    said = run(broker, "diff", checkpoint, str(copy)).output
+    assert "batch 2: a has it done, b does not have it" in said
+    assert "a has read 11 rows that b has not, b 0 that a has not" in said
+    assert "a and b: the offsets do not say of which cluster they are" in said, (
+        "as those of Spark's own source"
+    )
+
+
+def test_a_batch_that_is_planned_alone_is_not_read(
+    broker: EmbeddedBroker, checkpoint: Path, copy: Path
+) -> None:
+    (checkpoint / "commits" / "1").unlink()
+    found = diffed(broker, checkpoint, copy)
+    assert (found["a"]["stands_after"], found["b"]["stands_after"]) == (0, 1)
+    assert found["rows_ahead"] == {"a": 0, "b": 10}
+
+
+def test_what_an_edit_has_changed(broker: EmbeddedBroker, checkpoint: Path, topic: str) -> None:
+    """Also when other edits and batches have come after it."""
+    assert run(broker, "rewind", checkpoint, "--by", "15", "--accept-duplicates", "15").exit_code == 0
+    assert diffed(broker, checkpoint, "edit-0001")["rows_ahead"] == {"a": 0, "b": 15}
+    assert run(broker, "skip-to", checkpoint, "--by", "3", "--accept-loss", "3").exit_code == 0
+    assert diffed(broker, checkpoint, "edit-0001")["rows_ahead"] == {"a": 0, "b": 12}
+    assert diffed(broker, checkpoint, "edit-0002")["rows_ahead"] == {"a": 3, "b": 0}
+    plan(checkpoint, 2, SETTINGS + json.dumps({topic: {"0": 30}}))
+    found = diffed(broker, checkpoint, "edit-0001")
+    assert found["rows_ahead"] == {"a": 10, "b": 0}
+    assert (found["a"]["planned"], found["b"]["planned"], found["b"]["done"]) == (2, 1, 1)
+
+
+def test_an_edit_before_one_that_removed_batches(
+    broker: EmbeddedBroker, decided: Path, cluster: Cluster, topic: str
+) -> None:
+    """Those are there again, in the view of it."""
+    for batch, end in ((2, 25), (3, 30)):
+        plan(decided, batch, lines({topic: {"0": end}}))
+    decide(cluster, decided, topic, 3, last(cluster, topic))
+    assert run(broker, "rewind", decided, "--by", "1", "--accept-duplicates", "1").exit_code == 0
+    (decided / "state" / "0" / "0").mkdir(parents=True)
+    (decided / "state" / "0" / "0" / "2.delta").write_text("")
+    said = run(broker, "rewind", decided, "--to-batch", "1", "--accept-duplicates", "9")
+    assert said.exit_code == 0, said.output
+    found = diffed(broker, decided, "edit-0001")
+    assert found["rows_ahead"] == {"a": 0, "b": 10} and found["b"]["stands_after"] == 3
+    assert [(one["a"], one["b"]) for one in found["batches"]][2:] == [(None, "done"), (None, "done")]
+
+
+def test_sources_are_compared_by_name(
+    broker: EmbeddedBroker, checkpoint: Path, copy: Path, topic: str
+) -> None:
+    """Their lines may stand in any order."""
+    sources = [f"{name}:" + json.dumps({topic: {"0": at}}) for name, at in (("x", 5), ("y", 9))]
+    settings = SETTINGS.replace("v1", "v2")
+    for folder, order in ((checkpoint, sources), (copy, sources[::-1])):
+        plan(folder, 2, settings + "\n".join(order))
+    found = diffed(broker, checkpoint, copy)
+    assert found["rows_ahead"] == {"a": 0, "b": 0} and found["batches"][2]["same"]
+    assert [(one["source"], one["a_stands"]) for one in found["partitions"]] == [("x", 5), ("y", 9)]
+
+
+def test_what_cannot_be_counted_is_said(
+    broker: EmbeddedBroker, checkpoint: Path, copy: Path, topic: str
+) -> None:
+    plan(checkpoint, 2, SETTINGS + json.dumps({topic: {"0": 20}, "gone": {"0": 7}}))
+    found = diffed(broker, checkpoint, copy)
+    assert found["uncounted"] == ["gone-0"] and found["rows_ahead"] == {"a": 0, "b": 0}
+    assert "not counted: gone-0" in run(broker, "diff", checkpoint, str(copy)).output
+
+
+@pytest.mark.parametrize(
+    ("other", "status", "says"),
+    [("edit-0007", 1, "there is no backup edit-0007; it has none"), ("nothing", 1, "nothing")],
+)
+def test_what_is_no_other_checkpoint(
+    broker: EmbeddedBroker, checkpoint: Path, other: str, status: int, says: str
+) -> None:
+    said = run(broker, "diff", checkpoint, other)
+    assert (said.exit_code, says in said.output) == (status, True), said.output
+
+
+def test_earlier_sources_are_found_by_name(broker: EmbeddedBroker, checkpoint: Path, topic: str) -> None:
+    """A rewind to the end of a batch whose lines stand in another order."""
+    settings = SETTINGS.replace("v1", "v2")
+    ends = [[("x", 5), ("y", 9)], [("y", 19), ("x", 15)]]
+    for batch, sources in enumerate(ends, 1):
+        texts = [f"{name}:" + json.dumps({topic: {"0": at}}) for name, at in sources]
+        plan(checkpoint, batch, settings + "\n".join(texts))
+    said = run(broker, "rewind", checkpoint, "--to-batch", "1", "--accept-duplicates", "20")
+    assert said.exit_code == 0, said.output
+    text = (checkpoint / "offsets" / "2").read_text()
+    assert f'x:{{"{topic}":{{"0":5}}}}' in text and f'y:{{"{topic}":{{"0":9}}}}' in text
+
+
+# -- wrong arguments -----------------------------------------------------------------------------
+# What `eoslog checkpoint` says of wrong arguments and of places that are no checkpoint: a sentence, an exit
+# status, and nothing is changed.
+
+COMMANDS: dict[str, list[str]] = {
+    "show": [],
+    "check": [],
+    "rewind": ["--by", "1"],
+    "skip-to": ["--by", "1"],
+    "add-topic": ["more"],
+    "fork": ["new"],
+    "undo": [],
+    "diff": ["edit-0001"],
+}
+
+
+def asked(broker: EmbeddedBroker, *arguments: object) -> Result:
+    """The command's answer, which is never a traceback."""
+    given = [*map(str, arguments), "--bootstrap-server", broker.bootstrap]
+    said = CliRunner().invoke(main, ["checkpoint", *given])
+    assert said.exception is None or isinstance(said.exception, SystemExit), said.exception
+    return said
+
+
+def content(checkpoint: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in checkpoint.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def place(decided: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of a checkpoint, to be hurt."""
+    return Path(shutil.copytree(decided, tmp_path_factory.mktemp("hurt") / "checkpoint"))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("metadata", None, r"no query has a checkpoint here \(no metadata\)"),
+        ("metadata", "{", "metadata is '{': .*; if the file is damaged, restore it from a copy"),
+        ("eoslog/sink", "{", "eoslog/sink is '{': .*; if the file is damaged, restore it from a copy"),
+        ("offsets/1", 'v1\n{"batchWatermarkMs":0}\n{"x":', r"offsets/1: it is damaged: .*restore it"),
+        ("offsets/1", "v9\n{}\n", "offsets/1: its version is 'v9', and eoslog knows v1, v2"),
+    ],
+)
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_checkpoint_that_is_hurt(
+    broker: EmbeddedBroker, place: Path, command: str, name: str, text: str | None, says: str
+) -> None:
+    (place / name).unlink()
+    if text is not None:
+        (place / name).write_text(text)
+    before = content(place)
+    said = asked(broker, command, place, *COMMANDS[command])
+    assert said.exit_code == 1
+    assert re.search(says, said.output), said.output
+    assert content(place) == before
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_place_that_is_none(broker: EmbeddedBroker, tmp_path: Path, command: str) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").write_text("x")
+    for name, says in (
+        ("empty", "no query has a checkpoint"),
+        ("nothing", "no query"),
+        ("file", "Not a directory"),
+    ):
+        said = asked(broker, command, tmp_path / name, *COMMANDS[command])
+        assert said.exit_code == 1 and says in said.output, said.output
+    assert not (tmp_path / "nothing").exists() and not list((tmp_path / "empty").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "says"),
+    [
+        ("rewind CK", 2, "give one of --to, --by and --to-batch"),
+        ("rewind CK --by 0", 2, "0 is not in the range"),
+        ("rewind CK --by x", 2, "'x' is not a valid integer"),
+        ("rewind CK --to latest", 1, "the query stands there already"),
+        ("rewind CK --to yesterday", 1, "option --to cannot be 'yesterday'"),
+        ("rewind CK --to {", 1, "--to: '{' cannot be read"),
+        ('rewind CK --to {"x":{"0":1}}', 1, "the query does not read x-0"),
+        ('rewind CK --to {"TOPIC":{"0":-5}}', 1, "-5 is no offset for partition 0"),
+        ('rewind CK --to {"TOPIC":{"0":25}}', 1, "use eoslog checkpoint skip-to"),
+        ("rewind CK --to-batch 7", 1, "--to-batch 7: the checkpoint has the ends of batches 0 to 1"),
+        ("rewind CK --to-batch -1", 2, "-1 is not in the range"),
+        ("rewind CK --by 1 --to-batch 0", 2, "give one of --to, --by and --to-batch"),
+        ("rewind CK --by 3 --accept-duplicates -1", 2, "-1 is not in the range"),
+        ("rewind CK --by 3 --accept-duplicates 2", 1, "give --accept-duplicates 3"),
+        ("rewind CK --by 3 --watch x", 2, "'x' is not a valid float"),
+        ("skip-to CK", 2, "give one of --to and --by"),
+        (
+            'skip-to CK --to {"TOPIC":{"0":31}}',
+            1,
+            "offset 31 of TOPIC-0 is not in the log, which has 0 to 30",
+        ),
+        ("skip-to CK --by 5 --accept-loss 4", 1, "give --accept-loss 5"),
+        ("add-topic CK", 2, "Missing argument 'TOPIC'"),
+        ("add-topic CK nothing", 1, "topic 'nothing' does not exist"),
+        ("add-topic CK TOPIC", 1, "the query reads TOPIC already"),
+        ("add-topic CK nothing --start x", 1, "option --to cannot be 'x'"),
+        ("fork CK", 2, "Missing argument 'NEW'"),
+        ("fork CK /new", 1, "give the new one a group of its own (--group)"),
+        ("fork CK /new --group g --transactional-id=", 1, "--transactional-id: the name is empty"),
+        ("fork CK /new --group=", 1, "--group: the name is empty"),
+        ("fork CK CK --group g", 1, "lie in one another"),
+        ("fork CK CK/new --group g", 1, "lie in one another"),
+        ("fork CK /proc/x --group g --accept-duplicates 10 --watch 0", 1, "/proc/x cannot be written"),
+        ("move-cluster CK", 2, "Missing option '--to-bootstrap-server'"),
+        ("move-cluster CK --to-bootstrap-server x", 2, "'x' is not host:port"),
+        ("move-cluster CK --to-bootstrap-server BROKER", 1, "where the query is: no move"),
+        ("move-cluster CK --to-bootstrap-server BROKER --offsets {", 1, "--offsets: '{' cannot be read"),
+        ("undo CK", 1, "there is no edit to take back"),
+        ("diff CK", 2, "Missing argument 'B'"),
+        ("diff CK edit-0009", 1, "there is no backup edit-0009; it has none"),
+        ("nonsense CK", 2, "No such command 'nonsense'"),
+        ("show", 2, "Missing argument 'CHECKPOINT'"),
+        ("show CK more", 2, "unexpected extra argument"),
+        ("show CK --timeout -1", 2, "is not in the range"),
+        ("show CK --command-config /nope", 1, "config file /nope cannot be read"),
+    ],
+)
+def test_arguments(
+    broker: EmbeddedBroker, decided: Path, topic: str, arguments: str, status: int, says: str
+) -> None:
+    names = {r"\bCK\b": str(decided), r"(?<!')\bTOPIC\b(?!')": topic, r"\bBROKER\b": broker.bootstrap}
+    for short, long in names.items():
+        arguments, says = re.sub(short, long, arguments), re.sub(short, long, says)
+    before = content(decided)
+    said = asked(broker, *arguments.split(" "))
+    assert (said.exit_code, says in said.output) == (status, True), said.output
+    assert content(decided) == before
+
+
+def test_offsets_of_sources_that_read_no_topics(broker: EmbeddedBroker, decided: Path) -> None:
+    """Spark's rate and file sources: shown, and not edited."""
+    for batch, text in ((2, "5"), (3, '{"logOffset":3}')):
+        plan(decided, batch, f'v1\n{{"batchWatermarkMs":0}}\n{text}\n')
+        assert asked(broker, "show", decided).exit_code == 0
+        assert asked(broker, "rewind", decided, "--by", 1, "--accept-duplicates", 9).exit_code == 1
+
+
+def test_a_topic_that_is_gone(broker: EmbeddedBroker, plain: Path) -> None:
+    plan(plain, 2, lines({"no-such-topic": {"0": 3}}))
+    assert asked(broker, "show", plain).exit_code == 0
+    said = asked(broker, "rewind", plain, "--by", 1)
+    assert said.exit_code == 1 and "topic 'no-such-topic' does not exist" in said.output

@@ -1,21 +1,38 @@
-"""The steps of an edit and of taking it back, on checkpoints without Spark: what is changed when, and what is
-refused in between."""
+"""The steps of an edit and of taking it back, without Spark; two edits at once; queries that run."""
 
 from __future__ import annotations
 
 import json
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import count
 from pathlib import Path
+from socket import gethostname
 from typing import Any
 
 import pytest
 from click.testing import Result
 
-from eoslog.checkpoint import carry_out, editing
+from eoslog.checkpoint import carry_out, edit_numbers, editing
 from eoslog.checkpoint.backups import newest_backup
+from eoslog.checkpoint.edit_numbers import LastEdit, NotEditable, claimed
 from eoslog.checkpoint.edits import order, order_back
+from eoslog.checkpoint.standing import check_rests, standing
 from eoslog.client.admin.group_offsets import fetch_committed
+from eoslog.client.admin.transactions import init_producer_id
 from eoslog.client.wire.cluster import Cluster
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
+from eoslog.connector.checkpoint.files import LocalFiles
+from eoslog.connector.checkpoint.noted_sink import NotedSink
+from eoslog.connector.commit.task_reports import Batch, Run
+from eoslog.connector.commit.transactional_ids import Sink
+from eoslog.connector.run import run_memory
+from eoslog.connector.spark.processes import ProcessIdentity, this_process
+from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.testing import EmbeddedBroker
 from tests.checkpoint.plain_checkpoint import decide, group_of, last, lines, plan, run
 
@@ -173,3 +190,251 @@ def test_what_the_log_has_lost_is_found(broker: EmbeddedBroker, plain: Path, top
     plan(plain, 2, lines({topic: {"0": 31}}))
     said = run(broker, "check", plain, "--json")
     assert said.exit_code == 1 and "DataLoss" in json.loads(said.stdout)["problems"][0]
+
+
+# -- two edits at once ---------------------------------------------------------------------------
+# Two edits of one checkpoint at once: the second runs whole at each step of the first. Each is carried out as
+# if it were alone, or changes nothing.
+
+Act = Callable[[], bool]
+ANOTHER = ProcessIdentity(1, "another process")
+_FIRST, _BEFORE = 20, 17
+"""Where the query stood before all edits, and before the two."""
+
+
+def position(checkpoint: Path) -> int:
+    """Where it stands: the end of its one partition."""
+    (ends,) = json.loads((checkpoint / "offsets" / "1").read_text().splitlines()[2]).values()
+    return int(ends["0"])
+
+
+class Interrupted:
+    """Runs `other` before step number `at` of what comes next; the steps: looks at the notes, and changes of
+    files."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, at: int, other: Act) -> None:
+        self.at, self.other, self.steps, self.succeeded = at, other, 0, False
+        for name in ("names", "put", "remove"):
+            patch.setattr(LocalFiles, name, self._stepping(getattr(LocalFiles, name)))
+
+    def _stepping(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        def stepped(*given: Any, **named: Any) -> Any:
+            step, self.steps = self.steps, self.steps + 1
+            if step == self.at:
+                self.succeeded = self.other()
+            return call(*given, **named)
+
+        return stepped
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["plain", "decided"])
+@pytest.mark.parametrize(
+    ("first", "second", "both"),
+    [
+        ("rewind", "rewind", {_BEFORE - 7}),
+        ("rewind", "undo", {_BEFORE, _FIRST - 5}),
+        ("undo", "rewind", {_BEFORE, _FIRST - 2}),
+    ],
+)
+def test_each_is_whole_or_changes_nothing(
+    broker: EmbeddedBroker,
+    request: pytest.FixtureRequest,
+    kind: str,
+    first: str,
+    second: str,
+    both: set[int],
+) -> None:
+    """`both`: where the query may stand if both have succeeded: in this order, or the other."""
+    checkpoint: Path = request.getfixturevalue(kind)
+
+    def other_process(act: Act) -> Act:
+        def acting() -> bool:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(edit_numbers, "this_process", lambda: ANOTHER)
+                return act()
+
+        return acting
+
+    def act(command: str, by: int) -> Act:
+        more = ["--by", str(by), "--accept-duplicates", str(by)] if command == "rewind" else []
+        return lambda: run(broker, command, checkpoint, *more).exit_code == 0
+
+    alone = {("rewind", 5): _BEFORE - 5, ("rewind", 2): _BEFORE - 2}
+    for at in count():
+        assert act("rewind", 3)() and position(checkpoint) == _BEFORE
+        with pytest.MonkeyPatch.context() as patch:
+            between = Interrupted(patch, at, other_process(act(second, 2)))
+            has = act(first, 5)()
+        wanted = {
+            (True, True): both,
+            (True, False): {alone.get((first, 5), _FIRST)},
+            (False, True): {alone.get((second, 2), _FIRST)},
+        }
+        assert position(checkpoint) in wanted[has, between.succeeded], f"step {at}"
+        assert run(broker, "check", checkpoint).exit_code == 0, f"step {at}"
+        if between.steps <= at:
+            assert at > 3
+            return
+        back_to_the_first(broker, checkpoint)
+
+
+@pytest.mark.parametrize("kind", ["plain", "decided"])
+def test_an_edit_of_another_machine_is_left_alone(
+    broker: EmbeddedBroker, request: pytest.FixtureRequest, kind: str
+) -> None:
+    """Nobody sees from here whether it is at work."""
+    checkpoint: Path = request.getfixturevalue(kind)
+
+    class Killed(Exception):
+        pass
+
+    def die(*_: Any) -> None:
+        raise Killed
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(edit_numbers, "gethostname", lambda: "elsewhere")
+        patch.setattr(carry_out, "_check_files", die)
+        assert isinstance(
+            run(broker, "rewind", checkpoint, "--by", "3", "--accept-duplicates", "3").exception, Killed
+        )
+    said = run(broker, "undo", checkpoint)
+    assert said.exit_code == 1 and "begun on the machine elsewhere, and may be at work there" in said.output
+    assert run(broker, "undo", checkpoint, "--edit-has-ended").exit_code == 0
+    assert position(checkpoint) == _FIRST
+    assert run(broker, "check", checkpoint).exit_code == 0
+
+
+def back_to_the_first(broker: EmbeddedBroker, checkpoint: Path) -> None:
+    """Go forward to where the query stood before all edits."""
+    by = _FIRST - position(checkpoint)
+    if by:
+        run(broker, "skip-to", checkpoint, "--by", str(by), "--accept-loss", str(by))
+
+
+def test_of_two_claims_at_least_one_stops(tmp_path: Path) -> None:
+    """Both look before either has written its backup."""
+    checkpoint = Checkpoint.at(str(tmp_path))
+    seen = LastEdit.of(checkpoint)
+    with claimed(checkpoint, seen) as name:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(edit_numbers, "this_process", lambda: ANOTHER)
+            with pytest.raises(NotEditable, match="begins at this moment"), claimed(checkpoint, seen):
+                pass
+        checkpoint.note(name, "a backup")
+    with pytest.raises(NotEditable, match="was made"), claimed(checkpoint, seen):
+        pass
+    assert checkpoint.notes() == ["edit-0001"]
+
+
+@pytest.mark.parametrize(
+    ("claim", "stops"),
+    [
+        ('["HERE", 1, "of a process that has died"]', False),
+        ('["another machine", 1, "1"]', True),
+        ("", True),
+        ("[1]", True),
+    ],
+)
+def test_a_claim_that_was_left(tmp_path: Path, claim: str, stops: bool) -> None:
+    """Of an edit that has died on this machine it is in nobody's way."""
+    checkpoint = Checkpoint.at(str(tmp_path))
+    checkpoint.note(f"claim-{'0' * 32}", claim.replace("HERE", gethostname()))
+    if stops:
+        with (
+            pytest.raises(NotEditable, match=r"delete eoslog/claim-0"),
+            claimed(checkpoint, LastEdit(0, None)),
+        ):
+            pass
+    else:
+        with claimed(checkpoint, LastEdit(0, None)) as name:
+            assert name == "edit-0001"
+        assert checkpoint.notes() == []
+
+
+# -- a query that runs ---------------------------------------------------------------------------
+# A query that runs is not edited: its driver lives here, or what it does is seen while one looks.
+
+WATCH_SECONDS = 0.6
+RUN = Run(ProducerIdentity(7, 0), ProducerIdentity(7, 3), Batch("q", 1, "digest"))
+
+
+@pytest.fixture
+def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where drivers keep notes: of this test alone."""
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    monkeypatch.setattr(run_memory, "driver_process", this_process)
+    return folder
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Checkpoint:
+    for log in ("offsets", "commits"):
+        (tmp_path / log).mkdir()
+    (tmp_path / "metadata").write_text('{"id":"q"}')
+    (tmp_path / "offsets" / "0").write_text('v1\n{"batchWatermarkMs":0}\n{"orders":{"0":1}}')
+    (tmp_path / "commits" / "0").write_text('v1\n{"nextBatchWatermarkMs":0}')
+    return Checkpoint.at(str(tmp_path))
+
+
+def looked_at(cluster: Cluster, checkpoint: Checkpoint, meanwhile: Callable[[], object] = int) -> None:
+    """Look whether the query rests; something happens meanwhile."""
+    found = standing(cluster, checkpoint)
+    later = threading.Timer(WATCH_SECONDS / 3, meanwhile)
+    later.start()
+    try:
+        check_rests(cluster, found, WATCH_SECONDS)
+    finally:
+        later.join()
+
+
+@pytest.mark.usefixtures("notes")
+def test_a_driver_that_lives_on_this_machine(cluster: Cluster, checkpoint: Checkpoint) -> None:
+    run_memory.keep(RUN, "key")
+    with pytest.raises(NotEditable, match=rf"lives on this machine \(pid {os.getpid()}\)"):
+        looked_at(cluster, checkpoint)
+
+
+@pytest.mark.usefixtures("notes")
+def test_one_that_has_ended(
+    cluster: Cluster, checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_memory, "driver_process", lambda: ProcessIdentity(os.getpid(), "before"))
+    run_memory.keep(RUN, "key")
+    looked_at(cluster, checkpoint)
+
+
+@pytest.mark.usefixtures("notes")
+def test_one_of_another_query(cluster: Cluster, checkpoint: Checkpoint) -> None:
+    run_memory.keep(replace(RUN, batch=Batch("another", 1, "digest")), "key")
+    looked_at(cluster, checkpoint)
+
+
+@pytest.mark.usefixtures("notes")
+def test_a_note_that_does_not_name_its_driver_is_warned_of(
+    cluster: Cluster, checkpoint: Checkpoint, notes: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run_memory.keep(RUN, "key")
+    (note,) = notes.glob("*/*.run")
+    for text in ("{", json.dumps({"form": 0, "batch": ["q", 1, "digest"]})):
+        note.write_text(text)
+        caplog.clear()
+        looked_at(cluster, checkpoint)
+        assert f"{note} does not name a driver" in caplog.text
+
+
+@pytest.mark.usefixtures("notes")
+def test_a_query_elsewhere_that_plans_a_batch(cluster: Cluster, checkpoint: Checkpoint) -> None:
+    with pytest.raises(NotEditable, match="have just changed"):
+        looked_at(cluster, checkpoint, lambda: checkpoint.change("offsets", 1, 'v1\n{}\n{"orders":{"0":2}}'))
+
+
+@pytest.mark.usefixtures("notes")
+def test_one_whose_sink_is_at_work(cluster: Cluster, checkpoint: Checkpoint) -> None:
+    sink = Sink(f"sink-{time.time_ns()}")
+    NotedSink(sink.id, None, 0).write(checkpoint)
+    looked_at(cluster, checkpoint)
+    with pytest.raises(NotEditable, match="have just changed"):
+        looked_at(cluster, checkpoint, lambda: init_producer_id(cluster, sink.coordinator, 60_000))

@@ -1,25 +1,39 @@
-"""Checkpoints of queries that were killed in a real Spark, edited: `eoslog audit` then counts what the edit
-has foretold, row by row. make test-checkpoint runs it."""
+"""Checkpoints of queries that were killed in a real Spark, edited, forked, moved: make test-checkpoint."""
 
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from pyspark.sql import SparkSession
 
 from eoslog.checkpoint import carry_out
 from eoslog.checkpoint.edit_numbers import is_name
+from eoslog.client.admin.list_offsets import LATEST, list_offsets
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
-from tests.checkpoint.edited_query import NEXT, PARTITIONS, STATES, EditedQuery, Stateful, fill
+from eoslog.testing import EmbeddedBroker
+from tests.audit.filling import PARTITIONS as FILLED_PARTITIONS
+from tests.audit.filling import cluster_at, create
+from tests.audit.filling import fill as fill_columns
+from tests.checkpoint.edited_query import NEXT, PARTITIONS, ROUNDS, ROWS, STATES, EditedQuery, Stateful, fill
+from tests.checkpoint.plain_checkpoint import copy_topic, lines, plan
 from tests.connector.stock_kafka import Kafka
 
-pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.timeout(900)]
+# -- edits ---------------------------------------------------------------------------------------
+# Checkpoints of queries that were killed in a real Spark, edited: `eoslog audit` then counts what the edit
+# has foretold, row by row. make test-checkpoint runs it.
 
 
+@pytest.mark.long
+@pytest.mark.spark
+@pytest.mark.timeout(900)
 def test_a_query_that_runs_is_not_edited(query: EditedQuery) -> None:
     """It goes on as if nobody had tried."""
     running = query.start_for_ever()
@@ -39,6 +53,9 @@ def test_a_query_that_runs_is_not_edited(query: EditedQuery) -> None:
     assert query.audited() == {"doubled": 0, "lost": 0}
 
 
+@pytest.mark.long
+@pytest.mark.spark
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("edit", [("rewind", "--by", "17"), ("rewind", "--to", "earliest")])
 def test_a_query_that_is_set_back_writes_twice_what_was_foretold(
@@ -54,6 +71,9 @@ def test_a_query_that_is_set_back_writes_twice_what_was_foretold(
     assert query.audited() == foretold
 
 
+@pytest.mark.long
+@pytest.mark.spark
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("edit", [("skip-to", "--by", "17"), ("skip-to", "--to", "latest")])
 def test_a_query_that_is_set_forth_leaves_out_what_was_foretold(
@@ -68,6 +88,9 @@ def test_a_query_that_is_set_forth_leaves_out_what_was_foretold(
     assert query.audited() == foretold
 
 
+@pytest.mark.long
+@pytest.mark.spark
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("state", STATES)
 def test_an_edit_that_is_taken_back_has_done_nothing(query: EditedQuery, state: str) -> None:
     query.bring_to(state)
@@ -82,6 +105,9 @@ def test_an_edit_that_is_taken_back_has_done_nothing(query: EditedQuery, state: 
     assert query.audited() == {"doubled": 0, "lost": 0}
 
 
+@pytest.mark.long
+@pytest.mark.spark
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("start", ["earliest", '{"TOPIC":{"0":20,"1":-1}}'])
 def test_a_topic_that_is_added_is_read_from_where_it_was_said(
@@ -100,6 +126,9 @@ def test_a_topic_that_is_added_is_read_from_where_it_was_said(
     assert query.audited() == {"doubled": 0, "lost": 0}
 
 
+@pytest.mark.long
+@pytest.mark.spark
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("edit", [("rewind", "--to-batch", "1"), ("skip-to", "--by", "17")])
 @pytest.mark.parametrize("state", ["stopped", "all sealed, nothing staged"])
 def test_a_query_with_state(
@@ -158,6 +187,9 @@ def _die(now: bool) -> None:
         raise Died
 
 
+@pytest.mark.long
+@pytest.mark.spark
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("kind", EDITS)
 @pytest.mark.parametrize("state", ["all sealed, nothing staged", "decided, no winner finished"])
 @pytest.mark.parametrize("step", STEPS)
@@ -183,3 +215,163 @@ def test_an_edit_that_dies_at_a_step(query: EditedQuery, step: str, state: str, 
         assert query.audited() == nothing
     else:
         assert query.audited() in (foretold, nothing)
+
+
+# -- forks ---------------------------------------------------------------------------------------
+# Checkpoints of queries that were killed in a real Spark, forked: both go on, and `eoslog audit` counts what
+# was foretold. make test-checkpoint runs it.
+
+
+@pytest.mark.long
+@pytest.mark.spark
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("kind", [EditedQuery, Stateful])
+def test_both_go_on_and_write_twice_what_was_foretold(
+    spark: SparkSession, hasty: Kafka, tmp_path: Path, kind: type[EditedQuery], state: str
+) -> None:
+    """Each from where the query stood; then each every later row. Also if the old one starts first."""
+    query = kind(spark, hasty, tmp_path)
+    query.bring_to(state)
+    if kind is Stateful and NEXT[state] == "finish":
+        said = query.command("fork", str(tmp_path / "new"), "--group", "new")
+        assert said.exit_code == 1 and "only Spark knows" in said.output
+        return
+    copy, foretold = query.fork(tmp_path / "new")
+    assert foretold > 0
+    for one in (query, copy):
+        assert one.command("check").exit_code == 0
+        assert one.shown()["next_start"].startswith(NEXT[state])
+    order = (query, copy) if kind is Stateful else (copy, query)
+    assert [one.run() for one in order] == ["", ""]
+    assert query.audited() == {"doubled": foretold, "lost": 0}
+    fill(query.kafka, query.source, "later")
+    assert [one.run() for one in order] == ["", ""]
+    assert query.audited() == {"doubled": foretold + ROUNDS * ROWS, "lost": 0}
+
+
+@pytest.mark.long
+@pytest.mark.spark
+@pytest.mark.timeout(900)
+def test_a_copy_alone_takes_the_place_of_a_query_that_never_comes_back(
+    query: EditedQuery, tmp_path: Path
+) -> None:
+    """What the dead one had decided is there: each row is, once."""
+    query.bring_to("decided, no winner finished")
+    copy, _ = query.fork(tmp_path / "new")
+    shutil.rmtree(query.checkpoint)
+    assert copy.run() == ""
+    assert query.audited() == {"doubled": 0, "lost": 0}
+
+
+class ForkDied(Exception):
+    """The command's process is dead."""
+
+
+@pytest.mark.long
+@pytest.mark.spark
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("decided", [False, True])
+def test_a_copy_that_is_not_complete_does_not_start(
+    query: EditedQuery, tmp_path: Path, decided: bool
+) -> None:
+    query.bring_to("stopped")
+    move = carry_out.move
+
+    def died(*given: Any) -> None:
+        if decided:
+            move(*given)
+        raise ForkDied
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(AssertionError):
+        patch.setattr(carry_out, "move", died)
+        query.fork(tmp_path / "new")
+    copy = EditedQuery(query.spark, query.kafka, tmp_path / "unused")
+    copy.source, copy.topics, copy.target = query.source, query.topics, query.target
+    copy.checkpoint, copy.sink, copy.group = tmp_path / "new", f"forked-{query.sink}", f"forked-{query.group}"
+    assert "eoslog checkpoint fork has not finished" in copy.run()
+    assert query.run() == ""
+    assert query.audited() == {"doubled": 0, "lost": 0}
+
+
+# -- another cluster -----------------------------------------------------------------------------
+# Queries that were killed in a real Spark go on on another cluster, whose mirrored topics have other offsets.
+# make test-checkpoint runs it.
+
+
+@pytest.mark.long
+@pytest.mark.spark
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("state", STATES)
+def test_each_row_is_there_once(query: EditedQuery, other: EmbeddedBroker, state: str) -> None:
+    """With what it had written, which is mirrored, too. On the old cluster the query does not start again."""
+    query.bring_to(state)
+    old, new = query.kafka, Kafka(other.bootstrap)
+    then = query.shown()["partitions"]
+    copy_topic(old, new, query.source, PARTITIONS, before=0)
+    assert query.edit("move-cluster", "--to-bootstrap-server", other.bootstrap) == {"doubled": 0, "lost": 0}
+    copy_topic(old, new, query.target, PARTITIONS, before=0)
+    assert "WrongCluster" in query.run()
+    query.kafka = new
+    assert query.command("check").exit_code == 0
+    assert all(now["to"] < was["to"] for now, was in zip(query.shown()["partitions"], then, strict=True))
+    assert query.run() == ""
+    assert query.audited() == {"doubled": 0, "lost": 0}
+    fill(new, query.source, "later")
+    assert query.run() == ""
+    assert query.audited() == {"doubled": 0, "lost": 0}
+
+
+# -- ten million records -------------------------------------------------------------------------
+# What it costs to foretell an edit over ten million records: time, and the most memory of the process. make
+# test-checkpoint runs it; -s prints the figures of docs/checkpoints.md.
+
+RECORDS, FILLS, VALUE_BYTES = 10_000_000, 20, 100
+SECONDS, MEGABYTES = 60, 200
+
+_MEASURED = """
+import atexit, pathlib, sys
+from eoslog.cli import main
+status, peak = pathlib.Path("/proc/self/status"), sys.argv.pop(1)
+atexit.register(lambda: pathlib.Path(peak).write_text(status.read_text()))
+main()
+"""
+"""The command, which writes down its own peak: wait4 tells that of its parent, where that was larger."""
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_an_edit_over_ten_million_records_is_foretold(tmp_path: Path) -> None:
+    """Batch headers are counted, so it takes no more than to fetch them, and little memory."""
+    with EmbeddedBroker(tmp_path / "data") as broker, cluster_at(broker.bootstrap) as cluster:
+        create(cluster, "orders")
+        each = RECORDS // FILLS // FILLED_PARTITIONS
+        for _ in range(FILLS):
+            fill_columns(cluster, "orders", [np.arange(each)] * FILLED_PARTITIONS, VALUE_BYTES)
+        where = [("orders", partition) for partition in range(FILLED_PARTITIONS)]
+        ends = list_offsets(cluster, dict.fromkeys(where, LATEST), committed=True)
+        checkpoint = a_checkpoint(tmp_path / "checkpoint", {str(p): at for (_, p), at in ends.items()})
+        peak = tmp_path / "peak"
+        command = ["rewind", str(checkpoint), "--to", "earliest", "--dry-run", "--json"]
+        command += ["--bootstrap-server", broker.bootstrap]
+        began = time.monotonic()
+        process = subprocess.Popen(
+            [sys.executable, "-c", _MEASURED, str(peak), "checkpoint", *command], stdout=subprocess.PIPE
+        )
+        output, _ = process.communicate(timeout=600)
+        seconds = time.monotonic() - began
+    assert process.returncode == 0
+    assert json.loads(output)["foretold"]["twice"] == RECORDS
+    (kilobytes,) = (line.split()[1] for line in peak.read_text().splitlines() if line.startswith("VmHWM:"))
+    megabytes = int(kilobytes) / 1024
+    print(f"{RECORDS:,} records of {VALUE_BYTES} bytes: {seconds:.1f} s, {megabytes:.0f} MB")
+    assert seconds < SECONDS and megabytes < MEGABYTES
+
+
+def a_checkpoint(folder: Path, ends: dict[str, int]) -> Path:
+    """Of a query that has read all."""
+    for log in ("offsets", "commits"):
+        (folder / log).mkdir(parents=True)
+    (folder / "metadata").write_text('{"id":"q"}')
+    plan(folder, 0, lines({"orders": ends}))
+    return folder

@@ -18,8 +18,7 @@ from eoslog.connector.checkpoint.files import ArrowFiles, files_at
 from eoslog.testing import EmbeddedBroker
 from tests.checkpoint.plain_checkpoint import copy_topic, group_of, run
 from tests.connector.stock_kafka import Kafka
-from tests.kit.object_store import BUCKET
-from tests.kit.object_stores import STORES, Store
+from tests.kit.object_stores import BUCKET, STORES, Store
 
 pytestmark = pytest.mark.long
 

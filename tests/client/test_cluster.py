@@ -1,8 +1,12 @@
-"""Routing: addresses learnt and forgotten, dead connections replaced, unknown things named."""
+"""Connections and routing: versions agreed, waits bounded, addresses learnt and forgotten, unknown things
+named.
+"""
 
 import socket
+import struct
 import threading
 import time
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,18 +15,154 @@ import pytest
 from eoslog.client.wire import retry
 from eoslog.client.wire.cluster import Cluster, close_shared, shared_cluster
 from eoslog.client.wire.config import ClientConfig, parse_addresses
+from eoslog.client.wire.connection import BrokerConnection
 from eoslog.client.wire.retry import Backoff, retrying
+from eoslog.connector.options.source_options import source_options
+from eoslog.connector.source.reader import BatchReader, StreamReader
+from eoslog.connector.source.source_topics import SourceTopics
+from eoslog.connector.spark.versions import ReadAllAvailable
 from eoslog.errors import (
     BrokerUnreachable,
     ConnectionLost,
     OptionError,
     RetriesExhausted,
     UnknownTopic,
+    UnsupportedByBroker,
 )
 from eoslog.protocol import errors
 from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
-from tests.client.fake_broker import FakeBroker
+from tests.client.fake_broker import Drop, FakeBroker, Silence
+
+# -- one connection ------------------------------------------------------------------------------
+# One connection: versions agreed, answers in order, every wait bounded, every failure says where.
+
+
+def connect(port: int, timeout_ms: int = 2_000) -> BrokerConnection:
+    return BrokerConnection(
+        "127.0.0.1", port, ClientConfig((("127.0.0.1", port),), request_timeout_ms=timeout_ms)
+    )
+
+
+def raw_server(serve: Callable[[socket.socket], None]) -> int:
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def run() -> None:
+        peer, _ = listener.accept()
+        with peer, listener:
+            serve(peer)
+
+    threading.Thread(target=run, daemon=True).start()
+    port: int = listener.getsockname()[1]
+    return port
+
+
+def test_versions_and_features_are_learnt() -> None:
+    with FakeBroker(versions={ApiKey.PRODUCE: (3, 9)}) as broker:
+        connection = connect(broker.port)
+        assert connection.features == {"transaction.version": 2}
+        assert connection.pick(ApiKey.PRODUCE) == 9
+        assert connection.pick(ApiKey.PRODUCE, max_version=7) == 7
+        with pytest.raises(UnsupportedByBroker, match=r"versions 3 to 9 of Produce.*between 12 and 13"):
+            connection.pick(ApiKey.PRODUCE, min_version=12)
+
+
+def test_an_older_broker_is_asked_again_at_its_version() -> None:
+    with FakeBroker(versions={ApiKey.API_VERSIONS: (0, 2)}) as broker:
+        assert connect(broker.port).pick(ApiKey.METADATA) == APIS[ApiKey.METADATA].max_version
+
+
+def test_answers_come_in_the_order_of_requests() -> None:
+    with FakeBroker() as broker:
+        connection = connect(broker.port)
+        for name in ("a", "b", "c"):
+            connection.send(ApiKey.METADATA, {"topics": [{"name": name}]})
+        assert connection.waiting == 3
+        names = [connection.receive()["topics"][0]["name"] for _ in range(3)]
+        assert names == ["a", "b", "c"]
+
+
+def test_call_refuses_to_take_another_requests_answer() -> None:
+    with FakeBroker() as broker:
+        connection = connect(broker.port)
+        connection.send(ApiKey.METADATA, {"topics": []})
+        with pytest.raises(RuntimeError, match="answers to come"):
+            connection.call(APIS[ApiKey.METADATA], {"topics": []})
+
+
+def test_an_answer_is_not_taken_for_another_api_s() -> None:
+    with FakeBroker() as broker:
+        connection = connect(broker.port)
+        connection.ask(APIS[ApiKey.METADATA], {"topics": []})
+        with pytest.raises(RuntimeError, match="an answer of METADATA to come first"):
+            connection.answer(APIS[ApiKey.FETCH])
+        assert connection.answer(APIS[ApiKey.METADATA])["topics"] == []
+
+
+def test_a_silent_broker_is_left_after_the_request_timeout() -> None:
+    def silent(version: int, body: object) -> dict[str, object]:
+        raise Silence
+
+    with FakeBroker({ApiKey.METADATA: silent}) as broker:
+        connection = connect(broker.port, 200)
+        began = time.monotonic()
+        with pytest.raises(ConnectionLost, match=r"Metadata: .*200 ms \(kafka\.request\.timeout\.ms\)"):
+            connection.call(APIS[ApiKey.METADATA], {"topics": []})
+        assert time.monotonic() - began < 20
+        assert connection.closed
+
+
+def test_a_closed_connection_says_what_was_under_way() -> None:
+    def drop(version: int, body: object) -> dict[str, object]:
+        raise Drop
+
+    with FakeBroker({ApiKey.METADATA: drop}) as broker:
+        connection = connect(broker.port)
+        with pytest.raises(ConnectionLost, match=rf"127\.0\.0\.1:{broker.port} .*answer to Metadata"):
+            connection.call(APIS[ApiKey.METADATA], {"topics": []})
+        with pytest.raises(ConnectionLost):
+            connection.send(ApiKey.METADATA, {"topics": []})
+
+
+def test_refused_and_silent_addresses_are_unreachable() -> None:
+    with pytest.raises(BrokerUnreachable, match=r"127\.0\.0\.1:1: Connection refused"):
+        connect(1)
+    port = raw_server(lambda peer: time.sleep(60))
+    began = time.monotonic()
+    with pytest.raises(BrokerUnreachable, match=f":{port}"):
+        connect(port, 200)
+    assert time.monotonic() - began < 20
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"HTTP/1.1 400 Bad Request\r\n\r\n",
+        struct.pack(">i", -5),
+        struct.pack(">ii", 6, 0) + b"\x00",
+        b"\x00" * 12,
+    ],
+    ids=["http", "negative size", "cut", "wrong"],
+)
+def test_garbage_is_no_broker(said: bytes) -> None:
+    def serve(peer: socket.socket) -> None:
+        peer.recv(1000)
+        peer.sendall(said)
+
+    with pytest.raises(BrokerUnreachable):
+        connect(raw_server(serve), 500)
+
+
+def test_a_large_request_is_sent_in_parts_and_whole() -> None:
+    with FakeBroker() as broker:
+        connection = connect(broker.port, 10_000)
+        names = [f"topic-{i}-{'x' * 200}" for i in range(20_000)]
+        answer = connection.call(APIS[ApiKey.METADATA], {"topics": [{"name": n} for n in names]})
+        assert [topic["name"] for topic in answer["topics"]] == names
+
+
+# -- routing -------------------------------------------------------------------------------------
+# Routing: addresses learnt and forgotten, dead connections replaced, unknown things named.
 
 
 def cluster(*ports: int, **more: Any) -> Cluster:
@@ -247,3 +387,109 @@ def test_a_last_try_cut_short_does_not_hide_what_was_answered_before() -> None:
     assert "nothing within" not in str(caught.value)
     for peer in peers:
         peer.close()
+
+
+# -- where nobody listens ------------------------------------------------------------------------
+# Where nobody listens, a query says so after first.contact.timeout.ms, whatever Spark asks of it first.
+
+
+def nobody() -> dict[str, str]:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        address = f"127.0.0.1:{closed.getsockname()[1]}"
+    return {
+        "kafka.bootstrap.servers": address,
+        "subscribe": "orders",
+        "first.contact.timeout.ms": "300",
+        "kafka.request.timeout.ms": "20000",
+    }
+
+
+FIRST_CALLS: dict[str, Callable[[StreamReader], object]] = {
+    "a new query": lambda reader: reader.initialOffset(),
+    "availableNow": lambda reader: reader.prepareForTriggerAvailableNow(),
+    "after a restart": lambda reader: reader.latestOffset({"orders": {"0": 1}}, ReadAllAvailable()),
+    "a planned batch": lambda reader: reader.partitions({"orders": {"0": 1}}, {"orders": {"0": 2}}),
+}
+
+
+@pytest.mark.parametrize("first", FIRST_CALLS.values(), ids=FIRST_CALLS)
+def test_a_stream_gives_up_soon(first: Callable[[StreamReader], object]) -> None:
+    reader, began = StreamReader(source_options(nobody(), stream=True)), time.monotonic()
+    with pytest.raises(BrokerUnreachable, match=r"first\.contact\.timeout\.ms"):
+        first(reader)
+    assert time.monotonic() - began < 5
+
+
+def test_a_batch_gives_up_soon() -> None:
+    began = time.monotonic()
+    with pytest.raises(BrokerUnreachable, match=r"first\.contact\.timeout\.ms"):
+        BatchReader(source_options(nobody(), stream=False)).partitions()
+    assert time.monotonic() - began < 5
+
+
+# -- topics that are not known just now ----------------------------------------------------------
+# Topics and partitions that a broker does not know of, or cannot describe, just now: they are not gone.
+
+
+def found(codes: list[int], pattern: str = "a-.*", internal: str = "") -> list[tuple[str, int]]:
+    """Partitions of the pattern's topics, where the broker has an error for a-2 in its first answers."""
+
+    def metadata(version: int, body: Any) -> Any:
+        told = broker._metadata(version, {"topics": [{"name": name} for name in ("a-1", "a-2", "b-1")]})
+        for topic in told["topics"]:
+            topic["is_internal"] = topic["name"] == internal
+        if codes:
+            told["topics"][1] = {"error_code": codes.pop(0), "name": "a-2", "partitions": []}
+        return told
+
+    with FakeBroker({ApiKey.METADATA: metadata}) as broker:
+        given = {"kafka.bootstrap.servers": f"127.0.0.1:{broker.port}", "subscribePattern": pattern}
+        options = source_options(given | {"kafka.retry.backoff.ms": "1"}, stream=True)
+        try:
+            return SourceTopics(options).partitions()
+        finally:
+            close_shared(options.client)
+
+
+@pytest.mark.parametrize("code", [3, 5, 6])
+def test_a_topic_that_cannot_be_described_for_a_moment_is_not_gone(code: int) -> None:
+    """Left out, it would be a loss; with failOnDataLoss=false it would be read again from its beginning."""
+    assert found([code, code]) == [("a-1", 0), ("a-1", 1), ("a-2", 0), ("a-2", 1)]
+
+
+def test_one_that_never_can_be_is_said() -> None:
+    with pytest.raises(KafkaError, match="Metadata of a-2: TOPIC_AUTHORIZATION_FAILED"):
+        found([29] * 1000)
+
+
+def test_a_pattern_is_that_of_whole_names() -> None:
+    assert found([], "a") == [] and found([], "-1") == []
+    assert found([], "a-1|b") == [("a-1", 0), ("a-1", 1)]
+
+
+def test_internal_topics_are_not_read() -> None:
+    assert found([], internal="a-1") == [("a-2", 0), ("a-2", 1)]
+
+
+@pytest.mark.parametrize("stale", [1, 2])
+def test_a_partition_that_a_broker_has_not_heard_of_is_not_gone(stale: int) -> None:
+    """The query stands at 5 in both; the first answers are of a broker that knows only one."""
+
+    def metadata(version: int, body: Any) -> Any:
+        broker.partitions = 1 if len(broker.seen(ApiKey.METADATA)) <= stale else 2
+        return broker._metadata(version, body)
+
+    def ends(version: int, body: Any) -> Any:
+        parts = [{**part, "offset": 9} for topic in body["topics"] for part in topic["partitions"]]
+        answers = [{"partition_index": p["partition_index"], "offset": p["offset"]} for p in parts]
+        return {"topics": [{"name": "a", "partitions": answers}]}
+
+    with FakeBroker({ApiKey.METADATA: metadata, ApiKey.LIST_OFFSETS: ends}) as broker:
+        given = {"kafka.bootstrap.servers": f"127.0.0.1:{broker.port}", "subscribe": "a"}
+        given |= {"fetchOffset.retryIntervalMs": "1"}
+        options = source_options(given, stream=True)
+        try:
+            found = SourceTopics(options).latest({("a", 0): 5, ("a", 1): 5})
+        finally:
+            close_shared(options.client)
+    assert found == {("a", 0): 9, ("a", 1): 9}

@@ -32,8 +32,7 @@ from tests.client.kerberoskit import (
 )
 from tests.console.console_site import PATIENCE, Site
 from tests.console.test_console_security import basic
-from tests.rehearse.broken_brokers import SWEEPS
-from tests.rehearse.rehearsing import document, not_holding
+from tests.rehearse.rehearsing import SWEEPS, document, not_holding
 
 pytestmark = [*MARKS, pytest.mark.timeout(300)]
 

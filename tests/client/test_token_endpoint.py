@@ -1,14 +1,17 @@
-"""Tokens of an endpoint: by Kafka 4's option names and the older ones, by secret, assertion, grant and file.
+"""Tokens: of an endpoint, of the functions in docs/logins.md, and delegation tokens."""
 
-A bundled broker judges the tokens, an endpoint of the test's own the requests."""
-
+import datetime
 import json
+import re
+import subprocess
+import sys
 import threading
 import time
 from base64 import b64decode
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -23,11 +26,19 @@ from cryptography.hazmat.primitives.serialization import (
 
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.token_settings import Flow, TokenSettings
-from eoslog.client.wire.tokens import Tokens
+from eoslog.client.wire.tokens import Tokens, _claims
 from eoslog.connector.options.source_options import SourceOptions, source_options
 from eoslog.errors import AuthenticationRefused, OptionError
 from eoslog.testing import EmbeddedBroker
 from tests.broker.security.securitykit import Issuer
+from tests.docs.blocks import ROOT, blocks_of
+from tests.kit.waiting import until
+from tests.scenarios.apache_kafka import JARS, ApacheKafka
+
+# -- an endpoint ---------------------------------------------------------------------------------
+# Tokens of an endpoint: by Kafka 4's option names and the older ones, by secret, assertion, grant and file.
+#
+# A bundled broker judges the tokens, an endpoint of the test's own the requests.
 
 MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 CLASSES = "org.apache.kafka.common.security.oauthbearer."
@@ -296,3 +307,152 @@ def test_a_token_is_good_as_long_as_it_says_itself(
 def test_what_does_not_fit_is_refused(url: str, more: dict[str, str], says: str) -> None:
     with pytest.raises(OptionError, match=says):
         login("b:1", url, **more)
+
+
+# -- the functions of docs/logins.md -------------------------------------------------------------
+# The functions for tokens in docs/logins.md, called as the client does, with stand-ins for the libraries.
+
+PAGE = ROOT / "docs" / "logins.md"
+
+
+def recipe(monkeypatch: pytest.MonkeyPatch, about: str, **changed: str) -> TokenSettings:
+    """The one recipe of the page that has `about` in it, as a module that a callback names."""
+    [code] = [one.code for one in blocks_of(PAGE) if one.language == "python" and about in one.code]
+    for old, new in changed.items():
+        assert old in code
+        code = code.replace(old, new)
+    module = ModuleType("recipe_of_the_page")
+    exec(compile(code, str(PAGE), "exec"), module.__dict__)
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    return TokenSettings(Flow.CALLBACK, callback="recipe_of_the_page:token")
+
+
+def stand_in(monkeypatch: pytest.MonkeyPatch, name: str, **members: Any) -> None:
+    """A module, and the packages that it is in."""
+    parts = name.split(".")
+    for end in range(1, len(parts) + 1):
+        path = ".".join(parts[:end])
+        if path not in sys.modules or end == len(parts):
+            monkeypatch.setitem(sys.modules, path, ModuleType(path))
+        if end > 1:
+            monkeypatch.setattr(
+                sys.modules[".".join(parts[: end - 1])], parts[end - 1], sys.modules[path], False
+            )
+    for member, value in members.items():
+        setattr(sys.modules[name], member, value)
+
+
+def kept_for(monkeypatch: pytest.MonkeyPatch, settings: TokenSettings, seconds: float) -> str:
+    """The token, which is asked for again after four fifths of the time."""
+    clock = [0.0]
+    tokens = Tokens(lambda: clock[0])
+    first = tokens.token(settings)
+    calls: list[int] = []
+    function = sys.modules["recipe_of_the_page"].token
+
+    def counted() -> Any:
+        calls.append(1)
+        return function()
+
+    monkeypatch.setattr(sys.modules["recipe_of_the_page"], "token", counted)
+    for second, expected in ((seconds * 0.8 - 30, 0), (seconds * 0.8 + 1, 1)):
+        clock[0] = second
+        tokens.token(settings)
+        assert len(calls) == expected, second
+    return first
+
+
+def test_entra_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    class DefaultAzureCredential:
+        def get_token(self, scope: str) -> Any:
+            asked.append(scope)
+            return SimpleNamespace(token="of azure", expires_on=int(time.time()) + 3600)
+
+    stand_in(monkeypatch, "azure.identity", DefaultAzureCredential=DefaultAzureCredential)
+    assert kept_for(monkeypatch, recipe(monkeypatch, "azure.identity"), 3600) == "of azure"
+    assert asked[0] == "https://NAMESPACE.servicebus.windows.net/.default"
+
+
+def test_google(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Found:
+        service_account_email = "streams@example.iam"
+        token, expiry = "", datetime.datetime(1970, 1, 1)
+
+        def refresh(self, request: object) -> None:
+            """Google's library has the end in UTC without saying so."""
+            end = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=3600)
+            self.token, self.expiry = "ya29.of-google", end.replace(tzinfo=None)
+
+    stand_in(monkeypatch, "google.auth.transport.requests", Request=object)
+    monkeypatch.setattr(sys.modules["google.auth"], "default", lambda scopes: (Found(), None), raising=False)
+    token = kept_for(monkeypatch, recipe(monkeypatch, "google.auth"), 3600)
+    claims = _claims(token)
+    assert claims["sub"] == "streams@example.iam" and 3500 < claims["exp"] - time.time() <= 3600
+    assert token.count(".") == 2 and "=" not in token
+
+
+def test_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    settings = recipe(monkeypatch, "pathlib", **{"/var/run/secrets/tokens/kafka": str(file)})
+    tokens = Tokens()
+    for text in ("first", "second"):
+        file.write_text(f"{text}\n")
+        assert tokens.token(settings) == text
+
+
+# -- delegation tokens (KIP-48) ------------------------------------------------------------------
+# A login with a delegation token (KIP-48) at Apache Kafka; the token is made by Kafka's own tool.
+
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required"
+ADMIN = f'{SCRAM} username="admin" password="admin-secret";'
+CONFIG = {
+    "listener.security.protocol.map": "PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "inter.broker.listener.name": "PLAINTEXT",
+    "sasl.enabled.mechanisms": "SCRAM-SHA-256",
+    "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-256",
+    "listener.name.plaintext.scram-sha-256.sasl.jaas.config": ADMIN,
+    "delegation.token.secret.key": "secret-of-the-cluster",
+}
+
+
+def topics_told(bootstrap: str, jaas: str) -> list[str]:
+    options = {
+        "kafka.bootstrap.servers": bootstrap, "kafka.security.protocol": "SASL_PLAINTEXT", "subscribe": "t",
+        "kafka.sasl.mechanism": "SCRAM-SHA-256", "kafka.sasl.jaas.config": jaas,
+    }  # fmt: skip
+    with Cluster(source_options(options, stream=False).client) as cluster:
+        return sorted(cluster.metadata(None).topics)
+
+
+def accepted(bootstrap: str, jaas: str) -> bool:
+    try:
+        topics_told(bootstrap, jaas)
+    except AuthenticationRefused:
+        return False
+    return True
+
+
+@pytest.mark.kafka
+@pytest.mark.timeout(300)
+def test_a_login_with_a_delegation_token(tmp_path: Path) -> None:
+    properties = tmp_path / "admin.properties"
+    properties.write_text(
+        f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-256\nsasl.jaas.config={ADMIN}\n"
+    )
+    users = ("--add-scram", "SCRAM-SHA-256=[name=admin,password=admin-secret]")
+    with ApacheKafka(CONFIG, users) as kafka:
+        said = subprocess.run(
+            ["java", "-cp", f"{JARS}/*", "org.apache.kafka.tools.DelegationTokenCommand", "--create",
+             "--bootstrap-server", kafka.bootstrap, "--command-config", str(properties),
+             "--max-life-time-period", "-1"],
+            capture_output=True, text=True, timeout=200,
+        )  # fmt: skip
+        found = re.search(r"^(\S{20,})\s+(\S{40,})\s", said.stdout, re.MULTILINE)
+        assert found, said.stdout + said.stderr
+        token = f'{SCRAM} username="{found[1]}" password="{found[2]}"'
+        until(lambda: accepted(kafka.bootstrap, f'{token} tokenauth="true";'), "the broker knows the token")
+        assert topics_told(kafka.bootstrap, f'{token} tokenauth="true";') == []
+        with pytest.raises(AuthenticationRefused, match="SCRAM-SHA-256 as"):
+            topics_told(kafka.bootstrap, f"{token};")

@@ -34,8 +34,7 @@ from eoslog.protocol.apis import ApiKey
 from eoslog.testing import EmbeddedBroker
 from tests.connector.stock_kafka import Kafka
 from tests.kfake.kfake import Kfake
-from tests.scenarios.apache_kafka import JARS, ApacheKafka
-from tests.scenarios.zookeeper import kafka_on_zookeeper
+from tests.scenarios.apache_kafka import JARS, ApacheKafka, kafka_on_zookeeper
 
 ON_KFAKE = os.environ.get("EOSLOG_TEST_BROKER") == "kfake"
 ON_KAFKA = os.environ.get("EOSLOG_TEST_BROKER", "eoslog") == "kafka"

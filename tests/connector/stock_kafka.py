@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from tests.kit.waiting import until
 
@@ -96,3 +96,11 @@ class Kafka:
             )
         consumer.close()
         return sorted(found)
+
+
+# -- offsets that an admin asks for --------------------------------------------------------------
+# Which offset confluent-kafka's admin client is asked for: what makes them has no types there.
+
+EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+MAX_TIMESTAMP: OffsetSpec = OffsetSpec.max_timestamp()  # type: ignore[no-untyped-call]

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.console.console_site import Site, create, write
-from tests.many import (
+from tests.top.busy import (
     GROUPS,
     IDLE,
     IDS_OF_A_SINK,

@@ -3,7 +3,7 @@
 A block is run by its language (reader.py), unless a comment right before it says otherwise:
 
     <!-- not run: why it cannot be -->        listed in test_blocks.py, which must know every one
-    <!-- run by: tests/.../test_page.py -->   that file reads this page, and runs the block its own way
+    <!-- run by: tests/.../test_simulation.py -->   that file reads this page, and runs the block its own way
     <!-- file: copy.py -->                    the reader saves the block under this name
     <!-- tests: 2 -->                         a file of tests, of which so many pass
     <!-- options: connector -->               whose names a `properties` block has: broker, connector, topic

@@ -168,9 +168,9 @@ class Reader:
         yield from spark.streams.active if spark is not None else ()
 
     def _tests(self, block: Block, code: str) -> None:
-        (self.place / "test_typed.py").write_text(code)
+        (self.place / "test_house.py").write_text(code)
         done = self._run(
-            *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_typed.py"),
+            *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_house.py"),
             PYTEST_DISABLE_PLUGIN_AUTOLOAD="1",
             PYTEST_ADDOPTS="-p eoslog.pytest_plugin",
         )

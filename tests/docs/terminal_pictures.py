@@ -27,7 +27,7 @@ from tests.connector.saved.saved_world import SavedWorld
 from tests.connector.stock_kafka import Kafka
 from tests.kfake.kfake import Kfake
 from tests.scenarios.apache_kafka import ApacheKafka
-from tests.shadow.test_shadow_command import Shadow
+from tests.shadow.test_shadow import Shadow
 from tests.shadow.test_take_over import Both
 from tests.svg import PICTURES, save
 

@@ -1,4 +1,6 @@
-"""Every block of code of the docs is run: here, by make test-docs, or by the test that the page names."""
+"""The blocks of the pages can be typed; those that start queries with Spark processes of their own: make
+test-docs.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ NOT_RUN = {"README.md": 1}
 
 WITH_SPARK = [page for page in PAGES if needs_spark(page)]
 IN_SUITE = ROOT / "README.md"
-"""The one page with a query that is typed here, in the suite's session; test_spark_pages.py types others."""
+"""The one page with a query that is typed here, in the suite's session; test_blocks.py types others."""
 HERE = [page for page in PAGES if not needs_spark(page) and any(one.is_run_here for one in blocks_of(page))]
 ENOUGH = 40  # letters of a reason
 PATIENCE_S = 600  # a page takes seconds on a machine that has nothing else to do
@@ -149,3 +151,16 @@ def _streams() -> Iterator[tuple[str, str]]:
 def test_a_query_names_its_sink(place: str, code: str) -> None:
     """People copy examples. Without a name, a lost checkpoint writes all rows again, without a word."""
     assert "transactional.id" in code, f"{place}: give the sink a transactional.id"
+
+
+# -- pages that start queries --------------------------------------------------------------------
+# The pages whose blocks start queries, typed with Spark processes of their own: make test-docs.
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("page", WITH_SPARK, ids=lambda page: str(page.relative_to(ROOT)))
+def test_what_a_page_with_spark_says_can_be_typed(page: Path, tmp_path: Path) -> None:
+    with Reader(tmp_path) as reader:
+        for block in blocks_of(page):
+            if block.is_run_here:
+                reader.type(block)

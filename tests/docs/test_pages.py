@@ -1,22 +1,42 @@
-"""The pages made from the code say what the code says."""
+"""Pages are made from the code, name tests and paths that are there, tell each fact once, and make a site."""
 
 from __future__ import annotations
 
+import ast
+import configparser
 import importlib.util
+import json
+import os
 import re
+import shlex
+import subprocess
 import sys
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+import yaml
+from markdown_it import MarkdownIt
+from setuptools import find_packages
 
+from benchmarks.lines import Figure, Goal, Kind, Result
+from benchmarks.report import Store, with_others
+from benchmarks.run import KEPT, NAMES
+from benchmarks.simulate import JSON
 from eoslog.broker import handlers
 from eoslog.broker.config import option_table
 from eoslog.connector.options.ignored_and_refused import FIXED, FORBIDDEN, NO_EFFECT
 from eoslog.connector.options.parsing import read_value
 from eoslog.connector.options.sink_options import sink_options
 from eoslog.connector.options.table import ALIASES, SPARKS_OPTIONS, TABLE, Option, OptionType
+from eoslog.connector.spark.libraries import SPARK, numbers
 from eoslog.protocol.apis import APIS
+from tests.docs.blocks import PAGES, ROOT, blocks_of
+
+# -- made from the code --------------------------------------------------------------------------
+# The pages made from the code say what the code says.
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
 
@@ -127,3 +147,345 @@ def test_heads_of_another_form_are_refused(pages: ModuleType, doc: str | None, s
     module.KEY, module.VERSIONS = 3, (0, 13)  # type: ignore[attr-defined]
     with pytest.raises(pages.BadHead, match=says):
         pages.head_of(module)
+
+
+# -- the site ------------------------------------------------------------------------------------
+# The site: built without a warning and without the network, with every page, every block shown as code.
+
+CONFIG = ROOT / "mkdocs.yml"
+SITE = sorted((ROOT / "docs").rglob("*.md"))
+FETCHED = re.compile(
+    r'<(?:script|img|iframe)[^>]*\ssrc="(https?:)?//|<link[^>]*rel="stylesheet"[^>]*href="(https?:)?//'
+)
+
+
+def build(config: Path, site: Path) -> subprocess.CompletedProcess[str]:
+    """Not with --quiet: that hides warnings from --strict too."""
+    return subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "-f", str(config), "-d", str(site)],
+        env=os.environ | {"NO_MKDOCS_2_WARNING": "1", "http_proxy": "http://127.0.0.1:9", "https_proxy":
+                          "http://127.0.0.1:9"},
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=110, check=False,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, built as `make docs` does."""
+    place = tmp_path_factory.mktemp("site")
+    done = build(CONFIG, place)
+    assert done.returncode == 0 and "WARNING" not in done.stdout, done.stdout
+    return place
+
+
+def test_a_dead_link_and_a_page_outside_of_the_navigation_stop_the_build(tmp_path: Path) -> None:
+    config = yaml.safe_load(CONFIG.read_text()) | {"docs_dir": str(tmp_path / "docs"), "nav": ["index.md"]}
+    (tmp_path / "mkdocs.yml").write_text(yaml.safe_dump(config))
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "index.md").write_text("# A\n[b](b.md)\n[c](#c)\n")
+    (tmp_path / "docs" / "other.md").write_text("# Other\n")
+    done = build(tmp_path / "mkdocs.yml", tmp_path / "site")
+    assert done.returncode != 0
+    told = [line for line in done.stdout.splitlines() if line.startswith(("WARNING", "  -"))]
+    for wrong in ("b.md", "#c", "other.md"):
+        assert any(wrong in line for line in told), done.stdout
+
+
+@pytest.mark.parametrize("page", SITE, ids=lambda page: page.name)
+def test_a_page_is_shown_as_it_is_meant_and_fetches_nothing(site: Path, page: Path) -> None:
+    shown = (site / page.relative_to(ROOT / "docs").with_suffix(".html")).read_text()
+    article = shown.partition("<article")[2].partition("</article>")[0]
+    kinds = [token.type for token in MarkdownIt("commonmark").enable("table").parse(page.read_text())]
+    assert len(re.findall(r'<div class="(?:language-\w+ )?highlight">', article)) == len(blocks_of(page))
+    assert article.count("<table>") == kinds.count("table_open")
+    lists = kinds.count("bullet_list_open") + kinds.count("ordered_list_open")
+    assert len(re.findall("<[ou]l>", article)) == lists, "a list needs an empty line before it"
+    assert "```" not in re.sub(r"(?s)<code>.*?</code>", "", shown)
+    assert not FETCHED.search(shown)
+
+
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md"])
+def test_links_lead_to_files_and_sections(name: str) -> None:
+    for target in re.findall(r"\]\(([^)#\s]*)(?:#[^)]*)?\)", (ROOT / name).read_text()):
+        assert target.startswith("https://") or not target or (ROOT / target).exists(), target
+
+
+# -- tests that pages name -----------------------------------------------------------------------
+# Tests that pages name are there, under that very name.
+
+NAMING = ("objections.md", "exactly-once.md", "guarantees.md", "limits.md", "sql.md", "state.md")
+OBJECTIONS = 8
+
+
+@cache
+def known_tests() -> dict[str, set[str]]:
+    """File name -> names of its test functions; of several files of one name all."""
+    found: dict[str, set[str]] = {}
+    for path in (ROOT / "tests").rglob("*.py"):
+        names = {
+            node.name
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_")
+        }
+        found.setdefault(path.name, set()).update(names)
+    return found
+
+
+def test_no_test_hides_in_a_file_that_pytest_passes_over() -> None:
+    assert [name for name, tests in known_tests().items() if tests and not name.startswith("test_")] == []
+
+
+def missing(page: str) -> list[str]:
+    """What a page names and is not there: `file.py::test`, `test`, `test[case]`, `test_file.py`."""
+    known = known_tests()
+    everything = set().union(*known.values())
+    wrong = []
+    for text in re.findall(r"`([^`\s]*test_[^`]*)`", page):
+        name = text.partition("[")[0].rpartition("/")[2]
+        if name.endswith(".py") and name in known:
+            continue
+        file, sign, test = name.partition("::")
+        if test not in known.get(file, set()) if sign else name not in everything:
+            wrong.append(text)
+    return wrong
+
+
+@pytest.mark.parametrize("name", NAMING)
+def test_every_test_that_a_page_names_is_there(name: str) -> None:
+    assert missing((ROOT / "docs" / name).read_text()) == []
+
+
+def test_each_objection_has_its_tests_and_your_duty() -> None:
+    page = (ROOT / "docs" / "objections.md").read_text()
+    sections = re.split(r"^## \d+\. ", page, flags=re.MULTILINE)[1:]
+    assert len(sections) == OBJECTIONS
+    for section in sections:
+        assert re.findall(r"^- `\w+\.py::test_\w+`$", section, re.MULTILINE), section.splitlines()[0]
+        assert section.count("**Your duty:**") == 1, section.splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("`test_traps.py::test_trap_5_commit_may_be_called_again`", False),
+        ("`tests/connector/commit/test_traps.py`", False),
+        ("`test_driver_killed[begun]`", False),
+        ("`test_traps.py::test_that_is_not_there`", True),
+        ("`test_model.py::test_trap_5_commit_may_be_called_again`", True),
+        ("`test_that_is_not_there`", True),
+        ("`tests/connector/test_that_is_not_there.py`", True),
+    ],
+)
+def test_names_that_are_wrong_are_noticed(text: str, wrong: bool) -> None:
+    assert bool(missing(text)) is wrong
+
+
+# -- each fact once ------------------------------------------------------------------------------
+# Facts that pages told in different ways: each has one page, which a test or figures back.
+
+NUMBER = r"(?:\d[\d,]*|two|three|four|five|six|seven|eight|nine|ten)"
+MADE = re.compile(r"<!-- (kafka|PySpark) versions -->.*?<!-- end of \1 versions -->", re.DOTALL)
+"""Made from results by tests/versions."""
+
+ONE_PAGE = {
+    rf"\b{NUMBER}(?: or {NUMBER})? (?:more )?round trips|round trips \(\d+": "docs/exactly-once.md",
+    r"milliseconds (?:apart|before those)|(?:for|within|these) milliseconds": "",
+    r"\d passed": "",
+    r"\d ms, with a light checkpoint": "",
+}
+"""What is said only there -> that page ("" for none). Round trips are counted by test_round_trips.py."""
+
+
+def found(pattern: str) -> Iterator[tuple[str, str]]:
+    """Each page that says it, and what it says."""
+    for page in PAGES:
+        for said in re.findall(pattern, MADE.sub("", page.read_text())):
+            yield str(page.relative_to(ROOT)), said
+
+
+@pytest.mark.parametrize("pattern", ONE_PAGE)
+def test_a_fact_stands_on_one_page(pattern: str) -> None:
+    page = ONE_PAGE[pattern]
+    assert [(where, said) for where, said in found(pattern) if where != page] == []
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "its commit is 15 round trips",
+        "9 or 10 round trips a micro-batch",
+        "which costs three round trips",
+        "some round trips (15, whatever its size)",
+        "a part, for milliseconds",
+        "a few milliseconds apart",
+        "TV1, the crash table and the writer: 69 passed.",
+        "eoslog 228 ms, with a light checkpoint 99",
+    ],
+)
+def test_what_pages_said_would_be_found(said: str) -> None:
+    assert any(re.search(pattern, said) for pattern in ONE_PAGE)
+
+
+def test_for_how_long_a_part_is_seen_is_what_was_measured() -> None:
+    page = " ".join((ROOT / "docs" / "exactly-once.md").read_text().split())
+    found = json.loads(JSON.read_text())
+    one, three = (
+        [f"{measured[tasks]['in_part']:,.0f} ms" for tasks in ("10", "100", "1000")]
+        for measured in (found[name]["measured"] for name in ("one Kafka node", "three Kafka nodes"))
+    )
+    assert f"on one node {one[0]} with 10 tasks, {one[1]} with 100, {one[2]} with 1,000" in page
+    assert f"on three nodes {three[0]}, {three[1]} and {three[2]}" in page
+
+
+ROUNDED_MS = 0.5
+P50 = {
+    "stream to noop": "a stream of 1,000 rows/s to noop, both on Apache Kafka",
+    "200 rows of Spark to a topic": "200 rows of Spark to a topic, both on Apache Kafka",
+    "stream to a topic": "a stream of 1,000 rows/s to a topic, both on Apache Kafka",
+}
+"""A line of the table of a small micro-batch -> what `make bench` calls it."""
+
+
+@pytest.mark.parametrize("light", ["", ", light checkpoint"], ids=["default", "light"])
+@pytest.mark.parametrize("line", P50)
+def test_the_table_of_a_small_micro_batch_says_what_was_measured(line: str, light: str) -> None:
+    page = (ROOT / "docs" / "benchmarks.md").read_text().partition("## A small micro-batch")[2]
+    told = next(row for row in page.splitlines() if row.startswith(f"| {line}{light} |"))
+    store = Store(ROOT / "docs" / "benchmarks.json")
+    results = {one.work: one for one in store.results(["micro-batch", "micro-batch-light"])}
+    figures = results[f"micro-batch p50{light}, {P50[line]}"].figures
+    said = [int(cell) for cell in re.findall(r"\| (\d+) (?=\|)", told)]
+    assert len(said) == len(figures)
+    off = [abs(number - one.middle) for number, one in zip(said, figures, strict=True)]
+    assert max(off) <= ROUNDED_MS, told
+
+
+def one_line(work: str, kind: Kind, first: float, second: float) -> Result:
+    figures = [Figure(name, [value], "-", "-") for name, value in (("ours", first), ("theirs", second))]
+    return Result("line", work, "s", Goal(kind, 2), figures)
+
+
+def test_what_another_pyspark_reaches_stands_beside_the_own(tmp_path: Path) -> None:
+    """More is better of a ratio, and less of times."""
+    store = Store(tmp_path / "kept.json")
+    store.put("rows", [one_line("a copy", "ratio", 30, 10), one_line("its cost", "cost", 1, 2)], 0.1)
+    store.put("batches", [one_line("a batch", "times", 10, 10)], 0.2)
+    assert with_others(store, ["rows", "batches"]) == []
+    store.put("rows", [one_line("a copy", "ratio", 27, 10)], 0.3, "4.0.5")
+    store.put("batches", [one_line("a batch", "times", 20, 10)], 0.4, "4.1.4")
+    *heads, table = with_others(store, ["rows", "batches"])
+    assert [head.rpartition(": ")[2] for head in heads] == [
+        "rows with PySpark 4.0.5 0.3.",
+        "batches with PySpark 4.1.4 0.4.",
+    ]
+    assert table.splitlines()[2:] == [
+        "| a copy | >= 2 | 3.00 | 2.70 (0.90) | - |",
+        "| a batch | <= 2 times | 1.00 | - | 2.00 (0.50) |",
+    ]
+    assert [one.work for one in store.results(["rows", "batches"])] == ["a copy", "its cost", "a batch"]
+
+
+def test_the_page_has_what_other_pysparks_reach() -> None:
+    page = (ROOT / "docs" / "benchmarks.md").read_text()
+    assert all(part in page for part in with_others(Store(KEPT), NAMES))
+
+
+def test_the_table_of_extras_says_what_all_brings() -> None:
+    """Extras above the line of `all` are in it, those below are not."""
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    extras = dict(setup["options.extras_require"])
+    page = (ROOT / "docs" / "installing.md").read_text()
+    table = page.partition("| extra | for |")[2].partition("\n\n")[0]
+    above, _, below = table.partition("| `eoslog[all]` |")
+    in_all = re.sub(r"\s*eoslog\[(.*)\]", r"\1", extras["all"]).split(",")
+    first = [re.findall(r"`eoslog\[([a-z-]+)\]`", part) for part in (above, below)]
+    assert sorted(first[0]) == sorted(in_all)
+    assert sorted(first[1]) == sorted(set(extras) - {*in_all, "all", "dev"})
+
+
+SPARKS_VERSION = re.compile(
+    r"Spark(?:'s)?[ (]{1,2}(\d+\.\d+)|spark-sql-kafka-0-10_2\.13:(\d+\.\d+)|in (\d\.\d) (?:to|and) \d\.\d"
+)
+
+
+def test_no_page_option_or_example_speaks_of_a_spark_that_eoslog_does_not_run_on() -> None:
+    files = (*PAGES, *(ROOT / "examples").glob("*.py"))
+    texts = {str(path.relative_to(ROOT)): path.read_text() for path in files}
+    texts |= {one.name: one.meaning for one in TABLE}
+    said = {
+        (where, "".join(match)) for where, text in texts.items() for match in SPARKS_VERSION.findall(text)
+    }
+    assert len({version for _, version in said}) > 1, "the pattern finds nothing any more"
+    assert sorted(one for one in said if numbers(one[1]) < numbers(SPARK.oldest)) == []
+
+
+def test_the_page_on_examples_says_which_scripts_lack_an_option() -> None:
+    page = " ".join((ROOT / "docs" / "examples.md").read_text().split())
+    scripts = {path.name: path.read_text() for path in (ROOT / "examples").glob("*.py")}
+    asked = {name: text for name, text in scripts.items() if "ArgumentParser" in text}
+    assert len(asked) > 5
+    for option in ("--once", "--bootstrap"):
+        lacking = sorted((name for name, text in asked.items() if f'"{option}"' not in text), reverse=True)
+        assert f"All but {' and '.join(f'`{name}`' for name in lacking)} take `{option}`" in page
+
+
+def test_the_readme_s_promise_names_its_limits() -> None:
+    why = (ROOT / "README.md").read_text().partition("**Why.**")[2].partition("\n\n")[0]
+    assert "exactly" in why and "(docs/limits.md)" in why and "no matter" not in why
+
+
+def test_the_objections_name_their_source() -> None:
+    first = (ROOT / "docs" / "objections.md").read_text().partition("\n## ")[0]
+    assert "pull request" in first and "](https://github.com/apache/spark/pull/25618)" in first
+
+
+# -- CONTRIBUTING.md -----------------------------------------------------------------------------
+# CONTRIBUTING.md tells of every package and every make target, and its paths and commands are there.
+
+PAGE = ROOT / "CONTRIBUTING.md"
+TEXT = PAGE.read_text()
+
+
+def rows(heading: str) -> list[list[str]]:
+    """The cells of a section's table."""
+    section = TEXT.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    lines = [line for line in section.splitlines() if line.startswith("|")][2:]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def test_every_target_of_the_makefile_is_told_and_no_other() -> None:
+    there = re.findall(r"(?m)^([a-z0-9-]+):.*?## (.*)$", (ROOT / "Makefile").read_text())
+    told = [(target.strip("`").removeprefix("make "), what) for target, what in rows("Targets")]
+    assert dict(told) == dict(there), "bring the table of targets in CONTRIBUTING.md to the Makefile's words"
+
+
+def test_every_package_has_its_line() -> None:
+    packages = find_packages(str(ROOT), include=["eoslog*"])
+    told = {name.strip("`"): folder.strip("`") for name, folder, _ in rows("Rooms")}
+    assert set(told) == set(packages)
+    for name, folder in told.items():
+        assert (ROOT / folder / "__init__.py").exists(), name
+
+
+def test_every_path_is_there() -> None:
+    paths = re.findall(r"`((?:[\w.-]+/)+[\w.-]*)`", TEXT)
+    assert len(paths) > 60
+    for path in paths:
+        assert (ROOT / path).exists(), path
+
+
+def test_the_commands_name_tests_that_are_there() -> None:
+    (block,) = (one for one in blocks_of(PAGE) if one.says.endswith(Path(__file__).name))
+    for line in block.code.splitlines():
+        words = shlex.split(line)
+        assert words[:3] == ["python", "-m", "pytest"]
+        assert all((ROOT / word).exists() for word in words if word.startswith("tests/"))
+        if "-k" in words:
+            named = words[words.index("-k") + 1]
+            assert f"def test_{named}" in (ROOT / words[3]).read_text()
+
+
+@pytest.mark.parametrize("heading", ["Rooms", "Where a rule lives", "Judges", "Targets"])
+def test_the_tables_are_found(heading: str) -> None:
+    assert len(rows(heading)) > 8

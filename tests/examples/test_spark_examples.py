@@ -11,6 +11,7 @@ import os
 import runpy
 import sqlite3
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -18,17 +19,20 @@ from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 from confluent_kafka import Consumer, TopicPartition
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from benchmarks.peer_kafka import spark_kafka
 from eoslog.avro import SchemaRegistry, decode, encode
+from eoslog.cli import main
 from eoslog.testing import EmbeddedBroker, Fault
 from examples.avro_orders import INVOICE, ORDER
 from examples.registry import SmallRegistry
 from tests.examples.running import PATIENCE_S, Script, command_of, committed, create, environment, put
 from tests.examples.test_plain import SENTENCES, WORDS
+from tests.scenarios.apache_kafka import ApacheKafka
 
 SMALL = "--conf spark.ui.enabled=false --conf spark.driver.memory=600m --conf spark.log.level=ERROR"
 SLOW_STARTS = 8
@@ -225,3 +229,55 @@ def test_word_count(spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path)
     for word in ("the", "fox", "jumps", "lazy"):  # in each sentence: each micro-batch counts more of them
         counts = [int(row.value) for row in rows if row.key == word]
         assert len(counts) == len(batches) > 1 and counts == sorted(set(counts)), f"{word}: {counts}"
+
+
+# -- the mirror ----------------------------------------------------------------------------------
+# The mirror of docs/examples.md from the bundled broker to Apache Kafka and back: make test-examples.
+#
+# The mirror is killed wherever it is when the target has got more records; test_plain.py kills it at each
+# request.
+
+RECORDS, PARTITIONS, KILLS = 4_000, 2, 4
+
+
+def written(bootstrap: str) -> int:
+    """How far the target's log goes, records of open transactions and markers included."""
+    settings = {"bootstrap.servers": bootstrap, "group.id": "looker", "isolation.level": "read_uncommitted"}
+    looker = Consumer(settings)
+    known = looker.list_topics(timeout=60).topics
+    ends = [looker.get_watermark_offsets(TopicPartition("orders", p), 60)[1] for p in range(PARTITIONS)]
+    looker.close()
+    return sum(ends) if "orders" in known else 0
+
+
+def mirror(source: str, target: str, place: Path) -> None:
+    """Mirror `orders`, with kills, and audit the target."""
+    changes = {"127.0.0.1:9092": source, "127.0.0.1:9093": target}
+    command = [*command_of("mirror.py", changes), "--round", "50"]
+    create(target, "orders", PARTITIONS)
+    for _ in range(KILLS):
+        before, script = written(target), Script(place, command)
+        deadline = time.monotonic() + PATIENCE_S
+        while script.process.poll() is None and written(target) < before + 200:
+            assert time.monotonic() < deadline, "nothing is mirrored"
+        script.kill()
+    Script(place, command).ended()
+    where = ["--from-bootstrap-server", source, "--to-bootstrap-server", target, "--timeout", "60"]
+    done = CliRunner().invoke(main, ["audit", "--from", "orders", "--to", "orders", "--all-headers", *where])
+    assert done.exit_code == 0 and f"right: {RECORDS:,} records" in done.output, done.output
+
+
+@pytest.mark.timeout(2 * PATIENCE_S)
+@pytest.mark.parametrize("way", ["to Kafka", "from Kafka"])
+def test_mirror(way: str, tmp_path: Path) -> None:
+    with EmbeddedBroker() as bundled, ApacheKafka({}) as kafka:
+        ends = (bundled.bootstrap, kafka.bootstrap)
+        source, target = ends if way == "to Kafka" else ends[::-1]
+        create(source, "orders", PARTITIONS)
+        put(
+            source,
+            "orders",
+            [(f"customer {n % 7}", f"order {n}") for n in range(RECORDS)],
+            headers=[("a", b"1")],
+        )
+        mirror(source, target, tmp_path)

@@ -1,13 +1,13 @@
-"""`make soak-fanout`: a fan-out whose driver is killed 20 times, by `eoslog.fanout` and by plain writers.
-
-Half of the kills are before or after a step of a batch, the others at random times. Then each place is read
-by its own library: every source record once in each. Plain writers must double, or the kills prove nothing.
-`eoslog audit` has to find the same in the tables, and a row that is taken or doubled by hand.
+"""`make soak-fanout`: a fan-out to a Delta table, an Iceberg table and a topic, the driver killed again and
+again.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -20,9 +20,48 @@ from pyiceberg.catalog import load_catalog
 
 from eoslog.testing import EmbeddedBroker
 from tests.connector.stock_kafka import Kafka
-from tests.fanout.audited_tables import audited, hurt
 from tests.fanout.fanout_app import catalog_in
 from tests.kit.program import Program, plain_python
+
+# -- the tables ----------------------------------------------------------------------------------
+# What `eoslog audit` says of a soak's tables: it has to find what the soak's judge finds, and a harm done by
+# hand.
+
+CATALOG = "eoslog"
+"""A catalog in a database keeps its tables under its name: that of the fan-out's."""
+
+
+def audited(bootstrap: str, topic: str, folder: Path) -> dict[str, tuple[int, int, int]]:
+    """Rows lost, doubled, and that never were, of each table; as the command's exit status says too."""
+    prefix = f"PYICEBERG_CATALOG__{CATALOG.upper()}__"
+    named = {prefix + name.upper(): value for name, value in catalog_in(str(folder)).items()}
+    found = {}
+    for name, to in (("Delta", f"delta:{folder / 'delta'}"), ("Iceberg", f"iceberg:{CATALOG}.db.rows")):
+        command = [sys.executable, "-m", "eoslog", "audit", topic, "--to", to, "--json"]
+        done = subprocess.run(
+            [*command, "--bootstrap-server", bootstrap],
+            env=os.environ | named, stdout=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+        counts = json.loads(done.stdout)["counts"]
+        found[name] = (counts["lost"], counts["doubled"], counts["phantom"] + counts["foreign"])
+        if (done.returncode == 0) != (found[name] == (0, 0, 0)):
+            raise RuntimeError(f"{to}: exit status {done.returncode}, and found {found[name]}")
+    return found
+
+
+def hurt(folder: Path) -> None:
+    """Take a row from the Delta table, and double one of the Iceberg table."""
+    DeltaTable(str(folder / "delta")).delete("partition = 1 AND offset = 7")
+    table = load_catalog("eoslog", **catalog_in(str(folder))).load_table("db.rows")
+    table.append(table.scan(row_filter="partition = 1 and offset = 7").to_arrow())
+
+
+# -- the soak ------------------------------------------------------------------------------------
+# `make soak-fanout`: a fan-out whose driver is killed 20 times, by `eoslog.fanout` and by plain writers.
+#
+# Half of the kills are before or after a step of a batch, the others at random times. Then each place is read
+# by its own library: every source record once in each. Plain writers must double, or the kills prove nothing.
+# `eoslog audit` has to find the same in the tables, and a row that is taken or doubled by hand.
 
 PARTITIONS, STEPS = 2, 28
 PATIENCE_S = 400.0

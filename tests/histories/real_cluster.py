@@ -18,8 +18,7 @@ from eoslog.client.wire.config import ClientConfig, parse_addresses
 from eoslog.protocol.apis import ApiKey
 from eoslog.testing import EmbeddedBroker
 from tests.broker.broker_clients import Wire
-from tests.connector.stock_kafka import Kafka
-from tests.offset_specs import LATEST
+from tests.connector.stock_kafka import LATEST, Kafka
 
 TWO_PHASE = "transaction.two.phase.commit.enable"
 CONFIG = {

@@ -23,8 +23,7 @@ from eoslog.protocol.encode import encode_batches
 from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.protocol.schema import Message
-from tests.connector.commit.model_broker import ModelBroker
-from tests.connector.commit.model_transaction import NEVER_MS, Transaction
+from tests.connector.commit.model_broker import NEVER_MS, ModelBroker, Transaction
 from tests.histories.clock import Clock
 from tests.histories.sim_log import COMMITTED, OPEN, PLAIN, Entry, Log
 

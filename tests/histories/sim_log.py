@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 
 from eoslog.protocol.batch import read_header
 from eoslog.protocol.control import ABORT, COMMIT, control_batch
-from tests.protocol.stamp import stamp
+from tests.protocol.oracle import stamp
 
 OPEN, COMMITTED, ABORTED, PLAIN, MARKER = "open", "committed", "aborted", "plain", "marker"
 

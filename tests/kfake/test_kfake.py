@@ -1,9 +1,11 @@
-"""The connector on franz-go's kfake: what works there, and what stops loudly. `make test-connector-kfake`.
+"""The connector and `eoslog rehearse` on franz-go's kfake: what works there, and what stops loudly.
 
 kfake's coordinator knows two states, Ongoing and Empty: it does not say how a transaction ended. It has no
 topic __consumer_offsets, so a sink needs decision.topic. And it refuses to tell the offsets of a group that
 it does not know, where Kafka says that there are none; so these tests make the group first.
 """
+
+from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,13 +14,15 @@ from pathlib import Path
 import pytest
 
 from eoslog.client.admin.group_offsets import commit_plain
+from eoslog.rehearse import crash
 from tests.connector.brokers import DECISIONS, Broker
 from tests.connector.crashes import test_crash_table as table
 from tests.connector.crashes.crash_query import IN_DRIVER, IN_TASKS, Crash, run, start
 from tests.connector.stock_kafka import Kafka
+from tests.docs.blocks import ROOT, blocks_of
+from tests.docs.reader import all_match, steps
 from tests.kfake.kfake import Kfake
-
-pytestmark = pytest.mark.kafka
+from tests.rehearse.rehearsing import document, names_of, not_holding, rehearse, verdicts
 
 IN_MID_BATCH = (
     "a task in the middle of its rows",
@@ -45,6 +49,7 @@ def bench(broker: Broker, tmp_path: Path) -> table.Bench:
     return made
 
 
+@pytest.mark.kafka
 @pytest.mark.parametrize("options", [{}, {"decision__topic": DECISIONS}])
 def test_a_new_sink_stops_before_anything_is_written(
     broker: Broker, tmp_path: Path, options: dict[str, str]
@@ -55,10 +60,12 @@ def test_a_new_sink_stops_before_anything_is_written(
     assert bench.written(0) == 0
 
 
+@pytest.mark.kafka
 def test_one_batch_is_written_once(bench: table.Bench) -> None:
     table.test_no_crash(bench)
 
 
+@pytest.mark.kafka
 def test_the_second_batch_of_a_run_stops(bench: table.Bench) -> None:
     """Nothing shows that the driver's own commit has left this state. The first batch is there, once."""
     bench.query = replace(bench.query, batches=2)
@@ -67,12 +74,14 @@ def test_the_second_batch_of_a_run_stops(bench: table.Bench) -> None:
     assert bench.visible() == bench.batch(0)
 
 
+@pytest.mark.kafka
 @pytest.mark.parametrize("at", IN_TASKS)
 def test_task_killed(bench: table.Bench, at: str) -> None:
     assert run(bench.query, Crash(at, batch=0)) == "done"
     assert bench.visible() == bench.query.rows() and bench.open() == []
 
 
+@pytest.mark.kafka
 @pytest.mark.parametrize("at", IN_DRIVER)
 def test_driver_killed(bench: table.Bench, at: str) -> None:
     """kfake keeps what is open, so the next start finds it."""
@@ -83,6 +92,7 @@ def test_driver_killed(bench: table.Bench, at: str) -> None:
     assert bench.visible() == bench.query.rows() and bench.open() == []
 
 
+@pytest.mark.kafka
 @pytest.mark.parametrize("at", table.BROKER_DIES_AT)
 def test_broker_killed(bench: table.Bench, at: str) -> None:
     """kfake forgets open transactions when it is killed. Before the decision that costs a replay; after it
@@ -105,3 +115,70 @@ def test_broker_killed(bench: table.Bench, at: str) -> None:
         assert said == "done"
     assert run(bench.query) == "done"
     assert bench.visible() == bench.query.rows() and bench.open() == []
+
+
+# -- eoslog rehearse -----------------------------------------------------------------------------
+# `eoslog rehearse` says what the transactions of franz-go's kfake lack; and what docs/rehearse.md shows.
+
+PAGE = ROOT / "docs" / "rehearse.md"
+LACKS = {
+    "what a dead producer left": "GROUP_ID_NOT_FOUND",
+    "offsets in transactions": "GROUP_ID_NOT_FOUND",
+    "ends of transactions": "tells Empty",
+    "coordinators": "tells Empty",
+    "a driver killed at every command": "GROUP_ID_NOT_FOUND",
+    "time-outs": "GROUP_ID_NOT_FOUND",
+}
+"""Row -> what it says. test_kfake.py shows what becomes of queries there."""
+
+
+@pytest.fixture
+def kfake() -> Iterator[Kfake]:
+    with Kfake({}) as node:
+        Kafka(node.bootstrap).topic(3, DECISIONS)
+        yield node
+
+
+@pytest.mark.kafka
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_what_its_transactions_lack_is_named(kfake: Kfake) -> None:
+    found = document(kfake.bootstrap, "--decision-topic", DECISIONS)
+    said = not_holding(found)
+    fails = {row for row, verdict in verdicts(found).items() if verdict == "fails"}
+    assert fails == set(LACKS) and all(LACKS[row] in said[row] for row in fails), said
+    assert found["status"] == 1 and not found["left"]
+    assert not [name for name in names_of(kfake.bootstrap) if name.startswith("eoslog-")]
+
+
+@pytest.mark.kafka
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_that_it_has_no_internal_topic_is_named(kfake: Kfake) -> None:
+    found = document(kfake.bootstrap, "--timeout", "3")
+    assert found["status"] == 1 and "__consumer_offsets" in str(not_holding(found)), found
+
+
+@pytest.mark.kafka
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_that_it_forgets_in_a_crash_is_named(kfake: Kfake, monkeypatch: pytest.MonkeyPatch) -> None:
+    def kill(_: str) -> None:
+        kfake.kill()
+        kfake.restart()
+
+    monkeypatch.setattr(crash, "run_command", kill)
+    found = document(kfake.bootstrap, "--decision-topic", DECISIONS, "--crash", "kill", "--timeout", "5")
+    assert verdicts(found)["a crash of brokers"] == "fails", found
+    print(not_holding(found)["a crash of brokers"])
+
+
+@pytest.mark.kafka
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_the_page_shows_what_it_prints(kfake: Kfake) -> None:
+    (block,) = [one for one in blocks_of(PAGE) if one.mark == "run by" and one.says.endswith("test_kfake.py")]
+    ((command, wanted),) = steps(block.code)
+    assert command == f"eoslog rehearse --decision-topic {DECISIONS}"
+    printed = rehearse(kfake.bootstrap, "--decision-topic", DECISIONS).output
+    assert all_match(printed.splitlines(), wanted), printed

@@ -18,9 +18,8 @@ from random import Random
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from eoslog.protocol.apis import ApiKey
-from tests.kills.kill_audit import ends_of, left_open, verdict_of
 from tests.kills.kill_brokers import Brokers, Way, ways
-from tests.kills.kill_feed import Feed
+from tests.kills.kill_feed import Feed, ends_of, left_open, verdict_of
 from tests.kills.kill_posts import Found, Post, Tally
 from tests.kills.kill_query import Job, Life, Running
 from tests.kills.kill_spark import Spark, SparkRunning

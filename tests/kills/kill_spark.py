@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import sys
 import time
+from functools import partial
 from itertools import count
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import psutil
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.connector.spark_application import Application
-from tests.kills.kill_query import Job, Life, clients
-from tests.kit.spark_app import READY, Answers
+from tests.kills.kill_noted import OF, STEPS, NotedSource
+from tests.kills.kill_query import BATCH, MARK, Job, Life, clients
+from tests.kit.spark_app import READY, Answers, Queries, lines, session
+from tests.spark_session import QUICK_START
 
 MASTER = "local-cluster[2,1,1024]"
 STOP_SECONDS = 120.0
@@ -44,7 +51,7 @@ class Spark:
             self._lives += 1
             place = self._folder / f"application-{self._lives}"
             self._answers = Answers(place)
-            self._application = Application(place, "tests.kills.kill_spark_app", self._master, place)
+            self._application = Application(place, "tests.kills.kill_spark", self._master, place)
         return self._lives
 
     @property
@@ -144,3 +151,60 @@ class SparkRunning:
             if time.monotonic() > deadline:
                 self._spark.close()
             time.sleep(0.05)
+
+
+# -- the application -----------------------------------------------------------------------------
+# The Spark application of a soak: queries are started and stopped as it is told on its standard input.
+#
+# Each command has the number of a query's life (kit/spark_app.py). Arguments: master, folder.
+
+_SETTINGS = {
+    "spark.executor.extraJavaOptions": QUICK_START,
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "100",
+    "spark.task.maxFailures": "4",
+    "spark.deploy.maxExecutorRetries": "-1",
+    "spark.python.worker.idleTimeoutSeconds": "0",
+}
+TRIGGER = "300 milliseconds"
+
+
+def rows(spark: SparkSession, job: dict[str, Any]) -> DataFrame:
+    """The source with the query's own header. `dedup` reads a topic that has every row twice."""
+    read = spark.readStream.format("eoslog_noted").options(**job["read"]).load()
+    found = read.select("key", "value", "headers")
+    if job["kind"] == "spark-dedup":
+        found = found.dropDuplicates(["key", "value", "headers"])
+    mark = F.array(F.struct(F.lit(MARK).alias("key"), F.lit(job["name"]).cast("binary").alias("value")))
+    headers = F.when(F.col("headers").isNull(), mark).otherwise(F.concat("headers", mark))
+    return found.withColumn("headers", headers)
+
+
+def start(spark: SparkSession, job: dict[str, Any]) -> StreamingQuery:
+    """Streams by the sink; `tokens` by `foreachBatch` and a token for each batch."""
+    given = {**job["write"], STEPS: job["steps"], OF: job["name"]}
+    job["read"] |= {STEPS: job["steps"], OF: job["name"], "maxOffsetsPerTrigger": str(BATCH)}
+    writer = rows(spark, job).writeStream.option("checkpointLocation", job["checkpoint"])
+    writer = writer.trigger(processingTime=TRIGGER)
+    if job["kind"] != "spark-tokens":
+        return writer.format("eoslog_noted").options(**given).start()
+
+    def write(batch_rows: DataFrame, batch: int) -> None:
+        options = given | {"write.token": f"{Path(job['checkpoint']).name}-{batch}"}
+        batch_rows.write.format("eoslog_noted").options(**options).mode("append").save()
+
+    return writer.foreachBatch(write).start()
+
+
+def main(master: str, place: str) -> None:
+    spark = session(master, "soak-kill", "ERROR", _SETTINGS)
+    spark.dataSource.register(NotedSource)
+    queries = Queries(Path(place))
+    for told in lines():
+        if "name" in told:
+            queries.start(told["life"], partial(start, spark, told))
+        else:
+            queries.stop(told["life"])
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

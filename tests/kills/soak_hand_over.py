@@ -24,9 +24,8 @@ from random import Random
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.kills.kill_audit import ends_of, left_open, verdict_of
 from tests.kills.kill_brokers import Bundled
-from tests.kills.kill_feed import Feed
+from tests.kills.kill_feed import Feed, ends_of, left_open, verdict_of
 from tests.kills.kill_posts import Post, Tally
 from tests.kills.kill_query import Job, Running
 from tests.kills.kill_round import LOOK, PARTITIONS, TARGET_PARTITIONS, TIMEOUTS, said

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from tests.connector.stock_kafka import Kafka
-from tests.kills.kill_audit import left_open, unmarked
 from tests.kills.kill_brokers import Bundled
+from tests.kills.kill_feed import left_open, unmarked
 from tests.kills.kill_harms import HARMS
 from tests.kills.kill_posts import Found, Tally, kind_of, passes
 from tests.kills.kill_query import MARK
 from tests.kills.kill_round import Setting, run
-from tests.soaks.copy_rows import row
+from tests.soaks.copy_audit import row
 
 pytestmark = pytest.mark.timeout(400)
 

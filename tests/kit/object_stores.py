@@ -1,12 +1,9 @@
-"""Object stores of a test's own, a bucket each: S3 (moto), Google's (fake-gcs-server), Azure's (Azurite).
-
-Programs that this process starts find S3 and Google's store as any other, by their environment. Azure's
-libraries find an emulator by no environment, so its file system is put into this process alone.
-"""
+"""Object stores in processes of a test's own: S3, Google's, Azure's."""
 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import subprocess
 import tempfile
@@ -19,13 +16,80 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 from urllib.error import HTTPError
 
+import boto3
 import pyarrow.fs
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
+from moto.server import ThreadedMotoServer
 
 from tests.broker.security.securitykit import free_ports
-from tests.kit.object_store import BUCKET, object_store
+
+# -- S3 ------------------------------------------------------------------------------------------
+# An object store of a test's own that speaks S3: moto's server in a thread, with one bucket.
+
+BUCKET = "checkpoints"
+REGION = "eu-central-1"
+_KEYS = {"AWS_ACCESS_KEY_ID": "a-key", "AWS_SECRET_ACCESS_KEY": "a-secret", "AWS_REGION": REGION}
+
+
+class ObjectStore(NamedTuple):
+    """Where it listens."""
+
+    endpoint: str
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """How programs find it, as the AWS SDKs have it."""
+        return {"AWS_ENDPOINT_URL": self.endpoint, **_KEYS}
+
+    def names(self) -> list[str]:
+        """The names of all objects."""
+        listed = self._client().list_objects_v2(Bucket=BUCKET)
+        return [found["Key"] for found in listed.get("Contents", [])]
+
+    def put(self, key: str, data: bytes) -> None:
+        """Write an object."""
+        self._client().put_object(Bucket=BUCKET, Key=key, Body=data)
+
+    def _empty(self) -> None:
+        """moto keeps its buckets in the process, also those of a server that was stopped."""
+        urllib.request.urlopen(f"{self.endpoint}/moto-api/reset", data=b"").close()
+
+    def _client(self) -> Any:
+        return boto3.client(
+            "s3", endpoint_url=self.endpoint, region_name=REGION,
+            aws_access_key_id="a-key", aws_secret_access_key="a-secret",
+        )  # fmt: skip
+
+
+@contextmanager
+def object_store() -> Iterator[ObjectStore]:
+    """The store; while it is there, programs that this process starts find it by their environment."""
+    logging.getLogger("werkzeug").setLevel(logging.WARNING)  # it logs every request
+    server = ThreadedMotoServer(port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    store = ObjectStore(f"http://{host}:{port}")
+    before = {name: os.environ.get(name) for name in store.environment}
+    os.environ.update(store.environment)
+    try:
+        store._empty()
+        store._client().create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": REGION})
+        yield store
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
+        server.stop()
+
+
+# -- all of them ---------------------------------------------------------------------------------
+# Object stores of a test's own, a bucket each: S3 (moto), Google's (fake-gcs-server), Azure's (Azurite).
+#
+# Programs that this process starts find S3 and Google's store as any other, by their environment. Azure's
+# libraries find an emulator by no environment, so its file system is put into this process alone.
 
 PEERS = Path(__file__).parents[2] / ".peers"
 START_SECONDS = 30.0

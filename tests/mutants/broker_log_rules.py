@@ -6,11 +6,11 @@ HERE = "tests/broker/log/"
 CRASH = (f"{HERE}test_log_flush.py", f"{HERE}test_log_crash_model.py", f"{HERE}test_log_disk_errors.py")
 RECOVERY = (f"{HERE}test_log_recovery.py", f"{HERE}test_log_crash_model.py", f"{HERE}test_log_progress.py")
 DAMAGE = (f"{HERE}test_log_damage.py", f"{HERE}test_log_read.py")
-COMPACTION = (f"{HERE}test_log_compaction.py", f"{HERE}test_log_compaction_steps.py", f"{HERE}test_log_upkeep_model.py")
+COMPACTION = (f"{HERE}test_log_compaction.py", f"{HERE}test_log_upkeep_model.py")
 TRIMMING = (f"{HERE}test_log_retention.py", *COMPACTION)
 BATCHES = ("tests/broker/handlers/test_hostile_batches.py", f"{HERE}test_log_append.py")
-FILES = (f"{HERE}test_os_files.py",)
-BACKUP = (f"{HERE}test_log_backup.py", "tests/broker/operations/test_command_backup.py")
+FILES = (f"{HERE}test_log_files.py",)
+BACKUP = (f"{HERE}test_log_backup.py",)
 
 MUTANTS: list[Mutant] = [
     *mutants_of(
@@ -21,7 +21,7 @@ MUTANTS: list[Mutant] = [
         Break("short reads are not continued", "OsFile.read", "have < size", "False"),
     ),
     *mutants_of(
-        (f"{HERE}test_os_files.py", f"{HERE}test_log_crash_model.py", *COMPACTION),
+        (f"{HERE}test_log_files.py", f"{HERE}test_log_crash_model.py", *COMPACTION),
         Break("small files are not synced", "write_whole", "if sync:\n" "    file.sync()", "pass"),
         Break("nor their names", "write_whole", "if sync_dir:\n" "    fs.sync_dir(os.path.dirname(path))", "pass"),
         Break("half a small file is taken for whole", "write_whole", "file.write([data], 0) != len(data)", "file.write([data], 0) < 0"),
@@ -36,12 +36,12 @@ MUTANTS: list[Mutant] = [
         Break("bytes after the batch", "header_of", "header.size < len(batch)", "False"),
     ),
     *mutants_of(
-        ("tests/protocol/test_walk.py",),
+        ("tests/protocol/test_batch.py",),
         Break("a length that fits the whole is taken for all", "_one_chain", "if _leads(found.stops, starts, end):\n" "    return found", "if True:\n" "    return found"),
         Break("a chain that leads elsewhere", "_one_chain", "not _leads(found.stops, starts, end)", "False"),
     ),
     *mutants_of(
-        ("tests/protocol/test_walk.py", *BATCHES),
+        ("tests/protocol/test_batch.py", *BATCHES),
         Break("numbers may be any", "walk.walk", "strays", "strays & False"),
         Break("headers are not looked at", "walk.walk", "records.headers()", "pass"),
         Break("equally long records are not compared", "_look_alike", "_refuse(columns[place - at] != view[place])", "pass"),
@@ -115,7 +115,7 @@ MUTANTS: list[Mutant] = [
         Break("deleted segments come back", "open_segments", "below_start(bases, log_start)", "0"),
     ),
     *mutants_of(
-        (f"{HERE}test_data_dir_mark.py", f"{HERE}test_log_topics.py", "tests/broker/operations/test_shutdown.py", f"{HERE}test_log_epochs.py"),
+        (f"{HERE}test_log_topics.py", "tests/broker/operations/test_server_process.py", f"{HERE}test_log_epochs.py"),
         Break("the epoch of a copy that runs is taken too", "DataDir._take", "False", "True"),
         Break("the clean mark stays", "DataDir._take_clean_mark", "self._fs.remove(path)\n" "self._fs.sync_dir(self.path)", "pass"),
         Break("its removal is not synced", "DataDir._take_clean_mark", "self._fs.sync_dir(self.path)", "pass"),
@@ -177,7 +177,7 @@ MUTANTS: list[Mutant] = [
         Break("old segments stay beside the new one", "_end_compaction", "fs.exists(log + files.SWAP)", "False"),
     ),
     *mutants_of(
-        (f"{HERE}test_log_recovery.py", f"{HERE}test_log_formats.py", f"{HERE}test_log_five_batches.py"),
+        (f"{HERE}test_log_recovery.py", f"{HERE}test_log_files.py", f"{HERE}test_log_append.py"),
         Break("a torn snapshot is believed", "decode", "crc != crc32c([data[_CRC_FROM:]])", "False"),
         Break("only the last batch is kept", "encode", "state.batches", "state.batches[-1:]"),
     ),

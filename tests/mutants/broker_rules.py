@@ -6,15 +6,13 @@ from tests.mutants.mutant import Break, Mutant, mutants_of
 B = "tests/broker/"
 LOG = f"{B}log/"
 SECURITY = f"{B}security/"
-RIGHTS = (f"{SECURITY}test_hidden.py", f"{SECURITY}test_authorize.py", f"{SECURITY}test_acl_rules.py", f"{SECURITY}test_regex_rights.py")
-LOGINS = (
-    f"{SECURITY}test_exchanges.py", f"{SECURITY}test_sasl_clients.py", f"{SECURITY}test_scram_users.py", f"{SECURITY}test_listeners.py",
-)  # fmt: skip
-CHANGES = (f"{SECURITY}test_listener_changes.py", f"{B}admin/test_admin_configs.py")
-COORDINATOR = (f"{B}coordinator/transactions/test_transaction_coordinator.py", f"{B}coordinator/transactions/test_strangers_epoch_wire.py", f"{B}coordinator/transactions/test_transaction_shell_model.py")
-MACHINE = tuple(f"{B}network/test_wire_machine{part}.py" for part in ("", "_life", "_model"))
+RIGHTS = (f"{SECURITY}test_authorize.py", f"{SECURITY}test_acl_rules.py")
+LOGINS = (f"{SECURITY}test_logins.py", f"{SECURITY}test_sasl_clients.py", f"{SECURITY}test_listeners.py")  # fmt: skip
+CHANGES = (f"{SECURITY}test_listeners.py", f"{B}admin/test_admin_configs.py")
+COORDINATOR = (f"{B}coordinator/transactions/test_transaction_coordinator.py", f"{B}coordinator/transactions/test_transaction_tables_wire.py", f"{B}coordinator/transactions/test_transaction_shell_model.py")
+MACHINE = (f"{B}network/test_wire_machine.py",)
 RETURN = (f"{LOG}test_log_return.py",)
-GROUPS_RETURN = (f"{B}coordinator/groups/test_groups_return.py",)
+GROUPS_RETURN = (f"{B}coordinator/groups/test_group_shell.py",)
 
 MUTANTS: list[Mutant] = [
     # A partition that comes back
@@ -31,7 +29,7 @@ MUTANTS: list[Mutant] = [
         Break("why it stays offline is said each time", "Upkeep._stays", "self._refusals.get(partition) != str(error)", "True"),
     ),
     *mutants_of(
-        (*RETURN, f"{LOG}test_log_damage_wire.py"),
+        (*RETURN, f"{LOG}test_log_damage.py"),
         Break(
             "who could not be opened stays offline for ever", "open_partition", "_offline(fs, place, settings, flush, checkpoints, known, str(error), may_return=True)", "_offline(fs, place, settings, flush, checkpoints, known, str(error))"
         ),
@@ -63,19 +61,19 @@ MUTANTS: list[Mutant] = [
         Break("an id that a log knows is given out again", "ProducerIds.above", "self._next = self._end = used + 1", "self._end = used + 1"),
     ),
     *mutants_of(
-        (*RIGHTS, f"{SECURITY}test_stored_first.py"),
+        (*RIGHTS, "tests/broker/admin/test_admin_stored.py"),
         Break("access rules count before they are on the disk", "Authorizer._change", "files.write_whole(self._fs, self._path, encode(acls))", "self.acls = acls\nfiles.write_whole(self._fs, self._path, encode(acls))"),
         Break("what was decided before a change holds on", "Authorizer._change", "self._decided.clear()", "pass"),
         Break("who names itself like a super user is one", "Authorizer.allows", "client.principal", "client.principal.lower()"),
     ),
     *mutants_of(
-        (*LOGINS, f"{SECURITY}test_stored_first.py"),
+        (*LOGINS, "tests/broker/admin/test_admin_stored.py"),
         Break(
             "credentials count before they are on the disk", "Credentials.change", "files.write_whole(self._fs, self._path, encode(changed), private=True)", "self._known = changed\nfiles.write_whole(self._fs, self._path, encode(changed))"
         ),
     ),
     *mutants_of(
-        (f"{SECURITY}test_stored_first.py",),
+        ("tests/broker/admin/test_admin_stored.py",),
         Break(
             "configs count before they are on the disk",
             "ConfigStore.put",
@@ -132,7 +130,7 @@ MUTANTS: list[Mutant] = [
     *mutants_of((f"{B}admin/test_admin_configs.py",), Break("what the start gave is a default", "_set_for", "option in given", "False")),
     # Who is who
     *mutants_of(
-        (f"{SECURITY}test_kerberos_names.py",),
+        (f"{SECURITY}test_logins.py",),
         Break("every realm is the own one", "local_name", "first if where == realm else None", "first"),
         Break("a name may look like another realm's principal", "local_name", "re.search('[/@]', name) or not name", "not name"),
         Break("a rule is for principals of any length", "_applied", "len(values) - 1 != rule.parts", "False"),
@@ -162,19 +160,19 @@ MUTANTS: list[Mutant] = [
         Break("a failure is told at once", "SaslMechanisms.step", "await asyncio.sleep(self._config.security.failed_authentication_delay_ms / 1000)", "pass"),
     ),
     *mutants_of(
-        (*LOGINS, f"{SECURITY}test_tls_limits.py"),
+        (*LOGINS, f"{SECURITY}test_tls.py"),
         Break("old versions of TLS are spoken", "ListenerTls.__init__", "self.context.minimum_version, self.context.maximum_version = self._versions()", "self._versions()"),
         Break("nobody needs a certificate", "ListenerTls.__init__", "self.context.verify_mode = _AUTH[auth]", "pass"),
     ),
     *mutants_of(
-        ("tests/broker/security/test_java_stores.py",),
+        ("tests/broker/security/test_tls.py",),
         Break("the default type is what it says", "_kind", "base == option_table()[name].default", "False"),
         Break("the type is what the file is", "_kind", "given.strip().upper() if given else None", "None"),
         Break("the store's password is not that of the PEM", "ListenerTls._load_key", "store.password or ''", "''"),
     ),
     # What a fault is answered
     *mutants_of(
-        (f"{B}network/test_server_connection.py", "tests/protocol/test_error_places.py"),
+        (f"{B}network/test_server_connection.py", "tests/protocol/test_errors.py"),
         Break("a code that would be misread is told", "error_of_all", "None if key in MISREAD else _of_all(key, version, code, message)", "_of_all(key, version, code, message)"),
         Break("what is asked for gets no error", "_part", "own or _parts(struct, version, asked, code, message)", "_parts(struct, version, asked, code, message)"),
         Break("an offset stands beside an error", "_own", "field.name in _NOTHING", "False"),
@@ -278,9 +276,9 @@ MUTANTS: list[Mutant] = [
         Break("a session grows to any number", "FetchSessions.wanted", "request['topics'] and self._follow_too_many()", "False"),
     ),
     *mutants_of(
-        (f"{SECURITY}test_tls_limits.py",), Break("handshakes begin all at once", "TlsAcceptor._accept", "await asyncio.sleep(0)", "pass"), Break("buffers are Python's", "TlsAcceptor.open", "sslproto.SSLProtocol.max_size = BUFFER", "pass")
+        (f"{SECURITY}test_tls.py",), Break("handshakes begin all at once", "TlsAcceptor._accept", "await asyncio.sleep(0)", "pass"), Break("buffers are Python's", "TlsAcceptor.open", "sslproto.SSLProtocol.max_size = BUFFER", "pass")
     ),
-    *mutants_of((f"{B}fairness/test_garbage.py",), Break("in the midst of large requests", "GarbageWatch.is_time", "busy", "False"), Break("Python looks as well", "watch", "gc.set_threshold(youngest, middle, _NEVER)", "pass")),
+    *mutants_of((f"{B}fairness/test_server_limits.py",), Break("in the midst of large requests", "GarbageWatch.is_time", "busy", "False"), Break("Python looks as well", "watch", "gc.set_threshold(youngest, middle, _NEVER)", "pass")),
     *mutants_of(
         ("tests/console/test_console_http.py",),
         Break(

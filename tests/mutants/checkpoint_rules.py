@@ -3,16 +3,16 @@
 from tests.mutants.mutant import Break, Mutant, mutants_of
 
 MOVES = ("tests/connector/commit/test_move_decision.py",)
-COUNTS = ("tests/client/test_count_rows.py",)
-RUNNING = ("tests/checkpoint/test_running.py",)
+COUNTS = ("tests/client/test_transaction_lists.py",)
+RUNNING = ("tests/checkpoint/test_edits.py",)
 COMMAND = ("tests/checkpoint/test_command.py",)
 EDITS = ("tests/checkpoint/test_edits.py",)
-COMPARE = ("tests/checkpoint/test_compare.py",)
+COMPARE = ("tests/checkpoint/test_command.py",)
 MOVE = ("tests/checkpoint/test_move_cluster.py",)
 FORK = ("tests/checkpoint/test_fork.py",)
-AT_ONCE = ("tests/checkpoint/test_two_edits_at_once.py",)
+AT_ONCE = ("tests/checkpoint/test_edits.py",)
 
-REFRESHED = ("tests/connector/checkpoint/test_refreshed_flow.py",)
+REFRESHED = ("tests/connector/checkpoint/test_changed_starts.py",)
 
 MUTANTS: list[Mutant] = [
     *mutants_of(
@@ -38,8 +38,8 @@ MUTANTS: list[Mutant] = [
     *mutants_of(
         ("tests/checkpoint/test_rebuild.py",),
         Break("rows are guessed", "_plan_of", "planned.digest != decision.batch.digest", "False"),
-        Break("rows of a table's batch are guessed", "_batch_of", "marked.entries is None and marked.file_logs()", "False", ("tests/fanout/test_lost_plan.py",)),
-        Break("a fan-out's batch is planned empty", "_before", "not is_dropped", "False", ("tests/fanout/test_lost_plan.py",)),
+        Break("rows of a table's batch are guessed", "_batch_of", "marked.entries is None and marked.file_logs()", "False", ("tests/fanout/test_crash_table.py",)),
+        Break("a fan-out's batch is planned empty", "_before", "not is_dropped", "False", ("tests/fanout/test_crash_table.py",)),
         Break("another query's batch", "rebuilt", "standing.completed >= batch", "standing.completed > batch"),
         Break("other ends are rebuilt under a batch that is done", "rebuilt", "standing.completed > batch or there != planned or (not lost)", "standing.completed > batch or not lost"),
         Break("a batch that was planned from lost files stays", "rebuilt", "{**lost, **later}", "lost"),
@@ -47,7 +47,7 @@ MUTANTS: list[Mutant] = [
         Break("state is guessed", "_before", "standing.is_stateful", "False"),
     ),
     *mutants_of(
-        ("tests/checkpoint/test_moved_batches.py",),
+        ("tests/checkpoint/test_move_cluster.py",),
         Break("a move by option is not seen", "check_not_moved", "then.clusters() - now.clusters()", "False"),
         Break("an unknown cluster is another", "check_not_moved", "then is not None and now is not None and now.clusters() and then.clusters() - now.clusters()", "then is not None and now is not None and then.clusters() - now.clusters()"),
     ),

@@ -3,14 +3,14 @@
 from tests.mutants.mutant import Break, Mutant, mutants_of
 
 HERE = "tests/client/"
-WINDOW = (f"{HERE}test_window.py", f"{HERE}test_produce.py")
-PRODUCE = (f"{HERE}test_window.py", f"{HERE}test_produce.py", f"{HERE}test_real_broker.py")
+WINDOW = (f"{HERE}test_produce.py",)
+PRODUCE = (f"{HERE}test_produce.py", f"{HERE}test_real_broker.py")
 TRANSACTIONS = (f"{HERE}test_transactions.py", f"{HERE}test_pipelined.py", f"{HERE}test_real_broker.py")
 RETRY = (f"{HERE}test_transactions.py", f"{HERE}test_cluster.py", f"{HERE}test_error_pairs.py", *PRODUCE)
 MSK = (f"{HERE}test_msk_iam.py",)
 TOKENS = (f"{HERE}test_security.py", f"{HERE}test_token_endpoint.py")
 STORES = (f"{HERE}test_stores.py",)
-READ = (f"{HERE}test_visible.py", f"{HERE}test_fetch.py", f"{HERE}test_real_broker.py")
+READ = (f"{HERE}test_fetch.py", f"{HERE}test_real_broker.py")
 
 MUTANTS: list[Mutant] = [
     *mutants_of(
@@ -231,7 +231,7 @@ MUTANTS: list[Mutant] = [
         Break("an unknown id is an error", "_description", "state['error_code'] == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND", "False"),
     ),
     *mutants_of(
-        (f"{HERE}test_abort_by_epoch.py",),
+        (f"{HERE}test_transactions.py",),
         Break("any identity's transaction is aborted", "_is_open", "(state.state, state.identity) == (_OPEN, identity)", "state.state == _OPEN"),
         Break("how a commit ended is hidden", "_is_open", "(state.state, state.identity) == (_OPEN, identity)", "state.identity == identity"),
         Break("nobody says whose it is", "_ask.request", "who.producer_id", "-1"),

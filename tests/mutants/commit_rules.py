@@ -4,7 +4,7 @@ from tests.mutants.mutant import Break, Mutant, mutants_of
 
 HERE = "tests/connector/commit/"
 STORIES = tuple(f"{HERE}test_{name}.py" for name in ("traps", "seal_traps", "own_markers", "late_attempt", "names", "replay", "restarts", "proofs", "decision"))
-MODEL = (f"{HERE}test_replay_model.py", f"{HERE}test_model.py")
+MODEL = (f"{HERE}test_model.py",)
 ALL = (*STORIES, *MODEL)
 
 COPIES = ("tests/connector/sink/test_sink_steps.py",)
@@ -129,7 +129,7 @@ MUTANTS: list[Mutant] = [
     ),
     *mutants_of((f"{HERE}test_decision.py", *STORIES, *MODEL), Break("who wrote ends what is sealed", "Winner.ender", "self.holder or self.participant.identity", "self.participant.identity")),
     *mutants_of(
-        (f"{HERE}test_decision.py", f"{HERE}test_large_decisions.py", *STORIES, *MODEL),
+        (f"{HERE}test_decision.py", *STORIES, *MODEL),
         Break("all chunks are in one group", "by_group", "(number, place) = divmod(at, anchors)", "(number, place) = (0, at)"),
         Break("chunks of a deleted sink count", "of_newest", "whose(*chunk) in known", "True"),
         Break("batch writes push a query out", "Decision._batches", "() if self.behind is None else (self.behind.batch,)", "()"),
@@ -417,7 +417,7 @@ MUTANTS: list[Mutant] = [
         Break("the sink's pending offsets are not waited for", "_find_out", "ask_stored(sink, own.identity)", "ask(FetchStored(sink.group))"),
     ),
     *mutants_of(
-        (f"{HERE}test_large_decisions.py",),
+        (f"{HERE}test_decision.py",),
         Break("what has no room is not read", "lacks_chunks", "max(totals, default=0) > len(heads)", "False"),
         Break("only one group that follows is read", "look_up", "number += 1", "break"),
         Break("a decision that is made meanwhile is a damaged one", "look_up", "isinstance(again, Stored) and newest_of(again.chunks) == newest_of(chunks)", "True"),

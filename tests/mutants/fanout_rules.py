@@ -2,7 +2,7 @@
 
 from tests.mutants.mutant import Break, Mutant, mutants_of
 
-FANOUT = ("tests/fanout/test_traps.py", "tests/fanout/test_table_history.py", "tests/fanout/test_lost_plan.py", "tests/fanout/test_crash_table.py")
+FANOUT = ("tests/fanout/test_traps.py", "tests/fanout/test_table_history.py", "tests/fanout/test_crash_table.py")
 
 MUTANTS: list[Mutant] = [
     *mutants_of(

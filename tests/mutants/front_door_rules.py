@@ -3,7 +3,7 @@
 from tests.mutants.mutant import Break, Mutant, mutants_of
 
 OTHER_PYTHON = ("tests/packages/test_other_python.py",)
-BROUGHT = ("tests/connector/spark/test_brought.py",)
+BROUGHT = ("tests/connector/spark/test_spark_processes.py",)
 
 MUTANTS: list[Mutant] = [
     *mutants_of(

@@ -6,7 +6,7 @@ KEPT = ("tests/histories/test_kept.py",)
 LOOKS = ("tests/connector/run/test_places_in_log.py",)
 THREE = ("tests/histories/test_three_say_one.py",)
 CROSSCHECK = ("tests/connector/checkpoint/test_crosscheck.py",)
-ANEW = ("tests/connector/sink/test_topics_made_anew.py",)
+ANEW = ("tests/connector/sink/test_topics_of_a_sink.py",)
 OPEN = ("tests/connector/commit/test_proofs.py",)
 NOTED = ("tests/connector/checkpoint/test_noted_places.py",)
 

@@ -5,8 +5,8 @@ from tests.mutants.mutant import Break, Mutant, mutants_of
 HERE = "tests/rehearse/"
 BROKERS = (f"{HERE}test_broken_brokers.py",)
 NAMED = f"{HERE}test_broken_brokers.py::test_a_broken_broker_is_named"
-FORGETS = f"{HERE}test_crashes.py::test_a_broker_that_forgets_in_a_crash_is_named"
-KILLS = (f"{HERE}test_kills.py",)
+FORGETS = f"{HERE}test_broken_brokers.py::test_a_broker_that_forgets_in_a_crash_is_named"
+KILLS = (f"{HERE}test_broken_brokers.py",)
 WHOLE = (f"{HERE}test_rehearse.py",)
 
 MUTANTS: list[Mutant] = [
@@ -30,13 +30,13 @@ MUTANTS: list[Mutant] = [
         Break("a sealed transaction may time out", "two_phase", "state.timeout_ms != NEVER_MS", "False", (f"{NAMED}[kept_transactions_time_out]",)),
     ),
     *mutants_of(
-        (f"{HERE}test_time_out.py", *BROKERS),
+        (f"{HERE}test_rehearse_rows.py", *BROKERS),
         Break("a transaction that has time may be gone", "TimeOut._lasts", "self.work.end(self.longer, commit=True)", "pass"),
         Break("sealed ones may be gone", "TimeOut._stays_sealed", "state is None or state.state not in OPEN", "False"),
     ),
     *mutants_of(WHOLE, Break("any command is a crash", "look", "not lost", "False")),
     *mutants_of(
-        (f"{HERE}test_crashes.py",),
+        (f"{HERE}test_broken_brokers.py",),
         Break("an epoch may come again", "Load.check", "again.identity <= told.who.identity", "False", (f"{FORGETS}[a_new_epoch_is_not_waited_for]",)),
         Break("what was told is not asked", "Load.check", "told.committed", "False"),
     ),
@@ -60,11 +60,11 @@ MUTANTS: list[Mutant] = [
         Break("any retention is long enough", "topic_rows", "retention < query.away_ms", "False"),
     ),
     *mutants_of(
-        (f"{HERE}test_limits.py",),
+        (f"{HERE}test_rehearse_rows.py",),
         Break("old brokers tell nothing of producers", "broker_rows", "not values and limit.name == PRODUCERS", "not values and False"),
         Break("leaders ask everywhere", "broker_rows", "limit.name == PRODUCERS and query.verified and (row.verdict is Verdict.FAILS)", "limit.name == PRODUCERS and row.verdict is Verdict.FAILS"),
         Break("any replica may lead", "unclean_row", "value == 'false'", "value"),
     ),
-    *mutants_of((f"{HERE}test_principal.py",), Break("rights for a Kerberos principal", "_principal", "re.split('[/@]', owner(sasl.kerberos))[0]", "sasl.user"), Break("rights for its host", "_principal", "'[/@]'", "'@'")),
+    *mutants_of((f"{HERE}test_rehearse_rows.py",), Break("rights for a Kerberos principal", "_principal", "re.split('[/@]', owner(sasl.kerberos))[0]", "sasl.user"), Break("rights for its host", "_principal", "'[/@]'", "'@'")),
     *mutants_of(WHOLE, Break("no right is missing", "missing", "bits is not None", "False")),
 ]

@@ -30,7 +30,7 @@ MUTANTS: list[Mutant] = [
         Break("checksums are left out", "files_before", "{f'{one.name}.crc' for one in state} & there", "set[str]()"),
     ),
     *mutants_of(
-        ("tests/connector/saved/test_manifest.py", "tests/connector/saved/test_save.py"),
+        ("tests/connector/saved/test_state_files.py", "tests/connector/saved/test_save.py"),
         Break("any manifest will do", "is_that_of", "Content.of(text.encode()) == (saved.size, saved.digest)", "True"),
         Break("the first piece is the file", "keys_of", "max(1, -(-size // PIECE))", "1"),
         Break("another version's records count", "Key.read", "version == _VERSION", "version"),

@@ -4,7 +4,7 @@ from tests.mutants.mutant import Break, Mutant, mutants_of
 
 MUTANTS: list[Mutant] = [
     *mutants_of(
-        ("tests/connector/commit/test_observe.py",),
+        ("tests/connector/commit/test_decision.py",),
         Break("a decision that is made just now is a fault", "observed_decision", "answer.code == ErrorCode.UNSTABLE_OFFSET_COMMIT", "False"),
     ),
     *mutants_of(
@@ -22,7 +22,7 @@ MUTANTS: list[Mutant] = [
         Break("partitions not read yet are left out", "Shadowed.end", "position.offsets | ends", "ends"),
     ),
     *mutants_of(
-        ("tests/shadow/test_options.py",),
+        ("tests/shadow/test_shadow.py",),
         Break("two sources may be shadows", "check_apart", "len(cuts) > 1", "False"),
         Break("who has taken over is a shadow again", "check_apart", 'if noted == cut.sink:\n    raise OptionError(f"shadow.of={cut.sink}: this checkpoint has taken that query\'s place, and is no shadow\'s any more. Nothing was written. Leave shadow.of out, and give the writer transactional.id={cut.sink}, kafka.group.id={cut.group} and that query\'s topic")', 'if False:\n    raise OptionError(f"shadow.of={cut.sink}: this checkpoint has taken that query\'s place, and is no shadow\'s any more. Nothing was written. Leave shadow.of out, and give the writer transactional.id={cut.sink}, kafka.group.id={cut.group} and that query\'s topic")'),
         Break("the running query is stopped", "check_apart", "if sink == cut.sink:\n" "    raise OptionError(f'transactional.id={sink} is that of the query that this one shadows, and would stop it: give the shadow another one. To take over, see shadow.md#taking-over')", "if False:\n" "    raise OptionError(f'transactional.id={sink} is that of the query that this one shadows, and would stop it: give the shadow another one. To take over, see shadow.md#taking-over')"),
@@ -39,7 +39,7 @@ MUTANTS: list[Mutant] = [
         Break("what has taken over is not edited", "_check_no_shadow", "[cut.sink for cut in last.shadows() if cut.sink != sink]", "[cut.sink for cut in last.shadows()]"),
     ),
     *mutants_of(
-        ("tests/shadow/test_judge.py",),
+        ("tests/shadow/test_shadow.py",),
         Break("half of a digest is enough", "compare.judge", "_numbered(rows['digest'], rows['more'])", "_numbered(rows['digest'])"),
         Break("steps do not matter", "compare.judge", "_numbered(content, rows['step'])", "content"),
         Break("late rows are not alike", "compare.judge", "np.isin(left_content, left_content[paired]) | left_met[by_side]", "left_met[by_side]"),
@@ -51,7 +51,7 @@ MUTANTS: list[Mutant] = [
         Break("a topic of long ago is compared", "elsewhere", "topic not in own and decision > since", "topic not in own"),
     ),
     *mutants_of(
-        ("tests/shadow/test_steps.py",),
+        ("tests/shadow/test_shadow.py",),
         Break("what comes before the first batch counts", "steps.steps", "batch or _is_empty(batches[number])", "False"),
         Break("batches at one decision are steps", "steps.steps", "found[-1].decision == step.decision", "False"),
         Break("a batch that is not done is compared", "steps.steps", "own_end is None or (before is None and (batch or _is_empty(batches[number])))", "before is None and (batch or _is_empty(batches[number]))"),

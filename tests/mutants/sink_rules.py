@@ -4,20 +4,13 @@ from tests.mutants.mutant import Break, Mutant, mutants_of
 
 HERE = "tests/connector/"
 STEPS = (f"{HERE}sink/test_sink_steps.py",)
-ON_A_BROKER = (
-    f"{HERE}run/test_writer_memory.py",
-    f"{HERE}checkpoint/test_writer_checkpoint.py",
-    f"{HERE}sink/test_writer_disturbed.py",
-    f"{HERE}sink/test_late_losers.py",
-    f"{HERE}checkpoint/test_crosscheck_broker.py",
-    f"{HERE}sink/test_lost_rows.py",
-)
+ON_A_BROKER = (f"{HERE}run/test_writer_memory.py", f"{HERE}checkpoint/test_spark_logs.py", f"{HERE}sink/test_writer_disturbed.py", f"{HERE}checkpoint/test_crosscheck_broker.py", f"{HERE}sink/test_lost_rows.py")
 SINK = (*STEPS, *ON_A_BROKER)
-TASK = (f"{HERE}sink/test_task_steps.py", f"{HERE}sink/test_late_losers.py", f"{HERE}sink/test_lost_rows.py", f"{HERE}sink/test_deadletters.py")
-PLAINLY = (f"{HERE}sink/test_without_idempotence.py",)
+TASK = (f"{HERE}sink/test_task_steps.py", f"{HERE}sink/test_writer_disturbed.py", f"{HERE}sink/test_lost_rows.py", f"{HERE}sink/test_writer_routing.py")
+PLAINLY = (f"{HERE}sink/test_writer_disturbed.py",)
 GUARD = (f"{HERE}run/test_guard.py",)
 CROSSCHECK = (f"{HERE}checkpoint/test_crosscheck.py", f"{HERE}checkpoint/test_crosscheck_broker.py")
-MARKERS = ("tests/client/test_markers_written.py", f"{HERE}run/test_writer_markers.py", f"{HERE}run/test_trap_defences_outside.py")
+MARKERS = ("tests/client/test_transaction_lists.py", f"{HERE}run/test_writer_markers.py", f"{HERE}run/test_trap_defences_outside.py")
 
 HIDDEN = ("tests/connector/crashes/test_hidden_internal_topics.py",)
 
@@ -281,7 +274,7 @@ MUTANTS: list[Mutant] = [
         Break("a group that stands is moved", "_moved_group", "{tp: (at, found) for tp, (at, found) in moved.items() if found.offset != at}", "{tp: (at, found) for tp, (at, found) in moved.items()}"),
     ),
     *mutants_of(
-        (f"{HERE}checkpoint/test_writer_checkpoint.py",),
+        (f"{HERE}checkpoint/test_spark_logs.py",),
         Break("Hadoop's names are Arrow's", "arrows_uri", "_ARROWS_NAMES.get(scheme, scheme)", "scheme"),
         Break("names are as they were typed", "arrows_uri", "scheme = scheme.lower()", "pass"),
         Break("Arrow takes the container of every host", "arrows_uri", "re.sub('^(//[^/@:][^/@]*@[^/]+)\\\\.blob\\\\.', '\\\\1.dfs.', rest)", "rest or re.sub('^(//[^/@:][^/@]*@[^/]+)\\\\.blob\\\\.', '\\\\1.dfs.', rest)"),
@@ -301,7 +294,7 @@ MUTANTS: list[Mutant] = [
         Break("Hadoop's way to say file:", "_local", "re.sub('^file:(//)?(?=/)', '', location)", "location"),
     ),
     *mutants_of(
-        (f"{HERE}checkpoint/test_writer_checkpoint.py", *STEPS),
+        (f"{HERE}checkpoint/test_spark_logs.py", *STEPS),
         Break("the oldest batch is the newest", "Checkpoint._newest", "max", "min"),
         Break("drafts are batches", "Checkpoint.batches", "name.isdecimal", "name.strip('.').split('.')[0].isdecimal"),
         Break("what Spark has removed stops the query", "Checkpoint.planned_if_kept", "self.planned(batch_id) if self._is_there(f'offsets/{batch_id}') else None", "self.planned(batch_id)"),
@@ -309,7 +302,7 @@ MUTANTS: list[Mutant] = [
         Break("any commit will do", "Checkpoint.check_completed", "check_commit(text)", "pass"),
     ),
     *mutants_of(
-        (f"{HERE}checkpoint/test_spark_logs.py", f"{HERE}checkpoint/test_writer_checkpoint.py"),
+        (f"{HERE}checkpoint/test_spark_logs.py",),
         Break("a later offset log is read", "OFFSET_LOG", "('v1', 'v2')", "('v1', 'v2', 'v3')"),
         Break("a later commit log is read", "COMMIT_LOG", "('v1', 'v2', 'v3')", "('v1', 'v2', 'v3', 'v4')"),
         Break("no commit log of sinks with names", "COMMIT_LOG", "('v1', 'v2', 'v3')", "('v1', 'v2')"),
@@ -402,9 +395,11 @@ MUTANTS: list[Mutant] = [
         Break("a source of files that was renamed is new", "_check_files", "{**removed.file_logs(), **then}", "{**then}"),
         Break("two sources of one folder are exchanged", "check_exchanged_files", "other != name and (not own & {*known})", "other != name"),
     ),
-    *mutants_of((f"{HERE}sink/test_begins.py",), Break("errors stand behind those of pickling", "BeginsWhenPickled.__getstate__", "let_through(error)", "pass"), Break("under another name", "let_through", "kind.__qualname__", "'Error'")),
     *mutants_of(
-        (f"{HERE}spark/test_plainly.py", f"{HERE}spark/test_spark_log_lines.py"),
+        (f"{HERE}sink/test_task_steps.py",), Break("errors stand behind those of pickling", "BeginsWhenPickled.__getstate__", "let_through(error)", "pass"), Break("under another name", "let_through", "kind.__qualname__", "'Error'")
+    ),
+    *mutants_of(
+        (f"{HERE}spark/test_spark_log_lines.py",),
         Break("the way through eoslog is shown", "plainly.called_by_spark", "raise error.with_traceback(None) from None", "raise"),
         Break("it is never shown", "plainly.called_by_spark", "os.environ.get(KEPT)", "False"),
         Break("a task's errors are shown whole", "pieces_plainly", "plainly(lambda: next(pieces, None))", "lambda: next(pieces, None)"),

@@ -8,18 +8,17 @@ READER = (
     f"{HERE}source/test_read_range.py",
     f"{HERE}run/test_trap_defences_outside.py",
     f"{HERE}source/test_source_stream.py",
-    f"{HERE}source/test_first_batch.py",
     f"{HERE}source/test_untold.py",
-    f"{HERE}source/test_source_anew.py",
+    f"{HERE}source/test_source_deleted.py",
     f"{HERE}source/test_source_times.py",
     f"{HERE}checkpoint/test_crosscheck_broker.py",
 )
-PLAN = (f"{HERE}offsets/test_plan.py", f"{HERE}checkpoint/test_crosscheck.py", f"{HERE}source/test_source_anew.py", f"{HERE}source/test_source_stream.py")
+PLAN = (f"{HERE}offsets/test_offsets.py", f"{HERE}checkpoint/test_crosscheck.py", f"{HERE}source/test_source_deleted.py", f"{HERE}source/test_source_stream.py")
 LEFT = (f"{HERE}source/test_source_left.py",)
 PUSHED = (f"{HERE}source/test_pushed_filters.py",)
-PUSHED_READ = (f"{HERE}source/test_pushdown_broker.py",)
+PUSHED_READ = (f"{HERE}source/test_pushed_filters.py",)
 ROUTING = (f"{HERE}sink/test_writer_routing.py",)
-TALLY = (f"{HERE}sink/test_tally.py",)
+TALLY = (f"{HERE}sink/test_task_steps.py",)
 
 MUTANTS: list[Mutant] = [
     *mutants_of(
@@ -241,7 +240,7 @@ MUTANTS: list[Mutant] = [
         Break("a part is enough", "_Batch.read", "not missing", "True"),
     ),
     *mutants_of(
-        (f"{HERE}offsets/test_offsets.py", f"{HERE}checkpoint/test_crosscheck.py", f"{HERE}source/test_source_anew.py"),
+        (f"{HERE}offsets/test_offsets.py", f"{HERE}checkpoint/test_crosscheck.py", f"{HERE}source/test_source_deleted.py"),
         Break("an end may be a line", "parse_bound", "_entries(nested) if option == 'startingOffsets' else {}", "_entries(nested)"),
         Break("entries are topics", "parse_bound", "_entries(nested)", "{}"),
         Break("epochs of earliest", "_as_stored", "found.get(tp, EARLIEST) >= 0", "True"),
@@ -262,7 +261,7 @@ MUTANTS: list[Mutant] = [
         Break("an empty assignment", "_parse_list", "isinstance(parts, list) and bool(parts)", "isinstance(parts, list)"),
     ),
     *mutants_of(
-        ("tests/client/test_pattern_topics.py", "tests/client/test_group_starts.py", *READER, f"{HERE}source/test_source_restored.py"),
+        ("tests/client/test_cluster.py", "tests/client/test_transaction_lists.py", *READER, f"{HERE}source/test_source_restored.py"),
         Break("the lowest end of several sources is anyone's", "SourceTopics._check_one_place", "not apart", "True"),
         Break("a checkpoint's line is not compared", "SourceTopics._as_stored", "self.options.stored if option == 'startingOffsets' else None", "None"),
         Break("a line of another cluster", "SourceTopics._as_stored", "check_cluster(stored.cluster, self.cluster_id, self.options.moved_to)", "check_cluster(None, None, self.options.moved_to)"),

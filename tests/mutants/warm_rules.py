@@ -2,7 +2,7 @@
 
 from tests.mutants.mutant import Break, Mutant, mutants_of
 
-WARM = ("tests/warm/test_request.py", "tests/warm/test_warm.py")
+WARM = ("tests/warm/test_warm.py",)
 
 MUTANTS: list[Mutant] = [
     *mutants_of(

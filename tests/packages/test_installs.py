@@ -18,9 +18,8 @@ import pytest
 
 from eoslog.testing import EmbeddedBroker
 from tests.connector.stock_kafka import Kafka
-from tests.packages.bare_python import PATIENCE_SECONDS, Application, BarePython
+from tests.packages.bare_python import PARTITIONS, PATIENCE_SECONDS, Application, BarePython, Copy
 from tests.packages.built_packages import Built
-from tests.packages.copied_topic import PARTITIONS, Copy
 
 SPARKS = ("4.3.0", "4.2.*", "4.1.*", "4.0.*")
 LOCAL, CLUSTER = "local[2]", "local-cluster[2,1,1024]"

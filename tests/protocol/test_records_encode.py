@@ -14,8 +14,9 @@ from eoslog.protocol import encode as encoding
 from eoslog.protocol.decode import decode_batches
 from eoslog.protocol.encode import EncodedBatch, encode_batches
 from tests.protocol import oracle
-from tests.protocol.batches import (
+from tests.protocol.oracle import (
     LARGE_HEADERS,
+    Rec,
     blobs,
     header_column,
     headers,
@@ -24,7 +25,6 @@ from tests.protocol.batches import (
     texts,
     times,
 )
-from tests.protocol.oracle import Rec
 
 HEADER_SIZE = 61
 LIMIT = 100_000

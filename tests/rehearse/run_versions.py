@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 
 from tests.docs.blocks import ROOT
 from tests.rehearse.rehearsing import document
-from tests.scenarios.apache_kafka import ApacheKafka
-from tests.scenarios.zookeeper import kafka_on_zookeeper
+from tests.scenarios.apache_kafka import ApacheKafka, kafka_on_zookeeper
 from tests.versions.kafka_results import LEVELS, WITH_ZOOKEEPER, levels_of, with_level
 
 PAGE = ROOT / "docs" / "rehearse.md"

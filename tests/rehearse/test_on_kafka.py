@@ -1,17 +1,22 @@
-"""`eoslog rehearse` on Apache Kafka 4.3.1, by both transaction protocols; and what docs/rehearse.md shows."""
+"""`eoslog rehearse` on Apache Kafka 4.3.1 and on one that hides its topics; the table of docs/rehearse.md."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import pytest
 
+from eoslog.testing import EmbeddedBroker
+from tests.connector.brokers import AUTHORIZER, DECISIONS, hide_internal_topics
+from tests.connector.stock_kafka import Kafka
 from tests.docs.blocks import ROOT, blocks_of
 from tests.docs.reader import all_match, steps
-from tests.rehearse.rehearsing import document, names_of, not_holding, rehearse, verdicts
+from tests.rehearse.rehearsing import SWEEPS, document, names_of, not_holding, rehearse, verdicts
+from tests.rehearse.run_versions import BEGIN, END, KEPT, Node, rehearsed, table
+from tests.rehearse.run_versions import PAGE as VERSIONS_PAGE
 from tests.scenarios.apache_kafka import ApacheKafka
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 PAGE = ROOT / "docs" / "rehearse.md"
 
 
@@ -22,6 +27,8 @@ def kafka(request: pytest.FixtureRequest) -> Iterator[tuple[str, str]]:
         yield node.bootstrap, request.param
 
 
+@pytest.mark.kafka
+@pytest.mark.timeout(300)
 def test_apache_kafka_holds(kafka: tuple[str, str]) -> None:
     bootstrap, version = kafka
     found = document(bootstrap)
@@ -32,6 +39,8 @@ def test_apache_kafka_holds(kafka: tuple[str, str]) -> None:
     assert not found["left"] and not [name for name in names_of(bootstrap) if name.startswith("eoslog-")]
 
 
+@pytest.mark.kafka
+@pytest.mark.timeout(300)
 def test_the_page_shows_what_it_prints(kafka: tuple[str, str]) -> None:
     bootstrap, version = kafka
     if version != "2":
@@ -43,3 +52,62 @@ def test_the_page_shows_what_it_prints(kafka: tuple[str, str]) -> None:
     assert command == "eoslog rehearse"
     printed = rehearse(bootstrap).output
     assert all_match(printed.splitlines(), wanted), printed
+
+
+# -- --decision-topic ----------------------------------------------------------------------------
+# `eoslog rehearse --decision-topic`: a cluster that hides its internal topics (option decision.topic).
+
+# each test rehearses a whole cluster for seconds
+INTERNAL = ("__consumer_offsets", "__transaction_state")
+
+
+@pytest.fixture(scope="module")
+def hiding() -> Iterator[EmbeddedBroker]:
+    """A broker that shows no internal topic; it has them, from an earlier rehearsal."""
+    with EmbeddedBroker(in_thread=True, config={**AUTHORIZER, **SWEEPS}) as broker:
+        Kafka(broker.bootstrap).topic(3, DECISIONS)
+        assert document(broker.bootstrap)["status"] == 0
+        hide_internal_topics(broker.bootstrap)
+        yield broker
+
+
+@pytest.mark.long
+def test_decisions_are_kept_on_the_topic_that_is_named(hiding: EmbeddedBroker) -> None:
+    found = document(hiding.bootstrap, "--decision-topic", DECISIONS)
+    assert found["status"] == 0 and not not_holding(found) and not found["left"], found
+    assert len(found["killed"]) > 25
+    for topic in INTERNAL:
+        assert verdicts(found)[f"unclean.leader.election.enable of {topic}"] == "note"
+
+
+@pytest.mark.long
+def test_without_it_the_hidden_topic_is_named(hiding: EmbeddedBroker) -> None:
+    found = document(hiding.bootstrap, "--timeout", "3")
+    assert found["status"] == 1 and "__consumer_offsets" in not_holding(found)["rights of a query"]
+
+
+@pytest.mark.long
+def test_a_topic_that_does_not_exist_is_named(hiding: EmbeddedBroker) -> None:
+    found = document(hiding.bootstrap, "--decision-topic", "absent")
+    assert found["status"] == 1 and "topic absent" in not_holding(found)["rights"]
+    assert not found["left"]
+
+
+# -- the table of versions -----------------------------------------------------------------------
+# What the table of docs/rehearse.md says is what the runs printed; and what tells 4.0.0 from the others.
+
+PROOF = "proof of a time-out"
+
+
+def test_the_page_has_what_was_printed() -> None:
+    printed = VERSIONS_PAGE.read_text().partition(BEGIN)[2].partition(END)[0]
+    assert printed == table(json.loads(KEPT.read_text()))
+
+
+@pytest.mark.kafka
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(("level", "verdict"), [("1", "holds"), ("2", "note")])
+def test_a_time_out_of_4_0_0_cannot_be_told_from_another_history(level: str, verdict: str) -> None:
+    """Its transaction.version 2 raises the epoch by two."""
+    found = rehearsed(Node("4.0.0", level))
+    assert verdicts(found)[PROOF] == verdict and not not_holding(found), found

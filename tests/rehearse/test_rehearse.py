@@ -22,11 +22,10 @@ from eoslog.protocol.errors import ErrorCode
 from eoslog.rehearse.work import Work
 from eoslog.testing import EmbeddedBroker
 from eoslog.testing.rules import RequestFaults
-from tests.broker.security.acl_site import Site
+from tests.broker.security.securitykit import Site
 from tests.connector.stock_kafka import Kafka
 from tests.docs.blocks import ROOT, blocks_of
-from tests.rehearse.broken_brokers import SWEEPS
-from tests.rehearse.rehearsing import document, names_of, not_holding, rehearse, verdicts
+from tests.rehearse.rehearsing import SWEEPS, document, names_of, not_holding, rehearse, verdicts
 
 pytestmark = pytest.mark.long  # each test rehearses a whole cluster for seconds
 

@@ -21,8 +21,7 @@ from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.protocol.plain_records import encode_records
 from eoslog.protocol.schema import ProtocolError
 from eoslog.testing import EmbeddedBroker
-from tests.broker.broker_clients import Wire
-from tests.broker.handlers.filled_requests import carried
+from tests.broker.broker_clients import Wire, carried
 from tests.broker.security.securitykit import STANDARD, free_ports, plain_jaas
 from tests.scenarios.apache_kafka import ApacheKafka
 

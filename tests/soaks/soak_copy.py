@@ -20,11 +20,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from benchmarks.peer_kafka import PEERS, ApacheKafka, spark_kafka
 from eoslog.testing import EmbeddedBroker
-from tests.scenarios.zookeeper import kafka_on_zookeeper
-from tests.soaks.copy_audit import audit
-from tests.soaks.copy_lives import Job
-from tests.soaks.copy_rows import publish
-from tests.soaks.copy_soak import Copy, Report
+from tests.scenarios.apache_kafka import kafka_on_zookeeper
+from tests.soaks.copy_audit import audit, publish
+from tests.soaks.copy_lives import Copy, Job, Report
 
 KAFKA = PEERS / "kafka-4.3.1"
 SOURCE, TARGET, GROUP = "source", "target", "copied"

@@ -4,8 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.soaks.copy_audit import Seen, Verdict, judge
-from tests.soaks.copy_rows import POISON, Row, id_of, ids, row
+from tests.soaks.copy_audit import POISON, Row, Seen, Verdict, id_of, ids, judge, row
 
 ROWS, PARTITIONS = 600, 3
 

@@ -21,8 +21,7 @@ from random import Random
 
 from eoslog.testing import EmbeddedBroker
 from tests.connector.stock_kafka import Kafka
-from tests.stateful.stateful_input import CASES, PARTITIONS, Case
-from tests.stateful.stateful_judge import Seen, Verdict, batches, judge, publish
+from tests.stateful.stateful_input import CASES, PARTITIONS, Case, Seen, Verdict, batches, judge, publish
 from tests.stateful.stateful_run import Application, Hit, Ordeal, Server, strikes
 
 

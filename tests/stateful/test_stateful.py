@@ -12,8 +12,7 @@ import pytest
 from eoslog.testing import EmbeddedBroker
 from tests.connector.stock_kafka import Kafka
 from tests.stateful.stateful_halts import EVERYWHERE, MIDDLE
-from tests.stateful.stateful_input import CASES, PARTITIONS, Row, aggregation
-from tests.stateful.stateful_judge import Seen, judge, publish
+from tests.stateful.stateful_input import CASES, PARTITIONS, Row, Seen, aggregation, judge, publish
 from tests.stateful.stateful_run import RANDOM, WEAPONS, Application, Ordeal, Strike, strikes
 
 BATCHES = 6

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 LOGS = ROOT / "build" / "stories"
-_PAGES = "tests/docs/test_spark_pages.py"
+_PAGES = "tests/docs/test_blocks.py"
 _PYTEST = ("-m", "pytest", "-q", "--timeout", "900")
 
 
@@ -63,10 +63,10 @@ STORIES = (
           example("avro", "dead_letters")),
     Story("security", "TLS and passwords, and exactly the rights that a query needs", "security.md",
           (*_PYTEST, "tests/client/test_security_spark.py",
-           "tests/docs/test_suggested.py", "tests/broker/security/test_security_page.py")),
+           "tests/docs/test_rights.py", "tests/broker/security/test_listeners.py")),
     Story("monitoring", "figures of each micro-batch, lag, eoslog top, the console", "operating.md",
           (*_PYTEST, "tests/connector/progress/test_metrics.py", "tests/top",
-           "tests/console", "tests/broker/operations/test_operating_page.py")),
+           "tests/console", "tests/broker/operations/test_operating.py")),
     Story("disasters", "a lost checkpoint, a lost transaction, Ctrl-C in mid-batch", "recovering.md",
           (*_PYTEST, _PAGES, "tests/connector/run/test_ctrl_c.py", "-k", "recovering or ctrl_c",
            "-m", "long or spark")),

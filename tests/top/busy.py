@@ -1,4 +1,4 @@
-"""A cluster with something to see: topics, groups that lag, and a transaction that is open."""
+"""Clusters with something to see: a transaction that is open, groups that lag, hundreds of groups and ids."""
 
 from __future__ import annotations
 
@@ -6,6 +6,14 @@ from typing import Self
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+
+from eoslog.client.admin import transactions
+from eoslog.client.admin.group_offsets import commit_plain
+from eoslog.client.wire.cluster import Cluster
+from eoslog.commands.session import client_config
+from eoslog.connector.commit.transactional_ids import ParticipantSlot, Sink
+from eoslog.protocol.names_by_sink import ANCHOR
+from eoslog.protocol.producer_identity import ProducerIdentity
 
 WAIT_S = 60.0
 TOPICS = {"clicks": 4, "orders": 3, "orders_upper": 3, "payments": 1}
@@ -51,3 +59,49 @@ class Busy:
         consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": group})
         consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
         consumer.close()
+
+
+# -- a cluster with many names -------------------------------------------------------------------
+# A cluster with hundreds of groups and thousands of transactional ids, made cheaply.
+
+MANY_WAIT_S = 90.0
+TIMEOUT_MS = 800_000
+"""Of transactions that stay open: the broker must not end them before the test does."""
+SINKS, IDS_OF_A_SINK, OPEN_OF_A_SINK = 8, 240, 3
+IDLE = SINKS - 1
+"""The sink that has nothing open."""
+GROUPS, OTHER_IDS = 500, 80
+"""Of all groups, two for each sink; of all ids, `IDS_OF_A_SINK` with its own."""
+READERS = GROUPS - 2 * SINKS
+
+
+def sink(number: int) -> Sink:
+    """A sink by its number: the first has a slash in its id."""
+    return Sink("copy/eu" if number == 0 else f"copy-{number}")
+
+
+def reader(number: int) -> str:
+    """The group of a reader; the higher the number, the larger the lag."""
+    return f"{'shop' if number % 2 else 'dash'}-reader-{number:03}"
+
+
+def fill(bootstrap: str, topic: str, records: int) -> None:
+    """Groups and ids beside a topic of one partition, which has that many records."""
+    with Cluster(client_config(bootstrap, None, MANY_WAIT_S)) as cluster:
+        for number in range(READERS):
+            commit_plain(cluster, reader(number), {(topic, 0): (max(records - number, 0), "")})
+        for number in range(SINKS):
+            for group in (sink(number).group, sink(number).finished_group):
+                commit_plain(cluster, group, {(ANCHOR, 0): (7, "")})
+            _ids(cluster, sink(number), topic, 0 if number == IDLE else OPEN_OF_A_SINK)
+        for number in range(OTHER_IDS):
+            transactions.init_producer_id(cluster, f"job-{number:02}", TIMEOUT_MS)
+
+
+def _ids(cluster: Cluster, one: Sink, topic: str, opened: int) -> None:
+    transactions.init_producer_id(cluster, one.coordinator, TIMEOUT_MS)
+    for number in range(IDS_OF_A_SINK - 1):
+        name = one.participant(ParticipantSlot(ProducerIdentity(5, 0), number % 2, "w", number))
+        identity = transactions.init_producer_id(cluster, name, TIMEOUT_MS)
+        if number < opened:
+            transactions.add_partitions(cluster, name, identity, [(topic, 0)])

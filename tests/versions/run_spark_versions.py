@@ -49,24 +49,15 @@ SUITES = {
     "crash table": Suite("spark or not spark", "tests/connector/crashes/test_crash_table.py"),
     "source": Suite(
         "spark",
-        "tests/connector/source/test_source_stream.py tests/connector/source/test_source_batch.py "
-        "tests/connector/source/test_tables.py",
+        "tests/connector/source/test_source_stream.py tests/connector/source/test_source_batch.py",
     ),
     "sink, foreachBatch": Suite(
         "spark",
         "tests/connector/sink/test_writer_spark.py tests/connector/sink/test_write_tokens_spark.py "
         "tests/connector/sink/test_started_again_spark.py",
     ),
-    "beside Spark's connector": Suite(
-        "kafka",
-        "tests/connector/differential/test_reads.py tests/connector/differential/test_errors.py "
-        "tests/connector/differential/test_streams.py tests/connector/differential/test_writes.py",
-    ),
-    "migration": Suite(
-        "kafka",
-        "tests/connector/differential/test_checkpoints.py "
-        "tests/connector/differential/test_edited_checkpoints.py",
-    ),
+    "beside Spark's connector": Suite("kafka", "tests/connector/differential/test_differential.py"),
+    "migration": Suite("kafka", "tests/connector/differential/test_checkpoints.py"),
     "named sources": Suite(
         "spark",
         "tests/connector/checkpoint/test_named_sources_spark.py tests/checkpoint/test_named_sources_spark.py",

@@ -8,8 +8,7 @@ import pytest
 
 from eoslog.testing import EmbeddedBroker
 from tests.connector.stock_kafka import Kafka
-from tests.packages.bare_python import PATIENCE_SECONDS, Application, ThisPython
-from tests.packages.copied_topic import Copy
+from tests.packages.bare_python import PATIENCE_SECONDS, Application, Copy, ThisPython
 from tests.versions.sparks import SPARKS
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(3 * PATIENCE_SECONDS)]

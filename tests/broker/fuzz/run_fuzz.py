@@ -21,8 +21,7 @@ import psutil
 
 from eoslog.broker.config.security import AUTHORIZER
 from eoslog.broker.security.listeners import Listener
-from tests.broker.fuzz.fuzz_inputs import inputs
-from tests.broker.fuzz.fuzzed_broker import TOO_LONG, FuzzedBroker, Result
+from tests.broker.fuzz.fuzzed_broker import TOO_LONG, FuzzedBroker, Result, inputs
 
 SASL = Listener("SASL_PLAINTEXT", "SASL_PLAINTEXT")
 USERS = (

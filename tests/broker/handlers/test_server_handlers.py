@@ -18,7 +18,7 @@ from eoslog.protocol.batch import HEADER_SIZE, build_batch, iter_headers
 from eoslog.protocol.plain_records import encode_records
 from eoslog.testing import EmbeddedBroker
 from tests.broker.broker_clients import Wire
-from tests.protocol.batches import with_right_crc
+from tests.protocol.oracle import with_right_crc
 
 Answer = dict[str, Any]
 REPO = Path(__file__).parents[3]

@@ -1,20 +1,37 @@
-"""What a partition takes, refuses, and stores."""
+"""What a partition takes, refuses, and stores; how it knows the batches of a producer again."""
 
 from __future__ import annotations
 
+import struct
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from eoslog.broker.log.partition.partition import Partition
 from eoslog.broker.log.segment.batch_checks import MOST_UNPACKED
 from eoslog.broker.log.segment.log_settings import LogSettings
+from eoslog.protocol import batch as protocol_batch
+from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.batch import HEADER_SIZE, build_batch, iter_headers, read_header
 from eoslog.protocol.control import control_batch
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.plain_records import encode_records, iter_records
-from tests.broker.log.fakefs import FakeFile
-from tests.broker.log.logkit import NOW, Disk, batch, header_only, offsets, sequenced, stored
-from tests.protocol.batches import with_right_crc
+from eoslog.testing import EmbeddedBroker
+from tests.broker.broker_clients import Wire, create
+from tests.broker.log.fakefs import FakeFile, Outcome
+from tests.broker.log.logkit import (
+    DIRECTORY,
+    NOW,
+    Disk,
+    batch,
+    clean,
+    header_only,
+    offsets,
+    sequenced,
+    stored,
+)
+from tests.protocol.oracle import with_right_crc
 
 
 def refused(disk: Disk, data: bytes, **options: Any) -> ErrorCode:
@@ -218,3 +235,110 @@ def test_few_bytes_that_unpack_to_many_are_refused(codec: int) -> None:
         settings = LogSettings(compacted=compacted, max_message_bytes=1 << 21)
         assert refused(Disk(settings), large) is ErrorCode.MESSAGE_TOO_LARGE
         Disk(settings).open().append(fine, now_ms=NOW)
+
+
+# -- a header is read once -----------------------------------------------------------------------
+# On the way of a Produce to the disk the header of a batch is read once, and handed on.
+
+
+class Counting:
+    """Reads and makes headers as `layout` does, and counts how many are read."""
+
+    def __init__(self, layout: struct.Struct) -> None:
+        self._layout, self.read = layout, 0
+
+    def unpack_from(self, buf: protocol_batch.Buffer, pos: int) -> tuple[Any, ...]:
+        self.read += 1
+        return self._layout.unpack_from(buf, pos)
+
+    def pack(self, *values: int) -> bytes:
+        return self._layout.pack(*values)
+
+
+@pytest.mark.parametrize("stamped", ["CreateTime", "LogAppendTime"])
+def test_a_produce_reads_each_header_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stamped: str
+) -> None:
+    with EmbeddedBroker(data=tmp_path, in_thread=True) as broker:
+        create(broker.bootstrap, "t", **{"message.timestamp.type": stamped})
+        host, _, port = broker.bootstrap.rpartition(":")
+        with Wire(host, int(port)) as wire:
+            parts = [{"index": 0, "records": sequenced(7, 0, 2)}]
+            counting = Counting(protocol_batch._HEADER)
+            monkeypatch.setattr(protocol_batch, "_HEADER", counting)
+            told = wire.call(ApiKey.PRODUCE, 9, acks=-1, topic_data=[{"name": "t", "partition_data": parts}])
+            assert counting.read == 1
+    (answer,) = told["responses"][0]["partition_responses"]
+    assert (answer["error_code"], answer["base_offset"]) == (0, 0)
+    data = (tmp_path / "t-0" / "00000000000000000000.log").read_bytes()
+    ((at, header),) = protocol_batch.iter_headers(data)
+    assert protocol_batch.crc_ok(data, at, header) and header.log_append_time is (stamped == "LogAppendTime")
+
+
+# -- the last five batches -----------------------------------------------------------------------
+# The last five batches of a producer are known through snapshots, replay and compaction, always.
+
+COMPACT = LogSettings(segment_bytes=1 << 20, index_interval_bytes=100, compacted=True, deleted=False)
+WRAP = 2**31
+FIRST = WRAP - 6
+COUNT = 9
+"""Batches of two records; their sequences go over the turn."""
+
+
+def sequence(number: int) -> int:
+    return (FIRST + 2 * number) % WRAP
+
+
+def check(disk: Disk, partition: Partition, known: int = 5) -> None:
+    """The last `known` batches are repetitions, those before are out of order, the next one is new."""
+    for number in range(COUNT):
+        data = sequenced(1, sequence(number), 2)
+        if number >= COUNT - known:
+            again = partition.append(data, now_ms=NOW)
+            assert again.base_offset == 2 * number
+        else:
+            with pytest.raises(KafkaError) as caught:
+                partition.append(data, now_ms=NOW)
+            assert caught.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert partition.log_end_offset == 2 * COUNT
+
+
+@pytest.mark.parametrize("roll_after", [1, 4, 7, COUNT])
+@pytest.mark.parametrize("compacted", [False, True])
+@pytest.mark.parametrize("end", ["crash", "close"])
+def test_five_batches(roll_after: int, compacted: bool, end: str) -> None:
+    disk = Disk(COMPACT)
+    partition = disk.open()
+    for number in range(COUNT):
+        disk.append(partition, sequenced(1, sequence(number), 2))
+        if number + 1 == roll_after:
+            partition._tail.roll()
+    if compacted:
+        clean(disk, partition)
+        assert sum(1 for _ in partition.scan()) <= COUNT - roll_after + 1, "one is left of those before"
+    check(disk, partition)
+    if end == "close":
+        partition.save()
+        partition.close()
+        partition = disk.open(clean=True, point=2 * COUNT)
+    else:
+        disk.fs.crash(Outcome.NOTHING)
+        partition = disk.open()
+    check(disk, partition)
+
+
+def test_without_a_snapshot_the_log_itself_tells() -> None:
+    """All five where nothing was compacted; of what was, the last batch."""
+    for compacted, known in ((False, 5), (True, 1)):
+        disk = Disk(COMPACT)
+        partition = disk.open()
+        for number in range(COUNT):
+            disk.append(partition, sequenced(1, sequence(number), 2))
+        partition._tail.roll()
+        if compacted:
+            clean(disk, partition)
+        for name in [name for name in disk.fs.list(DIRECTORY) if name.endswith(".snapshot")]:
+            disk.fs.remove(f"{DIRECTORY}/{name}")
+        disk.fs.sync_dir(DIRECTORY)
+        disk.fs.crash(Outcome.NOTHING)
+        check(disk, disk.open(), known)

@@ -1,4 +1,4 @@
-"""Topics: made, deleted, found again, whatever happens in between."""
+"""Topics: made, deleted, found again, whatever happens in between; and the mark of an orderly end."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from random import Random
 import pytest
 
 from eoslog.broker.config import BrokerConfig
-from eoslog.broker.log.opening.data_dir import DataDirError
+from eoslog.broker.log.opening.data_dir import DataDir, DataDirError
 from eoslog.broker.log.segment.group_flush import GroupFlush
 from eoslog.broker.topics.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Topics
 from eoslog.protocol.errors import ErrorCode, KafkaError
-from tests.broker.log.crashkit import DATA, code, every_crash, opened
 from tests.broker.log.fakefs import FakeClock, FakeFileSystem, Inode, Outcome, PowerLoss
-from tests.broker.log.logkit import NOW, batch, sequenced
+from tests.broker.log.logkit import DATA, NOW, batch, code, every_crash, opened, sequenced
 
 
 @pytest.fixture
@@ -412,3 +411,27 @@ def test_a_damaged_log_start_file_stops_the_start(fs: FakeFileSystem) -> None:
     inode.data[0:1] = b"9"
     with pytest.raises(DataDirError, match="deleted records may be visible again"):
         opened(fs)
+
+
+# -- the mark of an orderly end ------------------------------------------------------------------
+# The mark of an orderly end: it speaks of one end, and of no life after it.
+
+
+def orderly(fs: FakeFileSystem) -> DataDir:
+    return DataDir(fs, "/data", 1, NOW)
+
+
+def test_a_life_that_has_begun_takes_the_mark_away_durably() -> None:
+    """Else the next start after a power loss would believe logs that were in use."""
+    fs = FakeFileSystem()
+    first = orderly(fs)
+    assert not first.clean
+    first.mark_clean()
+    first.close()
+    second = orderly(fs)
+    assert second.clean
+    fs.crash(Outcome.NOTHING)
+    third = orderly(fs)
+    assert not third.clean
+    third.close()
+    assert not orderly(fs).clean, "nor did this one end in order"

@@ -23,7 +23,7 @@ from eoslog.broker.requests.context import CloseConnection, Settled
 from eoslog.broker.security.listeners import Listener
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.frames import decode_response, encode_request
-from tests.broker.handlers.filled_requests import bodies
+from tests.broker.broker_clients import bodies
 
 FETCH, PRODUCE, END_TXN, HEARTBEAT = ApiKey.FETCH, ApiKey.PRODUCE, ApiKey.END_TXN, ApiKey.HEARTBEAT
 GROUPS = ApiKey.DESCRIBE_GROUPS

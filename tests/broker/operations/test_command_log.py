@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 
 from eoslog.cli import main
 from eoslog.testing import EmbeddedBroker
-from tests.broker.operations.run_command import ok
+from tests.broker.broker_clients import ok
 
 FIRST = "0" * 20
 

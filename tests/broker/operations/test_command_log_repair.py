@@ -16,7 +16,7 @@ import pytest
 
 from eoslog.broker.log.segment import files
 from eoslog.testing import EmbeddedBroker
-from tests.broker.operations.run_command import ok
+from tests.broker.broker_clients import ok
 from tests.broker.operations.verify_kit import (
     CONFIG,
     Damage,

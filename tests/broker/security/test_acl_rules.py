@@ -1,14 +1,19 @@
-"""ACL rules: the pure ones against a dumb model, and each rule of Kafka's by an example."""
+"""ACL rules: the pure ones against a dumb model, each rule of Kafka's by an example, regular expressions."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import product
+from time import monotonic
+from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, Producer
 from hypothesis import given
 from hypothesis import strategies as st
 
 from eoslog.broker.rules.acls import Acls, Client
 from eoslog.protocol.acls import SUPPORTED, Acl, AclFilter, AclOperation, Pattern, Permission, ResourceType
+from tests.broker.security.securitykit import Site
 
 TOPIC, GROUP = ResourceType.TOPIC, ResourceType.GROUP
 ALICE, BOB = Client("User:alice", "10.0.0.1"), Client("User:bob", "10.0.0.2")
@@ -174,3 +179,74 @@ def test_filters() -> None:
     assert found(operation=O.WRITE) == set()
     assert found(principal="User:alice", host="*", permission=Permission.ALLOW) == {literal, prefixed, wild}
     assert acls.changed(remove=[wild]).all == {literal, prefixed}
+
+
+# -- regular expressions of KIP-848 --------------------------------------------------------------
+# A regular expression of KIP-848 stands for topics that the member may describe, and for no other.
+
+BEAT_MS = "200"
+SOON = 30.0
+"""Seconds within which a change has to be seen, on a busy machine too; a heartbeat or two are enough."""
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    beats = dict.fromkeys(
+        ("group.consumer.min.heartbeat.interval.ms", "group.consumer.heartbeat.interval.ms"), BEAT_MS
+    )
+    with Site(**beats) as started:
+        started.create("web-a", "web-b", "web-secret", "other")
+        yield started
+
+
+@pytest.fixture
+def rules(site: Site) -> Callable[..., None]:
+    """Adds rules; none is there at first."""
+    site.forget()
+    return site.change
+
+
+@contextmanager
+def member(site: Site, user: str, group: str, regex: str = "^web-.*") -> Iterator[Consumer]:
+    options = {"group.id": group, "group.protocol": "consumer", "auto.offset.reset": "earliest"}
+    consumer = Consumer(site.client(user, **options))
+    consumer.subscribe([regex])
+    yield consumer
+    consumer.close()
+
+
+def reads(consumer: Consumer, *topics: str) -> None:
+    """Poll until it reads these topics; no record and no error of another one may come."""
+    deadline = monotonic() + SOON
+    while {part.topic for part in consumer.assignment()} != set(topics):
+        assert monotonic() < deadline, f"{consumer.assignment()} instead of {topics}"
+        message = consumer.poll(0.1)
+        assert message is None or message.error() is None, message.error()
+
+
+def test_only_what_may_be_described(site: Site, rules: Callable[..., None]) -> None:
+    rules("bob", "READ GROUP g1", "READ TOPIC web-a")
+    producer = Producer(site.client("admin"))
+    for topic in ("web-a", "web-secret"):
+        producer.produce(topic, topic.encode())
+    producer.flush(10)
+    with member(site, "bob", "g1") as consumer:
+        found: list[Any] = []
+        deadline = monotonic() + SOON
+        while not found and monotonic() < deadline:
+            found += [one for one in [consumer.poll(0.1)] if one is not None]
+        assert [one.value() for one in found] == [b"web-a"], [one.error() for one in found]
+        reads(consumer, "web-a")
+
+
+def test_rules_come_and_go(site: Site, rules: Callable[..., None]) -> None:
+    rules("bob", "READ GROUP g2", "READ TOPIC web-a")
+    with member(site, "bob", "g2") as consumer:
+        reads(consumer, "web-a")
+        rules("bob", "READ TOPIC web-b")
+        reads(consumer, "web-a", "web-b")
+        rules("bob", "DESCRIBE TOPIC web-a", deny=True)
+        reads(consumer, "web-b")
+        site.create("web-new")
+        rules("bob", "READ TOPIC web-n", prefixed=True)
+        reads(consumer, "web-b", "web-new")

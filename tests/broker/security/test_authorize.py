@@ -1,11 +1,14 @@
 """ACLs over the wire: without a rule nobody may do anything, and with one nothing but what it says."""
 
+from __future__ import annotations
+
 import re
 import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 from confluent_kafka import Consumer, Producer
@@ -17,17 +20,31 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from eoslog.broker.authorize.access_request import MOST_LOGGED, WINDOW_S
+from eoslog.broker.authorize.access_request import MOST_LOGGED, WINDOW_S, AccessRequest, Audit, RequestRefused
 from eoslog.broker.authorize.guard import Guard
+from eoslog.broker.handlers import (
+    consumer_group_describe,
+    describe_transactions,
+    fetch,
+    list_groups,
+    list_transactions,
+    produce,
+)
 from eoslog.broker.network.dispatch import checks
+from eoslog.broker.ports.ports import OsFileSystem
 from eoslog.broker.requests.context import CloseConnection
-from eoslog.protocol.apis import ApiKey
+from eoslog.broker.rules.acls import Client
+from eoslog.broker.stored.authorizer import Authorizer
+from eoslog.broker.topics.topics import Topics
+from eoslog.protocol.acls import Acl, Pattern, Permission, ResourceType
+from eoslog.protocol.acls import AclOperation as Operation
+from eoslog.protocol.apis import APIS, ApiKey
+from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.frames import RequestHeader
+from eoslog.protocol.plain_records import encode_records
 from eoslog.testing import EmbeddedBroker
-from tests.broker.broker_clients import Wire
-from tests.broker.handlers.filled_requests import bodies
-from tests.broker.security.acl_site import Site
-from tests.broker.security.securitykit import ADMIN, free_ports
+from tests.broker.broker_clients import Wire, bodies
+from tests.broker.security.securitykit import ADMIN, Site, free_ports
 
 TOPIC_DENIED, GROUP_DENIED, CLUSTER_DENIED, TRANSACTION_DENIED = 29, 30, 31, 53
 OPEN_TO_ALL = {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE, ApiKey.DESCRIBE_CLUSTER}
@@ -238,7 +255,7 @@ def test_offsets_need_group_and_topic(site: Site) -> None:
 
 
 def test_an_unlogged_write_that_is_denied_closes(site: Site) -> None:
-    from tests.broker.handlers.filled_requests import RECORDS
+    from tests.broker.broker_clients import RECORDS
 
     with site.wire("alice") as wire:
         wire.send(
@@ -423,3 +440,98 @@ def _log_in_as(site: Site, user: str) -> None:
     wire.call(ApiKey.SASL_HANDSHAKE, 1, mechanism="PLAIN")
     token = f"\0{user}\0wrong".encode()
     assert wire.call(ApiKey.SASL_AUTHENTICATE, 2, auth_bytes=token)["error_code"] == 0
+
+
+# -- what answers leave out ----------------------------------------------------------------------
+# What the client may not see or do: what answers leave out, which batches and fetches are refused.
+
+ALICE = Client("User:alice", "127.0.0.1")
+MAY_DESCRIBE = [
+    (ResourceType.GROUP, "mine"), (ResourceType.TRANSACTIONAL_ID, "mine"), (ResourceType.TOPIC, "t"),
+]  # fmt: skip
+
+
+@pytest.fixture
+def authorizer(tmp_path: Path) -> Authorizer:
+    made = Authorizer(OsFileSystem(), str(tmp_path))
+    made.add([
+        Acl(kind, name, Pattern.LITERAL, "User:alice", "*", Operation.DESCRIBE, Permission.ALLOW)
+        for kind, name in MAY_DESCRIBE
+    ])  # fmt: skip
+    return made
+
+
+def told(authorizer: Authorizer, check: Any, request: dict[str, Any], answer: dict[str, Any]) -> Any:
+    mend = check(AccessRequest(authorizer, cast(Audit, Mock()), ALICE, 0, 0, request, cast(Topics, None)))
+    return answer if mend is None else mend(answer)
+
+
+def test_groups_that_may_not_be_described_are_not_listed(authorizer: Authorizer) -> None:
+    answer = {"groups": [{"group_id": "mine"}, {"group_id": "secret"}]}
+    assert told(authorizer, list_groups.access, {}, answer)["groups"] == [{"group_id": "mine"}]
+
+
+def test_transactional_ids_that_may_not_be_described_are_not_listed(authorizer: Authorizer) -> None:
+    answer = {"transaction_states": [{"transactional_id": "mine"}, {"transactional_id": "secret"}]}
+    found = told(authorizer, list_transactions.access, {}, answer)
+    assert found["transaction_states"] == [{"transactional_id": "mine"}]
+
+
+def test_a_transaction_tells_the_topics_that_may_be_seen(authorizer: Authorizer) -> None:
+    state = {"transactional_id": "mine", "topics": [{"topic": "t"}, {"topic": "secret"}]}
+    request = {"transactional_ids": ["mine"]}
+    found = told(authorizer, describe_transactions.access, request, {"transaction_states": [state]})
+    assert found["transaction_states"][0]["topics"] == [{"topic": "t"}]
+
+
+@pytest.mark.parametrize("held", ["assignment", "target_assignment"])
+def test_a_group_with_a_topic_that_may_not_be_seen_is_not_told(authorizer: Authorizer, held: str) -> None:
+    for topic, code in (("t", None), ("secret", ErrorCode.TOPIC_AUTHORIZATION_FAILED)):
+        nothing: dict[str, Any] = {"topic_partitions": []}
+        member = {"assignment": nothing, "target_assignment": nothing}
+        member[held] = {"topic_partitions": [{"topic_name": topic}]}
+        request = {"group_ids": ["mine"], "include_authorized_operations": False}
+        answer = {"groups": [{"group_id": "mine", "members": [member]}]}
+        (group,) = told(authorizer, consumer_group_describe.access, request, answer)["groups"]
+        assert group.get("error_code") == code and ("members" in group) == (code is None)
+
+
+def produced(transactional_id: str | None, *, transactional: bool) -> dict[str, Any]:
+    records = encode_records([(b"", b"x")], 1, producer_id=1, producer_epoch=0, transactional=transactional)
+    part = {"index": 0, "records": records}
+    topics = [{"name": "w", "topic_id": bytes(16), "partition_data": [part]}]
+    return {"transactional_id": transactional_id, "acks": -1, "topic_data": topics}
+
+
+@pytest.mark.parametrize(
+    ("transactional_id", "transactional", "refused"),
+    [("secret", True, True), (None, True, True), ("secret", False, False), (None, False, False)],
+)
+def test_a_transactional_batch_needs_the_right_to_its_id(
+    authorizer: Authorizer, transactional_id: str | None, transactional: bool, refused: bool
+) -> None:
+    authorizer.add([
+        Acl(ResourceType.TOPIC, "w", Pattern.LITERAL, "User:alice", "*", Operation.WRITE, Permission.ALLOW)
+    ])  # fmt: skip
+    request = produced(transactional_id, transactional=transactional)
+    asked = AccessRequest(authorizer, cast(Audit, Mock()), ALICE, 0, 9, request, cast(Topics, None))
+    assert isinstance(produce.access(asked), RequestRefused) == refused
+
+
+@pytest.mark.parametrize(
+    ("version", "field"),
+    [(12, {"replica_id": 5}), (15, {"replica_state": {"replica_id": 5, "replica_epoch": 1}})],
+)
+def test_a_follower_needs_the_right_of_brokers(
+    authorizer: Authorizer, version: int, field: dict[str, Any]
+) -> None:
+    authorizer.add([
+        Acl(ResourceType.TOPIC, "t", Pattern.LITERAL, "User:alice", "*", Operation.READ, Permission.ALLOW)
+    ])  # fmt: skip
+    topics = Mock(name_of=lambda topic_id: "t")
+    body = {"topics": [{"topic": "t", "topic_id": bytes(16), "partitions": [{"partition": 0}]}], **field}
+    schema = APIS[ApiKey.FETCH].request
+    request, _ = schema.read(version, b"".join(schema.write(version, body)))
+    found = fetch.access(AccessRequest(authorizer, cast(Audit, Mock()), ALICE, 1, version, request, topics))
+    assert isinstance(found, RequestRefused) and found.answer is not None
+    assert found.answer["responses"][0]["partitions"][0]["error_code"] == 29

@@ -1,23 +1,32 @@
-"""What people change between two starts of a query: its name, its guarantee, the brokers' disk.
+"""What people change between two starts of a query: its name, its guarantee, its beginning, the brokers'
+disk.
 
 Real processes, a real broker and SIGKILL; the stock client reads. Either all rows are there once, or the
 start stops and says what to do, and doing it works.
 """
 
 import json
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from pyspark import cloudpickle
+from pyspark.sql import SparkSession
 
 from eoslog.cli import main
 from eoslog.client.admin.transaction_states import list_transactions
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.config import ClientConfig, parse_addresses
+from eoslog.connector.checkpoint.checkpoint import Checkpoint
+from eoslog.connector.checkpoint.refreshed_flow import check_not_refreshed, former_checkpoints
+from eoslog.connector.commit.faults import StartsElsewhere
 from eoslog.testing import EmbeddedBroker
 from tests.connector.brokers import ON_KAFKA
+from tests.connector.checkpoint import halting
+from tests.connector.checkpoint.test_crosscheck_spark import Copy
 from tests.connector.crashes.crash_query import Crash, Query, run, start
 from tests.connector.stock_kafka import Kafka
 
@@ -302,3 +311,79 @@ def test_a_note_of_a_later_version_is_not_guessed_at(query: Query) -> None:
     (query.checkpoint / "eoslog" / "sink").write_text(json.dumps({"version": 2, "sinks": []}))
     said = run(renamed(query))
     assert said.startswith("CheckpointUnreadable") and "a later version of eoslog has written" in said
+
+
+# -- startingOffsets, in a real Spark ------------------------------------------------------------
+# startingOffsets that is changed while a query's first batch is planned and not done, in a real Spark.
+#
+# Spark asks the source for the beginning again: the batch must be what it was planned to be.
+
+LATER = [b"later-%d" % number for number in range(6)]
+
+
+@pytest.mark.spark
+@pytest.mark.long
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    ("starting", "changed", "wanted"), [("earliest", "latest", "all"), ("latest", "earliest", "later")]
+)
+def test_a_query_killed_in_its_first_batch(
+    spark: SparkSession, kafka: Kafka, tmp_path: Path, starting: str, changed: str, wanted: str
+) -> None:
+    cloudpickle.register_pickle_by_value(halting)  # type: ignore[no-untyped-call]
+    spark.dataSource.register(halting.HaltingDataSource)
+    copy = Copy(spark, kafka, tmp_path / "checkpoint")
+    said = copy.run(starting, "halting", halt_at="decision and offsets staged", halt_batch="0")
+    assert re.search("Python worker exited|crashed|EOF", said), said
+    assert [path.name for path in (copy.checkpoint / "offsets").glob("[0-9]*")] == ["0"]
+    assert not list((copy.checkpoint / "commits").glob("[0-9]*"))
+    kafka.put(copy.source, LATER)
+    assert copy.run(changed) == ""
+    assert copy.visible() == sorted((copy.rows if wanted == "all" else []) + LATER)
+
+
+# -- a pipeline's flow ---------------------------------------------------------------------------
+# A new checkpoint beside a used one of the same flow of a pipeline: rows would be written again.
+
+
+@pytest.mark.parametrize(
+    ("location", "formers"),
+    [
+        ("/s/_checkpoints/t/f/2", ["/s/_checkpoints/t/f/1", "/s/_checkpoints/t/f/0"]),
+        ("s3://b/_checkpoints/c/d/t/f/1/", ["s3://b/_checkpoints/c/d/t/f/0"]),
+        ("/s/_checkpoints/t/f/0", []),
+        ("/s/_checkpoints/1", []),  # no flow's
+        ("/checkpoints/t/f/1", []),  # two queries may have numbers
+        ("/s/_checkpoints/t/f/new", []),
+    ],
+)
+def test_a_flows_checkpoints_have_numbers(location: str, formers: list[str]) -> None:
+    assert former_checkpoints(location) == formers
+
+
+def _planned(flow: Path, number: int, batches: int) -> Checkpoint:
+    offsets = flow / str(number) / "offsets"
+    offsets.mkdir(parents=True)
+    for batch in range(batches):
+        (offsets / str(batch)).write_text("v1\n{}\n-")
+    return Checkpoint.at(str(flow / str(number)))
+
+
+@pytest.mark.parametrize("used", [(1,), (1, 0), (1, 1)])
+def test_a_checkpoint_after_a_used_one_is_refused(used: tuple[int, ...], tmp_path: Path) -> None:
+    """Also if a refresh between has planned nothing."""
+    flow = tmp_path / "_checkpoints" / "t" / "f"
+    for number, batches in enumerate(used):
+        _planned(flow, number, batches)
+    new = _planned(flow, len(used), 1)
+    with pytest.raises(StartsElsewhere, match=r"Nothing was written.*start\.accepted"):
+        check_not_refreshed(new, {f"new-checkpoint:{len(used) - 1}"})
+    assert "continuing" in str(check_not_refreshed(new, {f"new-checkpoint:{len(used)}"}))
+
+
+@pytest.mark.parametrize("before", [(), (0,)])
+def test_the_first_used_one_is_taken(before: tuple[int, ...], tmp_path: Path) -> None:
+    flow = tmp_path / "_checkpoints" / "t" / "f"
+    for number, batches in enumerate(before):
+        _planned(flow, number, batches)
+    assert check_not_refreshed(_planned(flow, len(before), 1), ()) is None

@@ -11,7 +11,7 @@ from tests.connector.executors.cluster import Copy, SparkCluster
 from tests.connector.spark_application import PATIENCE_SECONDS
 from tests.connector.spark_probe import DECIDED, UNDECIDED
 from tests.connector.stock_kafka import Kafka
-from tests.kit.object_store import BUCKET, ObjectStore, object_store
+from tests.kit.object_stores import BUCKET, ObjectStore, object_store
 
 pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.timeout(3 * PATIENCE_SECONDS)]
 

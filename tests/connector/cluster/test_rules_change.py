@@ -1,14 +1,22 @@
-"""The cluster's rules change under a query that lives, or between two of its lives: two-phase commit is
-switched, transaction.version goes down and up again. On one Apache Kafka node; `make test-connector-cluster`.
+"""The cluster changes under a query that lives, or between two of its lives: its rules, its version, its
+leaders.
 """
 
+import json
 import subprocess
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException
+from confluent_kafka.admin import NewTopic
 
+from benchmarks.peer_cluster import ThreeNodes
+from eoslog.client.admin import group_offsets as group_offsets
 from eoslog.client.admin import transaction_states
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.config import ClientConfig, parse_addresses
@@ -18,10 +26,23 @@ from eoslog.connector.commit.decide import commit
 from eoslog.connector.commit.faults import BatchRefused, CommitFault
 from eoslog.connector.commit.task_reports import Batch, Report, Run
 from eoslog.connector.commit.transactional_ids import Sink
+from eoslog.connector.offsets.offsets import epochs_from_json
 from eoslog.connector.run.runner import Runner
+from eoslog.connector.source.reader import StreamReader
+from eoslog.connector.spark.versions import ReadAllAvailable
+from eoslog.errors import DataLoss
+from tests.connector.brokers import FORMATTING
+from tests.connector.cluster.cluster_bench import ClusterBench
 from tests.connector.sink.test_round_trips import prepare
-from tests.connector.stock_kafka import Kafka
-from tests.scenarios.apache_kafka import JARS, ApacheKafka
+from tests.connector.source.test_source_stream import reader
+from tests.connector.stock_kafka import Kafka, bare
+from tests.kit.waiting import until
+from tests.scenarios.apache_kafka import JARS, ApacheKafka, KafkaMissing, check
+
+# -- rules ---------------------------------------------------------------------------------------
+# The cluster's rules change under a query that lives, or between two of its lives: two-phase commit is
+# switched, transaction.version goes down and up again. On one Apache Kafka node; `make test-connector-
+# cluster`.
 
 pytestmark = pytest.mark.kafka
 
@@ -163,3 +184,137 @@ def _feature(node: ApacheKafka, verb: str, level: int) -> None:
     tool = ["java", "-cp", f"{JARS}/*", "org.apache.kafka.tools.FeatureCommand"]
     what = ["--bootstrap-server", node.bootstrap, verb, "--feature", f"transaction.version={level}"]
     subprocess.run([*tool, *what], check=True, capture_output=True)
+
+
+# -- its version ---------------------------------------------------------------------------------
+# A cluster is upgraded from Apache Kafka 3.9 to 4.3, and rolled back in between, under a query that lives.
+#
+# As operators do it: one process after another is stopped in order and started as the other version, then the
+# features go up (transaction.version 0 to 2, KIP-890). Each of these comes while the query stands in the
+# middle of a batch, at another point each time. Brokers of two versions serve it all the while.
+
+OLD = JARS.with_name("kafka-3.9.1")
+ROLLED = (
+    ("some tasks prepared", JARS, ()),  # none named: the controller
+    ("decided, some winners finished", JARS, (1,)),
+    ("decision staged", JARS, (2,)),
+    ("all tasks prepared", OLD, (1,)),
+    ("decision sent, no answer read", JARS, (1,)),
+    ("decided, no winner finished", JARS, (3,)),
+)
+
+
+def transaction_version(nodes: ThreeNodes) -> int:
+    with Cluster(ClientConfig(parse_addresses(nodes.bootstrap))) as cluster:
+        return cluster.transaction_version()
+
+
+def raise_features(nodes: ThreeNodes) -> None:
+    tool = ["java", "-cp", f"{JARS}/*", "org.apache.kafka.tools.FeatureCommand"]
+    what = ["--bootstrap-server", nodes.bootstrap, "upgrade", "--release-version", "4.3"]
+    subprocess.run([*tool, *what], check=True, capture_output=True)
+
+
+@pytest.mark.timeout(1200)
+def test_a_rolling_upgrade_and_a_step_back(tmp_path: Path) -> None:
+    if not any(OLD.glob("kafka-clients-*.jar")):
+        raise KafkaMissing(f"no Kafka in {OLD}: make test-connector-cluster fetches it by Maven")
+    with ThreeNodes(OLD, controller_apart=True) as nodes:
+        bench = ClusterBench(nodes, tmp_path / "checkpoint")
+        before = transaction_version(nodes)
+
+        def in_mid_batch(at: str, what: Callable[[], None]) -> None:
+            bench.query = replace(bench.query, batches=bench.query.batches + 2)
+            assert bench.disturb(bench.query, at, bench.query.batches - 1, what) == "done", at
+            assert bench.all_there(), at
+            nodes.wait_until_healthy()
+
+        for at, version, which in ROLLED:
+            in_mid_batch(at, lambda version=version, which=which: nodes.become(version, *which))  # type: ignore[misc]
+        assert transaction_version(nodes) == before < 2
+        in_mid_batch("all tasks prepared", lambda: raise_features(nodes))
+        assert transaction_version(nodes) == 2
+        in_mid_batch("begun", lambda: None)
+        print(f"{bench.query.batches} batches, waits after each change: {bench.waits} s")
+
+
+# -- unclean leader election ---------------------------------------------------------------------
+# Unclean leader election (KIP-320): a replica without the last records becomes the leader, and the log grows
+# past where a query stands. Topic, cluster and offset are the same; the leader epochs tell.
+
+NO_LIMIT = ReadAllAvailable()
+SETTINGS = {"min.insync.replicas": "1", "unclean.leader.election.enable": "true"}
+
+
+@pytest.fixture(scope="module")
+def started() -> Iterator[ThreeNodes]:
+    check()
+    with ThreeNodes(JARS, SETTINGS, controller_apart=True, formatting=FORMATTING) as nodes:
+        yield nodes
+
+
+def values(made: StreamReader, start: Any, end: Any) -> list[bytes]:
+    """What the tasks of a batch read."""
+    batches = (batch for task in made.partitions(start, end) for batch in made.read(task))
+    return [value.as_py() for batch in batches for value in batch.column("value")]
+
+
+def put(kafka: Kafka, topic: str, said: str, count: int) -> None:
+    kafka.put(topic, [f"{said}-{number}".encode() for number in range(count)])
+
+
+def kill_all_but(nodes: ThreeNodes, kept: int) -> None:
+    for node in set(nodes.alive) - {kept}:
+        nodes.kill(node)
+        nodes.wait_until_without(node)
+
+
+@pytest.mark.timeout(600)
+def test_a_replica_without_the_last_records_becomes_the_leader(nodes: ThreeNodes) -> None:
+    kafka, topic = Kafka(nodes.bootstrap), f"t-{time.monotonic_ns():x}"
+    kafka.admin.create_topics([NewTopic(topic, 1, 3)])[topic].result(60)
+    put(kafka, topic, "first", 100)
+    made = reader(kafka, topic, startingOffsets="earliest")
+    began = made.initialOffset()
+    half = made.latestOffset(began, NO_LIMIT)
+    assert bare(half) == {topic: {"0": 100}}
+
+    # An orderly change of leaders is no loss, in the run and over restarts.
+    nodes.kill(first := nodes.leader_of(topic, 0))
+    nodes.wait_until_without(first)
+    for one in (made, reader(kafka, topic)):
+        assert one.latestOffset(half, NO_LIMIT) == half, "another epoch alone is no new offset"
+    nodes.start_again(first)
+    nodes.wait_until_healthy()
+
+    last = nodes.leader_of(topic, 0)
+    kill_all_but(nodes, last)
+    put(kafka, topic, "read", 50)
+    stood = json.loads(json.dumps(made.latestOffset(half, NO_LIMIT)))
+    assert bare(stood) == {topic: {"0": 150}}
+    nodes.kill(last)
+    for node in set(nodes.nodes) - {last}:
+        nodes.start_again(node)
+    until(lambda: nodes.leader_of(topic, 0) != last, "another leader", 120)
+    put(kafka, topic, "other", 120)
+    nodes.start_again(last)
+    nodes.wait_until_healthy()
+
+    for judged in (made, reader(kafka, topic)):
+        with pytest.raises(DataLoss, match=rf"{topic}-0.*150.*differs from offset 100 on.*failOnDataLoss"):
+            judged.latestOffset(stood, NO_LIMIT)
+    with pytest.raises(DataLoss, match=r"differs from offset 100 on"):
+        reader(kafka, topic).partitions(half, stood)
+    with Cluster(
+        ClientConfig(parse_addresses(kafka.bootstrap))
+    ) as cluster:  # what it held before is lost too
+        group_offsets.commit_plain(cluster, "unclean", {(topic, 0): (150, "")}, epochs_from_json(stood))
+    options: dict[str, Any] = {"startingOffsets": "committed", "kafka__group__id": "unclean"}
+    with pytest.raises(DataLoss, match=r"group unclean.*differs from offset 100 on"):
+        reader(kafka, topic, **options).initialOffset()
+    careless = reader(kafka, topic, failOnDataLoss="false")
+    end = careless.latestOffset(stood, NO_LIMIT)
+    assert values(careless, stood, end) == []
+    then = careless.latestOffset(end, NO_LIMIT)
+    assert values(careless, end, then) == [b"other-%d" % n for n in range(120)]
+    assert reader(kafka, topic).latestOffset(then, NO_LIMIT) == then

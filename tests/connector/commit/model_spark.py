@@ -1,17 +1,16 @@
-"""Spark around the commit protocol, in memory: whose turn it is, and all that may go wrong.
-
-Every process (model_programs.py) is a generator that yields one request at a time; the simulation picks
-whose turn it is and what becomes of the request. What it picks is a list of numbers (model_history.py), so
-the same code is run through all small histories one by one, and through large ones at random.
+"""Spark around the commit protocol, in memory: whose turn it is, all that may go wrong, what has been
+covered.
 """
 
-from collections.abc import Callable
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit.faults import CommitFault, MarkersMissing, ParticipantsLost
 from eoslog.connector.commit.task_reports import Report
-from tests.connector.commit.model_coverage import state_of
 from tests.connector.commit.model_history import Choices, Fault, Shape
 from tests.connector.commit.model_programs import (
     USER_GROUP,
@@ -22,6 +21,82 @@ from tests.connector.commit.model_programs import (
     TaskFailed,
     TasksDead,
 )
+
+# -- coverage ------------------------------------------------------------------------------------
+# What the histories of the model have covered: states of the simulation, and faults at requests.
+#
+# A state is what a crash could leave behind at a request: the cluster's transactions, groups and rows, the
+# checkpoint, and which processes are where.
+
+
+def state_of(done: Simulation) -> int:
+    """The state as a number: equal for equal states."""
+    broker = done.broker
+    transactions = tuple(
+        (name, t.state, t.identity, t.holder, tuple(t.rows.values()), tuple(t.offsets))
+        for name, t in broker.transactions.items()
+    )
+    groups = tuple((group, tuple(held.items())) for group, held in broker.groups.items())
+    processes = tuple(
+        (p.partition, p.worker, p.suspended, getattr(p.pending, "label", None)) for p in done.live
+    )
+    checkpoint = (done.ledger.query, tuple(done.ledger.planned), tuple(done.ledger.completed))
+    return hash((transactions, groups, broker.rows_committed, processes, checkpoint, len(done.late)))
+
+
+class Coverage:
+    """Sums over histories."""
+
+    def __init__(self) -> None:
+        self.ends: Counter[str] = Counter()
+        self.hits: Counter[tuple[str, Fault]] = Counter()
+        self.labels: set[str] = set()
+        self.states: set[int] = set()
+
+    def add(self, end: str, done: Simulation) -> None:
+        self.ends[end] += 1
+        self.hits.update(done.places)
+        self.labels |= done.labels
+        self.states |= done.states
+
+    def merge(self, other: Coverage) -> None:
+        self.ends += other.ends
+        self.hits += other.hits
+        self.labels |= other.labels
+        self.states |= other.states
+
+    def missing(self, kinds: Iterable[Fault]) -> list[tuple[str, Fault]]:
+        """Requests that were never hit by one of these faults. (A write to the checkpoint can only be the
+        last thing a process does: it is not lost on its way.)"""
+        asked = [(label, kind) for label in sorted(self.labels) for kind in kinds]
+        return [
+            (label, kind)
+            for label, kind in asked
+            if not self.hits[label, kind] and (kind is Fault.KILL or not label.startswith("Spark's"))
+        ]
+
+    def __str__(self) -> str:
+        ends = ", ".join(f"{count:,} {end}" for end, count in sorted(self.ends.items()))
+        return f"{self.ends.total():,} histories ({ends}), {len(self.states):,} states"
+
+    def table(self) -> str:
+        """Requests by faults: how many histories have this fault there."""
+        kinds = list(Fault)
+        wide = max(map(len, self.labels), default=0)
+        head = " ".join(f"{kind.name:>12}" for kind in kinds)
+        lines = [
+            f"{label:<{wide}} " + " ".join(f"{self.hits[label, kind]:>12,}" for kind in kinds)
+            for label in sorted(self.labels)
+        ]
+        return "\n".join([" " * wide + " " + head, *lines])
+
+
+# -- Spark ---------------------------------------------------------------------------------------
+# Spark around the commit protocol, in memory: whose turn it is, and all that may go wrong.
+#
+# Every process (model_programs.py) is a generator that yields one request at a time; the simulation picks
+# whose turn it is and what becomes of the request. What it picks is a list of numbers (model_history.py), so
+# the same code is run through all small histories one by one, and through large ones at random.
 
 ATTEMPTS = 3
 RESTARTS = 20
@@ -51,7 +126,7 @@ class Simulation(Programs):
 
     # -- the world goes on --------------------------------------------------------------------
 
-    def run(self) -> "Simulation":
+    def run(self) -> Simulation:
         while self.live or not self._over():
             if not any(p.partition is None and not p.suspended for p in self.live):
                 if self._over() or (self.ended and self.live):

@@ -1,7 +1,7 @@
 """Trap 31: an attempt of a task that comes too late for its batch ends its own transaction.
 
 Hanging tasks at every request are in test_model.py; attempts on a real broker in
-tests/connector/sink/test_late_losers.py.
+tests/connector/sink/test_writer_disturbed.py.
 """
 
 from typing import Any

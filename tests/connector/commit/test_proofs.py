@@ -31,7 +31,7 @@ from eoslog.connector.commit.transactional_ids import Participant, Sink
 from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.producer_identity import ProducerIdentity
 from tests.connector.commit.model_bench import Bench, Crash, decides, finishes
-from tests.connector.commit.model_transaction import TIMEOUT_MS
+from tests.connector.commit.model_broker import TIMEOUT_MS
 
 BOTH = pytest.mark.parametrize("tv", [1, 2])
 SOURCE = SourceOffsets("dashboards", {("source", 0): (1, "")})

@@ -19,7 +19,7 @@ from eoslog.connector.commit.faults import (
 from eoslog.connector.commit.seal import TwoPhase
 from eoslog.protocol.errors import ErrorCode
 from tests.connector.commit.model_bench import Bench, Crash, decides, finishes
-from tests.connector.commit.model_transaction import TIMEOUT_MS
+from tests.connector.commit.model_broker import TIMEOUT_MS
 
 BOTH = pytest.mark.parametrize("tv", [1, 2])
 TOLD = pytest.mark.parametrize("tells_holder", [False, True])

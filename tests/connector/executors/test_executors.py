@@ -1,7 +1,7 @@
 """Tasks that fail, executors that die, stages that are tried again, in a Spark with executors of its own:
 what readers see is every row once. Each test proves that what it is named for really happened.
 
-`make test-executors` runs more of it (test_losses.py, test_speculation.py).
+`make test-executors` runs more of it (test_losses.py, test_losses.py).
 """
 
 from collections.abc import Iterator

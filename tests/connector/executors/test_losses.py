@@ -1,21 +1,34 @@
-"""What dies in the middle of a batch, on a Spark with executors of its own: executors, Python workers, the
-driver's own Python processes, the whole application; and source topics that change meanwhile.
+"""What dies in the middle of a batch, on a Spark with executors of its own; and tasks that have a copy."""
 
-Part of `make test-executors`; the short part of it is test_executors.py. Each test proves that what it is
-named for really happened.
-"""
-
+import contextlib
 import os
+import signal
+import socket
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
+import psutil
+import pyspark
 import pytest
 from confluent_kafka.admin import NewPartitions
 
+from eoslog.testing import EmbeddedBroker
 from tests.connector.executors.cluster import Copy, SparkCluster
 from tests.connector.spark_application import PATIENCE_SECONDS
 from tests.connector.spark_probe import DECIDED, PREPARED, STARTED, UNDECIDED, WRITING
 from tests.connector.stock_kafka import Kafka
+from tests.docs.blocks import code_of
+from tests.kit.program import ROOT
+from tests.spark_session import QUICK_START
+
+# -- losses --------------------------------------------------------------------------------------
+# What dies in the middle of a batch, on a Spark with executors of its own: executors, Python workers, the
+# driver's own Python processes, the whole application; and source topics that change meanwhile.
+#
+# Part of `make test-executors`; the short part of it is test_executors.py. Each test proves that what it is
+# named for really happened.
 
 pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.timeout(4 * PATIENCE_SECONDS)]
 
@@ -148,4 +161,224 @@ def test_executors_killed_again_and_again(cluster: SparkCluster, kafka: Kafka, t
         for pid in {note["pid"] for note in cluster.notes(WRITING, batch=batch)} - {first["pid"]}:
             cluster.go_alone(WRITING, pid)
     assert cluster.answer()["error"] is None
+    copy.check()
+
+
+# -- speculation ---------------------------------------------------------------------------------
+# Speculative execution: a task that is slow gets a copy, and both write. Part of `make test-executors`.
+#
+# Spark starts a copy only on another host than the first attempt's, so this needs a cluster of its own with
+# two workers on addresses of their own, 127.0.0.2 and 127.0.0.3.
+
+EAGER = {
+    "spark__speculation": "true",
+    "spark__speculation__interval": "100ms",
+    "spark__speculation__quantile": "0.5",
+    "spark__speculation__multiplier": "1.01",
+    "spark__speculation__minTaskRuntime": "100ms",
+}
+BOUND = {"kafka.transaction.timeout.ms": "120000"}
+"""How long a copy may hold readers back that is killed when it comes too late, in any of the batches. Shorter
+than a test waits for that; but long: an attempt that has prepared waits for its copy, whose executor may be
+slow to begin, and a batch is refused when less than 10 s of its time are left."""
+
+
+@pytest.fixture(scope="module")
+def hasty() -> Iterator[Kafka]:
+    """A broker that looks for timed-out transactions all the time."""
+    interval = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
+    with EmbeddedBroker(config={interval: "100"}) as broker:
+        yield Kafka(broker.bootstrap)
+
+
+@pytest.fixture(scope="module")
+def speculating(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
+    """Master, two workers, one application."""
+    folder = tmp_path_factory.mktemp("speculation")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    environment = os.environ | {
+        "EOSLOG_PROBE": str(folder),
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_WORKER_DIR": str(folder),
+    }
+    start = [str(Path(pyspark.__file__).parent / "bin" / "spark-class")]
+    master = f"spark://127.0.0.1:{port}"
+    commands = [["org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", str(port)]]
+    for host in ("127.0.0.2", "127.0.0.3"):
+        worker = ["org.apache.spark.deploy.worker.Worker", "--host", host, "--cores", "1", "--memory", "1g"]
+        commands.append([*worker, master])
+    with (folder / "daemons").open("wb") as log:
+        daemons = [
+            psutil.Popen([*start, *command, "--webui-port", "0"], env=environment, stdout=log, stderr=log)
+            for command in commands
+        ]
+    try:
+        with SparkCluster(folder, master, **EAGER) as started:
+            yield started
+    finally:
+        for daemon in daemons:
+            for process in (*daemon.children(recursive=True), daemon):
+                with contextlib.suppress(psutil.NoSuchProcess):  # it went with its parent
+                    process.kill()
+            daemon.wait()
+
+
+def test_a_slow_task_loses_against_its_copy(speculating: SparkCluster, hasty: Kafka, tmp_path: Path) -> None:
+    """It stands in the middle of its rows, in an open transaction, when the copy is done."""
+    copy = Copy(hasty, tmp_path, late_copies=True)
+    speculating.order({"at": WRITING, "batch": 1, "partition": 0, "do": "wait"})
+    speculating.tell(copy.stream(batches=3, options=BOUND))
+    assert speculating.answer()["error"] is None
+    _check_two_attempts(speculating, 1)
+    slow = speculating.notes(WRITING, batch=1, partition=0)[0]["attempt"]
+    prepared = [note["attempt"] for note in speculating.notes(PREPARED, batch=1, partition=0)]
+    assert prepared and slow not in prepared
+    copy.check()
+
+
+@pytest.mark.parametrize("kind", ["stream", "write"])
+def test_both_write_all_rows(speculating: SparkCluster, hasty: Kafka, tmp_path: Path, kind: str) -> None:
+    """Side by side, to their ends; one of them counts."""
+    copy = Copy(hasty, tmp_path, late_copies=True)
+    batch = 1 if kind == "stream" else 0
+    speculating.order({"at": PREPARED, "batch": batch, "partition": 0, "do": "wait", "visits": 2})
+    speculating.tell(copy.stream(options=BOUND) if kind == "stream" else copy.write(options=BOUND))
+    speculating.wait_for(2, PREPARED, batch=batch, partition=0)
+    assert len(copy.visible(committed=False)) > len(copy.rows), "both have written"
+    speculating.go(PREPARED)
+    assert speculating.answer()["error"] is None
+    _check_two_attempts(speculating, batch)
+    copy.check()
+
+
+def test_the_slow_one_begins_to_write_after_the_decision(
+    speculating: SparkCluster, hasty: Kafka, tmp_path: Path
+) -> None:
+    """What it opens is cleared with the batch. (Spark may have killed it by then.)"""
+    copy = Copy(hasty, tmp_path, late_copies=True)
+    speculating.order(
+        {"at": STARTED, "batch": 1, "partition": 0, "do": "wait"}, {"at": DECIDED, "batch": 1, "do": "wait"}
+    )
+    speculating.tell(copy.stream(options=BOUND))
+    speculating.wait_for(1, DECIDED, batch=1)
+    slow = speculating.notes(STARTED, batch=1, partition=0)[0]["pid"]
+    speculating.go(STARTED)
+    speculating.wait_until(
+        "the slow one prepares or dies",
+        lambda: speculating.notes(PREPARED, batch=1, pid=slow) or not psutil.pid_exists(slow),
+    )
+    speculating.go(DECIDED)
+    assert speculating.answer()["error"] is None
+    _check_two_attempts(speculating, 1)
+    copy.check()
+
+
+def test_the_slow_one_begins_to_write_when_all_is_done(
+    speculating: SparkCluster, hasty: Kafka, tmp_path: Path
+) -> None:
+    """No batch comes after this one. It aborts what it opens; where Spark kills it before that, its time-out
+    ends it. Nothing of it is ever seen."""
+    copy = Copy(hasty, tmp_path, late_copies=True)
+    speculating.order({"at": STARTED, "batch": 0, "partition": 0, "do": "wait"})
+    speculating.tell(copy.write(options=BOUND))
+    assert speculating.answer()["error"] is None
+    slow = speculating.notes(STARTED, batch=0, partition=0)[0]["pid"]
+    speculating.go(STARTED)
+    speculating.wait_until("the slow one dies", lambda: not psutil.pid_exists(slow))
+    prepared = bool(speculating.notes(PREPARED, batch=0, partition=0, pid=slow))
+    print(f"the slow one has prepared: {prepared}; open: {len(copy.open())}")
+    _check_two_attempts(speculating, 0)
+    copy.check()
+
+
+def _check_two_attempts(cluster: SparkCluster, batch: int) -> None:
+    """Partition 0 was run twice at the same time, by two executors. (An attempt whose Python worker does not
+    come up within Spark's 10 s fails before it notes anything, and its number is left out.)"""
+    attempts = cluster.notes(STARTED, batch=batch, partition=0)
+    assert len({note["attempt"] for note in attempts}) == len(attempts) >= 2
+    assert len({note["jvm"] for note in attempts}) == 2
+
+
+# -- a standalone cluster ------------------------------------------------------------------------
+# A standalone cluster of two workers as docs/where-it-runs.md types it, with a checkpoint in a folder that
+# all share: what stays exact when a worker dies in mid-batch, or the driver. Part of `make test-executors`.
+
+
+class Standalone(NamedTuple):
+    """Its URL, the shell that has started master and workers, and what they and the applications note."""
+
+    master: str
+    shell: psutil.Process
+    folder: Path
+
+    def worker_of(self, jvm: int) -> psutil.Process:
+        """The worker that has started an executor."""
+        lines = ((process, process.cmdline()) for process in psutil.Process(jvm).parents())
+        return next(process for process, line in lines if "org.apache.spark.deploy.worker.Worker" in line)
+
+
+@pytest.fixture
+def standalone(tmp_path: Path) -> Iterator[Standalone]:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        master = f"spark://127.0.0.1:{free.getsockname()[1]}"
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    environment = os.environ | {
+        "MASTER": master,
+        "EOSLOG_PROBE": str(folder),
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_WORKER_DIR": str(tmp_path / "work"),
+        "SPARK_WORKER_OPTS": QUICK_START,
+    }
+    typed = code_of("where-it-runs.md", "spark-class") + "\nwait\n"
+    with (tmp_path / "daemons").open("wb") as log:
+        shell = psutil.Popen(
+            ["bash", "-c", typed], env=environment, stdout=log, stderr=log, start_new_session=True
+        )
+    try:
+        yield Standalone(master, shell, folder)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(shell.pid, signal.SIGKILL)
+        shell.wait()
+
+
+def test_a_worker_dies_in_mid_batch(standalone: Standalone, kafka: Kafka, tmp_path: Path) -> None:
+    """With its executor, in the middle of its task's rows: the other worker runs the task again."""
+    copy = Copy(kafka, tmp_path)
+    with SparkCluster(standalone.folder, standalone.master) as cluster:
+        cluster.order({"at": WRITING, "batch": 1, "do": "wait"})
+        cluster.tell(copy.stream(batches=3))
+        first, second = cluster.wait_for(2, WRITING, batch=1)
+        assert first["jvm"] != second["jvm"], "one on each worker"
+        worker, other = (standalone.worker_of(note["jvm"]) for note in (first, second))
+        assert worker != other
+        worker.kill()
+        cluster.kill_executor(first["jvm"])
+        cluster.go(WRITING)
+        assert cluster.answer()["error"] is None
+        prepared = cluster.notes(PREPARED, batch=1, partition=first["partition"])
+        assert {note["jvm"] for note in prepared} == {second["jvm"]}
+        assert other.is_running() and not worker.is_running()
+    copy.check()
+
+
+def test_the_driver_dies_between_decision_and_end(
+    standalone: Standalone, kafka: Kafka, tmp_path: Path
+) -> None:
+    """Another application of the cluster goes on with the checkpoint."""
+    copy = Copy(kafka, tmp_path)
+    with SparkCluster(standalone.folder, standalone.master) as cluster:
+        cluster.order({"at": DECIDED, "batch": 1, "do": "wait"})
+        cluster.tell(copy.stream(batches=3))
+        cluster.wait_for(1, DECIDED, batch=1)
+        cluster.kill()
+    with SparkCluster(standalone.folder, standalone.master) as again:
+        again.order()
+        again.tell(copy.stream(batches=3))
+        again.wait_until("the rest", lambda: len(copy.visible()) == len(copy.rows))
     copy.check()

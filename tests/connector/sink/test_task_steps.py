@@ -1,6 +1,9 @@
-"""A task of the sink: what it does with its rows and what it tells of them; and the names it goes by."""
+"""A task of the sink: how a batch begins for it, what it does with its rows, and what it tells of them."""
 
+import inspect
 import os
+import pickle
+import traceback
 from collections.abc import Iterator
 from dataclasses import replace
 from types import SimpleNamespace
@@ -8,19 +11,90 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.serializers import CloudPickleSerializer
 
+from eoslog import errors
 from eoslog.client.admin import transaction_states, transactions
 from eoslog.client.wire.cluster import shared_cluster
 from eoslog.client.wire.config import ClientConfig
+from eoslog.connector.commit import faults
 from eoslog.connector.commit.task_reports import Batch, Begun, Decided, Empty, Prepared, Report, Stamp
 from eoslog.connector.options.sink_options import SinkOptions, sink_options
 from eoslog.connector.sink import committer, task_writer
+from eoslog.connector.sink.begin_on_driver import BeginsWhenPickled, let_through
 from eoslog.connector.sink.row_checksum import Tally
 from eoslog.connector.sink.task_message import Attempt
 from eoslog.connector.sink.task_writer import write_rows
-from eoslog.errors import UnknownTopic
+from eoslog.errors import EoslogError, RefusedByBroker, UnknownTopic, WrongCluster
+from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.producer_identity import ProducerIdentity
 from tests.connector.stock_kafka import Kafka
+
+# -- a batch begins ------------------------------------------------------------------------------
+# What goes wrong where a micro-batch begins is seen as it is: not behind what PySpark says of pickling.
+
+OPTIONS = sink_options({"kafka.bootstrap.servers": "nowhere:1", "topic": "t"}, stream=True)
+OURS = [
+    kind
+    for room in (errors, faults)
+    for kind in vars(room).values()
+    if inspect.isclass(kind) and issubclass(kind, EoslogError | KafkaError)
+]
+
+
+def dumps(value: object) -> None:
+    """As PySpark pickles what it sends to a task."""
+    CloudPickleSerializer().dumps(value)  # type: ignore[no-untyped-call]
+
+
+class Fails(BeginsWhenPickled):
+    def __init__(self, error: Exception) -> None:
+        super().__init__(OPTIONS)
+        self.error = error
+
+    def _begin(self) -> Begun | None:
+        raise self.error
+
+
+def made(kind: Any) -> Exception:
+    error: Exception = kind(ErrorCode.NOT_CONTROLLER, "why") if issubclass(kind, KafkaError) else kind("why")
+    return error
+
+
+@pytest.mark.parametrize("kind", OURS, ids=lambda kind: kind.__name__)
+def test_every_error_of_ours_comes_through_as_it_is(kind: type[Exception], capsys: Any) -> None:
+    with pytest.raises(kind) as raised:
+        dumps(Fails(made(kind)))
+    last, own = traceback.format_exception_only(raised.value)[-1], type(made(kind))
+    assert last.startswith(f"{own.__module__}.{own.__qualname__}: ") and "serialize" not in last
+    assert str(raised.value) == str(made(kind)) and capsys.readouterr().err == ""
+
+
+def test_without_that_it_would_stand_behind_the_pickling(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("eoslog.connector.sink.begin_on_driver.let_through", lambda error: None)
+    with pytest.raises(pickle.PicklingError, match="Could not serialize object: WrongCluster: why"):
+        dumps(Fails(WrongCluster("why")))
+
+
+def test_errors_of_pythons_own_stay_what_they_are() -> None:
+    error = OSError("disk full")
+    let_through(error)
+    assert type(error) is OSError
+
+
+def test_what_an_error_carries_stays() -> None:
+    error = RefusedByBroker(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Produce")
+    error.add_note("a note")
+    let_through(error)
+    let_through(error)
+    assert isinstance(error, RefusedByBroker) and error.code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert error.__notes__ == ["a note"] and "the rights Read and Describe" in str(error)
+
+
+# -- a task --------------------------------------------------------------------------------------
+# A task of the sink: what it does with its rows and what it tells of them; and the names it goes by.
 
 NOWHERE = {"kafka.bootstrap.servers": "nowhere:1", "topic": "out"}
 BATCH = Batch("q", 4, "digest")
@@ -229,3 +303,114 @@ def test_at_least_once_writes_each_row_once_when_nothing_fails(kafka: Kafka) -> 
     write = Write(kafka, processing__guarantee="at_least_once")
     assert write.run(iter([rows(), rows(b"a", b"b"), rows(b"c")])) is None
     assert write.visible() == [b"a", b"b", b"c"]
+
+
+# -- its rows in two numbers ---------------------------------------------------------------------
+# What a task's rows come to in two numbers: the same for the same rows in any order and any pieces.
+
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+ROW: dict[str, Any] = {
+    "key": b"k", "value": b"v", "topic": "t", "partition": 1, "headers": [{"key": "h", "value": b"x"}]
+}  # fmt: skip
+SCHEMA = pa.schema(
+    [
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("headers", HEADERS),
+    ]
+)
+ROWS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "key": st.none() | st.binary(max_size=6),
+            "value": st.none() | st.binary(max_size=70),
+            "topic": st.sampled_from(["a", "b"]),
+            "partition": st.none() | st.integers(0, 3),
+            "headers": st.none()
+            | st.lists(
+                st.fixed_dictionaries({"key": st.text(max_size=2), "value": st.binary(max_size=2)}),
+                max_size=2,
+            ),
+        }
+    ),
+    max_size=30,
+)
+
+
+def tally(*pieces: list[dict[str, Any]]) -> tuple[int, int | None]:
+    made = Tally(checksum=True)
+    for piece in pieces:
+        made.add(pa.RecordBatch.from_pylist(piece, SCHEMA))
+    return made.rows, made.checksum
+
+
+@given(rows=ROWS, at=st.integers(0, 30), data=st.data())
+def test_neither_order_nor_pieces_matter(rows: list[dict[str, Any]], at: int, data: Any) -> None:
+    expected = tally(rows)
+    assert tally(rows[:at], rows[at:]) == expected and expected[0] == len(rows)
+    assert tally(data.draw(st.permutations(rows))) == expected
+    whole = pa.RecordBatch.from_pylist([ROW, *rows, ROW], SCHEMA)
+    sliced = Tally(checksum=True)
+    sliced.add(whole.slice(1, len(rows)))
+    assert (sliced.rows, sliced.checksum) == expected
+
+
+@given(rows=ROWS)
+def test_a_row_more_or_another_row_shows(rows: list[dict[str, Any]]) -> None:
+    assert tally([*rows, ROW])[1] != tally(rows)[1]
+    assert tally([*rows, ROW])[1] != tally([*rows, {**ROW, "value": b"w"}])[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [
+        ("key", b"l"),
+        ("key", None),
+        ("value", b"k"),
+        ("value", None),
+        ("topic", "u"),
+        ("partition", 2),
+        ("partition", None),
+        ("headers", []),
+        ("headers", [{"key": "h", "value": b"y"}]),
+        ("headers", [{"key": "h", "value": None}]),
+        ("headers", [{"key": "i", "value": b"x"}]),
+    ],
+)
+def test_every_column_counts(name: str, other: Any) -> None:
+    assert tally([{**ROW, name: other}])[1] != tally([ROW])[1]
+
+
+def test_key_and_value_are_not_the_same_the_other_way_round() -> None:
+    swapped = {**ROW, "key": b"v", "value": b"k"}
+    assert tally([swapped])[1] != tally([ROW])[1]
+    mixed = [{**ROW, "key": b"1", "value": b"4"}, {**ROW, "key": b"3", "value": b"2"}]
+    straight = [{**ROW, "key": b"1", "value": b"2"}, {**ROW, "key": b"3", "value": b"4"}]
+    assert tally(mixed)[1] != tally(straight)[1]
+
+
+def test_without_checksum_rows_are_counted() -> None:
+    plain = Tally(checksum=False)
+    plain.add(pa.record_batch({"value": pa.array(["a", None, "c"])}))
+    assert plain.rows == 3 and plain.checksum is None
+
+
+def test_columns_may_be_missing_and_strings() -> None:
+    made = Tally(checksum=True)
+    made.add(pa.record_batch({"value": pa.array(["a", None])}))
+    assert made.rows == 2 and made.checksum not in (0, None)
+
+
+def test_the_topics_that_rows_name() -> None:
+    """Only where they are wanted: where no option names the topic."""
+    rows = pa.record_batch({"value": [b"1", b"2", b"3"], "topic": ["a", None, "b"]})
+    tally = Tally(checksum=False, topics=True)
+    tally.add(rows)
+    tally.add(rows.slice(0, 0))
+    tally.add(pa.record_batch({"value": [b"4"]}))
+    assert tally.topics == {"a", "b"} and tally.rows == 4
+    plain = Tally(checksum=False)
+    plain.add(rows)
+    assert plain.topics is None

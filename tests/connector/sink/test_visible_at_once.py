@@ -1,4 +1,4 @@
-"""On the bundled broker readers see all rows of a batch or none, whatever is killed while it is finished.
+"""On the bundled broker readers see all rows of a batch or none; when a write has returned, all.
 
 Batches of two to eight participants are finished as the sink does it, while somebody reads all partitions as
 fast as it can: with fetches of its own, which see of each partition what one moment shows, and with stock
@@ -7,12 +7,14 @@ clients.
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import random
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from statistics import median
 from typing import Any, Self
 
@@ -22,19 +24,23 @@ from confluent_kafka import Consumer, IsolationLevel, TopicPartition
 
 from eoslog.broker.coordinator.transactions.transaction_markers import ReadBarrier
 from eoslog.client.admin import transactions
+from eoslog.client.admin.list_offsets import list_offsets
 from eoslog.client.admin.transactions import AcquiredTransaction
 from eoslog.client.records.produce import Producer
-from eoslog.client.wire.cluster import Cluster
+from eoslog.client.wire.cluster import Cluster, shared_cluster
 from eoslog.client.wire.config import ClientConfig, parse_addresses
 from eoslog.client.wire.connection import BrokerConnection
+from eoslog.connector.commit.task_reports import Report
+from eoslog.connector.options.sink_options import SinkOptions, sink_options
+from eoslog.connector.sink import committer
 from eoslog.errors import BrokerUnreachable, ConnectionLost
 from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.protocol.batch import iter_headers
 from eoslog.protocol.encode import EncodedBatch, encode_batches
 from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.testing import EmbeddedBroker
-from tests.connector.stock_kafka import Kafka
-from tests.offset_specs import LATEST
+from tests.connector.sink.test_round_trips import prepare
+from tests.connector.stock_kafka import LATEST, Kafka
 
 TASKS = 8
 FORK = multiprocessing.get_context("spawn")
@@ -278,3 +284,60 @@ def test_what_is_decided_is_finished_before_anybody_is_served() -> None:
         finishing.join()
         watcher.wait_for(1)
     assert watcher.parts == []
+
+
+# -- when a write has returned -------------------------------------------------------------------
+# Who reads when a write has returned sees all of its rows, of a micro-batch as well: markers are waited for.
+#
+# Apache Kafka answers EndTxn when the commit is certain and writes the markers afterwards.
+
+WRITING_TASKS, WRITES, THE_END = 64, 4, -1
+
+
+def options_of(kafka: Kafka, topic: str, *, stream: bool, **more: str) -> SinkOptions:
+    to = {"kafka.bootstrap.servers": kafka.bootstrap, "topic": topic, "transactional.id": f"readable-{topic}"}
+    return sink_options({**to, **more}, stream=stream)
+
+
+def hidden(options: SinkOptions, topic: str) -> int:
+    """Offsets of the topic's partition that readers of committed rows do not see."""
+    cluster, place = shared_cluster(options.client), (topic, 0)
+    stable = list_offsets(cluster, {place: THE_END}, committed=True)[place]
+    return list_offsets(cluster, {place: THE_END}, committed=False)[place] - stable
+
+
+def test_of_a_write(kafka: Kafka) -> None:
+    topic = kafka.topic()
+    options = options_of(kafka, topic, stream=False)
+    found = []
+    for _ in range(WRITES):
+        begun = committer.begin_batch(options)
+        assert begun is not None
+        cluster = shared_cluster(options.client)
+        reports: list[Report | None] = [
+            prepare(cluster, begun, topic, number) for number in range(WRITING_TASKS)
+        ]
+        committer.commit_batch(options, reports)
+        found.append(hidden(options, topic))
+    assert found == [0] * WRITES
+
+
+def test_of_a_micro_batch(kafka: Kafka, tmp_path: Path) -> None:
+    topic = kafka.topic()
+    for log in ("offsets", "commits"):
+        (tmp_path / log).mkdir()
+    (tmp_path / "metadata").write_text(json.dumps({"id": "readable"}))
+    options = options_of(kafka, topic, stream=True, checkpointLocation=str(tmp_path))
+    found = []
+    for batch_id in range(WRITES):
+        (tmp_path / "offsets" / str(batch_id)).write_text(f'v1\n{{}}\n{{"in":{{"0":{batch_id}}}}}')
+        begun = committer.begin_stream(options)
+        assert begun is not None
+        cluster = shared_cluster(options.client)
+        reports: list[Report | None] = [
+            prepare(cluster, begun, topic, number) for number in range(WRITING_TASKS)
+        ]
+        committer.commit_stream(options, reports, batch_id)
+        found.append(hidden(options, topic))
+        (tmp_path / "commits" / str(batch_id)).write_text("v1\n{}")
+    assert found == [0] * WRITES

@@ -1,4 +1,4 @@
-"""An application for test_imports_spark.py: a write, a read, and a stream of some batches."""
+"""An application for test_spark_python.py: a write, a read, and a stream of some batches."""
 
 import sys
 

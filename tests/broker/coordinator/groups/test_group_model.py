@@ -29,7 +29,7 @@ from eoslog.broker.coordinator.groups.classic_group_state import (
 from eoslog.broker.coordinator.groups.group_records import GroupRecord, decode, encode_group
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.protocol.plain_records import Record
-from tests.broker.coordinator.groups.group_events import ClassicBench, beat, join, sync
+from tests.broker.coordinator.groups.groupkit import ClassicBench, beat, join, sync
 
 LONGEST_MS = 60_000
 """The longest rebalance time-out in these runs, and so the longest any request may be parked."""

@@ -20,7 +20,7 @@ from eoslog.broker.coordinator.groups.classic_group_state import (
     Tick,
 )
 from eoslog.protocol.errors import ErrorCode as E
-from tests.broker.coordinator.groups.group_events import BOTH, ClassicBench, beat, join, leave, sync
+from tests.broker.coordinator.groups.groupkit import BOTH, ClassicBench, beat, join, leave, sync
 
 S = ClassicGroupState
 
