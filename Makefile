@@ -12,7 +12,7 @@ SPARK_KAFKA := .peers/spark-kafka-4.2.0
 SPARK_KAFKAS := $(SPARK_KAFKA) .peers/spark-kafka-4.0.4 .peers/spark-kafka-4.1.3
 DEMO_DATA ?= .demo
 
-.PHONY: help setup compiled java demo test mutants test-java test-java-tools test-rights test-broker-options test-kafka test-differential test-connector-kafka test-kafka-versions test-connector-cluster audit-million top-picture demo-picture command-pictures test-console model lint bench bench-quick bench-starts bench-tasks bench-participants bench-cost trace-micro-batch bench-codec bench-scale dump-segments dump-upkept docs docs-pages test-docs newcomer stories fuzz clean crash-log soak-crash soak-kill9 soak-stateful soak-hostile soak-copy soak-copy-cluster soak-sources histories histories-spark soak-kill test-ends test-beginnings map test-rehearse-kafka test-connector-kfake simulate test-kerberos test-checkpoint test-object-store test-spark-version test-spark-versions soak-fanout test-fanout round
+.PHONY: help setup compiled java demo test mutants test-java test-java-tools test-rights test-broker-options test-kafka test-differential test-connector-kafka test-kafka-versions test-connector-cluster audit-million top-picture demo-picture command-pictures test-console model lint bench bench-quick bench-starts bench-tasks bench-participants bench-cost trace-micro-batch bench-codec bench-scale dump-segments dump-upkept docs docs-pages test-docs newcomer stories fuzz clean crash-log soak-crash soak-kill9 soak-stateful soak-hostile soak-copy soak-copy-cluster soak-sources histories histories-spark soak-kill test-ends test-beginnings map test-rehearse-kafka test-connector-kfake simulate test-kerberos test-checkpoint test-object-store test-spark-version test-spark-versions soak-fanout test-fanout round test-luck
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -56,6 +56,9 @@ lint: $(READY) $(TYPED) docs  ## ruff, mypy (strict; tests and examples too), th
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --config-file setup.cfg -p eoslog -p benchmarks -p tests -p examples
 	$(BIN)/lint-imports --config setup.cfg --no-logo --no-cache
+
+test-luck: setup  ## all tests in random order on a busy machine, RUNS=5 times: lists what fails once (SEED=n TEST_ARGS="tests/client")
+	$(BIN)/python -u -m tests.luck --runs $(or $(RUNS),5) $(if $(SEED),--seed $(SEED)) --workers $(or $(WORKERS),3) -- $(TEST_ARGS)
 
 round: setup  ## the targets that were run longest ago, for MINUTES=20; notes the outcome in docs/rounds.md (ONLY="soak-kill test-kafka")
 	$(BIN)/python -u -m tests.rounds --minutes $(or $(MINUTES),20) $(if $(ONLY),--only $(ONLY))

@@ -1,5 +1,6 @@
 """Fixtures for all tests."""
 
+import os
 import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -8,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from eoslog.testing import EmbeddedBroker
+from tests.luck import ORDER, shuffled
 from tests.spark_session import set_environment, small_session
 
 if TYPE_CHECKING:
@@ -36,12 +38,14 @@ ON_REQUEST = {"kafka", "browser", "packages", "long", "kerberos"}
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Without what nobody asked for; the long files first, the others in their order."""
+    """Without what nobody asked for; the long files first, the others in order or shuffled (luck.py)."""
     unasked = ON_REQUEST - set(re.findall(r"\w+", config.option.markexpr))
     left_out = {item for item in items if any(mark.name in unasked for mark in item.iter_markers())}
     if left_out:
         config.hook.pytest_deselected(items=list(left_out))
         items[:] = [item for item in items if item not in left_out]
+    if ORDER in os.environ:
+        items[:] = shuffled(items, os.environ[ORDER])
     items.sort(key=lambda item: next((n for n, path in enumerate(LONG) if item.nodeid.startswith(path)), 99))
 
 

@@ -1,4 +1,4 @@
-"""The judges of the house: what `make map` says, the types of messages, and rounds."""
+"""The judges of the house: what `make map` says, the types of messages, rounds, and luck."""
 
 import ast
 import json
@@ -10,16 +10,18 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from datetime import date
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from eoslog.broker import handlers
 from eoslog.protocol.apis import APIS
 from eoslog.protocol.fields import Array, Struct
-from tests import rounds
-from tests.house.map import KINDS, ROOT, Module, arrows, circles, gathered, longest, mark, naming, read, told
+from tests import luck, rounds
+from tests.house.map import KINDS, Module, arrows, circles, gathered, longest, mark, naming, read, told
 from tests.rounds import PAGE, ROOT, TABLE, Ran, command, in_turn, noted, page, run, targets
 
 # -- make map ------------------------------------------------------------------------------------
@@ -265,3 +267,53 @@ def test_a_round_is_as_long_as_its_minutes(
         "a": outcome,
         "c": outcome,
     }
+
+
+@pytest.mark.parametrize(("minutes", "asked"), [(26, "round MINUTES=18"), (44, ""), (90, "")])
+def test_a_check_has_a_round_in_the_minutes_that_are_left(tmp_path: Path, minutes: int, asked: str) -> None:
+    """SECONDS is bash's own clock: it goes on from what it is given."""
+    make, typed = tmp_path / "make", tmp_path / "typed"
+    make.write_text(f'#!/bin/sh\necho "$*" >> {typed}\ntest "$1" != "$RED"\n')
+    make.chmod(0o755)
+    told = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "SECONDS": str(60 * minutes)}
+    check = [ROOT / ".ci" / "run"]
+    assert (
+        subprocess.run(check, env={**told, "RED": "none"}, capture_output=True, check=False).returncode == 0
+    )
+    assert typed.read_text().splitlines()[-1] == (asked or "test")
+    for red in ("lint", "test", *(["round"] if asked else [])):
+        assert (
+            subprocess.run(check, env={**told, "RED": red}, capture_output=True, check=False).returncode != 0
+        )
+
+
+# -- luck ----------------------------------------------------------------------------------------
+
+
+def test_an_order_keeps_the_tests_of_a_file_together_and_loses_none() -> None:
+    names = [f"tests/test_{file}.py::test_{number}" for file in "abcd" for number in range(5)]
+    items = cast(list[pytest.Item], [SimpleNamespace(nodeid=name) for name in names])
+    orders = {seed: [item.nodeid for item in luck.shuffled(items, seed)] for seed in "123"}
+    assert orders["1"] == [item.nodeid for item in luck.shuffled(items[::-1][::-1], "1")]
+    assert len({tuple(order) for order in orders.values()} | {tuple(names)}) == 4
+    for order in orders.values():
+        assert sorted(order) == names
+        files = [name.partition("::")[0] for name in order]
+        assert len([1 for one, two in pairwise(files) if one != two]) == 3
+
+
+def test_what_fails_once_is_told(tmp_path: Path) -> None:
+    (tmp_path / "test_lucky.py").write_text(
+        "from pathlib import Path\n"
+        "def test_always(): ...\n"
+        "def test_at_the_second_try():\n"
+        "    there = Path(__file__).with_name('there')\n"
+        "    was = there.exists()\n"
+        "    there.touch()\n"
+        "    assert was\n"
+    )
+    runs = [luck.run(seed, ["-n", "0", "-p", "no:cacheprovider", str(tmp_path)]) for seed in (1, 2)]
+    assert [line.partition("  ")[0] for line in luck.told(runs)] == ["1 of 2"]
+    assert luck.told(runs)[0].endswith("::test_at_the_second_try") and luck.told([[], []]) == []
+    with pytest.raises(RuntimeError, match="no test ran"):
+        luck.run(1, ["-n", "0", str(tmp_path), "-k", "nothing"])
