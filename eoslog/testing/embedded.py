@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import random
 import shutil
 import signal
 import socket
@@ -17,6 +19,9 @@ from typing import Any, Literal, Self
 
 from eoslog.testing.faults import Faults
 from eoslog.testing.process import BrokerFailed, BrokerProcess, RunningBroker, StartSettings
+
+_TRIES = 50
+"""Ports that are tried before the system is asked for one."""
 
 
 class EmbeddedBroker:
@@ -94,8 +99,8 @@ class EmbeddedBroker:
         The broker may listen there too: a socket with SO_REUSEADDR that does not listen lets it, on Linux.
         """
         with socket.socket() as keeper:
+            _bind(keeper, self.host)
             keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            keeper.bind((self.host, 0))
             self.port = keeper.getsockname()[1]
             weakref.finalize(self, os.close, keeper.detach())
 
@@ -166,3 +171,21 @@ class EmbeddedBroker:
     def _remove_temporary(self) -> None:
         if self._temporary:
             shutil.rmtree(self.data, ignore_errors=True)
+
+
+def _bind(keeper: socket.socket, host: str) -> None:
+    """Bind to a free port below those that the system hands out; to any free port if there is none.
+
+    A client that outlives its broker looks for it on and on. On a port that the system hands out it would
+    find another program one day: Spark takes the first who connects for the Python worker it has started.
+    """
+    with open("/proc/sys/net/ipv4/ip_local_port_range") as file:
+        first = int(file.read().split()[0])
+    ports = range(max(first // 2, 1024), first)
+    for port in random.SystemRandom().sample(ports, min(_TRIES, len(ports))):
+        try:
+            return keeper.bind((host, port))
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+    keeper.bind((host, 0))

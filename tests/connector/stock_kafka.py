@@ -9,6 +9,9 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from tests.kit.waiting import until
 
+QUIET: dict[str, Any] = {"log_level": 0}
+"""A client that outlives its broker would say so on standard error, again and again."""
+
 
 def bare(offsets: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
     """A stream's offsets without the entries that tell the ids of topics and cluster."""
@@ -20,7 +23,7 @@ class Kafka:
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
-        self.admin = AdminClient({"bootstrap.servers": bootstrap})
+        self.admin = AdminClient(QUIET | {"bootstrap.servers": bootstrap})
 
     def topic(self, partitions: int = 1, name: str | None = None, **config: str) -> str:
         """Create a topic of a new name and return it. Old times do no harm: nothing expires by itself."""
@@ -39,7 +42,9 @@ class Kafka:
     def producer(self, **config: Any) -> Producer:
         """A stock producer; configuration with underscores for dots."""
         return Producer(
-            {"bootstrap.servers": self.bootstrap} | {k.replace("_", "."): v for k, v in config.items()}
+            QUIET
+            | {"bootstrap.servers": self.bootstrap}
+            | {k.replace("_", "."): v for k, v in config.items()}
         )
 
     def transactional(self, transactional_id: str) -> Producer:
@@ -65,6 +70,7 @@ class Kafka:
         type, timestamp, headers)."""
         consumer = Consumer(
             {
+                **QUIET,
                 "bootstrap.servers": self.bootstrap,
                 "group.id": uuid.uuid4().hex,
                 "enable.auto.commit": False,

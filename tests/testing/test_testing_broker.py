@@ -91,6 +91,7 @@ def test_lives(mode: Mode, tmp_path: Path) -> None:
         with pytest.raises(ConnectionRefusedError):
             Wire(broker.host, port)
         if sys.platform == "linux":
+            assert port < int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
             with socket.socket() as another, pytest.raises(OSError, match="in use"):
                 another.bind((broker.host, port))  # as a connection of any other program would
         broker.start()
