@@ -338,7 +338,7 @@ START_FACTS: dict[tuple[str, str], str] = {
 # `sasl.*`, `ssl.*` and `listener.name.*` while a broker runs (KIP-226): the bundled broker and Apache Kafka
 # answer to the same requests, in the same run. Not part of the plain test run: `make test-broker-options`.
 #
-# The cases and the differences that are meant are in `broker_option_cases`. A difference has to be told
+# The cases and the differences that are meant stand above. A difference has to be told
 # there, and each one told there has to be one.
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]

@@ -74,7 +74,7 @@ def explore(
 #
 #     python -m tests.connector.commit.model_judge --depth 2 --minutes 10 --seed 7
 #
-# Every history up to `depth` faults of the shapes in model_shapes.deep(), shape by shape, as long as there is
+# Every history up to `depth` faults of the shapes in deep(), shape by shape, as long as there is
 # time for half of the minutes; the rest of the time random histories of four batches of three partitions.
 # Prints what was covered; the first history that breaks the guarantee ends it, with the way to repeat it.
 

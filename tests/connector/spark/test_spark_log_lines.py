@@ -224,7 +224,7 @@ def test_a_wrong_option_is_seen_within_a_few_lines(call: str) -> None:
     schema = StructType([StructField("value", StringType())])
     with pytest.raises(OptionError) as raised:
         getattr(EoslogDataSource(options), call)(schema)
-    ours = [line for line in lines(raised.value) if "/connector/" in line and "test_plainly" not in line]
+    ours = [line for line in lines(raised.value) if "/connector/" in line and __file__ not in line]
     assert len(ours) == 1
 
 

@@ -314,7 +314,7 @@ class JavaAdmin(Admin):
 
 
 # -- the client ----------------------------------------------------------------------------------
-# Kafka's own Java client: KafkaProducer, KafkaConsumer and (in java_admin) Admin.
+# Kafka's own Java client: KafkaProducer, KafkaConsumer and Admin.
 
 _SERIAL = "org.apache.kafka.common.serialization."
 _ASSIGNORS = {
