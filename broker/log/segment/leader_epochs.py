@@ -6,8 +6,9 @@ asks where the epoch of its last record ends (OffsetForLeaderEpoch). The answer 
 since, if no two runs have the same epoch and later runs have higher ones.
 
 A file in the data directory keeps the last epoch. A directory and its copy do not know of each other's runs:
-the clock keeps their epochs apart. An epoch is the number of half seconds since 2025, or the last run's plus
-one if that is higher. A run that has written waits, at an orderly shutdown, until its half second is over.
+the clock keeps their epochs apart. An epoch is the number of half seconds since 2025. If the clock is behind
+the last run's, chance keeps them apart: it is up to LEAP higher than that one.
+A run that has written waits, at an orderly shutdown, until its half second is over.
 Brokers that run at the same time on one machine have each other's epochs before them: a run claims its own.
 """
 
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from random import randrange
 
 from eoslog.broker.log.segment import files
 from eoslog.broker.ports.ports import FileSystem
@@ -25,6 +27,8 @@ TICK_MS = 500
 """Epochs are int32: they last until 2059."""
 _BEGIN_MS = 1_735_689_600_000  # 2025-01-01
 _WAIT_MS = 4 * TICK_MS
+LEAP = 1024
+"""Few enough for a broker that is started each minute, on a clock that is never set right."""
 UNDEFINED = -1
 
 
@@ -35,7 +39,15 @@ def next_epoch(
 
     `claim` says whether no broker that runs now has an epoch; it is this run's then.
     """
-    epoch = max(_last(fs, path) + 1, _tick(now_ms))
+    last, now = _last(fs, path), _tick(now_ms)
+    epoch = max(last + 1, now)
+    if last - now > _WAIT_MS // TICK_MS:
+        epoch += randrange(LEAP)
+        logger.warning(
+            "the clock is %.0f s behind the last start: it was ahead then, or is behind now. Set it right: "
+            "until then a copy of this directory may repeat the leader epoch %d",
+            (last - now) * TICK_MS / 1000, epoch,
+        )  # fmt: skip
     while not claim(epoch):
         epoch += 1
     files.write_whole(fs, path, files.encode_checkpoint([str(epoch)]))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from eoslog.broker.log.opening.data_dir import DataDir
 from eoslog.broker.log.segment import files
-from eoslog.broker.log.segment.leader_epochs import TICK_MS, begun, next_epoch, rest_ms
+from eoslog.broker.log.segment.leader_epochs import LEAP, TICK_MS, begun, next_epoch, rest_ms
 from eoslog.broker.log.segment.log_settings import LogSettings
 from eoslog.broker.ports.ports import OsFileSystem
 from tests.broker.log.fakefs import FakeFileSystem
@@ -24,18 +24,32 @@ PATH = "/data/.life-epoch"
 NOW_MS = 1_800_000_000_000
 
 
-@pytest.fixture
-def fs() -> FakeFileSystem:
+def disk() -> FakeFileSystem:
     made = FakeFileSystem()
     made.make_dir("/data")
     return made
 
 
+@pytest.fixture
+def fs() -> FakeFileSystem:
+    return disk()
+
+
 def test_each_life_has_a_later_epoch_than_all_before(fs: FakeFileSystem) -> None:
     first = next_epoch(fs, PATH, NOW_MS)
     assert next_epoch(fs, PATH, NOW_MS) == first + 1, "two starts within an instant"
-    assert next_epoch(fs, PATH, NOW_MS - 10**9) == first + 2, "a clock that was set back"
+    assert next_epoch(fs, PATH, NOW_MS - TICK_MS) == first + 2, "a clock that was set right"
     assert next_epoch(fs, PATH, NOW_MS + 10 * TICK_MS) == first + 10
+
+
+def test_copies_on_a_clock_that_was_set_back_seldom_count_alike(caplog: pytest.LogCaptureFixture) -> None:
+    found = set()
+    for _ in range(40):
+        fs = disk()
+        last = next_epoch(fs, PATH, NOW_MS)
+        found.add(next_epoch(fs, PATH, NOW_MS - 86_400_000) - last)
+    assert len(found) > 30 and min(found) >= 1 and max(found) <= LEAP
+    assert "the clock is 86400 s behind the last start" in caplog.text
 
 
 def test_a_restored_copy_goes_on_beyond_all_that_was_used_since(fs: FakeFileSystem) -> None:
