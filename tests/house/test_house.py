@@ -269,24 +269,6 @@ def test_a_round_is_as_long_as_its_minutes(
     }
 
 
-@pytest.mark.parametrize(("minutes", "asked"), [(26, "round MINUTES=18"), (44, ""), (90, "")])
-def test_a_check_has_a_round_in_the_minutes_that_are_left(tmp_path: Path, minutes: int, asked: str) -> None:
-    """SECONDS is bash's own clock: it goes on from what it is given."""
-    make, typed = tmp_path / "make", tmp_path / "typed"
-    make.write_text(f'#!/bin/sh\necho "$*" >> {typed}\ntest "$1" != "$RED"\n')
-    make.chmod(0o755)
-    told = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "SECONDS": str(60 * minutes)}
-    check = [ROOT / ".ci" / "run"]
-    assert (
-        subprocess.run(check, env={**told, "RED": "none"}, capture_output=True, check=False).returncode == 0
-    )
-    assert typed.read_text().splitlines()[-1] == (asked or "test")
-    for red in ("lint", "test", *(["round"] if asked else [])):
-        assert (
-            subprocess.run(check, env={**told, "RED": red}, capture_output=True, check=False).returncode != 0
-        )
-
-
 # -- luck ----------------------------------------------------------------------------------------
 
 
