@@ -622,6 +622,7 @@ def check_plain_start(story: StartFacts) -> list[str]:
     _check_taken(story)
     if story.at_group:
         _check_topic(story)
+        _check_rows(story.sink, story.rows, story.accepted)
     away = {tp: found.offset - story.ends.get(tp, 0) for tp, found in story.committed.items()}
     if not any(away.values()) or max(away.values()) > 0:
         _from_the_group(story)

@@ -457,6 +457,7 @@ def _check_plain_start(options: SinkOptions, view: CheckpointView, runner: Runne
         committed=committed,
         taken=view.planned.taken(),
         accepted=options.accepted,
+        rows=rows_found(cluster, view.checkpoint, None, None, last),
         left=plan_of(last),
         unread=unread_of(cluster, view, plan_of(last), committed),
         remade=remade(plan_of(last), view.planned),

@@ -90,6 +90,15 @@ KEPT: dict[str, list[tuple[Any, ...]]] = {
         ("produce", "in", 4),
         ("run", "A", 1),
     ],
+    "the sink's log is cut, and a query under at_least_once follows": [
+        ("query", "A", {"processing.guarantee": "at_least_once", "small": "0"}),
+        ("query", "B", {"kafka.group.id": "g", "id": "x", "small": "0"}),
+        ("produce", "in", 3),
+        ("keep", "out"),
+        ("run", "B", 2),
+        ("follow", "A", "B"),
+        ("cut", "out"),
+    ],
     "a group of two queries": [
         ("query", "A", {"id": "x", "kafka.group.id": "g"}),
         ("query", "B", {"id": "y", "kafka.group.id": "g"}),

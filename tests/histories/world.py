@@ -367,6 +367,10 @@ class World:
         for path in self.folder.iterdir():
             self.put_back[path] = (age(path)[0], ages.get(path, -1))
         self._cuts.clear()
+        self._count_gone(now)
+
+    def _count_gone(self, now: Counter[str]) -> None:
+        """Rows that the brokers have lost: `now` were there before."""
         gone = now - judge.written(self.cluster, SINKS)
         self.gone += gone
         # Open in the copy, and of a write that is done: nobody comes back to end it, and a token sees no
@@ -393,7 +397,7 @@ class World:
         if topic in self.cluster.topics and topic in self._cuts:
             now = judge.written(self.cluster, SINKS)
             self.cluster.cut(topic, self._cuts[topic])
-            self.gone += now - judge.written(self.cluster, SINKS)
+            self._count_gone(now)
 
     def do_restart(self) -> None:
         self.cluster.restart()
