@@ -381,7 +381,12 @@ class World:
             lineage.may_lack |= {uid for uid in lineage.done if unseen[f"{lineage.name}:{uid}"]}
         for lineage in [q.lineage for q in self.queries.values() if q.token is not None]:
             lineage.may_lack |= {uid for uid in lineage.done if unseen[f"{lineage.name}:{uid}"]}
-        current = [q.lineage for q in self.queries.values() if q.token is None]
+        compares = "processing.guarantee", "exactly_once"
+        current = [
+            q.lineage
+            for q in self.queries.values()
+            if q.token is None and q.sink.get(*compares) == compares[1]
+        ]
         for lineage in self.lineages:
             lacks = {uid for uid in lineage.tried if gone[f"{lineage.name}:{uid}"]}
             plain = {uid for uid in lacks if lineage.tried[uid] == {"at_least_once"}}
