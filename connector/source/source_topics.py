@@ -184,10 +184,7 @@ class SourceTopics:
 
     def _at(self, option: str, bound: AtTime, partitions: list[TopicPartition]) -> Offsets:
         """The first offsets whose timestamps are not before the given time. Raises OptionError."""
-        if not isinstance(bound.times, int):
-            named = {tp: at for tp, at in bound.times if not self._is_absent(tp)}
-            self._check_names(f"{option}ByTimestamp", named, partitions)
-        wanted = {tp: bound.of(tp) for tp in partitions}
+        wanted = self._times(option, bound, partitions)
         found = list_offsets(self.cluster, wanted, committed=self.options.committed)
         none = [tp for tp, at in found.items() if at < 0]
         if none and not bound.none_is_latest:
@@ -198,6 +195,15 @@ class SourceTopics:
             )
         return {**found, **self.ends(none, LATEST)}
 
+    def _times(
+        self, option: str, bound: AtTime, partitions: list[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        """Each partition's time. Raises OptionError if one has none."""
+        if not isinstance(bound.times, int):
+            named = {tp: at for tp, at in bound.times if not self._is_absent(tp)}
+            self._check_names(f"{option}ByTimestamp", named, partitions)
+        return {tp: bound.of(tp) for tp in partitions}
+
     def _decided_until(self, option: str, bound: AtTime, partitions: list[TopicPartition]) -> Offsets:
         """The same for an end, when no open transaction has records before it.
 
@@ -206,16 +212,16 @@ class SourceTopics:
         """
         if not self.options.committed:
             return self._at(option, bound, partitions)
-        ends = list_offsets(self.cluster, {tp: bound.of(tp) for tp in partitions}, committed=False)
+        ends = list_offsets(self.cluster, self._times(option, bound, partitions), committed=False)
         none = [tp for tp, at in ends.items() if at < 0]
         ends |= list_offsets(self.cluster, dict.fromkeys(none, LATEST), committed=False)
         limit_ms = self.cluster.config.api_timeout_ms
         until = time.monotonic() + limit_ms / 1000
         while True:
-            found = self._at(option, bound, partitions)
-            held = [f"{topic}-{part}" for (topic, part), end in ends.items() if found[topic, part] < end]
+            stable = self.ends(partitions, LATEST)
+            held = [f"{topic}-{part}" for (topic, part), end in ends.items() if stable[topic, part] < end]
             if not held:
-                return found
+                return ends
             if time.monotonic() > until:
                 raise RetriesExhausted(_HELD.format(option, ", ".join(held[:3]), limit_ms))
             time.sleep(_HELD_PAUSE_S)

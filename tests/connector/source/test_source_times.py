@@ -171,6 +171,8 @@ def test_a_stream_has_no_end(kafka: Kafka, name: str) -> None:
 def test_a_partition_without_a_time_is_named(kafka: Kafka, timed: str) -> None:
     with pytest.raises(OptionError, match=f"leaves out {timed}-1"):
         planned(kafka, timed, startingOffsetsByTimestamp=by_time(timed, p0=T))
+    with pytest.raises(OptionError, match=f"leaves out {timed}-1"):
+        planned(kafka, timed, endingOffsetsByTimestamp=by_time(timed, p0=T))
 
 
 def test_a_stream_from_a_time(kafka: Kafka, timed: str) -> None:
