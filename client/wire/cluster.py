@@ -42,7 +42,8 @@ METADATA_MAX = 12  # names topics; later versions add nothing that is used here
 
 @dataclass(frozen=True)
 class TopicInfo:
-    """A topic: `leaders` maps each partition to its leader's node id, -1 while there is none.
+    """A topic: `leaders` maps each partition to its leader's node id, -1 while there is none; `epochs` to the
+    leader's epoch, -1 if the broker sends none.
 
     `topic_id` is in the form of Kafka's tools; None if the broker sends none. A topic that was deleted and
     created again has another one (KIP-516).
@@ -52,6 +53,7 @@ class TopicInfo:
     leaders: dict[int, int]
     internal: bool = False
     topic_id: str | None = None
+    epochs: dict[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -83,9 +85,10 @@ def read_metadata(answer: MetadataResponse) -> ClusterMetadata:
             errors[name] = topic["error_code"]
         else:
             leaders = {p["partition_index"]: p["leader_id"] for p in topic["partitions"]}
+            epochs = {p["partition_index"]: p["leader_epoch"] for p in topic["partitions"]}
             number = topic["topic_id"]
             topic_id = urlsafe_b64encode(number).decode().rstrip("=") if any(number) else None
-            topics[name] = TopicInfo(name, leaders, topic["is_internal"], topic_id)
+            topics[name] = TopicInfo(name, leaders, topic["is_internal"], topic_id, epochs)
     nodes = {broker["node_id"]: (broker["host"], broker["port"]) for broker in answer["brokers"]}
     return ClusterMetadata(nodes, topics, errors, answer["cluster_id"])
 

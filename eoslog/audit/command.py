@@ -259,10 +259,21 @@ def _sides(
 
 def _check_apart(source: AuditedCluster, target: AuditedCluster) -> None:
     both = {place.topic for place in source.places} & {place.topic for place in target.places}
-    if both and source.cluster.cluster_id == target.cluster.cluster_id:
+    if both and _is_one(source.cluster, target.cluster, min(both)):
         raise click.UsageError(
             f"topic {min(both)} is on both sides: --from and --to must be different topics"
         )
+
+
+def _is_one(source: Cluster, target: Cluster, topic: str) -> bool:
+    """Whether both are the same cluster. One that was restored from a copy has its original's id, and so may
+    stand beside it: its brokers have other addresses, and its leaders other epochs."""
+    if source.cluster_id != target.cluster_id:
+        return False
+    if {*source.known_addresses()} & {*target.known_addresses()}:
+        return True
+    theirs = target.describe(topic).epochs
+    return any(theirs.get(partition) == epoch for partition, epoch in source.describe(topic).epochs.items())
 
 
 def _audited_table(

@@ -7,6 +7,7 @@ from typing import Any
 
 from eoslog.audit.digest import COLLISION
 from eoslog.audit.findings import FOREIGN, Findings, Kinds
+from eoslog.commands.output import several
 
 
 def document(
@@ -51,12 +52,13 @@ def lines(report: Any, kinds: Kinds) -> Iterator[str]:
     """The report as text."""
     counts = report["counts"]
     if "table" in report:
-        yield f"topic: {counts['source']:,} records ({_ranges(report['source'])})"
-        yield f"table: {counts['target']:,} rows in {len(report['target']):,} files ({report['table']})"
+        yield f"topic: {several(counts['source'], 'record')} ({_ranges(report['source'])})"
+        files = several(len(report["target"]), "file")
+        yield f"table: {several(counts['target'], 'row')} in {files} ({report['table']})"
         yield f"compared by {report['compared']}"
     else:
         for side in ("source", "target"):
-            yield f"{side}: {counts[side]:,} records ({_ranges(report[side])})"
+            yield f"{side}: {several(counts[side], 'record')} ({_ranges(report[side])})"
         yield f"compared by {report['compared']}; order: {report['order']}"
     yield from _notes(report)
     for kind, of in kinds.items():

@@ -20,7 +20,7 @@ from eoslog.broker.log.segment import files
 from eoslog.broker.ports.ports import FileSystem, OsFileSystem
 from eoslog.commands.log_files import LogFinding, Report
 from eoslog.commands.log_places import LOCK, DataDirectory, data_directory_of
-from eoslog.commands.output import show_json, text_of
+from eoslog.commands.output import several, show_json, text_of
 
 if TYPE_CHECKING:
     from eoslog.commands.log_files import Report
@@ -184,8 +184,8 @@ def _print_report(report: Report, as_json: bool) -> None:
     click.echo(", ".join(f"{count} {what}" for what, count in report.counts.items()))
     repaired = len(report.findings) - len(report.remaining)
     if repaired:
-        click.echo(f"{repaired} findings repaired")
-    click.echo(f"{len(report.remaining)} findings" if report.remaining else "all is well")
+        click.echo(f"{several(repaired, 'finding')} repaired")
+    click.echo(several(len(report.remaining), "finding") if report.remaining else "all is well")
 
 
 def _files(paths: tuple[str, ...]) -> list[str]:

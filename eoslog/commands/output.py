@@ -38,6 +38,11 @@ def text_of(value: Any) -> str:
     return _as_text(value)
 
 
+def several(number: int, noun: str) -> str:
+    """`1 row`, `1,234 rows`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def _as_text(value: Any) -> str:
     if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value).decode("utf-8", "backslashreplace")

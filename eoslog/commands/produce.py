@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from eoslog.client.admin.transactions import end_txn, init_producer_id
 from eoslog.client.records.produce import Producer
+from eoslog.commands.output import several
 from eoslog.commands.session import CommandSession, cluster_command
 from eoslog.protocol.encode import encode_batches
 from eoslog.protocol.partitioner import murmur2_partition
@@ -58,7 +59,7 @@ def command(
         raise
     if transactional_id is not None and begun:
         end_txn(cluster, transactional_id, identity, commit=True)
-    session.say(f"{producer.records} records written to {topic}")
+    session.say(f"{several(producer.records, 'record')} written to {topic}")
 
 
 def _chunks(stream: BufferedReader) -> Iterator[list[bytes]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import update_wrapper, wraps
 from typing import Any
 
@@ -17,7 +17,7 @@ from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.config import BOOTSTRAP_OPTION, ClientConfig, parse_addresses
 from eoslog.commands.output import Row, show, show_json
 from eoslog.connector.options.parsing import parse
-from eoslog.connector.options.table import Use
+from eoslog.connector.options.table import TABLE, Use
 from eoslog.errors import EoslogError, OptionError
 from eoslog.protocol.batch import CorruptBatch
 from eoslog.protocol.decode import PayloadTooLarge
@@ -30,6 +30,7 @@ _OUR_NAMES = {
     "kafka.default.api.timeout.ms": "--timeout",
     "kafka.delivery.timeout.ms": "--timeout",
 }
+_OF_CLIENTS = [one.name for one in TABLE if one.use is Use.ALL and one.name.startswith("kafka.")]
 _LIMITS = ("kafka.request.timeout.ms", "kafka.default.api.timeout.ms", "kafka.delivery.timeout.ms")
 DEFAULT_ADDRESS = "127.0.0.1:9092"
 
@@ -110,7 +111,11 @@ def client_config(addresses: str | None, file: str | None, timeout: float) -> Cl
         parse_addresses(given[BOOTSTRAP_OPTION])
     except OptionError as error:
         raise click.UsageError(in_our_terms(str(error))) from error
-    return ClientConfig.from_options(parse(given, Use.WRITE))
+    try:
+        return ClientConfig.from_options(parse(given, Use.WRITE))
+    except OptionError as error:
+        named = (one.name for one in TABLE)  # all of them are named as the file has them
+        raise OptionError(in_our_terms(str(error), [*given, *named])) from error
 
 
 def _properties(path: str) -> dict[str, str]:
@@ -123,11 +128,14 @@ def _properties(path: str) -> dict[str, str]:
         raise OptionError(str(error)) from error
 
 
-def in_our_terms(text: str) -> str:
-    """An error of the client, with our names of options instead of those of Spark queries."""
-    for theirs, ours in _OUR_NAMES.items():
-        text = text.replace(theirs, ours)
-    return re.sub(r"\bkafka\.(?=[a-z])", "", text)
+def in_our_terms(text: str, more: Iterable[str] = ()) -> str:
+    """A text of the client, with our names of its options, and of `more`, instead of those of Spark queries.
+
+    Options of a query's source or sink keep their names: no command takes them.
+    """
+    theirs = sorted({*_OF_CLIENTS, *more}, key=len, reverse=True)
+    names = re.compile(rf"(?<![\w.-])(?:{'|'.join(map(re.escape, theirs))})(?![\w-]|\.\w)")
+    return names.sub(lambda found: _OUR_NAMES.get(found[0], found[0].removeprefix("kafka.")), text)
 
 
 def pairs(settings: Sequence[str], option: str) -> dict[str, str]:

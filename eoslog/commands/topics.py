@@ -12,6 +12,7 @@ from eoslog.client.admin.list_offsets import EARLIEST, LATEST, list_offsets
 from eoslog.client.admin.topics import TOPIC, WAIT_MS, delete_topics, describe_topics
 from eoslog.client.wire.cluster import ask_controller
 from eoslog.client.wire.retry import retrying
+from eoslog.commands.output import several
 from eoslog.commands.session import CommandSession, cluster_command, pairs
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.typed import (
@@ -208,7 +209,7 @@ def _alter_configs(
 
     (done,) = retrying(session.cluster, "IncrementalAlterConfigs", attempt)["responses"]
     _check(done, f"configs of topic {name}")
-    session.say(f"topic {name}: {len(changes)} config{'s' if len(changes) > 1 else ''} changed")
+    session.say(f"topic {name}: {several(len(changes), 'config')} changed")
 
 
 def _first(results: Sequence[_Named]) -> int:

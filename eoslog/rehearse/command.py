@@ -19,7 +19,7 @@ import click
 
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.config import ClientConfig
-from eoslog.commands.output import show_json
+from eoslog.commands.output import several, show_json
 from eoslog.commands.session import client_config, in_our_terms
 from eoslog.connector.commit.decision import ANCHOR
 from eoslog.errors import EoslogError
@@ -168,9 +168,7 @@ def _clean(config: ClientConfig, clean_up: CleanUp, rehearsal: Rehearsal) -> Non
 
 def _removed(clean_up: CleanUp) -> Row:
     """The row of the clean-up."""
-    removed = ", ".join(
-        f"{number} {kind}{'s' if number > 1 else ''}" for kind, number in clean_up.removed.items()
-    )
+    removed = ", ".join(several(number, kind) for kind, number in clean_up.removed.items())
     stay = f"; {clean_up.ids} transactional ids stay until they expire, nothing is open under them"
     what = f"removed {removed or 'nothing'}{stay if clean_up.ids else ''}"
     if not clean_up.left:

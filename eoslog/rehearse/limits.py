@@ -15,6 +15,7 @@ from eoslog.client.admin.topics import describe_topics, topic_configs
 from eoslog.client.admin.transactions import TV2
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.retry import check
+from eoslog.commands.output import several
 from eoslog.connector.commit.decide import SAFETY_MS
 from eoslog.connector.commit.decision import ANCHOR, METADATA_LIMIT
 from eoslog.errors import UnsupportedByBroker
@@ -167,7 +168,7 @@ def unclean_by_default(topic: str, values: set[str]) -> Row:
 
 
 def _replicas(label: str, replicas: int, least: int) -> Row:
-    what = f"{replicas} replica{'s' if replicas > 1 else ''}, min.insync.replicas={least}"
+    what = f"{several(replicas, 'replica')}, min.insync.replicas={least}"
     if replicas > 1 and least > 1:
         return Row(f"replicas of {label}", Verdict.HOLDS, what)
     return Row(

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from eoslog.commands.output import several
 from eoslog.shadow.compare import Difference, ShadowComparison
 from eoslog.shadow.steps import Step
 
@@ -89,13 +90,13 @@ def lines(report: Any) -> Iterator[str]:
         said = f"key {_short(one['key'])}, value {_short(one['value'])}"
         yield f"batch {one['batch']}: {what} {where}: {said}"
     if report["decisions_behind"]:
-        yield f"the running query has made {report['decisions_behind']} decisions since"
+        yield f"the running query has made {several(report['decisions_behind'], 'decision')} since"
     for topic, decision in report["not_compared"].items():
         yield f"the running query has written to {topic}, too, last in decision {decision}: not compared"
     counts = report["counts"]
     if report["equal"]:
         late = f", {counts['late']:,} of them in another batch" if counts["late"] else ""
-        yield f"equal: {counts['running']:,} rows in {len(report['steps'])} steps{late}"
+        yield f"equal: {several(counts['running'], 'row')} in {several(len(report['steps']), 'step')}{late}"
     else:
         yield (
             f"DIFFERENT from batch {report['differs_first_in_batch']} on: {counts['missing']:,} missing, "

@@ -123,13 +123,15 @@ class FaultyFileSystem:
         self.opened: set[FaultyFile] = set()
         self.rules: dict[int, DiskRule] = {}
         self._room: int | None = None
+        self.refused = 0
+        """Writes of which nothing fitted, since the disk was said to be full."""
         self._dead = False
 
     # -- faults --------------------------------------------------------------------------------
 
     def full_after(self, size: int | None) -> None:
         """Let the disk be full after `size` more bytes. None: no limit."""
-        self._room = size
+        self._room, self.refused = size, 0
 
     def meet(self, call: Call, path: str) -> None:
         """Raise or wait if a rule says so."""
@@ -150,6 +152,7 @@ class FaultyFileSystem:
         if self._room is None:
             return size
         if not self._room and size:
+            self.refused += 1
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
         fits = min(size, self._room)
         self._room -= fits

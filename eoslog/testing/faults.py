@@ -184,9 +184,12 @@ class Faults:
         what = f"delay fsync {_positive(nth)} of {path or 'any file'}"
         return self._armed("arm_disk", what, call="sync", nth=nth, times=times, path=path, seconds=seconds)
 
-    def disk_full(self, after_bytes: int = 0) -> None:
-        """Let the disk be full (ENOSPC) after this many more bytes; `disarm` frees space again."""
-        self._send({"do": "disk_full", "size": after_bytes})
+    def disk_full(self, after_bytes: int = 0) -> Fault:
+        """Let the disk be full (ENOSPC) after this many more bytes; `disarm` frees space again.
+
+        It happens at each write of which nothing fits any more.
+        """
+        return self._armed("disk_full", f"disk full after {after_bytes} bytes", size=after_bytes)
 
     def disarm(self) -> None:
         """Remove all faults."""

@@ -7,6 +7,7 @@ The rules of a broker are in its process; `faults.Faults` sends them there.
 from __future__ import annotations
 
 import asyncio
+import difflib
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -30,8 +31,9 @@ def api_named(name: str) -> Api:
     for api in APIS.values():
         if api.name.lower() == wanted:
             return api
-    known = ", ".join(api.name for api in APIS.values())
-    raise ValueError(f"no API is named {name!r}; known are {known}")
+    near = difflib.get_close_matches(wanted, (api.name.lower() for api in APIS.values()), 2, 0.75)
+    meant = " or ".join(api.name for close in near for api in APIS.values() if api.name.lower() == close)
+    raise ValueError(f"no API is named {name!r}: " + (f"is it {meant}?" if meant else "see docs/apis.md"))
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ class Switchboard:
         """`data`: the broker's data directory."""
         self.fs = FaultyFileSystem(data)
         self.requests = RequestFaults()
+        self._full = 0  # the number of the fault that makes the disk full, the last one
         self.cut: Callable[[], int] = lambda: 0
         """Cuts all connections; set once the broker is listening."""
 
@@ -40,6 +41,8 @@ class Switchboard:
     def _disarm(self, number: int) -> None:
         self.requests.armed.pop(number, None)
         self.fs.rules.pop(number, None)
+        if number == self._full:
+            self.fs.full_after(None)
 
     def _disarm_all(self) -> None:
         self.requests.armed.clear()
@@ -49,10 +52,13 @@ class Switchboard:
     def _happened(self, number: int) -> int:
         if number in self.requests.armed:
             return self.requests.armed[number].happened
+        if number == self._full:
+            return self.fs.refused
         rule = self.fs.rules.get(number)
         return 0 if rule is None else rule.happened
 
-    def _disk_full(self, size: int) -> None:
+    def _disk_full(self, number: int, size: int) -> None:
+        self._full = number
         self.fs.full_after(size)
 
     def _cut(self) -> int:

@@ -92,20 +92,15 @@ class Transaction(NamedTuple):
         return None if self.seen.began_ms is None else max(self.now_ms - self.seen.began_ms, 0) / 1000
 
 
-def count(number: float | None, base: int = 1000) -> str:
-    """A number with at most four digits and a unit; - for None."""
+def count(number: float | None) -> str:
+    """A number with at most four digits and a unit of 1000, as in the console; - for None."""
     if number is None:
         return "-"
     for unit in _UNITS:
         if abs(number) < (9999.5 if unit == "" else 999.5) or unit == _UNITS[-1]:
             return f"{number:.0f}{unit}" if unit == "" or abs(number) >= 99.5 else f"{number:.1f}{unit}"
-        number /= base
+        number /= 1000
     raise AssertionError("the last unit takes any number")
-
-
-def size(number: float | None) -> str:
-    """Bytes, in units of 1024."""
-    return count(number, 1024)
 
 
 def age(seconds: float | None) -> str:
@@ -218,10 +213,10 @@ class Table:
 _OF_PARTITIONS = (
     Column("partitions", "parts", lambda of: len(of.now)),
     Column("records_rate", "records/s", attrgetter("records_rate"), count, sort="records"),
-    Column("bytes_rate", "bytes/s", attrgetter("bytes_rate"), size, sort="bytes"),
+    Column("bytes_rate", "bytes/s", attrgetter("bytes_rate"), count, sort="bytes"),
     # between start and end; markers and compacted records count too
     Column("records", "offsets", lambda of: sum(one.end - one.start for one in of.now.values()), count),
-    Column("size", "size", attrgetter("size"), size, sort="size"),
+    Column("size", "size", attrgetter("size"), count, sort="size"),
     # what open transactions hide from read_committed readers
     Column(
         "held",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from eoslog.top.columns import SINKS, TABLES, Table, count, size
+from eoslog.top.columns import SINKS, TABLES, Table, count
 from eoslog.top.figures import Figures
 from eoslog.top.folds import sinks_folded, sinks_unfolded
 
@@ -27,8 +27,8 @@ def summary(shown: Figures) -> str:
         _several(len(shown.brokers), "broker"),
         _several(total["partitions"], "partition"),
         f"{count(total['records_rate'])} records/s",
-        f"{size(total['bytes_rate'])}B/s",
-        f"{size(total['size'])}B",
+        f"{count(total['bytes_rate'])}B/s",
+        f"{count(total['size'])}B",
         f"cluster {shown.cluster_id or '-'}",
     ]
     if shown.without_leader:

@@ -327,6 +327,23 @@ def test_two_clusters(cluster_broker: Any, tmp_path: Path) -> None:
         assert result.exit_code == 0, result.output
 
 
+def test_a_restored_copy_beside_its_original(tmp_path: Path) -> None:
+    rows: list[Message] = [(b"%d" % n, b"v") for n in range(10)]
+    with EmbeddedBroker(tmp_path / "data", in_thread=True, timeout=60) as original:
+        name = written(original, rows)
+        copied = CliRunner().invoke(main, ["backup", str(tmp_path / "data"), str(tmp_path / "copy")])
+        assert copied.exit_code == 0, copied.output
+        with EmbeddedBroker(tmp_path / "copy", in_thread=True, timeout=60) as copy:
+            to = ("--to-bootstrap-server", copy.bootstrap)
+            assert counts(original, name, name, *to) == {}
+            write(original, name, [(b"more", b"v")])
+            assert counts(original, name, name, *to) == {"lost": 1}
+        other = original.bootstrap.replace("127.0.0.1", "localhost")  # the same broker by another name
+        arguments = ["--from", name, "--to", name, "--bootstrap-server", original.bootstrap]
+        result = CliRunner().invoke(main, ["audit", *arguments, "--to-bootstrap-server", other])
+        assert result.exit_code == 2 and "is on both sides" in result.output
+
+
 BAD = [
     (["--from", "nowhere", "--to", "nowhere-else"], "topic 'nowhere-else' does not exist"),
     (["--from", "thousand", "--to", "thousand"], "is on both sides"),

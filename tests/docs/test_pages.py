@@ -27,6 +27,9 @@ from benchmarks.run import KEPT, NAMES
 from benchmarks.simulate import JSON
 from eoslog.broker import handlers
 from eoslog.broker.config import option_table
+from eoslog.broker.config.group_table import GROUP_CONFIGS
+from eoslog.broker.config.kafka_options import kafka_names
+from eoslog.broker.config.topic_table import TOPIC_CONFIGS
 from eoslog.connector.options.ignored_and_refused import FIXED, FORBIDDEN, NO_EFFECT
 from eoslog.connector.options.parsing import read_value
 from eoslog.connector.options.sink_options import sink_options
@@ -438,6 +441,74 @@ def test_the_readme_s_promise_names_its_limits() -> None:
 def test_the_objections_name_their_source() -> None:
     first = (ROOT / "docs" / "objections.md").read_text().partition("\n## ")[0]
     assert "pull request" in first and "](https://github.com/apache/spark/pull/25618)" in first
+
+
+# -- options that texts name ---------------------------------------------------------------------
+# Errors, hints, what commands print, docstrings and pages name options that are there.
+
+_FILES = [
+    *(ROOT / "eoslog").glob("*.py"),
+    *(file for room in sorted((ROOT / "eoslog").iterdir()) for file in sorted(room.resolve().rglob("*.py"))),
+]
+_OPTION = re.compile(r"(?<![\w./@:$<%-])[a-z][a-zA-Z]*(?:\.[a-z][a-zA-Z0-9]*)+(?![\w(/*-]|\.\w)")
+"""What may be the name of an option."""
+_CONNECTORS = {one.name for one in TABLE} | {*ALIASES, *FIXED, *NO_EFFECT, *FORBIDDEN, *SPARKS_OPTIONS}
+_BROKERS = {*option_table(), *TOPIC_CONFIGS, *GROUP_CONFIGS, *kafka_names()}
+_OPTIONS = _CONNECTORS | _BROKERS
+_LAST_WORDS = {name.rpartition(".")[2] for name in _OPTIONS if "." in name} - {"py"}
+_MODULES = {".".join(file.with_suffix("").parts[-parts:]) for file in _FILES for parts in (2, 3)}
+_NO_OPTIONS = {
+    "fs.s3a.access.key": "Hadoop's",
+    "java.security.auth.login.config": "the JVM's",
+    "auto.offset.reset": "of Kafka's consumers",
+    "isolation.level": "of Kafka's consumers",
+    "bootstrap.servers": "of Kafka's clients",
+    "client.rack": "of Kafka's consumers; the connector's is kafka.client.rack",
+    "security.protocol": "of Kafka's clients",
+    "metadata.recovery.strategy": "of Kafka's clients",
+    "group.consumer.regex.refresh.interval.ms": "of Kafka's brokers, which do not document it",
+    "group.version": "a feature of the cluster",
+    "transaction.version": "a feature of the cluster",
+    "listener.name": "begins the name of an option of one listener",
+    "kafka.sasl.oauthbearer.assertion": "begins the names of options",
+    "deadletter.source.topic": "a header of dead letters",
+    "group.instance.id": "a field of messages",
+    "sys.path": "Python's",
+}
+"""What looks like an option and is none, and what it is."""
+
+
+def _texts() -> Iterator[tuple[str, str]]:
+    """Where a text is, and the text: strings of the code that are sentences, and pages' inline code."""
+    for file in _FILES:
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
+                yield f"{file.relative_to(ROOT)}:{node.lineno}", node.value
+    for page in PAGES:
+        for code in re.findall(r"`([^`\n]+)`", page.read_text()):
+            yield page.name, code
+
+
+def _wrong_options(text: str) -> Iterator[str]:
+    """What a text names like an option, and is in no table."""
+    for found in _OPTION.finditer(text):
+        name, follows = found[0], text[found.end() : found.end() + 1]
+        like = name.startswith("kafka.") or follows == "=" or name.rpartition(".")[2] in _LAST_WORDS
+        others = name.startswith(("spark.", "eoslog.")) or name in _MODULES  # Spark's settings; loggers
+        if like and not others and name not in _OPTIONS and name not in _NO_OPTIONS:
+            yield name
+
+
+def test_every_option_that_a_text_names_is_in_a_table() -> None:
+    wrong = {f"{where}: {name}" for where, text in _texts() for name in _wrong_options(text)}
+    wrong -= {"from-flink.md: transaction.timeout.ms"}  # Flink's
+    assert not wrong, "\n".join(sorted(wrong))
+
+
+def test_a_wrong_option_in_a_text_is_found() -> None:
+    text = "set transaction.timeout=5, kafka.transacton.timeout.ms, write.tokn=1 (kafka.batch.size, log.dirs)"
+    assert [*_wrong_options(text)] == ["transaction.timeout", "kafka.transacton.timeout.ms", "write.tokn"]
+    assert len({where for where, _ in _texts()}) > 1000
 
 
 # -- CONTRIBUTING.md -----------------------------------------------------------------------------

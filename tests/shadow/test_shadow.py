@@ -260,7 +260,7 @@ def test_equal(shadow: Shadow) -> None:
     assert status == 0 and report["equal"] and report["counts"]["running"] == 30
     assert [step["shadow"] for step in report["steps"]] == [10, 10, 10]
     status, said = shadow.report("--from-batch", "2")
-    assert status == 0 and said.splitlines()[-1] == "equal: 10 rows in 1 steps", said
+    assert status == 0 and said.splitlines()[-1] == "equal: 10 rows in 1 step", said
 
 
 def test_a_row_that_comes_after_the_last_batch_differs(shadow: Shadow) -> None:

@@ -161,11 +161,16 @@ def test_a_failed_fsync_takes_the_partition_offline_until_a_restart(mode: Mode) 
 def test_a_full_disk(mode: Mode) -> None:
     with EmbeddedBroker(**mode) as broker:
         create(broker.bootstrap, "t")
-        broker.faults.disk_full(10)
+        full = broker.faults.disk_full(10)
         assert write(broker, 1) == 1
-        broker.faults.disarm()
+        full.wait()
+        full.disarm()
         assert write(broker, 2) == 0
         assert numbers(read_all(broker.bootstrap, "t")) == {0: [2]}
+        again = broker.faults.disk_full()
+        assert again.happened == 0
+        broker.faults.disarm()
+        assert write(broker, 3) == 0
 
 
 def test_faults_may_wait_for_the_start(mode: Mode, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from eoslog.top.cluster_snapshot import BrokerView, ClusterSnapshot, GroupView, Open, PartitionView
-from eoslog.top.columns import DisplayOptions, age, count, size
+from eoslog.top.columns import DisplayOptions, age, count
 from eoslog.top.command import Shown
 from eoslog.top.figures import Figures, figures
 from eoslog.top.folds import Fold, fit, fitted
@@ -127,7 +127,6 @@ def test_transactions_are_shown_with_their_age() -> None:
 def test_numbers_are_short() -> None:
     numbers = (None, 0, 9999, 10_000, 123_456, 999_600, 1_500_000, 2e21)
     assert [count(n) for n in numbers] == ["-", "0", "9999", "10.0k", "123k", "1.0M", "1.5M", "2000000P"]
-    assert [size(n) for n in (0, 5000, 10_240, 3 << 30)] == ["0", "5000", "10.0k", "3.0G"]
     spans = (None, 0.25, 59, 61, 3600, 90_000)
     assert [age(s) for s in spans] == ["-", "0.2s", "59s", "1m01s", "1h00m", "1d01h"]
 

@@ -76,6 +76,7 @@ class Scrubber:
         self._fs, self._partitions, self._config = fs, partitions, config
         self._stop = threading.Event()
         self._pool: ThreadPoolExecutor | None = None
+        self._told = False  # what the first pass has found
 
     async def scrub(self) -> None:
         """Check all unchecked segments. Called every `SCRUB_INTERVAL_MS`; does nothing if
@@ -93,10 +94,13 @@ class Scrubber:
                     return
                 segments, size = segments + 1, size + one.size
         if segments:
-            logger.info(
+            # The first pass says that what a start left unread is checked; later ones have a segment or two.
+            logger.log(
+                logging.DEBUG if self._told else logging.INFO,
                 "%d segments, %d bytes were read and checked in %.1f s: %d damaged",
                 segments, size, time.monotonic() - began, damaged,
             )  # fmt: skip
+            self._told = True
 
     async def _check(self, partition: Partition, segment: Segment, one: Unchecked, pause: Pause) -> bool:
         """Whether the segment is undamaged, or no longer in the log."""

@@ -242,12 +242,17 @@ def test_the_scrub_reads_each_segment_once(log: Log, caplog: pytest.LogCaptureFi
         partition._log.segments.active.base_offset,
     ]
     with caplog.at_level(logging.INFO):
-        scrub(log.disk, partition)
+        scrubber = scrub(log.disk, partition)
         assert f"{len(log.sealed) + 1} segments, {partition.size} bytes were read" in caplog.text
         assert "0 damaged" in caplog.text
         caplog.clear()
         scrub(log.disk, partition)
         assert not caplog.text
+    with caplog.at_level(logging.DEBUG):
+        scrubber._partitions = lambda: [log.open()]
+        asyncio.run(scrubber.scrub())
+    levels = {record.levelno for record in caplog.records if "were read" in record.message}
+    assert levels == {logging.DEBUG}, "a pass after the first is no news"
     assert partition.unchecked_segments() == [] and partition.damaged_segments == 0
     assert read(partition) == log.batches
 

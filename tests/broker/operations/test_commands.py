@@ -11,9 +11,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from eoslog.cli import main
 from eoslog.commands.output import show
+from eoslog.commands.session import in_our_terms
+from eoslog.connector.options.table import TABLE, Use
 from eoslog.testing import EmbeddedBroker
 from tests.broker.broker_clients import document, failure, ok, run
 
@@ -63,10 +67,6 @@ def test_refusals_are_told_and_change_the_exit_status(broker: EmbeddedBroker) ->
 
 
 def test_a_broker_that_is_not_there() -> None:
-    from click.testing import CliRunner
-
-    from eoslog.cli import main
-
     place = ["--bootstrap-server", "127.0.0.1:1", "--timeout", "0.2"]
     result = CliRunner().invoke(main, ["topics", "list", *place])
     assert result.exit_code == 1
@@ -74,6 +74,35 @@ def test_a_broker_that_is_not_there() -> None:
     assert "--bootstrap-server" in result.stderr and "kafka." not in result.stderr
     wrong = CliRunner().invoke(main, ["topics", "list", "--bootstrap-server", "here"])
     assert wrong.exit_code == 2
+
+
+def test_errors_name_options_as_a_command_takes_them() -> None:
+    said = {
+        "set kafka.bootstrap.servers, kafka.sasl.mechanism": "set --bootstrap-server, sasl.mechanism",
+        "kafka.example.org:9093: Connection refused": "kafka.example.org:9093: Connection refused",
+        "kafka.sasl.mechanism.example.org: no such host": "kafka.sasl.mechanism.example.org: no such host",
+        "set kafka.transaction.timeout.ms=5 on the sink": "set kafka.transaction.timeout.ms=5 on the sink",
+    }  # fmt: skip
+    assert {text: in_our_terms(text) for text in said} == said
+    for option in TABLE:
+        theirs = in_our_terms(option.name)
+        if option.use is not Use.ALL or not option.name.startswith("kafka."):
+            assert theirs == option.name, "an option of a query's source or sink"
+        else:
+            assert theirs.startswith("--") or f"kafka.{theirs}" == option.name
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["batch.sise=5", "batch.size=x", "transaction.timeout.ms=x", "sasl.mechanism=PLAIN", "ssl.provider=x"],
+)
+def test_a_property_is_named_as_the_file_has_it(tmp_path: Path, line: str) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text(f"{line}\n")
+    place = ("--bootstrap-server", "127.0.0.1:1", "--timeout", "0.2", "--command-config", str(file))
+    result = CliRunner().invoke(main, ["topics", "list", *place])
+    assert result.exit_code == 1
+    assert "kafka." not in result.stderr, result.stderr
 
 
 def test_client_properties(broker: EmbeddedBroker, tmp_path: Path) -> None:
@@ -93,7 +122,7 @@ def test_lines_in_and_lines_out(broker: EmbeddedBroker) -> None:
     said = ok(
         broker, "produce", "lines", "--key-separator", ":", "--compression", "zstd", input="\n".join(lines)
     )
-    assert said == "1000 records written to lines\n"
+    assert said == "1,000 records written to lines\n"
     read = ok(broker, "consume", "lines", "--from-beginning", "--to-end", "--print-key").splitlines()
     assert sorted(read) == sorted(line.replace(":", "\t") for line in lines)
     shown = [f"--print-{part}" for part in ("key", "headers", "offset", "partition", "timestamp")]
