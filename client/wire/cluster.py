@@ -364,11 +364,11 @@ class Cluster:
             if nobody and time.monotonic() >= nobody_until:
                 patience = self.config.first_contact_timeout_ms, "first.contact.timeout.ms"
             elif not (self.reached or backoff.over):
-                backoff.pause()
+                backoff.pause(BrokerUnreachable("; ".join(failures.values())))
                 continue
             raise BrokerUnreachable(
                 f"no broker reached within {patience[0]} ms ({patience[1]}): {'; '.join(failures.values())}; "
-                "check kafka.bootstrap.servers and that a broker runs there"
+                f"check {self.config.bootstrap_origin} and that a broker runs there"
             )
 
     def ask_any(

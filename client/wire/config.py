@@ -14,6 +14,9 @@ from eoslog.errors import OptionError
 
 Address = tuple[str, int]
 BOOTSTRAP_OPTION = "kafka.bootstrap.servers"
+BOOTSTRAP_ORIGIN = "bootstrap.origin"
+"""Beside parsed options: what has named the brokers of first contact."""
+PROTOCOL_OPTION = "kafka.security.protocol"
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,8 @@ class ClientConfig:
     """How long the start of a query tries addresses where nothing listens, or that no name server knows."""
 
     security: Security = field(default_factory=Security)
+    bootstrap_origin: str = field(default=BOOTSTRAP_OPTION, compare=False)
+    """What has named the brokers of first contact, for messages."""
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> Self:
@@ -75,6 +80,7 @@ class ClientConfig:
 
 _FIELD_OF_OPTION = {
     BOOTSTRAP_OPTION: "bootstrap",
+    BOOTSTRAP_ORIGIN: "bootstrap_origin",
     "kafka.client.id": "client_id",
     "kafka.request.timeout.ms": "request_timeout_ms",
     "kafka.default.api.timeout.ms": "api_timeout_ms",

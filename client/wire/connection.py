@@ -16,7 +16,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
-from eoslog.client.wire.config import ClientConfig
+from eoslog.client.wire.config import PROTOCOL_OPTION, ClientConfig
 from eoslog.errors import (
     BrokerUnreachable,
     ConnectionLost,
@@ -38,7 +38,7 @@ _LENGTH = struct.Struct(">i")
 _CORRELATION_AND_ERROR = struct.Struct(">ih")
 _TLS_ALERT = 0x1503
 """The first two bytes that a peer sends if it expected TLS."""
-_TRY_TLS = "set kafka.security.protocol to SSL or SASL_SSL (security.protocol in a command's configuration)"
+_TRY_TLS = f"set {PROTOCOL_OPTION} to SSL or SASL_SSL"
 _MAX_PARTS = 512  # in one sendmsg; systems allow 1,024
 _LARGE = 65_536  # bytes; from here on, memory without zero-filling is worth the import of Arrow
 
@@ -62,6 +62,7 @@ class BrokerConnection:
         self.versions: dict[int, tuple[int, int]] = {}
         self.features: dict[str, int] = {}
         self.ends_together = False
+        self._served = False  # whether a request after ApiVersions was answered
         self._pending: deque[_Pending] = deque()
         self._next_id = 0
         self._socket: socket.socket | None = None
@@ -138,6 +139,7 @@ class BrokerConnection:
         """What `answer` does, of whatever API."""
         wait = self.config.request_timeout_ms if timeout_ms is None else timeout_ms
         pending, frame = self._receive(time.monotonic() + wait / 1000)
+        self._served = True
         return self._decode(pending, frame)
 
     def ask(
@@ -302,10 +304,15 @@ class BrokerConnection:
         return view
 
     def _why_closed(self) -> str:
-        """The reason; before the first answer a guess: a broker that expects TLS cannot read our request."""
-        plain = self.config.security.tls is None and not self.versions
-        closed = "the broker closed the connection"
-        return f"{closed} without an answer; if it expects TLS, {_TRY_TLS}" if plain else closed
+        """The reason; before the first answers a guess: a broker that expects TLS cannot read our request,
+        one that expects a login answers ApiVersions alone."""
+        security, closed = self.config.security, "the broker closed the connection"
+        if security.tls is None and not self.versions:
+            return f"{closed} without an answer; if it expects TLS, {_TRY_TLS}"
+        if security.sasl is None and self.versions and not self._served:
+            login = "SASL_PLAINTEXT" if security.tls is None else "SASL_SSL"
+            return f"{closed} at the first request; if it expects a login, set {PROTOCOL_OPTION} to {login}"
+        return closed
 
     def _open_socket(self) -> socket.socket:
         if self._socket is None:

@@ -6,17 +6,21 @@ again. docs/connector-errors.md is made from both. A broker that restarts, a coo
 transaction whose markers are still being written (KIP-98): all these pass by themselves.
 """
 
+import logging
+import math
 import random
 import time
 from collections.abc import Callable
 from enum import Enum
 from typing import NamedTuple, Protocol, TypeVar
 
-from eoslog.client.wire.config import ClientConfig
+from eoslog.client.wire.config import PROTOCOL_OPTION, ClientConfig
 from eoslog.errors import BrokerUnreachable, ConnectionLost, RefusedByBroker, RetriesExhausted
 from eoslog.protocol import errors
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError, info
+
+logger = logging.getLogger(__name__)
 
 BRIEF_MS = 2_000
 """How long a broker may not know yet what another one knows: brokers learn of topics after a moment."""
@@ -110,11 +114,17 @@ def passes(error: Exception, api: ApiKey | None = None) -> bool:
     return isinstance(error, (ConnectionLost, BrokerUnreachable))
 
 
+HINT_S = 3.0
+"""After so many seconds a warning says what a wrong protocol looks like. A broker that ends looks alike, so
+the call is tried again nevertheless."""
+
+
 class Backoff:
     """Growing pauses with jitter, until a deadline `timeout_ms` after its creation."""
 
     def __init__(self, config: ClientConfig, timeout_ms: float) -> None:
-        self.deadline = time.monotonic() + timeout_ms / 1000
+        began = time.monotonic()
+        self.deadline, self._hint_at = began + timeout_ms / 1000, began + HINT_S
         self._first, self._max = config.retry_backoff_ms, config.retry_backoff_max_ms
         self._tries = self._quick_tries = 0
 
@@ -124,7 +134,11 @@ class Backoff:
         return time.monotonic() >= self.deadline
 
     def pause(self, error: Exception | None = None) -> None:
-        """Sleep before the next try, never past the deadline."""
+        """Sleep before the next try, never past the deadline. Says once if the protocol may be wrong."""
+        if time.monotonic() >= self._hint_at and PROTOCOL_OPTION in str(error):
+            self._hint_at = math.inf
+            left = max(0.0, self.deadline - time.monotonic())
+            logger.warning("%s. It is tried again for %.0f s more", error, left)
         if isinstance(error, _QUICK):
             wait = min(_QUICK_MS * 2**self._quick_tries, float(self._first))
             self._quick_tries = min(self._quick_tries + 1, 20)

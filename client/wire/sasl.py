@@ -41,7 +41,12 @@ def authenticate(ask: Ask, sasl: SaslSettings, host: str) -> int:
     AuthenticationRefused."""
     answer = ask(SASL_HANDSHAKE, {"mechanism": sasl.mechanism})
     if answer["error_code"]:
-        offered = ", ".join(answer["mechanisms"]) or "none"
+        offered = ", ".join(answer["mechanisms"])
+        if not offered:
+            raise AuthenticationRefused(
+                "the broker's listener takes no logins: leave SASL_ out of kafka.security.protocol, or give "
+                "the address of a listener that takes some"
+            )
         raise AuthenticationRefused(
             f"the broker does not accept kafka.sasl.mechanism={sasl.mechanism}; it offers {offered}: "
             "choose one of these"

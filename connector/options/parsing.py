@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import difflib
 import logging
+import os
 import re
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from eoslog.client.wire.config import parse_addresses
+from eoslog.client.wire.config import BOOTSTRAP_OPTION, BOOTSTRAP_ORIGIN, parse_addresses
 from eoslog.connector.offsets import offsets
 from eoslog.connector.options.ignored_and_refused import FIXED, FORBIDDEN, HANDLERS, NO_EFFECT
 from eoslog.connector.options.table import ALIASES, TABLE, Option, OptionType, Use
@@ -26,14 +27,25 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+SERVERS_VARIABLE, CONFIG_VARIABLE = "EOSLOG_BOOTSTRAP_SERVERS", "EOSLOG_COMMAND_CONFIG"
+"""The cluster of queries and commands that name none: brokers, a file of properties of Kafka's clients."""
+
 _BY_NAME = {option.name.lower(): option for option in TABLE}
 _NO_EFFECT = {name.lower() for name in NO_EFFECT}
 
 
 def parse(raw: Mapping[str, str], use: Use, *, quiet: bool = False) -> dict[str, Any]:
     """Every option that applies to `use`, by lower-case name: its parsed value, or its default (None: not
-    set). Warns of options without effect, unless `quiet`. Raises OptionError."""
-    given = _resolve_aliases(_without_copies({name.lower(): str(value) for name, value in raw.items()}))
+    set). Warns of options without effect, unless `quiet`. Raises OptionError.
+
+    Options that name no brokers take those of the environment. Tasks get parsed options, and never ask it.
+    """
+    given = _without_copies({name.lower(): str(value) for name, value in raw.items()})
+    origin = BOOTSTRAP_OPTION
+    if BOOTSTRAP_OPTION not in given:
+        found, origin = of_environment()
+        given = found | given
+    given = _resolve_aliases(given)
     for name in given:
         _check_name(name, use)
     _check_fixed(given)
@@ -45,12 +57,42 @@ def parse(raw: Mapping[str, str], use: Use, *, quiet: bool = False) -> dict[str,
         name: read_value(option, given[name]) if name in given else option.default
         for name, option in wanted.items()
     }
-    if values["kafka.bootstrap.servers"] is None:
+    if values[BOOTSTRAP_OPTION] is None:
         raise OptionError(
-            "option kafka.bootstrap.servers is missing: give brokers as host:port,host:port. Spark passes on "
-            "no OPTIONS of a table in its catalog: give them in the statement, SELECT * FROM t WITH (...)"
+            "option kafka.bootstrap.servers is missing: give brokers as host:port,host:port, or set "
+            f"{SERVERS_VARIABLE} where the driver starts. Spark passes on no OPTIONS of a table in its "
+            "catalog: give them in the statement, SELECT * FROM t WITH (...)"
         )
-    return values
+    return values if origin == BOOTSTRAP_OPTION else values | {BOOTSTRAP_ORIGIN: origin}
+
+
+def of_environment(environment: Mapping[str, str] = os.environ) -> tuple[dict[str, str], str]:
+    """Options of the environment's cluster, and what has named its brokers. Raises OptionError.
+
+    They belong together: a query that names other brokers must not send them this cluster's password.
+    """
+    file, servers = environment.get(CONFIG_VARIABLE), environment.get(SERVERS_VARIABLE)
+    found = read_properties(file) if file else {}
+    origin = f"bootstrap.servers in {file} ({CONFIG_VARIABLE})" if file else BOOTSTRAP_OPTION
+    if not servers:
+        return found, origin
+    try:
+        parse_addresses(servers)
+    except OptionError as error:
+        raise OptionError(str(error).replace(BOOTSTRAP_OPTION, SERVERS_VARIABLE)) from error
+    return found | {BOOTSTRAP_OPTION: servers}, SERVERS_VARIABLE
+
+
+def read_properties(path: str) -> dict[str, str]:
+    """Options from a file of properties of Kafka's clients, in Java's format. Raises OptionError."""
+    from javaproperties import InvalidUEscapeError, load  # rarely needed
+
+    try:
+        with open(path, encoding="utf-8") as lines:
+            return {f"kafka.{name}".lower(): value.strip() for name, value in load(lines).items()}
+    except (OSError, UnicodeDecodeError, InvalidUEscapeError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise OptionError(f"the file of properties {path} cannot be read: {reason}") from error
 
 
 def fields_of(kind: type[DataclassInstance], values: Mapping[str, Any]) -> dict[str, Any]:

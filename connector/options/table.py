@@ -88,7 +88,9 @@ _ALWAYS_CHECKED = "Must be valid even if another option takes precedence."
 TABLE: tuple[Option, ...] = (
     Option("kafka.bootstrap.servers", OptionType.ADDRESSES, None, Use.ALL,
            "Brokers of first contact, which return the addresses of all others. A protocol before an "
-           "address, as in SSL://host:port, is not looked at: kafka.security.protocol says it. Required."),
+           "address, as in SSL://host:port, is not looked at: kafka.security.protocol says it. Without it "
+           "the driver's environment names brokers: EOSLOG_BOOTSTRAP_SERVERS, else bootstrap.servers in the "
+           "properties of EOSLOG_COMMAND_CONFIG, whose TLS and SASL then count, too."),
     Option("subscribe", OptionType.NAMES, None, Use.SOURCE,
            "Topics to read. Give exactly one of subscribe, subscribePattern and assign.",
            field="subscribe"),

@@ -30,7 +30,7 @@ from eoslog.audit.table.files import BadTable, Table
 from eoslog.client.wire.cluster import Cluster
 from eoslog.commands.output import show_json
 from eoslog.commands.progress import shown
-from eoslog.commands.session import client_config, judging, pairs
+from eoslog.commands.session import client_config, cluster_options, judging, pairs
 
 WRONG = 1
 _BOUND = "earliest, latest, a time as 2026-11-21T10:00:00+01:00, or offsets as 0:1200,1:900"
@@ -137,9 +137,7 @@ def _options(function: Callable[..., None]) -> Callable[..., None]:
     "--temp-dir", type=click.Path(exists=True, file_okay=False, writable=True),
     help="Where to store some 100 bytes a record while it runs.  [default: the system's]",
 )  # fmt: skip
-@click.option("--bootstrap-server", "addresses", metavar="HOST:PORT,...",
-              help="Brokers of both sides.  [default: 127.0.0.1:9092]")  # fmt: skip
-@click.option("--command-config", metavar="FILE", help="Properties of Kafka's clients, for TLS and SASL too.")
+@cluster_options("Brokers of both sides.")
 @click.option("--timeout", type=click.FloatRange(0.1), default=30.0, show_default=True, metavar="SECONDS",
               help="How long to keep trying.")  # fmt: skip
 @click.option(

@@ -172,7 +172,7 @@ def move_cluster(
     """
     found, given = editable(session, checkpoint), _given(offsets)
     timeout = session.cluster.config.api_timeout_ms / 1000
-    with Cluster(client_config(to_bootstrap_server, to_command_config, timeout)) as there:
+    with Cluster(client_config(to_bootstrap_server, to_command_config, timeout, {})) as there:
         new_id = cluster_id(there)
         if new_id is None or new_id == found.cluster_id:
             raise NotEditable(

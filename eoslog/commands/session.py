@@ -5,18 +5,26 @@ Exit status: 0 done, 1 something failed (a line on standard error says what), 2 
 
 from __future__ import annotations
 
+import logging
+import os
 import re
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import update_wrapper, wraps
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
 from eoslog.client.wire.cluster import Cluster
-from eoslog.client.wire.config import BOOTSTRAP_OPTION, ClientConfig, parse_addresses
+from eoslog.client.wire.config import BOOTSTRAP_OPTION, BOOTSTRAP_ORIGIN, ClientConfig, parse_addresses
 from eoslog.commands.output import Row, show, show_json
-from eoslog.connector.options.parsing import parse
+from eoslog.connector.options.parsing import (
+    CONFIG_VARIABLE,
+    SERVERS_VARIABLE,
+    of_environment,
+    parse,
+    read_properties,
+)
 from eoslog.connector.options.table import TABLE, Use
 from eoslog.errors import EoslogError, OptionError
 from eoslog.protocol.batch import CorruptBatch
@@ -32,6 +40,7 @@ _OUR_NAMES = {
 }
 _OF_CLIENTS = [one.name for one in TABLE if one.use is Use.ALL and one.name.startswith("kafka.")]
 _LIMITS = ("kafka.request.timeout.ms", "kafka.default.api.timeout.ms", "kafka.delivery.timeout.ms")
+Function = TypeVar("Function", bound=Callable[..., Any])
 DEFAULT_ADDRESS = "127.0.0.1:9092"
 
 
@@ -65,19 +74,23 @@ class CommandSession:
             raise click.exceptions.Exit(1)
 
 
+def cluster_options(whose: str = "Brokers to ask first.") -> Callable[[Function], Function]:
+    """--bootstrap-server and --command-config, as every command has them."""
+    servers = click.option(
+        "--bootstrap-server", "--bootstrap-servers", "addresses", metavar="HOST:PORT,...",
+        help=f"{whose}  [default: {SERVERS_VARIABLE}, else {DEFAULT_ADDRESS}]",
+    )  # fmt: skip
+    config = click.option(
+        "--command-config", metavar="FILE",
+        help=f"Properties of Kafka's clients, for TLS and SASL too.  [default: {CONFIG_VARIABLE}]",
+    )  # fmt: skip
+    return lambda function: servers(config(function))
+
+
 def cluster_command(function: Callable[..., None]) -> Callable[..., None]:
     """Add the options of every command that talks to a cluster; `function` gets a Session first."""
 
-    @click.option(
-        "--bootstrap-server",
-        "--bootstrap-servers",
-        "addresses",
-        metavar="HOST:PORT,...",
-        help="Brokers to ask first.  [default: 127.0.0.1:9092]",
-    )
-    @click.option(
-        "--command-config", metavar="FILE", help="Properties of Kafka's clients, for TLS and SASL too."
-    )
+    @cluster_options()
     @click.option(
         "--timeout", type=click.FloatRange(0.1), default=30.0, show_default=True, metavar="SECONDS",
         help="How long to keep trying.",
@@ -98,34 +111,46 @@ def cluster_command(function: Callable[..., None]) -> Callable[..., None]:
     return update_wrapper(command, function)
 
 
-def client_config(addresses: str | None, file: str | None, timeout: float) -> ClientConfig:
-    """The client's settings: a file of properties, and the command line, which overrides it.
+def client_config(
+    addresses: str | None, file: str | None, timeout: float, environment: Mapping[str, str] = os.environ
+) -> ClientConfig:
+    """The client's settings: the command line, a file of properties, the environment; the first counts.
 
     Raises OptionError for an unknown or invalid property, click.UsageError for an address.
     """
-    given = {} if file is None else {f"kafka.{name}": value for name, value in _properties(file).items()}
-    given = dict.fromkeys(_LIMITS, str(max(1, int(timeout * 1000)))) | {"kafka.client.id": "eoslog"} | given
+    named = {} if file is None else read_properties(file)
+    origin = f"bootstrap.servers in {file}"
+    if BOOTSTRAP_OPTION not in named:
+        found, origin = of_environment(environment if file is None else {**environment, CONFIG_VARIABLE: ""})
+        named = found | named
+    given = dict.fromkeys(_LIMITS, str(max(1, int(timeout * 1000)))) | {"kafka.client.id": "eoslog"} | named
     if addresses is not None or BOOTSTRAP_OPTION not in given:
-        given[BOOTSTRAP_OPTION] = addresses or DEFAULT_ADDRESS
+        given[BOOTSTRAP_OPTION], origin = addresses or DEFAULT_ADDRESS, BOOTSTRAP_OPTION
     try:
         parse_addresses(given[BOOTSTRAP_OPTION])
     except OptionError as error:
         raise click.UsageError(in_our_terms(str(error))) from error
+    _tell_warnings()
     try:
-        return ClientConfig.from_options(parse(given, Use.WRITE))
+        values = parse(given, Use.WRITE)
     except OptionError as error:
-        named = (one.name for one in TABLE)  # all of them are named as the file has them
-        raise OptionError(in_our_terms(str(error), [*given, *named])) from error
+        names = (one.name for one in TABLE)  # all of them are named as the file has them
+        raise OptionError(in_our_terms(str(error), [*given, *names])) from error
+    return ClientConfig.from_options(values | {BOOTSTRAP_ORIGIN: origin})
 
 
-def _properties(path: str) -> dict[str, str]:
-    from eoslog.broker.config import ConfigError
-    from eoslog.broker.config.option_sources import read_properties
+class _Warnings(logging.Handler):
+    """Shows warnings of the client as lines of the command."""
 
-    try:
-        return read_properties(path)
-    except ConfigError as error:
-        raise OptionError(str(error)) from error
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print it to standard error."""
+        click.echo(f"Warning: {in_our_terms(record.getMessage())}", err=True)
+
+
+def _tell_warnings() -> None:
+    logger = logging.getLogger("eoslog.client")
+    if not any(isinstance(handler, _Warnings) for handler in logger.handlers):
+        logger.addHandler(_Warnings(logging.WARNING))
 
 
 def in_our_terms(text: str, more: Iterable[str] = ()) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from eoslog.client.wire.config import BOOTSTRAP_OPTION
+from eoslog.connector.options.parsing import SERVERS_VARIABLE, of_environment
 from eoslog.errors import OptionError
 from eoslog.fanout.rows import SparkRows
 from eoslog.fanout.rules import Batch
@@ -47,6 +49,8 @@ def topic(name: str, options: Mapping[str, str], transform: Transform | None = N
         raise OptionError(
             f"topic({name!r}): the fan-out sets {', '.join(set_here)} by itself: leave them out"
         )
-    if "kafka.bootstrap.servers" not in options:
-        raise OptionError(f"topic({name!r}): the option kafka.bootstrap.servers is missing")
+    if BOOTSTRAP_OPTION not in {*options, *of_environment()[0]}:
+        raise OptionError(
+            f"topic({name!r}): the option {BOOTSTRAP_OPTION} is missing, and {SERVERS_VARIABLE}"
+        )
     return TopicTarget(name, dict(options), transform)

@@ -20,7 +20,7 @@ import click
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.config import ClientConfig
 from eoslog.commands.output import several, show_json
-from eoslog.commands.session import client_config, in_our_terms
+from eoslog.commands.session import client_config, cluster_options, in_our_terms
 from eoslog.connector.commit.decision import ANCHOR
 from eoslog.errors import EoslogError
 from eoslog.rehearse import crash
@@ -53,9 +53,7 @@ SEE ALSO
 
 
 @click.command("rehearse", epilog=_EXAMPLES)
-@click.option("--bootstrap-server", "--bootstrap-servers", "addresses", metavar="HOST:PORT,...",
-              help="Brokers to ask first.  [default: 127.0.0.1:9092]")  # fmt: skip
-@click.option("--command-config", metavar="FILE", help="Properties of Kafka's clients, for TLS and SASL too.")
+@cluster_options()
 @click.option("--batch-seconds", type=click.FloatRange(0), default=60.0, show_default=True,
               metavar="SECONDS", help="How long a micro-batch takes, from first row to commit.")  # fmt: skip
 @click.option("--downtime", type=click.FloatRange(0), default=600.0, show_default=True,

@@ -14,19 +14,21 @@ from typing import Any
 import pytest
 import trustme
 
+from eoslog.client.wire import retry
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.config import ClientConfig
 from eoslog.client.wire.connection import BrokerConnection
+from eoslog.client.wire.retry import retrying
 from eoslog.client.wire.sasl import authenticate
 from eoslog.client.wire.security_settings import PROTOCOLS, KerberosSettings, SaslSettings
 from eoslog.client.wire.token_settings import Flow, TokenSettings
 from eoslog.client.wire.tokens import Tokens
 from eoslog.connector.options.source_options import SourceOptions, source_options
-from eoslog.errors import AuthenticationRefused, BrokerUnreachable, OptionError
+from eoslog.errors import AuthenticationRefused, BrokerUnreachable, OptionError, RetriesExhausted
 from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.protocol.scram import ClientExchange
 from eoslog.testing import EmbeddedBroker
-from tests.broker.security.securitykit import ALICE, ALICE_SECRET, Issuer, Pki, plain_jaas
+from tests.broker.security.securitykit import ALICE, ALICE_SECRET, Issuer, Pki, free_ports, plain_jaas
 
 PLAIN_LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SECRET = "open-sesame"
@@ -259,6 +261,52 @@ def test_plain_and_tls_do_not_meet(
         topics(tls(broker, files["ca"]))
     with pytest.raises(BrokerUnreachable):
         topics(options(tls_broker.bootstrap, request__timeout__ms="1500"))
+
+
+@pytest.fixture(scope="module")
+def ports(files: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, int]]:
+    """Those of a broker that has a listener of each protocol."""
+    found = dict(zip(map(str.upper, PROTOCOLS), free_ports(len(PROTOCOLS)), strict=True))
+    users = tmp_path_factory.mktemp("users") / "users"
+    users.write_text(f"alice={SECRET}\n")
+    config = {
+        "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in found.items()),
+        "ssl.keystore.location": files["broker"],
+        "sasl.enabled.mechanisms": "PLAIN",
+        "sasl.users.file": str(users),
+    }
+    with EmbeddedBroker(config=config):
+        yield found
+
+
+@pytest.mark.parametrize("theirs", PROTOCOLS)
+@pytest.mark.parametrize("ours", PROTOCOLS)
+def test_a_wrong_protocol_is_told_soon(
+    ports: dict[str, int], files: dict[str, str], ours: str, theirs: str,
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    assert retry.HINT_S == 3.0
+    monkeypatch.setattr(retry, "HINT_S", 0.2)
+    more = {"ssl__truststore__location": files["ca"]} if "ssl" in ours else {}
+    if ours.startswith("sasl"):
+        more |= {"sasl__mechanism": "PLAIN", "sasl__username": "alice", "sasl__password": SECRET}
+    given = options(
+        f"127.0.0.1:{ports[theirs.upper()]}", security__protocol=ours, request__timeout__ms="1500",
+        default__api__timeout__ms="1500", **more,
+    )  # fmt: skip
+    if ours == theirs:
+        assert topics(given) == []
+        assert not caplog.records
+        return
+    with (
+        Cluster(given.client) as cluster,
+        pytest.raises((BrokerUnreachable, AuthenticationRefused, RetriesExhausted)) as raised,
+    ):
+        retrying(cluster, "Metadata", lambda: cluster.metadata([]))
+    assert "kafka.security.protocol" in str(raised.value)
+    warned = [one.getMessage() for one in caplog.records if "It is tried again for" in one.getMessage()]
+    assert len(warned) == (not isinstance(raised.value, AuthenticationRefused)), "once, or it is over"
+    assert all("kafka.security.protocol" in one for one in warned)
 
 
 def test_a_file_that_is_not_there_names_its_option(tls_broker: EmbeddedBroker) -> None:

@@ -105,6 +105,40 @@ def test_a_property_is_named_as_the_file_has_it(tmp_path: Path, line: str) -> No
     assert "kafka." not in result.stderr, result.stderr
 
 
+def test_the_environment_names_the_cluster_of_commands(
+    broker: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def listed(*more: str) -> tuple[int, str]:
+        done = CliRunner().invoke(main, ["topics", "list", "--timeout", "0.2", *more])
+        return done.exit_code, done.output
+
+    ok(broker, "topics", "create", "of-the-environment")
+    named, away = tmp_path / "named.properties", "127.0.0.1:1"
+    named.write_text(f"bootstrap.servers={broker.bootstrap}\n")
+    nothing = tmp_path / "nothing.properties"
+    nothing.write_text("client.id=me\n")
+    monkeypatch.setenv("EOSLOG_BOOTSTRAP_SERVERS", broker.bootstrap)
+    assert listed()[0] == listed("--command-config", str(nothing))[0] == 0
+    status, said = listed("--bootstrap-server", away)
+    assert status == 1 and "check --bootstrap-server and" in said, "the command line counts first"
+    monkeypatch.setenv("EOSLOG_BOOTSTRAP_SERVERS", away)
+    status, said = listed()
+    assert status == 1 and "check EOSLOG_BOOTSTRAP_SERVERS and" in said
+    assert listed("--command-config", str(named))[0] == 0, "a file that is named counts before it"
+    monkeypatch.setenv("EOSLOG_COMMAND_CONFIG", str(named))
+    assert listed()[0] == 1, "the variable counts before the file that a variable names"
+    monkeypatch.setenv("EOSLOG_BOOTSTRAP_SERVERS", "")
+    assert listed()[0] == 0
+    named.write_text(f"bootstrap.servers={away}\n")
+    assert f"check bootstrap.servers in {named} (EOSLOG_COMMAND_CONFIG) and" in listed()[1]
+    monkeypatch.setenv("EOSLOG_BOOTSTRAP_SERVERS", "here")
+    assert "EOSLOG_BOOTSTRAP_SERVERS: 'here' is not host:port" in listed()[1]
+    for command in (["topics", "list"], ["audit"], ["rehearse"]):
+        text = " ".join(CliRunner().invoke(main, [*command, "--help"]).output.split())
+        assert "[default: EOSLOG_BOOTSTRAP_SERVERS, else 127.0.0.1:9092]" in text
+        assert "[default: EOSLOG_COMMAND_CONFIG]" in text
+
+
 def test_client_properties(broker: EmbeddedBroker, tmp_path: Path) -> None:
     file = tmp_path / "client.properties"
     options = ["topics", "list", "--command-config", str(file)]

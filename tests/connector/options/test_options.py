@@ -1,6 +1,7 @@
 """Options: what is right is read, what is wrong is said with what to do about it."""
 
 import pickle
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -340,3 +341,41 @@ def test_the_second_name_that_create_table_gives_to_an_option_is_left_out() -> N
 )
 def test_which_partitions_a_source_selects(named: dict[str, str], selected: list[bool]) -> None:
     assert [source(**named).selects((topic, 0)) for topic in ("a", "b", "ab")] == selected
+
+
+# -- the environment -----------------------------------------------------------------------------
+
+
+def test_options_without_brokers_take_the_cluster_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("bootstrap.servers=other:1\nsecurity.protocol=SASL_SSL\nsasl.mechanism=PLAIN\n"
+                    "sasl.username=u\nsasl.password=p\n")  # fmt: skip
+    monkeypatch.setenv("EOSLOG_COMMAND_CONFIG", str(file))
+    taken = source_options({"subscribe": "t"}, stream=True).client
+    assert taken.bootstrap == (("other", 1),) and taken.security.sasl is not None
+    assert taken.bootstrap_origin == f"bootstrap.servers in {file} (EOSLOG_COMMAND_CONFIG)"
+    monkeypatch.setenv("EOSLOG_BOOTSTRAP_SERVERS", "kafka:9092")
+    taken = sink_options({"topic": "t", "kafka.client.id": "c"}, stream=True).client
+    assert (taken.bootstrap, taken.bootstrap_origin) == ((("kafka", 9092),), "EOSLOG_BOOTSTRAP_SERVERS")
+    assert taken.security.sasl is not None and taken.client_id == "c"
+    own = source_options({"subscribe": "t", "Kafka.Bootstrap.Servers": "mine:9092"}, stream=False).client
+    assert (own.bootstrap, own.bootstrap_origin) == ((("mine", 9092),), "kafka.bootstrap.servers")
+    assert own.security.sasl is None, "other brokers never get this cluster's password"
+
+
+def test_tasks_never_ask_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EOSLOG_BOOTSTRAP_SERVERS", "kafka:9092")
+    sent = pickle.dumps(source_options({"subscribe": "t"}, stream=True))
+    monkeypatch.setenv("EOSLOG_BOOTSTRAP_SERVERS", "of-the-executor:9092")
+    assert pickle.loads(sent).client.bootstrap == (("kafka", 9092),)
+
+
+def test_what_the_environment_lacks_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("EOSLOG_COMMAND_CONFIG", str(tmp_path / "none"))
+    with pytest.raises(OptionError, match=r"the file of properties .*none cannot be read: No such file"):
+        source_options({"subscribe": "t"}, stream=True)
+    monkeypatch.delenv("EOSLOG_COMMAND_CONFIG")
+    with pytest.raises(OptionError, match=r"missing: give brokers .* or set EOSLOG_BOOTSTRAP_SERVERS where"):
+        source_options({"subscribe": "t"}, stream=True)

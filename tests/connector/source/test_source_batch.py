@@ -1,7 +1,10 @@
 """`spark.read.format("eoslog")` and CREATE TABLE ... USING eoslog against a real broker."""
 
 import json
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -251,6 +254,32 @@ def test_the_options_of_a_table_do_not_reach_a_statement(sql: Sql) -> None:
     assert "option kafka.bootstrap.servers is missing" in said
     assert "Spark passes on no OPTIONS of a table in its catalog" in said
     assert "kafka.bootstrap.servers is missing" in sql.refused("INSERT INTO orders SELECT * FROM orders")
+
+
+IN_AN_ENVIRONMENT = """
+import sys
+from pyspark.sql import SparkSession
+import eoslog
+
+spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+eoslog.register(spark)
+spark.sql("CREATE TEMPORARY VIEW orders USING eoslog OPTIONS (subscribe = '{orders}')")
+rows = spark.sql("SELECT key, value FROM orders")
+rows.write.format("eoslog").option("topic", "{copies}").mode("append").save()
+"""
+
+
+def test_the_environment_of_the_driver_names_the_brokers(kafka: Kafka, tmp_path: Path) -> None:
+    orders, copies = kafka.topic(2), kafka.topic(1)
+    kafka.put(orders, [b"a"], 0)
+    kafka.put(orders, [b"b"], 1)
+    named = os.environ | {"EOSLOG_BOOTSTRAP_SERVERS": kafka.bootstrap}
+    program = IN_AN_ENVIRONMENT.format(orders=orders, copies=copies)
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=named, cwd=tmp_path, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    assert sorted(row[3] for row in kafka.rows(copies)) == [b"a", b"b"]
 
 
 @names_columns
