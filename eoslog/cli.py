@@ -24,6 +24,7 @@ COMMANDS = {
     "produce": ("eoslog.commands.produce", "Write lines of standard input to a topic."),
     "consume": ("eoslog.commands.consume", "Print the records of a topic."),
     "top": ("eoslog.top.command", "Watch brokers, topics, groups and open transactions live."),
+    "exporter": ("eoslog.exporter", "Serve metrics of a whole cluster for Prometheus."),
     "doctor": ("eoslog.doctor.command", "Show what slows Spark down with eoslog, or would fail."),
     "rehearse": ("eoslog.rehearse.command", "Certify a cluster: the commit protocol, killed at each step."),
     "checkpoint": ("eoslog.checkpoint.command", "Show, check and edit Spark's checkpoint of a query."),

@@ -125,6 +125,8 @@ class Cluster:
         self._shared: dict[Address, BrokerConnection] = {}
         self._idle: dict[Address, list[BrokerConnection]] = {}
         self._features: dict[str, int] = {}
+        self.retries = 0
+        """How many requests have failed in a way that passes, and were sent again."""
         self._disturbed = False
         self._asked: Address | None = None
         self._doubted: Address | None = None
@@ -253,6 +255,7 @@ class Cluster:
     def note(self, error: Exception) -> None:
         """Remember a failure after which requests in flight may not have been carried out, and after which
         another broker is to be asked: a restarted broker may return outdated metadata for a while."""
+        self.retries += 1
         moved = isinstance(error, _MOVED)
         self._disturbed |= not isinstance(error, KafkaError) or moved
         if moved:

@@ -132,6 +132,11 @@ class Runner:
         """Whether this process has been connected to the cluster before."""
         return self._cluster.reached
 
+    @property
+    def retries(self) -> int:
+        """How many requests of this process had to be sent again."""
+        return self._cluster.retries
+
     def disturbed(self) -> bool:
         """Whether this process has seen a broker lost or a coordinator moved since the last call."""
         return self._cluster.disturbed()

@@ -50,7 +50,7 @@ from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.commit.write_token import sink_of_query
 from eoslog.connector.offsets.group_notes import Note
 from eoslog.connector.options.sink_options import Guarantee, SinkOptions
-from eoslog.connector.progress import log_progress, timed
+from eoslog.connector.progress import figures, log_progress, tell, timed
 from eoslog.connector.run import abandoned_run, run_memory
 from eoslog.connector.run.run_memory import Life
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner, commit_known
@@ -270,6 +270,7 @@ def commit_stream(
         return
     runner, sink = runner or runner_for(options), _sink_of(reports)
     spent: dict[str, float] = {}
+    retries = runner.retries
     check_equal_run(options, reports, batch_id)
     saving, ends = _saving(options, reports), "" if planned is None else planned.ends
     other = _accept_other(options, planned)
@@ -280,7 +281,8 @@ def commit_stream(
         last = runner.run(rules, kept, timed(spent, sink))
     _prove_if_disturbed(runner, sink, reports)
     _await_readable(runner, sink, last, spent)
-    log_progress(sink, reports, spent, loud=options.progress_log)
+    said = figures(sink, reports, spent, runner.retries - retries)
+    log_progress(said, loud=options.progress_log)
 
 
 @contextmanager
@@ -470,6 +472,7 @@ def abort_batch(
         logger.info("batch %d of sink %s is over: it was not begun", batch_id, sink.id)
         return
     abandoned_run.end(sink, run, lambda: runner or runner_for(options), continues=not all(reports))
+    tell("aborted", query=view.batch.query_id, batch=batch_id, tasks=len(reports))
 
 
 def abort_write(options: SinkOptions, begun: Begun | None, reports: Sequence[Report | None]) -> None:

@@ -23,10 +23,10 @@ _BYTES = ("key", "value", "topic")
 
 class Tally:
     """The number of rows so far and, if wanted, their checksum (below 2**32) and the topics that they name.
-    None: not wanted."""
+    None: not wanted. `dead`: how many of them the writer has put into the dead letter topic."""
 
     def __init__(self, *, checksum: bool, topics: bool = False) -> None:
-        self.rows = 0
+        self.rows = self.dead = 0
         self.checksum = 0 if checksum else None
         self.topics: set[str] | None = set() if topics else None
 

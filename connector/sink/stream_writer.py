@@ -5,6 +5,7 @@ for commit or abort. So the driver does its part before the tasks when a writer 
 that is never pickled does nothing until commit or abort is called.
 """
 
+import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from pyspark.sql.types import StructType
 
 from eoslog.connector.commit.task_reports import Begun
 from eoslog.connector.options.sink_options import SinkOptions
+from eoslog.connector.progress import tell
 from eoslog.connector.sink import committer
 from eoslog.connector.sink.begin_on_driver import BeginsWhenPickled
 from eoslog.connector.sink.task_message import (
@@ -41,7 +43,12 @@ class StreamWriter(BeginsWhenPickled, StreamArrowWriter):
         super().__init__(options)
 
     def _begin(self) -> Begun | None:
-        return committer.begin_stream(self._options)
+        began = time.monotonic()
+        begun = committer.begin_stream(self._options)
+        if begun is not None:
+            spent = round((time.monotonic() - began) * 1000, 1)
+            tell("begun", query=begun.batch.query_id, batch=begun.batch.batch_id, ms=spent)
+        return begun
 
     @plainly
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> WriterCommitMessage:

@@ -81,7 +81,7 @@ def _prepare(
     identity = transactions.init_producer_id(cluster, name, options.transaction_timeout_ms)
     try:
         with Producer(cluster, identity=identity, transactional_id=name) as producer:
-            send = _sender(options, cluster, producer, attempt.partition)
+            send = _sender(options, cluster, producer, attempt.partition, tally)
             send(first)
             for batch in rows:
                 send(batch)
@@ -97,7 +97,7 @@ def _prepare(
     ids = tuple(sorted((topic, number) for topic, number in producer.topic_ids.items() if number))
     last = tuple(producer.last_rows.get(place, (-1, -1)) for place in written)
     first = tuple(producer.first_rows.get(place, -1) for place in written)
-    results = (tally.rows, written, tally.checksum, ids, producer.bytes, last, first)
+    results = (tally.rows, written, tally.checksum, ids, producer.bytes, last, first, tally.dead)
     return Prepared(stamp, attempt.partition, participant, *results)
 
 
@@ -120,7 +120,7 @@ def _write_plainly(options: SinkOptions, attempt: Attempt, rows: Iterator[pa.Rec
     if options.idempotent:
         identity = transactions.init_producer_id(cluster, None, options.transaction_timeout_ms)
     with Producer(cluster, identity=identity) as producer:
-        send = _sender(options, cluster, producer, attempt.partition)
+        send = _sender(options, cluster, producer, attempt.partition, Tally(checksum=False))
         send(first)
         for batch in rows:
             send(batch)
@@ -128,9 +128,10 @@ def _write_plainly(options: SinkOptions, attempt: Attempt, rows: Iterator[pa.Rec
 
 
 def _sender(
-    options: SinkOptions, cluster: Cluster, producer: Producer, seed: int
+    options: SinkOptions, cluster: Cluster, producer: Producer, seed: int, tally: Tally
 ) -> Callable[[pa.RecordBatch], None]:
-    """A function that sends rows to their partitions, and bad ones to the dead letter topic if given."""
+    """A function that sends rows to their partitions, and bad ones, counted, to the dead letter topic if
+    given."""
     partitions_of = _partitions_of(cluster)
     router = _router(options, partitions_of, options.topic, seed)
 
@@ -151,6 +152,7 @@ def _sender(
             text = "%d rows cannot be written and go to %s. See examples.md#dead-letters"
             logger.warning(text, len(dead), options.deadletter_topic)
             send(dead, letters)
+            tally.dead += len(dead)
 
     return send_or_bury
 

@@ -13,6 +13,7 @@ from eoslog.client.admin.list_offsets import LATEST, list_offsets
 from eoslog.client.admin.producers import Holder, clock, holders, oldest, producers
 from eoslog.client.wire.cluster import Cluster
 from eoslog.connector.offsets.offsets import Offsets
+from eoslog.connector.progress import tell
 from eoslog.errors import EoslogError
 from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.topic_partitions import TopicPartition
@@ -49,10 +50,12 @@ class Standstill:
             self.look(cluster, {tp: ends[tp] for tp in still})
 
     def look(self, cluster: Cluster, ends: Mapping[TopicPartition, int]) -> None:
-        """Warn of transactions older than STANDSTILL_SECONDS that hold these partitions at their ends."""
+        """Warn of transactions older than STANDSTILL_SECONDS that hold these partitions at their ends, and
+        tell `eoslog.metrics` which these are."""
         try:
             marks = list_offsets(cluster, dict.fromkeys(ends, LATEST), committed=False)
             held = {tp: mark for tp, mark in marks.items() if mark > ends[tp]}
+            tell("held", every=STANDSTILL_SECONDS, partitions=sorted(held))
             fresh = [tp for tp in sorted(held) if (tp, ends[tp]) not in self._said]
             if fresh:
                 self._report(cluster, fresh, ends, held)

@@ -26,7 +26,12 @@ _told: ProcessIdentity | None = None
 def driver_is(pid: int) -> None:
     """Set the driver's JVM, for a process that the JVM did not start itself, and for its forks."""
     global _told
-    _told = ProcessIdentity(pid, _started(pid))
+    _told = identity_of(pid)
+
+
+def identity_of(pid: int) -> ProcessIdentity:
+    """The process that has this pid now."""
+    return ProcessIdentity(pid, _started(pid))
 
 
 def python_of_sources(environment: Mapping[str, str]) -> str:
@@ -47,7 +52,7 @@ def driver_process() -> ProcessIdentity:
 
 def this_process() -> ProcessIdentity:
     """The process that asks."""
-    return ProcessIdentity(os.getpid(), _started(os.getpid()))
+    return identity_of(os.getpid())
 
 
 def lives(process: ProcessIdentity) -> bool:
@@ -101,7 +106,7 @@ def parent_of(pid: int) -> ProcessIdentity:
         parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
     except (OSError, IndexError, ValueError):  # not Linux
         parent = int(_ps(pid, "ppid") or os.getppid())
-    return ProcessIdentity(parent, _started(parent))
+    return identity_of(parent)
 
 
 def _started(pid: int) -> str:

@@ -99,7 +99,7 @@ def find_held(cluster: Cluster, places: Sequence[TopicPartition]) -> list[HeldPa
         return []
     known = _still_there(cluster, admin.holders(cluster, admin.oldest(admin.producers(cluster, behind))))
     by_place = {holder.producer.where: holder for holder in known}
-    decisions = {sink: _last_decision(cluster, sink) for sink in {h.sink for h in known if h.sink}}
+    decisions = {sink: last_decision(cluster, sink) for sink in {h.sink for h in known if h.sink}}
     return [
         HeldPartition(
             where, stable[where], ends[where], holder, decisions.get(holder.sink or "") if holder else None
@@ -123,7 +123,7 @@ def _still_there(cluster: Cluster, known: Sequence[Holder]) -> list[Holder]:
     ]
 
 
-def _last_decision(cluster: Cluster, name: str) -> Decision | None:
+def last_decision(cluster: Cluster, name: str) -> Decision | None:
     """The last batch that a sink has decided. None: there is none, or this user may not read it."""
     sink = Sink(name)
     try:

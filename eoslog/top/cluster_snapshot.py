@@ -9,13 +9,14 @@ from typing import TypeVar
 
 from eoslog.client.admin import transaction_states
 from eoslog.client.admin.group_offsets import fetch_committed
-from eoslog.client.admin.groups import list_groups
+from eoslog.client.admin.groups import ListedGroup, list_groups
 from eoslog.client.admin.list_offsets import EARLIEST, LATEST, list_offsets
 from eoslog.client.admin.transaction_states import ENDED
 from eoslog.client.wire.cluster import Cluster, ClusterMetadata
 from eoslog.client.wire.retry import check
 from eoslog.errors import EoslogError, UnknownTopic
 from eoslog.protocol.errors import KafkaError
+from eoslog.protocol.names_by_sink import ANCHOR, is_anchor
 from eoslog.protocol.topic_partitions import TopicPartition
 from eoslog.protocol.typed import DESCRIBE_LOG_DIRS
 
@@ -46,12 +47,24 @@ class BrokerView:
 
 @dataclass(frozen=True)
 class GroupView:
-    """A consumer group with the offsets it has committed."""
+    """A consumer group with the offsets it has committed. `notes`: those that hold a sink's notes, and are no
+    places in a topic."""
 
     name: str
     state: str
     kind: str
     committed: dict[TopicPartition, int] = field(default_factory=dict)
+    notes: frozenset[TopicPartition] = frozenset()
+
+    @property
+    def topics(self) -> set[str]:
+        """The topics that it has committed offsets of; ANCHOR for notes, whatever topic keeps them."""
+        return {ANCHOR if where in self.notes else where[0] for where in self.committed}
+
+    @property
+    def places(self) -> dict[TopicPartition, int]:
+        """Its committed offsets that are places in a topic."""
+        return {where: offset for where, offset in self.committed.items() if where not in self.notes}
 
 
 @dataclass(frozen=True)
@@ -165,15 +178,14 @@ def _sizes(cluster: Cluster, seen: ClusterMetadata) -> dict[tuple[int, str, int]
 
 
 def _groups(cluster: Cluster) -> list[GroupView]:
-    return [
-        GroupView(found.group, found.state, found.kind, _committed(cluster, found.group))
-        for found in list_groups(cluster)
-    ]
+    return [_group(cluster, found) for found in list_groups(cluster)]
 
 
-def _committed(cluster: Cluster, group: str) -> dict[TopicPartition, int]:
-    committed = fetch_committed(cluster, group, None, require_stable=False)
-    return {where: offset for where, (offset, _) in committed.items()}
+def _group(cluster: Cluster, found: ListedGroup) -> GroupView:
+    committed = fetch_committed(cluster, found.group, None, require_stable=False)
+    notes = {where for where, (_, said) in committed.items() if is_anchor(found.group, where[0], said)}
+    offsets = {where: offset for where, (offset, _) in committed.items()}
+    return GroupView(found.group, found.state, found.kind, offsets, frozenset(notes))
 
 
 def _transactions(cluster: Cluster) -> tuple[list[str], list[Open]]:

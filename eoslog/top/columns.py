@@ -73,7 +73,7 @@ class Group(NamedTuple):
         """Offsets from the committed ones to the ends; None if unknown."""
         known = [
             max(self.partitions[where].end - offset, 0)
-            for where, offset in self.seen.committed.items()
+            for where, offset in self.seen.places.items()
             if where in self.partitions and self.sink is None
         ]
         return sum(known) if known else None

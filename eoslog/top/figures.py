@@ -79,7 +79,7 @@ def figures(look: ClusterSnapshot, before: ClusterSnapshot | None, wish: Display
 
 def _sinks(look: ClusterSnapshot, wish: DisplayOptions) -> tuple[dict[str, str], dict[str, str]]:
     """The sink of each transactional id and of each group that a sink made, if the filter shows it."""
-    groups = sinks_of_groups({group.name: {topic for topic, _ in group.committed} for group in look.groups})
+    groups = sinks_of_groups({group.name: group.topics for group in look.groups})
     names = {*look.ids, *(found.transactional_id for found in look.transactions)}
     ids = sinks_of_ids(names, groups.values())
     return _wished(ids, wish), _wished(groups, wish)

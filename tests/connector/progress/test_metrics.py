@@ -33,7 +33,7 @@ STAMP = Stamp(SINK.id, OWN, OWN, 3, 8, Batch("q", 12, "d"))
 
 def prepared(partition: int, rows: int, size: int) -> Prepared:
     who = Participant(f"{SINK.prefix}7.0/0/w.{partition}", ProducerIdentity(20 + partition, 0))
-    return Prepared(STAMP, partition, who, rows, (("out", 0), ("out", partition)), bytes=size)
+    return Prepared(STAMP, partition, who, rows, (("out", 0), ("out", partition)), bytes=size, dead=1)
 
 
 @pytest.mark.spark
@@ -81,7 +81,7 @@ def test_lag_of_sources_that_tell_and_of_those_that_do_not(text: bool) -> None:
 def test_figures_of_a_batch(capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> None:
     reports: list[Report | None] = [prepared(0, 100, 5_000), prepared(1, 20, 700), Empty(STAMP, 2)]
     with caplog.at_level("INFO", "eoslog.progress"):
-        progress.log_progress(SINK, reports, {"seal": 1.26, "finish": 2.0}, loud=True)
+        progress.log_progress(progress.figures(SINK, reports, {"seal": 1.26, "finish": 2.0}, 3), loud=True)
     line = capsys.readouterr().err
     assert line.startswith(progress.HEAD) and line.count("\n") == 1
     assert json.loads(line.removeprefix(progress.HEAD)) == {
@@ -90,6 +90,8 @@ def test_figures_of_a_batch(capsys: pytest.CaptureFixture[str], caplog: pytest.L
         "sink": "orders/eu",
         "rows": 120,
         "bytes": 5_700,
+        "dead": 2,
+        "retries": 3,
         "participants": 2,
         "partitions": 2,
         "replayed": False,
@@ -100,11 +102,11 @@ def test_figures_of_a_batch(capsys: pytest.CaptureFixture[str], caplog: pytest.L
 
 def test_silent_unless_told_and_replays_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     reports: list[Report | None] = [Decided(STAMP, 0, 10), Decided(STAMP, 1, 10)]
-    progress.log_progress(SINK, reports, {}, loud=False)
+    progress.log_progress(progress.figures(SINK, reports, {}), loud=False)
     assert capsys.readouterr().err == ""
     assert progress.figures(SINK, reports, {}) | {"ms": 0} == {
-        "query": "q", "batch": 12, "sink": "orders/eu", "rows": 0, "bytes": 0, "participants": 0,
-        "partitions": 0, "replayed": True, "ms": 0,
+        "query": "q", "batch": 12, "sink": "orders/eu", "rows": 0, "bytes": 0, "dead": 0,
+        "retries": 0, "participants": 0, "partitions": 0, "replayed": True, "ms": 0,
     }  # fmt: skip
 
 

@@ -1,0 +1,422 @@
+"""The metrics of an application's queries: what each message and each report of Spark changes in them, and
+what Prometheus and OpenTelemetry read while real queries run, end, fail and start again."""
+
+import contextlib
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator, Mapping
+from functools import partial
+from itertools import count
+from pathlib import Path
+from shutil import which
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+from opentelemetry import metrics as metrics_api
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.parser import text_string_to_metric_families
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from eoslog import metrics
+from eoslog.broker.metrics.metrics_server import FAMILIES as OF_BROKER
+from eoslog.connector import progress
+from eoslog.connector.spark.processes import identity_of
+from eoslog.exporter import FAMILIES as OF_CLUSTER
+from eoslog.metrics import BOUNDS, FAMILIES, QueryMetrics, error_name
+from eoslog.testing import EmbeddedBroker
+from tests.broker.security.securitykit import free_ports
+from tests.connector.stock_kafka import Kafka
+from tests.docs.blocks import ROOT, blocks_of
+from tests.kit.waiting import until
+
+ID = "0b1c"
+PAGE = ROOT / "docs" / "monitoring.md"
+MONITORING = ROOT / "packaging" / "monitoring"
+
+
+class Clock:
+    """Seconds since 1970, as a test sets them."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def known(clock: Clock) -> QueryMetrics:
+    """Metrics of one query that has just begun."""
+    found = QueryMetrics(clock)
+    found.started(ID, "run-1", "copy")
+    return found
+
+
+def values(known: QueryMetrics, family: str) -> dict[tuple[str, ...], Any]:
+    return {labels: value for name, labels, value in known.samples() if name == family}
+
+
+def report(batch: int, reached: int, end: int | None, **ms: int) -> dict[str, Any]:
+    source = {"endOffset": {"t": {"0": reached}}, "latestOffset": None if end is None else {"t": {"0": end}}}
+    return {"id": ID, "batchId": batch, "numInputRows": 7, "durationMs": ms, "sources": [source]}
+
+
+def committed(batch: int, **ms: float) -> dict[str, Any]:
+    figures = {"rows": 6, "bytes": 100, "dead": 1, "retries": 2, "replayed": False}
+    return {"event": "committed", "lost": 0, "query": ID, "batch": batch, "ms": ms, **figures}
+
+
+def table_of(what: str) -> str:
+    """The table on docs/monitoring.md that is made from the code."""
+    found = re.search(rf"<!-- {what}:.*?-->\n(.*?)\n?<!-- end -->", PAGE.read_text(), re.S)
+    assert found is not None
+    return found[1].strip()
+
+
+def test_the_page_has_the_table_of_the_code() -> None:
+    rows = ["| metric | labels | meaning | normal |", "|---|---|---|---|"]
+    for name, kind, labels, meaning, normal in FAMILIES:
+        shown = f"{name}_total" if kind == metrics.COUNTER else name
+        rows.append(f"| `{shown}` | {', '.join(labels)} | {kind}: {meaning} | {normal} |")
+    assert table_of("metrics") == "\n".join(rows)
+    steps = [f"| `{step}` | {what} |" for step, what in metrics.STEPS.items()]
+    assert table_of("steps") == "\n".join(["| step | what |", "|---|---|", *steps])
+
+
+def test_each_sample_has_a_family_and_its_labels(known: QueryMetrics) -> None:
+    known.told(committed(0, decide=1))
+    known.told({"event": "held", "lost": 0, "every": 60.0, "partitions": [["t", 0]]})
+    known.progressed(report(0, 3, 5, addBatch=10, triggerExecution=20))
+    known.ended(ID, "eoslog.errors.DecisionGone: no")
+    labels = {family.name: len(family.labels) for family in FAMILIES}
+    found = {(sample.family, len(sample.labels)) for sample in known.samples()}
+    assert found == set(labels.items()) - {
+        ("eoslog_query_lag_records", 3),  # the query has ended
+        ("eoslog_query_lag_seconds", 3),
+    }
+
+
+def test_the_steps_of_a_batch_add_up_to_its_time(known: QueryMetrics) -> None:
+    known.told({"event": "begun", "lost": 0, "query": ID, "batch": 4, "ms": 30.0})
+    known.told(committed(4, seal=10.0, decide=20.0, markers=5.0))
+    spent = {"latestOffset": 3, "queryPlanning": 4, "getBatch": 1, "walCommit": 8, "commitOffsets": 9}
+    known.progressed(report(4, 5, 5, addBatch=165, triggerExecution=190, **spent))
+    steps = {step: round(value, 3) for (_, step), value in values(known, "eoslog_query_step_seconds").items()}
+    assert steps == {
+        "plan": 0.008, "checkpoint": 0.017, "begin": 0.03, "tasks": 0.1, "commit": 0.03, "markers": 0.005,
+    }  # fmt: skip
+    assert sum(steps.values()) == 0.19
+    counts, total = values(known, "eoslog_query_batch_seconds")["copy",]
+    assert (sum(counts), counts[BOUNDS.index(0.25)], total) == (1, 1, 0.19)
+
+
+def test_without_a_word_of_the_sink_its_time_is_in_tasks(known: QueryMetrics) -> None:
+    known.progressed(report(0, 5, 5, addBatch=165, triggerExecution=190))
+    assert values(known, "eoslog_query_step_seconds")["copy", "tasks"] == 0.165
+
+
+def test_what_the_sink_tells_is_added_up_over_batches_and_runs(known: QueryMetrics, clock: Clock) -> None:
+    known.told(committed(0))
+    known.ended(ID, None)
+    known.started(ID, "run-2", "copy")
+    clock.now += 5
+    known.told(committed(1) | {"replayed": True})
+    known.told({"event": "aborted", "lost": 2, "query": ID, "batch": 2, "tasks": 4})
+    sums = {name: values(known, f"eoslog_query_{name}")["copy",] for name in ("rows_written", "bytes_written",
+            "dead_letters", "commit_retries", "batches_replayed", "tasks_aborted")}  # fmt: skip
+    assert list(sums.values()) == [12, 200, 2, 4, 1, 4]
+    assert values(known, "eoslog_query_last_decision_timestamp_seconds") == {("copy",): 1_005}
+    assert values(known, "eoslog_metrics_lost_messages") == {(): 2}
+    assert values(known, "eoslog_query_info") == {("copy", ID, "run-2"): 1}
+
+
+def test_the_lag_in_seconds_is_the_age_of_the_first_end_that_is_not_read(
+    known: QueryMetrics, clock: Clock
+) -> None:
+    seen = []
+    for reached, end in [(0, 0), (0, 10), (5, 20), (10, 20), (20, 20), (20, 30), (0, 4)]:
+        known.progressed(report(1, reached, end))
+        place = ("copy", "t", "0")
+        now = [values(known, f"eoslog_query_lag_{unit}")[place] for unit in ("records", "seconds")]
+        seen.append(tuple(now))
+        clock.now += 10
+    assert seen == [(0, 0), (10, 0), (15, 10), (10, 10), (0, 0), (10, 0), (4, 0)]
+    known.progressed(report(1, 1, None))  # a source that does not say its end leaves it as it was
+    assert values(known, "eoslog_query_lag_records") == {("copy", "t", "0"): 4}
+    known.ended(ID, None)
+    assert values(known, "eoslog_query_lag_records") == {}, "a query that has ended is not behind"
+
+
+def test_a_source_is_held_back_as_long_as_it_says_so(known: QueryMetrics, clock: Clock) -> None:
+    held = {"event": "held", "lost": 0, "every": 60.0, "partitions": [["t", 0]]}
+    family = "eoslog_source_held_back_seconds"
+    known.told(held)
+    assert values(known, family) == {("t", "0"): 60}
+    clock.now += 60
+    known.told(held)
+    assert values(known, family) == {("t", "0"): 120}
+    clock.now += 151
+    assert values(known, family) == {}
+    known.told(held)
+    assert values(known, family) == {("t", "0"): 60}
+
+
+def test_triggers_without_a_batch_are_no_batches(known: QueryMetrics, clock: Clock) -> None:
+    clock.now += 1
+    known.progressed(report(3, 5, 9, latestOffset=3, triggerExecution=4))
+    assert values(known, "eoslog_query_batches") == {("copy",): 0}
+    assert values(known, "eoslog_query_batch") == {}
+    clock.now += 1
+    known.idle(ID)
+    assert values(known, "eoslog_query_last_trigger_timestamp_seconds") == {("copy",): 1_002}
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("[STREAM_FAILED] ... eoslog.errors.DecisionGone: the decision of batch 3 ...", "DecisionGone"),
+        ("[STREAM_FAILED] pyspark.errors.PySparkRuntimeError: eoslog.errors.RowsGone: x", "RowsGone"),
+        ("[STREAM_FAILED] ... [USER_RAISED_EXCEPTION] x", "USER_RAISED_EXCEPTION"),
+        ("java.lang.OutOfMemoryError: heap", "other"),
+    ],
+)
+def test_an_error_is_named_by_its_class(text: str, name: str, known: QueryMetrics) -> None:
+    known.ended(ID, text)
+    assert values(known, "eoslog_query_error") == {("copy", name): 1}
+    assert values(known, "eoslog_query_failures") == {("copy",): 1}
+    assert error_name(text) == name
+    known.started(ID, "run-2", "copy")
+    assert values(known, "eoslog_query_error") == {}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="abstract sockets are Linux's")
+def test_messages_are_heard_of_this_user_and_this_application(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[Any] = []
+    mine = identity_of(os.getpid())
+    monkeypatch.setattr(progress, "driver_process", lambda: mine)
+    progress.tell("begun", batch=0)  # nobody listens, and nothing happens
+    hearing = metrics._Hearing(os.getpid(), heard.append)
+    with pytest.raises(OSError, match="in use"):
+        metrics._Hearing(os.getpid(), heard.append)
+    progress.tell("begun", batch=1)
+    hearing.close()
+    assert heard == [{"event": "begun", "lost": 0, "batch": 1}]
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as full:  # bound, and read by nobody
+        full.bind(progress.address(mine))
+        for batch in range(1_000):
+            progress.tell("begun", batch=batch)
+    again = metrics._Hearing(os.getpid(), heard.append)
+    progress.tell("begun", batch=2)
+    again.close()
+    assert heard[-1]["batch"] == 2
+    assert 900 < heard[-1]["lost"] < 1_000
+
+
+def scrape(served: metrics.Served) -> dict[str, dict[tuple[str, ...], float]]:
+    with urllib.request.urlopen("http://{}:{}/metrics".format(*served.address)) as answer:
+        text = answer.read().decode()
+    found: dict[str, dict[tuple[str, ...], float]] = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            found.setdefault(sample.name, {})[tuple(sample.labels.values())] = sample.value
+    return found
+
+
+def rows_of(spark: SparkSession, kafka: Kafka, topic: str) -> DataFrame:
+    frame = spark.readStream.format("eoslog").option("kafka.bootstrap.servers", kafka.bootstrap)
+    frame = frame.option("subscribe", topic).option("startingOffsets", "earliest")
+    return frame.option("maxOffsetsPerTrigger", 40).load()
+
+
+def copied(rows: DataFrame, kafka: Kafka, name: str, folder: Path, **options: str) -> StreamingQuery:
+    writer = rows.writeStream.format("eoslog").option("kafka.bootstrap.servers", kafka.bootstrap)
+    writer = writer.queryName(name).options(checkpointLocation=str(folder / name), **options)
+    return writer.trigger(availableNow=True).start()
+
+
+@pytest.mark.spark
+def test_prometheus_reads_what_real_queries_do(spark: SparkSession, kafka: Kafka, tmp_path: Path) -> None:
+    source, target, dead = kafka.topic(2), kafka.topic(2), kafka.topic(1)
+    kafka.put(source, [b"a"] * 50, 0)
+    kafka.put(source, [b"b"] * 30, 1)
+    provider = MeterProvider([reader := InMemoryMetricReader()])
+    with pytest.raises(ValueError, match="HOST:PORT"):
+        metrics.serve(spark, "9187")
+    page = dict.fromkeys(("served", "watch"))
+    first, second = (block.code for block in blocks_of(PAGE) if block.language == "python")
+    exec(first.replace("9187", "0"), {"spark": spark}, page)
+    served: Any = page["served"]
+    try:
+        with pytest.raises(RuntimeError, match="watched already"):
+            metrics.instrument(spark, provider)
+        rows = rows_of(spark, kafka, source).selectExpr("value", "if(value = 'b', 'odd', null) deadletter")
+        query = copied(rows, kafka, "copy", tmp_path, topic=target, **{"deadletter.topic": dead})
+        assert query.awaitTermination(200)
+        until(lambda: scrape(served)["eoslog_query_running"]["copy",] == 0)
+        found = scrape(served)
+        counts = {name: found[f"eoslog_query_{name}_total"]["copy",] for name in ("batches", "rows_read",
+                  "rows_written", "dead_letters", "failures", "tasks_aborted")}  # fmt: skip
+        assert list(counts.values()) == [2, 80, 80, 30, 0, 0]
+        assert found["eoslog_query_batch"]["copy",] == 1
+        assert found["eoslog_query_batch_seconds_count"]["copy",] == 2
+        steps = found["eoslog_query_step_seconds_total"]
+        assert all(steps["copy", step] > 0 for step in metrics.STEPS if step != "markers"), steps
+        whole = found["eoslog_query_batch_seconds_sum"]["copy",]
+        assert 0.7 * whole < sum(steps.values()) <= 1.05 * whole
+        assert found["eoslog_metrics_lost_messages_total"][()] == 0
+
+        kafka.put(source, [b"c"] * 10, 0)
+        again = copied(rows_of(spark, kafka, source).select("value"), kafka, "copy", tmp_path, topic=target)
+        assert again.awaitTermination(200)
+        raising = rows_of(spark, kafka, source).selectExpr("cast(raise_error('x') AS string) value")
+        failing = copied(raising, kafka, "ill", tmp_path, topic=target)
+        with pytest.raises(StreamingQueryException):
+            failing.awaitTermination(200)
+        until(lambda: scrape(served)["eoslog_query_running"].get(("ill",)) == 0)
+        found = scrape(served)
+        assert found["eoslog_query_rows_written_total"] == {("copy",): 90, ("ill",): 0}
+        assert found["eoslog_query_failures_total"]["ill",] == 1
+        assert found["eoslog_query_tasks_aborted_total"]["ill",] > 0
+        assert found["eoslog_query_error"] == {("USER_RAISED_EXCEPTION", "ill"): 1}
+    finally:
+        served.close()
+
+    metrics_api.set_meter_provider(provider)
+    exec(second, {"spark": spark}, page)
+    watch: Any = page["watch"]
+    try:
+        kafka.put(source, [b"d"] * 10, 0)
+        third = copied(rows_of(spark, kafka, source).select("value"), kafka, "copy", tmp_path, topic=target)
+        assert third.awaitTermination(200)
+        until(lambda: open_telemetry(reader)["eoslog_query_running"] == {"copy": 0})
+        told = open_telemetry(reader)
+        assert told["eoslog_query_rows_written"] == {"copy": 10}
+        assert {family.name for family in FAMILIES} - told.keys() == {
+            "eoslog_query_error", "eoslog_query_lag_records", "eoslog_query_lag_seconds",
+            "eoslog_source_held_back_seconds",
+        }  # fmt: skip
+    finally:
+        watch.close()
+
+
+def open_telemetry(reader: InMemoryMetricReader) -> dict[str, dict[str, float]]:
+    data = reader.get_metrics_data()
+    return {
+        metric.name: {str(dict(point.attributes or {}).get("query")): point.value for point in points(metric)}
+        for of_resource in (data.resource_metrics if data else ())
+        for scope in of_resource.scope_metrics
+        for metric in scope.metrics
+    }
+
+
+def points(metric: Any) -> Iterator[Any]:
+    yield from metric.data.data_points
+
+
+def shown_names() -> set[str]:
+    """The names that a scrape of queries and of the bundled broker has, and Prometheus's own."""
+    suffixes = {
+        metrics.COUNTER: ("_total",),
+        metrics.GAUGE: ("",),
+        metrics.HISTOGRAM: ("_bucket", "_sum", "_count"),
+    }
+    families = [(one.name, one.kind) for one in (*FAMILIES, *OF_CLUSTER)] + [
+        (name, kind) for name, kind, *_ in OF_BROKER
+    ]
+    return {name + suffix for name, kind in families for suffix in suffixes[kind]}
+
+
+@pytest.mark.parametrize("file", sorted(MONITORING.iterdir()), ids=lambda file: file.name)
+def test_rules_and_dashboard_name_metrics_that_exist(file: Path) -> None:
+    named = set(re.findall(r"\beoslog_[a-z_]+\b", file.read_text()))
+    assert len(named) > 5 and not named - shown_names()
+
+
+def test_each_alert_is_tested_and_said_on_the_page() -> None:
+    alerts = re.findall(r"alert: (\w+)", (MONITORING / "alerts.yml").read_text())
+    tested = (MONITORING / "alerts_test.yml").read_text()
+    fired = set(re.findall(r"alertname: (\w+)\n\s+exp_alerts", tested))
+    assert fired == set(re.findall(r"alertname: (\w+)}", tested)) & fired == set(alerts)
+    assert re.findall(r"^\| `(Eoslog\w+)` \|", PAGE.read_text(), re.M) == alerts
+
+
+@pytest.mark.skipif(which("promtool") is None, reason="promtool is not installed (Debian: prometheus)")
+def test_promtool_accepts_the_rules_and_their_tests() -> None:
+    for words in (["check", "rules", "alerts.yml"], ["test", "rules", "alerts_test.yml"]):
+        done = subprocess.run(
+            ["promtool", *words], cwd=MONITORING, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.skipif(which("prometheus") is None, reason="prometheus is not installed (make test-monitoring)")
+def test_a_real_prometheus_answers_each_query_of_the_dashboard(tmp_path: Path) -> None:
+    known = QueryMetrics()
+    known.started(ID, "run-1", "copy")
+    known.started("ill", "run-1", "ill")
+    known.ended("ill", "eoslog.errors.RowsGone: x")
+    known.told({"event": "held", "lost": 0, "every": 600.0, "partitions": [["t", 0]]})
+    registry = CollectorRegistry()
+    registry.register(metrics._Collector(known))
+    of_broker, port = free_ports(2)
+    server, thread = start_http_server(0, "127.0.0.1", registry)
+    config = tmp_path / "prometheus.yml"
+    config.write_text(prometheus_config({"eoslog": server.server_port, "eoslog-broker": of_broker}))
+    words = ["prometheus", f"--config.file={config}", f"--storage.tsdb.path={tmp_path / 'data'}"]
+    words.append(f"--web.listen-address=127.0.0.1:{port}")
+
+    def asked(path: str, **words: str) -> Any:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/{path}?{urlencode(words)}") as answer:
+            return json.load(answer)["data"]
+
+    def answered(query: str) -> bool:
+        batch = next(batches)
+        known.told(committed(batch, decide=1) | {"dead": 0})
+        known.progressed(report(batch, batch, batch + 3, addBatch=10, triggerExecution=20))
+        with contextlib.suppress(OSError):  # it is starting
+            return bool(asked("query", query=query)["result"])
+        return False
+
+    batches = count()
+    panels = json.loads((MONITORING / "dashboard.json").read_text())["panels"]
+    queries = [target["expr"].replace("$query", ".*") for panel in panels for target in panel["targets"]]
+    with EmbeddedBroker(config={"metrics.listen": f"127.0.0.1:{of_broker}"}) as broker:
+        Kafka(broker.bootstrap).topic()
+        with subprocess.Popen(words, stderr=subprocess.DEVNULL) as prometheus:
+            try:
+                for query in queries:
+                    until(partial(answered, query), query)
+                firing = {alert["labels"]["alertname"] for alert in asked("alerts")["alerts"]}
+                assert firing == {"EoslogQueryFailed", "EoslogDecisionLost", "EoslogReadersHeldBack"}
+            finally:
+                prometheus.terminate()
+                server.shutdown()
+                server.server_close()
+                thread.join()
+
+
+def prometheus_config(jobs: Mapping[str, int]) -> str:
+    """A configuration that reads these ports of this machine each second."""
+    scraped = [
+        {"job_name": job, "static_configs": [{"targets": [f"127.0.0.1:{port}"]}]}
+        for job, port in jobs.items()
+    ]
+    often = {"scrape_interval": "1s", "evaluation_interval": "1s"}
+    return json.dumps(
+        {"global": often, "rule_files": [str(MONITORING / "alerts.yml")], "scrape_configs": scraped}
+    )
