@@ -29,8 +29,6 @@ from eoslog.protocol.producer_identity import ProducerIdentity
 from tests.docs.blocks import ROOT
 from tests.top.busy import OPEN, Busy
 
-SINK = Sink("copy/eu")
-
 
 class Clock:
     def __init__(self) -> None:
@@ -46,31 +44,31 @@ def cluster(busy: Busy) -> Iterator[Cluster]:
         yield cluster
 
 
-def decide(cluster: Cluster, sequence: int, batch: int, topic: str = ANCHOR) -> None:
+def decide(cluster: Cluster, sink: Sink, sequence: int, batch: int, topic: str) -> None:
     """Commit a decision of the sink as its driver does, kept in `topic`."""
     decision = Decision(sequence, Batch("query-1", batch), ProducerIdentity(1, 0), (), ())
-    chunks = encode(decision, SINK, 1)
-    commit_plain(cluster, SINK.group, {(topic, number): chunk for number, chunk in chunks.items()})
+    chunks = encode(decision, sink, 1)
+    commit_plain(cluster, sink.group, {(topic, number): chunk for number, chunk in chunks.items()})
 
 
 def seen(metrics: ClusterMetrics, family: str) -> dict[tuple[str, ...], Any]:
     return {labels: value for name, labels, value in metrics.samples() if name == family}
 
 
-@pytest.mark.parametrize("topic", [ANCHOR, "clicks"])
-def test_a_sink_has_its_last_decision_and_no_lag(cluster: Cluster, topic: str) -> None:
+@pytest.mark.parametrize(("name", "topic"), [("copy/eu", ANCHOR), ("other", "clicks")])
+def test_a_sink_has_its_last_decision_and_no_lag(cluster: Cluster, name: str, topic: str) -> None:
     """Also if option decision.topic names another topic for decisions."""
     clock = Clock()
     metrics = ClusterMetrics(cluster, clock)
-    decide(cluster, 5, 12, topic)
+    decide(cluster, Sink(name), 5, 12, topic)
     unchanged = "eoslog_cluster_sink_unchanged_seconds"
-    assert seen(metrics, unchanged) == {("copy/eu",): 0}
+    assert seen(metrics, unchanged)[name,] == 0
     clock.now += 30
-    assert seen(metrics, unchanged) == {("copy/eu",): 30}
-    decide(cluster, 6, 13, topic)
-    assert seen(metrics, unchanged) == {("copy/eu",): 0}
-    assert seen(metrics, "eoslog_cluster_sink_decisions") == {("copy/eu",): 6}
-    assert seen(metrics, "eoslog_cluster_sink_batch") == {("copy/eu", "query-1"): 13}
+    assert seen(metrics, unchanged)[name,] == 30
+    decide(cluster, Sink(name), 6, 13, topic)
+    assert seen(metrics, unchanged)[name,] == 0
+    assert seen(metrics, "eoslog_cluster_sink_decisions")[name,] == 6
+    assert seen(metrics, "eoslog_cluster_sink_batch")[name, "query-1"] == 13
     lag = seen(metrics, "eoslog_cluster_group_lag")
     assert lag.pop(("dashboard", "clicks", "0")) == 45
     assert set(lag) == {("shop", "orders", "0")}
