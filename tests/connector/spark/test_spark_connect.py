@@ -1,6 +1,7 @@
 """A query of a Spark Connect client: eoslog is where the server is, and the client knows nothing of it."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -40,6 +41,8 @@ def test_a_copy_whose_server_is_killed(kafka: Kafka, tmp_path: Path) -> None:
     done = subprocess.run(words, capture_output=True, timeout=200, check=False, **settings)
     assert "copied 600 as pyspark.sql.connect.session" in done.stdout, done.stdout + done.stderr
     assert sorted(row[3] for row in kafka.rows(target)) == sorted(sent)
+    (read,) = re.findall(r"^eoslog_query_rows_read_total{.*} (\d+)\.0$", done.stdout, re.M)
+    assert 0 < int(read) < len(sent), "a client sees what Spark reports of its queries"
 
 
 def test_relative_paths_are_taken_from_the_jvms_folder(
