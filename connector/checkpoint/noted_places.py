@@ -5,7 +5,8 @@ got it either. What is in the checkpoint neither expires nor is put back with th
 decided, the places of its rows are written to `eoslog/places`, and a start holds them against the log. The
 note also says which batches this sink got: others in Spark's commit log were run by another connector. Of
 other partitions it keeps the last place: a topic that is made anew loses its rows, and so does a partition
-whose leader comes back without its log's end.
+whose leader comes back without its log's end. These stay when the batches' numbers mean others: after an
+edit, under another transactional.id, and in a new checkpoint that goes on where another query has ended.
 """
 
 import json
@@ -13,7 +14,16 @@ from collections.abc import Collection, Iterable
 from typing import NamedTuple, Self
 
 from eoslog.connector.checkpoint.checkpoint import RESTORE, Checkpoint, CheckpointUnreadable
-from eoslog.connector.commit.places import Place, Places, from_json, made_anew, to_json
+from eoslog.connector.commit.places import (
+    FirstRow,
+    Place,
+    Places,
+    by_partition,
+    from_json,
+    made_anew,
+    outlasting,
+    to_json,
+)
 from eoslog.protocol.topic_partitions import TopicPartition
 
 NOTED_PLACES = "places"
@@ -26,7 +36,7 @@ _VERSION = 1
 class NotedPlaces(NamedTuple):
     """Batches that the sink was about to decide, the newest first, and where their rows are. The second one
     is the last before it that had rows. `older`: the last place in each partition to which only earlier ones
-    wrote."""
+    wrote, or other queries in whose place this one is."""
 
     batches: tuple[tuple[int, Places], ...] = ()
     older: Places = ()
@@ -67,15 +77,8 @@ class NotedPlaces(NamedTuple):
         last = next((one for one in before if one[1]), before[0] if before else None)
         newest = (batch, tuple(dict.fromkeys((*own, *places))))
         kept = (newest,) if last is None else (newest, last)
-        written = _by_partition(last[1] if last else ())
-        topics = {place.topic: place.topic_id for place in written.values()}
         left = [*self.older, *(place for one in before if one != last for place in one[1])]
-        older = {
-            where: place
-            for where, place in _by_partition(left).items()
-            if where not in written and topics.get(place.topic, place.topic_id) == place.topic_id
-        }
-        return type(self)(kept, tuple(older.values())[-KEPT_PARTITIONS:])
+        return type(self)(kept, outlasting(left, last[1] if last else ())[-KEPT_PARTITIONS:])
 
     @property
     def in_batches(self) -> Places:
@@ -95,16 +98,17 @@ class NotedPlaces(NamedTuple):
         said = [made_anew(topic, ids.get(topic), number) for topic, number in sorted(now.items())]
         return "; ".join(text for text in said if text)
 
-    def cut(self, firsts: Iterable[Place], batch: int) -> str:
+    def cut(self, firsts: Iterable[FirstRow], batch: int) -> str:
         """Partitions whose log was cut since batches before `batch` wrote there: the rows of `firsts`, which
-        are newer, have no higher offsets. "": none was."""
-        known = _by_partition(self.up_to(batch))
+        are newer, have no higher offsets. Topics that were made anew are told by remade(). "": none was."""
+        known, begins = by_partition(self.up_to(batch)), dict[TopicPartition, int]()
+        for first in firsts:
+            begins[first.where] = min(first.offset, begins.get(first.where, first.offset))
         said = [
-            f"it begins at {first}, and an earlier batch ended there at {then.offset}, so the log was cut"
-            for first in firsts
-            if (then := known.get(_partition(first))) is not None
-            and first.offset <= then.offset
-            and not made_anew(first.topic, then.topic_id, first.topic_id)
+            f"it begins at offset {at} of {where[0]}-{where[1]}, and an earlier batch ended there at "
+            f"{then.offset}, so the log was cut"
+            for where, at in sorted(begins.items())
+            if (then := known.get(where)) is not None and at <= then.offset
         ]
         return "; ".join(said[:3])
 
@@ -117,16 +121,12 @@ class NotedPlaces(NamedTuple):
         """The last place in each partition to which batches before this one wrote."""
         before = [found for number, found in reversed(self.batches) if number < batch]
         places = [place for found in before for place in found]
-        return tuple(_by_partition((*self.older, *places)).values())
+        return tuple(by_partition((*self.older, *places)).values())
 
-
-def _partition(place: Place) -> TopicPartition:
-    return place.topic, place.partition
-
-
-def _by_partition(places: Iterable[Place]) -> dict[TopicPartition, Place]:
-    """The last one of each partition, in the order in which they were written."""
-    return {_partition(place): place for place in places}
+    def unnumbered(self, batch: int) -> Self:
+        """The last place in each partition to which batches before this one wrote, without the batches: their
+        numbers mean others from now on."""
+        return type(self)((), self.up_to(batch)[-KEPT_PARTITIONS:])
 
 
 def _without(places: Places, gone: Collection[Place]) -> Places:

@@ -140,9 +140,9 @@ Places = Mapping[TopicPartition, Mapping[str, int]]
 
 class RowsFound(NamedTuple):
     """What the log shows of the batches whose places the checkpoint notes; if it is new, of the sink's last
-    one. `newest`: the last batch that the
-    sink got; None: the checkpoint does not say. `batch`: the last one with rows that is done, and `lacks`:
-    what of it the log does not have, a text for each place. `any`: whether a batch had rows, or may have.
+    one. `newest`: the last batch that the sink got; None: the checkpoint does not say. `batch`: the last one
+    with rows that is done, and `lacks`: what of it, or of earlier ones, the log does not have, a text for
+    each place. `any`: whether a batch had rows, or may have.
     `followed`: where rows of transactions follow, if the sink knows no later decision. `proven`: the sink
     does not know the newest batch to be decided, and the log shows that all of its rows are committed."""
 
@@ -358,7 +358,7 @@ def _new_checkpoint(story: StartFacts) -> list[str]:
             "empty folder. If this query is to begin without state, set "
             f"{to_accept(word, story.accepted)}"
         )
-    if story.at_group or _goes_on(story):
+    if takes_place(story):
         _check_topic(story)
         _check_rows(story.sink, story.rows, story.accepted)
     if _goes_on(story):
@@ -397,6 +397,11 @@ def _check_topic(story: StartFacts) -> None:
         "this one a transactional.id and a kafka.group.id of its own, and startingOffsets of its own on "
         f"another new checkpoint. If the topic was changed, set {to_accept(word, story.accepted)}"
     )
+
+
+def takes_place(story: StartFacts) -> bool:
+    """Whether a new checkpoint goes on where others have ended: their rows count as this query's."""
+    return story.at_group or _goes_on(story)
 
 
 def _goes_on(story: StartFacts) -> bool:
@@ -720,11 +725,12 @@ def check_completed(
     """
     newest, since, rested, rows = completed
     others = _by_others(completed)
-    if newest is None and decided is not None:  # the first batch, which Spark has not noted
-        _check_rows(sink, rows, accepted)
+    begun = newest is not None or decided is not None
     if newest is not None and rows.newest is not None:
         newest = min(newest, rows.newest)
     if newest is None or since is None or since > newest:
+        if begun:  # of this sink Spark has noted no batch: what another one got, or other queries, is done
+            _check_rows(sink, rows, accepted)
         return
     known = decided is not None and decided.batch_id >= newest
     if known:
@@ -798,8 +804,8 @@ def _check_rows(sink: str, rows: RowsFound, accepted: Collection[str]) -> None:
         f"sink {sink}: batch {rows.batch} is decided and done, and the cluster has lost rows of it or of "
         f"batches before it{_some(rows.lacks)}. Was a topic deleted, or were brokers restored from an older "
         "copy? Nothing was written. To write these rows again, set the checkpoint back (eoslog checkpoint "
-        "rewind), or begin with a new checkpoint and a new transactional.id. If they are not wanted any "
-        f"more, set {to_accept(word, accepted)}"
+        "rewind), or begin with a new checkpoint and a new transactional.id. When it is set back, or if they "
+        f"are not wanted any more, set {to_accept(word, accepted)}"
     )
 
 

@@ -265,6 +265,8 @@ def commit(
         decision = decision._replace(ends=terms.ends, places=ballot.places, topics=topics)
         if last is not None and decision.is_write and terms.saving is None:
             decision = decision._replace(behind=last.kept_of_query(decision.sequence))
+        elif last is not None:
+            decision = decision._replace(older=last.older_after(ballot.places))
         more = (terms.saving, None, terms.noting, ballot.first_rows)
         last = yield from decide(sink, decision, stamp, source, two_phase, last, *more)
     elif last is not None and not ballot.decided and last.unsealed != decision:

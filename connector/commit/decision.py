@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from eoslog.connector.commit.faults import DecisionDamaged
-from eoslog.connector.commit.places import Places, from_json, to_json
+from eoslog.connector.commit.places import Places, from_json, outlasting, to_json
 from eoslog.connector.commit.saved_state import Saved
 from eoslog.connector.commit.task_reports import Batch, Left, Start
 from eoslog.connector.commit.transactional_ids import Participant, ParticipantSlot, Sink, parity
@@ -37,6 +37,9 @@ KEPT_QUERIES = 16
 """A decision keeps the last batch of this many other queries of its sink, some 60 characters each."""
 KEPT_TOPICS = 8
 """A decision names so many topics of its sink: more than one is all that who follows the sink has to know."""
+KEPT_PLACES = 100
+"""A decision keeps the last places in so many partitions to which its batch has not written, some 35
+characters each."""
 METADATA_LIMIT = 4096
 """How many UTF-16 units the metadata of a partition may have (default of offset.metadata.max.bytes)."""
 
@@ -46,7 +49,7 @@ when a field gets another meaning. A new field needs no number: a decision with 
 _FIELDS = frozenset(
     (
         *("query", "batch", "digest", "run", "won", "wrote", "rows", "sums", "before", "tokens", "saved"),
-        *("ends", "places", "names", "start", "topics", "left", "within", "behind", "write"),
+        *("ends", "places", "names", "start", "topics", "left", "within", "behind", "write", "older"),
     )
 )
 _HEAD_ROOM = 64
@@ -63,8 +66,9 @@ class Decision(NamedTuple):
     a batch that was decided but not noted in its checkpoint when the query comes back; its rows must not be
     written again. `tokens`: in a sink of batch writes with tokens, what was written under the last tokens,
     this one included. `saved`: where the query's state is (state.topic). `ends`: the batch's plan:
-    its entry of Spark's offset log, as Planned.ends has it. `places`: where the winners' rows are. Each of
-    both is empty if it is not recorded, or if there was no room.
+    its entry of Spark's offset log, as Planned.ends has it. `places`: where the winners' rows are. `older`:
+    the last place in each partition to which only earlier batches of the sink's queries wrote. Each of the
+    three is empty if it is not recorded, or if there was no room.
     `names`: the id of the sink that named the winners' transactions; empty: this one (decide.py, Namer).
     `start`: of the query, whose checkpoint knows it; None: not recorded.
     `topics`: to which the sink's queries have written rows, but for dead letters, each with the number of the
@@ -96,6 +100,7 @@ class Decision(NamedTuple):
     within: BatchWrites = BatchWrites()
     behind: "Decision | None" = None
     write_of: str | None = None
+    older: Places = ()
 
     @property
     def is_write(self) -> bool:
@@ -134,7 +139,18 @@ class Decision(NamedTuple):
         if self.is_write:
             return None if self.behind is None else self.behind._replace(sequence=sequence)
         kept = self._replace(sequence=sequence, winners=(), places=(), topics=(), earlier=(), names="")
+        kept = kept._replace(older=self.everywhere[-KEPT_PLACES:])
         return kept._replace(tokens=RememberedTokens(), within=BatchWrites(), left=None)
+
+    @property
+    def everywhere(self) -> Places:
+        """The places of this batch and of earlier ones."""
+        return (*self.older, *self.places)
+
+    def older_after(self, places: Places) -> Places:
+        """The `older` of the next decision of a query, whose batch has these places."""
+        known = self.of_query
+        return () if known is None else outlasting(known.everywhere, places)[-KEPT_PLACES:]
 
     def successor_of(self, query_id: str) -> str | None:
         """Which query has decided in this sink since this one did. None: none has, or this one never did."""
@@ -207,7 +223,8 @@ class Decision(NamedTuple):
         """This decision as the tasks' reports make it, without holders, what was saved with it, and what it
         says beside its batch. If a batch was sealed twice, these are equal."""
         winners = tuple(w._replace(holder=None) for w in self.winners)
-        return self._replace(winners=winners, saved=None, ends="", places=(), topics=(), behind=None)
+        plain = self._replace(winners=winners, saved=None, ends="", places=(), topics=(), behind=None)
+        return plain._replace(older=())
 
 
 class Stored(NamedTuple):
@@ -225,22 +242,29 @@ def topics_with_chunks(committed: Mapping[TopicPartition, tuple[int, str]]) -> s
 
 
 def encode(decision: Decision, sink: Sink, anchors: int) -> dict[int, tuple[int, str]]:
-    """The chunks to commit, by number (by_group). Without `ends`, then without `places`, if one group has no
-    room; first without the `ends` of what is `behind`."""
-    text = json.dumps(_to_json(decision, sink), separators=(",", ":"))  # ASCII: one unit per character
+    """The chunks to commit, by number (by_group). If one group has no room, then without `older`, the `ends`
+    of what is `behind`, `ends`, and `places`, one after another."""
     room = METADATA_LIMIT - _HEAD_ROOM
-    pieces = [text[at : at + room] for at in range(0, len(text), room)]
-    if len(pieces) > anchors and decision.behind is not None and decision.behind.ends:
-        return encode(decision._replace(behind=decision.behind._replace(ends="")), sink, anchors)
-    if len(pieces) > anchors and decision.ends:
-        return encode(decision._replace(ends=""), sink, anchors)
-    if len(pieces) > anchors and decision.places:
-        return encode(decision._replace(places=()), sink, anchors)
+    for shorter in _shorter(decision):
+        text = json.dumps(_to_json(shorter, sink), separators=(",", ":"))  # ASCII: one unit per character
+        pieces = [text[at : at + room] for at in range(0, len(text), room)]
+        if len(pieces) <= anchors:
+            break
     crc = zlib.crc32(text.encode())
     return {
         at: (decision.sequence, f"{DECISION}{_FORMAT} {at} {len(pieces)} {crc:08x} {piece}")
         for at, piece in enumerate(pieces)
     }
+
+
+def _shorter(decision: Decision) -> Iterator[Decision]:
+    """The decision, and without one after another of what it may be without."""
+    yield decision
+    yield (less := decision._replace(older=()))
+    if less.behind is not None:
+        yield (less := less._replace(behind=less.behind._replace(older=(), ends="")))
+    yield (less := less._replace(ends=""))
+    yield less._replace(places=())
 
 
 def following(group: str, number: int) -> str:
@@ -357,6 +381,7 @@ def _to_json(decision: Decision, sink: Sink) -> dict[str, Any]:
         "within": decision.within.kept,
         "behind": None if decision.behind is None else _to_json(decision.behind, sink),
         "write": None if decision.write_of is None else [decision.write_of],
+        "older": to_json(decision.older),
     }
     return {
         "query": decision.batch.query_id,
@@ -411,7 +436,7 @@ def _of_json(sink: Sink, sequence: int, found: Any) -> Decision:
     behind = _of_json(sink, sequence, found["behind"]) if "behind" in found else None
     write_of = str(found["write"][0]) if "write" in found else None
     details = (rows, checksums, earlier, tokens, saved, ends, places, names, start, topics, left)
-    more = (within, behind, write_of)
+    more = (within, behind, write_of, from_json(found.get("older", ())))
     return Decision(sequence, batch, incarnation, tuple(sorted(winners)), written, *details, *more)
 
 

@@ -16,6 +16,7 @@ from eoslog.connector.commit.decision import ANCHOR, Decision, decode
 from eoslog.connector.commit.faults import CommitFault, ParticipantsLost
 from eoslog.connector.commit.finish import ROWS_LOST, abort_all, finish_late, lost_word
 from eoslog.connector.commit.marker_proof import look_back
+from eoslog.connector.commit.places import Places
 from eoslog.connector.commit.saved_state import Saving
 from eoslog.connector.commit.seal import TwoPhase
 from eoslog.connector.commit.sink_transaction import fetch_stored
@@ -32,11 +33,13 @@ def move_decision(
     saving: Saving | None = None,
     ends: str = "",
     start: Start | None = None,
+    places: Places = (),
 ) -> Rules[Decision]:
     """Make `to` the last decided batch of its query. `seen`: the last decision when the edit was judged;
     `completed`: the newest batch in Spark's commit log. `saving`: writes with the decision, and has to save
-    the query's state if it was saved before. `ends`, `start`: as in Decision. Raises CommitFault; then
-    nothing was moved, except after OutcomeUnknown."""
+    the query's state if it was saved before. `ends`, `start`: as in Decision. `places`: where rows of the
+    query are known to be, beside those that `seen` knows. Raises CommitFault; then nothing was moved, except
+    after OutcomeUnknown."""
     known = None if seen is None else seen.of_query
     if known is not None and known.saved is not None and saving is None:
         raise ValueError(f"sink {sink.id}: {known.batch} has its state in {known.saved.topic}: save it again")
@@ -51,20 +54,21 @@ def move_decision(
     done = is_complete(last, to.query_id, completed)
     begun = yield from make_ready(sink, owned, last, nothing, is_complete=done)
     stamp = Stamp(begun.sink_id, begun.incarnation, begun.identity, begun.sequence, begun.anchors, to)
-    decision = _moved(last, to, begun)._replace(ends=ends, start=start)
+    decision = _moved(last, to, begun, places)._replace(ends=ends, start=start)
     decision = yield from decide(sink, decision, stamp, source, TwoPhase.NEVER, last, saving)
     yield from _move_attempt(sink, to)
     return decision
 
 
-def _moved(last: Decision | None, to: Batch, begun: Begun) -> Decision:
+def _moved(last: Decision | None, to: Batch, begun: Begun, places: Places) -> Decision:
     """A decision that writes nothing, and remembers what `last` does of the sink. What `last` says of its own
-    batch ends with it; `saved` is written anew."""
-    decision = Decision(begun.sequence + 1, to, begun.incarnation, (), ())
+    batch ends with it, but for where rows are; `saved` is written anew."""
+    decision = Decision(begun.sequence + 1, to, begun.incarnation, (), (), places=places)
     if last is None:
         return decision
     earlier = last.earlier_than(to.query_id)
     decision = decision._replace(within=last.within)
+    decision = decision._replace(older=last.older_after(places))
     return decision._replace(earlier=earlier, tokens=last.tokens, topics=last.topics, left=last.left)
 
 

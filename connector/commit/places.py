@@ -122,16 +122,21 @@ def places_of(reports: Sequence[Prepared]) -> Places:
     return tuple(sorted((*last.values(), *of_writers.values()), key=_order))
 
 
-def begins_of(reports: Sequence[Prepared]) -> Places:
-    """The first row in each partition, as far as brokers told its offset; `time_ms` is not of this row."""
-    found = [
-        Place(topic, dict(report.topic_ids).get(topic), partition, offset, report.participant.identity, -1)
-        for report in reports
-        for (topic, partition), offset in zip(report.written, report.first_rows, strict=False)
-        if offset >= 0
-    ]
-    first = {place[:3]: place for place in sorted(found, key=lambda place: -place.offset)}
-    return tuple(sorted(first.values(), key=_order))
+def outlasting(earlier: Iterable[Place], later: Iterable[Place]) -> Places:
+    """The last one of `earlier`, which are in the order in which they were written, in each partition where
+    `later` has none, and whose topic was not made anew since."""
+    newer = by_partition(later)
+    topics = {place.topic: place.topic_id for place in newer.values()}
+    return tuple(
+        place
+        for where, place in by_partition(earlier).items()
+        if where not in newer and topics.get(place.topic, place.topic_id) == place.topic_id
+    )
+
+
+def by_partition(places: Iterable[Place]) -> dict[TopicPartition, Place]:
+    """The last one of each partition, in the order in which they were written."""
+    return {(place.topic, place.partition): place for place in places}
 
 
 def _order(place: Place) -> tuple[Any, ...]:

@@ -33,7 +33,7 @@ from eoslog.connector.commit.finish import await_readable
 from eoslog.connector.commit.leave_sink import fence, stable_decision
 from eoslog.connector.commit.marker_proof import prove_last
 from eoslog.connector.commit.move_decision import give_up
-from eoslog.connector.commit.places import begins_of, places_of
+from eoslog.connector.commit.places import first_rows_of, places_of
 from eoslog.connector.commit.saved_state import Saving
 from eoslog.connector.commit.task_reports import Batch, Begun, Decided, Prepared, Report, Run
 from eoslog.connector.commit.token_write import (
@@ -309,7 +309,7 @@ def _keep(options: SinkOptions, reports: Sequence[Report | None], batch_id: int)
     again = any(isinstance(report, Decided) for report in reports)
     noted, places = NotedPlaces.read(checkpoint), places_of(prepared)
     earlier = batch_id + again  # what was never decided of this batch is not missed
-    if said := noted.remade(places, earlier) or noted.cut(begins_of(prepared), earlier):
+    if said := noted.remade(places, earlier) or noted.cut(first_rows_of(prepared), earlier):
         raise RowsGone(
             f"batch {batch_id} is not decided: {said}. Rows of earlier batches are gone. "
             "Nothing was written. Start the query again: it says which, and how to go on"

@@ -7,7 +7,7 @@ partitions (Metadata before begin; after it OffsetFetch, and finding the group's
 import logging
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple, Self
 
 from eoslog.client.admin import group_offsets as group_offsets
@@ -37,11 +37,12 @@ from eoslog.connector.checkpoint.start_checks import (
     check_unnoted,
     others_batches,
     remade,
+    takes_place,
     unread,
 )
 from eoslog.connector.commit.begin import KnownStarts, check_left, check_noted_place, check_start
 from eoslog.connector.commit.decide import SourceOffsets
-from eoslog.connector.commit.decision import Decision
+from eoslog.connector.commit.decision import KEPT_PLACES, Decision
 from eoslog.connector.commit.leave_sink import fence, leave, stable_decision, taken_over
 from eoslog.connector.commit.move_decision import give_up, move_decision
 from eoslog.connector.commit.observe import observed_decision
@@ -144,8 +145,10 @@ class StartOfRun:
             NotedStarts.read(view.checkpoint).learn(view.checkpoint, self._left.word, view.batch.batch_id)
         self._upgraded = given is None
         is_new = given is None or given.sink != sink.id or moved
-        if is_new:
-            view.checkpoint.forget(NOTED_PLACES)  # they are another sink's
+        if moved:
+            view.checkpoint.forget(NOTED_PLACES)  # they are another cluster's
+        elif is_new:
+            _unnumber(view, self.known_starts.topics)  # its batches are another sink's
         else:
             self._remember(sink, group)
         if given is None or is_new or given.group != group:
@@ -183,7 +186,11 @@ class StartOfRun:
         if group is not None:
             of_here = of_group(planned, group, sink.id, known_id(self._cluster))
             source = source_offsets(group, of_here, Note(sink.id, *batch[:2]))
-        self._runner.run(move_decision(sink, last, batch, source, view.completed, saving, planned.ends))
+        places = NotedPlaces.read(view.checkpoint).up_to(batch.batch_id + 1)
+        rules = move_decision(
+            sink, last, batch, source, view.completed, saving, planned.ends, places=places[-KEPT_PLACES:]
+        )
+        self._runner.run(rules)
         text = "%s is decided again: its rows are visible, and the cluster does not have the decision. "
         logger.warning(text + "See troubleshooting.md#the-cluster-has-forgotten-a-decision", batch)
 
@@ -267,7 +274,9 @@ class StartOfRun:
         anothers = begun.ours is None or _is_first(view)
         if begun.followed_by is not None or (begun.decided is not None and anothers):
             last = self._runner.run(observed_decision(self._sink))
-        rows = rows_found(self._cluster, view.checkpoint, view.completed, begun.ours, last)
+        others = self._others(committed) if _is_first(view) else {}
+        before = [made for made in (last, *others.values()) if made is not None]
+        rows = rows_found(self._cluster, view.checkpoint, view.completed, begun.ours, last, before)
         story = StartFacts(
             sink=begun.sink_id,
             batch=view.batch,
@@ -287,7 +296,7 @@ class StartOfRun:
             followed_by=successor(last, view, self._group, self._sink.id, now),
             left=plan_of(last),
             without_topics=view.planned.without_topics(),
-            others=self._others(committed) if _is_first(view) else {},
+            others={sink: OtherSink(made.batch, made.went_to) for sink, made in others.items()},
             unread=unread_of(self._cluster, view, plan_of(last), committed),
             remade=remade(plan_of(last), view.planned),
             cut=cut_of(self._cluster, view, plan_of(last), committed),
@@ -301,14 +310,17 @@ class StartOfRun:
         if said := others_batches(story.done):
             logger.warning(said)
         if story.is_new:
+            if takes_place(story):
+                NotedPlaces((), places_of_queries(before)).write(view.checkpoint)
+                if rows.lacks:
+                    forget_lacking(self._cluster, view.checkpoint)
             _finish_others(story, self._runner, view, self._sink.id)
 
-    def _others(self, committed: Mapping[TopicPartition, NotedOffset]) -> dict[str, OtherSink]:
+    def _others(self, committed: Mapping[TopicPartition, NotedOffset]) -> dict[str, Decision]:
         """What other sinks have decided last that have committed offsets of the group."""
         sinks = {found.note.sink for found in committed.values() if found.note} - {self._sink.id}
         last = {sink: self._runner.run(observed_decision(Sink(sink))) for sink in sorted(sinks)}
-        known = {sink: made.of_query or made for sink, made in last.items() if made is not None}
-        return {sink: OtherSink(made.batch, made.went_to) for sink, made in known.items()}
+        return {sink: made.of_query or made for sink, made in last.items() if made is not None}
 
 
 def is_planned_here(planned: Planned) -> bool:
@@ -425,9 +437,13 @@ def leave_for_none(options: SinkOptions, runner: Runner, view: CheckpointView) -
         decided = last.last_of(view.batch.query_id) if last is not None else None
         known = completed_in(shared_cluster(options.client), view, given.since, last)
         check_completed(given.sink, known, decided, options.accepted, last.sequence if last else 0)
+        if known.rows.lacks:
+            forget_lacking(shared_cluster(options.client), view.checkpoint)
         runner.run(give_up(Sink(given.sink), options.accepted))
         runner.run(leave(Sink(given.sink), view.batch, view.completed, noted_left(view, "")))
-    view.checkpoint.forget(NOTED_PLACES)
+        _unnumber(view)
+    else:
+        view.checkpoint.forget(NOTED_PLACES)  # they are another cluster's
     NotedSink(None, now, view.batch.batch_id).write(view.checkpoint)
 
 
@@ -516,16 +532,20 @@ def rows_found(
     completed: int | None,
     decided: Batch | None,
     last: Decision | None = None,
+    before: Sequence[Decision] = (),
 ) -> RowsFound:
-    """Hold the places that the checkpoint notes against the log; if it is new, those of the sink's last
-    decision, `last`. `decided`: the query's last batch that the sink knows to be decided; None: `last` is
-    another query's. Raises KafkaError, RetriesExhausted, CheckpointUnreadable."""
+    """Hold the places that the checkpoint notes against the log; if it is new, those of the last decisions
+    `before` it, at which it may go on; none: of `last`. `decided`: the query's last batch that the sink knows
+    to be decided; None: its last decision, `last`, is another query's. Raises KafkaError, RetriesExhausted,
+    CheckpointUnreadable."""
     note = NotedPlaces.read(checkpoint)
-    noted = note.batches
-    if last is not None and decided is None and completed is None:
-        return RowsFound(batch=last.batch.batch_id, lacks=_said(lacking(cluster, last.places)))
+    noted, before = note.batches, before or (() if last is None else (last,))
+    if decided is None and completed is None and before:
+        gone = _said(lacking(cluster, reversed(places_of_queries(before))))
+        return RowsFound(batch=(before[0].of_query or before[0]).batch.batch_id, lacks=gone)
+    done = max(-1 if completed is None else completed, -1 if decided is None else decided.batch_id)
     if not noted:
-        return RowsFound()
+        return RowsFound(batch=done, lacks=_said(lacking(cluster, reversed(note.older))))
     newest, places = noted[0]
     known = decided is not None and decided.batch_id >= newest
     if completed is None and not known:
@@ -533,13 +553,29 @@ def rows_found(
     if completed is not None and not known and (newest > completed or _is_aborted(cluster, places)):
         noted = noted[1:]  # it was not decided: it is to be written, or another connector has done that
     if not noted:
-        return RowsFound(newest - 1)
+        return RowsFound(newest - 1, done, _said(lacking(cluster, reversed(note.older))))
     batch, places = next((one for one in noted if one[1]), noted[0])
     behind = () if known else tuple(followed(cluster, note.in_batches))
     lacks = _said(lacking(cluster, dict.fromkeys((*places, *note.up_to(batch)))))
     is_ours = decided is not None or last is None or last.of_query is None
     proven = not known and is_ours and set(look_at(cluster, places).values()) == {Seen.COMMITTED}
     return RowsFound(noted[0][0], batch, lacks, bool(places), behind, proven)
+
+
+def places_of_queries(before: Iterable[Decision]) -> Places:
+    """Where rows of the queries are that have made these decisions of their sinks."""
+    return tuple(place for made in before for place in (made.of_query or made).everywhere)
+
+
+def _unnumber(view: CheckpointView, topics: Collection[str] = ()) -> None:
+    """Note where rows are, and of no batch. `topics`: to which the query writes; empty: to any. Raises
+    CheckpointUnreadable."""
+    note = NotedPlaces.read(view.checkpoint)
+    kept = note.unnumbered(view.batch.batch_id)
+    if topics:
+        kept = kept.without([place for place in kept.older if place.topic not in topics])
+    if kept != note:
+        kept.write(view.checkpoint)
 
 
 def places_of_planned(view: CheckpointView) -> Places:

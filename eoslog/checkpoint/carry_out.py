@@ -17,7 +17,7 @@ from eoslog.client.admin.group_offsets import commit_plain
 from eoslog.client.admin.groups import delete_offsets
 from eoslog.client.wire.cluster import Cluster
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
-from eoslog.connector.checkpoint.noted_places import NOTED_PLACES
+from eoslog.connector.checkpoint.noted_places import NOTED_PLACES, NotedPlaces
 from eoslog.connector.checkpoint.noted_sink import NOTED_SINK, NotedStarts
 from eoslog.connector.checkpoint.spark_logs import Planned
 from eoslog.connector.commit.decide import SourceOffsets
@@ -60,8 +60,9 @@ def carry_out(
     _check_files(standing, backup.before)
     for log, batch in order(backup.after):
         standing.checkpoint.change(log, batch, backup.after[log, batch])
-    standing.checkpoint.forget(NOTED_PLACES)  # batches' numbers mean others from now on
+    _unnumber(standing)
     if moved is not None:
+        standing.checkpoint.forget(NOTED_PLACES)  # they are another cluster's
         moved.write(standing.checkpoint)
     return backup.put(standing.checkpoint, EditState.DONE)
 
@@ -81,7 +82,7 @@ def undo(cluster: Cluster, standing: Standing, *, has_ended: bool = False) -> Ba
     if standing.sink is None or standing.decided == backup.becomes:
         _move_back(cluster, standing, backup)
     _forget_new(cluster, standing, backup)
-    standing.checkpoint.forget(NOTED_PLACES)
+    _unnumber(standing)
     for batch in _planned_since(standing, backup):
         standing.checkpoint.change("offsets", batch, None)
     for log, batch in order_back(backup.before):
@@ -89,6 +90,14 @@ def undo(cluster: Cluster, standing: Standing, *, has_ended: bool = False) -> Ba
     if backup.note is not None:
         standing.checkpoint.note(NOTED_SINK, backup.note)
     return backup.put(standing.checkpoint, EditState.UNDONE)
+
+
+def _unnumber(standing: Standing) -> None:
+    """Note where rows are, and of no batch: their numbers mean others from now on. What the log has not of
+    these rows, the next start asks about."""
+    decided = -1 if standing.decided is None else standing.decided.batch_id
+    done = max(decided, -1 if standing.completed is None else standing.completed)
+    NotedPlaces.read(standing.checkpoint).unnumbered(done + 1).write(standing.checkpoint)
 
 
 def _begin_undo(standing: Standing, backup: Backup, has_ended: bool) -> None:

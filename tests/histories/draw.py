@@ -110,6 +110,7 @@ def _runs(random: Random, name: str, sure: bool = False) -> list[Act]:
 def _act(random: Random, names: list[str]) -> list[Act]:
     name, other = random.choice(names), random.choice(names)
     topic, sink = random.choice(list(SOURCES)), random.choice(list(SINKS))
+    replicated = random.choice((topic, topic, sink))
     draw = random.choices(_ACTS, [weight for weight, _ in _WEIGHTS])[0]
     if draw == "run":
         strike = _strike(random)
@@ -140,8 +141,8 @@ def _act(random: Random, names: list[str]) -> list[Act]:
         "grow": ("grow", random.choice((topic, sink))),
         "snapshot": ("snapshot",),
         "restored": ("restored",),
-        "keep": ("keep", topic),
-        "cut": ("cut", topic),
+        "keep": ("keep", replicated),
+        "cut": ("cut", replicated),
         "restart": ("restart",),
         "wait": ("wait", random.choice((3, 15, 70, 1000))),
         "cluster": ("cluster", random.choice((1, 2)), random.random() < 0.5),
@@ -268,6 +269,23 @@ def _source_cut(random: Random, names: list[str]) -> list[Act]:
         *([("stop", a)] if random.random() < 0.7 else []), ("cut", topic),
         ("produce", topic, random.randint(1, 12)),
         ("run", a, 2),
+    ]  # fmt: skip
+
+
+def _sink_cut(random: Random, names: list[str]) -> list[Act]:
+    a, b = random.sample(names, 2)
+    sink = random.choice(list(SINKS))
+    between: list[Act] = random.choice((
+        [("follow", b, a)], [("anew", a, "committed")], [("lost", a, random.choice(STARTS))],
+        [("edit", a, random.choice((-3, -1, 1, 2)))], [("set", a, *_option(random))], [("run", b, 1)],
+        [("write", None, "x", sink, "r1", None)], [("produce", "in", 3), ("run", a, 1, _late(random))], [],
+    ))  # fmt: skip
+    cut: list[Act] = [("cut", sink)]
+    return [
+        ("set", a, "topic", sink), ("run", a, 1), ("keep", sink), _produced(random),
+        ("run", a, 1, _late(random)),
+        *random.choice((cut + between, between + cut, [*between, ("run", random.choice((a, b)), 1), *cut])),
+        *([_produced(random)] * random.choice((0, 1))), ("run", random.choice((a, b)), 2),
     ]  # fmt: skip
 
 
@@ -424,5 +442,5 @@ _THEMES = (
     _lost, _edited, _tried_out, _strangers, _files_restored, _away_and_back, _monthly, _spark_for_a_day,
     _begun_elsewhere, _source_renamed,
     _handed_over, _taken_over, _renamed, _renamed, _restored, _tokens, _broker_restored, _source_cut,
-    _handed_back, _joined, _weaker, _copied,
+    _sink_cut, _handed_back, _joined, _weaker, _copied,
 )  # fmt: skip

@@ -33,7 +33,104 @@ def _handed_over() -> list[tuple[Any, ...]]:
     ]
 
 
+def _behind(*, group: str | None = "g") -> list[tuple[Any, ...]]:
+    """A replica of the sink's partitions has all rows but those of the last batch."""
+    return [
+        ("query", "A", {"id": "x"} if group is None else {"id": "x", "kafka.group.id": group}),
+        ("query", "B", {}),
+        ("produce", "in", 4),
+        ("run", "A", 1),
+        ("keep", "out"),
+        ("produce", "in", 4),
+        ("run", "A", 1),
+        ("stop", "A"),
+    ]
+
+
+CUT: dict[str, list[tuple[Any, ...]]] = {
+    "a successor, and the sink's log is cut before its first decision": [
+        *_behind(),
+        ("follow", "B", "A"),
+        ("produce", "in", 4),
+        ("run", "B", 1, ("hold", ("task: after INIT_PRODUCER_ID", 1))),
+        ("cut", "out"),
+        ("wake",),
+        ("run", "B", 1),
+    ],
+    "an edit, the checkpoint lost, and the sink's log cut": [
+        *_behind(),
+        ("edit", "A", -1),
+        ("lost", "A", "committed"),
+        ("cut", "out"),
+        ("produce", "in", 4),
+        ("run", "A", 1),
+    ],
+    "the sink's log cut, and then an edit": [
+        *_behind(),
+        ("cut", "out"),
+        ("edit", "A", -1),
+        ("produce", "in", 4),
+        ("run", "A", 1),
+    ],
+    "an edit, and then the sink's log is cut": [
+        *_behind(),
+        ("edit", "A", -1),
+        ("cut", "out"),
+        ("produce", "in", 4),
+        ("run", "A", 1),
+    ],
+    "renamed, and the sink's log is cut before its first decision": [
+        *_behind(),
+        ("set", "A", "id", "z"),
+        ("produce", "in", 4),
+        ("run", "A", 1, ("kill", ("task: after PRODUCE", 1))),
+        ("cut", "out"),
+        ("run", "A", 1),
+    ],
+    "a batch write under the name, the checkpoint lost, and the sink's log cut": [
+        *_behind(),
+        ("write", None, "x", "out2", "r1", None),
+        ("lost", "A", "committed"),
+        ("cut", "out"),
+        ("produce", "in", 4),
+        ("run", "A", 1),
+    ],
+    "at_least_once for a while, and the sink's log cut": [
+        *_behind(),
+        ("set", "A", "processing.guarantee", "at_least_once"),
+        ("produce", "in", 4),
+        ("run", "A", 1),
+        ("set", "A", "processing.guarantee", "exactly_once"),
+        ("produce", "in", 4),
+        ("run", "A", 1, ("kill", ("task: after PRODUCE", 1))),
+        ("cut", "out"),
+        ("run", "A", 1),
+    ],
+    "another topic, the checkpoint lost, and the former topic's log cut": [
+        *_behind(),
+        ("set", "A", "topic", "out2"),
+        ("produce", "in", 4),
+        ("run", "A", 1),
+        ("lost", "A", "committed"),
+        ("cut", "out"),
+        ("produce", "in", 4),
+        ("run", "A", 1),
+    ],
+    "decided again, the checkpoint lost, and the sink's log cut": [
+        *_behind(group=None),
+        ("forget", False, True, False, False),
+        ("produce", "in", 4),
+        ("run", "A", 1, ("kill", ("task: after PRODUCE", 1))),
+        ("lost", "A", "committed"),
+        ("cut", "out"),
+        ("run", "A", 1),
+    ],
+}
+"""The last rows of a query are gone, and it or who follows it does not go on as its checkpoint says."""
+
+
 KEPT: dict[str, list[tuple[Any, ...]]] = {
+    **CUT,
     "hand-over while the old query lives": [
         ("query", "A", {"id": "copy", "kafka.group.id": "g"}),
         ("query", "B", {}),
@@ -1455,6 +1552,21 @@ def test_a_living_query_says_that_its_sink_has_lost_rows() -> None:
     world = play(KEPT["the sink's log is cut while the query lives"])
     assert "RowsGone: batch 2 is not decided: it begins at offset " in world.told[0], world.told
     assert "A: RowsGone: sink A: batch 1 is decided and done, and the cluster has lost rows" in world.told[1]
+
+
+@pytest.mark.parametrize("name", CUT)
+def test_whoever_goes_on_says_that_the_sink_has_lost_rows(name: str) -> None:
+    """A word lets it go on, and rows that were gone then are not told again."""
+    world = play(CUT[name])
+    assert any(": RowsGone: sink " in line for line in world.told), world.told
+    assert world.ways["RowsGone: option"] == 1, world.ways
+
+
+def test_what_was_accepted_under_another_guarantee_is_not_told_again() -> None:
+    weaker, again = (("set", "A", "processing.guarantee", one) for one in ("at_least_once", "exactly_once"))
+    word, more = ("set", "A", "start.accepted", "rows-gone:1"), [("produce", "in", 4), ("run", "A", 1)]
+    world = play([*_behind(), ("cut", "out"), word, weaker, *more, (*word[:3], None), again, *more])
+    assert not world.errors, world.told
 
 
 REPLACED = (

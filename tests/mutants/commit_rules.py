@@ -147,7 +147,8 @@ MUTANTS: list[Mutant] = [
         Break("later versions are read", "_read_chunk", "int(written) > _FORMAT", "False"),
         Break("other programs' notes are read", "_read_chunk", "written == head or not written.isdecimal()", "False"),
         Break("fields of later versions are overlooked", "_of_json", "found.keys() - _FIELDS", "()"),
-        Break("a plan without room stops the batch", "encode", "len(pieces) > anchors and decision.ends", "False"),
+        Break("a plan without room stops the batch", "_shorter", "less._replace(ends='')", "less"),
+        Break("what earlier batches wrote takes the room of the plan", "_shorter", "(less := decision._replace(older=()))", "(less := decision)"),
         Break("the plan is not stored", "_to_json", "packed(decision.ends)", "''"),
         Break(
             "a plan that was left out is another batch",

@@ -6,12 +6,16 @@ import pytest
 
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
 from eoslog.connector.checkpoint.noted_places import KEPT_PARTITIONS, NOTED_PLACES, NotedPlaces
-from eoslog.connector.commit.places import Place
+from eoslog.connector.commit.places import FirstRow, Place
 from eoslog.protocol.producer_identity import ProducerIdentity
 
 
 def at(offset: int, partition: int = 0, topic: str = "out", topic_id: str | None = "id") -> Place:
     return Place(topic, topic_id, partition, offset, ProducerIdentity(7, 1), 5)
+
+
+def first(offset: int, partition: int = 0) -> FirstRow:
+    return FirstRow(("out", partition), offset, ProducerIdentity(7, 2))
 
 
 def test_it_keeps_the_newest_batch_and_the_last_one_with_rows(tmp_path: Path) -> None:
@@ -68,12 +72,23 @@ def test_the_last_place_in_each_partition_stays() -> None:
 
 def test_rows_that_begin_where_others_ended_show_that_the_log_was_cut() -> None:
     noted = NotedPlaces().after(0, (at(3), at(8, 1))).after(1, (at(6),)).after(2, ())
-    assert noted.cut((at(7), at(9, 1), at(0, 2), at(0, topic_id="2")), 3) == ""
-    assert noted.cut((at(6),), 3) == (
+    assert noted.cut((first(7), first(9, 1), first(0, 2)), 3) == ""
+    assert noted.cut((first(7), first(6), first(8)), 3) == (
         "it begins at offset 6 of out-0, and an earlier batch ended there at 6, so the log was cut"
     )
-    assert "out-1" in noted.cut((at(7), at(2, 1)), 3)
-    assert noted.cut((at(5),), 1) == "", "the batch itself, tried again"
+    assert "out-1" in noted.cut((first(7), first(2, 1)), 3)
+    assert noted.cut((first(5),), 1) == "", "the batch itself, tried again"
+
+
+def test_places_stay_without_their_batches() -> None:
+    """An edit gives the numbers to other batches. What was never decided is not missed."""
+    noted = NotedPlaces().after(0, (at(3), at(8, 1))).after(1, (at(6),)).after(2, (at(9), at(11, 1)))
+    kept = noted.unnumbered(2)
+    assert kept.batches == () and set(kept.older) == {at(6), at(8, 1)}
+    assert set(noted.unnumbered(3).older) == {at(9), at(11, 1)}
+    kept = kept.after(0, (at(12),))
+    assert kept.batches == ((0, (at(12),)),) and set(kept.up_to(0)) == {at(6), at(8, 1)}
+    assert "out-1" in kept.cut((first(8, 1),), 0)
 
 
 def test_so_many_topics_are_kept() -> None:

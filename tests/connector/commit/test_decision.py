@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit import decision as decisions
 from eoslog.connector.commit.commands import FetchStored, Refused
-from eoslog.connector.commit.decision import KEPT_QUERIES, Decision, Stored, by_group, decode, encode
+from eoslog.connector.commit.decision import (
+    KEPT_PLACES,
+    KEPT_QUERIES,
+    Decision,
+    Stored,
+    by_group,
+    decode,
+    encode,
+)
 from eoslog.connector.commit.faults import CommitFault, DecisionDamaged
 from eoslog.connector.commit.observe import observed_decision
 from eoslog.connector.commit.places import Place
@@ -266,6 +274,35 @@ def test_places_are_kept_as_long_as_there_is_room() -> None:
     with pytest.raises(DecisionDamaged):
         broken = encode(full, SINK, anchors=50)
         decode(SINK, {at: (offset, text.replace('"id"', '["id]')) for at, (offset, text) in broken.items()})
+
+
+def row(offset: int, partition: int = 0, topic: str = "out", topic_id: str = "id") -> Place:
+    return Place(topic, topic_id, partition, offset, ProducerIdentity(7, 0), 1_700_000_000_000)
+
+
+def test_the_last_place_of_earlier_batches_in_each_partition_stays() -> None:
+    """Who follows the sink compares it with the log, whichever batch wrote there."""
+    made = decision(1)._replace(
+        start=Start("w", "/c", 1), places=(row(10), row(11, 1)), older=(row(5, 2), row(7, 3))
+    )
+    made = made._replace(older=(*made.older, row(1, topic="bad")))
+    assert made.older_after((row(20), row(9, 3))) == (row(5, 2), row(1, topic="bad"), row(11, 1))
+    assert made.older_after(()) == made.everywhere == (*made.older, *made.places)
+    assert made.older_after((row(0, 9, topic_id="anew"),)) == (row(1, topic="bad"),)
+    write = decision(1)._replace(behind=made.kept_of_query(4), write_of="")
+    assert write.older_after(()) == made.everywhere, "a batch write leaves the sink to its query"
+    many = made._replace(older=tuple(row(n, n + 9) for n in range(KEPT_PLACES)))
+    assert many.older_after(()) == (*many.older[2:], *made.places)
+    assert decode(SINK, encode(made, SINK, anchors=8)) == made and made.unsealed.older == ()
+
+
+def test_places_of_earlier_batches_go_first_where_there_is_no_room() -> None:
+    older = tuple(row(10**18 + n, n) for n in range(KEPT_PLACES))
+    made = decision(2)._replace(older=older, ends="plan", places=(row(10),))
+    assert decode(SINK, encode(made, SINK, anchors=1)) == made._replace(older=())
+    write = decision(2)._replace(behind=decision(2)._replace(older=older, ends="plan"), ends="its own")
+    without = decision(2)._replace(ends="its own", behind=decision(2))
+    assert decode(SINK, encode(write, SINK, anchors=1)) == without
 
 
 def test_batch_writes_leave_the_sink_to_its_query() -> None:

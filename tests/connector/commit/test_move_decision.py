@@ -109,6 +109,7 @@ MOVED: dict[str, Callable[[Decision, Decision], bool]] = {
     "within": lambda seen, now: now.within == seen.within != BatchWrites(),
     "behind": lambda seen, now: seen.behind is not None and now.behind is None,
     "write_of": lambda seen, now: seen.write_of is not None and now.write_of is None,
+    "older": lambda seen, now: seen.of_query is not None and now.older == seen.of_query.everywhere != (),
 }
 """What a moved decision says of each fact of a decision: kept, made anew, or at its end with its batch."""
 
