@@ -419,7 +419,7 @@ def test_a_place_that_is_none(broker: EmbeddedBroker, tmp_path: Path, command: s
         ("show", 2, "Missing argument 'CHECKPOINT'"),
         ("show CK more", 2, "unexpected extra argument"),
         ("show CK --timeout -1", 2, "is not in the range"),
-        ("show CK --command-config /nope", 1, "config file /nope cannot be read"),
+        ("show CK --command-config /nope", 1, "file of properties /nope cannot be read"),
     ],
 )
 def test_arguments(
