@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         ListTransactionsRequestDraft,
         ListTransactionsResponse,
         MetadataRequestDraft,
+        MetadataRequestTopicDraft,
     )
 
 
@@ -144,7 +145,9 @@ class PendingListing:
         producer_ids: Sequence[int] = (),
     ) -> None:
         self._cluster, self._prefix, self.brokers = cluster, prefix, brokers
-        who: MetadataRequestDraft = {"topics": [{"name": STATE_TOPIC}], "allow_auto_topic_creation": False}
+        coordinators = len(brokers) > 1 and cluster.may_ask(STATE_TOPIC)  # of one broker none can move
+        topics: list[MetadataRequestTopicDraft] = [{"name": STATE_TOPIC}] if coordinators else []
+        who: MetadataRequestDraft = {"topics": topics, "allow_auto_topic_creation": False}
         for broker in brokers:
             version = broker.pick(ApiKey.LIST_TRANSACTIONS)
             pattern = _quoted(prefix) + ".*" if version >= 2 and prefix else None
@@ -183,9 +186,10 @@ class PendingListing:
             self.drop()
         found = {row.transactional_id: row for b, _, answer, _ in answers for row in _rows(b, answer)}
         listed = {name: row for name, row in found.items() if name.startswith(self._prefix)}
-        return listed, [
-            read_metadata(metadata) for _, before, _, after in answers for metadata in (before, after)
-        ]
+        told = [read_metadata(metadata) for _, before, _, after in answers for metadata in (before, after)]
+        if any(one.errors.get(STATE_TOPIC) == ErrorCode.TOPIC_AUTHORIZATION_FAILED for one in told):
+            self._cluster.note_right(STATE_TOPIC, has=False)
+        return listed, told
 
     def drop(self) -> None:
         """Give the connections back; one that still waits for an answer is closed."""
@@ -217,7 +221,7 @@ def list_transactions(
         if asked is not None:
             return asked
         if not addresses:
-            cluster.metadata([STATE_TOPIC])
+            cluster.metadata([])
         brokers = [cluster.take(address) for address in addresses or cluster.known_addresses()]
         return PendingListing(cluster, brokers, prefix, states, producer_ids)
 

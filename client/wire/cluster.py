@@ -127,10 +127,27 @@ class Cluster:
         self._features: dict[str, int] = {}
         self.retries = 0
         """How many requests have failed in a way that passes, and were sent again."""
+        self._refused: dict[
+            str, float
+        ] = {}  # what this user has no optional right to, and when that was said
         self._disturbed = False
         self._asked: Address | None = None
         self._doubted: Address | None = None
         """The broker that was asked last about the cluster, and the one whose answer turned out wrong."""
+
+    # -- optional rights ----------------------------------------------------------------------
+
+    def may_ask(self, what: str) -> bool:
+        """Whether to ask for what needs an optional right: not for kafka.metadata.max.age.ms after a refusal,
+        since each is a line in the brokers' log."""
+        refused = self._refused.get(what)
+        return refused is None or time.monotonic() - refused > self.config.metadata_max_age_ms / 1000
+
+    def note_right(self, what: str, *, has: bool) -> None:
+        """Remember whether the brokers gave it."""
+        self._refused.pop(what, None)
+        if not has:
+            self._refused[what] = time.monotonic()
 
     # -- leaders and coordinators -------------------------------------------------------------
 

@@ -4,9 +4,10 @@ In Kafka Read and Write include Describe, so Describe is listed only if neither 
 that denies everything without a rule check that each right is needed (tests/docs/test_rights.py).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from eoslog.client.admin.transaction_states import STATE_TOPIC
 from eoslog.connector.commit.seal import TwoPhase
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.commit.write_token import WRITER, sinks_of_tokens
@@ -25,13 +26,15 @@ _SPECIAL = r"\.[](){}^$|?*+"
 
 
 class Right(NamedTuple):
-    """One operation on a resource, by Kafka's names. `prefixed`: on all whose name begins with `name`."""
+    """One operation on a resource, by Kafka's names. `prefixed`: on all whose name begins with `name`.
+    `optional`: the query also runs without it, and asks for it."""
 
     operation: str
     resource: str
     name: str
     prefixed: bool
     why: str
+    optional: bool = False
 
 
 class Needed(NamedTuple):
@@ -55,15 +58,21 @@ def needed(source: SourceOptions | None, sink: SinkOptions | None, *, stream: bo
     return Needed(tuple(_each_once(rights)), tuple(notes))
 
 
+def under(rights: Iterable[Right], prefix: str) -> tuple[Right, ...]:
+    """The rights of all queries whose names begin with `prefix`: on names that do, they are prefixed ones."""
+    wide = [r._replace(name=prefix, prefixed=True) if r.name.startswith(prefix) else r for r in rights]
+    return tuple(_each_once(wide))
+
+
 def _each_once(rights: list[Right]) -> Iterator[Right]:
     """Leave out rights that are there twice, or are included in another."""
     seen: set[tuple[str, str, str, bool]] = set()
-    everything = {right[:4] for right in rights}
+    everything = {right[:4] for right in rights if not right.optional}
     for right in rights:
         comes_with = right.operation == DESCRIBE and any(
             (other, *right[1:4]) in everything for other in (READ, WRITE)
         )
-        if right[:4] not in seen and not comes_with:
+        if right[:4] not in seen and not comes_with and not (right.optional and right[:4] in everything):
             seen.add(right[:4])
             yield right
 
@@ -176,8 +185,12 @@ def _of_transactions(options: SinkOptions, stream: bool) -> Iterator[Right]:
     yield Right(WRITE, ID, sink.prefix, True, why)
     yield Right(READ, GROUP, sink.group, False, "the decision is kept as offsets of this group")
     yield _of_decisions(options.decision_topic)
-    if options.two_phase is TwoPhase.REQUIRE:
-        yield Right(TWO_PHASE_COMMIT, ID, sink.prefix, True, "two.phase.commit=require")
+    yield from _of_two_phase(options.two_phase, sink.prefix)
+    yield Right(READ, GROUP, sink.prefix, True, "a batch of very many tasks or topics", True)
+    if stream:
+        group = sinks_of_tokens(WRITER)[0]
+        why = "a change from foreachBatch to this sink, under the same checkpoint, is noticed"
+        yield Right(READ, GROUP, group, True, why, True)
     if options.guarantee is Guarantee.AT_MOST_ONCE and stream:
         why = "processing.guarantee=at_most_once: the batch that was begun last"
         yield Right(READ, GROUP, sink.attempts_group, False, why)
@@ -191,8 +204,18 @@ def _of_tokens(options: SinkOptions) -> Iterator[Right]:
     yield Right(DESCRIBE, ID, before, True, why)
     yield Right(DESCRIBE, GROUP, before, True, why)
     yield _of_decisions(options.decision_topic)
-    if options.two_phase is TwoPhase.REQUIRE:
-        yield Right(TWO_PHASE_COMMIT, ID, now, True, "two.phase.commit=require")
+    yield from _of_two_phase(options.two_phase, now)
+
+
+def _of_two_phase(policy: TwoPhase, names: str) -> Iterator[Right]:
+    """Those to seal transactions, and to list them safely."""
+    if policy is TwoPhase.REQUIRE:
+        yield Right(TWO_PHASE_COMMIT, ID, names, True, "two.phase.commit=require")
+    elif policy is TwoPhase.AUTO:
+        why = "no outage is too long, if the cluster offers it (two.phase.commit=auto)"
+        yield Right(TWO_PHASE_COMMIT, ID, names, True, why, True)
+    why = "on several brokers: whether a coordinator moves while transactions are listed"
+    yield Right(DESCRIBE, TOPIC, STATE_TOPIC, False, why, True)
 
 
 def _of_decisions(topic: str) -> Right:
@@ -210,22 +233,12 @@ def _notes_of_sink(options: SinkOptions, source: SourceOptions | None) -> Iterat
         yield "each row names its topic: give Write on all of them" + (
             "" if options.deadletter_topic is None else ", and DescribeConfigs for deadletter.topic"
         )
-        decides = options.guarantee is not Guarantee.AT_LEAST_ONCE and options.write_token is None
-        if decides and options.transactional_id is not None:
-            group = Sink(options.transactional_id).group
-            yield f"a batch over very many topics: Read on groups {group}/, prefixed, as well"
     if options.write_token is not None and options.transactional_id is not None:
         yield f"in foreachBatch: Read on groups {sinks_of_tokens(WRITER)[0]}, prefixed, as well"
     if options.group_id is not None and source is None:
         yield "kafka.group.id: committing offsets also needs Read on the topics of the source"
-    if options.guarantee is Guarantee.AT_LEAST_ONCE:
-        if options.transactional_id is not None:
-            yield _also_of(Sink(options.transactional_id), options.decision_topic)
-    elif options.two_phase is TwoPhase.AUTO:
-        yield (
-            "two.phase.commit=auto: with TwoPhaseCommit as well on the prefixed transactional ids, if the "
-            "cluster offers it, no outage is too long; the query also runs without that right"
-        )
+    if options.guarantee is Guarantee.AT_LEAST_ONCE and options.transactional_id is not None:
+        yield _also_of(Sink(options.transactional_id), options.decision_topic)
 
 
 def _also_of(sink: Sink, decisions: str) -> str:

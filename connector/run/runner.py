@@ -80,6 +80,8 @@ open, a query that starts from the committed source offsets cannot read them."""
 _NO_ANSWER = (RetriesExhausted, ConnectionLost, BrokerUnreachable)
 _NOT_OFFERED = (UnsupportedByBroker, errors.TransactionalIdAuthorizationFailed, errors.UnsupportedVersion)
 """Two-phase commit is switched off, or this client may not use it, or the broker does not implement it."""
+_TWO_PHASE_RIGHT = "TwoPhaseCommit"
+"""A refusal of this right is remembered; a probe, at the start of a query that requires it, always asks."""
 
 
 class Runner:
@@ -219,7 +221,12 @@ class Runner:
 
     def _seal(self, command: Seal) -> dict[str, Sealed | NotOffered | Failure]:
         names = [participant.name for participant in command.participants]
+        probes = all(participant.identity.producer_id < 0 for participant in command.participants)
+        if not (probes or self._cluster.may_ask(_TWO_PHASE_RIGHT)):
+            return dict.fromkeys(names, NotOffered("the right TwoPhaseCommit was refused before"))
         found = transactions.keep_prepared(self._cluster, names, self._timeout_ms)
+        refused = [isinstance(one, errors.TransactionalIdAuthorizationFailed) for one in found.values()]
+        self._cluster.note_right(_TWO_PHASE_RIGHT, has=not any(refused))
         kept = {name: _sealed(answer) for name, answer in found.items()}
         refusal = next((answer for answer in kept.values() if isinstance(answer, NotOffered)), None)
         if refusal is not None:

@@ -15,7 +15,7 @@ from eoslog.client.admin import acls as calls
 from eoslog.client.wire.config import BOOTSTRAP_OPTION
 from eoslog.commands.output import show, show_json
 from eoslog.commands.session import DEFAULT_ADDRESS, CommandSession, cluster_command, pairs
-from eoslog.connector.options.rights import Needed, Right, needed
+from eoslog.connector.options.rights import TOPIC, Needed, Right, needed, under
 from eoslog.connector.options.sink_options import sink_options
 from eoslog.connector.options.source_options import source_options
 from eoslog.errors import OptionError
@@ -42,21 +42,28 @@ _RIGHTS_COLUMNS = ["resource", "pattern", "name", "operations", "why"]
 @click.option(
     "--sink", "sink", multiple=True, metavar="OPTION=VALUE", help="An option of its sink; repeatable."
 )
+@click.option(
+    "--prefix", metavar="TEXT",
+    help="For all queries whose names begin so: rights on such names are prefixed ones.",
+)  # fmt: skip
 @click.option("--batch", is_flag=True, help="For a batch query, not a stream.")
 @click.option(
     "--as", "form", type=click.Choice(["commands", "kafka"]),
     help="Print command lines: of eoslog acls add, or of kafka-acls.sh.",
 )  # fmt: skip
+@click.option("--command-config", metavar="FILE", help="With --as: for the commands that are printed.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def suggest(
     principal: str | None,
     source: Sequence[str],
     sink: Sequence[str],
+    prefix: str | None,
     batch: bool,
     form: str | None,
+    command_config: str | None,
     as_json: bool,
 ) -> None:
-    """Show which rights a query needs, and no more.
+    """Show which rights a query needs, and those that it can do without.
 
     Give the options of its source and its sink as they are in the program. No cluster is asked.
     """
@@ -70,15 +77,17 @@ def suggest(
         raise click.UsageError(f"--principal {principal}: give TYPE:NAME, as User:alice")
     reads, writes = pairs(source, "--source"), pairs(sink, "--sink")
     found = _needed(reads, writes, stream=not batch)
-    together = by_resource(found.rights)
+    together = by_resource(_under(found.rights, prefix))
     if as_json:
         show_json({"rights": [_right_row(rights) for rights in together], "notes": list(found.notes)})
         return
     if form is None:
         show([_right_row(rights) for rights in together], _RIGHTS_COLUMNS, as_json=False)
     for rights in together if form else ():
+        if rights[0].optional:
+            click.echo(f"# optional: {_why(rights)}")
         arguments = _ours if form == "commands" else _kafkas
-        click.echo(shlex.join(arguments(str(principal), rights, _address(reads, writes))))
+        click.echo(shlex.join(arguments(str(principal), rights, _address(reads, writes), command_config)))
     for note in found.notes:
         click.echo(f"Note: {note}", err=True)
 
@@ -94,6 +103,16 @@ def _needed(reads: dict[str, str], writes: dict[str, str], *, stream: bool) -> N
         raise click.UsageError(str(error)) from error
 
 
+def _under(rights: Sequence[Right], prefix: str | None) -> Sequence[Right]:
+    if prefix is None:
+        return rights
+    if not any(right.name.startswith(prefix) for right in rights if right.resource != TOPIC):
+        raise click.UsageError(
+            f"--prefix {prefix}: no transactional.id and no group of the options begins so"
+        )
+    return under(rights, prefix)
+
+
 def _with_address(options: dict[str, str]) -> dict[str, str]:
     """The options, with the default address if they have none; it has no effect on rights."""
     return options if _address(options) else {BOOTSTRAP_OPTION: DEFAULT_ADDRESS, **options}
@@ -105,10 +124,10 @@ def _address(*options: dict[str, str]) -> str | None:
 
 
 def by_resource(rights: Sequence[Right]) -> list[list[Right]]:
-    """The rights, grouped by resource."""
-    found: dict[tuple[str, str, bool], list[Right]] = {}
-    for right in rights:
-        found.setdefault((right.resource, right.name, right.prefixed), []).append(right)
+    """The rights, grouped by resource, the optional ones for themselves and last."""
+    found: dict[tuple[str, str, bool, bool], list[Right]] = {}
+    for right in sorted(rights, key=lambda right: right.optional):
+        found.setdefault((right.resource, right.name, right.prefixed, right.optional), []).append(right)
     return list(found.values())
 
 
@@ -118,13 +137,21 @@ def _right_row(rights: Sequence[Right]) -> dict[str, Any]:
         "pattern": "prefixed" if rights[0].prefixed else "literal",
         "name": rights[0].name,
         "operations": [_quoted_word(right.operation) for right in rights],
-        "why": "; ".join(dict.fromkeys(right.why for right in rights)),
+        "optional": rights[0].optional,
+        "why": "optional: " * rights[0].optional + _why(rights),
     }
 
 
-def _ours(principal: str, rights: Sequence[Right], address: str | None) -> Iterator[str]:
+def _why(rights: Sequence[Right]) -> str:
+    return "; ".join(dict.fromkeys(right.why for right in rights))
+
+
+def _ours(
+    principal: str, rights: Sequence[Right], address: str | None, config: str | None = None
+) -> Iterator[str]:
     yield from ("eoslog", "acls", "add")
     yield from ("--bootstrap-server", address) if address else ()
+    yield from ("--command-config", config) if config else ()
     yield from ("--principal", principal)
     for right in rights:
         yield from ("--operation", _quoted_word(right.operation))
@@ -132,8 +159,11 @@ def _ours(principal: str, rights: Sequence[Right], address: str | None) -> Itera
     yield from ["--prefixed"] if rights[0].prefixed else ()
 
 
-def _kafkas(principal: str, rights: Sequence[Right], address: str | None) -> Iterator[str]:
+def _kafkas(
+    principal: str, rights: Sequence[Right], address: str | None, config: str | None = None
+) -> Iterator[str]:
     yield from ("kafka-acls.sh", "--bootstrap-server", address or DEFAULT_ADDRESS)
+    yield from ("--command-config", config) if config else ()
     yield from ("--add", "--allow-principal", principal)
     for right in rights:
         yield from ("--operation", right.operation)

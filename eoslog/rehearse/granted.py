@@ -19,6 +19,7 @@ from eoslog.connector.options.rights import (
     WRITE,
     Right,
     needed,
+    under,
 )
 from eoslog.connector.options.sink_options import sink_options
 from eoslog.connector.options.source_options import source_options
@@ -67,21 +68,14 @@ def rights_needed(names: ScratchNames, decisions: str) -> NeededRights:
         sink_options(sink, stream=True),
         stream=True,
     )
-    query = dict.fromkeys(_scratch(right) for right in found.rights)
+    query = under((right._replace(why="") for right in found.rights if not right.optional), PREFIX)
     mine = (
         Right(CREATE, TOPIC, PREFIX, True, "its topics"),
         Right(DELETE, TOPIC, PREFIX, True, "to remove its topics"),
         Right(DESCRIBE_CONFIGS, TOPIC, PREFIX, True, "how long topics keep rows"),
         Right(DELETE, GROUP, PREFIX, True, "to remove its groups"),
     )
-    return NeededRights(tuple(query), mine)
-
-
-def _scratch(right: Right) -> Right:
-    """The right for every rehearsal, if it is for a name of this one."""
-    if not right.name.startswith(PREFIX):
-        return right._replace(why="")
-    return right._replace(name=PREFIX, prefixed=True, why="")
+    return NeededRights(query, mine)
 
 
 def missing(rights: Iterable[Right], granted: Granted, names: Mapping[str, str]) -> Iterator[Right]:

@@ -184,7 +184,12 @@ def test_the_rights_of_a_query_as_a_table() -> None:
     assert (result.exit_code, result.stderr) == (0, "")
     lines = result.stdout.splitlines()
     assert lines[0].split() == ["RESOURCE", "PATTERN", "NAME", "OPERATIONS", "WHY"]
-    assert [line.split()[:4] for line in lines[1:]] == [
+    assert [line.split()[:4] for line in lines[1:] if " optional: " in line] == [
+        ["topic", "literal", "__transaction_state", "describe"],
+        ["group", "prefixed", "to%2Fcopy/", "read"],
+        ["group", "prefixed", "eoslog-write:", "read"],
+    ]
+    assert [line.split()[:4] for line in lines[1:] if " optional: " not in line] == [
         ["topic", "literal", "orders", "read"],
         ["topic", "literal", "orders_copy", "write"],
         ["transactional-id", "literal", "to%2Fcopy", "write"],
@@ -205,11 +210,12 @@ def test_as_a_document() -> None:
     found = json.loads(suggest("--json", *COPY[:-2], "--sink", "kafka.group.id=g").stdout)
     assert found["rights"][0] == {
         "resource": "topic", "pattern": "literal", "name": "orders", "operations": ["read"],
-        "why": "the source",
+        "optional": False, "why": "the source",
     }  # fmt: skip
     assert "group" in {right["resource"] for right in found["rights"]}
-    (note,) = found["notes"]
-    assert "two.phase.commit=auto" in note
+    (sealing,) = [right for right in found["rights"] if "two.phase.commit=auto" in right["why"]]
+    assert sealing["optional"] and sealing["operations"] == ["two-phase-commit"]
+    assert not found["notes"]
 
 
 def test_what_options_cannot_tell_is_a_note_on_standard_error() -> None:
@@ -226,7 +232,7 @@ def test_commands_that_can_be_typed() -> None:
         "--transactional-id to%2Fcopy/ --prefixed"
     )
     with Site(**{"super.users": f"User:{ADMIN};User:ANONYMOUS"}) as site:
-        for command in commands:
+        for command in (line for line in commands if not line.startswith("# optional: ")):
             program, *arguments = shlex.split(command)
             assert (program, run(site.broker, *arguments).exit_code) == ("eoslog", 0)
         rows = document(site.broker, "acls", "list", "--principal", "User:alice")
@@ -250,6 +256,37 @@ def test_lines_for_kafka_s_own_tool() -> None:
     )
     pattern = suggest("--principal", "User:a", "--as", "kafka", "--source", "subscribePattern=.*")
     assert pattern.stdout.rstrip().endswith("--topic '*'")
+
+
+def test_the_rights_of_all_queries_of_a_prefix(tmp_path: Path) -> None:
+    query = (
+        "--source",
+        "subscribe=orders",
+        "--sink",
+        "topic=copies",
+        "--sink",
+        "transactional.id=etl-orders",
+    )
+    found = json.loads(suggest("--json", "--prefix", "etl-", *query).stdout)["rights"]
+    named = {(r["resource"], r["name"], r["pattern"]): r["operations"] for r in found if not r["optional"]}
+    assert named == {
+        ("topic", "orders", "literal"): ["read"], ("topic", "copies", "literal"): ["write"],
+        ("transactional-id", "etl-", "prefixed"): ["write"], ("group", "etl-", "prefixed"): ["read"],
+        ("topic", "__consumer_offsets", "literal"): ["read"],
+    }  # fmt: skip
+    alike = suggest(
+        "--json", "--prefix", "etl-", *(word.replace("etl-orders", "etl-other") for word in query)
+    )
+    assert json.loads(alike.stdout)["rights"] == found, "the second query needs no further ones"
+    wrong = suggest("--prefix", "elt-", *query)
+    assert wrong.exit_code == 2 and "begins so" in wrong.stderr
+
+
+@pytest.mark.parametrize("form", ["commands", "kafka"])
+def test_the_commands_log_in_as_the_administrator(form: str) -> None:
+    result = suggest("--principal", "User:a", "--as", form, "--command-config", "admin.properties", *COPY)
+    lines = [line for line in result.stdout.splitlines() if not line.startswith("#")]
+    assert lines and all(" --command-config admin.properties " in line for line in lines)
 
 
 def test_a_batch_has_its_own_options_and_rights() -> None:

@@ -257,6 +257,8 @@ USERS = ("alice", "bob", "carol")
 class Site:
     """A broker with ACLs on, users with passwords, and its administrator."""
 
+    in_thread = False
+
     def __init__(self, data: Path | None = None, /, log_level: str = "error", **config: str) -> None:
         (self.port,) = free_ports(1)
         passwords = {name: f"{name}-password" for name in USERS} | {ADMIN: SECRET}
@@ -271,6 +273,7 @@ class Site:
             }
             | config,
             log_level=log_level,
+            in_thread=self.in_thread,
         )
 
     def client(self, user: str, **more: Any) -> dict[str, Any]:
