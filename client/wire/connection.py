@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
 from eoslog.client.wire.config import PROTOCOL_OPTION, ClientConfig
 from eoslog.errors import (
+    AuthenticationRefused,
     BrokerUnreachable,
     ConnectionLost,
     UnsupportedByBroker,
@@ -39,6 +40,7 @@ _CORRELATION_AND_ERROR = struct.Struct(">ih")
 _TLS_ALERT = 0x1503
 """The first two bytes that a peer sends if it expected TLS."""
 _TRY_TLS = f"set {PROTOCOL_OPTION} to SSL or SASL_SSL"
+_LOOK_S = 0.2  # between two looks at the file of a password that was refused
 _MAX_PARTS = 512  # in one sendmsg; systems allow 1,024
 _LARGE = 65_536  # bytes; from here on, memory without zero-filling is worth the import of Arrow
 
@@ -66,23 +68,32 @@ class BrokerConnection:
         self._pending: deque[_Pending] = deque()
         self._next_id = 0
         self._socket: socket.socket | None = None
+        self._tried = ""  # the password of the last login, if it is in a file
         self._renew_at = math.inf  # when to authenticate again, on the monotonic clock
         deadline = time.monotonic() + (timeout_ms or config.request_timeout_ms) / 1000
-        try:
-            self._check_tls()
-            first = min(_left(deadline), config.connect_timeout_ms / 1000)
-            self._socket = socket.create_connection((host, port), timeout=first)
-            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._set_buffers(self._socket)
-            self._secure(deadline)
-            self._negotiate(deadline)
-            self._authenticate(deadline)
-        except (OSError, ProtocolError, UnsupportedByBroker) as error:
-            self.close()
-            raise BrokerUnreachable(f"{host}:{port}: {_reason(error)}") from error
-        except BaseException:
-            self.close()
-            raise
+        while self._socket is None:
+            try:
+                self._open(deadline)
+            except (OSError, ProtocolError, UnsupportedByBroker) as error:
+                self.close()
+                raise BrokerUnreachable(f"{host}:{port}: {_reason(error)}") from error
+            except AuthenticationRefused:
+                self.close()
+                if not self._has_new_password(deadline):
+                    raise
+            except BaseException:
+                self.close()
+                raise
+
+    def _open(self, deadline: float) -> None:
+        self._check_tls()
+        first = min(_left(deadline), self.config.connect_timeout_ms / 1000)
+        self._socket = socket.create_connection((self.host, self.port), timeout=first)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._set_buffers(self._socket)
+        self._secure(deadline)
+        self._negotiate(deadline)
+        self._authenticate(deadline)
 
     def __repr__(self) -> str:
         return f"<Connection {self.host}:{self.port}{' closed' if self.closed else ''}>"
@@ -132,7 +143,7 @@ class BrokerConnection:
         version = self.pick(api) if version is None else version
         deadline = time.monotonic() + self.config.request_timeout_ms / 1000
         if time.monotonic() >= self._renew_at and not self._pending:
-            self._authenticate(deadline)
+            self._renew(deadline)
         return self._send(api, version, body, deadline, answered)
 
     def receive(self, timeout_ms: float | None = None) -> Any:
@@ -209,7 +220,7 @@ class BrokerConnection:
         sasl = self.config.security.sasl
         if sasl is None:
             return
-        from eoslog.client.wire.sasl import authenticate  # as with TLS
+        from eoslog.client.wire.sasl import authenticate, password_of  # as with TLS
         from eoslog.client.wire.tokens import REFRESH_AT
 
         def ask(api: Api[Any, RequestDraft, Response, Any], body: Given[RequestDraft]) -> Response:
@@ -217,8 +228,32 @@ class BrokerConnection:
             message: Response = self._decode(*self._receive(deadline))
             return message
 
+        self._tried = password_of(sasl) if sasl.password_file else ""
         lifetime_ms = authenticate(ask, sasl, self.host)
         self._renew_at = time.monotonic() + REFRESH_AT * lifetime_ms / 1000 if lifetime_ms else math.inf
+
+    def _renew(self, deadline: float) -> None:
+        """Log in again. A password that is in a file may have changed: the next connection waits for it."""
+        try:
+            self._authenticate(deadline)
+        except AuthenticationRefused as error:
+            if self.config.security.sasl is None or not self.config.security.sasl.password_file:
+                raise
+            self._lose("logging in again", error)
+
+    def _has_new_password(self, deadline: float) -> bool:
+        """Wait until the file of the password has another one than was refused: whoever changes a password
+        changes one of the two first. Each is tried once, so that no account is locked."""
+        sasl = self.config.security.sasl
+        if sasl is None or not sasl.password_file:
+            return False
+        from eoslog.client.wire.sasl import password_of
+
+        while time.monotonic() < deadline:
+            if password_of(sasl) != self._tried:
+                return True
+            time.sleep(_LOOK_S)
+        return False
 
     def _negotiate(self, deadline: float) -> None:
         """Get the broker's versions. One that lacks our version of ApiVersions answers in 0 (KIP-511)."""

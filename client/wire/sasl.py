@@ -28,6 +28,24 @@ RequestDraft = TypeVar("RequestDraft")
 Response = TypeVar("Response")
 
 
+_CHECK = "check the credentials: a query that starts with the right ones goes on where it was"
+
+
+def password_of(sasl: SaslSettings) -> str:
+    """The password of the moment. Raises AuthenticationRefused if its file cannot be read."""
+    if not sasl.password_file:
+        return sasl.password
+    try:
+        with open(sasl.password_file, encoding="utf-8") as file:
+            return file.read().rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is no text"
+        raise AuthenticationRefused(
+            f"kafka.sasl.password.file: {sasl.password_file} cannot be read: {reason}. It must be on "
+            "every machine that runs the driver or tasks"
+        ) from error
+
+
 class Ask(Protocol):
     """Send a request on the connection and wait for its answer."""
 
@@ -58,14 +76,14 @@ def authenticate(ask: Ask, sasl: SaslSettings, host: str) -> int:
             name = info(response["error_code"]).name
             raise AuthenticationRefused(
                 f"{sasl.mechanism} as {_who(sasl)}: {name}: "
-                f"{response['error_message'] or 'no reason given'}; check the credentials"
+                f"{response['error_message'] or 'no reason given'}; {_CHECK}"
             )
         return response
 
     if sasl.mechanism in HASHES:
         last = _scram(exchange, sasl)
     elif sasl.mechanism == "PLAIN":
-        last = exchange(f"\0{sasl.user}\0{sasl.password}".encode())
+        last = exchange(f"\0{sasl.user}\0{password_of(sasl)}".encode())
     elif sasl.aws is not None:
         last = _signed(exchange, sasl.aws, host)
     elif sasl.tokens is not None:
@@ -102,16 +120,14 @@ def _scram(
     exchange: Callable[[bytes], SaslAuthenticateResponse], sasl: SaslSettings
 ) -> SaslAuthenticateResponse:
     client = ClientExchange(
-        sasl.mechanism, sasl.user, sasl.password, secrets.token_urlsafe(24), delegated=sasl.delegated
+        sasl.mechanism, sasl.user, password_of(sasl), secrets.token_urlsafe(24), delegated=sasl.delegated
     )
     try:
         response = exchange(client.first())
         last = exchange(client.final(bytes(response["auth_bytes"])))
         client.check(bytes(last["auth_bytes"]))
     except ScramError as error:
-        raise AuthenticationRefused(
-            f"{sasl.mechanism} as {sasl.user}: {error}; check the credentials"
-        ) from error
+        raise AuthenticationRefused(f"{sasl.mechanism} as {sasl.user}: {error}; {_CHECK}") from error
     return last
 
 

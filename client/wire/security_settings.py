@@ -214,11 +214,12 @@ class TlsSettings:
 @dataclass(frozen=True)
 class SaslSettings:
     """A mechanism and its credentials. `delegated`: those of a delegation token, by SCRAM. OAUTHBEARER has
-    `tokens`, AWS_MSK_IAM has `aws`."""
+    `tokens`, AWS_MSK_IAM has `aws`. `password_file`: read for each login, in place of `password`."""
 
     mechanism: str
     user: str = ""
     password: str = field(default="", repr=False)
+    password_file: str = ""
     delegated: bool = False
     tokens: TokenSettings | None = None
     extensions: tuple[tuple[str, str], ...] = ()
@@ -312,6 +313,7 @@ def _sasl(options: Mapping[str, Any]) -> SaslSettings:
         mechanism,
         user=options.get("kafka.sasl.username") or login.get("username", ""),
         password=options.get("kafka.sasl.password") or login.get("password", ""),
+        password_file=options.get("kafka.sasl.password.file") or "",
         delegated=login.get("tokenauth", "").lower() == "true",
         tokens=token_settings(options, login) if mechanism == "OAUTHBEARER" else None,
         extensions=tuple(
@@ -362,8 +364,11 @@ def _login(text: str | None, mechanism: str) -> dict[str, str]:
 
 def _check_sasl(sasl: SaslSettings) -> None:
     by_password = sasl.tokens is None and sasl.aws is None
-    if by_password and not (sasl.user and sasl.password):
+    if by_password and not (sasl.user and (sasl.password or sasl.password_file)):
         raise OptionError(
             f"{sasl.mechanism} needs a user and a password: give kafka.sasl.jaas.config, or "
-            "kafka.sasl.username and kafka.sasl.password"
+            "kafka.sasl.username with kafka.sasl.password or kafka.sasl.password.file"
         )
+    if sasl.password_file and (sasl.password or not by_password):
+        why = "a password is given, too" if by_password else f"{sasl.mechanism} has no password"
+        raise OptionError(f"option kafka.sasl.password.file has no effect, {why}: leave one of them out")

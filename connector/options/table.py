@@ -348,6 +348,9 @@ TABLE: tuple[Option, ...] = (
     Option("kafka.sasl.password", OptionType.TEXT, None, Use.ALL,
            "Password, in place of kafka.sasl.jaas.config.",
            secret=True),
+    Option("kafka.sasl.password.file", OptionType.TEXT, None, Use.ALL,
+           "File with the password, in place of it, on every machine that runs tasks. It is read for each "
+           "login; after a refusal it is waited for another password for kafka.request.timeout.ms."),
     Option("kafka.sasl.oauthbearer.token.endpoint.url", OptionType.TEXT, None, Use.ALL,
            "Where tokens come from: an http(s) URL, by the client credentials flow or with an assertion, or "
            "a file: URL of a token that something else renews."),

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,11 @@ def jaas(module: str = PLAIN_LOGIN, **values: str) -> str:
 REFUSED: list[tuple[dict[str, str], str]] = [
     ({"security__protocol": "tls"}, "choose one of plaintext, ssl, sasl_plaintext, sasl_ssl"),
     ({"security__protocol": "SASL_PLAINTEXT"}, "kafka.sasl.mechanism is missing"),
+    ({"security__protocol": "SASL_SSL", "sasl__mechanism": "PLAIN", "sasl__username": "u",
+      "sasl__password": SECRET, "sasl__password__file": "/p"},
+     "has no effect, a password is given, too"),
+    ({"security__protocol": "SASL_SSL", "sasl__mechanism": "OAUTHBEARER", "sasl__password__file": "/p",
+      "sasl__oauthbearer__token__callback": "a:b"}, "has no effect, OAUTHBEARER has no password"),
     ({"security__protocol": "SASL_SSL", "sasl__mechanism": "CRAM-MD5"}, "cannot be 'CRAM-MD5'"),
     ({"security__protocol": "SASL_SSL", "sasl__mechanism": "GSSAPI"}, "kerberos.service.name is missing"),
     ({"security__protocol": "SASL_SSL", "sasl__jaas__config": KEYTAB.replace(' principal="alice@REALM"', ""),
@@ -386,6 +392,45 @@ def test_a_wrong_password_is_refused_at_once_and_not_shown(
     ) as raised:
         topics(login(sasl_broker, mechanism, sasl__username=user, sasl__password=SECRET))
     assert SECRET not in str(raised.value) and time.monotonic() - started < 40, "no time-out is waited for"
+
+
+@pytest.mark.parametrize("mechanism", WITH_PASSWORD)
+def test_a_password_in_a_file_is_read_for_each_login(
+    sasl_broker: EmbeddedBroker, mechanism: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "password"
+    given = login(sasl_broker, mechanism, sasl__username=ALICE, sasl__password__file=str(file))
+    with pytest.raises(AuthenticationRefused, match=r"password cannot be read: No such file"):
+        topics(given)
+    file.write_text(f"{ALICE_SECRET}\n")
+    assert topics(given) == topics(given)
+    file.write_text("of-yesterday")
+    change = threading.Timer(1.0, lambda: file.write_text(ALICE_SECRET))
+    change.start()
+    assert topics(given) is not None, "it is waited for another one"
+    change.join()
+
+
+def test_a_password_in_a_file_that_stays_wrong_is_tried_once(
+    sasl_broker: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "password"
+    file.write_text(f"not-{ALICE_SECRET}")
+    given = login(sasl_broker, "PLAIN", sasl__username=ALICE, sasl__password__file=str(file))
+    tries: list[float] = []
+    real = BrokerConnection._authenticate
+
+    def counted(connection: BrokerConnection, deadline: float) -> None:
+        tries.append(deadline)
+        real(connection, deadline)
+
+    monkeypatch.setattr(BrokerConnection, "_authenticate", counted)
+    with (
+        pytest.raises(AuthenticationRefused, match=r"starts with the right ones goes on where") as raised,
+        Cluster(replace(given.client, request_timeout_ms=1500)) as cluster,
+    ):
+        cluster.metadata([])
+    assert len(tries) == 1 and ALICE_SECRET not in str(raised.value)
 
 
 def test_a_mechanism_that_is_not_offered() -> None:

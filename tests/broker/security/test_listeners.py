@@ -4,11 +4,14 @@ docs/security.md.
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import socket
 import ssl
+import threading
 import time
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +25,10 @@ from eoslog.broker.config import BrokerConfig, ConfigError, option_table
 from eoslog.broker.security.listeners import Listener, listeners_of
 from eoslog.broker.security.principals import distinguished_name, mapped
 from eoslog.cli import main
+from eoslog.connector.options.sink_options import sink_options
+from eoslog.connector.options.source_options import source_options
+from eoslog.connector.source.reader import StreamReader
+from eoslog.errors import AuthenticationRefused
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode
 from eoslog.testing import BrokerFailed, EmbeddedBroker
@@ -29,6 +36,7 @@ from tests.broker.admin.test_admin_configs import BROKER, DELETE, SET, change, c
 from tests.broker.broker_clients import Wire
 from tests.broker.operations.test_operating import all_match, steps
 from tests.broker.security.securitykit import STANDARD, Pki, Stores, free_ports, lives, serial
+from tests.docs.test_rights import write_stream
 
 
 def read(**options: str) -> list[Listener]:
@@ -455,16 +463,107 @@ def test_the_example_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
             f"sasl.username=admin\nsasl.password=the-first\nssl.truststore.location={pki.ca}\n"
         )
         (tmp_path / "alice.password").write_text("the-second\n")
-        type_the_commands()
+        type_the_commands(PAGE[: PAGE.index(_CHANGING)])
         alice = client | {"sasl.username": "alice", "sasl.password": "the-second"}
         assert set(AdminClient(alice).list_topics(timeout=10).topics) == {"orders"}
         assert "the-first" not in broker.output() and "the-second" not in broker.output()
 
 
-def type_the_commands() -> None:
-    """Those of the page's console blocks, and compare what they print."""
-    typed = [step for block in re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL) for step in steps(block)]
-    assert len(typed) >= 5
+_CHANGING = "### Changing a password"
+
+
+class Copying:
+    """A query that copies `from` to `to` row by row, without Spark around it; stopped and started again."""
+
+    def __init__(self, port: int, checkpoint: Path, **login: str) -> None:
+        client = {"bootstrap.servers": f"127.0.0.1:{port}", "security.protocol": "SASL_PLAINTEXT"}
+        given = {f"kafka.{name.replace('_', '.')}": value for name, value in (client | login).items()}
+        place = {"subscribe": "from", "startingOffsets": "earliest", "maxOffsetsPerTrigger": "1"}
+        into = {"topic": "to", "transactional.id": "copy", "checkpointLocation": str(checkpoint)}
+        self._checkpoint = checkpoint
+        self._reader = StreamReader(source_options(given | place, stream=True))
+        self._sink = sink_options(given | into, stream=True)
+
+    def batch(self) -> None:
+        """The next micro-batch."""
+        ends = sorted((self._checkpoint / "offsets").iterdir(), key=lambda path: int(path.name))
+        start = json.loads(ends[-1].read_text().splitlines()[-1]) if ends else self._reader.initialOffset()
+        end = self._reader.latestOffset(start, self._reader.getDefaultReadLimit())
+        tasks = self._reader.partitions(start, end)
+        read = [[rows.select(["value"]) for rows in self._reader.read(task)] for task in tasks]
+        (self._checkpoint / "offsets" / str(len(ends))).write_text(f"v1\n{{}}\n{json.dumps(end)}")
+        write_stream(self._sink, len(ends), read)
+        (self._checkpoint / "commits" / str(len(ends))).write_text("v1\n{}")
+
+
+def test_a_password_is_changed_under_a_query(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (port,) = free_ports(1)
+    checkpoint = tmp_path / "checkpoint"
+    for part in ("offsets", "commits"):
+        (checkpoint / part).mkdir(parents=True)
+    (checkpoint / "metadata").write_text(json.dumps({"id": str(uuid.uuid4())}))
+    (tmp_path / "users").write_text("admin=the-first\n")
+    (tmp_path / "old.password").write_text("old-one")
+    (tmp_path / "new.password").write_text("new-one")
+    (tmp_path / "admin.properties").write_text(
+        f"bootstrap.servers=127.0.0.1:{port}\nsecurity.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-512\n"
+        "sasl.username=admin\nsasl.password=the-first\n"
+    )
+    config = {
+        "listeners": f"PLAINTEXT://127.0.0.1:0,SASL_PLAINTEXT://127.0.0.1:{port}",
+        "sasl.enabled.mechanisms": "SCRAM-SHA-256,SCRAM-SHA-512", "sasl.users.file": str(tmp_path / "users"),
+        "connection.failed.authentication.delay.ms": "10",
+    }  # fmt: skip
+    before, after = re.findall(r"```console\n.*?```", PAGE.partition(_CHANGING)[2], re.DOTALL)
+    with EmbeddedBroker(config=config, faults=True) as broker:
+
+        def run(*arguments: str) -> None:
+            done = CliRunner().invoke(main, [*arguments, "--bootstrap-server", broker.bootstrap])
+            assert done.exit_code == 0, done.output
+
+        run("users", "add", "alice", "--password-file", "old.password")
+        run("topics", "create", "from", "to")
+        rows = "".join(f"{row}\n" for row in range(7))
+        typed = ["produce", "from", "--bootstrap-server", broker.bootstrap]
+        assert CliRunner().invoke(main, typed, input=rows).exit_code == 0
+        old = Copying(port, checkpoint, sasl_mechanism="SCRAM-SHA-512", sasl_username="alice",
+                      sasl_password="old-one")  # fmt: skip
+        old.batch()
+        type_the_commands(before)
+        broker.faults.cut_connections()
+        old.batch()  # it logs in again, with the old one
+        new = {"sasl_mechanism": "SCRAM-SHA-256", "sasl_username": "alice"}
+        Copying(port, checkpoint, **new, sasl_password="new-one").batch()
+        type_the_commands(after)
+        broker.faults.cut_connections()
+        with pytest.raises(AuthenticationRefused, match="starts with the right ones goes on where it was"):
+            Copying(port, checkpoint, sasl_mechanism="SCRAM-SHA-512", sasl_username="alice",
+                    sasl_password="old-one").batch()  # fmt: skip
+        file = tmp_path / "alice.password"
+        file.write_text("new-one")
+        running = Copying(port, checkpoint, **new, sasl_password_file=str(file))
+        running.batch()
+        (tmp_path / "third.password").write_text("third-one")
+        run("users", "add", "alice", "--mechanism", "SCRAM-SHA-256", "--password-file", "third.password")
+        running.batch()  # on its open connections
+        broker.faults.cut_connections()
+        change = threading.Timer(1.0, lambda: file.write_text("third-one\n"))
+        change.start()
+        running.batch()  # its logins wait for the file
+        change.join()
+        running.batch()
+        read = CliRunner().invoke(
+            main, ["consume", "to", "--from-beginning", "--to-end", "--bootstrap-server", broker.bootstrap]
+        )
+        assert read.output.split() == [str(row) for row in range(7)]
+        assert not any(word in broker.output() for word in ("old-one", "new-one", "third-one"))
+
+
+def type_the_commands(page: str) -> None:
+    """Those of a page's console blocks, and compare what they print."""
+    typed = [step for block in re.findall(r"```console\n(.*?)```", page, re.DOTALL) for step in steps(block)]
+    assert typed
     for command, wanted in typed:
         program, *arguments = shlex.split(command)
         assert program == "eoslog"
