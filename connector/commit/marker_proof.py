@@ -23,9 +23,9 @@ from eoslog.connector.commit.commands import (
 from eoslog.connector.commit.decision import Decision, decode
 from eoslog.connector.commit.faults import MarkersMissing, ParticipantsLost, Unfinished
 from eoslog.connector.commit.finish import aborted_text
-from eoslog.connector.commit.places import Place, Seen
+from eoslog.connector.commit.places import Place, Places, Seen
 from eoslog.connector.commit.sink_transaction import fetch_stored, write_lost_markers
-from eoslog.connector.commit.transactional_ids import Sink
+from eoslog.connector.commit.transactional_ids import Participant, Sink
 from eoslog.protocol.producer_identity import ProducerIdentity
 
 LOOKS = 10
@@ -90,6 +90,30 @@ def prove_last(sink: Sink, own: ProducerIdentity | None) -> Rules[None]:
         yield from prove(last)
 
 
+def end_forgotten(sink: Sink, places: Places) -> Rules[None]:
+    """Abort what the sink has open at these places, of batches that are not decided. Call it when begin has
+    ended what coordinators have open.
+
+    Brokers that lose the end of `__transaction_state`, and not that of the log, leave a transaction open that
+    no coordinator knows: nobody else would end it, and readers of committed data would wait there for ever.
+    Raises MarkersMissing.
+    """
+    if not places:
+        return
+    writers = sorted({place.writer for place in places})
+    where = tuple(sorted({(place.topic, place.partition) for place in places}))
+    question = FindHeld(where, tuple(Participant(sink.prefix, writer) for writer in writers))
+    what = f"sink {sink.id}: whether a batch that is not decided is open in the log cannot be seen"
+    held = yield from demand(question, what, MarkersMissing)
+    if not held:
+        return
+    answer = yield from ask(WriteMarkers(held, commit=False))
+    if not isinstance(answer, (Refused, Unknown)):
+        held = yield from demand(question, what, MarkersMissing)
+    if held:
+        raise MarkersMissing(_forgotten_text(sink, held, answer))
+
+
 def _look_again(question: FindHeld, held: tuple[HeldBack, ...], what: str) -> Rules[tuple[HeldBack, ...]]:
     """The transactions that are still held open when the coordinators say that all markers are written.
 
@@ -106,13 +130,30 @@ def _look_again(question: FindHeld, held: tuple[HeldBack, ...], what: str) -> Ru
 
 
 def _text(decision: Decision, held: tuple[HeldBack, ...], answer: object) -> str:
-    places = "; ".join(
-        f"{h.place[0]}-{h.place[1]} by {h.participant.name} ({h.participant.identity})" for h in held
-    )
-    why = f" ({answer})" if isinstance(answer, (Refused, Unknown)) else ""
+    places, why = _where(held), _why(answer)
     return (
         f"{decision.batch} is committed, but a broker has lost commit markers: transactions are held open on "
         f"{places}. Readers of committed data are blocked there. Writing the markers needs the right "
         f"ClusterAction and did not succeed{why}. Restart with that right, or have the cluster's operator "
         "write COMMIT markers (WriteTxnMarkers); aborting these transactions would lose rows"
     )
+
+
+def _forgotten_text(sink: Sink, held: tuple[HeldBack, ...], answer: object) -> str:
+    return (
+        f"sink {sink.id}: rows of a batch that is not decided are held open, and no coordinator knows their "
+        f"transactions: brokers have lost the end of __transaction_state. They are on {_where(held)}. "
+        "Readers of committed data are blocked there. Aborting them needs the right ClusterAction and did "
+        f"not succeed{_why(answer)}. Restart with that right, or have the cluster's operator abort them on "
+        "these partitions (kafka-transactions.sh find-hanging and abort); then start the query again"
+    )
+
+
+def _where(held: Iterable[HeldBack]) -> str:
+    return "; ".join(
+        f"{h.place[0]}-{h.place[1]} by {h.participant.name} ({h.participant.identity})" for h in held
+    )
+
+
+def _why(answer: object) -> str:
+    return f" ({answer})" if isinstance(answer, (Refused, Unknown)) else ""

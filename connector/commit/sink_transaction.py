@@ -167,6 +167,8 @@ def _text(sink: Sink, state: Description, left: _Left) -> str:
         f"group {sink.group}, or of that of kafka.group.id, stay pending. It was not repaired: "
         f"{left.why}. Start the query once with the right ClusterAction, which repairs what is sure; or have "
         "the cluster's operator look up in __transaction_state whether that transaction's last entry was "
-        "PrepareCommit or PrepareAbort, and write such a marker (WriteTxnMarkers). Do not delete the group: "
-        "rows would be doubled"
+        "PrepareCommit or PrepareAbort, and write such a marker (WriteTxnMarkers). If it has neither, "
+        "brokers have lost it: abort the transaction there (kafka-transactions.sh abort), and start the "
+        "query with its checkpoint, which decides again what the log has. Do not delete the group: rows "
+        "would be doubled"
     )

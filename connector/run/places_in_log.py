@@ -25,6 +25,8 @@ logger = logging.getLogger(__name__)
 LOOKS = 8
 """At a start the batches at so many places are looked at, not only the ends of their partitions: a log that
 was put back and has grown again is put back in all of its partitions."""
+WRITERS = 64
+"""Of so many transactions it is looked up how they ended, each at one place: they end one by one."""
 LOOKED_THROUGH = 64 << 20
 """So many bytes of a partition are looked through for rows of transactions."""
 
@@ -36,17 +38,23 @@ def look_at(cluster: Cluster, places: Collection[Place]) -> dict[Place, Seen]:
     return {place: known.get(place) or _look(cluster, place) for place in places}
 
 
-def lacking(cluster: Cluster, places: Iterable[Place]) -> dict[Place, str]:
-    """What the log has not of these places, and why. Raises KafkaError, RetriesExhausted."""
+def lacking(
+    cluster: Cluster, places: Iterable[Place], *, visible: Collection[Place] = ()
+) -> dict[Place, str]:
+    """What the log has not of these places, and why; of those whose rows are to be `visible`, what was
+    aborted, too. Raises KafkaError, RetriesExhausted."""
     wanted = tuple(places)
     replaced, short = _lacks(cluster, wanted)
     lacks = replaced | short
+    writers = {place.writer: place for place in visible if place not in lacks}
     there = itertools.islice((place for place in wanted if place not in lacks), LOOKS)
-    return lacks | {
-        place: f"{place} holds other rows than were written there"
-        for place in there
-        if _look(cluster, place) is Seen.GONE
-    }
+    for place in dict.fromkeys((*itertools.islice(writers.values(), WRITERS), *there)):
+        how = _look(cluster, place)
+        if how is Seen.GONE:
+            lacks[place] = f"{place} holds other rows than were written there"
+        if how is Seen.ABORTED and place in visible:
+            lacks[place] = f"{place} holds them in a transaction that was aborted"
+    return lacks
 
 
 def followed(cluster: Cluster, places: Iterable[Place]) -> list[str]:

@@ -33,7 +33,7 @@ from eoslog.connector.commit.finish import await_readable
 from eoslog.connector.commit.leave_sink import fence, stable_decision
 from eoslog.connector.commit.marker_proof import prove_last
 from eoslog.connector.commit.move_decision import give_up
-from eoslog.connector.commit.places import first_rows_of, places_of
+from eoslog.connector.commit.places import Places, Seen, first_rows_of, places_of
 from eoslog.connector.commit.saved_state import Saving
 from eoslog.connector.commit.task_reports import Batch, Begun, Decided, Prepared, Report, Run
 from eoslog.connector.commit.token_write import (
@@ -52,6 +52,7 @@ from eoslog.connector.offsets.group_notes import Note
 from eoslog.connector.options.sink_options import Guarantee, SinkOptions
 from eoslog.connector.progress import figures, log_progress, tell, timed
 from eoslog.connector.run import abandoned_run, run_memory
+from eoslog.connector.run.places_in_log import look_at
 from eoslog.connector.run.run_memory import Life
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner, commit_known
 from eoslog.connector.saved.run_again import check_equal_run, check_state_topic
@@ -290,8 +291,9 @@ def _kept_first(options: SinkOptions, reports: Sequence[Report | None], batch_id
     """Nothing is committed before the checkpoint notes where the batch's rows are, and the batch's plan is on
     the disk (checkpoint.sync). The disk works while the rules ask the brokers. Raises
     CheckpointUnreadable."""
+    replaced = _replaced(options, reports, batch_id)
     with ThreadPoolExecutor(1) as disk:
-        synced = disk.submit(_keep, options, reports, batch_id)
+        synced = disk.submit(_keep, options, reports, batch_id, replaced)
 
         def around(perform: Perform, command: Command[Any]) -> Any:
             if isinstance(command, End) and command.commit:
@@ -301,13 +303,24 @@ def _kept_first(options: SinkOptions, reports: Sequence[Report | None], batch_id
         yield around
 
 
-def _keep(options: SinkOptions, reports: Sequence[Report | None], batch_id: int) -> None:
+def _replaced(options: SinkOptions, reports: Sequence[Report | None], batch_id: int) -> Places:
+    """Where rows of a decided batch were aborted that are written again now: nobody is to miss those.
+    Raises KafkaError, RetriesExhausted, CheckpointUnreadable."""
+    kinds = {type(report) for report in reports}
+    if options.checkpoint_location is None or not {Decided, Prepared} <= kinds:
+        return ()
+    noted = dict(NotedPlaces.read(Checkpoint.at(options.checkpoint_location)).batches).get(batch_id, ())
+    seen = look_at(shared_cluster(options.client), noted)
+    return tuple(place for place, how in seen.items() if how is Seen.ABORTED)
+
+
+def _keep(options: SinkOptions, reports: Sequence[Report | None], batch_id: int, replaced: Places) -> None:
     if options.checkpoint_location is None:
         return
     checkpoint = Checkpoint.at(options.checkpoint_location)
     prepared = [report for report in reports if isinstance(report, Prepared)]
     again = any(isinstance(report, Decided) for report in reports)
-    noted, places = NotedPlaces.read(checkpoint), places_of(prepared)
+    noted, places = NotedPlaces.read(checkpoint).without(replaced), places_of(prepared)
     earlier = batch_id + again  # what was never decided of this batch is not missed
     if said := noted.remade(places, earlier) or noted.cut(first_rows_of(prepared), earlier):
         raise RowsGone(

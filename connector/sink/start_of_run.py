@@ -44,9 +44,10 @@ from eoslog.connector.commit.begin import KnownStarts, check_left, check_noted_p
 from eoslog.connector.commit.decide import SourceOffsets
 from eoslog.connector.commit.decision import KEPT_PLACES, Decision
 from eoslog.connector.commit.leave_sink import fence, leave, stable_decision, taken_over
+from eoslog.connector.commit.marker_proof import end_forgotten
 from eoslog.connector.commit.move_decision import give_up, move_decision
 from eoslog.connector.commit.observe import observed_decision
-from eoslog.connector.commit.places import Place, Places, Seen, ended
+from eoslog.connector.commit.places import Place, Places, Seen
 from eoslog.connector.commit.saved_state import Saving
 from eoslog.connector.commit.task_reports import Batch, Begun, Left
 from eoslog.connector.commit.token_write import check_not_in_foreach, note_stream
@@ -264,6 +265,7 @@ class StartOfRun:
         Raises DecisionGone, CheckpointOlder, CheckpointMismatch, StartsElsewhere, TakenOver.
         """
         view, options = self._view, self._options
+        self._runner.run(end_forgotten(self._sink, _undecided(view.checkpoint, begun.ours)))
         given = None if self._upgraded else NotedSink.read(view.checkpoint)
         kept = kept_of(view, begun.decided)
         wanted, now = Offsets(), known_id(self._cluster)
@@ -276,7 +278,8 @@ class StartOfRun:
             last = self._runner.run(observed_decision(self._sink))
         others = self._others(committed) if _is_first(view) else {}
         before = [made for made in (last, *others.values()) if made is not None]
-        rows = rows_found(self._cluster, view.checkpoint, view.completed, begun.ours, last, before)
+        known = view.completed, begun.ours, last, before
+        rows = rows_found(self._cluster, view.checkpoint, *known, again=bool(begun.lost))
         story = StartFacts(
             sink=begun.sink_id,
             batch=view.batch,
@@ -533,11 +536,13 @@ def rows_found(
     decided: Batch | None,
     last: Decision | None = None,
     before: Sequence[Decision] = (),
+    *,
+    again: bool = False,
 ) -> RowsFound:
     """Hold the places that the checkpoint notes against the log; if it is new, those of the last decisions
     `before` it, at which it may go on; none: of `last`. `decided`: the query's last batch that the sink knows
-    to be decided; None: its last decision, `last`, is another query's. Raises KafkaError, RetriesExhausted,
-    CheckpointUnreadable."""
+    to be decided; None: its last decision, `last`, is another query's. `again`: rows of its last batch are
+    lost, and are written again. Raises KafkaError, RetriesExhausted, CheckpointUnreadable."""
     note = NotedPlaces.read(checkpoint)
     noted, before = note.batches, before or (() if last is None else (last,))
     if decided is None and completed is None and before:
@@ -550,13 +555,14 @@ def rows_found(
     known = decided is not None and decided.batch_id >= newest
     if completed is None and not known:
         return RowsFound()
-    if completed is not None and not known and (newest > completed or _is_aborted(cluster, places)):
-        noted = noted[1:]  # it was not decided: it is to be written, or another connector has done that
+    if completed is not None and not known and newest > completed:
+        noted = noted[1:]  # it was not decided: it is to be written
     if not noted:
         return RowsFound(newest - 1, done, _said(lacking(cluster, reversed(note.older))))
     batch, places = next((one for one in noted if one[1]), noted[0])
     behind = () if known else tuple(followed(cluster, note.in_batches))
-    lacks = _said(lacking(cluster, dict.fromkeys((*places, *note.up_to(batch)))))
+    had = [place for number, found in noted for place in found if not (again and number == batch)]
+    lacks = _said(lacking(cluster, dict.fromkeys((*had, *note.up_to(batch))), visible=had))
     is_ours = decided is not None or last is None or last.of_query is None
     proven = not known and is_ours and set(look_at(cluster, places).values()) == {Seen.COMMITTED}
     return RowsFound(noted[0][0], batch, lacks, bool(places), behind, proven)
@@ -595,6 +601,13 @@ def seen_of_planned(cluster: Cluster, view: CheckpointView, decided: Batch | Non
     return {place: how for place, how in seen.items() if decided is None or how is not Seen.REMOVED}
 
 
+def _undecided(checkpoint: Checkpoint, decided: Batch | None) -> Places:
+    """Where rows are of batches that the checkpoint notes and the sink has not decided."""
+    newest = -1 if decided is None else decided.batch_id
+    noted = NotedPlaces.read(checkpoint).batches
+    return tuple(place for batch, places in noted if batch > newest for place in places)
+
+
 def _said(lacks: Mapping[Place, str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(lacks.values()))
 
@@ -603,11 +616,7 @@ def forget_lacking(cluster: Cluster, checkpoint: Checkpoint) -> None:
     """Forget where rows were that are gone, as was accepted: a later start does not ask again. Raises
     KafkaError, RetriesExhausted, CheckpointUnreadable."""
     note = NotedPlaces.read(checkpoint)
-    note.without(lacking(cluster, note.everywhere)).write(checkpoint)
-
-
-def _is_aborted(cluster: Cluster, places: Places) -> bool:
-    return bool(places) and {*ended(look_at(cluster, places)).values()} == {Seen.ABORTED}
+    note.without(lacking(cluster, note.everywhere, visible=note.in_batches)).write(checkpoint)
 
 
 def kept_of(view: CheckpointView, decided: Batch | None) -> Planned | None:

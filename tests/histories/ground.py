@@ -73,6 +73,10 @@ class Cluster(Protocol):
     def restore(self, disk: Any) -> None:
         """It is started on such a copy."""
 
+    def put_back(self, transactions: Any, groups: Any, logs: Any, topic: str) -> None:
+        """It is started with `__transaction_state`, `__consumer_offsets` and the logs of a topic as three
+        copies have them. Producer ids are the controller's, which loses nothing."""
+
     def logs_of(self, topic: str) -> Any:
         """A copy of a topic's logs."""
 
@@ -93,6 +97,10 @@ class Cluster(Protocol):
 
     def empty(self, topic: str) -> None:
         """All records are deleted, those of open transactions as well."""
+
+    def end_held(self) -> bool:
+        """An operator ends what is open on groups' partitions and has ended: as `__transaction_state` has it,
+        and by an abort what it does not have; whether there was any."""
 
     def terminate(self, name: str) -> bool:
         """Abort what a transactional id has open, whoever holds it; whether it had."""

@@ -28,6 +28,7 @@ CONFIG = {
 }
 CLEAN = (".kafka_cleanshutdown", "recovery-point-offset-checkpoint", "replication-offset-checkpoint")
 """What tells a broker that it need not look at its logs."""
+STATE, GROUPS = "__transaction_state", "__consumer_offsets"
 TERMINATE_MS = 60_000
 OPEN = ("Ongoing", "PrepareCommit", "PrepareAbort")
 
@@ -113,6 +114,15 @@ class RealCluster:
         self.broker.stop()
         shutil.rmtree(self.broker.data)
         shutil.copytree(disk, self.broker.data)
+        self._start()
+
+    def put_back(self, transactions: Path, groups: Path, logs: Path, topic: str) -> None:
+        """See ground.Cluster."""
+        self.broker.kill()
+        for copy, name in ((transactions, STATE), (groups, GROUPS), (logs, topic)):
+            for folder in copy.glob(f"{name}-*"):
+                shutil.rmtree(self.broker.data / folder.name)
+                shutil.copytree(folder, self.broker.data / folder.name)
         self._start()
 
     def logs_of(self, topic: str) -> Path:
@@ -204,6 +214,10 @@ class RealCluster:
         ends = [TopicPartition(topic, number, -1) for number in range(self.partitions(topic))]
         for deleted in self._kafka.admin.delete_records(ends).values():
             deleted.result(60)
+
+    def end_held(self) -> bool:
+        """The bundled broker loses no marker."""
+        return False
 
     def terminate(self, name: str) -> bool:
         """Abort what a transactional id has open, whoever holds it (forceTerminateTransaction)."""

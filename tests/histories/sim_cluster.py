@@ -23,12 +23,14 @@ from eoslog.protocol.encode import encode_batches
 from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.protocol.schema import Message
-from tests.connector.commit.model_broker import NEVER_MS, ModelBroker, Transaction
+from tests.connector.commit.model_broker import NEVER_MS, ModelBroker, Open, Transaction, bumped
 from tests.histories.clock import Clock
 from tests.histories.sim_log import COMMITTED, OPEN, PLAIN, Entry, Log
 
 ANCHOR = "__consumer_offsets"
 STATE = "__transaction_state"
+TV2 = 2
+"""From this level of transaction.version on, every end of a transaction raises the epoch."""
 
 
 @dataclass
@@ -123,16 +125,33 @@ class SimCluster(ModelBroker):
         self.settle_all()
         logs = {n: Topic(t.id, [log.copy() for log in t.logs], t.internal) for n, t in self.topics.items()}
         places = {n: Places(set(p.logs), p.opener) for n, p in self.places.items()}
-        return logs, places, copy.deepcopy((self.transactions, self.groups, self._next_producer))
+        return logs, places, copy.deepcopy((self.transactions, self.groups, self._next_producer, self.held))
 
     def restore(self, disk: Any) -> None:
         """Started on such a copy. What is open in it nobody has opened who lives."""
         logs, places, rest = disk
         self.topics = {n: Topic(t.id, [g.copy() for g in t.logs], t.internal) for n, t in logs.items()}
         self.places = {n: Places(set(p.logs)) for n, p in places.items()}
-        self.transactions, self.groups, self._next_producer = copy.deepcopy(rest)
-        self.held = {}
+        self.transactions, self.groups, self._next_producer, self.held = copy.deepcopy(rest)
         self.restart()
+
+    def put_back(self, transactions: Any, groups: Any, logs: Any, topic: str) -> None:
+        """See ground.Cluster."""
+        newest, (opened, stored, _, held) = self._next_producer, copy.deepcopy(groups[2])
+        rest = transactions[2][0], stored, newest, held
+        self.restore((self.topics, transactions[1], rest))
+        for txn in self.transactions.values():
+            txn.offsets = {}
+        for name, txn in opened.items():
+            now, identity = self.transactions.get(name), txn.current
+            if now is not None and now.state == "Ongoing" and now.current == identity:
+                now.offsets = txn.offsets
+                continue
+            after = identity if self.tv < TV2 else bumped(identity)
+            ended = now is not None and (now.state, now.identity) == ("CompleteCommit", after)
+            for group, offsets in txn.offsets.items():  # whoever has them pending does not come back
+                self.held[group] = Open(name, identity, ended, offsets)
+        self.cut(topic, logs[0][topic].logs)
 
     def logs_of(self, name: str) -> list[Log]:
         """A copy of a topic's logs."""
@@ -175,6 +194,13 @@ class SimCluster(ModelBroker):
         self.settle_all()
         for log in self.topics[topic].logs:
             log.start, log.entries = log.end, [e for e in log.entries if e.state != OPEN]
+
+    def end_held(self) -> bool:
+        """See ground.Cluster."""
+        held = dict(self.held)
+        for group, found in held.items():
+            self._release(group, found.committed)
+        return bool(held)
 
     def terminate(self, name: str) -> bool:
         """Abort what a transactional id has open, whoever holds it (forceTerminateTransaction)."""
@@ -468,9 +494,9 @@ class SimCluster(ModelBroker):
     def _pending(self, group: str) -> set[tuple[str, int]]:
         """Offsets that an open transaction is about to change."""
         self.settle_all()
-        return {
-            p for t in self.transactions.values() if t.state == "Ongoing" for p in t.offsets.get(group, ())
-        }
+        opened = [t.offsets for t in self.transactions.values() if t.state == "Ongoing"]
+        orphans = [{group: self.held[group].offsets}] if group in self.held else []
+        return {place for offsets in (*opened, *orphans) for place in offsets.get(group, ())}
 
     def _txn_offset_commit(self, body: Message, version: int) -> Message:
         name, who = body["transactional_id"], ProducerIdentity(body["producer_id"], body["producer_epoch"])
@@ -535,12 +561,14 @@ class SimCluster(ModelBroker):
             place = (name, number)
             code = self._code_of(place)
             log = None if code else self.topics[name].logs[number]
+            orphans = self._held_on(number).values() if name == ANCHOR else ()
+            held = {orphan.identity.producer_id: (0, orphan.identity.epoch) for orphan in orphans}
             active = [
                 {
                     "producer_id": who, "producer_epoch": epoch, "coordinator_epoch": 0,
                     "current_txn_start_offset": first,
                 }
-                for who, (first, epoch) in (log.open.items() if log else ())
+                for who, (first, epoch) in (log.open | held if log else held).items()
             ]  # fmt: skip
             return {"partition_index": number, "error_code": code, "active_producers": active}
 
@@ -549,6 +577,11 @@ class SimCluster(ModelBroker):
             for t in body["topics"]
         ]
         return {"topics": topics}
+
+    def _held_on(self, number: int) -> dict[str, Open]:
+        """What is held open on a partition of the groups, by group."""
+        parts = self.partitions(ANCHOR)
+        return {group: found for group, found in self.held.items() if self._place_of(group) % parts == number}
 
     def _write_txn_markers(self, body: Message, version: int) -> Message:
         answers = []
@@ -559,6 +592,9 @@ class SimCluster(ModelBroker):
                     log = self.topics[topic["name"]].logs[number]
                     commit = marker["transaction_result"]
                     log.mark(marker["producer_id"], marker["producer_epoch"], commit, self.clock.ms)
+                    for group, found in self._held_on(number).items() if topic["name"] == ANCHOR else ():
+                        if found.identity.producer_id == marker["producer_id"]:
+                            self._release(group, commit)
                 parts = [{"partition_index": n, "error_code": 0} for n in topic["partition_indexes"]]
                 topics.append({"name": topic["name"], "partitions": parts})
             answers.append({"producer_id": marker["producer_id"], "topics": topics})

@@ -196,6 +196,19 @@ KEPT: dict[str, list[tuple[Any, ...]]] = {
         ("follow", "A", "B"),
         ("cut", "out"),
     ],
+    "a part of the rows is lost and written again, and the query is started again": [
+        ("cluster", 2, False),
+        ("query", "A", {"id": "x", "on.lost.transaction": "replay", "small": "0"}),
+        ("produce", "in", 4),
+        ("run", "A", 1),
+        ("produce", "in", 4),
+        ("run", "A", 1, ("kill", ("commit: before END_TXN", 3))),
+        ("wait", 1000),
+        ("run", "A", 1),
+        ("kill", "A"),
+        ("produce", "in", 4),
+        ("run", "A", 1),
+    ],
     "a group of two queries": [
         ("query", "A", {"id": "x", "kafka.group.id": "g"}),
         ("query", "B", {"id": "y", "kafka.group.id": "g"}),
@@ -1537,6 +1550,7 @@ QUIET = (
     "groups are deleted between two runs",
     "the same, and the checkpoint lost behind the next start",
     "restored from a copy older than a batch without rows, and a day with Spark's connector",
+    "a part of the rows is lost and written again, and the query is started again",
 )
 """Nothing is lost or wrong in these, so nobody is stopped."""
 

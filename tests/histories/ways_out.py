@@ -395,7 +395,13 @@ def _later(world: "World", query: "Query", text: str) -> bool:
     return True
 
 
+def _marker(world: "World", query: "Query", text: str) -> bool:
+    """The markers that an operator finds out, or the abort of what `__transaction_state` does not have."""
+    return world.cluster.end_held()
+
+
 _WAYS = (
+    (r"have the cluster's operator look up in __transaction_state", _marker),
     (r"the cluster has lost decisions", _nothing_missing),
     (r"run the query with at_least_once until", _weaker),
     (r"readers may have had them|as a part of its rows is visible", _looked),

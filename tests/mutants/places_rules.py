@@ -8,6 +8,7 @@ THREE = ("tests/histories/test_three_say_one.py",)
 CROSSCHECK = ("tests/connector/checkpoint/test_crosscheck.py",)
 ANEW = ("tests/connector/sink/test_topics_of_a_sink.py",)
 OPEN = ("tests/connector/commit/test_proofs.py",)
+MEMORIES = ("tests/histories/test_three_memories.py",)
 NOTED = ("tests/connector/checkpoint/test_noted_places.py",)
 
 MUTANTS: list[Mutant] = [
@@ -39,7 +40,8 @@ MUTANTS: list[Mutant] = [
         Break("anybody's rows are the sink's", "_is_at", "ProducerIdentity(batch.producer_id, batch.producer_epoch) != place.writer", "ProducerIdentity(batch.producer_id, batch.producer_epoch) != place.writer and False"),
         Break("rows of another time are the same", "_is_at", "batch.max_timestamp != place.time_ms", "False"),
         Break("every transaction is committed", "_look", "Seen.ABORTED", "Seen.COMMITTED"),
-        Break("batches are not looked at", "lacking", "_look(cluster, place) is Seen.GONE", "False"),
+        Break("batches are not looked at", "lacking", "how is Seen.GONE", "False"),
+        Break("what was aborted is there", "lacking", "how is Seen.ABORTED and place in visible", "False"),
     ),
     *mutants_of(
         KEPT,
@@ -99,8 +101,8 @@ MUTANTS: list[Mutant] = [
         Break("a batch is decided again that others follow", "StartOfRun._remember", "rows.proven and (not rows.followed)", "rows.proven"),
         Break("some of the rows are all of them", "rows_found", "set(look_at(cluster, places).values()) == {Seen.COMMITTED}", "True"),
         Break("another query's sink is its own", "rows_found", "decided is not None or last is None or last.of_query is None", "True"),
-        Break("places are not held against the log", "rows_found", "_said(lacking(cluster, dict.fromkeys((*places, *note.up_to(batch)))))", "()"),
-        Break("topics that were not written lately are not looked at", "rows_found", "(*places, *note.up_to(batch))", "(*places,)", ANEW),
+        Break("places are not held against the log", "rows_found", "_said(lacking(cluster, dict.fromkeys((*had, *note.up_to(batch))), visible=had))", "()"),
+        Break("topics that were not written lately are not looked at", "rows_found", "(*had, *note.up_to(batch))", "(*had,)", ANEW),
         Break("a successor forgets where the former query's rows are", "StartOfRun.after", "NotedPlaces((), places_of_queries(before)).write(view.checkpoint)", "pass"),
         Break("a sink under a new name forgets where rows are", "StartOfRun.before", "_unnumber(view, self.known_starts.topics)", "view.checkpoint.forget(NOTED_PLACES)"),
         Break("at_least_once forgets where rows are", "leave_for_none", "_unnumber(view)", "view.checkpoint.forget(NOTED_PLACES)"),
@@ -111,6 +113,9 @@ MUTANTS: list[Mutant] = [
         Break("a batch write forgets where its query's rows are", "Decision.kept_of_query", "kept._replace(older=self.everywhere[-KEPT_PLACES:])", "kept._replace(older=())"),
         Break("the next decision forgets where earlier rows are", "decide.commit", "last.older_after(ballot.places)", "()"),
         Break("a decision forgets where earlier rows are", "Decision.older_after", "outlasting(known.everywhere, places)[-KEPT_PLACES:]", "()", ("tests/connector/commit/test_decision.py",)),
+        Break("what is written again is missed", "rows_found", "not (again and number == batch)", "True", MEMORIES),
+        Break("what no coordinator knows stays open", "end_forgotten", "not held", "True", MEMORIES),
+        Break("what was aborted and written again is missed", "_keep", "NotedPlaces.read(checkpoint).without(replaced)", "NotedPlaces.read(checkpoint)"),
         Break("what is accepted is told again", "StartOfRun.after", "rows.lacks and (not story.is_new)", "False", ANEW),
         Break("a rest is one of the last batch, whoever ran it", "StartOfRun.after", "has_rested(view, rows.newest)", "has_rested(view)"),
     ),

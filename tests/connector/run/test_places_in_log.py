@@ -101,6 +101,7 @@ def test_the_log_shows_how_a_transaction_has_ended(kafka: Kafka, cluster: Cluste
     assert seen(cluster, place) == [how]
     assert ended(look_at(cluster, [place])) == {place.writer: how}
     assert not lacking(cluster, [place])
+    assert bool(lacking(cluster, [place], visible=[place])) is not commit, "no reader gets what was aborted"
 
 
 def test_what_the_log_does_not_have(kafka: Kafka, cluster: Cluster) -> None:
