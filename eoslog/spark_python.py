@@ -11,11 +11,15 @@ from collections.abc import Mapping
 from eoslog.warm.ask import hand_over
 from eoslog.warm.sparks_zip import prefer_installed
 
+ASKED = ("-X", "eoslog.asked")
+"""Means nothing to Python. With it a start does not ask again (packaging/eoslog.pth)."""
+
 
 def main() -> None:
     """Behave like `python`."""
     hand_over(sys.argv[1:])
-    os.execve(sys.executable, [sys.executable, *sys.argv[1:]], environment(os.environ, sys.path))
+    command = [sys.executable, *(ASKED if sys.argv[1:2] == ["-m"] else ()), *sys.argv[1:]]
+    os.execve(sys.executable, command, environment(os.environ, sys.path))
 
 
 def environment(given: Mapping[str, str], path: list[str]) -> dict[str, str]:

@@ -41,18 +41,23 @@ names = {"pyspark": "pyspark", "eoslog": "eoslog", "pyarrow": "pyarrow", "numpy"
          "google-crc32c": "google_crc32c"}
 found = {name: version(name, module) for name, module in names.items()}
 folder = any(os.path.isfile(os.path.join(entry, "pyspark", "version.py")) for entry in sys.path)
-print(json.dumps({"versions": {**found, "python": platform.python_version()}, "folder": folder}))
+hook = any(os.path.isfile(os.path.join(entry, "eoslog.pth")) for entry in sys.path)
+hook = hook and os.environ.get("EOSLOG_WARM") != "0"
+found["python"] = platform.python_version()
+print(json.dumps({"versions": found, "folder": folder, "hook": hook}))
 """
 
 
 @dataclass(frozen=True)
 class Python:
-    """A Python that Spark starts. `wrong`: why it does not run. `has_folder`: its PySpark is not a zip."""
+    """A Python that Spark starts. `wrong`: why it does not run. `has_folder`: its PySpark is not a zip.
+    `has_hook`: it asks for a fork of a warm process at its start (packaging/eoslog.pth)."""
 
     command: str
     purpose: str
     versions: Mapping[str, str | None] = field(default_factory=dict)
     has_folder: bool = True
+    has_hook: bool = False
     wrong: str = ""
 
 
@@ -126,7 +131,7 @@ def ask(command: str, purpose: str, environment: Mapping[str, str]) -> Python:
     if answer is None:
         last = done.stderr.strip().rpartition("\n")[2]
         return Python(command, purpose, wrong=last or f"exit status {done.returncode}")
-    return Python(command, purpose, answer["versions"], answer["folder"])
+    return Python(command, purpose, answer["versions"], answer["folder"], answer["hook"])
 
 
 def _java(environment: Mapping[str, str]) -> str | None:

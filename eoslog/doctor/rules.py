@@ -104,7 +104,7 @@ def _java_is_missing(facts: Facts) -> Iterator[Finding]:
 
 def _starts_are_slow(facts: Facts) -> Iterator[Finding]:
     for python in facts.pythons:
-        if not python.wrong and Path(python.command).name != LAUNCHER:
+        if not (python.wrong or python.has_hook or Path(python.command).name == LAUNCHER):
             yield Finding(
                 Weight.SLOW,
                 f"{python.command}, for {python.purpose}, imports everything each time Spark starts it",

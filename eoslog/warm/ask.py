@@ -12,7 +12,7 @@ import zlib
 from typing import NoReturn
 
 from eoslog.version import __version__
-from eoslog.warm.request import RUNS, Request, for_imports, has_threads
+from eoslog.warm.request import RUNS, Request, begins, for_imports, has_threads
 
 ANSWER_SECONDS = 10.0
 """A warm process that sends nothing for this long is stuck: it is killed, and this process runs by itself.
@@ -27,11 +27,26 @@ WAIT, YES, GO = b"wait", b"yes", b"go"
 STANDARD = 0, 1, 2
 
 
-def hand_over(arguments: list[str]) -> None:
+OFF = "EOSLOG_WARM"
+"""The variable that turns `at_start` off: EOSLOG_WARM=0."""
+
+
+def at_start(arguments: list[str]) -> None:
+    """What a start of Python with `-m pyspark...` does where pip has installed eoslog (packaging/eoslog.pth).
+
+    It is silent, and begins a warm process only where Spark looks for Python data sources: a program that has
+    none gets none.
+    """
+    if os.environ.get(OFF) != "0":
+        hand_over(arguments, by_itself=True)
+
+
+def hand_over(arguments: list[str], *, by_itself: bool = False) -> None:
     """Have a fork of the JVM's warm process run `python *arguments`, and end as it ends.
 
     Returns if that is not possible: Spark does not start this for itself, or it wants threads; our parent is
-    not Spark's JVM, the system is not Linux, or there is no warm process.
+    not Spark's JVM, the system is not Linux, or there is no warm process. `by_itself`: nobody has asked for
+    it, so it is silent and begins none where no data source is looked for.
     """
     if arguments[:1] != ["-m"] or len(arguments) < 2 or arguments[1] not in RUNS or has_threads(os.environ):
         return
@@ -39,9 +54,14 @@ def hand_over(arguments: list[str]) -> None:
     name = address(jvm)
     if name is None:
         return
+    global _silent
+    _silent = by_itself
+    request = wanted(arguments[1], arguments[2:])
     try:
-        connection = _connect(name) or _begin(name, jvm) or _connect(name, _BIND_SECONDS)
-        if connection is not None and _is_taken(connection, wanted(arguments[1], arguments[2:])):
+        connection = _connect(name)
+        if connection is None and (not by_itself or begins(request)):
+            connection = _begin(name, jvm) or _connect(name, _BIND_SECONDS)
+        if connection is not None and _is_taken(connection, request):
             _live_as_long(connection)
     except OSError as error:
         _report(str(error))
@@ -149,7 +169,12 @@ def _end_the_stuck(connection: socket.socket) -> None:
         os.kill(process, signal.SIGKILL)
 
 
+_silent = False
+
+
 def _report(why: str) -> None:
+    if _silent:
+        return
     print(f"eoslog-python: {' '.join(sys.argv[1:])} is no fork of a warm process: {why}", file=sys.stderr)
 
 

@@ -11,6 +11,8 @@ DAEMON = "pyspark.daemon"
 RUNS = (DAEMON, SOURCE_RUNNER)
 """Modules that a fork may run: Spark's own processes, never a user's program."""
 
+_LOOKS = ("pyspark.sql.worker.lookup_data_sources", SOURCE_RUNNER)
+
 _ITS_OWN = frozenset({
     "PYSPARK_EXECUTOR_MEMORY_MB", "PYSPARK_PLANNER_MEMORY_MB", "PYSPARK_SPARK_SESSION_UUID",
     "PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE", "PYTHON_FAULTHANDLER_DIR",
@@ -58,6 +60,11 @@ class Request(NamedTuple):
     def encode(self) -> bytes:
         """The request as bytes to send."""
         return json.dumps(self).encode()
+
+
+def begins(request: Request) -> bool:
+    """Whether Spark looks for Python data sources with this process, or runs one of a stream."""
+    return request.worker() in _LOOKS
 
 
 def decode(message: bytes) -> Request:

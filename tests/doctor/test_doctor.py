@@ -56,6 +56,7 @@ def test_a_session_that_is_well() -> None:
     assert findings_of(with_versions(python="3.11.2")) == []
     assert findings_of(with_setting("spark.log.level", "info")) == []
     assert findings_of(with_setting("spark.speculation", "false")) == []
+    assert findings_of(with_python(command="/there/python", has_hook=True)) == []
 
 
 @pytest.mark.parametrize(

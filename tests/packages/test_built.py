@@ -50,7 +50,7 @@ def test_the_wheel_holds_the_rooms_and_nothing_else(built: Built) -> None:
     assert built.wheel.name == f"eoslog-{eoslog.__version__}-py3-none-any.whl"
     inside = {name for name in _names(built.wheel) if ".dist-info/" not in name}
     command = f"eoslog-{eoslog.__version__}.data/scripts/eoslog-python"
-    assert inside == _expected() | {command}
+    assert inside == _expected() | {command, "eoslog.pth"}
     typed = {name for name in inside if name.endswith("py.typed")}
     assert typed == {"eoslog/py.typed", *(f"{home}py.typed" for home in _ROOMS.values())}
 

@@ -36,6 +36,7 @@ def main(infile: IO[bytes], outfile: IO[bytes]) -> None:
             for one in os.listdir("/proc/self/fd")
             if os.path.exists(f"/proc/self/fd/{one}")
         ),
+        "path": sys.path,
         "pyspark": sys.modules["pyspark"].__file__,
     }
     outfile.write(json.dumps(told).encode() + b"\n")

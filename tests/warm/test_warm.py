@@ -510,3 +510,84 @@ def test_it_writes_no_file(tmp_path: Path) -> None:
         daemon = jvm.daemon()
         assert daemon.worker()["grandparent"] not in (jvm.pid, 1) and daemon.end() == ENDED
         assert not list((tmp_path / "home").iterdir())
+
+
+# -- the hook that pip installs ------------------------------------------------------------------
+# Python itself asks, without a setting, where packaging/eoslog.pth lies beside its packages.
+
+HOOK = ROOT / "packaging" / "eoslog.pth"
+LOOK = ("-m", "pyspark.daemon", "pyspark.sql.worker.lookup_data_sources")
+
+
+@pytest.fixture
+def hooked(tmp_path: Path) -> dict[str, str]:
+    """The environment of a Python that executes the hook at its start, as site does beside packages."""
+    folder = tmp_path / "site"
+    folder.mkdir()
+    (folder / HOOK.name).write_text(HOOK.read_text())
+    text = f"import site; site.addpackage({str(folder)!r}, {HOOK.name!r}, set())"
+    (folder / "sitecustomize.py").write_text(text)
+    return {"PYTHONPATH": f"{folder}:{_PATH}:/spark/pyspark.zip"}
+
+
+def test_a_look_for_data_sources_begins_a_warm_process(tmp_path: Path, hooked: dict[str, str]) -> None:
+    with running(tmp_path, **hooked) as jvm:
+        look = jvm.start(*LOOK, python=PYTHON)
+        assert look.read(4) and len(jvm.warm()) == 1
+        daemon = jvm.start("-m", "pyspark.daemon", "pyspark_probe", python=PYTHON)
+        told = daemon.worker()
+        assert told["grandparent"] == jvm.warm()[0].pid and told["driver"] == jvm.pid
+        assert look.end() == daemon.end() == ENDED
+        assert jvm.log.read_text() == ""
+
+
+def test_without_a_look_nothing_begins_and_nothing_differs(tmp_path: Path, hooked: dict[str, str]) -> None:
+    with running(tmp_path, **hooked) as jvm:
+        told = []
+        for off in ("1", "0"):
+            daemon = jvm.start("-m", "pyspark.daemon", "pyspark_probe", python=PYTHON, EOSLOG_WARM=off)
+            told.append(daemon.worker())
+            assert daemon.end() == ENDED
+        assert jvm.warm() == []
+        assert told[0]["grandparent"] == jvm.pid and told[0]["path"] == told[1]["path"]
+
+
+@pytest.mark.parametrize("environment", [{"EOSLOG_WARM": "0"}, {"OMP_NUM_THREADS": "4"}], ids=str)
+def test_it_can_be_turned_off(tmp_path: Path, hooked: dict[str, str], environment: dict[str, str]) -> None:
+    with running(tmp_path, **hooked, **environment) as jvm:
+        look = jvm.start(*LOOK, python=PYTHON)
+        assert look.read(4) and jvm.warm() == []
+        assert look.end() == ENDED
+
+
+def test_what_cannot_be_a_fork_starts_by_itself_without_a_word(
+    tmp_path: Path, hooked: dict[str, str]
+) -> None:
+    with running(tmp_path, **hooked) as jvm:
+        look = jvm.start(*LOOK, python=PYTHON)
+        assert look.read(4) and jvm.warm()
+        other = jvm.start("-m", "pyspark.daemon", "pyspark_probe", python=PYTHON, OF_THE_USER="1")
+        assert other.worker()["grandparent"] == jvm.pid
+        assert look.end() == other.end() == ENDED
+        assert jvm.log.read_text() == ""
+
+
+def test_eoslog_python_that_asked_in_vain_asks_once(tmp_path: Path, hooked: dict[str, str]) -> None:
+    with running(tmp_path, **hooked) as jvm:
+        first = jvm.start(*LOOK)
+        assert first.read(4) and jvm.warm()
+        other = jvm.daemon(OF_THE_USER="1")
+        assert other.worker()["grandparent"] == jvm.pid
+        assert first.end() == other.end() == ENDED
+        assert jvm.log.read_text().count("is no fork") == 1
+
+
+def test_other_starts_of_python_do_not_even_import_eoslog(tmp_path: Path, hooked: dict[str, str]) -> None:
+    said = "import sys; print([name for name in sys.modules if name.startswith('eoslog')])"
+    (tmp_path / "pysparkling.py").write_text(said)
+    for arguments in (["-c", said], ["-m", "pysparkling"], [str(tmp_path / "pysparkling.py")]):
+        given = {**os.environ, **hooked}
+        done = subprocess.run(
+            [*PYTHON, *arguments], env=given, cwd=tmp_path, capture_output=True, text=True, check=True
+        )
+        assert (done.stdout, done.stderr) == ("[]\n", "")
