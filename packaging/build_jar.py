@@ -88,7 +88,7 @@ def write_jar(wheel: Path, jar: Path) -> None:
         _add(target, "META-INF/MANIFEST.MF", when, manifest.encode())
         for entry in source.infolist():
             home, _, rest = entry.filename.partition("/")
-            if not home.endswith((".dist-info", ".data")):  # commands are not modules
+            if not home.endswith((".dist-info", ".data", ".pth")):  # commands and hooks are not modules
                 _add(target, entry.filename, entry.date_time, source.read(entry))
             elif rest.startswith("licenses/"):
                 _add(target, f"META-INF/{Path(rest).name}", entry.date_time, source.read(entry))

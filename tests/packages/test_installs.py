@@ -6,6 +6,7 @@ What is typed is what docs/installing.md says. The tests go in their order: an e
 gets one thing after another.
 """
 
+import contextlib
 import json
 import re
 import shlex
@@ -14,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from eoslog.testing import EmbeddedBroker
@@ -187,7 +189,7 @@ def test_executors_without_a_library_say_so(
 def test_installed_by_pip(
     bare: BarePython, built: Built, kafka: Kafka, tmp_path: Path, kind: str, master: str, spark_version: str
 ) -> None:
-    """No jar and no call: Spark finds it."""
+    """No jar and no call: Spark finds it, and its driver's processes are forks of a warm one."""
     if kind == "sdist" and not spark_version.startswith("4.3"):
         pytest.skip("the sdist makes the same wheel for every Spark")
     pip, install, name = block("pip install eoslog").split()
@@ -196,5 +198,17 @@ def test_installed_by_pip(
     assert bare.has_eoslog()
     copy = Copy(kafka, tmp_path, master)
     with Application(bare, tmp_path, copy.plan, copy.settings) as running:
+        running.wait_until("a warm process", lambda: has_warm_process(bare))
         copy.check(running.result(), origin="site-packages", spark=spark_version)
     bare.pip("uninstall", "--yes", "eoslog")
+    assert bare.python("import pyspark").stderr == "", "the hook is gone, too"
+
+
+def has_warm_process(bare: BarePython) -> bool:
+    """Whether a warm process of this environment lives."""
+    for one in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            command = one.cmdline()
+            if command[1:3] == ["-m", "eoslog.warm"] and command[0].startswith(str(bare.bin)):
+                return True
+    return False
