@@ -359,8 +359,8 @@ def _new_checkpoint(story: StartFacts) -> list[str]:
             f"{to_accept(word, story.accepted)}"
         )
     if takes_place(story):
+        _check_rows(story.sink, story.rows, story.accepted)  # first: who goes elsewhere is not asked again
         _check_topic(story)
-        _check_rows(story.sink, story.rows, story.accepted)
     if _goes_on(story):
         return _made_anew(story)
     if story.at_group:
@@ -733,10 +733,11 @@ def check_completed(
             _check_rows(sink, rows, accepted)
         return
     known = decided is not None and decided.batch_id >= newest
-    if known:
+    if known or not rows.any:
         _check_rows(sink, rows, accepted)
+        return
     forgotten = not rows.lacks and (rows.proven or (decided is None and rested))
-    if known or not rows.any or (forgotten and not rows.followed):
+    if forgotten and not rows.followed:
         return
     if (word := f"decisions-gone:{newest}") in accepted:
         return

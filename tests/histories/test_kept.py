@@ -116,6 +116,19 @@ CUT: dict[str, list[tuple[Any, ...]]] = {
         ("produce", "in", 4),
         ("run", "A", 1),
     ],
+    "a successor without rows, the sink's log cut, and the decisions forgotten": [
+        *_behind(group=None),
+        ("anew", "A", "committed"),
+        ("run", "A", 1),
+        ("cut", "out"),
+        ("forget", True, True, False),
+    ],
+    "the sink's log cut, and a successor with another topic": [
+        *_behind(group=None),
+        ("cut", "out"),
+        ("lost", "A", "committed"),
+        ("set", "A", "topic", "out2"),
+    ],
     "decided again, the checkpoint lost, and the sink's log cut": [
         *_behind(group=None),
         ("forget", False, True, False, False),
@@ -131,6 +144,15 @@ CUT: dict[str, list[tuple[Any, ...]]] = {
 
 KEPT: dict[str, list[tuple[Any, ...]]] = {
     **CUT,
+    "the sink's log cut, the checkpoint lost, and transactional ids forgotten": [
+        ("query", "B", {"in": "in,in2", "id": "B"}),
+        ("keep", "out"),
+        ("produce", "in2", 1),
+        ("run", "B", 1),
+        ("cut", "out"),
+        ("lost", "B", "latest"),
+        ("forget", True, False, False),
+    ],
     "hand-over while the old query lives": [
         ("query", "A", {"id": "copy", "kafka.group.id": "g"}),
         ("query", "B", {}),

@@ -451,7 +451,7 @@ class World:
         """Write rows of a batch of the query of that id by hand; so many are said to be missing."""
         known = [q for q in self.queries.values() if ident in identity(q.newest or q.checkpoint)]
         owner = known[0] if known else query
-        of_batch = owner.lineage.batches.get(batch, set())
+        of_batch = owner.lineage.batches.get(batch, owner.lineage.done)  # of one that was done once, those
         self._publish(owner, of_batch, missing)
 
     def _publish(self, query: Query, rows: set[str], missing: int) -> None:
