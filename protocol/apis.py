@@ -1,4 +1,4 @@
-"""The APIs that eoslog speaks: their keys, and from these their names and the modules of their schemas."""
+"""The APIs that eoslog speaks: their keys, and from these their names and the files of their schemas."""
 
 from __future__ import annotations
 
@@ -25,69 +25,78 @@ else:
 
 
 class ApiKey(IntEnum):
-    """Kafka's numbers of the APIs that eoslog speaks."""
+    """Kafka's numbers of the APIs that eoslog speaks, and the files of `messages/` with their schemas."""
 
-    PRODUCE = 0
-    FETCH = 1
-    LIST_OFFSETS = 2
-    METADATA = 3
-    OFFSET_COMMIT = 8
-    OFFSET_FETCH = 9
-    FIND_COORDINATOR = 10
-    JOIN_GROUP = 11
-    HEARTBEAT = 12
-    LEAVE_GROUP = 13
-    SYNC_GROUP = 14
-    DESCRIBE_GROUPS = 15
-    LIST_GROUPS = 16
-    SASL_HANDSHAKE = 17
-    API_VERSIONS = 18
-    CREATE_TOPICS = 19
-    DELETE_TOPICS = 20
-    DELETE_RECORDS = 21
-    INIT_PRODUCER_ID = 22
-    OFFSET_FOR_LEADER_EPOCH = 23
-    ADD_PARTITIONS_TO_TXN = 24
-    ADD_OFFSETS_TO_TXN = 25
-    END_TXN = 26
-    WRITE_TXN_MARKERS = 27
-    TXN_OFFSET_COMMIT = 28
-    DESCRIBE_ACLS = 29
-    CREATE_ACLS = 30
-    DELETE_ACLS = 31
-    DESCRIBE_CONFIGS = 32
-    ALTER_CONFIGS = 33
-    ALTER_REPLICA_LOG_DIRS = 34
-    DESCRIBE_LOG_DIRS = 35
-    SASL_AUTHENTICATE = 36
-    CREATE_PARTITIONS = 37
-    DELETE_GROUPS = 42
-    ELECT_LEADERS = 43
-    INCREMENTAL_ALTER_CONFIGS = 44
-    ALTER_PARTITION_REASSIGNMENTS = 45
-    LIST_PARTITION_REASSIGNMENTS = 46
-    OFFSET_DELETE = 47
-    DESCRIBE_CLIENT_QUOTAS = 48
-    DESCRIBE_USER_SCRAM_CREDENTIALS = 50
-    ALTER_USER_SCRAM_CREDENTIALS = 51
-    DESCRIBE_QUORUM = 55
-    UPDATE_FEATURES = 57
-    DESCRIBE_CLUSTER = 60
-    DESCRIBE_PRODUCERS = 61
-    DESCRIBE_TRANSACTIONS = 65
-    LIST_TRANSACTIONS = 66
-    CONSUMER_GROUP_HEARTBEAT = 68
-    CONSUMER_GROUP_DESCRIBE = 69
-    LIST_CONFIG_RESOURCES = 74
-    DESCRIBE_TOPIC_PARTITIONS = 75
+    file: str
+
+    def __new__(cls, key: int, file: str = "") -> ApiKey:
+        """Make a member of the table. `ApiKey(3)` looks one up; ValueError for a key that is not spoken."""
+        member = int.__new__(cls, key)
+        member._value_ = key
+        member.file = file
+        return member
+
+    PRODUCE = 0, "records"
+    FETCH = 1, "records"
+    LIST_OFFSETS = 2, "records"
+    METADATA = 3, "cluster"
+    OFFSET_COMMIT = 8, "offsets"
+    OFFSET_FETCH = 9, "offsets"
+    FIND_COORDINATOR = 10, "cluster"
+    JOIN_GROUP = 11, "groups"
+    HEARTBEAT = 12, "groups"
+    LEAVE_GROUP = 13, "groups"
+    SYNC_GROUP = 14, "groups"
+    DESCRIBE_GROUPS = 15, "groups"
+    LIST_GROUPS = 16, "groups"
+    SASL_HANDSHAKE = 17, "connections"
+    API_VERSIONS = 18, "connections"
+    CREATE_TOPICS = 19, "topics"
+    DELETE_TOPICS = 20, "topics"
+    DELETE_RECORDS = 21, "records"
+    INIT_PRODUCER_ID = 22, "transactions"
+    OFFSET_FOR_LEADER_EPOCH = 23, "records"
+    ADD_PARTITIONS_TO_TXN = 24, "transactions"
+    ADD_OFFSETS_TO_TXN = 25, "transactions"
+    END_TXN = 26, "transactions"
+    WRITE_TXN_MARKERS = 27, "transactions"
+    TXN_OFFSET_COMMIT = 28, "transactions"
+    DESCRIBE_ACLS = 29, "access"
+    CREATE_ACLS = 30, "access"
+    DELETE_ACLS = 31, "access"
+    DESCRIBE_CONFIGS = 32, "configs"
+    ALTER_CONFIGS = 33, "configs"
+    ALTER_REPLICA_LOG_DIRS = 34, "cluster"
+    DESCRIBE_LOG_DIRS = 35, "cluster"
+    SASL_AUTHENTICATE = 36, "connections"
+    CREATE_PARTITIONS = 37, "topics"
+    DELETE_GROUPS = 42, "groups"
+    ELECT_LEADERS = 43, "cluster"
+    INCREMENTAL_ALTER_CONFIGS = 44, "configs"
+    ALTER_PARTITION_REASSIGNMENTS = 45, "cluster"
+    LIST_PARTITION_REASSIGNMENTS = 46, "cluster"
+    OFFSET_DELETE = 47, "offsets"
+    DESCRIBE_CLIENT_QUOTAS = 48, "configs"
+    DESCRIBE_USER_SCRAM_CREDENTIALS = 50, "access"
+    ALTER_USER_SCRAM_CREDENTIALS = 51, "access"
+    DESCRIBE_QUORUM = 55, "cluster"
+    UPDATE_FEATURES = 57, "cluster"
+    DESCRIBE_CLUSTER = 60, "cluster"
+    DESCRIBE_PRODUCERS = 61, "transactions"
+    DESCRIBE_TRANSACTIONS = 65, "transactions"
+    LIST_TRANSACTIONS = 66, "transactions"
+    CONSUMER_GROUP_HEARTBEAT = 68, "groups"
+    CONSUMER_GROUP_DESCRIBE = 69, "groups"
+    LIST_CONFIG_RESOURCES = 74, "configs"
+    DESCRIBE_TOPIC_PARTITIONS = 75, "topics"
 
 
 @dataclass(frozen=True)
 class Api(Generic[Request, RequestDraft, Response, ResponseDraft]):
     """One API: its messages, in all versions that eoslog can speak.
 
-    `typed/apis.py` has the types of the messages, as read and as written. The schemas are in the module with
-    the API's name, which is imported when the API is first used: a Spark process uses a dozen APIs.
+    `typed.pyi` has the types of the messages, as read and as written. A file of schemas is imported when one
+    of its APIs is first used: a Spark process uses a dozen APIs.
     """
 
     key: ApiKey
@@ -100,13 +109,13 @@ class Api(Generic[Request, RequestDraft, Response, ResponseDraft]):
     @cached_property
     def request(self) -> Schema[Request, RequestDraft]:
         """The schema of requests."""
-        found: Schema[Request, RequestDraft] = import_module(self._module).REQUEST
+        found: Schema[Request, RequestDraft] = self._schema("REQUEST")
         return found
 
     @cached_property
     def response(self) -> Schema[Response, ResponseDraft]:
         """The schema of responses."""
-        found: Schema[Response, ResponseDraft] = import_module(self._module).RESPONSE
+        found: Schema[Response, ResponseDraft] = self._schema("RESPONSE")
         return found
 
     @property
@@ -124,9 +133,8 @@ class Api(Generic[Request, RequestDraft, Response, ResponseDraft]):
         """The first version with compact lengths and tagged fields (KIP-482)."""
         return self.request.flexible_from
 
-    @property
-    def _module(self) -> str:
-        return f"eoslog.protocol.messages.{self.key.name.lower()}"
+    def _schema(self, of: str) -> Any:
+        return getattr(import_module(f"eoslog.protocol.messages.{self.key.file}"), f"{self.key.name}_{of}")
 
 
 APIS: dict[ApiKey, Api] = {key: Api(key) for key in ApiKey}

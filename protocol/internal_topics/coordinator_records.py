@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from typing import TypeVar
 
-from eoslog.protocol.messages.consumer_protocol import CONSUMER_PROTOCOL_ASSIGNMENT
+from eoslog.protocol.messages.groups import CONSUMER_PROTOCOL_ASSIGNMENT
 from eoslog.protocol.schema import Buffer, Given, ProtocolError, Schema
 
 Read = TypeVar("Read")

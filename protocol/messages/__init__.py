@@ -1,1 +1,1 @@
-"""The messages as data: one file an API key, and the records of the coordinators' own topics."""
+"""The messages as data: requests and responses of the APIs, and the coordinators' records, a file a noun."""

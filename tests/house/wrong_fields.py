@@ -11,7 +11,7 @@ from eoslog.broker.authorize.access_request import AccessRequest, RequestRefused
 from eoslog.broker.requests.context import RequestContext, Settled
 from eoslog.client.wire.connection import BrokerConnection
 from eoslog.protocol.internal_topics import coordinator_records
-from eoslog.protocol.messages.group_metadata import OFFSET_COMMIT_KEY
+from eoslog.protocol.messages.group_records import OFFSET_COMMIT_KEY
 from eoslog.protocol.typed import FETCH, METADATA
 
 if TYPE_CHECKING:

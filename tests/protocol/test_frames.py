@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import pkgutil
 import random
+import re
 import struct
 import tracemalloc
 from typing import Any
@@ -287,13 +289,13 @@ def test_the_table_is_complete() -> None:
 
 def test_every_file_of_messages_belongs_to_a_key_or_to_a_log() -> None:
     files = {found.name for found in pkgutil.iter_modules(messages.__path__)}
-    logs = {"consumer_group_metadata", "consumer_protocol", "group_metadata", "transaction_log"}
-    assert files == {key.name.lower() for key in ApiKey} | logs
+    assert files == {key.file for key in ApiKey} | {"group_records"}
 
 
 @pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
-def test_the_head_of_the_messages_says_their_name_and_key(api: Api) -> None:
-    file = importlib.import_module(f"{messages.__name__}.{api.key.name.lower()}")
-    assert (file.__doc__ or "").startswith(f"{api.name} (key {api.key:d})")
-    assert (file.REQUEST.name, file.RESPONSE.name) == (f"{api.name}Request", f"{api.name}Response")
-    assert file.REQUEST.versions == file.RESPONSE.versions
+def test_a_line_above_the_messages_says_their_name_and_key(api: Api) -> None:
+    file = importlib.import_module(f"{messages.__name__}.{api.key.file}")
+    above = rf"(?m)^# {api.name} \(key {api.key:d}\): .*\n(#.*\n)*\n{api.key.name}_REQUEST = Schema"
+    assert re.search(above, inspect.getsource(file))
+    assert (api.request.name, api.response.name) == (f"{api.name}Request", f"{api.name}Response")
+    assert api.request.versions == api.response.versions

@@ -27,17 +27,17 @@ from eoslog.protocol.internal_topics.coordinator_records import (
     encode,
     key_version,
 )
-from eoslog.protocol.messages.consumer_protocol import (
-    CONSUMER_PROTOCOL_ASSIGNMENT,
-    CONSUMER_PROTOCOL_SUBSCRIPTION,
-)
-from eoslog.protocol.messages.group_metadata import (
+from eoslog.protocol.messages.group_records import (
     GROUP_METADATA_KEY,
     GROUP_METADATA_VALUE,
     OFFSET_COMMIT_KEY,
     OFFSET_COMMIT_VALUE,
 )
-from eoslog.protocol.messages.transaction_log import TRANSACTION_KEY, TRANSACTION_VALUE
+from eoslog.protocol.messages.groups import (
+    CONSUMER_PROTOCOL_ASSIGNMENT,
+    CONSUMER_PROTOCOL_SUBSCRIPTION,
+)
+from eoslog.protocol.messages.transactions import TRANSACTION_KEY, TRANSACTION_VALUE
 from eoslog.protocol.schema import ProtocolError, Schema
 from tests.protocol import kio_oracle as oracle
 

@@ -28,7 +28,8 @@ from eoslog.protocol.fields import (
     F,
     Struct,
 )
-from eoslog.protocol.messages import fetch, metadata, produce
+from eoslog.protocol.messages.cluster import METADATA_REQUEST
+from eoslog.protocol.messages.records import FETCH_RESPONSE, PRODUCE_REQUEST
 from eoslog.protocol.primitives import read_uvarint, uvarint
 from eoslog.protocol.schema import Message, ProtocolError, Schema
 from tests.protocol import kio_oracle as oracle
@@ -156,10 +157,10 @@ def test_random_bytes_are_refused_or_read(case: Any, data: bytes) -> None:
     ("version", "count"), [(1, b"\x7f\xff\xff\xff"), (9, b"\xff\xff\xff\xff\x07"), (9, b"\x80\x80\x80\x40")]
 )
 def test_absurd_counts_are_refused_before_anything_is_made(version: int, count: bytes) -> None:
-    metadata.REQUEST.read(version, b"".join(metadata.REQUEST.write(version, {})))
+    METADATA_REQUEST.read(version, b"".join(METADATA_REQUEST.write(version, {})))
     tracemalloc.start()
     with pytest.raises(ProtocolError, match="beyond the end"):
-        metadata.REQUEST.read(version, count + b"\0" * 60)
+        METADATA_REQUEST.read(version, count + b"\0" * 60)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 50_000
@@ -231,12 +232,12 @@ def test_varints_round_trip(value: int) -> None:
 def test_positions_outside_the_bytes_are_refused() -> None:
     for pos in (-1, 2):
         with pytest.raises(ProtocolError, match="cannot start"):
-            metadata.REQUEST.read(9, b"\0", pos)
+            METADATA_REQUEST.read(9, b"\0", pos)
 
 
 @pytest.mark.parametrize("version", [-1, 2, 14, 2**15])
 def test_versions_the_schema_lacks_are_refused(version: int) -> None:
-    for attempt in (lambda: produce.REQUEST.read(version, b""), lambda: produce.REQUEST.write(version, {})):
+    for attempt in (lambda: PRODUCE_REQUEST.read(version, b""), lambda: PRODUCE_REQUEST.write(version, {})):
         with pytest.raises(ProtocolError, match="versions 3 to 13"):
             attempt()
 
@@ -350,11 +351,11 @@ def produce_request(records: Any) -> Message:
 @pytest.mark.parametrize("version", [3, 8, 9, 12])
 def test_records_are_handed_through_uncopied(version: int) -> None:
     head, body = bytearray(b"h" * 61), memoryview(b"b" * 16_000)
-    parts = produce.REQUEST.write(version, produce_request([head, body]))
+    parts = PRODUCE_REQUEST.write(version, produce_request([head, body]))
     assert sum(part is head or part is body for part in parts) == 2
 
     data = bytearray(b"".join(parts))
-    message, end = produce.REQUEST.read(version, data)
+    message, end = PRODUCE_REQUEST.read(version, data)
     records = message["topic_data"][0]["partition_data"][0]["records"]
     assert end == len(data)
     assert records == b"".join([head, body])
@@ -364,17 +365,17 @@ def test_records_are_handed_through_uncopied(version: int) -> None:
 
 def test_records_may_be_one_buffer_none_or_wide_views() -> None:
     def written(records: Any) -> bytes:
-        return b"".join(produce.REQUEST.write(9, produce_request(records)))
+        return b"".join(PRODUCE_REQUEST.write(9, produce_request(records)))
 
     assert written(b"abcd") == written([b"ab", b"cd"]) == written(memoryview(b"abcd").cast("I"))
-    message, _ = produce.REQUEST.read(9, written(None))
+    message, _ = PRODUCE_REQUEST.read(9, written(None))
     assert message["topic_data"][0]["partition_data"][0]["records"] is None
 
 
 def test_fetch_responses_keep_batches_apart() -> None:
     partitions = [{"partition_index": index, "records": [b"batch" * index, b"tail"]} for index in range(3)]
-    parts = fetch.RESPONSE.write(17, {"responses": [{"topic_id": b"i" * 16, "partitions": partitions}]})
-    message, _ = fetch.RESPONSE.read(17, b"".join(parts))
+    parts = FETCH_RESPONSE.write(17, {"responses": [{"topic_id": b"i" * 16, "partitions": partitions}]})
+    message, _ = FETCH_RESPONSE.read(17, b"".join(parts))
     read = [bytes(each["records"]) for each in message["responses"][0]["partitions"]]
     assert read == [b"tail", b"batchtail", b"batchbatchtail"]
 

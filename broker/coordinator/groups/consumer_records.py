@@ -26,7 +26,7 @@ from eoslog.broker.coordinator.groups.consumer_group_state import (
     TargetFact,
 )
 from eoslog.protocol.internal_topics import coordinator_records
-from eoslog.protocol.messages import consumer_group_metadata as messages
+from eoslog.protocol.messages import group_records as messages
 from eoslog.protocol.plain_records import Record
 from eoslog.protocol.schema import Given, ProtocolError, Schema
 

@@ -16,7 +16,7 @@ from eoslog.broker.coordinator.groups.classic_group_state import (
 )
 from eoslog.broker.coordinator.groups.committed_offsets import Committed
 from eoslog.protocol.internal_topics import coordinator_records
-from eoslog.protocol.messages.group_metadata import (
+from eoslog.protocol.messages.group_records import (
     GROUP_METADATA_KEY,
     GROUP_METADATA_VALUE,
     OFFSET_COMMIT_KEY,

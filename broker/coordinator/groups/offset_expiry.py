@@ -24,7 +24,7 @@ from eoslog.broker.coordinator.groups.classic_group_state import ClassicGroup as
 from eoslog.broker.coordinator.groups.classic_group_state import ClassicGroupState
 from eoslog.broker.coordinator.groups.committed_offsets import Committed
 from eoslog.broker.coordinator.groups.consumer_group_state import ConsumerGroup
-from eoslog.protocol.messages.consumer_protocol import CONSUMER_PROTOCOL_SUBSCRIPTION
+from eoslog.protocol.messages.groups import CONSUMER_PROTOCOL_SUBSCRIPTION
 from eoslog.protocol.schema import ProtocolError
 from eoslog.protocol.topic_partitions import TopicPartition
 

@@ -15,7 +15,7 @@ from eoslog.broker.coordinator.transactions.transaction_state import (
     remembered_epoch,
 )
 from eoslog.protocol.internal_topics import coordinator_records
-from eoslog.protocol.messages.transaction_log import TRANSACTION_KEY, TRANSACTION_VALUE
+from eoslog.protocol.messages.transactions import TRANSACTION_KEY, TRANSACTION_VALUE
 from eoslog.protocol.plain_records import Record
 from eoslog.protocol.schema import ProtocolError
 

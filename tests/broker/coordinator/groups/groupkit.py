@@ -41,7 +41,7 @@ from eoslog.broker.topics.topics import Topics
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.protocol.internal_topics import coordinator_records
-from eoslog.protocol.messages.consumer_protocol import (
+from eoslog.protocol.messages.groups import (
     CONSUMER_PROTOCOL_ASSIGNMENT,
     CONSUMER_PROTOCOL_SUBSCRIPTION,
 )

@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, Message, Producer
 from eoslog.protocol.apis import ApiKey as K
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.protocol.internal_topics import coordinator_records
-from eoslog.protocol.messages.consumer_protocol import (
+from eoslog.protocol.messages.groups import (
     CONSUMER_PROTOCOL_ASSIGNMENT,
 )
 from eoslog.testing import EmbeddedBroker

@@ -36,7 +36,7 @@ from eoslog.protocol.error_versions import for_version
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.internal_topics import coordinator_records
-from eoslog.protocol.messages.group_metadata import OFFSET_COMMIT_KEY
+from eoslog.protocol.messages.group_records import OFFSET_COMMIT_KEY
 from eoslog.protocol.plain_records import Record, encode_records
 from eoslog.protocol.schema import ProtocolError
 from tests.broker.coordinator.groups.groupkit import Shell, on_loop, run

@@ -25,7 +25,7 @@ from eoslog.protocol.control import read_control
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.internal_topics import coordinator_records
-from eoslog.protocol.messages.transaction_log import TRANSACTION_KEY, TRANSACTION_VALUE
+from eoslog.protocol.messages.transactions import TRANSACTION_KEY, TRANSACTION_VALUE
 from eoslog.protocol.plain_records import encode_records
 from tests.broker.coordinator.transactions.transaction_machine import (
     DATA,
