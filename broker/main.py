@@ -19,8 +19,8 @@ from eoslog.broker.config import LISTENER_PREFIX, BrokerConfig, ConfigError
 from eoslog.broker.coordinator.groups import subscription_regex
 from eoslog.broker.coordinator.transactions.transaction_journal import DamagedTransactionLog
 from eoslog.broker.core.broker import Broker
-from eoslog.broker.log.opening.data_dir import DataDirError
-from eoslog.broker.log.segment.files import BadFile
+from eoslog.broker.log.data_dir import DataDirError
+from eoslog.broker.log.files import BadFile
 from eoslog.broker.network.connection import FaultDecider
 from eoslog.broker.network.dispatch import handlers
 from eoslog.broker.network.server import Server
@@ -311,7 +311,7 @@ def load_late_imports() -> None:
     import json  # noqa: F401 (the log, with log.format=json)
     import shutil  # noqa: F401 (topics that are deleted)
 
-    from eoslog.broker.log.compaction import cleaning_run  # noqa: F401
+    from eoslog.broker.log import cleaning  # noqa: F401
     from eoslog.protocol import walk  # noqa: F401
 
     compression.load()

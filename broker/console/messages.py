@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from eoslog.broker.console.broker_access import BrokerAccess, Caller
 from eoslog.broker.console.readable_bytes import Form, shown
-from eoslog.broker.log.segment.results import ReadResult
+from eoslog.broker.log.durability import ReadResult
 from eoslog.protocol.acls import AclOperation, ResourceType
 from eoslog.protocol.batch import BatchHeader, CorruptBatch, iter_headers
 from eoslog.protocol.control import ABORT, COMMIT, read_control

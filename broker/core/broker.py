@@ -17,16 +17,17 @@ from eoslog.broker.core.dynamic_options import DynamicOptions
 from eoslog.broker.fairness import garbage
 from eoslog.broker.fairness.memory import Memory
 from eoslog.broker.fairness.turns import Turns
-from eoslog.broker.log.segment.group_flush import GroupFlush
-from eoslog.broker.log.upkeep.backup import BACKUP_INTERVAL_MS, Backups
-from eoslog.broker.log.upkeep.log_cleaner import Cleaner
-from eoslog.broker.log.upkeep.scrub import SCRUB_INTERVAL_MS, Scrubber
-from eoslog.broker.log.upkeep.upkeep import (
+from eoslog.broker.log.backup import BACKUP_INTERVAL_MS, Backups
+from eoslog.broker.log.durability import GroupFlush
+from eoslog.broker.log.upkeep import (
     BUSY,
     BUSY_INTERVAL_MS,
     IDLE,
     REMOVE_INTERVAL_MS,
     RETURN_INTERVAL_MS,
+    SCRUB_INTERVAL_MS,
+    Cleaner,
+    Scrubber,
     Upkeep,
 )
 from eoslog.broker.ports.ports import Clock, FileSystem, OsFileSystem, SystemClock
@@ -38,7 +39,7 @@ from eoslog.broker.topics.topics import Topics
 from eoslog.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
-    from eoslog.broker.log.partition.partition import Partition
+    from eoslog.broker.log.partition import Partition
     from eoslog.broker.security.sasl import SaslMechanisms
     from eoslog.broker.stored.authorizer import Authorizer
     from eoslog.protocol.typed import ApiVersionsResponseApiKeyDraft

@@ -16,7 +16,7 @@ from eoslog.broker.config import LISTENER_PREFIX, BrokerConfig, ConfigError, opt
 from eoslog.broker.config.ignored_options import foreign
 from eoslog.broker.config.kafka_options import for_one_broker, read_only, rule_of_kafka
 from eoslog.broker.config.option_sources import meaning
-from eoslog.broker.log.segment.files import BadFile
+from eoslog.broker.log.files import BadFile
 from eoslog.broker.security.listeners import listeners_of, names_of, option_of_listener
 from eoslog.broker.stored.config_store import ConfigStore
 from eoslog.protocol.errors import ErrorCode, KafkaError

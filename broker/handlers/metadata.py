@@ -24,7 +24,7 @@ from eoslog.broker.authorize.filtering import (
     split,
 )
 from eoslog.broker.handlers.describe_cluster import CLUSTER_OPERATIONS, NOT_ASKED
-from eoslog.broker.log.partition.partition import Partition
+from eoslog.broker.log.partition import Partition
 from eoslog.broker.requests.context import RequestContext
 from eoslog.broker.topics.topic import METADATA_TOPIC, Topic, check_name, is_internal
 from eoslog.protocol.acls import AclOperation, ResourceType

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from eoslog.broker.authorize.access_request import AccessRequest, RequestRefused, Restore
 from eoslog.broker.authorize.filtering import topics
-from eoslog.broker.log.segment.leader_epochs import UNDEFINED
+from eoslog.broker.log.leader_epochs import UNDEFINED
 from eoslog.broker.requests.context import RequestContext
 from eoslog.broker.rules.reader_checks import check_leader_epoch
 from eoslog.protocol.acls import AclOperation

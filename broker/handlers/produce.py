@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from eoslog.broker.authorize.access_request import AccessRequest, RequestRefused
 from eoslog.broker.authorize.filtering import TRANSACTION_DENIED, in_turn, topics
-from eoslog.broker.log.segment.batch_checks import (
+from eoslog.broker.log.batch_checks import (
     RejectedRecords,
     check_client,
     header_of,
@@ -39,7 +39,7 @@ from eoslog.protocol.error_versions import for_version
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from eoslog.broker.log.partition.partition import Partition
+    from eoslog.broker.log.partition import Partition
     from eoslog.broker.topics.topics import Topic
     from eoslog.protocol.typed import (
         ProduceRequest,

@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
-from eoslog.broker.log.segment import files
+from eoslog.broker.log import files
 from eoslog.broker.ports.ports import FileSystem
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.scram import Credential

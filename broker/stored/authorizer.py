@@ -10,7 +10,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from eoslog.broker.log.segment import files
+from eoslog.broker.log import files
 from eoslog.broker.ports.ports import FileSystem
 from eoslog.broker.rules.acls import Acls, Client
 from eoslog.protocol.acls import Acl, AclFilter, AclOperation, Pattern, Permission, ResourceType

@@ -12,7 +12,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
-from eoslog.broker.log.segment import files
+from eoslog.broker.log import files
 from eoslog.broker.ports.ports import FileSystem
 from eoslog.protocol.errors import ErrorCode, KafkaError
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
-from eoslog.broker.log.opening import topic_registry
-from eoslog.broker.log.partition.partition import Partition
-from eoslog.broker.log.segment import files
+from eoslog.broker.log import data_dir, files
+from eoslog.broker.log.partition import Partition
 from eoslog.broker.ports.ports import FileSystem
 from eoslog.broker.topics.topic import Topic
 from eoslog.protocol.errors import ErrorCode, KafkaError
@@ -61,11 +60,11 @@ class KnownTopics:
 
     # -- the registry --------------------------------------------------------------------------
 
-    def stored(self) -> topic_registry.TopicRegistry:
+    def stored(self) -> data_dir.TopicRegistry:
         """The content of the registry, for a start. Raises BadFile, OSError."""
         if not self._fs.exists(self._path):
-            return topic_registry.TopicRegistry()
-        return topic_registry.decode(files.read_whole(self._fs, self._path), self._path)
+            return data_dir.TopicRegistry()
+        return data_dir.decode(files.read_whole(self._fs, self._path), self._path)
 
     def opened(self, topic: Topic) -> None:
         """Add a topic of the registry, with its partitions open, at a start."""
@@ -112,8 +111,8 @@ class KnownTopics:
     def save(self) -> None:
         """Write the registry. Raises OSError."""
         entries = [
-            topic_registry.TopicEntry(topic.name, topic.topic_id, len(topic.partitions), topic.configs)
+            data_dir.TopicEntry(topic.name, topic.topic_id, len(topic.partitions), topic.configs)
             for topic in self
         ]
-        files.write_whole(self._fs, self._path, topic_registry.encode(entries, self._deleting))
+        files.write_whole(self._fs, self._path, data_dir.encode(entries, self._deleting))
         self.version += 1

@@ -10,14 +10,11 @@ import logging
 from collections.abc import Generator, Iterable, Iterator, Sequence
 
 from eoslog.broker.config import BrokerConfig
-from eoslog.broker.log.opening import topic_registry
-from eoslog.broker.log.opening.data_dir import DataDir
-from eoslog.broker.log.opening.opening import create_directories, open_partition
-from eoslog.broker.log.partition.partition import Partition
-from eoslog.broker.log.recovery.recovery import KnownLog, RecoveryFinding
-from eoslog.broker.log.segment.group_flush import GroupFlush
-from eoslog.broker.log.segment.log_settings import LogSettings
-from eoslog.broker.log.segment.results import PartitionPlace
+from eoslog.broker.log.data_dir import DataDir, TopicEntry
+from eoslog.broker.log.durability import GroupFlush, PartitionPlace
+from eoslog.broker.log.log_settings import LogSettings
+from eoslog.broker.log.partition import Partition, create_directories, open_partition
+from eoslog.broker.log.recovery import KnownLog, RecoveryFinding
 from eoslog.broker.ports.ports import Clock, FileSystem
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
@@ -36,7 +33,7 @@ class PartitionMaker:
         self._fs, self._dir, self._config, self._clock, self._flush = fs, data_dir, config, clock, flush
         self.report: list[RecoveryFinding] = []
 
-    def open(self, entry: topic_registry.TopicEntry) -> list[Partition]:
+    def open(self, entry: TopicEntry) -> list[Partition]:
         """Open the partitions of a topic. A damaged one is offline, see `report`."""
         settings = LogSettings.of(self._config, entry.configs)
         opened = []
@@ -47,7 +44,7 @@ class PartitionMaker:
             )
         return opened
 
-    def make(self, entry: topic_registry.TopicEntry, indexes: Sequence[int]) -> list[Partition]:
+    def make(self, entry: TopicEntry, indexes: Sequence[int]) -> list[Partition]:
         """Create and open empty partitions of a topic. Raises KafkaError; then nothing is left behind."""
         steps = self._steps(entry, indexes)
         while True:
@@ -57,7 +54,7 @@ class PartitionMaker:
                 made: list[Partition] = end.value
                 return made
 
-    async def make_gently(self, entry: topic_registry.TopicEntry, indexes: Sequence[int]) -> list[Partition]:
+    async def make_gently(self, entry: TopicEntry, indexes: Sequence[int]) -> list[Partition]:
         """Like `make`, but other work runs in between. A cancellation leaves nothing behind either."""
         steps = self._steps(entry, indexes)
         try:
@@ -70,9 +67,7 @@ class PartitionMaker:
         finally:
             steps.close()
 
-    def _steps(
-        self, entry: topic_registry.TopicEntry, indexes: Sequence[int]
-    ) -> Generator[None, None, list[Partition]]:
+    def _steps(self, entry: TopicEntry, indexes: Sequence[int]) -> Generator[None, None, list[Partition]]:
         """Create a few partitions per step, all directories first: one sync is enough for them."""
         settings = LogSettings.of(self._config, entry.configs)
         places = [self._place(entry, index) for index in indexes]
@@ -125,7 +120,7 @@ class PartitionMaker:
                     error,
                 )
 
-    def _place(self, entry: topic_registry.TopicEntry, index: int) -> PartitionPlace:
+    def _place(self, entry: TopicEntry, index: int) -> PartitionPlace:
         return PartitionPlace(entry.name, index, entry.topic_id, self._dir.file(f"{entry.name}-{index}"))
 
     def _known(self, recovery_point: int = 0, clean: bool = False) -> KnownLog:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from eoslog.broker.log.partition.partition import Partition
+from eoslog.broker.log.partition import Partition
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 OFFSETS_TOPIC = "__consumer_offsets"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from eoslog.broker.config import BrokerConfig
-from eoslog.broker.log.segment.log_settings import LogSettings
+from eoslog.broker.log.log_settings import LogSettings
 from eoslog.broker.topics.known_topics import KnownTopics
 from eoslog.broker.topics.partition_creation import storage_error
 from eoslog.broker.topics.topic import Topic, is_internal

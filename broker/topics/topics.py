@@ -16,13 +16,10 @@ from dataclasses import replace
 from functools import partial
 
 from eoslog.broker.config import BrokerConfig
-from eoslog.broker.log.opening import topic_registry
-from eoslog.broker.log.opening.data_dir import DataDir, DataDirError, new_id
-from eoslog.broker.log.opening.opening import save_all
-from eoslog.broker.log.opening.partition_removal import rename_away, tidy
-from eoslog.broker.log.partition.partition import Partition
-from eoslog.broker.log.segment import files, leader_epochs
-from eoslog.broker.log.segment.group_flush import GroupFlush
+from eoslog.broker.log import files, leader_epochs
+from eoslog.broker.log.data_dir import REGISTRY, DataDir, DataDirError, TopicEntry, new_id, rename_away, tidy
+from eoslog.broker.log.durability import GroupFlush
+from eoslog.broker.log.partition import Partition, save_all
 from eoslog.broker.ports.ports import Clock, FileSystem
 from eoslog.broker.topics.known_topics import KnownTopics
 from eoslog.broker.topics.partition_creation import PartitionMaker, storage_error
@@ -51,7 +48,7 @@ class Topics:
     ) -> None:
         """Use `open`."""
         self._fs, self._dir, self._config, self._clock, self._flush = fs, data_dir, config, clock, flush
-        self._known = KnownTopics(fs, data_dir.file(topic_registry.FILE))
+        self._known = KnownTopics(fs, data_dir.file(REGISTRY))
         self.configs = TopicConfigs(self._known, config)
         self._maker = PartitionMaker(fs, data_dir, config, clock, flush)
         self.report = self._maker.report
@@ -170,16 +167,16 @@ class Topics:
     async def create_gently(self, name: str, partitions: int, configs: Mapping[str, str]) -> Topic:
         """Like `create`, but other work runs in between while many partitions are created."""
         self.check_create(name, partitions, configs)
-        entry = topic_registry.TopicEntry(name, new_id(), partitions, dict(configs))
+        entry = TopicEntry(name, new_id(), partitions, dict(configs))
         with self._busy_with(name, partitions):
             made = await self._maker.make_gently(entry, range(partitions))
         return self._created(entry, made)
 
     def _create(self, name: str, partitions: int, configs: Mapping[str, str]) -> Topic:
-        entry = topic_registry.TopicEntry(name, new_id(), partitions, dict(configs))
+        entry = TopicEntry(name, new_id(), partitions, dict(configs))
         return self._created(entry, self._maker.make(entry, range(partitions)))
 
-    def _created(self, entry: topic_registry.TopicEntry, made: list[Partition]) -> Topic:
+    def _created(self, entry: TopicEntry, made: list[Partition]) -> Topic:
         topic = Topic(entry.name, entry.topic_id, made, entry.configs)
         self._register(topic, made)
         facts = {"topic": topic.name, "partitions": len(made)}
@@ -211,13 +208,13 @@ class Topics:
             made = await self._maker.make_gently(entry, indexes)
         return self._grown(entry, made)
 
-    def _growth(self, name: str, total: int) -> tuple[topic_registry.TopicEntry, range]:
+    def _growth(self, name: str, total: int) -> tuple[TopicEntry, range]:
         """The topic as it will be, and the indexes of its new partitions. Raises KafkaError."""
         topic = self.check_add_partitions(name, total)
-        entry = topic_registry.TopicEntry(name, topic.topic_id, total, topic.configs)
+        entry = TopicEntry(name, topic.topic_id, total, topic.configs)
         return entry, range(len(topic.partitions), total)
 
-    def _grown(self, entry: topic_registry.TopicEntry, made: list[Partition]) -> Topic:
+    def _grown(self, entry: TopicEntry, made: list[Partition]) -> Topic:
         topic = self._known.by_id(entry.topic_id)
         if topic is None:
             self._maker.undo(made, [partition.directory for partition in made])

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from functools import partial
 
-from eoslog.broker.log.segment.parallel_sync import for_each_parallel
+from eoslog.broker.log.files import for_each_parallel
 from eoslog.broker.ports.ports import OsFileSystem
 from eoslog.commands.backup_source import BackupSource, NoBackup, SourceFile
 

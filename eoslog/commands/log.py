@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from eoslog.broker.log.opening.data_dir import DataDirError
-from eoslog.broker.log.segment import files
+from eoslog.broker.log import files
+from eoslog.broker.log.data_dir import DataDirError
 from eoslog.broker.ports.ports import FileSystem, OsFileSystem
 from eoslog.commands.log_files import LogFinding, Report
 from eoslog.commands.log_places import LOCK, DataDirectory, data_directory_of
@@ -137,7 +137,7 @@ def verify(paths: tuple[str, ...], fix: bool, as_json: bool) -> None:
     --repair repairs files that are derived from the logs, never a log: it removes or rewrites wrong indexes,
     snapshots and checkpoints. Exit status 1 if anything is still wrong.
     """
-    from eoslog.broker.log.opening.data_dir import DataDirError
+    from eoslog.broker.log.data_dir import DataDirError
     from eoslog.commands.log import locked, repair
     from eoslog.commands.log_files import Report
     from eoslog.commands.log_places import verify_all

@@ -6,8 +6,8 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from eoslog.broker.log.segment import files, producer_snapshot
-from eoslog.broker.log.segment.scan import headers
+from eoslog.broker.log import files, producer_snapshot
+from eoslog.broker.log.scan import headers
 from eoslog.broker.rules.producer_state import Written
 from eoslog.commands.log_files import (
     ReadOnlyFile,

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from struct import Struct
 from typing import Any, NamedTuple
 
-from eoslog.broker.log.segment import files
-from eoslog.broker.log.segment.index import OFFSET_ENTRY, TIME_ENTRY, TXN_ENTRY
+from eoslog.broker.log import files
+from eoslog.broker.log.index import OFFSET_ENTRY, TIME_ENTRY, TXN_ENTRY
 
 READ_ONLY = os.O_RDONLY | os.O_CLOEXEC
 

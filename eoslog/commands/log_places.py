@@ -11,9 +11,8 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 
-from eoslog.broker.log.opening import topic_registry
-from eoslog.broker.log.opening.data_dir import META
-from eoslog.broker.log.segment import files
+from eoslog.broker.log import data_dir, files
+from eoslog.broker.log.data_dir import META
 from eoslog.commands.log_files import READ_ONLY, Fix, LogFinding, Report, whole
 from eoslog.commands.log_verify import DirectoryFacts, PartitionDirectory
 
@@ -63,10 +62,10 @@ class DataDirectory:
             self.findings.append(LogFinding(path, 0, text, fix))
             return None
 
-    def _topics(self) -> dict[str, topic_registry.TopicEntry]:
-        path = self.file(topic_registry.FILE)
+    def _topics(self) -> dict[str, data_dir.TopicEntry]:
+        path = self.file(data_dir.REGISTRY)
         try:
-            return {entry.name: entry for entry in topic_registry.decode(whole(path), path).topics}
+            return {entry.name: entry for entry in data_dir.decode(whole(path), path).topics}
         except FileNotFoundError:
             return {}
         except files.BadFile as error:

@@ -16,9 +16,9 @@ from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from eoslog.broker.log.recovery.recovery import replay
-from eoslog.broker.log.segment import files, producer_snapshot
-from eoslog.broker.log.segment.index import TXN_ENTRY
+from eoslog.broker.log import files, producer_snapshot
+from eoslog.broker.log.index import TXN_ENTRY
+from eoslog.broker.log.recovery import replay
 from eoslog.broker.rules.producer_state import AbortedTransaction, ProducerState, ProducerStates
 from eoslog.commands.log_files import Fix, LogFinding, Report, whole, with_suffix
 from eoslog.protocol.batch import BatchHeader, CorruptBatch

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from eoslog.broker.log.recovery.recovery import below_start, find_valid, first_missing
-from eoslog.broker.log.segment import files
-from eoslog.broker.log.segment.scan import DamagedBatch, batches, check_follows
+from eoslog.broker.log import files
+from eoslog.broker.log.recovery import below_start, find_valid, first_missing
+from eoslog.broker.log.scan import DamagedBatch, batches, check_follows
 from eoslog.commands.log_files import (
     COPY,
     Fix,

@@ -20,8 +20,7 @@ from typing import Any, Self, TypeVar, TypeVarTuple, Unpack
 
 from eoslog.broker.config import BrokerConfig
 from eoslog.broker.core import broker as broker_room
-from eoslog.broker.log.segment import group_flush as flush_room
-from eoslog.broker.log.segment import parallel_sync
+from eoslog.broker.log import durability, files
 from eoslog.broker.main import Node
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.frames import decode_response, encode_request
@@ -383,7 +382,7 @@ def run(seed: int, main: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
     propagate, log.propagate = log.propagate, False
     log.addHandler(handler)
     # One disk in three is so quick that the broker does not hand its syncs over.
-    stand_ins = [*_STAND_INS, (flush_room, "QUICK", math.inf if seed % 3 == 2 else 0.0)]
+    stand_ins = [*_STAND_INS, (durability, "QUICK", math.inf if seed % 3 == 2 else 0.0)]
     real = [getattr(module, name) for module, name, _ in stand_ins]
     for module, name, stand_in in stand_ins:
         setattr(module, name, stand_in)
@@ -409,8 +408,8 @@ def run(seed: int, main: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
 
 
 _STAND_INS = (
-    (flush_room, "ThreadPoolExecutor", Executor),
-    (parallel_sync, "ThreadPoolExecutor", Inline),
+    (durability, "ThreadPoolExecutor", Executor),
+    (files, "ThreadPoolExecutor", Inline),
     (broker_room, "SystemClock", LoopClock),
 )
 

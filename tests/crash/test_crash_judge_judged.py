@@ -11,8 +11,8 @@ import pytest
 from eoslog.broker.coordinator.transactions.transaction_journal import TransactionJournal
 from eoslog.broker.coordinator.transactions.transaction_markers import MarkerWriter, ReadBarrier
 from eoslog.broker.coordinator.transactions.transaction_state import PREPARED, TransactionState
-from eoslog.broker.log.partition.partition import Partition
-from eoslog.broker.log.recovery import partition_reopening, recovery
+from eoslog.broker.log import recovery
+from eoslog.broker.log.partition import Partition
 from eoslog.broker.rules.producer_state import ProducerStates
 from eoslog.protocol.errors import KafkaError
 from tests.crash.crash_lives import Refused, follow, live, new_clients
@@ -107,7 +107,7 @@ def _window(patch: Patch, kept: int) -> None:
                 del state.batches[0]
         return states
 
-    patch.setattr(partition_reopening, "load_producers", broken)
+    patch.setattr(recovery, "load_producers", broken)
 
 
 def only_the_last_batch_is_known_after_a_restart(patch: Patch) -> None:
@@ -146,7 +146,7 @@ def no_recovery_scan(patch: Patch) -> None:
         segments[-1].trust()
         return True
 
-    patch.setattr(partition_reopening, "open_segments", broken)
+    patch.setattr(recovery, "open_segments", broken)
     patch.setattr(recovery, "_trusted", trusted)
 
 

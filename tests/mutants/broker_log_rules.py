@@ -183,7 +183,7 @@ MUTANTS: list[Mutant] = [
     ),
     *mutants_of(
         (*COMPACTION, *CRASH),
-        Break("a new segment takes the index that it finds", "SegmentFiles.create", "self.fs.remove(self.path(files.TXN_INDEX))", "pass"),
+        Break("a new segment takes the index that it finds", "SegmentFiles.create", "self.fs.remove(self.path(TXN_INDEX))", "pass"),
     ),
     *mutants_of(
         (f"{HERE}test_log_recovery.py", f"{HERE}test_log_read.py"),

@@ -16,8 +16,8 @@ from eoslog.broker.coordinator.transactions import transaction, transaction_coor
 from eoslog.broker.coordinator.transactions.transaction_changes import Changes
 from eoslog.broker.coordinator.transactions.transaction_coordinator import TransactionCoordinator
 from eoslog.broker.coordinator.transactions.transaction_markers import MarkerWriter
-from eoslog.broker.log.partition.partition import Partition
-from eoslog.broker.log.partition.partition_reads import PartitionReads
+from eoslog.broker.log.partition import Partition
+from eoslog.broker.log.reads import PartitionReads
 from eoslog.broker.rules import producer_state
 from eoslog.broker.rules.producer_state import ProducerStates, Written
 from eoslog.cli import main

@@ -52,7 +52,7 @@ from eoslog.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from eoslog.broker.config import BrokerConfig
-    from eoslog.broker.log.partition.partition import Partition
+    from eoslog.broker.log.partition import Partition
     from eoslog.broker.ports.ports import Clock
 
 logger = logging.getLogger(__name__)

@@ -23,7 +23,7 @@ from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.protocol.schema import ProtocolError
 
 if TYPE_CHECKING:
-    from eoslog.broker.log.partition.partition import Partition
+    from eoslog.broker.log.partition import Partition
     from eoslog.broker.ports.ports import Clock
     from eoslog.broker.topics.topics import Topics
 

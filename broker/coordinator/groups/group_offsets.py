@@ -37,7 +37,7 @@ from eoslog.protocol.topic_partitions import TopicPartition
 if TYPE_CHECKING:
     from eoslog.broker.config import BrokerConfig
     from eoslog.broker.coordinator.transactions.transaction_coordinator import TransactionCoordinator
-    from eoslog.broker.log.partition.partition import Partition
+    from eoslog.broker.log.partition import Partition
     from eoslog.broker.ports.ports import Clock
 
 FIRST_IMPLICIT = 5

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 
-from eoslog.broker.log.segment.files import BadFile, read_whole, write_whole
+from eoslog.broker.log.files import BadFile, read_whole, write_whole
 from eoslog.broker.ports.ports import FileSystem
 from eoslog.protocol.errors import ErrorCode, KafkaError
 

@@ -49,7 +49,7 @@ from eoslog.protocol.producer_identity import NOBODY, ProducerIdentity
 
 if TYPE_CHECKING:
     from eoslog.broker.config import BrokerConfig
-    from eoslog.broker.log.partition.partition import Partition
+    from eoslog.broker.log.partition import Partition
     from eoslog.broker.ports.ports import Clock
     from eoslog.broker.topics.topics import Topics
 

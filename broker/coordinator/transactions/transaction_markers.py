@@ -19,7 +19,7 @@ from eoslog.broker.coordinator.transactions.transaction_state import Transaction
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from eoslog.broker.log.partition.partition import Partition
+    from eoslog.broker.log.partition import Partition
     from eoslog.broker.ports.ports import Clock
     from eoslog.broker.topics.topics import Topics
 

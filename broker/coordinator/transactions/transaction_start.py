@@ -9,7 +9,7 @@ from eoslog.broker.coordinator.transactions.transaction_entries import Transacti
 from eoslog.broker.coordinator.transactions.transaction_journal import TOPIC, TransactionJournal
 
 if TYPE_CHECKING:
-    from eoslog.broker.log.partition.partition import Partition
+    from eoslog.broker.log.partition import Partition
     from eoslog.broker.topics.topics import Topics
 
 logger = logging.getLogger(__name__)

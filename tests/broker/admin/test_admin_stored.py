@@ -12,8 +12,8 @@ import pytest
 from eoslog.broker.config import BrokerConfig, ConfigError
 from eoslog.broker.config.topics import TopicOptions
 from eoslog.broker.core.dynamic_options import DynamicOptions
-from eoslog.broker.log.segment.files import BadFile
-from eoslog.broker.log.segment.group_flush import GroupFlush
+from eoslog.broker.log.durability import GroupFlush
+from eoslog.broker.log.files import BadFile
 from eoslog.broker.ports.ports import OsFileSystem
 from eoslog.broker.rules.acls import Client
 from eoslog.broker.security.credentials import Credentials

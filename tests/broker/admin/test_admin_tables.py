@@ -12,7 +12,7 @@ from eoslog.broker.config.config_def import ConfigRule, ConfigType, rule_of, tex
 from eoslog.broker.config.group_table import GROUP_CONFIGS, group_values
 from eoslog.broker.config.topic_table import TOPIC_CONFIGS
 from eoslog.broker.config.topics import TopicOptions
-from eoslog.broker.log.segment.log_settings import LogSettings
+from eoslog.broker.log.log_settings import LogSettings
 
 # Defaults of Apache Kafka 4.3's topic configs (TopicConfig).
 KAFKA = {

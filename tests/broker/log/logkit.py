@@ -10,14 +10,12 @@ from typing import Any
 import pytest
 
 from eoslog.broker.config import BrokerConfig, FlushMode
-from eoslog.broker.log.compaction.cleaning_run import CleaningRun
-from eoslog.broker.log.opening.opening import create_directory, open_partition
-from eoslog.broker.log.partition.partition import Partition
-from eoslog.broker.log.recovery.recovery import KnownLog, RecoveryFinding
-from eoslog.broker.log.segment.checkpoint import Checkpoints, OffsetCheckpoint
-from eoslog.broker.log.segment.group_flush import GroupFlush
-from eoslog.broker.log.segment.log_settings import LogSettings
-from eoslog.broker.log.segment.results import PartitionPlace
+from eoslog.broker.log.cleaning import CleaningRun
+from eoslog.broker.log.durability import GroupFlush, PartitionPlace
+from eoslog.broker.log.files import Checkpoints, OffsetCheckpoint
+from eoslog.broker.log.log_settings import LogSettings
+from eoslog.broker.log.partition import Partition, create_directory, open_partition
+from eoslog.broker.log.recovery import KnownLog, RecoveryFinding
 from eoslog.broker.topics.topics import Topics
 from eoslog.protocol.batch import build_batch, iter_headers
 from eoslog.protocol.errors import ErrorCode, KafkaError

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from eoslog.broker.log.partition.partition import Partition
-from eoslog.broker.log.segment.batch_checks import MOST_UNPACKED
-from eoslog.broker.log.segment.log_settings import LogSettings
+from eoslog.broker.log.batch_checks import MOST_UNPACKED
+from eoslog.broker.log.log_settings import LogSettings
+from eoslog.broker.log.partition import Partition
 from eoslog.protocol import batch as protocol_batch
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.batch import HEADER_SIZE, build_batch, iter_headers, read_header

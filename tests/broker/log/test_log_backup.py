@@ -19,9 +19,9 @@ from click.testing import CliRunner, Result
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from eoslog.broker.config import BrokerConfig
-from eoslog.broker.log.segment.group_flush import GroupFlush
-from eoslog.broker.log.upkeep import backup
-from eoslog.broker.log.upkeep.backup import Backups
+from eoslog.broker.log import backup
+from eoslog.broker.log.backup import Backups
+from eoslog.broker.log.durability import GroupFlush
 from eoslog.broker.ports.ports import OsFileSystem
 from eoslog.broker.topics.topics import Topics
 from eoslog.cli import main

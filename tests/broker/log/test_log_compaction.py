@@ -9,14 +9,13 @@ from typing import Any
 import pytest
 
 from eoslog.broker.config import BrokerConfig
-from eoslog.broker.log.compaction.cleaning_plan import CleaningPlan
-from eoslog.broker.log.compaction.cleaning_run import CleaningRun
-from eoslog.broker.log.compaction.compaction_rules import ENTRY_BYTES, KeyMap
-from eoslog.broker.log.partition.partition import Partition
-from eoslog.broker.log.recovery import leftovers
-from eoslog.broker.log.segment.index import TransactionIndex
-from eoslog.broker.log.segment.log_settings import LogSettings
-from eoslog.broker.log.upkeep.log_cleaner import Cleaner
+from eoslog.broker.log import leftovers
+from eoslog.broker.log.cleaning import CleaningRun
+from eoslog.broker.log.compaction import ENTRY_BYTES, CleaningPlan, KeyMap
+from eoslog.broker.log.index import TransactionIndex
+from eoslog.broker.log.log_settings import LogSettings
+from eoslog.broker.log.partition import Partition
+from eoslog.broker.log.upkeep import Cleaner
 from eoslog.protocol.batch import BatchHeader, build_batch, iter_headers
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.plain_records import Record, encode_records, iter_records, write_varint
@@ -365,7 +364,7 @@ def test_a_damaged_segment_is_not_compacted() -> None:
 def test_retention_may_take_segments_while_they_are_compacted() -> None:
     disk, partition = started(keyed((b"a", b"1")), keyed((b"a", b"2")), deleted=True, retention_bytes=0)
     plan = partition.compacting.plan(NOW)
-    from eoslog.broker.log.compaction.cleaning_run import CleaningRun
+    from eoslog.broker.log.cleaning import CleaningRun
 
     run = CleaningRun(disk.fs, plan, 1 << 20)
     run.map()

@@ -24,10 +24,10 @@ from hypothesis import example, given, settings
 
 from eoslog.broker.config import BrokerConfig
 from eoslog.broker.config.topics import TopicOptions
-from eoslog.broker.log.partition.partition import Partition
-from eoslog.broker.log.segment.group_flush import GroupFlush
-from eoslog.broker.log.segment.index import TransactionIndex
-from eoslog.broker.log.segment.log_settings import LogSettings
+from eoslog.broker.log.durability import GroupFlush
+from eoslog.broker.log.index import TransactionIndex
+from eoslog.broker.log.log_settings import LogSettings
+from eoslog.broker.log.partition import Partition
 from eoslog.broker.ports.ports import OsFileSystem, SystemClock
 from eoslog.broker.rules.producer_state import AbortedTransaction
 from eoslog.broker.topics.topics import Topics
@@ -304,7 +304,7 @@ CONFIG = BrokerConfig(topics=TopicOptions(segment_bytes=20000))
 CHILD = """
 import asyncio, sys
 from tests.broker.log.logkit import sequenced
-from eoslog.broker.log.segment.group_flush import GroupFlush
+from eoslog.broker.log.durability import GroupFlush
 from eoslog.broker.ports.ports import OsFileSystem, SystemClock
 from eoslog.broker.topics.topics import Topics
 from tests.broker.log.test_log_crash_model import CONFIG

@@ -18,9 +18,9 @@ from kafka.errors import CorruptRecordError
 
 from eoslog.broker.config import BrokerConfig
 from eoslog.broker.config.storage import StorageOptions
-from eoslog.broker.log.partition.partition import Partition
-from eoslog.broker.log.segment.log_settings import LogSettings
-from eoslog.broker.log.upkeep.scrub import Pause, Scrubber, ScrubStopped
+from eoslog.broker.log.log_settings import LogSettings
+from eoslog.broker.log.partition import Partition
+from eoslog.broker.log.upkeep import Pause, Scrubber, ScrubStopped
 from eoslog.client.records.fetch import fetch
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.config import ClientConfig
@@ -399,7 +399,7 @@ def test_the_scrub_says_so_where_nobody_reads(
     damaged(tmp_path)
     monkeypatch.setattr("eoslog.broker.core.broker.SCRUB_INTERVAL_MS", 100)
     with (
-        caplog.at_level(logging.INFO, "eoslog.broker.log.upkeep.scrub"),
+        caplog.at_level(logging.INFO, "eoslog.broker.log.upkeep"),
         EmbeddedBroker(data=tmp_path, in_thread=True),
     ):
         until = time.monotonic() + 20

@@ -8,9 +8,9 @@ import logging
 
 import pytest
 
-from eoslog.broker.log.partition.partition import Partition
-from eoslog.broker.log.segment.group_flush import GroupFlush
-from eoslog.broker.log.segment.log_settings import LogSettings
+from eoslog.broker.log.durability import GroupFlush
+from eoslog.broker.log.log_settings import LogSettings
+from eoslog.broker.log.partition import Partition
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from tests.broker.log.fakefs import Outcome
 from tests.broker.log.logkit import NOW, Disk, batch, clean, sequenced, stored

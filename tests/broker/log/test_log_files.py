@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from eoslog.broker.log.segment import files, producer_snapshot
-from eoslog.broker.log.segment.log_settings import LogSettings
+from eoslog.broker.log import files, producer_snapshot
+from eoslog.broker.log.log_settings import LogSettings
 from eoslog.broker.ports.ports import OsFileSystem
 from eoslog.broker.rules.producer_state import ProducerState, Written
 from eoslog.protocol.batch import crc32c, iter_headers

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from eoslog.broker.log.segment import group_flush as flush_room
-from eoslog.broker.log.segment.group_flush import GroupFlush, Job
-from eoslog.broker.log.segment.log_settings import LogSettings
+from eoslog.broker.log import durability
+from eoslog.broker.log.durability import GroupFlush, Job
+from eoslog.broker.log.log_settings import LogSettings
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from tests.broker.log.fakefs import Inode
 from tests.broker.log.logkit import DIRECTORY, NOW, Disk, batch
@@ -181,7 +181,7 @@ def pace(monkeypatch: pytest.MonkeyPatch) -> type[Paced]:
         now[0] += Paced.seconds
         return now[0]
 
-    monkeypatch.setattr(flush_room, "perf_counter", clock)
+    monkeypatch.setattr(durability, "perf_counter", clock)
     return Paced
 
 
@@ -201,14 +201,14 @@ def test_a_quick_disk_is_synced_here_and_a_slow_one_by_threads(pace: type[Paced]
         flush = GroupFlush()
         flush.start()
         partition = pace(flush)
-        pace.seconds = flush_room.QUICK / 10
+        pace.seconds = durability.QUICK / 10
         assert await _durable(partition) != here, "nothing is known of the disk yet"
         in_turn = [await _durable(partition) for _ in range(40)]
         assert in_turn[-1] == here
         pace.seconds = 1.0
         assert await _durable(partition) == here, "it could not be known"
         assert await _durable(partition) != here, "one second is enough"
-        pace.seconds = flush_room.QUICK / 10
+        pace.seconds = durability.QUICK / 10
         assert [await _durable(partition) for _ in range(80)][-1] == here
         await flush.stop()
 
@@ -222,7 +222,7 @@ def test_many_partitions_at_once_are_for_the_threads(pace: type[Paced]) -> None:
         here = threading.current_thread().name
         flush = GroupFlush()
         flush.start()
-        pace.seconds = flush_room.QUICK / 10
+        pace.seconds = durability.QUICK / 10
         many = [pace(flush) for _ in range(20)]
         for _ in range(40):
             await _durable(many[0])
@@ -243,13 +243,13 @@ def test_what_comes_in_a_row_shares_a_sync(pace: type[Paced]) -> None:
         flush = GroupFlush()
         flush.start()
         partition = pace(flush)
-        for _ in range(flush_room.MOST_TURNS + 1):
+        for _ in range(durability.MOST_TURNS + 1):
             partition.write()
             await asyncio.sleep(0)
-        assert partition.begun == [flush_room.MOST_TURNS + 1]
+        assert partition.begun == [durability.MOST_TURNS + 1]
         while not partition.ended:
             await asyncio.sleep(0.001)
-        for _ in range(3 * flush_room.MOST_TURNS):
+        for _ in range(3 * durability.MOST_TURNS):
             partition.write()
             await asyncio.sleep(0)
         await flush.stop()

@@ -10,17 +10,14 @@ from random import Random
 
 import pytest
 
-from eoslog.broker.log.opening.opening import create_directory, open_partition
-from eoslog.broker.log.partition.partition import Partition
-from eoslog.broker.log.recovery import recovery
-from eoslog.broker.log.recovery.recovery import KnownLog
-from eoslog.broker.log.segment import segment
-from eoslog.broker.log.segment.checkpoint import Checkpoints, OffsetCheckpoint
-from eoslog.broker.log.segment.group_flush import GroupFlush
-from eoslog.broker.log.segment.log_settings import LogSettings
-from eoslog.broker.log.segment.results import PartitionPlace
-from eoslog.broker.log.segment.warm_segments import WARM, WarmSegments
-from eoslog.broker.log.upkeep.upkeep import Upkeep
+from eoslog.broker.log import recovery, segment
+from eoslog.broker.log.durability import GroupFlush, PartitionPlace
+from eoslog.broker.log.files import Checkpoints, OffsetCheckpoint
+from eoslog.broker.log.log_settings import LogSettings
+from eoslog.broker.log.partition import Partition, create_directory, open_partition
+from eoslog.broker.log.recovery import KnownLog
+from eoslog.broker.log.segment import WARM, WarmSegments
+from eoslog.broker.log.upkeep import Upkeep
 from eoslog.broker.ports.ports import OsFileSystem
 from tests.broker.log.fakefs import FakeClock, Outcome
 from tests.broker.log.logkit import DIRECTORY, NOW, Disk, batch, sequenced, stored

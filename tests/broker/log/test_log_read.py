@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from eoslog.broker.log.partition.partition import Partition
-from eoslog.broker.log.segment.log_settings import LogSettings
+from eoslog.broker.log.log_settings import LogSettings
+from eoslog.broker.log.partition import Partition
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from tests.broker.log.logkit import NOW, Disk, batch, offsets, sequenced
 

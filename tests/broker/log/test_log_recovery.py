@@ -7,9 +7,9 @@ import struct
 
 import pytest
 
-from eoslog.broker.log.partition.partition import Partition
-from eoslog.broker.log.recovery import recovery
-from eoslog.broker.log.segment.log_settings import LogSettings
+from eoslog.broker.log import recovery
+from eoslog.broker.log.log_settings import LogSettings
+from eoslog.broker.log.partition import Partition
 from eoslog.protocol.batch import iter_headers
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from tests.broker.log.fakefs import Directory, Outcome

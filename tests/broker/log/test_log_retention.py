@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from eoslog.broker.log.partition.partition import Partition
-from eoslog.broker.log.partition.retention import SegmentSpan, expendable
-from eoslog.broker.log.segment.log_settings import LogSettings
+from eoslog.broker.log.log_settings import LogSettings
+from eoslog.broker.log.partition import Partition
+from eoslog.broker.log.retention import SegmentSpan, expendable
 from eoslog.protocol.batch import HEADER_SIZE, packed, read_header, stamped
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from tests.broker.log.fakefs import Outcome

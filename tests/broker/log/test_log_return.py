@@ -18,10 +18,10 @@ from urllib.request import urlopen
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from eoslog.broker.log.partition.partition import Partition
-from eoslog.broker.log.recovery.partition_reopening import PROBE_BYTES
-from eoslog.broker.log.segment.log_settings import LogSettings
-from eoslog.broker.log.upkeep.upkeep import Upkeep
+from eoslog.broker.log.log_settings import LogSettings
+from eoslog.broker.log.partition import Partition
+from eoslog.broker.log.recovery import PROBE_BYTES
+from eoslog.broker.log.upkeep import Upkeep
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.testing import EmbeddedBroker
 from tests.broker.broker_clients import create, read_all

@@ -11,7 +11,7 @@ import pytest
 
 from eoslog.broker.config import BrokerConfig
 from eoslog.broker.config.topics import TopicOptions
-from eoslog.broker.log.opening.data_dir import DataDirError
+from eoslog.broker.log.data_dir import DataDirError
 from eoslog.broker.topics import partition_creation
 from eoslog.broker.topics.topics import OFFSETS_TOPIC, Topics
 from eoslog.protocol.errors import ErrorCode, KafkaError

@@ -9,8 +9,8 @@ from random import Random
 import pytest
 
 from eoslog.broker.config import BrokerConfig
-from eoslog.broker.log.opening.data_dir import DataDir, DataDirError
-from eoslog.broker.log.segment.group_flush import GroupFlush
+from eoslog.broker.log.data_dir import DataDir, DataDirError
+from eoslog.broker.log.durability import GroupFlush
 from eoslog.broker.topics.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Topics
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from tests.broker.log.fakefs import FakeClock, FakeFileSystem, Inode, Outcome, PowerLoss

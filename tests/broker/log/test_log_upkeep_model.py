@@ -11,9 +11,9 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from eoslog.broker.log.compaction.compaction_rules import ENTRY_BYTES
-from eoslog.broker.log.partition.partition import Partition
-from eoslog.broker.log.segment.log_settings import LogSettings
+from eoslog.broker.log.compaction import ENTRY_BYTES
+from eoslog.broker.log.log_settings import LogSettings
+from eoslog.broker.log.partition import Partition
 from eoslog.protocol.batch import HEADER_SIZE, build_batch, iter_headers
 from eoslog.protocol.control import ABORT, COMMIT, read_control
 from eoslog.protocol.errors import KafkaError

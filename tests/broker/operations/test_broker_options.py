@@ -14,7 +14,7 @@ from eoslog.broker.config.kafka_options import kafka_names
 from eoslog.broker.config.option_sources import ALIASES, HIDDEN, gather, meaning, read_properties, shown
 from eoslog.broker.config.topic_table import TOPIC_CONFIGS
 from eoslog.broker.config.topics import SCALED, TopicOptions
-from eoslog.broker.log.segment.log_settings import LogSettings
+from eoslog.broker.log.log_settings import LogSettings
 from eoslog.cli import COMMANDS, main
 
 

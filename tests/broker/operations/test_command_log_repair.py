@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from eoslog.broker.log.segment import files
+from eoslog.broker.log import files
 from eoslog.testing import EmbeddedBroker
 from tests.broker.broker_clients import ok
 from tests.broker.operations.verify_kit import (

@@ -361,9 +361,7 @@ def test_clients_cannot_fill_the_disk_with_lines() -> None:
     assert passed(LINES * 3, 0.0) == [f"closing {number}" for number in range(LINES)]
     assert passed(2, WINDOW_S * 2) == [f"closing 0 (and {LINES * 2} lines like this before it)", "closing 1"]
     assert passed(1, WINDOW_S * 4) == ["closing 0"]
-    assert (
-        len(passed(LINES * 3, 0.0, "eoslog.broker.log.recovery.recovery")) == LINES * 3
-    )  # each tells of a file
+    assert len(passed(LINES * 3, 0.0, "eoslog.broker.log.recovery")) == LINES * 3  # each tells of a file
 
 
 def lines(broker: EmbeddedBroker) -> list[dict[str, Any]]:

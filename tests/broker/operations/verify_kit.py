@@ -10,8 +10,8 @@ from typing import Any
 from click.testing import CliRunner, Result
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from eoslog.broker.log.segment import files, producer_snapshot
-from eoslog.broker.log.segment.index import TXN_ENTRY
+from eoslog.broker.log import files, producer_snapshot
+from eoslog.broker.log.index import TXN_ENTRY
 from eoslog.broker.rules.producer_state import ProducerState
 from eoslog.cli import main
 from eoslog.protocol.batch import BatchHeader, iter_headers

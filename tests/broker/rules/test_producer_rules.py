@@ -11,7 +11,7 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from eoslog.broker.log.segment import producer_snapshot
+from eoslog.broker.log import producer_snapshot
 from eoslog.broker.rules.producer_state import AbortedTransaction, ProducerStates, Written
 from eoslog.protocol.batch import BatchHeader
 from eoslog.protocol.errors import ErrorCode, KafkaError

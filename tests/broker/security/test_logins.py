@@ -13,7 +13,7 @@ import pytest
 
 from eoslog.broker.config import BrokerConfig, ConfigError
 from eoslog.broker.config.security import SecurityOptions
-from eoslog.broker.log.segment.files import write_whole
+from eoslog.broker.log.files import write_whole
 from eoslog.broker.ports.ports import OsFileSystem
 from eoslog.broker.security import scram
 from eoslog.broker.security.credentials import Credentials

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from eoslog.broker.log.segment import leader_epochs
+from eoslog.broker.log import leader_epochs
 from eoslog.client.wire.connection import BrokerConnection
 from eoslog.connector.offsets.offsets import epochs_from_json
 from eoslog.connector.source.reader import StreamReader

@@ -34,8 +34,8 @@ from eoslog.broker.coordinator.groups.committed_offsets import Committer, Fetche
 from eoslog.broker.coordinator.groups.consumer_group_state import ConsumerHeartbeat, ConsumerHeartbeatAnswer
 from eoslog.broker.coordinator.groups.group_coordinator import GroupCoordinator
 from eoslog.broker.coordinator.groups.group_offsets import NewOffset, TransactionalCommit
-from eoslog.broker.log.partition.partition import Partition
-from eoslog.broker.log.segment.group_flush import GroupFlush
+from eoslog.broker.log.durability import GroupFlush
+from eoslog.broker.log.partition import Partition
 from eoslog.broker.ports.ports import OsFileSystem, SystemClock
 from eoslog.broker.topics.topics import Topics
 from eoslog.protocol.errors import ErrorCode, KafkaError

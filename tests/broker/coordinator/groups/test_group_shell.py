@@ -31,7 +31,7 @@ from eoslog.broker.handlers import (
     sync_group,
     txn_offset_commit,
 )
-from eoslog.broker.log.upkeep.upkeep import Upkeep
+from eoslog.broker.log.upkeep import Upkeep
 from eoslog.broker.ports.ports import OsFile
 from eoslog.broker.requests.context import RequestContext
 from eoslog.protocol.apis import APIS

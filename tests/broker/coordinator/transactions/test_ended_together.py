@@ -22,7 +22,7 @@ from eoslog.broker.coordinator.transactions.transaction_state import (
 )
 from eoslog.broker.core.broker import Broker
 from eoslog.broker.handlers import end_txn
-from eoslog.broker.log.partition.partition import Partition
+from eoslog.broker.log.partition import Partition
 from eoslog.broker.requests.context import RequestContext
 from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.protocol.errors import ErrorCode as E

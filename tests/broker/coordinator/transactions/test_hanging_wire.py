@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from eoslog.broker.config import BrokerConfig
-from eoslog.broker.log.segment.group_flush import GroupFlush
+from eoslog.broker.log.durability import GroupFlush
 from eoslog.broker.ports.ports import OsFileSystem, SystemClock
 from eoslog.broker.topics.topics import Topics
 from eoslog.protocol.errors import ErrorCode as E

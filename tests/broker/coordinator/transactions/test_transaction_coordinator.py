@@ -16,10 +16,10 @@ from eoslog.broker.coordinator.transactions.transaction_journal import (
     TransactionJournal,
 )
 from eoslog.broker.coordinator.transactions.transaction_state import TransactionMetadata, TransactionState
-from eoslog.broker.log.partition.partition import Partition
-from eoslog.broker.log.segment.files import BadFile
-from eoslog.broker.log.segment.results import Appended
-from eoslog.broker.log.upkeep.upkeep import Upkeep
+from eoslog.broker.log.durability import Appended
+from eoslog.broker.log.files import BadFile
+from eoslog.broker.log.partition import Partition
+from eoslog.broker.log.upkeep import Upkeep
 from eoslog.broker.topics.topics import Topics
 from eoslog.protocol.control import read_control
 from eoslog.protocol.errors import ErrorCode as E

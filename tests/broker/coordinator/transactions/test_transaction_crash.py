@@ -29,7 +29,7 @@ from eoslog.broker.coordinator.transactions.transaction_state import (
     TransactionState,
     complete,
 )
-from eoslog.broker.log.partition.partition import Partition
+from eoslog.broker.log.partition import Partition
 from eoslog.protocol.control import COMMIT, read_control
 from eoslog.protocol.plain_records import iter_records
 from eoslog.protocol.topic_partitions import TopicPartition

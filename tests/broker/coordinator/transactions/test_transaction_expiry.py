@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from eoslog.broker.coordinator.transactions import transaction_records
-from eoslog.broker.log.partition.partition import Partition
+from eoslog.broker.log.partition import Partition
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.plain_records import iter_records

@@ -19,8 +19,8 @@ from eoslog.broker.coordinator.groups.group_coordinator import GroupCoordinator
 from eoslog.broker.coordinator.groups.group_offsets import NewOffset, TransactionalCommit
 from eoslog.broker.coordinator.transactions.transaction_changes import Changes
 from eoslog.broker.coordinator.transactions.transaction_coordinator import TransactionCoordinator
-from eoslog.broker.log.partition.partition import Partition
-from eoslog.broker.log.segment.group_flush import GroupFlush
+from eoslog.broker.log.durability import GroupFlush
+from eoslog.broker.log.partition import Partition
 from eoslog.broker.topics.topics import Topics
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.plain_records import encode_records

@@ -22,12 +22,12 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from eoslog.broker.log.segment import files
+from eoslog.broker.log import files
 
 if TYPE_CHECKING:
-    from eoslog.broker.log.partition.partition import Partition
-    from eoslog.broker.log.segment.segment import Segment
-    from eoslog.broker.log.upkeep.upkeep import Partitions
+    from eoslog.broker.log.partition import Partition
+    from eoslog.broker.log.segment import Segment
+    from eoslog.broker.log.upkeep import Partitions
     from eoslog.broker.ports.ports import Clock, FileSystem
 
 logger = logging.getLogger(__name__)

@@ -18,7 +18,7 @@ import logging
 from collections.abc import Callable
 from random import randrange
 
-from eoslog.broker.log.segment import files
+from eoslog.broker.log import files
 from eoslog.broker.ports.ports import FileSystem
 
 logger = logging.getLogger(__name__)

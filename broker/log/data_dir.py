@@ -1,24 +1,94 @@
-"""The data directory itself: its lock, its owner, and how the last broker left it.
-
-`.lock`                               held by the running broker (flock), released when its process ends
-`meta.properties`                     cluster id and node id, in Kafka's format
-`.kafka_cleanshutdown`                exists if the last broker shut down in order
-`.life-epoch`                         the leader epoch of the last run, see `epochs`
-`recovery-point-offset-checkpoint`    up to which offset each partition was durable at the last check
-and the files of `checkpoint`.
-"""
+"""The data directory: its lock, owner and registry of topics, and the removal of what is left in it."""
 
 from __future__ import annotations
 
 import errno
+import json
 import logging
 import os
+import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass
 
-from eoslog.broker.log.segment import files, leader_epochs
-from eoslog.broker.log.segment.checkpoint import Checkpoints, OffsetCheckpoint
+from eoslog.broker.log import backup, files, leader_epochs
+from eoslog.broker.log.files import BadFile, Checkpoints, OffsetCheckpoint, decode_uuid, encode_uuid
 from eoslog.broker.ports.ports import Claim, FileSystem
+
+# -- the registry of topics ------------------------------------------------------------------------
+# The registry of topics, `topics.json` in the data directory, and its format. Written whole, see `files`.
+
+
+REGISTRY = "topics.json"
+_REGISTRY_VERSION = 1
+
+
+@dataclass(frozen=True)
+class TopicEntry:
+    """A topic that exists. `configs`: only those that were set on it."""
+
+    name: str
+    topic_id: bytes
+    partitions: int
+    configs: dict[str, str]
+
+
+@dataclass(frozen=True)
+class TopicRegistry:
+    """All topics, and the ids of those being deleted, whose directories may still be there."""
+
+    topics: tuple[TopicEntry, ...] = ()
+    deleting: frozenset[bytes] = frozenset()
+
+    @property
+    def partitions(self) -> dict[bytes, int]:
+        """The number of partitions of each topic that exists, by topic id."""
+        return {entry.topic_id: entry.partitions for entry in self.topics}
+
+
+def encode(topics: Iterable[TopicEntry], deleting: Iterable[bytes]) -> bytes:
+    """The file's content."""
+    registry = {
+        "version": _REGISTRY_VERSION,
+        "topics": [
+            {
+                "name": entry.name,
+                "id": encode_uuid(entry.topic_id),
+                "partitions": entry.partitions,
+                "configs": entry.configs,
+            }
+            for entry in topics
+        ],
+        "deleting": [encode_uuid(topic_id) for topic_id in deleting],
+    }
+    return json.dumps(registry, indent=1).encode()
+
+
+def decode(data: bytes, path: str) -> TopicRegistry:
+    """Read what `encode` wrote. Raises BadFile naming the path."""
+    try:
+        registry = json.loads(data)
+        if registry["version"] != _REGISTRY_VERSION:
+            raise ValueError(f"version {registry['version']}")
+        entries = (
+            TopicEntry(str(e["name"]), decode_uuid(e["id"]), int(e["partitions"]), dict(e["configs"]))
+            for e in registry["topics"]
+        )
+        return TopicRegistry(tuple(entries), frozenset(map(decode_uuid, registry["deleting"])))
+    except (ValueError, KeyError, TypeError) as error:
+        raise BadFile(f"{path} cannot be understood ({error!r}); restore it from a copy") from error
+
+
+# -- the directory ---------------------------------------------------------------------------------
+# The data directory itself: its lock, its owner, and how the last broker left it.
+#
+# `.lock`                               held by the running broker (flock), released when its process ends
+# `meta.properties`                     cluster id and node id, in Kafka's format
+# `.kafka_cleanshutdown`                exists if the last broker shut down in order
+# `.life-epoch`                         the leader epoch of the last run, see `epochs`
+# `recovery-point-offset-checkpoint`    up to which offset each partition was durable at the last check
+# and the two of `files.Checkpoints`.
+
 
 logger = logging.getLogger(__name__)
 
@@ -183,3 +253,91 @@ def new_id() -> bytes:
 def new_id_text() -> str:
     """The text form of a new id."""
     return files.encode_uuid(new_id())
+
+
+# -- partition removal -----------------------------------------------------------------------------
+# Removes partition directories, and at a start finishes what a crash interrupted.
+#
+# It touches only files that a broker makes: the data directory may hold others too. It does not remove a
+# directory with records of an unknown partition either: `DataDirError`.
+
+
+_PARTITION = re.compile(r"[a-zA-Z0-9._-]+-\d+")
+_REMOVED = re.compile(_PARTITION.pattern + r"\.[0-9a-f]{32}" + files.DELETED)
+_OURS = re.compile(
+    r"\d{20}\.(log|index|timeindex|txnindex|snapshot)(\.(cleaned|swap|deleted))?"
+    rf"|{files.PARTITION_METADATA}|{files.LEADER_EPOCHS}"
+)
+_WRITTEN_WHOLE = (
+    META,
+    REGISTRY,
+    files.RECOVERY_POINTS,
+    files.LOG_STARTS,
+    files.CLEANER_OFFSETS,
+    files.CLEAN_SHUTDOWN,
+    files.LIFE_EPOCH,
+)
+
+
+def rename_away(fs: FileSystem, root: str, directories: Iterable[str]) -> list[str]:
+    """Rename partition directories of the data directory `root`. Returns their new names.
+
+    So a new topic of the same name never finds old files. The next start removes what is still there.
+    Raises OSError.
+    """
+    renamed = []
+    for directory in directories:
+        target = f"{directory}.{uuid.uuid4().hex}{files.DELETED}"
+        fs.rename(directory, target)
+        renamed.append(target)
+    fs.sync_dir(root)
+    return renamed
+
+
+def tidy(fs: FileSystem, root: str, known: Mapping[bytes, int], deleting: Container[bytes]) -> None:
+    """Remove what a crash left: directories of deleted topics, and of partitions that were never registered.
+
+    `known`: the number of partitions by topic id. Raises DataDirError, BadFile, OSError.
+    """
+    for name in fs.list(root):
+        path = os.path.join(root, name)
+        if _REMOVED.fullmatch(name) or name.startswith(backup.UNUSED):
+            fs.remove_tree(path)
+        elif name.removesuffix(files.TEMPORARY) in _WRITTEN_WHOLE and name.endswith(files.TEMPORARY):
+            fs.remove(path)
+        elif _PARTITION.fullmatch(name) and _is_left_over(fs, root, path, known, deleting):
+            for renamed in rename_away(fs, root, [path]):
+                fs.remove_tree(renamed)
+
+
+def _is_left_over(
+    fs: FileSystem, root: str, path: str, known: Mapping[bytes, int], deleting: Container[bytes]
+) -> bool:
+    try:
+        names = fs.list(path)
+    except NotADirectoryError:
+        return False
+    if not all(_OURS.fullmatch(name.removesuffix(files.TEMPORARY)) for name in names):
+        return False
+    topic_id = None
+    if files.PARTITION_METADATA in names:
+        metadata = os.path.join(path, files.PARTITION_METADATA)
+        topic_id = files.decode_partition_metadata(files.read_whole(fs, metadata), metadata)
+        if topic_id in known and int(path.rpartition("-")[2]) < known[topic_id]:
+            return False
+    filled = any(_size(fs, os.path.join(path, name)) for name in names if files.LOG in name)
+    if filled and topic_id not in deleting:
+        listing = os.path.join(root, REGISTRY)
+        raise DataDirError(
+            f"{path} holds records of a partition that {listing} does not know. "
+            "Restore that file from a copy, or move the directory away"
+        )
+    return True
+
+
+def _size(fs: FileSystem, path: str) -> int:
+    file = fs.open(path)
+    try:
+        return file.size()
+    finally:
+        file.close()

@@ -16,8 +16,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from operator import lt
 
-from eoslog.broker.log.segment import files
-from eoslog.broker.log.segment.segment_files import SegmentFiles
+from eoslog.broker.log import files
+from eoslog.broker.log.files import SegmentFiles
 from eoslog.broker.ports.ports import File, FileSystem
 from eoslog.broker.rules.producer_state import AbortedTransaction
 from eoslog.protocol.batch import BatchHeader

@@ -7,12 +7,11 @@ import os
 from collections.abc import Callable
 from random import randint
 
-from eoslog.broker.log.partition.durability import AppendWaiters, Durability, Log
-from eoslog.broker.log.segment import files, leader_epochs, producer_snapshot
-from eoslog.broker.log.segment.group_flush import sync_and_close
-from eoslog.broker.log.segment.scan import DamagedBatch
-from eoslog.broker.log.segment.segment import LostFile, Segment
-from eoslog.broker.log.segment.segment_files import SegmentFiles
+from eoslog.broker.log import files, leader_epochs, producer_snapshot
+from eoslog.broker.log.durability import AppendWaiters, Durability, Log, sync_and_close
+from eoslog.broker.log.files import SegmentFiles
+from eoslog.broker.log.scan import DamagedBatch
+from eoslog.broker.log.segment import LostFile, Segment
 from eoslog.broker.rules.producer_state import ProducerStates
 from eoslog.protocol.batch import HEADER_SIZE, BatchHeader, packed
 from eoslog.protocol.errors import ErrorCode, KafkaError

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import os
 
-from eoslog.broker.log.segment import files
-from eoslog.broker.log.segment.scan import headers
+from eoslog.broker.log import files
+from eoslog.broker.log.scan import headers
 from eoslog.broker.ports.ports import FileSystem
 
 

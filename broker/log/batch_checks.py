@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eoslog.broker.log.segment.log_settings import LogSettings
+from eoslog.broker.log.log_settings import LogSettings
 from eoslog.protocol import compression
 from eoslog.protocol.batch import (
     CODEC_MASK,

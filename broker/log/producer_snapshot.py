@@ -12,7 +12,7 @@ import os
 import struct
 from collections.abc import Container, Iterable
 
-from eoslog.broker.log.segment import files
+from eoslog.broker.log import files
 from eoslog.broker.ports.ports import FileSystem
 from eoslog.broker.rules.producer_state import ProducerState, Written
 from eoslog.protocol import sequence

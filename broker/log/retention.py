@@ -1,6 +1,6 @@
 """Removes records: those that clients delete, and the oldest segments that are too large or too old together.
 
-The log's start moves first, durably (`checkpoint`), then for readers; only then files are touched. So a crash
+The log's start moves first, durably (`OffsetCheckpoint`), then for readers; only then files are touched. So a crash
 at any point leaves no deleted record visible and no hole. Files are renamed to `.deleted`, and removed some
 time later or at the next start.
 """
@@ -11,11 +11,11 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from eoslog.broker.log.partition.append import ActiveSegment, PartitionProducers
-from eoslog.broker.log.partition.durability import Durability, Log
-from eoslog.broker.log.segment import files
-from eoslog.broker.log.segment.log_settings import LogSettings
-from eoslog.broker.log.segment.segment import Segment
+from eoslog.broker.log import files
+from eoslog.broker.log.append import ActiveSegment, PartitionProducers
+from eoslog.broker.log.durability import Durability, Log
+from eoslog.broker.log.log_settings import LogSettings
+from eoslog.broker.log.segment import Segment
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
-from eoslog.broker.log.partition.append import PartitionProducers
-from eoslog.broker.log.partition.durability import Durability, Log
-from eoslog.broker.log.segment import leader_epochs
-from eoslog.broker.log.segment.results import ReadResult, Unchecked
-from eoslog.broker.log.segment.scan import DamagedBatch
-from eoslog.broker.log.segment.segment import Segment
+from eoslog.broker.log import leader_epochs
+from eoslog.broker.log.append import PartitionProducers
+from eoslog.broker.log.durability import Durability, Log, ReadResult, Unchecked
+from eoslog.broker.log.scan import DamagedBatch
+from eoslog.broker.log.segment import Segment
 from eoslog.broker.ports.ports import Buffer
 from eoslog.protocol.batch import BatchHeader, CorruptBatch, iter_headers
 from eoslog.protocol.errors import ErrorCode, KafkaError

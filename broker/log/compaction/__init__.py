@@ -1,1 +1,0 @@
-"""Compaction: decides which records of a key stay, and writes segments without the others."""

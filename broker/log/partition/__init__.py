@@ -1,1 +1,0 @@
-"""A partition: append, read, delete and compact; its segments as one log."""

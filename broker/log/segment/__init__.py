@@ -1,1 +1,0 @@
-"""A segment: batches in a file, its indexes, the checks of new batches, and when it is synced."""

@@ -1,1 +1,0 @@
-"""Background work: retention, compaction, scrubbing, bringing partitions back online, backups."""
