@@ -1,8 +1,8 @@
 """Removes records: those that clients delete, and the oldest segments that are too large or too old together.
 
-The log's start moves first, durably (`OffsetCheckpoint`), then for readers; only then files are touched. So a crash
-at any point leaves no deleted record visible and no hole. Files are renamed to `.deleted`, and removed some
-time later or at the next start.
+The log's start moves first, durably (`OffsetCheckpoint`), then for readers; only then files are touched. So
+a crash at any point leaves no deleted record visible and no hole. Files are renamed to `.deleted`, and
+removed some time later or at the next start.
 """
 
 from __future__ import annotations
