@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 from eoslog.broker.config import LISTENER_PREFIX, BrokerConfig, ConfigError
-from eoslog.broker.coordinator.groups import subscription_regex
+from eoslog.broker.coordinator.groups import consumer_group_state
 from eoslog.broker.coordinator.transactions.transaction_journal import DamagedTransactionLog
 from eoslog.broker.core.broker import Broker
 from eoslog.broker.log.data_dir import DataDirError
@@ -24,7 +24,7 @@ from eoslog.broker.log.files import BadFile
 from eoslog.broker.network.connection import FaultDecider
 from eoslog.broker.network.dispatch import handlers
 from eoslog.broker.network.server import Server
-from eoslog.broker.ports.ports import FileSystem
+from eoslog.broker.ports import FileSystem
 from eoslog.broker.security.listeners import Listener, listeners_of
 from eoslog.protocol import compression
 from eoslog.protocol.apis import APIS
@@ -196,7 +196,7 @@ def _open_pages(node: Node) -> MetricsServer | None:
     address = node.config.operations.metrics_listen
     if not address:
         return None
-    from eoslog.broker.metrics.metrics_snapshot import look
+    from eoslog.broker.metrics.metrics import look
 
     try:
         from eoslog.broker.metrics.metrics_server import MetricsServer
@@ -315,7 +315,7 @@ def load_late_imports() -> None:
     from eoslog.protocol import walk  # noqa: F401
 
     compression.load()
-    subscription_regex.load()
+    consumer_group_state.load()
     for key in handlers():
         assert APIS[key].request and APIS[key].response  # a module an API
 

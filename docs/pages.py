@@ -17,9 +17,8 @@ from typing import Any
 from eoslog.broker import handlers
 from eoslog.broker.config import option_sections
 from eoslog.broker.config.config_def import INT32_MAX, INT64_MAX, ConfigRule, ConfigType, rule_of, text_of
-from eoslog.broker.config.group_table import GROUP_CONFIGS
-from eoslog.broker.config.topic_table import TOPIC_CONFIGS
-from eoslog.broker.config.topics import SCALED
+from eoslog.broker.config.topics import SCALED, TOPIC_CONFIGS
+from eoslog.broker.resources import GROUP_CONFIGS
 from eoslog.client.wire.retry import DEPARTURES
 from eoslog.connector.options import table as connector_table
 from eoslog.connector.options.ignored_and_refused import FIXED, FORBIDDEN, NO_EFFECT

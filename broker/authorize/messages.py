@@ -6,7 +6,7 @@ from enum import IntEnum
 from ipaddress import ip_network
 from typing import TYPE_CHECKING, TypeVar
 
-from eoslog.broker.stored.authorizer import Authorizer
+from eoslog.broker.core.authorizer import Authorizer
 from eoslog.protocol.acls import CLUSTER_NAME, Acl, AclFilter, AclOperation, Pattern, Permission, ResourceType
 from eoslog.protocol.errors import ErrorCode, KafkaError
 

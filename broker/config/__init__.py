@@ -1,7 +1,7 @@
 """The broker's options: one frozen dataclass with a section for each subject, with Kafka's names.
 
 Each field has Kafka's option name, its meaning and its bounds as metadata (`base.option`). `from_options`
-reads a mapping of Kafka's names to strings. The table of topic configs is in `topic_table`.
+reads a mapping of Kafka's names to strings. The table of topic configs is in `topics`.
 """
 
 from __future__ import annotations
@@ -12,13 +12,16 @@ from functools import cache
 from typing import Any, get_type_hints
 
 from eoslog.broker.config.config_def import ConfigError, rule_of
-from eoslog.broker.config.groups import GroupOptions
-from eoslog.broker.config.network import NetworkOptions
-from eoslog.broker.config.operations import OperationsOptions
-from eoslog.broker.config.security import SecurityOptions
-from eoslog.broker.config.storage import FlushMode, StorageOptions
+from eoslog.broker.config.options import (
+    FlushMode,
+    GroupOptions,
+    NetworkOptions,
+    OperationsOptions,
+    SecurityOptions,
+    StorageOptions,
+    TransactionOptions,
+)
 from eoslog.broker.config.topics import SCALED, TopicOptions
-from eoslog.broker.config.transactions import TransactionOptions
 
 __all__ = ["BrokerConfig", "ConfigError", "FlushMode", "option_sections", "option_table"]
 

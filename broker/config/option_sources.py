@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 
 from eoslog.broker.config import BrokerConfig, ConfigError, option_table
 from eoslog.broker.config.config_def import text_of
-from eoslog.broker.config.ignored_options import COPIES, foreign
+from eoslog.broker.config.kafka_options import COPIES, foreign
 from eoslog.broker.config.topics import SCALED
 
 ALIASES = {"broker.id": "node.id"}

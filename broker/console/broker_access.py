@@ -8,14 +8,16 @@ share of its time: see `SHARE`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from heapq import nsmallest
+from itertools import islice
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from eoslog.broker.network.dispatch import checks, handlers
-from eoslog.broker.requests.context import CloseConnection, RequestContext
+from eoslog.broker.requests import CloseConnection, RequestContext
 from eoslog.broker.rules.acls import Client
 from eoslog.broker.security.session import ClientSession
 from eoslog.protocol.acls import CLUSTER_NAME, AclOperation, ResourceType
@@ -23,9 +25,12 @@ from eoslog.protocol.apis import APIS, Api, ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.frames import RequestHeader
 from eoslog.protocol.schema import Given, Message
+from eoslog.protocol.topic_partitions import TopicPartition
+from eoslog.protocol.typed import LIST_OFFSETS
 
 if TYPE_CHECKING:
     from eoslog.broker.core.broker import Broker
+    from eoslog.protocol.typed import ListOffsetsRequestTopicDraft
 
 SHARE = 0.1
 """The largest share of the broker's event loop for the console, which waits before it takes more."""
@@ -82,7 +87,7 @@ class BrokerAccess:
         self._pace, self._turn = Pace(), asyncio.Lock()
         self._guard: Guard | None = None
         if broker.authorizer is not None:
-            from eoslog.broker.authorize.guard import Guard  # imported only where it is used
+            from eoslog.broker.authorize.access import Guard  # imported only where it is used
 
             self._guard = Guard(broker.authorizer, checks())
 
@@ -182,3 +187,137 @@ class BrokerAccess:
         encoded = b"".join(APIS[key].response.write(header.api_version, answer))
         took(perf_counter() - begun)
         return encoded
+
+
+# -- offsets ---------------------------------------------------------------------------------------
+# First and last offsets of partitions, by ListOffsets in small pieces.
+
+
+START, END = -2, -1
+AT_ONCE = 200
+"""Partitions in one request, so that each is short work for the broker's loop."""
+
+
+def pieces(places: Iterable[TopicPartition]) -> Iterator[list[TopicPartition]]:
+    """Split into pieces of `AT_ONCE`."""
+    rest = iter(places)
+    while piece := list(islice(rest, AT_ONCE)):
+        yield piece
+
+
+def by_topic(places: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Partition numbers by topic."""
+    found: dict[str, list[int]] = {}
+    for topic, index in places:
+        found.setdefault(topic, []).append(index)
+    return found
+
+
+async def offsets(
+    inside: BrokerAccess,
+    caller: Caller,
+    places: Sequence[TopicPartition],
+    time: int,
+    *,
+    committed: bool = False,
+) -> dict[TopicPartition, int]:
+    """Offsets of partitions: `START`, `END` (the last stable offset if `committed`), or for a time in ms.
+
+    Partitions that give an error, or have no record at or after that time, are omitted.
+    """
+    found: dict[TopicPartition, int] = {}
+    for piece in pieces(places):
+        topics: list[ListOffsetsRequestTopicDraft] = [
+            {"name": topic, "partitions": [{"partition_index": i, "timestamp": time} for i in indexes]}
+            for topic, indexes in by_topic(piece).items()
+        ]
+        answer = await inside.ask(
+            caller,
+            LIST_OFFSETS,
+            7,
+            {"replica_id": -1, "isolation_level": int(committed), "topics": topics},
+        )
+        found |= {
+            (topic["name"], part["partition_index"]): part["offset"]
+            for topic in answer["topics"]
+            for part in topic["partitions"]
+            if not part["error_code"] and part["offset"] >= 0
+        }
+    return found
+
+
+# -- paging ----------------------------------------------------------------------------------------
+# Long lists: filtered by a text, sorted, in pages by name, or cut off where they are too long. Pure.
+
+
+Item = TypeVar("Item")
+Row = dict[str, Any]
+
+MOST = 200
+"""The most items in one answer."""
+
+MOST_LOOKED_AT = 2000
+"""The most items that are sorted by other columns; where more match, they are sorted by name."""
+
+NAME = "name"
+
+
+@dataclass(frozen=True)
+class PageQuery:
+    """A list's parameters. `fold`: one line for all items of a sink. `sink`: only the items of this sink."""
+
+    after: str = ""
+    contains: str = ""
+    limit: int = MOST
+    sort: str = NAME
+    down: bool = False
+    fold: bool = False
+    sink: str = ""
+
+
+def matching(items: Iterable[Item], name: Callable[[Item], str], contains: str) -> list[Item]:
+    """The names that contain a text in either case, plain or quoted as in sinks' ids."""
+    plain = contains.lower()
+    quoted = plain.replace("%", "%25").replace("/", "%2f")
+    return [item for item in items if plain in name(item).lower() or quoted in name(item).lower()]
+
+
+def chosen(
+    items: Iterable[Item], name: Callable[[Item], str], want: PageQuery
+) -> tuple[list[Item], str | None]:
+    """For a list by name: a page, and where the next one begins. For other orders: all, by name."""
+    if want.sort == NAME and not want.down:
+        return page(items, name, after=want.after, limit=want.limit)
+    if want.sort == NAME:
+        return sorted(items, key=name, reverse=True)[: want.limit], None
+    return sorted(items, key=name), None
+
+
+def arranged(rows: Iterable[Row], want: PageQuery) -> list[Row]:
+    """The rows of `chosen` items, sorted as wanted and cut off; unknown values come last."""
+    found, column = list(rows), want.sort
+    if column == NAME:
+        return found
+    known = [row for row in found if row[column] is not None]
+    known.sort(key=lambda row: row[column], reverse=want.down)
+    return [*known, *(row for row in found if row[column] is None)][: want.limit]
+
+
+def page(
+    items: Iterable[Item],
+    name: Callable[[Item], str],
+    *,
+    after: str = "",
+    contains: str = "",
+    limit: int = MOST,
+) -> tuple[list[Item], str | None]:
+    """The first `limit` items by name that come after `after` and contain `contains` (in either case).
+
+    Also returns the name after which the next page begins; None at the end.
+    """
+    wanted = contains.lower()
+    left = (item for item in items if name(item) > after and wanted in name(item).lower())
+    found = nsmallest(min(limit, MOST) + 1, left, key=name)
+    more = len(found) > min(limit, MOST)
+    found = found[:-1] if more else found
+    return found, name(found[-1]) if more else None

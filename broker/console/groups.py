@@ -7,9 +7,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from eoslog.broker.console.broker_access import BrokerAccess, Caller
-from eoslog.broker.console.offsets import END, offsets
-from eoslog.broker.console.paging import MOST, MOST_LOOKED_AT, NAME, PageQuery, arranged, chosen, matching
+from eoslog.broker.console.broker_access import (
+    END,
+    MOST,
+    MOST_LOOKED_AT,
+    NAME,
+    BrokerAccess,
+    Caller,
+    PageQuery,
+    arranged,
+    chosen,
+    matching,
+    offsets,
+)
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.internal_topics.coordinator_records import assigned_partitions
 from eoslog.protocol.names_by_sink import is_anchor, made, sinks_of_groups

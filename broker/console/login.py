@@ -1,11 +1,4 @@
-"""Authentication by HTTP's Basic and Bearer, checked by the SASL mechanisms of the console's listener.
-
-The console is a SASL client of the broker's own code. So passwords, SCRAM keys and tokens are checked by the
-same code as on the listener, with the same delays and log lines. A password is tried with SCRAM where the
-user has keys, then with PLAIN. A success is remembered for `REMEMBERED` seconds, or until the session ends if
-that is earlier. After `FREE_TRIES` failures, a user at a host may try only once in `PAUSE` seconds, until a
-try succeeds or none comes for a minute.
-"""
+"""Who asks the console: where a request comes from, and the login of its user."""
 
 from __future__ import annotations
 
@@ -15,7 +8,9 @@ import binascii
 import hmac
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from ipaddress import ip_address
+from urllib.parse import urlsplit
 
 from eoslog.broker.console.broker_access import BrokerAccess, Caller
 from eoslog.broker.security.listeners import Listener
@@ -23,6 +18,99 @@ from eoslog.broker.security.sasl import SaslMechanisms
 from eoslog.broker.security.session import AuthenticationState, ClientSession
 from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.scram import HASHES, ClientExchange, ScramError
+
+# -- request origin --------------------------------------------------------------------------------
+# Which requests are refused before authentication. Pure.
+#
+# The attacker here is a page of another site in the same browser. It can send requests to any address. So a
+# request that changes something needs a header that such a page cannot set, and our own origin. By DNS
+# rebinding it can also give its own name our address. So a console on loopback, or one without
+# authentication, answers only to names that nobody else can own.
+
+
+OWN_HEADER = "X-Eoslog-Console"
+"""The page's script sends it with every change. A form or another site's script cannot."""
+
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self';"
+    " img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+"""What every answer carries."""
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can connect to this address."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def exposed(host: str, *, authenticates: bool, passwords: bool, tls: bool) -> str | None:
+    """Why a console at this address must not be open to other machines; None if it may."""
+    if is_loopback(host):
+        return None
+    if not authenticates:
+        return "has no authentication, and is reached from other machines"
+    if passwords and not tls:
+        return "takes passwords or tokens without TLS, from other machines"
+    return None
+
+
+def host_of(header: str) -> str:
+    """The name in a Host header, without its port; "" if the header is malformed."""
+    try:
+        return urlsplit(f"//{header}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def may_answer_to(header: str, names: Collection[str], *, strict: bool) -> bool:
+    """Whether a Host header is accepted. `names`: our own names. Not `strict`: any name is accepted."""
+    host = host_of(header)
+    if not host:
+        return False
+    return not strict or host == "localhost" or host in names or _is_address(host)
+
+
+def _is_address(host: str) -> bool:
+    """Whether a name is an address: DNS cannot redirect an address."""
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def foreign(headers: Mapping[str, str], scheme: str) -> str | None:
+    """Why a request for a change is not from our own page; None if it is."""
+    if not headers.get(OWN_HEADER):
+        return f"a change needs the header {OWN_HEADER}"
+    origin = headers.get("Origin")
+    if origin is not None and origin != f"{scheme}://{headers.get('Host', '')}":
+        return "the request comes from another site (Origin)"
+    if headers.get("Sec-Fetch-Site", "same-origin") not in ("same-origin", "none"):
+        return "the request comes from another site (Sec-Fetch-Site)"
+    return None
+
+
+# -- login -----------------------------------------------------------------------------------------
+# Authentication by HTTP's Basic and Bearer, checked by the SASL mechanisms of the console's listener.
+#
+# The console is a SASL client of the broker's own code. So passwords, SCRAM keys and tokens are checked by
+# the same code as on the listener, with the same delays and log lines. A password is tried with SCRAM where
+# the user has keys, then with PLAIN. A success is remembered for `REMEMBERED` seconds, or until the session
+# ends if that is earlier. After `FREE_TRIES` failures, a user at a host may try only once in `PAUSE`
+# seconds, until a try succeeds or none comes for a minute.
+
 
 REMEMBERED = 60.0
 _MOST_REMEMBERED = 256

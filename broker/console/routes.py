@@ -6,12 +6,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from eoslog.broker.console import aborts, groups, messages, topics, transactions
-from eoslog.broker.console.broker_access import BrokerAccess, Caller
-from eoslog.broker.console.offsets import offsets
-from eoslog.broker.console.paging import MOST, PageQuery
+from eoslog.broker.console import groups, messages, topics, transactions
+from eoslog.broker.console.broker_access import MOST, BrokerAccess, Caller, PageQuery, offsets
+from eoslog.broker.console.messages import FORMS
 from eoslog.broker.console.rates import History
-from eoslog.broker.console.readable_bytes import FORMS
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.version import __version__
 
@@ -106,17 +104,17 @@ async def _rates(site: Site, caller: Caller, given: Parameters) -> dict[str, Any
 
 async def _abort(site: Site, caller: Caller, given: Parameters) -> dict[str, Any]:
     _check_writable(site)
-    seen = aborts.SeenTransaction(
+    seen = transactions.SeenTransaction(
         _text(given, "transactional_id"), _number(given, "producer_id"), _number(given, "epoch"),
         _number(given, "started_ms", low=-1),
     )  # fmt: skip
-    return await aborts.abort_id(site.inside, caller, seen)
+    return await transactions.abort_id(site.inside, caller, seen)
 
 
 async def _abort_hanging(site: Site, caller: Caller, given: Parameters) -> dict[str, Any]:
     _check_writable(site)
     place = _text(given, "topic"), _number(given, "partition")
-    return await aborts.abort_place(
+    return await transactions.abort_place(
         site.inside, caller, *place, _number(given, "producer_id"), _number(given, "start_offset")
     )
 

@@ -1,9 +1,4 @@
-"""The console's HTTP server: a thread with its own event loop, so that it does not block the broker's.
-
-Everything that a browser can take is bounded: connections (`watch`), concurrent requests, bytes and seconds
-of each, and the share of the broker's loop (`inside`). Pages of records cost most and are served one at a
-time.
-"""
+"""The console's HTTP server, and the bounds of its connections."""
 
 from __future__ import annotations
 
@@ -21,14 +16,20 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from eoslog.broker.console import connection_limits, request_origin
-from eoslog.broker.console.aborts import TransactionChanged
 from eoslog.broker.console.broker_access import BrokerAccess, BrokerBusy, Caller
-from eoslog.broker.console.login import ConsoleLogin, NotAuthenticated, TooManyTries
+from eoslog.broker.console.login import (
+    HEADERS,
+    ConsoleLogin,
+    NotAuthenticated,
+    TooManyTries,
+    foreign,
+    may_answer_to,
+)
 from eoslog.broker.console.rates import EVERY, History, sample
 from eoslog.broker.console.routes import CHANGES, LOOKS, BadRequest, ReadOnly, Show, Site
+from eoslog.broker.console.transactions import TransactionChanged
 from eoslog.broker.security.listeners import Listener
-from eoslog.broker.security.principals import principal_of
+from eoslog.broker.security.session import principal_of
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -37,6 +38,124 @@ if TYPE_CHECKING:
     from eoslog.broker.core.broker import Broker
     from eoslog.broker.metrics.metrics import Metrics
     from eoslog.broker.security.tls import ListenerTls
+
+# -- connection limits -----------------------------------------------------------------------------
+# Bounds on connections: their number, and how long one may wait to send a request or take its answer.
+
+
+MOST_CONNECTIONS = 64
+HANDSHAKE_SECONDS = 10.0
+"""For the TLS handshake."""
+REQUEST_SECONDS = 30.0
+"""From a request's last header to the last byte of its answer."""
+SILENT_SECONDS = 30.0
+"""From a connection's start, or its last answer, to the next request's last header."""
+
+_SLACK = 5.0  # a slow request is first ended by its own time-out
+
+
+@dataclass
+class _State:
+    """The state of a connection, `since` when, and how long it may last."""
+
+    since: float
+    most: float
+    transport: asyncio.Transport | None = None
+
+
+class ConnectionWatch:
+    """Makes the protocols of new connections, and closes those that hang."""
+
+    def __init__(self, make: Callable[[], asyncio.Protocol], clock: Callable[[], float]) -> None:
+        """`make` makes the HTTP server's protocol of one connection."""
+        self._make, self._clock = make, clock
+        self._known: dict[asyncio.Protocol, _State] = {}
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def accept(self) -> asyncio.Protocol:
+        """The protocol of a new connection; if there are too many, one that closes it."""
+        if len(self._known) >= MOST_CONNECTIONS:
+            return _Refused()
+        protocol = self._make()
+        self._known[protocol] = _State(self._clock(), HANDSHAKE_SECONDS + _SLACK)
+        return _Counted(protocol, self)
+
+    def made(self, protocol: asyncio.Protocol, transport: asyncio.Transport) -> None:
+        """A connection is established, after its TLS handshake if there is one."""
+        self._known[protocol] = _State(self._clock(), SILENT_SECONDS, transport)
+
+    def lost(self, protocol: asyncio.Protocol) -> None:
+        """A connection has ended."""
+        self._known.pop(protocol, None)
+
+    def serves(self, protocol: asyncio.Protocol) -> None:
+        """From now on the client waits for us, or takes its answer."""
+        self._goes_on(protocol, REQUEST_SECONDS + _SLACK)
+
+    def waits(self, protocol: asyncio.Protocol) -> None:
+        """From now on we wait for the client's next request."""
+        self._goes_on(protocol, SILENT_SECONDS)
+
+    def _goes_on(self, protocol: asyncio.Protocol, most: float) -> None:
+        state = self._known.get(protocol)
+        if state is not None:
+            state.since, state.most = self._clock(), most
+
+    def cut(self) -> None:
+        """Close connections that took too long; those that were never established are only forgotten."""
+        now = self._clock()
+        for protocol, state in list(self._known.items()):
+            if now - state.since > state.most:
+                del self._known[protocol]
+                if state.transport is not None:
+                    state.transport.abort()
+
+
+class _Refused(asyncio.Protocol):
+    """A connection over the limit: closes it."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        transport.abort()
+
+
+class _Counted(asyncio.Protocol):
+    """Passes everything on to the HTTP server's protocol, and reports start and end to the watch."""
+
+    def __init__(self, inner: asyncio.Protocol, watch: ConnectionWatch) -> None:
+        self._inner, self._watch = inner, watch
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._watch.made(self._inner, transport)
+        self._inner.connection_made(transport)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._watch.lost(self._inner)
+        self._inner.connection_lost(error)
+
+    def data_received(self, data: bytes) -> None:
+        self._inner.data_received(data)
+
+    def eof_received(self) -> bool | None:
+        return self._inner.eof_received()
+
+    def pause_writing(self) -> None:
+        self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._inner.resume_writing()
+
+
+# -- server ----------------------------------------------------------------------------------------
+# The console's HTTP server: a thread with its own event loop, so that it does not block the broker's.
+#
+# Everything that a browser can take is bounded: connections (`watch`), concurrent requests, bytes and seconds
+# of each, and the share of the broker's loop (`inside`). Pages of records cost most and are served one at a
+# time.
+
 
 logger = logging.getLogger(__name__)
 
@@ -128,7 +247,7 @@ class Console:
         )
         await runner.setup()
         assert runner.server is not None
-        pages.watch = connection_limits.ConnectionWatch(runner.server, self._loop.time)
+        pages.watch = ConnectionWatch(runner.server, self._loop.time)
         await self._listen(pages)
         tasks = [
             self._loop.create_task(_every(EVERY, partial(self._sample, site))),
@@ -148,7 +267,7 @@ class Console:
         tls: dict[str, Any] = {}
         if self._place.tls is not None:
             self._context = self._place.tls.context
-            tls = {"ssl": self._context, "ssl_handshake_timeout": connection_limits.HANDSHAKE_SECONDS}
+            tls = {"ssl": self._context, "ssl_handshake_timeout": HANDSHAKE_SECONDS}
         sock = self._place.bound.dup()  # the connections that wait there stay when a server is closed
         self._server = await self._loop.create_server(pages.watch.accept, sock=sock, **tls)
 
@@ -176,7 +295,7 @@ async def _every(seconds: float, action: Callable[[], Awaitable[None]]) -> None:
 class ConsolePages:
     """Handles HTTP requests by the routes."""
 
-    watch: connection_limits.ConnectionWatch
+    watch: ConnectionWatch
 
     def __init__(self, site: Site, login: ConsoleLogin, place: ConsoleAddress) -> None:
         self._site, self._login, self._place = site, login, place
@@ -191,10 +310,10 @@ class ConsolePages:
         """Bounds the total time: waiting for a place, carrying out, sending."""
         self.watch.serves(request.protocol)
         try:
-            async with asyncio.timeout(connection_limits.REQUEST_SECONDS):
+            async with asyncio.timeout(REQUEST_SECONDS):
                 async with self._room:
                     response = await handler(request)
-                for name, value in request_origin.HEADERS.items():
+                for name, value in HEADERS.items():
                     response.headers[name] = value
                 await response.prepare(request)
                 await response.write_eof()
@@ -211,7 +330,7 @@ class ConsolePages:
         """Turns every error into an answer that says what is wrong; our own faults are logged."""
         try:
             names, strict = self._place.names, self._place.strict
-            if not request_origin.may_answer_to(request.headers.get("Host", ""), names, strict=strict):
+            if not may_answer_to(request.headers.get("Host", ""), names, strict=strict):
                 return _error(421, "this console does not go by that name (Host)")
             return await handler(request)
         except NotAuthenticated as unknown:
@@ -247,7 +366,7 @@ class ConsolePages:
         return await self._shown(show, caller, request.query)
 
     async def _post(self, request: web.Request) -> web.StreamResponse:
-        why_not = request_origin.foreign(request.headers, request.scheme)
+        why_not = foreign(request.headers, request.scheme)
         if why_not is not None:
             return _error(403, why_not)
         change, caller = CHANGES.get(request.path), await self._caller(request)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from eoslog.broker.config.config_def import ConfigError
-from eoslog.broker.console import request_origin
+from eoslog.broker.console import login
 from eoslog.broker.security.listeners import ANY_ADDRESS, Listener
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ async def open_console(broker: Broker, listeners: Sequence[Listener], metrics: M
 
         tls = ListenerTls(listener, config)  # its own: two threads must not share a context
     names = frozenset({host.lower()} | ({listener.advertised[0].lower()} if listener.advertised else set()))
-    strict = request_origin.is_loopback(host) or not authenticates(listener, config)
+    strict = login.is_loopback(host) or not authenticates(listener, config)
     place = ConsoleAddress(
         _bound(host, port), listener, tls, names, strict, config.operations.console_writable
     )
@@ -99,7 +99,7 @@ def _address(text: str) -> tuple[str, int]:
 
 def _check_exposure(host: str, listener: Listener, config: BrokerConfig) -> None:
     """Refuse an open console that other machines can reach, unless options allow it. Raises ConfigError."""
-    wrong = request_origin.exposed(
+    wrong = login.exposed(
         host, authenticates=authenticates(listener, config), passwords=listener.sasl, tls=listener.tls
     )
     if wrong is None:

@@ -6,9 +6,21 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from eoslog.broker.console.broker_access import BrokerAccess, Caller
-from eoslog.broker.console.offsets import END, START, by_topic, offsets, pieces
-from eoslog.broker.console.paging import MOST_LOOKED_AT, NAME, PageQuery, arranged, chosen, matching
+from eoslog.broker.console.broker_access import (
+    END,
+    MOST_LOOKED_AT,
+    NAME,
+    START,
+    BrokerAccess,
+    Caller,
+    PageQuery,
+    arranged,
+    by_topic,
+    chosen,
+    matching,
+    offsets,
+    pieces,
+)
 from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.topic_partitions import TopicPartition
 from eoslog.protocol.typed import DESCRIBE_LOG_DIRS, METADATA

@@ -9,14 +9,14 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from eoslog.broker import fairness
 from eoslog.broker.config import BrokerConfig
 from eoslog.broker.coordinator.groups.group_coordinator import GroupCoordinator
 from eoslog.broker.coordinator.transactions.transaction_coordinator import TransactionCoordinator
 from eoslog.broker.coordinator.transactions.transaction_journal import DamagedTransactionLog
+from eoslog.broker.core.config_store import ConfigStore
 from eoslog.broker.core.dynamic_options import DynamicOptions
-from eoslog.broker.fairness import garbage
-from eoslog.broker.fairness.memory import Memory
-from eoslog.broker.fairness.turns import Turns
+from eoslog.broker.fairness import Memory, Turns
 from eoslog.broker.log.backup import BACKUP_INTERVAL_MS, Backups
 from eoslog.broker.log.durability import GroupFlush
 from eoslog.broker.log.upkeep import (
@@ -30,18 +30,17 @@ from eoslog.broker.log.upkeep import (
     Scrubber,
     Upkeep,
 )
-from eoslog.broker.ports.ports import Clock, FileSystem, OsFileSystem, SystemClock
+from eoslog.broker.ports import Clock, FileSystem, OsFileSystem, SystemClock
 from eoslog.broker.rules.fetch_session import FetchSessions
-from eoslog.broker.security.credentials import Credentials
 from eoslog.broker.security.listeners import listeners_of
-from eoslog.broker.stored.config_store import ConfigStore
+from eoslog.broker.security.passwords import Credentials
 from eoslog.broker.topics.topics import Topics
 from eoslog.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
+    from eoslog.broker.core.authorizer import Authorizer
     from eoslog.broker.log.partition import Partition
     from eoslog.broker.security.sasl import SaslMechanisms
-    from eoslog.broker.stored.authorizer import Authorizer
     from eoslog.protocol.typed import ApiVersionsResponseApiKeyDraft
 
 logger = logging.getLogger(__name__)
@@ -121,7 +120,7 @@ class Broker:
             (BACKUP_INTERVAL_MS, self.backups.look),
             (groups.offsets_retention_check_interval_ms, self.groups.expire),
         ]
-        self._tasks = [asyncio.create_task(garbage.watch(lambda: self.turns.busy))]
+        self._tasks = [asyncio.create_task(fairness.watch_garbage(lambda: self.turns.busy))]
         self._tasks += [asyncio.create_task(_every(interval_ms, job)) for interval_ms, job in periodic]
 
     def _returned(self, partition: Partition) -> None:
@@ -164,7 +163,7 @@ def _session_id() -> int:
 
 
 def _authorizer(fs: FileSystem, config: BrokerConfig) -> Authorizer:
-    from eoslog.broker.stored.authorizer import Authorizer  # imported only where it is used
+    from eoslog.broker.core.authorizer import Authorizer  # imported only where it is used
 
     security = config.security
     return Authorizer(

@@ -13,12 +13,11 @@ from dataclasses import replace
 from functools import partial
 
 from eoslog.broker.config import LISTENER_PREFIX, BrokerConfig, ConfigError, option_table
-from eoslog.broker.config.ignored_options import foreign
-from eoslog.broker.config.kafka_options import for_one_broker, read_only, rule_of_kafka
+from eoslog.broker.config.kafka_options import for_one_broker, foreign, read_only, rule_of_kafka
 from eoslog.broker.config.option_sources import meaning
+from eoslog.broker.core.config_store import ConfigStore
 from eoslog.broker.log.files import BadFile
 from eoslog.broker.security.listeners import listeners_of, names_of, option_of_listener
-from eoslog.broker.stored.config_store import ConfigStore
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)

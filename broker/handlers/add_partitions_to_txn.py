@@ -15,16 +15,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from eoslog.broker.authorize.access_request import AccessRequest, RequestRefused
-from eoslog.broker.authorize.filtering import (
+from eoslog.broker.authorize.access import (
     CLUSTER_DENIED,
     TOPIC_DENIED,
     TRANSACTION_DENIED,
+    AccessRequest,
+    RequestRefused,
     denied_entries,
     refusal,
 )
 from eoslog.broker.coordinator.transactions.transaction_state import TV1, TV2
-from eoslog.broker.requests.context import RequestContext
+from eoslog.broker.requests import RequestContext
 from eoslog.broker.topics.topics import OFFSETS_TOPIC
 from eoslog.protocol.acls import AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey

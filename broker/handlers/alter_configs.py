@@ -19,8 +19,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from eoslog.broker.authorize.filtering import configs
-from eoslog.broker.requests.context import RequestContext
+from eoslog.broker.authorize.access import configs
+from eoslog.broker.requests import RequestContext
 from eoslog.broker.resources import resource_of
 from eoslog.protocol.acls import AclOperation
 from eoslog.protocol.apis import ApiKey

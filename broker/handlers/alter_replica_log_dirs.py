@@ -11,8 +11,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from eoslog.broker.authorize.filtering import needs
-from eoslog.broker.requests.context import RequestContext
+from eoslog.broker.authorize.access import needs
+from eoslog.broker.requests import RequestContext
 from eoslog.protocol.acls import AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode

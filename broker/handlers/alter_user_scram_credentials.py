@@ -12,9 +12,8 @@ import logging
 from collections import Counter
 from typing import TYPE_CHECKING, TypeAlias
 
-from eoslog.broker.authorize.access_request import AccessRequest, RequestRefused
-from eoslog.broker.authorize.filtering import needs
-from eoslog.broker.requests.context import RequestContext
+from eoslog.broker.authorize.access import AccessRequest, RequestRefused, needs
+from eoslog.broker.requests import RequestContext
 from eoslog.protocol.acls import AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError

@@ -13,16 +13,22 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from eoslog.broker.authorize.access_request import AccessRequest, Restore
-from eoslog.broker.authorize.filtering import GROUP_DENIED, TOPIC_DENIED, add_group_operations, remove_denied
+from eoslog.broker.authorize.access import (
+    GROUP_DENIED,
+    TOPIC_DENIED,
+    AccessRequest,
+    Restore,
+    add_group_operations,
+    remove_denied,
+)
 from eoslog.broker.coordinator.groups.consumer_group_state import (
     ConsumerGroup,
     ConsumerGroupMember,
     ConsumerGroupState,
     Part,
 )
-from eoslog.broker.coordinator.groups.consumer_records import write_parts
-from eoslog.broker.requests.context import RequestContext
+from eoslog.broker.coordinator.groups.group_records import write_parts
+from eoslog.broker.requests import RequestContext
 from eoslog.protocol.acls import AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError

@@ -28,9 +28,7 @@ from collections.abc import Awaitable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from eoslog.broker.authorize.access_request import AccessRequest, RequestRefused
-from eoslog.broker.authorize.filtering import GROUP_DENIED, TOPIC_DENIED, refusal
-from eoslog.broker.coordinator.groups.cluster_view import VisibleTopics
+from eoslog.broker.authorize.access import GROUP_DENIED, TOPIC_DENIED, AccessRequest, RequestRefused, refusal
 from eoslog.broker.coordinator.groups.consumer_group_state import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
@@ -38,8 +36,9 @@ from eoslog.broker.coordinator.groups.consumer_group_state import (
     ConsumerHeartbeat,
     ConsumerHeartbeatAnswer,
 )
-from eoslog.broker.coordinator.groups.consumer_records import write_parts
-from eoslog.broker.requests.context import RequestContext, Settled
+from eoslog.broker.coordinator.groups.consumer_groups import VisibleTopics
+from eoslog.broker.coordinator.groups.group_records import write_parts
+from eoslog.broker.requests import RequestContext, Settled
 from eoslog.broker.rules.acls import Client
 from eoslog.protocol.acls import AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey

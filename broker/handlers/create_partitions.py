@@ -13,9 +13,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from eoslog.broker.authorize.access_request import AccessRequest, Restore
-from eoslog.broker.authorize.filtering import TOPIC_DENIED, remove_denied
-from eoslog.broker.requests.context import RequestContext
+from eoslog.broker.authorize.access import TOPIC_DENIED, AccessRequest, Restore, remove_denied
+from eoslog.broker.requests import RequestContext
 from eoslog.broker.topics.partition_creation import check_replicas
 from eoslog.protocol.acls import AclOperation
 from eoslog.protocol.apis import ApiKey

@@ -15,10 +15,15 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from eoslog.broker.authorize.access_request import AccessRequest, Restore
-from eoslog.broker.authorize.filtering import TOPIC_DENIED, may_create_topic, remove_denied
-from eoslog.broker.requests.context import RequestContext
-from eoslog.broker.resources.topics import topic_entries
+from eoslog.broker.authorize.access import (
+    TOPIC_DENIED,
+    AccessRequest,
+    Restore,
+    may_create_topic,
+    remove_denied,
+)
+from eoslog.broker.requests import RequestContext
+from eoslog.broker.resources import topic_entries
 from eoslog.broker.topics.partition_creation import DEFAULT, REPLICATION_FACTOR, check_factor, check_replicas
 from eoslog.protocol.acls import AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey

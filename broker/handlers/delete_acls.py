@@ -10,9 +10,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from eoslog.broker.authorize.filtering import needs
+from eoslog.broker.authorize.access import needs
 from eoslog.broker.authorize.messages import existing, filter_of, message_of
-from eoslog.broker.requests.context import RequestContext
+from eoslog.broker.requests import RequestContext
 from eoslog.protocol.acls import Acl, AclFilter, AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError

@@ -12,9 +12,8 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
-from eoslog.broker.authorize.access_request import AccessRequest, Restore
-from eoslog.broker.authorize.filtering import GROUP_DENIED, remove_denied
-from eoslog.broker.requests.context import RequestContext, Settled
+from eoslog.broker.authorize.access import GROUP_DENIED, AccessRequest, Restore, remove_denied
+from eoslog.broker.requests import RequestContext, Settled
 from eoslog.protocol.acls import AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError

@@ -13,8 +13,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from eoslog.broker.authorize.filtering import topics
-from eoslog.broker.requests.context import RequestContext
+from eoslog.broker.authorize.access import topics
+from eoslog.broker.requests import RequestContext
 from eoslog.broker.topics.topics import is_internal
 from eoslog.protocol.acls import AclOperation
 from eoslog.protocol.apis import ApiKey

@@ -13,10 +13,17 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from eoslog.broker.authorize.access_request import AccessRequest, Restore
-from eoslog.broker.authorize.filtering import NO_ID, TOPIC_DENIED, appended, remove_denied, split
-from eoslog.broker.requests.context import RequestContext
-from eoslog.broker.topics.topic import Topic
+from eoslog.broker.authorize.access import (
+    NO_ID,
+    TOPIC_DENIED,
+    AccessRequest,
+    Restore,
+    appended,
+    remove_denied,
+    split,
+)
+from eoslog.broker.requests import RequestContext
+from eoslog.broker.topics.topics import Topic
 from eoslog.protocol.acls import AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.error_versions import for_version

@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from eoslog.broker.authorize.filtering import needs
+from eoslog.broker.authorize.access import needs
 from eoslog.broker.authorize.messages import existing, filter_of, message_of
-from eoslog.broker.requests.context import RequestContext
+from eoslog.broker.requests import RequestContext
 from eoslog.protocol.acls import Acl, AclOperation, Pattern, ResourceType
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import KafkaError

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eoslog.broker.authorize.access_request import AccessRequest, Restore
-from eoslog.broker.authorize.filtering import cluster_operations
-from eoslog.broker.requests.context import RequestContext
+from eoslog.broker.authorize.access import AccessRequest, Restore, cluster_operations
+from eoslog.broker.requests import RequestContext
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode
 

@@ -17,10 +17,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eoslog.broker.authorize.filtering import configs
-from eoslog.broker.requests.context import RequestContext
-from eoslog.broker.resources import resource_of
-from eoslog.broker.resources.base import ConfigEntry
+from eoslog.broker.authorize.access import configs
+from eoslog.broker.requests import RequestContext
+from eoslog.broker.resources import ConfigEntry, resource_of
 from eoslog.protocol.acls import AclOperation
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError

@@ -13,10 +13,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eoslog.broker.authorize.access_request import AccessRequest, Restore
-from eoslog.broker.authorize.filtering import GROUP_DENIED, add_group_operations, remove_denied
+from eoslog.broker.authorize.access import (
+    GROUP_DENIED,
+    AccessRequest,
+    Restore,
+    add_group_operations,
+    remove_denied,
+)
 from eoslog.broker.coordinator.groups.classic_group_state import ClassicGroup, ClassicGroupState
-from eoslog.broker.requests.context import RequestContext
+from eoslog.broker.requests import RequestContext
 from eoslog.protocol.acls import AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.error_versions import for_version

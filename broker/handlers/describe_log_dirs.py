@@ -13,9 +13,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from eoslog.broker.authorize.access_request import AccessRequest, RequestRefused
-from eoslog.broker.authorize.filtering import needs
-from eoslog.broker.requests.context import RequestContext
+from eoslog.broker.authorize.access import AccessRequest, RequestRefused, needs
+from eoslog.broker.requests import RequestContext
 from eoslog.broker.topics.topics import Topic
 from eoslog.protocol.acls import AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eoslog.broker.authorize.filtering import topics
-from eoslog.broker.requests.context import RequestContext
+from eoslog.broker.authorize.access import topics
+from eoslog.broker.requests import RequestContext
 from eoslog.protocol.acls import AclOperation
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode

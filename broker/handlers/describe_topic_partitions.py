@@ -11,17 +11,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eoslog.broker.authorize.access_request import AccessRequest, Restore
-from eoslog.broker.authorize.filtering import (
+from eoslog.broker.authorize.access import (
     TOPIC_DENIED,
+    AccessRequest,
+    Restore,
     add_topic_operations,
     appended,
     denied_entries,
     split,
 )
 from eoslog.broker.handlers.metadata import TOPIC_OPERATIONS, described_partition
-from eoslog.broker.requests.context import RequestContext
-from eoslog.broker.topics.topic import check_name
+from eoslog.broker.requests import RequestContext
+from eoslog.broker.topics.topics import check_name
 from eoslog.protocol.acls import AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError

@@ -19,10 +19,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from eoslog.broker.authorize.access_request import AccessRequest, Restore
-from eoslog.broker.authorize.filtering import TRANSACTION_DENIED, in_turn, needs, remove_denied
+from eoslog.broker.authorize.access import (
+    TRANSACTION_DENIED,
+    AccessRequest,
+    Restore,
+    in_turn,
+    needs,
+    remove_denied,
+)
 from eoslog.broker.coordinator.transactions.transaction_coordinator import Producer
-from eoslog.broker.requests.context import RequestContext
+from eoslog.broker.requests import RequestContext
 from eoslog.protocol.acls import AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.error_versions import for_version

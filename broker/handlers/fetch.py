@@ -18,11 +18,22 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from eoslog.broker.authorize.access_request import AccessRequest, RequestRefused, Restore
-from eoslog.broker.authorize.filtering import TOPIC_DENIED, refusal, topics
-from eoslog.broker.requests.context import RequestContext, Settled
-from eoslog.broker.rules.fetch_session import FetchRound, PartitionKey, asked
-from eoslog.broker.rules.reader_checks import check_leader_epoch, reads_committed
+from eoslog.broker.authorize.access import (
+    TOPIC_DENIED,
+    AccessRequest,
+    RequestRefused,
+    Restore,
+    refusal,
+    topics,
+)
+from eoslog.broker.requests import RequestContext, Settled
+from eoslog.broker.rules.fetch_session import (
+    FetchRound,
+    PartitionKey,
+    asked,
+    check_leader_epoch,
+    reads_committed,
+)
 from eoslog.protocol.acls import AclOperation
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.error_versions import for_version

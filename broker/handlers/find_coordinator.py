@@ -10,9 +10,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from eoslog.broker.authorize.access_request import AccessRequest, RequestRefused, Restore
-from eoslog.broker.authorize.filtering import GROUP_DENIED, TRANSACTION_DENIED, refusal, remove_denied
-from eoslog.broker.requests.context import RequestContext
+from eoslog.broker.authorize.access import (
+    GROUP_DENIED,
+    TRANSACTION_DENIED,
+    AccessRequest,
+    RequestRefused,
+    Restore,
+    refusal,
+    remove_denied,
+)
+from eoslog.broker.requests import RequestContext
 from eoslog.protocol.acls import AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError

@@ -11,11 +11,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eoslog.broker.authorize.filtering import configs
+from eoslog.broker.authorize.access import configs
 from eoslog.broker.handlers.alter_configs import for_each_resource
-from eoslog.broker.requests.context import RequestContext
-from eoslog.broker.resources import resource_of
-from eoslog.broker.resources.base import AlterConfigOp, ConfigChange
+from eoslog.broker.requests import RequestContext
+from eoslog.broker.resources import AlterConfigOp, ConfigChange, resource_of
 from eoslog.protocol.acls import AclOperation
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError

@@ -19,9 +19,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eoslog.broker.authorize.access_request import AccessRequest, RequestRefused
-from eoslog.broker.authorize.filtering import CLUSTER_DENIED, TRANSACTION_DENIED, refusal
-from eoslog.broker.requests.context import RequestContext
+from eoslog.broker.authorize.access import (
+    CLUSTER_DENIED,
+    TRANSACTION_DENIED,
+    AccessRequest,
+    RequestRefused,
+    refusal,
+)
+from eoslog.broker.requests import RequestContext
 from eoslog.protocol.acls import AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.error_versions import for_version

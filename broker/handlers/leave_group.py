@@ -11,9 +11,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from eoslog.broker.authorize.filtering import needs
+from eoslog.broker.authorize.access import needs
 from eoslog.broker.coordinator.groups.classic_group_state import Leave, LeaveAnswer
-from eoslog.broker.requests.context import RequestContext, Settled
+from eoslog.broker.requests import RequestContext, Settled
 from eoslog.protocol.acls import AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eoslog.broker.authorize.access_request import AccessRequest, Restore
+from eoslog.broker.authorize.access import AccessRequest, Restore
 from eoslog.broker.coordinator.groups.classic_group_state import ClassicGroup
-from eoslog.broker.coordinator.groups.consumer_group_state import ConsumerGroup as ConsumerGroup
-from eoslog.broker.coordinator.groups.offset_expiry import PROTOCOL_TYPE
-from eoslog.broker.requests.context import RequestContext
+from eoslog.broker.coordinator.groups.committed_offsets import PROTOCOL_TYPE
+from eoslog.broker.coordinator.groups.consumer_group_state import ConsumerGroup
+from eoslog.broker.requests import RequestContext
 from eoslog.protocol.acls import AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import KafkaError

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from eoslog.broker.authorize.filtering import topics
-from eoslog.broker.requests.context import RequestContext
-from eoslog.broker.rules.reader_checks import check_leader_epoch, reads_committed
+from eoslog.broker.authorize.access import topics
+from eoslog.broker.requests import RequestContext
+from eoslog.broker.rules.fetch_session import check_leader_epoch, reads_committed
 from eoslog.protocol.acls import AclOperation
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError

@@ -16,10 +16,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from eoslog.broker.authorize.access_request import AccessRequest, Restore
-from eoslog.broker.coordinator.groups.subscription_regex import check_regex, matching
+from eoslog.broker.authorize.access import AccessRequest, Restore
+from eoslog.broker.coordinator.groups.consumer_group_state import check_regex, matching
 from eoslog.broker.coordinator.transactions.transaction_state import STATE_BY_TEXT, TransactionMetadata
-from eoslog.broker.requests.context import RequestContext
+from eoslog.broker.requests import RequestContext
 from eoslog.protocol.acls import AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import KafkaError

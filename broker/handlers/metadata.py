@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eoslog.broker.authorize.access_request import AccessRequest, Restore
-from eoslog.broker.authorize.filtering import (
+from eoslog.broker.authorize.access import (
     TOPIC_DENIED,
+    AccessRequest,
+    Restore,
     add_topic_operations,
     appended,
     cluster_operations,
@@ -25,8 +26,8 @@ from eoslog.broker.authorize.filtering import (
 )
 from eoslog.broker.handlers.describe_cluster import CLUSTER_OPERATIONS, NOT_ASKED
 from eoslog.broker.log.partition import Partition
-from eoslog.broker.requests.context import RequestContext
-from eoslog.broker.topics.topic import METADATA_TOPIC, Topic, check_name, is_internal
+from eoslog.broker.requests import RequestContext
+from eoslog.broker.topics.topics import METADATA_TOPIC, Topic, check_name, is_internal
 from eoslog.protocol.acls import AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError

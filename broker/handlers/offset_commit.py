@@ -15,10 +15,10 @@ from collections.abc import Awaitable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from eoslog.broker.authorize.filtering import in_turn, needs, topics
+from eoslog.broker.authorize.access import in_turn, needs, topics
 from eoslog.broker.coordinator.groups.committed_offsets import Committer
 from eoslog.broker.coordinator.groups.group_offsets import NewOffset, Results
-from eoslog.broker.requests.context import RequestContext, Settled
+from eoslog.broker.requests import RequestContext, Settled
 from eoslog.protocol.acls import AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.error_versions import for_version

@@ -17,17 +17,19 @@ from __future__ import annotations
 from collections.abc import Awaitable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from eoslog.broker.authorize.access_request import AccessRequest, RequestRefused, Restore
-from eoslog.broker.authorize.filtering import (
+from eoslog.broker.authorize.access import (
     GROUP_DENIED,
     TOPIC_DENIED,
+    AccessRequest,
+    RequestRefused,
+    Restore,
     denied_entries,
     refusal,
     split,
     topics,
 )
 from eoslog.broker.coordinator.groups.committed_offsets import NO_TOPIC_ID, Fetched
-from eoslog.broker.requests.context import RequestContext, Settled
+from eoslog.broker.requests import RequestContext, Settled
 from eoslog.protocol.acls import AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError

@@ -12,11 +12,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eoslog.broker.authorize.access_request import AccessRequest, RequestRefused, Restore
-from eoslog.broker.authorize.filtering import topics
+from eoslog.broker.authorize.access import AccessRequest, RequestRefused, Restore, topics
 from eoslog.broker.log.leader_epochs import UNDEFINED
-from eoslog.broker.requests.context import RequestContext
-from eoslog.broker.rules.reader_checks import check_leader_epoch
+from eoslog.broker.requests import RequestContext
+from eoslog.broker.rules.fetch_session import check_leader_epoch
 from eoslog.protocol.acls import AclOperation
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError

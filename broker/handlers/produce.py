@@ -21,8 +21,7 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from eoslog.broker.authorize.access_request import AccessRequest, RequestRefused
-from eoslog.broker.authorize.filtering import TRANSACTION_DENIED, in_turn, topics
+from eoslog.broker.authorize.access import TRANSACTION_DENIED, AccessRequest, RequestRefused, in_turn, topics
 from eoslog.broker.log.batch_checks import (
     RejectedRecords,
     check_client,
@@ -30,7 +29,7 @@ from eoslog.broker.log.batch_checks import (
     walk_lightly,
     walk_records,
 )
-from eoslog.broker.requests.context import CloseConnection, RequestContext, Settled
+from eoslog.broker.requests import CloseConnection, RequestContext, Settled
 from eoslog.protocol.acls import AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.batch import BatchHeader, CorruptBatch, read_header

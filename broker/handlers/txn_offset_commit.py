@@ -16,10 +16,10 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
-from eoslog.broker.authorize.filtering import in_turn, needs, topics
+from eoslog.broker.authorize.access import in_turn, needs, topics
 from eoslog.broker.coordinator.groups.group_offsets import Results, TransactionalCommit
 from eoslog.broker.handlers.offset_commit import Named, committer
-from eoslog.broker.requests.context import RequestContext
+from eoslog.broker.requests import RequestContext
 from eoslog.protocol.acls import AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError

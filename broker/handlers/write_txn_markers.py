@@ -15,9 +15,8 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from eoslog.broker.authorize.access_request import AccessRequest, RequestRefused
-from eoslog.broker.authorize.filtering import CLUSTER_DENIED, refusal
-from eoslog.broker.requests.context import RequestContext
+from eoslog.broker.authorize.access import CLUSTER_DENIED, AccessRequest, RequestRefused, refusal
+from eoslog.broker.requests import RequestContext
 from eoslog.protocol.acls import AclOperation
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError

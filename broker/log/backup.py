@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from eoslog.broker.log.partition import Partition
     from eoslog.broker.log.segment import Segment
     from eoslog.broker.log.upkeep import Partitions
-    from eoslog.broker.ports.ports import Clock, FileSystem
+    from eoslog.broker.ports import Clock, FileSystem
 
 logger = logging.getLogger(__name__)
 

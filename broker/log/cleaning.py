@@ -14,7 +14,7 @@ from eoslog.broker.log.index import INT32_MAX
 from eoslog.broker.log.leftovers import give_up
 from eoslog.broker.log.scan import batches
 from eoslog.broker.log.segment import Segment
-from eoslog.broker.ports.ports import Buffer, FileSystem
+from eoslog.broker.ports import Buffer, FileSystem
 from eoslog.protocol import compression
 from eoslog.protocol.batch import (
     CODEC_MASK,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from eoslog.broker.log import backup, files, leader_epochs
 from eoslog.broker.log.files import BadFile, Checkpoints, OffsetCheckpoint, decode_uuid, encode_uuid
-from eoslog.broker.ports.ports import Claim, FileSystem
+from eoslog.broker.ports import Claim, FileSystem
 
 # -- the registry of topics ------------------------------------------------------------------------
 # The registry of topics, `topics.json` in the data directory, and its format. Written whole, see `files`.

@@ -15,7 +15,7 @@ from eoslog.broker.log import files
 from eoslog.broker.log.files import Checkpoints
 from eoslog.broker.log.log_settings import LogSettings
 from eoslog.broker.log.segment import Segment, Segments
-from eoslog.broker.ports.ports import Buffer, File, FileSystem
+from eoslog.broker.ports import Buffer, File, FileSystem
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 # -- results ---------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
 
-from eoslog.broker.ports.ports import File, FileSystem
+from eoslog.broker.ports import File, FileSystem
 
 # -- names and formats -----------------------------------------------------------------------------
 # File names and small text files of a data directory, in Kafka's formats (checkpoints, partition.metadata).

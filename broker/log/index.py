@@ -18,7 +18,7 @@ from operator import lt
 
 from eoslog.broker.log import files
 from eoslog.broker.log.files import SegmentFiles
-from eoslog.broker.ports.ports import File, FileSystem
+from eoslog.broker.ports import File, FileSystem
 from eoslog.broker.rules.producer_state import AbortedTransaction
 from eoslog.protocol.batch import BatchHeader
 

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from random import randrange
 
 from eoslog.broker.log import files
-from eoslog.broker.ports.ports import FileSystem
+from eoslog.broker.ports import FileSystem
 
 logger = logging.getLogger(__name__)
 

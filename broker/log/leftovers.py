@@ -18,7 +18,7 @@ import os
 
 from eoslog.broker.log import files
 from eoslog.broker.log.scan import headers
-from eoslog.broker.ports.ports import FileSystem
+from eoslog.broker.ports import FileSystem
 
 
 def finish(fs: FileSystem, directory: str) -> list[str]:

@@ -43,7 +43,7 @@ from eoslog.broker.log.recovery import (
 from eoslog.broker.log.retention import DiscardedSegments, Trimming
 from eoslog.broker.log.scan import DamagedBatch
 from eoslog.broker.log.segment import Segment, Segments
-from eoslog.broker.ports.ports import Buffer, FileSystem
+from eoslog.broker.ports import Buffer, FileSystem
 from eoslog.broker.rules.producer_state import ProducerState, ProducerStates
 from eoslog.protocol.batch import BatchHeader, read_header
 from eoslog.protocol.control import ABORT, COMMIT, control_batch, read_control

@@ -13,7 +13,7 @@ import struct
 from collections.abc import Container, Iterable
 
 from eoslog.broker.log import files
-from eoslog.broker.ports.ports import FileSystem
+from eoslog.broker.ports import FileSystem
 from eoslog.broker.rules.producer_state import ProducerState, Written
 from eoslog.protocol import sequence
 from eoslog.protocol.batch import crc32c

@@ -10,7 +10,7 @@ from eoslog.broker.log.append import PartitionProducers
 from eoslog.broker.log.durability import Durability, Log, ReadResult, Unchecked
 from eoslog.broker.log.scan import DamagedBatch
 from eoslog.broker.log.segment import Segment
-from eoslog.broker.ports.ports import Buffer
+from eoslog.broker.ports import Buffer
 from eoslog.protocol.batch import BatchHeader, CorruptBatch, iter_headers
 from eoslog.protocol.errors import ErrorCode, KafkaError
 

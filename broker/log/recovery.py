@@ -25,7 +25,7 @@ from eoslog.broker.log.leftovers import finish
 from eoslog.broker.log.log_settings import LogSettings
 from eoslog.broker.log.scan import DamagedBatch, batches, headers
 from eoslog.broker.log.segment import Segment
-from eoslog.broker.ports.ports import File, FileSystem
+from eoslog.broker.ports import File, FileSystem
 from eoslog.broker.rules.producer_state import AbortedTransaction, ProducerStates
 from eoslog.protocol.batch import (
     HEADER_SIZE,

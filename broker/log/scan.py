@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from eoslog.broker.ports.ports import File
+from eoslog.broker.ports import File
 from eoslog.protocol.batch import HEADER_SIZE, BatchHeader, CorruptBatch, crc_ok, iter_headers, read_header
 
 HEADERS_CHUNK = 8 << 10

@@ -19,7 +19,7 @@ from eoslog.broker.log.index import (
     last_entry,
 )
 from eoslog.broker.log.scan import BODIES_CHUNK, DamagedBatch, batches, check_follows, good, headers
-from eoslog.broker.ports.ports import Buffer, File, FileSystem
+from eoslog.broker.ports import Buffer, File, FileSystem
 from eoslog.protocol.batch import HEADER_SIZE, BatchHeader
 from eoslog.protocol.plain_records import iter_records
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from eoslog.broker.log.compaction import SealedSegment
     from eoslog.broker.log.partition import Partition
     from eoslog.broker.log.segment import Segment
-    from eoslog.broker.ports.ports import Clock, FileSystem
+    from eoslog.broker.ports import Clock, FileSystem
 
 logger = logging.getLogger(__name__)
 

@@ -29,7 +29,7 @@ from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.protocol.errors import info
 
 if TYPE_CHECKING:
-    from eoslog.broker.metrics.metrics_snapshot import MetricsSnapshot
+    from eoslog.broker.metrics.metrics import MetricsSnapshot
 
 PATIENCE = 10.0
 """Seconds that the event loop has for a snapshot. A broker that needs longer is not healthy."""

@@ -18,24 +18,33 @@ from collections.abc import Awaitable, Mapping
 from time import perf_counter
 from typing import TYPE_CHECKING, Protocol
 
-from eoslog.broker.fairness.memory import SMALL
-from eoslog.broker.network.dispatch import RAW, begin, encoded, encoded_in_few, fault, handlers
-from eoslog.broker.network.large_requests import has_many, is_large, read_and_serve, serve
+from eoslog.broker.fairness import SMALL
+from eoslog.broker.network.dispatch import (
+    RAW,
+    begin,
+    encoded,
+    encoded_in_few,
+    fault,
+    handlers,
+    has_many,
+    is_large,
+    read_and_serve,
+    serve,
+)
 from eoslog.broker.network.wire_machine import OPEN, CloseReason, Slot, WireMachine
-from eoslog.broker.requests.context import RequestContext, Settled
-from eoslog.broker.security.principals import principal_of
-from eoslog.broker.security.session import AuthenticationState, ClientSession
+from eoslog.broker.requests import RequestContext, Settled
+from eoslog.broker.security.session import AuthenticationState, ClientSession, principal_of
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.error_places import errors_in
 from eoslog.protocol.frames import RequestHeader
 from eoslog.protocol.schema import Buffer, Message, ProtocolError
 
 if TYPE_CHECKING:
-    from eoslog.broker.authorize.guard import Guard
+    from eoslog.broker.authorize.access import Guard
     from eoslog.broker.core.broker import Broker
-    from eoslog.broker.fairness.memory import Memory
+    from eoslog.broker.fairness import Memory
     from eoslog.broker.metrics.metrics import Metrics
-    from eoslog.broker.requests.context import Handler
+    from eoslog.broker.requests import Handler
     from eoslog.broker.security.listeners import Listener
 
 

@@ -34,7 +34,7 @@ from enum import Enum
 from itertools import chain
 from typing import Protocol
 
-from eoslog.broker.fairness.memory import SMALL
+from eoslog.broker.fairness import SMALL
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.frames import FrameReader, RequestHeader
 from eoslog.protocol.schema import Buffer, Message

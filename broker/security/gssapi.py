@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 from eoslog.broker.config import BrokerConfig
 from eoslog.broker.config.config_def import ConfigError
 from eoslog.broker.security.listeners import PREFIX, Listener
-from eoslog.broker.security.mechanism import AuthenticationFailed, SaslStep
+from eoslog.broker.security.passwords import AuthenticationFailed, SaslStep
 from eoslog.protocol import jaas
 
 _NO_LAYER = 1

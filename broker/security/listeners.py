@@ -14,7 +14,7 @@ from typing import Any
 
 from eoslog.broker.config import LISTENER_PREFIX, BrokerConfig
 from eoslog.broker.config.config_def import ConfigError
-from eoslog.broker.config.network import ListenerOption, listener_option
+from eoslog.broker.config.options import ListenerOption, listener_option
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 ANY_ADDRESS = ("", "0.0.0.0", "::")

@@ -15,7 +15,7 @@ from typing import Any
 
 from eoslog.broker.config import BrokerConfig
 from eoslog.broker.config.config_def import ConfigError
-from eoslog.broker.security.mechanism import AuthenticationFailed, SaslStep
+from eoslog.broker.security.passwords import AuthenticationFailed, SaslStep
 
 ALGORITHMS = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512"]
 """Signatures by key pairs only: a public key must never be accepted as a shared secret."""

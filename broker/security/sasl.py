@@ -8,13 +8,19 @@ from collections.abc import Callable, Sequence
 
 from eoslog.broker.config import BrokerConfig
 from eoslog.broker.config.config_def import ConfigError
-from eoslog.broker.security.credentials import Credentials
 from eoslog.broker.security.listeners import Listener
-from eoslog.broker.security.mechanism import AuthenticationFailed, Exchange, PlainExchange, SaslStep
 from eoslog.broker.security.oauth import OauthExchange, TokenValidator
-from eoslog.broker.security.scram import ScramExchange, credential_of_password
+from eoslog.broker.security.passwords import (
+    AuthenticationFailed,
+    Credentials,
+    Exchange,
+    Passwords,
+    PlainExchange,
+    SaslStep,
+    ScramExchange,
+    credential_of_password,
+)
 from eoslog.broker.security.session import AuthenticationState, ClientSession
-from eoslog.broker.security.users import Passwords
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.scram import HASHES, Credential
 

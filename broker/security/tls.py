@@ -15,9 +15,9 @@ import tempfile
 
 from eoslog.broker.config import BrokerConfig, option_table
 from eoslog.broker.config.config_def import ConfigError
-from eoslog.broker.config.network import STORES
+from eoslog.broker.config.options import STORES
 from eoslog.broker.security.listeners import Listener, own_options
-from eoslog.broker.security.principals import parse_rules
+from eoslog.broker.security.session import parse_rules
 from eoslog.protocol.stores import StoreError, StoreFile, is_pem, own_pem, trusted_pem
 
 logger = logging.getLogger(__name__)

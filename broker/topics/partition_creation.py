@@ -15,7 +15,7 @@ from eoslog.broker.log.durability import GroupFlush, PartitionPlace
 from eoslog.broker.log.log_settings import LogSettings
 from eoslog.broker.log.partition import Partition, create_directories, open_partition
 from eoslog.broker.log.recovery import KnownLog, RecoveryFinding
-from eoslog.broker.ports.ports import Clock, FileSystem
+from eoslog.broker.ports import Clock, FileSystem
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)

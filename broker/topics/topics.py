@@ -1,43 +1,292 @@
-"""Topics and their partitions: creates, finds, changes and deletes them. No crash leaves a step half done.
-
-`topics.json` in the data directory is the registry. A topic exists from the moment it is in the registry; its
-partition directories are created before. A deletion is noted in the registry first. Then the directories are
-renamed to `<name>.<hex>-delete`, the note is dropped, and the directories are removed. The next start
-finishes what a crash interrupted. It never removes a directory with records that has neither a topic nor such
-a note: the start fails. A change of a topic's partitions or configs also counts once it is in the registry.
-"""
+"""The topics of a broker: create, look up, change, grow and delete, with what a restart must know of them."""
 
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from eoslog.broker.config import BrokerConfig
-from eoslog.broker.log import files, leader_epochs
+from eoslog.broker.log import data_dir, files, leader_epochs
 from eoslog.broker.log.data_dir import REGISTRY, DataDir, DataDirError, TopicEntry, new_id, rename_away, tidy
 from eoslog.broker.log.durability import GroupFlush
+from eoslog.broker.log.log_settings import LogSettings
 from eoslog.broker.log.partition import Partition, save_all
-from eoslog.broker.ports.ports import Clock, FileSystem
-from eoslog.broker.topics.known_topics import KnownTopics
+from eoslog.broker.ports import Clock, FileSystem
 from eoslog.broker.topics.partition_creation import PartitionMaker, storage_error
-from eoslog.broker.topics.topic import (
-    OFFSETS_TOPIC,
-    TRANSACTIONS_TOPIC,
-    Topic,
-    check_growth,
-    check_new_name,
-    check_room,
-    is_internal,
-)
-from eoslog.broker.topics.topic_configs import TopicConfigs
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
-__all__ = ["OFFSETS_TOPIC", "TRANSACTIONS_TOPIC", "Topic", "Topics", "is_internal"]
+# -- one topic -------------------------------------------------------------------------------------
+# A topic, and the checks of a new or growing one.
+
+
+OFFSETS_TOPIC = "__consumer_offsets"
+TRANSACTIONS_TOPIC = "__transaction_state"
+METADATA_TOPIC = "__cluster_metadata"
+"""Of Kafka's controllers. Clients that find a topic of this name take it for theirs."""
+
+MAX_NAME = 249
+_LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A topic. `configs`: only those that were set on it."""
+
+    name: str
+    topic_id: bytes
+    partitions: list[Partition]
+    configs: dict[str, str]
+
+    @property
+    def internal(self) -> bool:
+        """Whether it is one of the broker's own topics."""
+        return is_internal(self.name)
+
+
+def is_internal(name: str) -> bool:
+    """Whether this is the name of one of the broker's own topics."""
+    return name in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
+
+
+def check_name(name: str) -> None:
+    """Raises KafkaError INVALID_TOPIC_EXCEPTION unless `name` is a legal topic name."""
+    if name in ("", ".", ".."):
+        reason = f"a topic cannot be named {name!r}"
+    elif len(name) > MAX_NAME:
+        reason = f"a topic name has at most {MAX_NAME} characters, not {len(name)}"
+    elif not _LEGAL.fullmatch(name):
+        reason = f"topic name {name!r} has characters other than ASCII letters, digits, '.', '_' and '-'"
+    else:
+        return
+    raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
+
+
+def check_new_name(name: str, existing: Iterable[str]) -> None:
+    """Raises KafkaError unless a topic of this name can be created beside the `existing` ones.
+
+    INVALID_TOPIC_EXCEPTION for an illegal name, for one of the broker's own, and for one that differs from
+    another only in '.' and '_' (they are the same in metric names); INVALID_REQUEST for that of Kafka's
+    controllers; TOPIC_ALREADY_EXISTS.
+    """
+    check_name(name)
+    if name == METADATA_TOPIC:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {name} is of Kafka's controllers alone")
+    if is_internal(name):
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic {name} is the broker's own")
+    plain = name.replace(".", "_")
+    for other in existing:
+        if other == name:
+            raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} already exists")
+        if other.replace(".", "_") == plain:
+            raise KafkaError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"topic {name} differs from {other} only in '.' and '_': their metric names would collide",
+            )
+
+
+def check_growth(topic: Topic, total: int) -> None:
+    """Raises KafkaError INVALID_PARTITIONS unless a topic may grow to `total` partitions."""
+    count = len(topic.partitions)
+    if topic.internal:
+        reason = "is the broker's own, its number of partitions is fixed at its first use"
+    elif total == count:
+        reason = f"already has {count} partitions"
+    elif total < count:
+        reason = f"has {count} partitions, {total} would be fewer"
+    else:
+        return
+    raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"topic {topic.name} {reason}")
+
+
+def check_room(name: str, added: int, count: int, limit: int) -> None:
+    """Raises KafkaError POLICY_VIOLATION if `added` partitions and the existing `count` exceed `limit`."""
+    if count + added > limit:
+        raise KafkaError(
+            ErrorCode.POLICY_VIOLATION,
+            f"topic {name}: {added} more partitions are too many: there are {count}, and max.partitions is"
+            f" {limit}",
+        )
+
+
+# -- known topics ----------------------------------------------------------------------------------
+# The existing topics, in memory and in the registry. A change counts once it is in the registry.
+
 
 logger = logging.getLogger(__name__)
+
+
+class KnownTopics:
+    """The topics by name and by id. `path`: of the registry. Iteration is in the order of creation."""
+
+    def __init__(self, fs: FileSystem, path: str) -> None:
+        self._fs, self._path = fs, path
+        self._by_name: dict[str, Topic] = {}
+        self._by_id: dict[bytes, Topic] = {}
+        self._deleting: set[bytes] = set()
+        self.version = 0
+        """Rises with every change of the registry."""
+
+    def __iter__(self) -> Iterator[Topic]:
+        return iter(self._by_name.values())
+
+    # -- looking up ----------------------------------------------------------------------------
+
+    def get(self, name: str) -> Topic | None:
+        """A topic by name."""
+        return self._by_name.get(name)
+
+    def by_id(self, topic_id: bytes) -> Topic | None:
+        """A topic by its id of 16 bytes."""
+        return self._by_id.get(topic_id)
+
+    def names(self) -> list[str]:
+        """All names, including the internal topics', sorted."""
+        return sorted(self._by_name)
+
+    def partition(self, topic: str, index: int) -> Partition | None:
+        """One partition, None if there is no such topic or index."""
+        found = self._by_name.get(topic)
+        return found.partitions[index] if found and 0 <= index < len(found.partitions) else None
+
+    def existing(self, name: str) -> Topic:
+        """A topic by name. Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION."""
+        topic = self._by_name.get(name)
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
+        return topic
+
+    def all_partitions(self) -> list[Partition]:
+        """The partitions of all topics."""
+        return [partition for topic in self for partition in topic.partitions]
+
+    # -- the registry --------------------------------------------------------------------------
+
+    def stored(self) -> data_dir.TopicRegistry:
+        """The content of the registry, for a start. Raises BadFile, OSError."""
+        if not self._fs.exists(self._path):
+            return data_dir.TopicRegistry()
+        return data_dir.decode(files.read_whole(self._fs, self._path), self._path)
+
+    def opened(self, topic: Topic) -> None:
+        """Add a topic of the registry, with its partitions open, at a start."""
+        self._by_name[topic.name] = self._by_id[topic.topic_id] = topic
+
+    def put(self, topic: Topic) -> None:
+        """Register a topic, new or changed. Raises OSError; then nothing has changed."""
+        before = self._by_name.get(topic.name)
+        self._by_name[topic.name] = self._by_id[topic.topic_id] = topic
+        try:
+            self.save()
+        except OSError:
+            if before is None:
+                del self._by_name[topic.name], self._by_id[topic.topic_id]
+            else:
+                self._by_name[topic.name] = self._by_id[topic.topic_id] = before
+            self._take_back(topic)
+            raise
+
+    def _take_back(self, topic: Topic) -> None:
+        """Save the old registry after a failed save, which may already have put the new one in place."""
+        try:
+            self.save()
+        except OSError as error:
+            what = "the failed change of topic %s may take effect at the next start: %s"
+            logger.error(what, topic.name, error, extra={"topic": topic.name})
+
+    def drop(self, topic: Topic) -> None:
+        """Remove a topic, and note that its files must be removed. Raises OSError; then it is still there."""
+        self._deleting.add(topic.topic_id)
+        del self._by_name[topic.name], self._by_id[topic.topic_id]
+        try:
+            self.save()
+        except OSError:
+            self._by_name[topic.name] = self._by_id[topic.topic_id] = topic
+            self._deleting.discard(topic.topic_id)
+            raise
+
+    def dropped(self, topic: Topic) -> None:
+        """Drop that note: the files of the removed topic are renamed. Raises OSError."""
+        self._deleting.discard(topic.topic_id)
+        self.save()
+
+    def save(self) -> None:
+        """Write the registry. Raises OSError."""
+        entries = [
+            data_dir.TopicEntry(topic.name, topic.topic_id, len(topic.partitions), topic.configs)
+            for topic in self
+        ]
+        files.write_whole(self._fs, self._path, data_dir.encode(entries, self._deleting))
+        self.version += 1
+
+
+# -- configs ---------------------------------------------------------------------------------------
+# The configs of topics: checks them, stores them, and applies them to the topics' logs.
+
+
+class TopicConfigs:
+    """The configs of the `known` topics, with the broker's options as defaults."""
+
+    def __init__(self, known: KnownTopics, config: BrokerConfig) -> None:
+        self._known, self._config = known, config
+
+    def settings(self, configs: Mapping[str, str]) -> LogSettings:
+        """The settings for the logs of a topic with these configs. Raises KafkaError INVALID_CONFIG."""
+        return LogSettings.of(self._config, configs)
+
+    def set(self, name: str, configs: Mapping[str, str]) -> Topic:
+        """Replace the configs of a topic. Its logs use the new ones at once.
+
+        Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG, KAFKA_STORAGE_ERROR; then the topic is
+        unchanged.
+        """
+        topic = self._known.existing(name)
+        settings = self.check(name, configs)
+        changed = replace(topic, configs=dict(configs))
+        try:
+            self._known.put(changed)
+        except OSError as error:
+            raise storage_error(f"the configs of topic {name} are unchanged", error) from error
+        for partition in topic.partitions:
+            partition.reconfigure(settings)
+        return changed
+
+    def check(self, name: str, configs: Mapping[str, str]) -> LogSettings:
+        """The settings of a topic with these configs. Raises KafkaError as `set` does."""
+        self._known.existing(name)
+        settings = self.settings(configs)
+        if is_internal(name) and configs.get("cleanup.policy") != "compact":
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG,
+                f"topic {name} is the broker's own and needs cleanup.policy=compact",
+            )
+        return settings
+
+    def check_defaults(self, config: BrokerConfig) -> None:
+        """Raise KafkaError INVALID_CONFIG if a topic's own configs do not fit these broker options."""
+        for topic in self._known:
+            LogSettings.of(config, topic.configs)
+
+    def defaults_changed(self) -> None:
+        """Apply changed options of the broker to all logs."""
+        for topic in self._known:
+            settings = self.settings(topic.configs)
+            for partition in topic.partitions:
+                partition.reconfigure(settings)
+
+
+# -- all topics ------------------------------------------------------------------------------------
+# Topics and their partitions: creates, finds, changes and deletes them. No crash leaves a step half done.
+#
+# `topics.json` in the data directory is the registry. A topic exists from the moment it is in the registry;
+# its partition directories are created before. A deletion is noted in the registry first. Then the
+# directories are renamed to `<name>.<hex>-delete`, the note is dropped, and the directories are removed.
+# The next start finishes what a crash interrupted. It never removes a directory with records that has
+# neither a topic nor such a note: the start fails. A change of a topic's partitions or configs also counts
+# once it is in the registry.
 
 
 class Topics:

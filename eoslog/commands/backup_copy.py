@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 
 from eoslog.broker.log.files import for_each_parallel
-from eoslog.broker.ports.ports import OsFileSystem
+from eoslog.broker.ports import OsFileSystem
 from eoslog.commands.backup_source import BackupSource, NoBackup, SourceFile
 
 _CHUNK = 8 << 20

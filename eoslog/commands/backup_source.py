@@ -18,7 +18,7 @@ from typing import NamedTuple
 from eoslog.broker.log import files
 from eoslog.broker.log.backup import ANSWER, DIRECTORY, UNUSED
 from eoslog.broker.log.backup import LOCK as WANTED
-from eoslog.broker.ports.ports import OsFileSystem
+from eoslog.broker.ports import OsFileSystem
 from eoslog.commands.log_files import whole
 from eoslog.commands.log_places import LOCK, DataDirectory, partition_of
 

@@ -11,8 +11,8 @@ import click
 
 from eoslog.broker.config import BrokerConfig, option_sections
 from eoslog.broker.config.config_def import text_of
-from eoslog.broker.config.operations import FORMATS, LEVELS
 from eoslog.broker.config.option_sources import GatheredOptions, meaning, shown
+from eoslog.broker.config.options import FORMATS, LEVELS
 
 
 def sections() -> dict[str, list[Field[Any]]]:

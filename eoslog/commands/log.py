@@ -17,7 +17,7 @@ import click
 
 from eoslog.broker.log import files
 from eoslog.broker.log.data_dir import DataDirError
-from eoslog.broker.ports.ports import FileSystem, OsFileSystem
+from eoslog.broker.ports import FileSystem, OsFileSystem
 from eoslog.commands.log_files import LogFinding, Report
 from eoslog.commands.log_places import LOCK, DataDirectory, data_directory_of
 from eoslog.commands.output import several, show_json, text_of

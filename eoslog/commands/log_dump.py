@@ -98,9 +98,9 @@ def _decoder(path: str) -> Callable[[Record], object]:
 
         return group_records.decode
     if topic == "__transaction_state":
-        from eoslog.broker.coordinator.transactions import transaction_records
+        from eoslog.broker.coordinator.transactions import transaction_journal
 
-        return transaction_records.decode
+        return transaction_journal.decode
     return lambda record: None
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Literal
 
-from eoslog.broker.ports.ports import Buffer, File, FileSystem, OsFileSystem
+from eoslog.broker.ports import Buffer, File, FileSystem, OsFileSystem
 from eoslog.testing.unsynced import Keep, Unsynced
 
 Call = Literal["write", "sync"]

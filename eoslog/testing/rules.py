@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakSet
 
-from eoslog.broker.requests.context import CloseConnection, Settled
+from eoslog.broker.requests import CloseConnection, Settled
 from eoslog.protocol.apis import APIS, Api, ApiKey
 from eoslog.protocol.error_places import error_answer
 from eoslog.protocol.frames import RequestHeader
 
 if TYPE_CHECKING:
-    from eoslog.broker.requests.context import Handler, RequestContext
+    from eoslog.broker.requests import Handler, RequestContext
     from eoslog.protocol.schema import Message
 
 Action = Literal["drop request", "drop answer", "delay request", "delay answer", "answer error"]

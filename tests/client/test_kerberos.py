@@ -15,7 +15,7 @@ import pytest
 from eoslog.broker.config import BrokerConfig, ConfigError
 from eoslog.broker.security.gssapi import GssapiExchange, Keys
 from eoslog.broker.security.listeners import listeners_of
-from eoslog.broker.security.mechanism import AuthenticationFailed, SaslStep
+from eoslog.broker.security.passwords import AuthenticationFailed, SaslStep
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.config import ClientConfig
 from eoslog.connector.options.source_options import source_options

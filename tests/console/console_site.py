@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from eoslog.broker.config import BrokerConfig
 from eoslog.broker.log.durability import GroupFlush
-from eoslog.broker.ports.ports import OsFileSystem, SystemClock
+from eoslog.broker.ports import OsFileSystem, SystemClock
 from eoslog.broker.topics.topics import Topics
 from eoslog.protocol.plain_records import encode_records
 from eoslog.testing import EmbeddedBroker

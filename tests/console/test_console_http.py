@@ -17,15 +17,7 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 from confluent_kafka import KafkaException, Producer
 
-from eoslog.broker.console import (
-    connection_limits,
-    groups,
-    messages,
-    paging,
-    request_origin,
-    topics,
-    transactions,
-)
+from eoslog.broker.console import broker_access, groups, login, messages, server, topics, transactions
 from eoslog.broker.console.broker_access import SHARE
 from eoslog.broker.console.routes import CHANGES, LOOKS
 from eoslog.broker.console.server import MOST_AT_ONCE
@@ -344,7 +336,7 @@ def test_it_answers_to_its_own(site: Site, host: str) -> None:
 )
 def test_every_answer_ties_the_browser_down(site: Site, path: str) -> None:
     answer = site.get(path)
-    for name, value in request_origin.HEADERS.items():
+    for name, value in login.HEADERS.items():
         assert answer.headers[name] == value, (path, name)
     assert "unsafe" not in answer.headers["Content-Security-Policy"]
 
@@ -365,12 +357,12 @@ def test_connections_that_hang_hurt_nobody(site: Site) -> None:
     place = urlsplit(site.address)
     held = []
     try:
-        for number in range(connection_limits.MOST_CONNECTIONS + 8):
+        for number in range(server.MOST_CONNECTIONS + 8):
             held.append(socket.create_connection((place.hostname, place.port or 0), PATIENCE))
             with contextlib.suppress(ConnectionError):  # one too many may be closed already
                 held[-1].sendall(b"GET / HTTP/1.1\r\nHost: loc"[: number % 20])
         write(Producer(site.client()), "orders", "still served", partition=1)
-        assert all(map(is_closed, held[connection_limits.MOST_CONNECTIONS :])), "those beyond are closed"
+        assert all(map(is_closed, held[server.MOST_CONNECTIONS :])), "those beyond are closed"
     finally:
         for one in held:
             one.close()
@@ -480,17 +472,17 @@ def test_every_picture_is_there(text: str) -> None:
 def test_the_figures_are_those_of_the_code(text: str) -> None:
     plain = " ".join(text.split())
     for said in (
-        f"{connection_limits.MOST_CONNECTIONS} connections", f"{MOST_AT_ONCE} requests at a time",
+        f"{server.MOST_CONNECTIONS} connections", f"{MOST_AT_ONCE} requests at a time",
         f"{messages.MOST_RECORDS} records and {messages.MOST_SHOWN >> 10} KiB a page",
-        f"{connection_limits.REQUEST_SECONDS:.0f} seconds for a request",
-        f"more than {messages._MOST_UNPACKED >> 20} MiB", f"At most {paging.MOST} rows are drawn",
-        f"looks at {paging.MOST_LOOKED_AT:,} names",
+        f"{server.REQUEST_SECONDS:.0f} seconds for a request",
+        f"more than {messages._MOST_UNPACKED >> 20} MiB", f"At most {broker_access.MOST} rows are drawn",
+        f"looks at {broker_access.MOST_LOOKED_AT:,} names",
     ):  # fmt: skip
         assert said in plain, said
     assert "a tenth of that loop's time" in plain and SHARE == 0.1
-    assert connection_limits.SILENT_SECONDS == connection_limits.REQUEST_SECONDS
+    assert server.SILENT_SECONDS == server.REQUEST_SECONDS
     script = files("eoslog.broker.console") / "static" / "console.js"
-    assert f"MOST_ROWS = {paging.MOST};" in script.read_text()
+    assert f"MOST_ROWS = {broker_access.MOST};" in script.read_text()
 
 
 def test_the_ways_to_sort_are_those_of_the_code(text: str) -> None:

@@ -11,12 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eoslog.broker.console import broker_access, connection_limits, request_origin
-from eoslog.broker.console.broker_access import Pace
-from eoslog.broker.console.messages import ABORTED, COMMITTED, NONE, OPEN, Outcomes
-from eoslog.broker.console.paging import PageQuery, arranged, chosen, matching, page
+from eoslog.broker.console import broker_access, login, server
+from eoslog.broker.console.broker_access import Pace, PageQuery, arranged, chosen, matching, page
+from eoslog.broker.console.messages import ABORTED, COMMITTED, NONE, OPEN, Outcomes, shown
 from eoslog.broker.console.rates import KEPT, History, Sample
-from eoslog.broker.console.readable_bytes import shown
 from eoslog.protocol.batch import BatchHeader, read_header
 from eoslog.protocol.control import ABORT, COMMIT, control_batch
 from eoslog.protocol.plain_records import encode_records
@@ -59,7 +57,7 @@ class Line(asyncio.Transport):
         self.aborted = True
 
 
-def connected(looks: connection_limits.ConnectionWatch) -> tuple[asyncio.Protocol, Line]:
+def connected(looks: server.ConnectionWatch) -> tuple[asyncio.Protocol, Line]:
     """A connection that stands: the server's own protocol of it, and its line."""
     line, accepted = Line(), looks.accept()
     accepted.connection_made(line)
@@ -67,9 +65,9 @@ def connected(looks: connection_limits.ConnectionWatch) -> tuple[asyncio.Protoco
 
 
 def test_one_connection_too_many_is_refused() -> None:
-    looks = connection_limits.ConnectionWatch(asyncio.Protocol, Clock())
-    made = [looks.accept() for _ in range(connection_limits.MOST_CONNECTIONS)]
-    assert connected(looks)[1].aborted and len(looks) == connection_limits.MOST_CONNECTIONS
+    looks = server.ConnectionWatch(asyncio.Protocol, Clock())
+    made = [looks.accept() for _ in range(server.MOST_CONNECTIONS)]
+    assert connected(looks)[1].aborted and len(looks) == server.MOST_CONNECTIONS
     made[0].connection_made(Line())
     assert connected(looks)[1].aborted, "those that stand count as well"
     made[0].connection_lost(None)
@@ -78,9 +76,9 @@ def test_one_connection_too_many_is_refused() -> None:
 
 def test_a_connection_that_says_nothing_is_cut() -> None:
     clock = Clock()
-    looks = connection_limits.ConnectionWatch(asyncio.Protocol, clock)
+    looks = server.ConnectionWatch(asyncio.Protocol, clock)
     (_, silent), (served, other) = connected(looks), connected(looks)
-    clock.now += connection_limits.SILENT_SECONDS - 1
+    clock.now += server.SILENT_SECONDS - 1
     looks.waits(served)  # it got an answer just now
     looks.cut()
     assert not silent.aborted
@@ -91,25 +89,25 @@ def test_a_connection_that_says_nothing_is_cut() -> None:
 
 def test_a_connection_that_does_not_take_its_answer_is_cut() -> None:
     clock = Clock()
-    looks = connection_limits.ConnectionWatch(asyncio.Protocol, clock)
+    looks = server.ConnectionWatch(asyncio.Protocol, clock)
     protocol, line = connected(looks)
     looks.serves(protocol)
-    clock.now += connection_limits.SILENT_SECONDS + 1
+    clock.now += server.SILENT_SECONDS + 1
     looks.cut()
     assert not line.aborted, "its request is still served"
-    clock.now += connection_limits.REQUEST_SECONDS
+    clock.now += server.REQUEST_SECONDS
     looks.cut()
     assert line.aborted
 
 
 def test_handshakes_that_come_to_nothing_are_forgotten() -> None:
     clock = Clock()
-    looks = connection_limits.ConnectionWatch(asyncio.Protocol, clock)
+    looks = server.ConnectionWatch(asyncio.Protocol, clock)
     looks.accept()
-    clock.now += connection_limits.HANDSHAKE_SECONDS
+    clock.now += server.HANDSHAKE_SECONDS
     looks.cut()
     assert len(looks) == 1
-    clock.now += connection_limits.HANDSHAKE_SECONDS
+    clock.now += server.HANDSHAKE_SECONDS
     looks.cut()
     assert len(looks) == 0
 
@@ -134,7 +132,7 @@ def test_the_servers_protocol_gets_everything() -> None:
         def connection_lost(self, error: Exception | None) -> None:
             heard.append(error)
 
-    looks = connection_limits.ConnectionWatch(Inner, Clock())
+    looks = server.ConnectionWatch(Inner, Clock())
     accepted, failure = looks.accept(), OSError()
     accepted.connection_made(Line())
     accepted.data_received(b"GET")
@@ -290,7 +288,7 @@ def test_rates_between_samples() -> None:
     ("evil.example@127.0.0.1", True, True),
 ])  # fmt: skip
 def test_names(header: str, strict: bool, fine: bool) -> None:
-    assert request_origin.may_answer_to(header, {"broker.example"}, strict=strict) is fine
+    assert login.may_answer_to(header, {"broker.example"}, strict=strict) is fine
 
 
 def test_what_was_begun_is_not_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,14 +30,13 @@ from confluent_kafka.admin import (
 )
 
 from eoslog.broker.config import BrokerConfig, ConfigError
-from eoslog.broker.config.operations import OperationsOptions
-from eoslog.broker.config.security import SecurityOptions
+from eoslog.broker.config.options import OperationsOptions, SecurityOptions
 from eoslog.broker.console import login
 from eoslog.broker.console.start import _check_exposure, _check_logins, chosen
 from eoslog.broker.main import Node, StartError
-from eoslog.broker.ports.ports import OsFileSystem
-from eoslog.broker.security.credentials import Credentials
+from eoslog.broker.ports import OsFileSystem
 from eoslog.broker.security.listeners import Listener
+from eoslog.broker.security.passwords import Credentials
 from eoslog.broker.security.sasl import SaslMechanisms
 from tests.broker.security.securitykit import (
     ADMIN,

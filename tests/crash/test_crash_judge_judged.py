@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from eoslog.broker.coordinator.transactions.transaction_changes import MarkerWriter, ReadBarrier
 from eoslog.broker.coordinator.transactions.transaction_journal import TransactionJournal
-from eoslog.broker.coordinator.transactions.transaction_markers import MarkerWriter, ReadBarrier
 from eoslog.broker.coordinator.transactions.transaction_state import PREPARED, TransactionState
 from eoslog.broker.log import recovery
 from eoslog.broker.log.partition import Partition

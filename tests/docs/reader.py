@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from eoslog.broker.config import option_table
-from eoslog.broker.config.topic_table import TOPIC_CONFIGS
+from eoslog.broker.config.topics import TOPIC_CONFIGS
 from eoslog.connector.options.ignored_and_refused import FIXED, NO_EFFECT
 from eoslog.connector.options.table import ALIASES, TABLE
 from eoslog.testing import EmbeddedBroker

@@ -136,7 +136,7 @@ _BY_FIELD = {
     "denied_entries",
     "topics",
     "needs",
-}  # functions of broker/authorize/filtering.py that take fields' names
+}  # functions of broker/authorize/access.py that take fields' names
 
 
 @pytest.mark.timeout(600)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eoslog.broker.authorize.access_request import AccessRequest, RequestRefused, Restore
-from eoslog.broker.requests.context import RequestContext, Settled
+from eoslog.broker.authorize.access import AccessRequest, RequestRefused, Restore
+from eoslog.broker.requests import RequestContext, Settled
 from eoslog.client.wire.connection import BrokerConnection
 from eoslog.protocol.internal_topics import coordinator_records
 from eoslog.protocol.messages.group_records import OFFSET_COMMIT_KEY

@@ -13,9 +13,8 @@ from click.testing import CliRunner, Result
 from eoslog.broker.coordinator.groups.committed_offsets import OffsetStore
 from eoslog.broker.coordinator.groups.group_offsets import GroupOffsets
 from eoslog.broker.coordinator.transactions import transaction, transaction_coordinator, transaction_state
-from eoslog.broker.coordinator.transactions.transaction_changes import Changes
+from eoslog.broker.coordinator.transactions.transaction_changes import Changes, MarkerWriter
 from eoslog.broker.coordinator.transactions.transaction_coordinator import TransactionCoordinator
-from eoslog.broker.coordinator.transactions.transaction_markers import MarkerWriter
 from eoslog.broker.log.partition import Partition
 from eoslog.broker.log.reads import PartitionReads
 from eoslog.broker.rules import producer_state

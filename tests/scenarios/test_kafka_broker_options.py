@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from eoslog.broker.config.network import LIMITS
+from eoslog.broker.config.options import LIMITS
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode
 from eoslog.testing import EmbeddedBroker

@@ -13,7 +13,7 @@ from random import Random
 
 import pytest
 
-from eoslog.broker.ports.ports import FileSystem, OsFileSystem
+from eoslog.broker.ports import FileSystem, OsFileSystem
 from eoslog.testing.disk import DiskRule, FaultyFileSystem
 from eoslog.testing.unsynced import Keep
 from tests.broker.log.fakefs import FakeFileSystem, Outcome

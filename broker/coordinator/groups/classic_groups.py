@@ -29,7 +29,7 @@ from eoslog.protocol.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from eoslog.broker.config import BrokerConfig
     from eoslog.broker.log.partition import Partition
-    from eoslog.broker.ports.ports import Clock
+    from eoslog.broker.ports import Clock
 
 RETRY_S = 5.0
 """Seconds after a failed write until a group's deadlines are checked again."""

@@ -55,9 +55,9 @@ from eoslog.broker.coordinator.groups.consumer_group_state import (
     Timer,
     TopicImage,
     apply,
+    check_regex,
     unknown_member,
 )
-from eoslog.broker.coordinator.groups.subscription_regex import check_regex
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 

@@ -1,26 +1,74 @@
-"""The state of a consumer group (KIP-848): its members, their assignments, its target, and its epochs.
-
-The log holds facts, and a group is the result of applying them in order. A rule decides by making facts,
-which are first written and then applied; a restart applies them again. There is no other way to change a
-group, so the state after a restart is the state before it.
-
-There are three epochs. The group's increases when its members or their topics change. The target's is the
-group epoch that the target assignment was made for. A member's is that of the target it has reached.
-
-A fact is the content of a record in `__consumer_offsets`. There is a class for each kind of record
-(ConsumerGroup...Key and Value). A fact whose value is None is a tombstone and removes what its key names.
-The rules make facts in Kafka's order: a member's tombstones are current assignment, target, member; a
-group's last tombstone is that of its epoch.
-"""
+"""The state of a consumer group (KIP-848), and the patterns that its members subscribe to."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum, IntEnum
-from typing import NamedTuple, Protocol, TypeVar
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from eoslog.protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+# -- subscription regex ----------------------------------------------------------------------------
+# Subscriptions by regular expression (KIP-848): RE2's dialect, as in Kafka, matched against whole names.
+#
+# RE2 takes time linear in the text for every expression, so no client can stop the broker with one.
+
+
+def _re2() -> ModuleType:
+    import re2  # only a broker that serves needs it: see `load`
+
+    module: ModuleType = re2
+    return module
+
+
+def load() -> None:
+    """Import RE2, so that no group has to wait for it later."""
+    _re2()
+
+
+@lru_cache(maxsize=64)
+def _compiled(regex: str) -> Any:
+    options = _re2().Options()
+    options.log_errors = False
+    return _re2().compile(regex, options)
+
+
+def check_regex(regex: str) -> None:
+    """Raise KafkaError INVALID_REGULAR_EXPRESSION unless `regex` is one."""
+    try:
+        _compiled(regex)
+    except _re2().error as error:
+        raise KafkaError(
+            ErrorCode.INVALID_REGULAR_EXPRESSION, f"{regex!r} is not a valid regular expression: {error}"
+        ) from error
+
+
+def matching(regex: str, names: Iterable[str]) -> frozenset[str]:
+    """The `names` that `regex`, a valid expression, matches."""
+    pattern = _compiled(regex)
+    return frozenset(name for name in names if pattern.fullmatch(name) is not None)
+
+
+# -- consumer group state --------------------------------------------------------------------------
+# The state of a consumer group (KIP-848): its members, their assignments, its target, and its epochs.
+#
+# The log holds facts, and a group is the result of applying them in order. A rule decides by making facts,
+# which are first written and then applied; a restart applies them again. There is no other way to change a
+# group, so the state after a restart is the state before it.
+#
+# There are three epochs. The group's increases when its members or their topics change. The target's is the
+# group epoch that the target assignment was made for. A member's is that of the target it has reached.
+#
+# A fact is the content of a record in `__consumer_offsets`. There is a class for each kind of record
+# (ConsumerGroup...Key and Value). A fact whose value is None is a tombstone and removes what its key names.
+# The rules make facts in Kafka's order: a member's tombstones are current assignment, target, member; a
+# group's last tombstone is that of its epoch.
+
 
 Part = tuple[bytes, int]
 """A partition: (topic id, index)."""

@@ -1,20 +1,15 @@
-"""The I/O around consumer groups (KIP-848): requests in, records out, answers when durable, deadlines.
-
-For each event: the rules make facts, the facts are appended as one batch, the group is replaced, deadlines
-are set, and the answer goes out once the log is durable. An append that fails changes nothing and fails the
-request. If a consumer group replaces an empty classic group, one batch ends that group and begins its own.
-"""
+"""Consumer groups (KIP-848) in a running broker, and the topics as they see them."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from eoslog.broker.config.groups import ASSIGNORS
-from eoslog.broker.coordinator.groups import consumer_group as consumer_group
-from eoslog.broker.coordinator.groups import consumer_records
+from eoslog.broker.config.options import ASSIGNORS
+from eoslog.broker.coordinator.groups import consumer_group, group_records
 from eoslog.broker.coordinator.groups.classic_group_state import (
     ANSWER_TO,
     Answer,
@@ -24,7 +19,6 @@ from eoslog.broker.coordinator.groups.classic_group_state import (
 )
 from eoslog.broker.coordinator.groups.classic_group_state import ClassicGroupState as ClassicState
 from eoslog.broker.coordinator.groups.classic_groups import RETRY_S, GroupMembers
-from eoslog.broker.coordinator.groups.cluster_view import ClusterView, VisibleTopics
 from eoslog.broker.coordinator.groups.consumer_group import assignor_of, end_of
 from eoslog.broker.coordinator.groups.consumer_group_state import (
     JOIN_EPOCH,
@@ -39,11 +33,14 @@ from eoslog.broker.coordinator.groups.consumer_group_state import (
     Deadlines,
     Fact,
     MemberState,
+    MetadataImage,
     Now,
     Timer,
+    TopicImage,
     apply,
     ends_group,
     makes_group,
+    matching,
 )
 from eoslog.broker.coordinator.groups.group_deadlines import GroupDeadlines
 from eoslog.broker.coordinator.groups.group_journal import GroupJournal, WhenDurable
@@ -53,7 +50,81 @@ from eoslog.protocol.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from eoslog.broker.config import BrokerConfig
     from eoslog.broker.log.partition import Partition
-    from eoslog.broker.ports.ports import Clock
+    from eoslog.broker.ports import Clock
+    from eoslog.broker.topics.topics import Topic, Topics
+
+# -- cluster view ----------------------------------------------------------------------------------
+# The topics of the broker as the rules of consumer groups see them (`MetadataImage`).
+
+
+@dataclass(frozen=True, slots=True)
+class VisibleTopics:
+    """Which topics a client may describe, by the current ACLs."""
+
+    sees: Callable[[str], bool]
+    version: int
+    """A number that grows with each change of the ACLs."""
+
+
+class ClusterView:
+    """The broker's topics. The matches of regular expressions are cached until the topics change."""
+
+    def __init__(self, topics: Topics) -> None:
+        self._topics = topics
+        self._matches: dict[str, frozenset[str]] = {}
+        self._matched_at = -1
+
+    @property
+    def version(self) -> int:
+        """See `MetadataImage.version`."""
+        return self._topics.version
+
+    def topic(self, name: str) -> TopicImage | None:
+        """See `MetadataImage.topic`."""
+        return _info(self._topics.get(name))
+
+    def matching(self, regex: str) -> frozenset[str]:
+        """See `MetadataImage.matching`."""
+        if self._matched_at != self.version:
+            self._matches.clear()
+            self._matched_at = self.version
+        if regex not in self._matches:
+            self._matches[regex] = matching(regex, self._topics.names())
+        return self._matches[regex]
+
+    def seen_by(self, visible_topics: VisibleTopics | None) -> MetadataImage:
+        """The topics, with the matches of regular expressions limited to what a client may describe."""
+        return self if visible_topics is None else _Seen(self, visible_topics)
+
+
+class _Seen:
+    """The topics as one client sees them. Only regular expressions are limited: names are checked before."""
+
+    def __init__(self, cluster: ClusterView, visible_topics: VisibleTopics) -> None:
+        self._cluster, self._visible_topics = cluster, visible_topics
+        self.topic = cluster.topic
+
+    @property
+    def version(self) -> int:
+        """A number that grows with each change of the topics or the ACLs."""
+        return self._cluster.version + self._visible_topics.version
+
+    def matching(self, regex: str) -> frozenset[str]:
+        """See `MetadataImage.matching`; without the topics that the client may not describe, as in Kafka."""
+        return frozenset(filter(self._visible_topics.sees, self._cluster.matching(regex)))
+
+
+def _info(topic: Topic | None) -> TopicImage | None:
+    return None if topic is None else TopicImage(topic.name, topic.topic_id, len(topic.partitions))
+
+
+# -- consumer groups -------------------------------------------------------------------------------
+# The I/O around consumer groups (KIP-848): requests in, records out, answers when durable, deadlines.
+#
+# For each event: the rules make facts, the facts are appended as one batch, the group is replaced, deadlines
+# are set, and the answer goes out once the log is durable. An append that fails changes nothing and fails the
+# request. If a consumer group replaces an empty classic group, one batch ends that group and begins its own.
+
 
 logger = logging.getLogger(__name__)
 
@@ -225,7 +296,7 @@ class ConsumerGroups:
         return Now(self._deadlines.now_ms(), self._clock.now_ms())
 
     def _encode(self, group_id: str, facts: Sequence[Fact]) -> list[KeyValue]:
-        return [consumer_records.encode(group_id, fact) for fact in facts]
+        return [group_records.encode_fact(group_id, fact) for fact in facts]
 
     def _commit(
         self,

@@ -3,7 +3,7 @@
 The rules are pure (`classic_group`, `consumer_group`, `committed_offsets`). The other modules of this folder
 connect them to the log, the clock and the event loop: `group_journal` writes and reads the log,
 `classic_groups` runs classic groups, `consumer_groups` those of KIP-848, `group_offsets` commits and fetches
-offsets, `offset_expiration` deletes expired groups and offsets.
+offsets, `GroupCleanup` deletes expired groups and offsets.
 """
 
 from __future__ import annotations
@@ -26,22 +26,29 @@ from eoslog.broker.coordinator.groups.classic_group_state import (
     SyncAnswer,
 )
 from eoslog.broker.coordinator.groups.classic_groups import GroupMembers, settings_of
-from eoslog.broker.coordinator.groups.cluster_view import ClusterView, VisibleTopics
 from eoslog.broker.coordinator.groups.committed_offsets import Committed, Committer, Fetched
-from eoslog.broker.coordinator.groups.consumer_group_state import ConsumerGroup as ConsumerGroup
-from eoslog.broker.coordinator.groups.consumer_group_state import ConsumerHeartbeat, ConsumerHeartbeatAnswer
-from eoslog.broker.coordinator.groups.consumer_groups import ConsumerGroups, answered
+from eoslog.broker.coordinator.groups.consumer_group_state import (
+    ConsumerGroup,
+    ConsumerHeartbeat,
+    ConsumerHeartbeatAnswer,
+)
+from eoslog.broker.coordinator.groups.consumer_groups import (
+    ClusterView,
+    ConsumerGroups,
+    VisibleTopics,
+    answered,
+)
 from eoslog.broker.coordinator.groups.group_journal import TOPIC, GroupJournal, replay
 from eoslog.broker.coordinator.groups.group_offsets import (
     LATEST_COMMIT,
     NOBODY,
+    GroupCleanup,
     GroupOffsets,
     NewOffset,
     Results,
     TransactionalCommit,
 )
 from eoslog.broker.coordinator.groups.group_records import GroupRecord
-from eoslog.broker.coordinator.groups.offset_expiration import GroupCleanup
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.topic_partitions import TopicPartition
 
@@ -49,7 +56,7 @@ if TYPE_CHECKING:
     from eoslog.broker.config import BrokerConfig
     from eoslog.broker.coordinator.transactions.transaction_coordinator import TransactionCoordinator
     from eoslog.broker.log.partition import Partition
-    from eoslog.broker.ports.ports import Clock
+    from eoslog.broker.ports import Clock
     from eoslog.broker.topics.topics import Topics
 
 

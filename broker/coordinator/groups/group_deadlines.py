@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from eoslog.broker.coordinator.groups.consumer_group_state import Timer
 
 if TYPE_CHECKING:
-    from eoslog.broker.ports.ports import Clock
+    from eoslog.broker.ports import Clock
 
 Key = tuple[Timer, str]
 

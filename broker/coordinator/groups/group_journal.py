@@ -11,7 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from eoslog.broker.coordinator.groups import consumer_records
+from eoslog.broker.coordinator.groups import group_records
 from eoslog.broker.coordinator.groups.consumer_group_state import Fact
 from eoslog.broker.coordinator.groups.group_records import GroupRecord, KeyValue, OffsetRecord, decode
 from eoslog.protocol import batch, control
@@ -24,7 +24,7 @@ from eoslog.protocol.schema import ProtocolError
 
 if TYPE_CHECKING:
     from eoslog.broker.log.partition import Partition
-    from eoslog.broker.ports.ports import Clock
+    from eoslog.broker.ports import Clock
     from eoslog.broker.topics.topics import Topics
 
 TOPIC = "__consumer_offsets"
@@ -181,8 +181,8 @@ def replay(
 def _decode(partition: Partition, record: Record) -> OffsetRecord | GroupRecord | tuple[str, Fact] | None:
     where = f"{TOPIC}-{partition.index} offset {record.offset}"
     try:
-        if coordinator_records.key_version(record.key or b"") in consumer_records.KINDS:
-            return consumer_records.decode(record)
+        if coordinator_records.key_version(record.key or b"") in group_records.FACT_KINDS:
+            return group_records.decode_fact(record)
         decoded = decode(record)
     except ProtocolError as error:
         raise ProtocolError(f"{where}: {error}") from error

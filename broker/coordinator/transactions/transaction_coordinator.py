@@ -1,59 +1,175 @@
-"""The transaction coordinator: which producer has a transactional id, its transaction's partitions and end.
-
-The rules are pure (`transaction`, `transaction_state`); `transaction_changes` carries out what they
-decide. Each change of a transactional id takes these steps; until it is done, other changes of the same id
-are refused (CONCURRENT_TRANSACTIONS):
-
-    decide -> record it in `__transaction_state` -> durable -> apply in memory -> answer
-
-The end of a transaction has more steps between applying and answering:
-
-    PrepareX durable -> a marker on every partition -> all of them durable -> readers see all of it at once
-    -> CompleteX appended -> answer
-
-So a client that gets the answer "committed" can read what it committed (Kafka answers after PrepareX). A
-crash leaves either no decision and an open transaction, or a decision that `complete` carries out. The answer
-does not wait until CompleteX is durable: if it is lost, the markers are written once more, which changes
-nothing. Nothing can overtake CompleteX: the id's next change is recorded after it in the same log, and waits
-to be durable.
-
-Ids that were not used for transactional.id.expiration.ms are removed, with tombstones in the log, which is
-compacted.
-"""
+"""The transaction coordinator: producer ids, the start, and the calls of handlers."""
 
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Awaitable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from eoslog.broker.coordinator.transactions import transaction as rules
-from eoslog.broker.coordinator.transactions import transaction_start
-from eoslog.broker.coordinator.transactions.producer_ids import ProducerIds
 from eoslog.broker.coordinator.transactions.transaction import EndRequest, decided_with, end_txn
 from eoslog.broker.coordinator.transactions.transaction_changes import (
     Changes,
+    MarkerWriter,
+    OnMarker,
     all_of,
     raise_refusal,
 )
-from eoslog.broker.coordinator.transactions.transaction_entries import (
+from eoslog.broker.coordinator.transactions.transaction_journal import (
+    TOPIC,
     DescribedTransaction,
     TransactionEntries,
     TransactionEntry,
+    TransactionJournal,
 )
-from eoslog.broker.coordinator.transactions.transaction_journal import TransactionJournal
-from eoslog.broker.coordinator.transactions.transaction_markers import MarkerWriter, OnMarker
 from eoslog.broker.coordinator.transactions.transaction_state import TV1, TV2, TransactionMetadata
+from eoslog.broker.log.files import BadFile, read_whole, write_whole
+from eoslog.broker.ports import FileSystem
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.producer_identity import NOBODY, ProducerIdentity
 
 if TYPE_CHECKING:
     from eoslog.broker.config import BrokerConfig
     from eoslog.broker.log.partition import Partition
-    from eoslog.broker.ports.ports import Clock
+    from eoslog.broker.ports import Clock
     from eoslog.broker.topics.topics import Topics
 
+# -- producer ids ----------------------------------------------------------------------------------
+# Producer ids: each is handed out once, ever, also across crashes.
+#
+# They are taken in blocks. The small file `producer-ids` says where the next block begins. It is synced to
+# disk before the first id of a block is used. Ids of a block that are still unused at a crash are skipped.
+
+
+FILE = "producer-ids"
+BLOCK = 1000
+"""Ids in a block, as in Kafka."""
+
+_HEAD = "version: 0\nnext_producer_id: "
 logger = logging.getLogger(__name__)
+
+
+class ProducerIds:
+    """The supply of producer ids of one data directory."""
+
+    def __init__(self, fs: FileSystem, data_dir: str) -> None:
+        """Read the file. Raises BadFile if its content is not valid."""
+        self._fs = fs
+        self._path = os.path.join(data_dir, FILE)
+        self._next = self._end = self._read()
+
+    def take(self) -> int:
+        """Return an id that was never used. COORDINATOR_NOT_AVAILABLE if no block can be written to disk."""
+        if self._next == self._end:
+            self._reserve()
+        taken = self._next
+        self._next += 1
+        return taken
+
+    def above(self, used: int) -> None:
+        """Make sure that no id up to `used`, which was found in a log, is handed out.
+
+        The file is ahead of it already, unless the file was lost or an older copy was put back.
+        """
+        if used < self._next:
+            return
+        if self._next == self._end:
+            logger.warning("%s is behind: id %d is in use already; the next id is above it", self._path, used)
+        self._next = self._end = used + 1
+
+    def _reserve(self) -> None:
+        end = self._next + BLOCK
+        try:
+            write_whole(self._fs, self._path, f"{_HEAD}{end}\n".encode())
+        except OSError as error:
+            logger.error("no producer ids can be reserved: %s: %s", self._path, error)
+            text = f"no producer ids can be reserved, {self._path} cannot be written: {error}"
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, text) from error
+        self._end = end
+
+    def _read(self) -> int:
+        if not self._fs.exists(self._path):
+            return 0
+        text = read_whole(self._fs, self._path).decode("ascii", "replace")
+        number = text.removeprefix(_HEAD).strip()
+        if not text.startswith(_HEAD) or not number.isdigit():
+            raise BadFile(f"{self._path} is not valid; remove it: the logs show which ids are in use")
+        return int(number)
+
+
+# -- transaction start -----------------------------------------------------------------------------
+# What is known of transactional ids when the broker starts, or a partition is back: what the log says.
+
+
+def load(entries: TransactionEntries, journal: TransactionJournal, topics: Topics) -> int:
+    """Fill `entries` from `__transaction_state`; answers the highest producer id in use, -1 if there is none.
+
+    A producer's transaction that is open on a partition, but that no transactional id knows of,
+    is reported: nobody would ever end it. Raises DamagedTransactionLog, KafkaError.
+    """
+    used = -1
+    for transactional_id, metadata in journal.replay():
+        if metadata is not None:
+            entries.take_over(TransactionEntry(transactional_id), metadata)
+            used = max(used, metadata.producer_id, metadata.next_producer_id)
+    for partition in topics.all_partitions():
+        used = max([used, *(producer.producer_id for producer in partition.producers())])
+        _report_orphans(entries, partition)
+    return used
+
+
+def read_again(entries: TransactionEntries, journal: TransactionJournal, partition: Partition) -> None:
+    """A partition was offline: its transactional ids, if it keeps any, are what it says now.
+
+    A change on its way has found its own part of the log durable, and knows better. Raises
+    DamagedTransactionLog, KafkaError.
+    """
+    if partition.topic != TOPIC:
+        return
+    said = dict(journal.read(partition))
+    for entry in [entry for entry in entries if journal.keeps(partition, entry.id)]:
+        if not entry.busy and said.get(entry.id) is None:
+            entries.forget(entry)
+    for transactional_id, metadata in said.items():
+        entry = entries.get(transactional_id) or TransactionEntry(transactional_id)
+        if metadata is not None and not entry.busy:
+            entries.take_over(entry, metadata)
+
+
+def _report_orphans(entries: TransactionEntries, partition: Partition) -> None:
+    for producer_id, first in partition.open_transactions():
+        if entries.owner_of(producer_id, (partition.topic, partition.index)) is None:
+            logger.error(
+                "%s-%d: the transaction of producer id %d, open since offset %d, belongs to no "
+                "transactional id: readers of committed data stop there. Look at it with "
+                "DescribeProducers and end it with WriteTxnMarkers",
+                partition.topic, partition.index, producer_id, first,
+            )  # fmt: skip
+
+
+# -- transaction coordinator -----------------------------------------------------------------------
+# The transaction coordinator: which producer has a transactional id, its transaction's partitions and end.
+#
+# The rules are pure (`transaction`, `transaction_state`); `transaction_changes` carries out what they
+# decide. Each change of a transactional id takes these steps; until it is done, other changes of the same id
+# are refused (CONCURRENT_TRANSACTIONS):
+#
+#     decide -> record it in `__transaction_state` -> durable -> apply in memory -> answer
+#
+# The end of a transaction has more steps between applying and answering:
+#
+#     PrepareX durable -> a marker on every partition -> all of them durable -> readers see all of it at once
+#     -> CompleteX appended -> answer
+#
+# So a client that gets the answer "committed" can read what it committed (Kafka answers after PrepareX). A
+# crash leaves either no decision and an open transaction, or a decision that `complete` carries out. The
+# answer does not wait until CompleteX is durable: if it is lost, the markers are written once more, which
+# changes nothing. Nothing can overtake CompleteX: the id's next change is recorded after it in the same
+# log, and waits to be durable.
+#
+# Ids that were not used for transactional.id.expiration.ms are removed, with tombstones in the log, which is
+# compacted.
 
 
 class Producer(NamedTuple):
@@ -84,11 +200,11 @@ class TransactionCoordinator:
 
     def load(self) -> None:
         """Rebuild all state from the log, see `transaction_start.load`."""
-        self._ids.above(transaction_start.load(self._entries, self._journal, self._topics))
+        self._ids.above(load(self._entries, self._journal, self._topics))
 
     def read_again(self, partition: Partition) -> None:
         """See `transaction_start.read_again`."""
-        transaction_start.read_again(self._entries, self._journal, partition)
+        read_again(self._entries, self._journal, partition)
 
     async def complete(self) -> None:
         """Finish transactions that were decided before a stop or failure: markers again, then the completion.

@@ -11,14 +11,14 @@ import pytest
 
 from eoslog.broker.config import BrokerConfig, ConfigError
 from eoslog.broker.config.topics import TopicOptions
+from eoslog.broker.core.authorizer import Authorizer
+from eoslog.broker.core.config_store import ConfigStore
 from eoslog.broker.core.dynamic_options import DynamicOptions
 from eoslog.broker.log.durability import GroupFlush
 from eoslog.broker.log.files import BadFile
-from eoslog.broker.ports.ports import OsFileSystem
+from eoslog.broker.ports import OsFileSystem
 from eoslog.broker.rules.acls import Client
-from eoslog.broker.security.credentials import Credentials
-from eoslog.broker.stored.authorizer import Authorizer
-from eoslog.broker.stored.config_store import ConfigStore
+from eoslog.broker.security.passwords import Credentials
 from eoslog.broker.topics.topics import Topics
 from eoslog.protocol.acls import Acl, AclOperation, Pattern, Permission, ResourceType
 from eoslog.protocol.errors import ErrorCode, KafkaError

@@ -9,10 +9,9 @@ import pytest
 
 from eoslog.broker.config import BrokerConfig, ConfigError, option_table
 from eoslog.broker.config.config_def import ConfigRule, ConfigType, rule_of, text_of
-from eoslog.broker.config.group_table import GROUP_CONFIGS, group_values
-from eoslog.broker.config.topic_table import TOPIC_CONFIGS
-from eoslog.broker.config.topics import TopicOptions
+from eoslog.broker.config.topics import TOPIC_CONFIGS, TopicOptions
 from eoslog.broker.log.log_settings import LogSettings
+from eoslog.broker.resources import GROUP_CONFIGS, group_values
 
 # Defaults of Apache Kafka 4.3's topic configs (TopicConfig).
 KAFKA = {

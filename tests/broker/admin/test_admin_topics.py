@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from eoslog.broker.config.topic_table import TOPIC_CONFIGS
+from eoslog.broker.config.topics import TOPIC_CONFIGS
 from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.protocol.errors import ErrorCode
 from eoslog.testing import EmbeddedBroker

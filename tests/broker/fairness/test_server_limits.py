@@ -13,9 +13,8 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from eoslog.broker.fairness import garbage
-from eoslog.broker.fairness.garbage import LATEST_SECONDS, GarbageWatch
-from eoslog.broker.fairness.memory import SMALL, Memory
+from eoslog.broker import fairness
+from eoslog.broker.fairness import LATEST_SECONDS, SMALL, GarbageWatch, Memory
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.batch import iter_headers
 from eoslog.protocol.plain_records import encode_records
@@ -328,12 +327,12 @@ def test_what_was_due_and_was_done_by_others_is_due_no_more() -> None:
 def test_python_does_not_do_it_by_itself_while_we_watch(monkeypatch: pytest.MonkeyPatch) -> None:
     before = gc.get_threshold()
     looks = []
-    monkeypatch.setattr(garbage, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(fairness, "LOOK_SECONDS", 0.01)
     monkeypatch.setattr(gc, "get_count", lambda: (0, 0, before[2]))
     monkeypatch.setattr(gc, "collect", lambda: looks.append(gc.get_threshold()))
 
     async def watched() -> None:
-        task = asyncio.create_task(garbage.watch(lambda: False))
+        task = asyncio.create_task(fairness.watch_garbage(lambda: False))
         while not looks:
             await asyncio.sleep(0.01)
         task.cancel()

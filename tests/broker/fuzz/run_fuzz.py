@@ -19,7 +19,7 @@ from typing import Any
 
 import psutil
 
-from eoslog.broker.config.security import AUTHORIZER
+from eoslog.broker.config.options import AUTHORIZER
 from eoslog.broker.security.listeners import Listener
 from tests.broker.fuzz.fuzzed_broker import TOO_LONG, FuzzedBroker, Result, inputs
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from random import Random
 
-from eoslog.broker.ports.ports import Buffer, File
+from eoslog.broker.ports import Buffer, File
 
 BLOCK = 512
 

@@ -22,7 +22,7 @@ from eoslog.broker.config import BrokerConfig
 from eoslog.broker.log import backup
 from eoslog.broker.log.backup import Backups
 from eoslog.broker.log.durability import GroupFlush
-from eoslog.broker.ports.ports import OsFileSystem
+from eoslog.broker.ports import OsFileSystem
 from eoslog.broker.topics.topics import Topics
 from eoslog.cli import main
 from eoslog.commands.backup_copy import copied

@@ -28,7 +28,7 @@ from eoslog.broker.log.durability import GroupFlush
 from eoslog.broker.log.index import TransactionIndex
 from eoslog.broker.log.log_settings import LogSettings
 from eoslog.broker.log.partition import Partition
-from eoslog.broker.ports.ports import OsFileSystem, SystemClock
+from eoslog.broker.ports import OsFileSystem, SystemClock
 from eoslog.broker.rules.producer_state import AbortedTransaction
 from eoslog.broker.topics.topics import Topics
 from eoslog.protocol.errors import KafkaError
@@ -305,7 +305,7 @@ CHILD = """
 import asyncio, sys
 from tests.broker.log.logkit import sequenced
 from eoslog.broker.log.durability import GroupFlush
-from eoslog.broker.ports.ports import OsFileSystem, SystemClock
+from eoslog.broker.ports import OsFileSystem, SystemClock
 from eoslog.broker.topics.topics import Topics
 from tests.broker.log.test_log_crash_model import CONFIG
 

@@ -17,7 +17,7 @@ from kafka import KafkaConsumer
 from kafka.errors import CorruptRecordError
 
 from eoslog.broker.config import BrokerConfig
-from eoslog.broker.config.storage import StorageOptions
+from eoslog.broker.config.options import StorageOptions
 from eoslog.broker.log.log_settings import LogSettings
 from eoslog.broker.log.partition import Partition
 from eoslog.broker.log.upkeep import Pause, Scrubber, ScrubStopped

@@ -16,7 +16,7 @@ from eoslog.broker.log import files
 from eoslog.broker.log.data_dir import DataDir
 from eoslog.broker.log.leader_epochs import LEAP, TICK_MS, begun, next_epoch, rest_ms
 from eoslog.broker.log.log_settings import LogSettings
-from eoslog.broker.ports.ports import OsFileSystem
+from eoslog.broker.ports import OsFileSystem
 from tests.broker.log.fakefs import FakeFileSystem
 from tests.broker.log.logkit import Disk, batch
 

@@ -11,7 +11,7 @@ import pytest
 
 from eoslog.broker.log import files, producer_snapshot
 from eoslog.broker.log.log_settings import LogSettings
-from eoslog.broker.ports.ports import OsFileSystem
+from eoslog.broker.ports import OsFileSystem
 from eoslog.broker.rules.producer_state import ProducerState, Written
 from eoslog.protocol.batch import crc32c, iter_headers
 from tests.broker.log.logkit import DIRECTORY, NOW, TOPIC_ID, Disk, batch, sequenced

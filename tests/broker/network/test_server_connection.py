@@ -11,15 +11,14 @@ from typing import Any
 import pytest
 
 from eoslog.broker.config import BrokerConfig
-from eoslog.broker.config.network import NetworkOptions
-from eoslog.broker.fairness.memory import Memory
-from eoslog.broker.fairness.turns import LARGE_AT_ONCE, Turns
+from eoslog.broker.config.options import NetworkOptions
+from eoslog.broker.fairness import LARGE_AT_ONCE, Memory, Turns
 from eoslog.broker.network import connection as connection_module
 from eoslog.broker.network import dispatch
 from eoslog.broker.network.connection import Connection
 from eoslog.broker.network.server import Server
 from eoslog.broker.network.wire_machine import DRAINING, MAX_IN_FLIGHT
-from eoslog.broker.requests.context import CloseConnection, Settled
+from eoslog.broker.requests import CloseConnection, Settled
 from eoslog.broker.security.listeners import Listener
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.frames import decode_response, encode_request

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from eoslog.broker.fairness.turns import Turns
-from eoslog.broker.network.large_requests import serve
+from eoslog.broker.fairness import Turns
+from eoslog.broker.network.dispatch import serve
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.frames import encode_request
 from eoslog.protocol.plain_records import encode_records

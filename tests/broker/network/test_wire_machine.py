@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from eoslog.broker.fairness.memory import SMALL
+from eoslog.broker.fairness import SMALL
 from eoslog.broker.network import wire_machine
 from eoslog.broker.network.wire_machine import (
     CLOSED,

@@ -9,11 +9,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from eoslog.broker.config import BrokerConfig, ConfigError, option_sections, option_table
-from eoslog.broker.config.ignored_options import COPIES, TABLE, foreign
-from eoslog.broker.config.kafka_options import kafka_names
+from eoslog.broker.config.kafka_options import COPIES, TABLE, foreign, kafka_names
 from eoslog.broker.config.option_sources import ALIASES, HIDDEN, gather, meaning, read_properties, shown
-from eoslog.broker.config.topic_table import TOPIC_CONFIGS
-from eoslog.broker.config.topics import SCALED, TopicOptions
+from eoslog.broker.config.topics import SCALED, TOPIC_CONFIGS, TopicOptions
 from eoslog.broker.log.log_settings import LogSettings
 from eoslog.cli import COMMANDS, main
 

@@ -22,9 +22,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from prometheus_client.parser import text_string_to_metric_families
 
 from eoslog.broker.metrics import metrics_server
-from eoslog.broker.metrics.metrics import BOUNDS, Histogram, Metrics
+from eoslog.broker.metrics.metrics import BOUNDS, Histogram, Metrics, MetricsSnapshot
 from eoslog.broker.metrics.metrics_server import COUNTER, FAMILIES
-from eoslog.broker.metrics.metrics_snapshot import MetricsSnapshot
 from eoslog.broker.ports.log_output import LINES, LONGEST, TEXT, WINDOW_S, BoundedLines, JsonLines, TextLines
 from eoslog.cli import main
 from eoslog.protocol.apis import ApiKey

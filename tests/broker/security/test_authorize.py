@@ -20,8 +20,8 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from eoslog.broker.authorize.access_request import MOST_LOGGED, WINDOW_S, AccessRequest, Audit, RequestRefused
-from eoslog.broker.authorize.guard import Guard
+from eoslog.broker.authorize.access import MOST_LOGGED, WINDOW_S, AccessRequest, Audit, Guard, RequestRefused
+from eoslog.broker.core.authorizer import Authorizer
 from eoslog.broker.handlers import (
     consumer_group_describe,
     describe_transactions,
@@ -31,10 +31,9 @@ from eoslog.broker.handlers import (
     produce,
 )
 from eoslog.broker.network.dispatch import checks
-from eoslog.broker.ports.ports import OsFileSystem
-from eoslog.broker.requests.context import CloseConnection
+from eoslog.broker.ports import OsFileSystem
+from eoslog.broker.requests import CloseConnection
 from eoslog.broker.rules.acls import Client
-from eoslog.broker.stored.authorizer import Authorizer
 from eoslog.broker.topics.topics import Topics
 from eoslog.protocol.acls import Acl, Pattern, Permission, ResourceType
 from eoslog.protocol.acls import AclOperation as Operation

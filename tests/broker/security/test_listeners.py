@@ -23,7 +23,7 @@ from confluent_kafka.admin import AdminClient
 
 from eoslog.broker.config import BrokerConfig, ConfigError, option_table
 from eoslog.broker.security.listeners import Listener, listeners_of
-from eoslog.broker.security.principals import distinguished_name, mapped
+from eoslog.broker.security.session import distinguished_name, mapped
 from eoslog.cli import main
 from eoslog.connector.options.sink_options import sink_options
 from eoslog.connector.options.source_options import source_options

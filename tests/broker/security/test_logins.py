@@ -12,20 +12,24 @@ from typing import Any, cast
 import pytest
 
 from eoslog.broker.config import BrokerConfig, ConfigError
-from eoslog.broker.config.security import SecurityOptions
+from eoslog.broker.config.options import SecurityOptions
 from eoslog.broker.log.files import write_whole
-from eoslog.broker.ports.ports import OsFileSystem
-from eoslog.broker.security import scram
-from eoslog.broker.security.credentials import Credentials
+from eoslog.broker.ports import OsFileSystem
+from eoslog.broker.security import passwords
 from eoslog.broker.security.gssapi import local_name, parse_rules
 from eoslog.broker.security.listeners import Listener, listeners_of
-from eoslog.broker.security.mechanism import AuthenticationFailed, PlainExchange
 from eoslog.broker.security.oauth import OauthExchange, TokenValidator
+from eoslog.broker.security.passwords import (
+    AuthenticationFailed,
+    Credentials,
+    Passwords,
+    PlainExchange,
+    ScramExchange,
+    credential_of_password,
+)
 from eoslog.broker.security.sasl import SaslMechanisms
-from eoslog.broker.security.scram import ScramExchange, credential_of_password
 from eoslog.broker.security.session import ClientSession
 from eoslog.broker.security.tls import ListenerTls
-from eoslog.broker.security.users import Passwords
 from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.scram import ClientExchange, salted_password
 from tests.broker.security.securitykit import ALICE, Issuer, Pki
@@ -147,7 +151,7 @@ class Site:
             self.sums += 1
             return real(*given)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(scram, "salted_password", counted)
+        monkeypatch.setattr(passwords, "salted_password", counted)
 
     def know(self, **users: str) -> None:
         lines = "".join(f"{name}={password}\n" for name, password in users.items())

@@ -432,9 +432,9 @@ def test_wrong_changes_of_credentials(broker: EmbeddedBroker, change: dict[str, 
 def test_a_new_key_of_the_issuer_is_found(site: Site, tmp_path: Path) -> None:
 
     from eoslog.broker.config import BrokerConfig
-    from eoslog.broker.config.security import SecurityOptions
-    from eoslog.broker.security.mechanism import AuthenticationFailed
+    from eoslog.broker.config.options import SecurityOptions
     from eoslog.broker.security.oauth import TokenValidator
+    from eoslog.broker.security.passwords import AuthenticationFailed
 
     issuer = Issuer(tmp_path / "jwks.json", "ES256")
 

@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
-from eoslog.broker.network.tls_acceptor import TlsAcceptor
+from eoslog.broker.network.server import TlsAcceptor
 from eoslog.protocol.apis import ApiKey
 from eoslog.testing import BrokerFailed, EmbeddedBroker
 from tests.broker.broker_clients import Wire, create

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer, IsolationLevel, TopicPartition
 
-from eoslog.broker.coordinator.transactions.transaction_markers import ReadBarrier
+from eoslog.broker.coordinator.transactions.transaction_changes import ReadBarrier
 from eoslog.client.admin import transactions
 from eoslog.client.admin.list_offsets import list_offsets
 from eoslog.client.admin.transactions import AcquiredTransaction

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from eoslog.broker.coordinator.groups import consumer_group as consumer_group
-from eoslog.broker.coordinator.groups import consumer_records
+from eoslog.broker.coordinator.groups import group_records
 from eoslog.broker.coordinator.groups.consumer_group_state import (
     ConsumerGroup,
     ConsumerGroupResult,
@@ -23,8 +23,8 @@ from eoslog.broker.coordinator.groups.consumer_group_state import (
     TopicImage,
     apply,
     ends_group,
+    matching,
 )
-from eoslog.broker.coordinator.groups.subscription_regex import matching
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.plain_records import Record
 
@@ -87,7 +87,7 @@ class ConsumerBench:
         return answer
 
     def keep(self, outcome: ConsumerGroupResult) -> None:
-        self.log += [consumer_records.encode("g", fact) for fact in outcome.facts]
+        self.log += [group_records.encode_fact("g", fact) for fact in outcome.facts]
         self.group = outcome.group
         for key, deadline in outcome.deadlines.items():
             if deadline is None:
@@ -122,7 +122,7 @@ class ConsumerBench:
         """The group as a restart would find it."""
         group = ConsumerGroup("g")
         for offset, (key, value) in enumerate(self.log if log is None else log):
-            _, fact = consumer_records.decode(Record(offset, 0, key, value, []))
+            _, fact = group_records.decode_fact(Record(offset, 0, key, value, []))
             if ends_group(fact):
                 group = ConsumerGroup("g")
             else:

@@ -36,7 +36,7 @@ from eoslog.broker.coordinator.groups.group_coordinator import GroupCoordinator
 from eoslog.broker.coordinator.groups.group_offsets import NewOffset, TransactionalCommit
 from eoslog.broker.log.durability import GroupFlush
 from eoslog.broker.log.partition import Partition
-from eoslog.broker.ports.ports import OsFileSystem, SystemClock
+from eoslog.broker.ports import OsFileSystem, SystemClock
 from eoslog.broker.topics.topics import Topics
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.errors import ErrorCode as E

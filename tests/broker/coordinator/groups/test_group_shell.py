@@ -32,8 +32,8 @@ from eoslog.broker.handlers import (
     txn_offset_commit,
 )
 from eoslog.broker.log.upkeep import Upkeep
-from eoslog.broker.ports.ports import OsFile
-from eoslog.broker.requests.context import RequestContext
+from eoslog.broker.ports import OsFile
+from eoslog.broker.requests import RequestContext
 from eoslog.protocol.apis import APIS
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.errors import ErrorCode as E

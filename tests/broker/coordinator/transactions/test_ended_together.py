@@ -11,9 +11,9 @@ import pytest
 
 from eoslog.broker.coordinator.transactions import transaction_changes
 from eoslog.broker.coordinator.transactions.transaction import decided_with
+from eoslog.broker.coordinator.transactions.transaction_changes import ReadBarrier
 from eoslog.broker.coordinator.transactions.transaction_coordinator import Producer
 from eoslog.broker.coordinator.transactions.transaction_journal import TransactionJournal
-from eoslog.broker.coordinator.transactions.transaction_markers import ReadBarrier
 from eoslog.broker.coordinator.transactions.transaction_state import (
     COMPLETE,
     TV2,
@@ -23,7 +23,7 @@ from eoslog.broker.coordinator.transactions.transaction_state import (
 from eoslog.broker.core.broker import Broker
 from eoslog.broker.handlers import end_txn
 from eoslog.broker.log.partition import Partition
-from eoslog.broker.requests.context import RequestContext
+from eoslog.broker.requests import RequestContext
 from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.protocol.errors import KafkaError

@@ -15,7 +15,7 @@ import pytest
 
 from eoslog.broker.config import BrokerConfig
 from eoslog.broker.log.durability import GroupFlush
-from eoslog.broker.ports.ports import OsFileSystem, SystemClock
+from eoslog.broker.ports import OsFileSystem, SystemClock
 from eoslog.broker.topics.topics import Topics
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.protocol.plain_records import encode_records

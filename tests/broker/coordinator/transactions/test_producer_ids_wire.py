@@ -13,7 +13,7 @@ from eoslog.broker.config import BrokerConfig
 from eoslog.broker.coordinator.transactions.transaction_journal import TransactionJournal
 from eoslog.broker.coordinator.transactions.transaction_state import TransactionMetadata
 from eoslog.broker.log.durability import GroupFlush
-from eoslog.broker.ports.ports import OsFileSystem, SystemClock
+from eoslog.broker.ports import OsFileSystem, SystemClock
 from eoslog.broker.topics.topics import Topics
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.testing import EmbeddedBroker

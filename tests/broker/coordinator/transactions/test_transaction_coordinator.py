@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from eoslog.broker.coordinator.transactions.producer_ids import BLOCK, FILE, ProducerIds
-from eoslog.broker.coordinator.transactions.transaction_entries import DescribedTransaction
+from eoslog.broker.coordinator.transactions.transaction_coordinator import BLOCK, FILE, ProducerIds
 from eoslog.broker.coordinator.transactions.transaction_journal import (
     DamagedTransactionLog,
+    DescribedTransaction,
     TransactionJournal,
 )
 from eoslog.broker.coordinator.transactions.transaction_state import TransactionMetadata, TransactionState

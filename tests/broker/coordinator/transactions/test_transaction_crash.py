@@ -18,10 +18,9 @@ from random import Random
 import pytest
 
 from eoslog.broker.config import FlushMode
-from eoslog.broker.coordinator.transactions import transaction_records
-from eoslog.broker.coordinator.transactions.transaction_changes import Changes
-from eoslog.broker.coordinator.transactions.transaction_entries import TransactionEntry
-from eoslog.broker.coordinator.transactions.transaction_markers import ReadBarrier
+from eoslog.broker.coordinator.transactions import transaction_journal
+from eoslog.broker.coordinator.transactions.transaction_changes import Changes, ReadBarrier
+from eoslog.broker.coordinator.transactions.transaction_journal import TransactionEntry
 from eoslog.broker.coordinator.transactions.transaction_state import (
     COMPLETE,
     PREPARED,
@@ -111,7 +110,7 @@ class Found:
         for partition in self.machine.topics.internal("__transaction_state"):
             for header, data in partition.scan():
                 for record in iter_records(data, 0, header):
-                    decoded = transaction_records.decode(record)
+                    decoded = transaction_journal.decode(record)
                     assert decoded is not None
                     assert decoded[1] is not None
                     yield decoded[1]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from eoslog.broker.coordinator.transactions import transaction_records
+from eoslog.broker.coordinator.transactions import transaction_journal
 from eoslog.broker.log.partition import Partition
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.protocol.errors import KafkaError
@@ -57,7 +57,7 @@ def last_words(machine: Machine) -> dict[str, bool]:
     said = {}
     for header, data in machine.partition(LOG).scan():
         for record in iter_records(data, 0, header):
-            decoded = transaction_records.decode(record)
+            decoded = transaction_journal.decode(record)
             assert decoded is not None
             said[decoded[0]] = decoded[1] is not None
     return said

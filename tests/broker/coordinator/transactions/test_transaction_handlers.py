@@ -11,7 +11,7 @@ import pytest
 
 from eoslog.broker import handlers
 from eoslog.broker.core.broker import Broker
-from eoslog.broker.requests.context import RequestContext
+from eoslog.broker.requests import RequestContext
 from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.protocol.errors import KafkaError

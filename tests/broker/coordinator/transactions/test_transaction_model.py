@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from eoslog.broker.coordinator.transactions import transaction as rules
-from eoslog.broker.coordinator.transactions import transaction_records
+from eoslog.broker.coordinator.transactions import transaction_journal
 from eoslog.broker.coordinator.transactions.transaction import EndRequest, end_txn
 from eoslog.broker.coordinator.transactions.transaction_state import (
     PREPARED,
@@ -86,8 +86,8 @@ class Transactions(RuleBasedStateMachine):
             self.crash_before_or_after_writing(self.known)
 
     def crash_before_or_after_writing(self, known: TransactionMetadata) -> None:
-        key, value = transaction_records.encode(known)
-        assert transaction_records.decode(Record(0, 0, key, value, [])) is not None
+        key, value = transaction_journal.encode(known)
+        assert transaction_journal.decode(Record(0, 0, key, value, [])) is not None
 
     @property
     def kept(self) -> bool:
@@ -269,8 +269,8 @@ class Transactions(RuleBasedStateMachine):
     def restart(self) -> None:
         """What the log does not hold is forgotten: who the holder was before, unless TV2's bump tells."""
         assert self.known is not None
-        key, value = transaction_records.encode(self.known)
-        decoded = transaction_records.decode(Record(0, 0, key, value, []))
+        key, value = transaction_journal.encode(self.known)
+        decoded = transaction_journal.decode(Record(0, 0, key, value, []))
         assert decoded is not None
         self.known = decoded[1]
         if self.ended_by is None:

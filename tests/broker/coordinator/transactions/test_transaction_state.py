@@ -11,8 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eoslog.broker.coordinator.transactions.transaction_entries import TransactionEntries, TransactionEntry
-from eoslog.broker.coordinator.transactions.transaction_records import decode, encode, encode_forgotten
+from eoslog.broker.coordinator.transactions.transaction_journal import (
+    TransactionEntries,
+    TransactionEntry,
+    decode,
+    encode,
+    encode_forgotten,
+)
 from eoslog.broker.coordinator.transactions.transaction_state import (
     NEVER_PERSISTED,
     TV1,

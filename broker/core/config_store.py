@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
 from eoslog.broker.log import files
-from eoslog.broker.ports.ports import FileSystem
+from eoslog.broker.ports import FileSystem
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 FILE = "configs.json"

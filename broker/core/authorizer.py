@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from eoslog.broker.log import files
-from eoslog.broker.ports.ports import FileSystem
+from eoslog.broker.ports import FileSystem
 from eoslog.broker.rules.acls import Acls, Client
 from eoslog.protocol.acls import Acl, AclFilter, AclOperation, Pattern, Permission, ResourceType
 from eoslog.protocol.errors import ErrorCode, KafkaError
