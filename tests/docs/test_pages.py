@@ -27,9 +27,9 @@ from benchmarks.run import KEPT, NAMES
 from benchmarks.simulate import JSON
 from eoslog.broker import handlers
 from eoslog.broker.config import option_table
-from eoslog.broker.config.group_table import GROUP_CONFIGS
 from eoslog.broker.config.kafka_options import kafka_names
-from eoslog.broker.config.topic_table import TOPIC_CONFIGS
+from eoslog.broker.config.topics import TOPIC_CONFIGS
+from eoslog.broker.resources import GROUP_CONFIGS
 from eoslog.connector.options.ignored_and_refused import FIXED, FORBIDDEN, NO_EFFECT
 from eoslog.connector.options.parsing import read_value
 from eoslog.connector.options.sink_options import sink_options

@@ -278,7 +278,9 @@ MUTANTS: list[Mutant] = [
     *mutants_of(
         (f"{SECURITY}test_tls.py",), Break("handshakes begin all at once", "TlsAcceptor._accept", "await asyncio.sleep(0)", "pass"), Break("buffers are Python's", "TlsAcceptor.open", "sslproto.SSLProtocol.max_size = BUFFER", "pass")
     ),
-    *mutants_of((f"{B}fairness/test_server_limits.py",), Break("in the midst of large requests", "GarbageWatch.is_time", "busy", "False"), Break("Python looks as well", "watch_garbage", "gc.set_threshold(youngest, middle, _NEVER)", "pass")),
+    *mutants_of(
+        (f"{B}fairness/test_server_limits.py",), Break("in the midst of large requests", "GarbageWatch.is_time", "busy", "False"), Break("Python looks as well", "watch_garbage", "gc.set_threshold(youngest, middle, _NEVER)", "pass")
+    ),
     *mutants_of(
         ("tests/console/test_console_http.py",),
         Break(
