@@ -2,7 +2,7 @@
 
 The transport delivers bytes, and each request's handler starts in order. Answers that wait (for the disk, or
 for data) queue up: one task awaits them in order, and exists only while there is something to wait for. The
-memory of all connections together is limited too: see `fairness.memory`.
+memory of all connections together is limited too: see `fairness`.
 
 The `ClientSession` knows who the client is, and what it may send before it has authenticated. The authorizer
 decides what it may do afterwards. An invalid frame, an API or version that is not served, a request before
