@@ -285,6 +285,9 @@ EXECUTORS := $(addprefix tests/connector/executors/,test_executors.py test_losse
 test-executors: setup  ## executors, workers and driver processes killed, speculation, topics that change (ROUNDS=n)
 	$(if $(ROUNDS),EOSLOG_EXECUTORS_ROUNDS=$(ROUNDS)) $(BIN)/python -m pytest -q -s --timeout 0 -m "spark or long" $(EXECUTORS) $(TEST_ARGS)
 
+test-upgrade: setup  ## open data directories and checkpoints that earlier versions have left, and go back to those versions with what this one wrote
+	$(BIN)/python -m pytest -q --timeout 0 -m "long or not long" tests/upgrade $(TEST_ARGS)
+
 test-ends: setup  ## queries stopped at ten moments of a batch, signals to the application, failing tasks and writes
 	$(BIN)/python -m pytest -q -s --timeout 0 -m long tests/connector/executors/test_ends.py $(TEST_ARGS)
 
