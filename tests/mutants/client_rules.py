@@ -328,4 +328,17 @@ MUTANTS: list[Mutant] = [
         Break("the wrong partition's records", "_Reader._only_partition", "named and part['partition_index'] == self.partition", "named"),
         Break("the wrong topic's records", "_Reader._only_partition", "named and part['partition_index'] == self.partition", "part['partition_index'] == self.partition"),
     ),
+    *mutants_of(
+        ("tests/docs/test_rights.py",),
+        Break("a refused right is asked for again and again", "Cluster.may_ask", "refused is None", "True"),
+    ),
+    *mutants_of(
+        TOKENS,
+        Break("a new password is not waited for", "BrokerConnection._has_new_password", "password_of(sasl) != self._tried", "False"),
+        Break("a refused password is tried again", "BrokerConnection._has_new_password", "password_of(sasl) != self._tried", "True"),
+    ),
+    *mutants_of(
+        ("tests/connector/options/test_options.py",),
+        Break("other brokers get the environment's password", "parse", "BOOTSTRAP_OPTION not in given", "True"),
+    ),
 ]
