@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from eoslog.client.wire.cluster import Cluster, at_coordinator
+from eoslog.client.wire.config import Address
 from eoslog.client.wire.connection import BrokerConnection
-from eoslog.client.wire.retry import check
+from eoslog.client.wire.retry import check, retrying
+from eoslog.errors import ConnectionLost, EoslogError
 from eoslog.protocol import errors
 from eoslog.protocol.apis import ApiKey
-from eoslog.protocol.errors import ErrorCode
+from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.topic_partitions import TopicPartition, by_topic
 from eoslog.protocol.typed import OFFSET_COMMIT, OFFSET_FETCH
 
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
     )
 
 
+logger = logging.getLogger(__name__)
+
 Epochs = Mapping[TopicPartition, int]
 
 _FETCH_MAX = 7  # one group a request, topics by name
@@ -35,6 +40,10 @@ _MOST_BYTES = 800_000
 """A broker appends the offsets of a request as one batch, of at most message.max.bytes (1 MB)."""
 _OFFSET_BYTES = 100  # of an offset beside its names and metadata
 _UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+
+
+Staged = Sequence[tuple[str, Sequence[TopicPartition]]]
+"""Groups, with the partitions whose offsets are about to change."""
 
 
 class StillPending(Exception):
@@ -90,8 +99,7 @@ def fetch_with_epochs(
     topics: list[OffsetFetchRequestTopicDraft] | None = None
     since = 0.0
     if partitions is not None:
-        rows = ((t, p, p) for t, p in partitions)
-        topics = [{"name": topic, "partition_indexes": numbers} for topic, numbers in by_topic(rows)]
+        topics = _named(partitions)
     body: OffsetFetchRequestDraft = {"group_id": group, "topics": topics, "require_stable": require_stable}
 
     def attempt(connection: BrokerConnection) -> dict[TopicPartition, CommittedOffset]:
@@ -116,6 +124,89 @@ def fetch_with_epochs(
         return _committed(answer, group)
 
     return at_coordinator(cluster, "group", group, ApiKey.OFFSET_FETCH, attempt, least_ms=least_ms)
+
+
+class PendingFetch:
+    """OffsetFetch of offsets that an open transaction is about to commit, sent to the groups' coordinators on
+    connections of its own, and not answered."""
+
+    def __init__(self, cluster: Cluster, staged: Staged, *, wait: bool = True) -> None:
+        """`wait` False: only over idle connections. Raises KafkaError, EoslogError."""
+        self._cluster = cluster
+        self._taken: dict[Address, BrokerConnection] = {}
+        self._asked: list[tuple[str, BrokerConnection]] = []
+        try:
+            for group, partitions in staged:
+                if cluster.coordinator("group", group).ends_together:
+                    continue  # nobody ends a transaction there on a partition alone
+                address = cluster.coordinator_address("group", group)
+                if address not in self._taken:
+                    connection = cluster.take_new(address) if wait else cluster.idle(address)
+                    if connection is None:
+                        raise ConnectionLost("no idle connection")
+                    self._taken[address] = connection
+                self._ask(self._taken[address], group, partitions)
+        except BaseException:
+            self.drop()
+            raise
+
+    def _ask(self, connection: BrokerConnection, group: str, partitions: Iterable[TopicPartition]) -> None:
+        version = connection.pick(ApiKey.OFFSET_FETCH, max_version=_FETCH_MAX, min_version=_REQUIRE_STABLE)
+        topics = _named(partitions)
+        body: OffsetFetchRequestDraft = {"group_id": group, "topics": topics, "require_stable": True}
+        connection.ask(OFFSET_FETCH, body, version=version)
+        self._asked.append((group, connection))
+
+    @classmethod
+    def ahead(cls, cluster: Cluster, staged: Staged) -> Self | None:
+        """Ask if that takes no waiting; else None. settled_groups reads the answers."""
+        try:
+            return cls(cluster, staged, wait=False)
+        except (EoslogError, KafkaError) as error:
+            logger.debug("pending offsets are looked at later: %s", error)
+            return None
+
+    def settled(self) -> tuple[str, ...]:
+        """The groups of which none is pending. Raises KafkaError, ConnectionLost."""
+        found = []
+        try:
+            for group, connection in self._asked:
+                answer = connection.answer(OFFSET_FETCH)
+                check(answer["error_code"], f"OffsetFetch of group {group!r}")
+                codes = {part["error_code"] for topic in answer["topics"] for part in topic["partitions"]}
+                for code in codes - {ErrorCode.UNSTABLE_OFFSET_COMMIT}:
+                    check(code, f"OffsetFetch of group {group!r}")
+                if ErrorCode.UNSTABLE_OFFSET_COMMIT not in codes:
+                    found.append(group)
+        finally:
+            self.drop()
+        return tuple(found)
+
+    def drop(self) -> None:
+        """Give the connections back; one that still waits for an answer is closed."""
+        for connection in self._taken.values():
+            self._cluster.give_back(connection)
+        self._taken, self._asked = {}, []
+
+
+def settled_groups(cluster: Cluster, staged: Staged, *, ahead: PendingFetch | None = None) -> tuple[str, ...]:
+    """The groups of which no offset is pending any more that a transaction was about to commit: somebody has
+    ended it on the groups' partition alone. One marker ends all of a group. `ahead`: the same, asked earlier.
+    Raises KafkaError, RetriesExhausted."""
+
+    def attempt() -> tuple[str, ...]:
+        nonlocal ahead
+        asked, ahead = ahead, None
+        return (asked or PendingFetch(cluster, staged)).settled()
+
+    groups = [group for group, _ in staged]
+    return retrying(
+        cluster,
+        "OffsetFetch",
+        attempt,
+        forget=lambda: cluster.forget_coordinator("group", *groups),
+        api=ApiKey.OFFSET_FETCH,
+    )
 
 
 def at_once(
@@ -178,6 +269,11 @@ def _commit_at_once(cluster: Cluster, group: str, body: OffsetCommitRequestDraft
                 check(part["error_code"], f"OffsetCommit of {name} to group {group!r}")
 
     at_coordinator(cluster, "group", group, ApiKey.OFFSET_COMMIT, attempt)
+
+
+def _named(partitions: Iterable[TopicPartition]) -> list[OffsetFetchRequestTopicDraft]:
+    rows = ((topic, number, number) for topic, number in partitions)
+    return [{"name": topic, "partition_indexes": numbers} for topic, numbers in by_topic(rows)]
 
 
 def _committed(answer: OffsetFetchResponse, group: str) -> dict[TopicPartition, CommittedOffset]:

@@ -235,6 +235,12 @@ class Cluster:
             self._find_coordinators(kind, unknown)
         return {key: self._share(self._coordinators[kind, key]) for key in wanted}
 
+    def coordinator_address(self, kind: CoordinatorKind, key: str) -> Address:
+        """The address of the coordinator of a group or a transactional id."""
+        if (kind, key) not in self._coordinators:
+            self._find_coordinators(kind, [key])
+        return self._coordinators[kind, key]
+
     def brokers(self) -> list[BrokerConnection]:
         """A shared connection to every broker of the cluster."""
         self.metadata([])
@@ -292,6 +298,10 @@ class Cluster:
     def take(self, address: Address) -> BrokerConnection:
         """A connection for the caller alone, until it gives it back."""
         return self.idle(address) or self._connect(address)
+
+    def take_new(self, address: Address) -> BrokerConnection:
+        """As `take`, but one that is opened now: given back it is one more that is idle."""
+        return self._connect(address)
 
     def idle(self, address: Address) -> BrokerConnection | None:
         """As `take`, but only if an idle connection is open; else None."""

@@ -55,6 +55,8 @@ FENCED = frozenset(
 """Refusals that mean: another client has taken over this transactional id."""
 Offsets = Mapping[TopicPartition, tuple[int, str]]
 """(topic, partition) -> (offset, metadata)"""
+Staged = tuple[tuple[str, tuple[TopicPartition, ...]], ...]
+"""Groups, and the partitions of which offsets are staged."""
 
 
 class NotOffered(NamedTuple):
@@ -231,10 +233,11 @@ class FindOwn(Command[tuple[HeldBack, ...]]):
 
 @dataclass(frozen=True)
 class AskOpen(Command[None]):
-    """Send DescribeProducers and ListOffsets to the partitions' leaders without waiting. The next FindOpen
-    reads the answers."""
+    """Send DescribeProducers and ListOffsets to the partitions' leaders without waiting, and OffsetFetch to
+    the groups' coordinators. The next FindOpen and FindSettled read the answers."""
 
     places: tuple[TopicPartition, ...]
+    staged: Staged = ()
 
 
 @dataclass(frozen=True)
@@ -244,6 +247,14 @@ class FindOpen(Command[Mapping[TopicPartition, PartitionState]]):
 
     places: tuple[TopicPartition, ...]
     late: bool = False
+
+
+@dataclass(frozen=True)
+class FindSettled(Command[tuple[str, ...]]):
+    """OffsetFetch(require_stable) of offsets that are staged: the groups of which none is pending any more.
+    Brokers that let nobody end a transaction on a partition alone are not asked."""
+
+    staged: Staged
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ source offsets. Only there does a batch change from "never happened" to "happene
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from eoslog.connector.commit.commands import (
     FENCED,
@@ -17,12 +17,14 @@ from eoslog.connector.commit.commands import (
     End,
     Failure,
     FindOpen,
+    FindSettled,
     Offsets,
     ReadClock,
     Refused,
     Rules,
     SaveState,
     Seal,
+    Staged,
     StageOffsets,
     Unknown,
     ask,
@@ -69,6 +71,8 @@ SAFETY_MS = 10_000
 """A participant must have this much of its time left when the batch is decided, or a quarter of its
 time-out if that is less, so that it cannot time out before it is finished."""
 
+
+T = TypeVar("T")
 
 _AGAIN = "nothing was decided, and it is safe to start the query again"
 
@@ -385,7 +389,8 @@ def decide(
             fault = yield from why_refused(sink, own, decision.batch, began_ms, fault)
             yield from _withdraw(own, decision)
             raise fault
-    yield from _verify(sink, own, decision, began_ms, last, namer, first_rows)
+    pending = tuple((command.group, tuple(command.offsets)) for command in staged)
+    yield from _verify(sink, own, decision, began_ms, last, namer, (first_rows, pending))
     answers = yield from ask(End(True, (own,)))
     outcome = answers if isinstance(answers, (Refused, Unknown)) else answers[own.name]
     if isinstance(outcome, ProducerIdentity):
@@ -448,14 +453,15 @@ def _verify(
     decision: Decision,
     began_ms: int,
     last: Decision | None,
-    namer: Namer | None = None,
-    first_rows: Sequence[FirstRow] = (),
+    namer: Namer | None,
+    written_in: tuple[Sequence[FirstRow], Staged],
 ) -> Rules[None]:
     """Check that every winner is open under the identity it reported, with time left, and that no winner of
     the last decision is open again: this batch's decision would forget it, and the next begin would abort it.
 
     Coordinators do not learn what is done to a partition alone: markers of an operator's, deleted records.
-    So the partitions' leaders are asked at the same time.
+    So the partitions' leaders are asked at the same time, and the groups whether their offsets are pending.
+    `written_in`: the first rows, and the groups.
 
     The check runs while the sink's own transaction is open: that is closest to the commit point, and the
     start of that transaction is a time by the brokers' clocks, whatever this machine's clock shows. This
@@ -470,48 +476,73 @@ def _verify(
     names = (own.name, *(w.participant.name for w in (*decision.winners, *(w for _, w in before))))
     if namer is not None:
         names = (*names, namer.sink.coordinator)
+    first_rows, staged = written_in
     written = tuple(sorted({first.where for first in first_rows}))
-    if written:
-        yield from ask(AskOpen(written))
-    states = yield from ask(Describe(names))
-    logs = (yield from ask(FindOpen(written))) if written else {}
-    if isinstance(states, (Refused, Unknown)):
+    yield from ask(AskOpen(written, staged))
+    described = yield from ask(Describe(names))
+    looked_at = (yield from ask(FindOpen(written))) if written else {}
+    found = yield from ask(FindSettled(staged))
+    states = yield from _told(sink, own, decision, "transactions", described)
+    state = yield from _check_open(sink, own, decision, began_ms, states[own.name])
+    now_ms = state.start_ms + (yield from demand(ReadClock(), "the clock cannot be read")) - began_ms
+    if (fault := _unready(decision, before, namer, states, now_ms)) is not None:
         yield from _withdraw(own, decision)
-        raise _refusal(sink, decision, "its transactions could not be looked up", states)
-    state = states[own.name]
+        raise fault
+    logs = yield from _told(sink, own, decision, "partitions", looked_at)
+    settled = yield from _told(sink, own, decision, "groups", found)
+    gone = [why for first in first_rows if (why := why_gone_from(first, logs[first.where]))]
+    gone += [f"no offsets of group {group} are about to be committed" for group in settled]
+    if gone:  # a new driver's begin ends our transactions, too
+        later = yield from ask(Describe((own.name,)))
+        if not isinstance(later, (Refused, Unknown)):
+            yield from _check_open(sink, own, decision, began_ms, later[own.name])
+        yield from _withdraw(own, decision)
+        raise _ended_in_part(decision, gone)
+
+
+def _told(sink: Sink, own: Participant, decision: Decision, what: str, answer: T | Failure) -> Rules[T]:
+    """The answer, which has to be none of a failure."""
+    if isinstance(answer, (Refused, Unknown)):
+        yield from _withdraw(own, decision)
+        raise _refusal(sink, decision, f"its {what} could not be looked up", answer)
+    return answer
+
+
+def _check_open(
+    sink: Sink, own: Participant, decision: Decision, began_ms: int, state: Description | None
+) -> Rules[Description]:
+    """The state of the sink's own transaction, which has to be open."""
     if state is None or not is_open(state, own):
         yield from _withdraw(own, decision)
         raise (yield from why_gone(sink, own, decision.batch, began_ms, state))
+    return state
+
+
+def _unready(
+    decision: Decision,
+    before: Sequence[tuple[Decision, Winner]],
+    namer: Namer | None,
+    states: Mapping[str, Description | None],
+    now_ms: int,
+) -> CommitFault | None:
+    """What the coordinators' answers say against the decision. `before`: winners of the last ones."""
     again = [(d, w) for d, w in before if is_open(states[w.participant.name], w.participant, w.holder)]
     if again:
-        yield from _withdraw(own, decision)
-        raise _reopened(again[0][0], [winner for _, winner in again])
-    if namer is not None:
-        ending = states[namer.sink.coordinator]
-        if ending is None or ending.identity != namer.stamp.identity:
-            yield from _withdraw(own, decision)
-            raise lost_to(namer.sink, namer.stamp.identity, ending)
-    now_ms = state.start_ms + (yield from demand(ReadClock(), "the clock cannot be read")) - began_ms
+        return _reopened(again[0][0], [winner for _, winner in again])
+    ending = None if namer is None else states[namer.sink.coordinator]
+    if namer is not None and (ending is None or ending.identity != namer.stamp.identity):
+        return lost_to(namer.sink, namer.stamp.identity, ending)
     wrong = [
         f"partition {winner.partition}: {why}"
         for winner in decision.winners
         if (why := _unfit(states[winner.participant.name], winner, now_ms))
     ]
-    if wrong:
-        yield from _withdraw(own, decision)
-        raise _unprepared(decision, wrong)
-    if isinstance(logs, (Refused, Unknown)):
-        yield from _withdraw(own, decision)
-        raise _refusal(sink, decision, "the partitions that it has written could not be looked up", logs)
-    gone = [why for first in first_rows if (why := why_gone_from(first, logs[first.where]))]
-    if gone:
-        yield from _withdraw(own, decision)
-        raise _ended_in_part(decision, gone)
+    return _unprepared(decision, wrong) if wrong else None
 
 
 def _ended_in_part(decision: Decision, gone: Sequence[str]) -> BatchRefused:
     return BatchRefused(
-        f"{decision.batch} was not decided, because rows of it are gone from the log, and its coordinators "
+        f"{decision.batch} was not decided, because rows or offsets of it are gone, and its coordinators "
         f"do not know that: {'; '.join(gone)}. Somebody has ended transactions on their partitions alone "
         "(kafka-transactions.sh abort), or records were deleted before they could be read "
         "(kafka-delete-records.sh, or retention.ms is shorter than a batch takes). Start the query again: it "

@@ -32,6 +32,7 @@ from eoslog.connector.commit.commands import (
     FindHeld,
     FindOpen,
     FindOwn,
+    FindSettled,
     FindTopics,
     HeldBack,
     ListOngoing,
@@ -44,6 +45,7 @@ from eoslog.connector.commit.commands import (
     SaveState,
     Seal,
     Sealed,
+    Staged,
     StageOffsets,
     TransactionVersion,
     Unknown,
@@ -106,6 +108,7 @@ class Runner:
         self._before, self._after = before, after
         self._asked: PendingListing | None = None
         self._looked: markers.PendingLook | None = None
+        self._fetched: group_offsets.PendingFetch | None = None
         self._perform: dict[type[Command[Any]], Callable[[Any], Any]] = {
             Acquire: self._acquire,
             FetchStored: self._fetch_stored,
@@ -122,6 +125,7 @@ class Runner:
             FindOwn: self._find_own,
             AskOpen: self._ask_open,
             FindOpen: self._find_open,
+            FindSettled: self._find_settled,
             WriteMarkers: lambda c: markers.write_markers(cluster, c.held, commit=c.commit),
             LookAt: lambda c: look_at(cluster, c.places),
             FindTopics: lambda c: topic_ids(cluster, c.names),
@@ -250,13 +254,31 @@ class Runner:
         return tuple(listing.transactional_id for listing in found)
 
     def _ask_open(self, command: AskOpen) -> None:
-        if self._looked is not None:
-            self._looked.drop()
+        for asked in (self._looked, self._fetched):
+            if asked is not None:
+                asked.drop()
         self._looked = markers.PendingLook.ahead(self._cluster, command.places)
+        self._fetched = group_offsets.PendingFetch.ahead(self._cluster, self._staged(command.staged))
 
     def _find_open(self, command: FindOpen) -> Mapping[TopicPartition, PartitionState]:
         looked, self._looked = self._looked, None
         return markers.look_at_partitions(self._cluster, command.places, ahead=looked, late=command.late)
+
+    def _staged(self, staged: Staged) -> group_offsets.Staged:
+        """Where the offsets are: decisions are on the topic that keeps them here."""
+        return [
+            (group, [(self._decisions if topic == ANCHOR else topic, number) for topic, number in places])
+            for group, places in staged
+        ]
+
+    def _find_settled(self, command: FindSettled) -> tuple[str, ...]:
+        ahead, self._fetched = self._fetched, None
+        staged = self._staged(command.staged)
+        found = group_offsets.settled_groups(self._cluster, staged, ahead=ahead)
+        places = dict(staged)
+        return tuple(  # of topics that the cluster does not have nothing was staged
+            group for group in found if group_offsets.gone(self._cluster, places[group]) != {*places[group]}
+        )
 
     def _describe(self, command: Describe) -> dict[str, Description | None]:
         found = transaction_states.describe(self._cluster, command.names)

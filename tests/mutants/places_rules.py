@@ -22,6 +22,7 @@ MUTANTS: list[Mutant] = [
         Break("a last row that is there tells of all", "why_unread", "last | {where: at for where, at in first.items() if at is not None}", "last", OPEN),
         Break("who does not tell has all", "why_unread", "last | {where: at for where, at in first.items() if at is not None}", "{where: at for where, at in first.items() if at is not None}", OPEN),
         Break("check does not see what was deleted unread", "find_lost", "if unread:\n    return _unread_text(decision, unread)", "pass", THREE),
+        Break("offsets that are pending no more are decided", "_verify", "[f'no offsets of group {group} are about to be committed' for group in settled]", "[]", OPEN),
         Break("rows that were deleted unread are decided", "why_gone_from", "state.begins > offset", "False", OPEN),
         Break("an abort on a partition alone is not seen", "why_gone_from", "-1 < state.opened.get(writer, -1) <= offset", "True", OPEN),
         Break("a part of a transaction is all of it", "why_gone_from", "-1 < state.opened.get(writer, -1) <= offset", "-1 < state.opened.get(writer, -1)", OPEN),

@@ -150,6 +150,8 @@ class Bench:
                 return ()
             case c.AskOpen():
                 return None
+            case c.FindSettled(staged):
+                return broker.settled([group for group, _ in staged])
             case c.FindOpen(places):
                 return dict.fromkeys(places, PartitionState(-1, None))
             case c.FindOwn(_, producer_id):

@@ -240,6 +240,10 @@ class ModelBroker:
                 return UNSTABLE  # until a marker comes
         return self._held_by(group)
 
+    def settled(self, groups: Iterable[str]) -> tuple[str, ...]:
+        """Those of the groups that have no pending offsets."""
+        return tuple(group for group in groups if self.fetch(group) != UNSTABLE)
+
     def _held_by(self, group: str) -> Stored:
         held = self.groups.get(group, {})
         return Stored(self.anchors, {p: stored for (topic, p), stored in held.items() if topic == ANCHOR})

@@ -296,6 +296,7 @@ class Programs:
         """Runs rules as connector/run/runner.py does, a request at a time."""
         answer: Any = None
         asked: Any = None
+        settled: Any = None
         while True:
             try:
                 command = rules.send(answer)
@@ -305,7 +306,12 @@ class Programs:
             if isinstance(command, c.ListOngoing) and command.asked and asked is not None:
                 answer, asked = asked, None  # as it was when it was asked for, or why it did not come
                 continue
+            if isinstance(command, c.FindSettled):
+                answer, settled = settled, None  # AskOpen has sent it, and this reads the answer
+                continue
             answer = yield from self._perform(f"{step}: {_told(command)}", command)
+            if isinstance(command, c.AskOpen):
+                settled, answer = answer, None
             if isinstance(command, c.AskOngoing):
                 asked, answer = None if isinstance(answer, c.Unknown) else answer, None
 
@@ -349,6 +355,7 @@ class Programs:
             c.ListOngoing: lambda x: broker.ongoing(x.prefix),
             c.Describe: lambda x: broker.describe(x.names),
             c.FindHeld: lambda x: broker.find_held(),
+            c.AskOpen: lambda x: broker.settled([group for group, _ in x.staged]),
             c.FindOpen: lambda x: dict.fromkeys(x.places, PartitionState(-1, None)),
             c.FindOwn: lambda x: broker.find_own(x.producer_id),
             c.WriteMarkers: lambda x: broker.write_markers(x.held, x.commit),
@@ -386,6 +393,7 @@ _API: dict[type, str] = {
     c.ListOngoing: "ListTransactions",
     c.FindHeld: "DescribeProducers",
     c.FindOpen: "DescribeProducers of what was written",
+    c.AskOpen: "OffsetFetch of what is staged",
     c.FindOwn: "DescribeProducers of the sink",
     c.WriteMarkers: "WriteTxnMarkers",
 }

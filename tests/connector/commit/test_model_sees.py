@@ -204,8 +204,10 @@ def lost_decisions_not_missed(patch: pytest.MonkeyPatch) -> None:
 
 
 def reopened_winners_not_looked_at(patch: pytest.MonkeyPatch) -> None:
-    verify = decide._verify
-    patch.setattr(decide, "_verify", lambda sink, own, made, at, *_: verify(sink, own, made, at, None))
+    verify: Any = decide._verify
+    patch.setattr(
+        decide, "_verify", lambda sink, own, made, at, _, *more: verify(sink, own, made, at, None, *more)
+    )
 
 
 def aborts_leave_the_epoch(patch: pytest.MonkeyPatch) -> None:

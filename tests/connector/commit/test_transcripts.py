@@ -87,11 +87,13 @@ _APIS: dict[type, str] = {
     c.StageOffsets: "TxnOffsetCommit",
     c.CommitOffsets: "OffsetCommit",
     c.AskOngoing: "ListTransactions ahead",
+    c.AskOpen: "DescribeProducers and OffsetFetch ahead",
     c.ListOngoing: "ListTransactions",
     c.Describe: "DescribeTransactions",
     c.AwaitMarkers: "DescribeTransactions until complete",
     c.FindHeld: "DescribeProducers",
     c.FindOpen: "DescribeProducers",
+    c.FindSettled: "OffsetFetch of what is staged",
     c.FindOwn: "DescribeProducers",
 }
 
@@ -163,9 +165,11 @@ def _answer_of(sink: Sink, command: c.Command[Any], answer: Any) -> str:
             return f"open: {_told_held(answer)}"
         case c.FindOpen() if isinstance(answer, Mapping):
             return _told(f"{topic}-{at}: {_state(answer[topic, at])}" for topic, at in answer)
+        case c.FindSettled() if isinstance(answer, tuple):
+            return f"settled: {_told(answer)}" if answer else "pending"
         case c.AwaitMarkers() if isinstance(answer, tuple):
             return f"not yet: {_told(answer)}" if answer else "complete"
-        case c.AskOngoing():
+        case c.AskOngoing() | c.AskOpen():
             return ""
     return _said(answer)
 

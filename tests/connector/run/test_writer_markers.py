@@ -209,6 +209,38 @@ def test_rows_that_an_operator_aborts_on_their_partition_are_written_again(writi
     assert writing.visible() == [b"a", b"b", b"c"]
 
 
+def test_a_decision_that_an_operator_aborts_on_its_partition_is_made_again(
+    kafka: Kafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its coordinator would commit a transaction whose offsets are gone. The bundled broker refuses that."""
+    monkeypatch.setattr(markers, "PATIENCE_MS", 300)
+    writing = Writing(kafka, "a token")
+    reports, cluster = writing.prepare(), shared_cluster(writing.options.client)
+    sink = Sink(next(report.stamp.sink_id for report in reports))
+
+    def abort(command: c.Command[Any]) -> None:
+        if not isinstance(command, c.AskOpen):
+            return
+        own = transactions.describe(cluster, [sink.coordinator])[sink.coordinator]
+        assert own is not None
+        held = Runner(cluster, 60_000)._do(c.FindOwn(sink.coordinator, own.identity.producer_id))
+        assert len(held) == 1
+        if not ON_KAFKA:
+            with pytest.raises(KafkaError, match="INVALID_TXN_STATE"):
+                markers.write_markers(cluster, held, commit=False)
+        else:
+            markers.write_markers(cluster, held, commit=False)
+
+    for _ in range(2 * ON_KAFKA):  # the second time its connections are open
+        runner = Runner(cluster, 60_000, before=abort)
+        with pytest.raises(BatchRefused, match=f"no offsets of group {sink.group} are about to be committed"):
+            committer.commit_batch(writing.options, reports, runner)
+        reports = writing.prepare()
+    runner = Runner(cluster, 60_000, before=None if ON_KAFKA else abort)
+    committer.commit_batch(writing.options, reports, runner)
+    assert writing.visible() == [b"a", b"b", b"c"]
+
+
 def test_a_look_shows_where_transactions_begin(kafka: Kafka) -> None:
     """At the first row that its writer reports."""
     with Cluster(ClientConfig(parse_addresses(kafka.bootstrap))) as cluster:
