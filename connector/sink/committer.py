@@ -130,6 +130,8 @@ def begin_stream(options: SinkOptions, runner: Runner | None = None) -> Begun | 
             check_state_topic(shared_cluster(options.client), options.state, view.planned)
         check_begins(view, options.accepted)
         start.before()
+        if start.acquired:
+            last_run = None
         runner.run(give_up(sink, options.accepted))
         _warn_of_right(options, runner)
     begun, run = runner.run(

@@ -110,6 +110,8 @@ class StartOfRun:
         self._group = options.group_of(sink.id)
         self._upgraded = False
         self._left: Left | None = None
+        self.acquired = False
+        """Whether the sink was acquired before its begin: what this process remembers of it is over."""
         self._observed: dict[str, Decision | None] = {}
 
     def before(self) -> None:
@@ -170,6 +172,7 @@ class StartOfRun:
             return
         if last is None:  # or the next one is on its way, which hides it: that one is ended
             last = self._runner.run(taken_over(sink))
+            self.acquired = True
             known = None if last is None else last.last_of(view.batch.query_id)
         seen = seen_of_planned(self._cluster, view, known)
         planned: Planned | None = view.planned
@@ -178,6 +181,7 @@ class StartOfRun:
             number = rows.newest if rows.proven and not rows.followed else None
             planned = None if number is None else view.checkpoint.planned_if_kept(number)
         if planned is not None:
+            self.acquired = True
             self._decide_again(sink, group, last, planned)
 
     def _decide_again(self, sink: Sink, group: str | None, last: Decision | None, planned: Planned) -> None:

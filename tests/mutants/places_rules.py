@@ -113,6 +113,7 @@ MUTANTS: list[Mutant] = [
         Break("topics that were not written lately are not looked at", "rows_found", "(*had, *note.up_to(batch))", "(*had,)", ANEW),
         Break("a successor forgets where the former query's rows are", "StartOfRun.after", "NotedPlaces((), places_of_queries(before)).write(view.checkpoint)", "pass"),
         Break("a sink under a new name forgets where rows are", "StartOfRun.before", "_unnumber(view, self.known_starts.topics)", "view.checkpoint.forget(NOTED_PLACES)"),
+        Break("who has decided again goes on as before", "begin_stream", "if start.acquired:\n    last_run = None", "pass", ANEW),
         Break("at_least_once forgets where rows are", "leave_for_none", "_unnumber(view)", "view.checkpoint.forget(NOTED_PLACES)"),
         Break("what at_least_once has accepted is told again", "leave_for_none", "known.rows.lacks", "False"),
         Break("an edit forgets where rows are", "carry_out._unnumber", "NotedPlaces.read(standing.checkpoint).unnumbered(done + 1).write(standing.checkpoint)", "standing.checkpoint.forget(NOTED_PLACES)"),

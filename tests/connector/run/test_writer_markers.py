@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from eoslog.client.admin import group_offsets as group_offsets
-from eoslog.client.admin import transactions
+from eoslog.client.admin import transaction_states, transactions
 from eoslog.client.records.produce import Producer
 from eoslog.client.wire.cluster import Cluster, shared_cluster
 from eoslog.client.wire.config import ClientConfig, parse_addresses
@@ -221,7 +221,7 @@ def test_a_decision_that_an_operator_aborts_on_its_partition_is_made_again(
     def abort(command: c.Command[Any]) -> None:
         if not isinstance(command, c.AskOpen):
             return
-        own = transactions.describe(cluster, [sink.coordinator])[sink.coordinator]
+        own = transaction_states.describe(cluster, [sink.coordinator])[sink.coordinator]
         assert own is not None
         held = Runner(cluster, 60_000)._do(c.FindOwn(sink.coordinator, own.identity.producer_id))
         assert len(held) == 1

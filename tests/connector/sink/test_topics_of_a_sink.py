@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka.admin import NewTopic
 
 from eoslog.client.admin import group_offsets
+from eoslog.client.admin.list_offsets import LATEST, list_offsets
 from eoslog.client.wire.cluster import shared_cluster
 from eoslog.connector.commit.faults import RowsGone
 from eoslog.connector.commit.observe import observed_decision
@@ -126,11 +127,14 @@ class Stream:
     def start(self, accepted: str = "") -> None:
         self.options = self._start(accepted)
 
-    def batch(self, *topics: str, noted: bool = True, bad: bool = False) -> None:
-        """Run the next batch: a row for each topic, and one that cannot be written. `noted`: by Spark."""
+    def batch(self, *topics: str, noted: bool = True, bad: bool = False, killed: bool = False) -> None:
+        """Run the next batch: a row for each topic, and one that cannot be written. `noted`: by Spark;
+        `killed`: when it has begun."""
         (self.checkpoint / "offsets" / str(self.next)).write_text(f'v1\n{{}}\n{{"t":{{"0":{self.next}}}}}')
         begun = committer.begin_stream(self.options)
         assert begun is not None
+        if killed:
+            raise RuntimeError("killed")
         values = [b"%d" % self.next] * (len(topics) + bad)
         columns = {
             "value": pa.array(values, pa.binary()),
@@ -207,3 +211,29 @@ def test_the_first_batch_is_decided_and_spark_has_not_noted_it(stream: Stream, k
     assert stream.values(topic) == [], "they are not wanted any more"
     stream.batch(topic)
     assert stream.values(topic) == [b"1"]
+
+
+def test_a_batch_is_decided_again_with_its_saved_state(stream: Stream, kafka: Kafka) -> None:
+    """Somebody deletes the sink's groups between two runs. A decision without the state would forget it."""
+    topic, state = kafka.topic(), kafka.topic(cleanup_policy="compact")
+    stream.given["state.topic"] = state
+    stream.start()
+    for _ in range(2):
+        stream.batch(topic)
+    sink, cluster = Sink(stream.given["transactional.id"]), shared_cluster(stream.options.client)
+    before = committer.runner_for(stream.options).run(observed_decision(sink))
+    assert before is not None and before.saved is not None
+    end = list_offsets(cluster, {(state, 0): LATEST}, committed=True)[state, 0]
+    for deleted in kafka.admin.delete_consumer_groups([sink.group]).values():
+        deleted.result(60)
+    stream.start()
+    with pytest.raises(RuntimeError, match="killed"):
+        stream.batch(topic, killed=True)
+    again = committer.runner_for(stream.options).run(observed_decision(sink))
+    assert again is not None and again.batch == before.batch and again.saved is not None
+    assert (again.saved.topic, again.saved.batch) == (state, 2), "as batch 2 is to find it"
+    assert {place.topic for place in again.everywhere} == {topic}
+    assert list_offsets(cluster, {(state, 0): LATEST}, committed=True)[state, 0] > end
+    stream.start()
+    stream.batch(topic)
+    assert stream.values(topic) == [b"0", b"1", b"2"]
