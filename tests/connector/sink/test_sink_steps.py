@@ -49,7 +49,7 @@ class OnModel:
 
     def __init__(self, bench: Bench) -> None:
         self.bench = bench
-        self.acquainted, self.lost_broker = True, False
+        self.acquainted, self.lost_broker, self.retries = True, False, 0
 
     def disturbed(self) -> bool:
         told, self.lost_broker = self.lost_broker, False
