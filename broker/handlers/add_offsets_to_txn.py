@@ -14,7 +14,7 @@ from eoslog.broker.authorize.access import in_turn, needs
 from eoslog.broker.requests import RequestContext
 from eoslog.protocol.acls import AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey
-from eoslog.protocol.error_versions import for_version
+from eoslog.protocol.error_places import for_version
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from eoslog.broker.requests import RequestContext
 from eoslog.broker.topics.topics import OFFSETS_TOPIC
 from eoslog.protocol.acls import AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey
-from eoslog.protocol.error_versions import for_version
+from eoslog.protocol.error_places import for_version
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.topic_partitions import TopicPartition
 

@@ -26,7 +26,7 @@ from eoslog.broker.requests import RequestContext
 from eoslog.broker.topics.topics import Topic
 from eoslog.protocol.acls import AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey
-from eoslog.protocol.error_versions import for_version
+from eoslog.protocol.error_places import for_version
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:

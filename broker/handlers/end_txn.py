@@ -31,7 +31,7 @@ from eoslog.broker.coordinator.transactions.transaction_coordinator import Produ
 from eoslog.broker.requests import RequestContext
 from eoslog.protocol.acls import AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey
-from eoslog.protocol.error_versions import for_version
+from eoslog.protocol.error_places import for_version
 from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.producer_identity import ProducerIdentity
 

@@ -36,7 +36,7 @@ from eoslog.broker.rules.fetch_session import (
 )
 from eoslog.protocol.acls import AclOperation
 from eoslog.protocol.apis import ApiKey
-from eoslog.protocol.error_versions import for_version
+from eoslog.protocol.error_places import for_version
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:

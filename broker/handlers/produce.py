@@ -33,8 +33,7 @@ from eoslog.broker.requests import CloseConnection, RequestContext, Settled
 from eoslog.protocol.acls import AclOperation, ResourceType
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.batch import BatchHeader, CorruptBatch, read_header
-from eoslog.protocol.error_places import error_answer
-from eoslog.protocol.error_versions import for_version
+from eoslog.protocol.error_places import error_answer, for_version
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ from eoslog.broker import handlers
 from eoslog.errors import RefusedByBroker
 from eoslog.protocol import errors
 from eoslog.protocol.apis import APIS, ApiKey
-from eoslog.protocol.error_places import error_answer, errors_in
-from eoslog.protocol.error_versions import NEVER, VERSIONS, for_version
+from eoslog.protocol.error_places import NEVER, VERSIONS, error_answer, errors_in, for_version
 from eoslog.protocol.errors import ErrorCode, ErrorKind, KafkaError, info
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.protocol.fields import Array, Blob, Field, Fixed, Struct, Text

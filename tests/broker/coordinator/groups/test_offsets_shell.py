@@ -32,7 +32,7 @@ from eoslog.broker.coordinator.groups.group_records import (
     encode_offset_tombstone,
 )
 from eoslog.protocol.apis import ApiKey
-from eoslog.protocol.error_versions import for_version
+from eoslog.protocol.error_places import for_version
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.internal_topics import coordinator_records
