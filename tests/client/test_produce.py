@@ -121,7 +121,7 @@ def batch(count: int = 3) -> EncodedBatch:
 
 
 def cluster(broker: FakeBroker, **more: Any) -> Cluster:
-    limits = {"request_timeout_ms": 2_000, "delivery_timeout_ms": 5_000, "retry_backoff_ms": 1,
+    limits = {"request_timeout_ms": 60_000, "delivery_timeout_ms": 60_000, "retry_backoff_ms": 1,
               "retry_backoff_max_ms": 5} | more  # fmt: skip
     return Cluster(ClientConfig((("127.0.0.1", broker.port),), **limits))
 
