@@ -38,8 +38,8 @@ MUTANTS: list[Mutant] = [
         Break(
             "another cluster's offsets",
             "begin_stream",
-            "start.before()\nrunner.run(give_up(sink, options.accepted))",
-            "runner.run(give_up(sink, options.accepted))",
+            "start.before()\nif start.acquired:\n    last_run = None",
+            "pass",
         ),
         Break("another cluster under a living query has lost decisions", "begin_stream", "if continues and begun.acquired_now:\n    start.before()", "if continues and begun.acquired_now:\n    pass"),
         Break("every start has the same word", "begin_stream", "begun = replace(begun, start=run.start)", "pass"),
