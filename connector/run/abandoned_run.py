@@ -46,6 +46,9 @@ LATE_SECONDS = 30.0
 returned, a machine may be busy, and spark.python.task.killTimeout may be longer."""
 LATE_LOOK_SECONDS = 1.0
 """Pause between two of these looks."""
+LEFT_SECONDS = 600.0
+"""How long to try again what brokers did not let end: a right may be given back, a broker may come back. No
+later begin finds what a write without a name has left."""
 WATCH_SECONDS = 0.25
 """How often a guard checks that its driver is alive, in seconds."""
 REST_SECONDS = 30.0
@@ -59,9 +62,9 @@ Runners = Callable[[], Runner]
 
 def end(sink: Sink, run: Run, runners: Runners, *, continues: bool) -> None:
     """End the transactions that the run has left open, and log it. `continues`: tasks may still be dying; in
-    a Spark process, a background process waits for them."""
+    a Spark process, a background process waits for them, and tries again what could not be ended."""
     ended = runners().run(end_run(sink, run))
-    if not continues:
+    if not (continues or ended.left):
         _log_outcome(sink, run, ended)
     elif is_sparks():
         _log_outcome(sink, run, ended)
@@ -78,13 +81,25 @@ def _look_late(sink: Sink, run: Run, before: Ended, runner: Runner) -> None:
     _log_more(sink, run, before, ended)
     late = _look_again(sink, run, ended, runner, LATE_SECONDS - TASK_KILL_SECONDS, LATE_LOOK_SECONDS)
     _log_more(sink, run, ended, late)
+    if late.left:
+        signal.alarm(_PATIENCE_SECONDS + round(LEFT_SECONDS))
+        at_last = _look_again(sink, run, late, runner, LEFT_SECONDS, LATE_LOOK_SECONDS, for_left=True)
+        _log_more(sink, run, late, at_last)
 
 
 def _look_again(
-    sink: Sink, run: Run, ended: Ended, runner: Runner, seconds: float, pause: float = LOOK_AGAIN_SECONDS
+    sink: Sink,
+    run: Run,
+    ended: Ended,
+    runner: Runner,
+    seconds: float,
+    pause: float = LOOK_AGAIN_SECONDS,
+    *,
+    for_left: bool = False,
 ) -> Ended:
+    """Look again and again, for so many seconds; `for_left`: no longer than something is left."""
     until = time.monotonic() + seconds
-    while time.monotonic() < until:
+    while time.monotonic() < until and (ended.left or not for_left):
         time.sleep(pause)
         if ended.outcome is Aborted.LEFT:
             ended = runner.run(end_run(sink, run))
@@ -103,13 +118,14 @@ def _log_outcome(sink: Sink, run: Run, ended: Ended) -> None:
     )
     if ended.left:
         logger.warning(
-            "%s of sink %s is over, and may hold back readers until it is started again or "
-            "kafka.transaction.timeout.ms has passed: %s. `eoslog transactions` lists what is open, and "
-            "`eoslog transactions abort --force` ends what is not decided. "
+            "%s of sink %s is over, and may hold back readers: %s. This is tried again for %d minutes; then "
+            "a start of the query, or kafka.transaction.timeout.ms, ends what is open. `eoslog transactions` "
+            "lists it, and `eoslog transactions abort --force` ends what is not decided. "
             "See troubleshooting.md#a-batch-is-over-and-may-hold-back-readers",
             run.batch,
             sink.id,
             "; ".join(ended.left),
+            LEFT_SECONDS / 60,
         )
 
 

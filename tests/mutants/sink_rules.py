@@ -154,6 +154,7 @@ MUTANTS: list[Mutant] = [
     *mutants_of(
         GUARD,
         Break("abort does not look again", "end", "detached(lambda: _look_late(sink, run, ended, runners()))", "pass"),
+        Break("what could not be ended is not tried again", "end", "continues or ended.left", "continues"),
         Break("late tasks are not looked for", "LATE_SECONDS", "30.0", "3.0"),
         Break("who watches a write stays for ever", "_guard_once", "if run_memory.look(*key) is None:\n    return", "pass"),
         Break("who watches a query stays for ever", "_guard", "run is None or _is_over(sink, run, runners)", "False"),

@@ -16,7 +16,7 @@ import pytest
 
 from eoslog.client.admin import transaction_states, transactions
 from eoslog.client.wire.cluster import shared_cluster
-from eoslog.connector.commit.abandon import is_over, run_of
+from eoslog.connector.commit.abandon import Aborted, Ended, end_run, is_over, run_of
 from eoslog.connector.commit.commands import Rules
 from eoslog.connector.commit.task_reports import Batch as Batch_
 from eoslog.connector.commit.task_reports import Begun, Prepared, Run
@@ -169,6 +169,29 @@ def test_abort_does_not_wait_for_dying_tasks_and_looks_again(
         name = killed(batch, number)
         assert batch.open() == [name], "a task that is killed before it looks"
         assert batch.closed_within(AT_ONCE_SECONDS)
+
+
+def test_what_could_not_be_ended_is_tried_again_until_it_can(
+    batch: Batch, daemon: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A right that is taken away and given back: no later begin comes back to the names of such a write."""
+    given_back = tmp_path / "given back"
+
+    def refused(sink: Sink, run: Run) -> Rules[Ended]:
+        if given_back.exists():
+            return (yield from end_run(sink, run))
+        return Ended(Aborted.CLEARED, left=("the right is missing",))
+
+    monkeypatch.setattr(abandoned_run, "end_run", refused)
+    monkeypatch.setattr(abandoned_run, "clear_again", lambda sink, run, ended: refused(sink, run))
+    for name in ("TASK_KILL_SECONDS", "LATE_SECONDS", "LATE_LOOK_SECONDS"):
+        monkeypatch.setattr(abandoned_run, name, 0.1)
+    report = batch.task(0)
+    committer.abort_write(batch.options, batch.begun, [report])  # no task is dying
+    time.sleep(1.0)
+    assert batch.open() == [report.participant.name]
+    given_back.touch()
+    assert batch.closed_within(AT_ONCE_SECONDS)
 
 
 def killed(batch: Batch, number: int) -> str:
