@@ -47,13 +47,13 @@ class AnsweredAtOnce:
                 return {who.name: self._end(who.name, who.identity) for who in command.participants}
             case commands.Describe():
                 return {name: self._described(name) for name in command.names}
-            case commands.ListOngoing() | commands.AwaitMarkers():
+            case commands.ListOngoing() | commands.AwaitMarkers() | commands.FindSettled():
                 return ()
             case commands.ReadClock():
                 return 0
             case commands.Acquire():
                 return self.identity
-            case commands.AskOngoing():
+            case commands.AskOngoing() | commands.AskOpen():
                 return None
         raise AssertionError(f"the rules ask for {command}")
 

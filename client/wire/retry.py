@@ -119,6 +119,9 @@ HINT_S = 3.0
 the call is tried again nevertheless."""
 
 
+_SEE = "See troubleshooting.md#brokerunreachable"
+
+
 class Backoff:
     """Growing pauses with jitter, until a deadline `timeout_ms` after its creation."""
 
@@ -138,7 +141,7 @@ class Backoff:
         if time.monotonic() >= self._hint_at and PROTOCOL_OPTION in str(error):
             self._hint_at = math.inf
             left = max(0.0, self.deadline - time.monotonic())
-            logger.warning("%s. It is tried again for %.0f s more", error, left)
+            logger.warning(f"%s. It is tried again for %.0f s more. {_SEE}", error, left)
         if isinstance(error, _QUICK):
             wait = min(_QUICK_MS * 2**self._quick_tries, float(self._first))
             self._quick_tries = min(self._quick_tries + 1, 20)
