@@ -49,8 +49,8 @@ def error_classes() -> dict[str, type[EoslogError]]:
             yield from below(child)
 
     homes = tuple(f"eoslog.{room}" for room in ROOMS)
-    found = [one for one in below(EoslogError) if one.__module__.startswith(homes)]
-    return {one.__name__: one for one in found if getattr(sys.modules[one.__module__], one.__name__) is one}
+    classes = [one for one in below(EoslogError) if one.__module__.startswith(homes)]
+    return {one.__name__: one for one in classes if getattr(sys.modules[one.__module__], one.__name__) is one}
 
 
 def raised() -> dict[str, set[str]]:
