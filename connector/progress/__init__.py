@@ -140,16 +140,16 @@ def tell(event: str, **said: Any) -> None:
     global _socket, _lost
     if sys.platform != "linux":
         return
-    if _socket is None:
-        _socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        _socket.setblocking(False)
     message = json.dumps({"event": event, "lost": _lost, **said}).encode()
     try:
+        if _socket is None:
+            _socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            _socket.setblocking(False)
         _socket.sendto(message, address(driver_process()))
         _lost = 0
     except BlockingIOError:
         _lost += 1
-    except OSError:  # nobody listens
+    except OSError:  # nobody listens, or this process may open no socket: a batch is not failed for that
         _lost = 0
 
 

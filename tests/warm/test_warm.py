@@ -591,3 +591,18 @@ def test_other_starts_of_python_do_not_even_import_eoslog(tmp_path: Path, hooked
             [*PYTHON, *arguments], env=given, cwd=tmp_path, capture_output=True, text=True, check=True
         )
         assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+def test_a_hook_that_fails_leaves_the_path_as_it_was(tmp_path: Path, hooked: dict[str, str]) -> None:
+    """A broken eoslog breaks no other program of this Python."""
+    site = tmp_path / "site"
+    for name, text in {
+        "eoslog/warm/ask.py": "raise RuntimeError('broken')",
+        "pyspark/says.py": "import sys; print('/spark/pyspark.zip' in sys.path)",
+    }.items():
+        (site / name).parent.mkdir(parents=True)
+        (site / name).write_text(text)
+        (site / name.split("/")[0] / "__init__.py").touch()
+    command = [*PYTHON, "-m", "pyspark.says"]
+    done = subprocess.run(command, env={**os.environ, **hooked}, capture_output=True, text=True, check=True)
+    assert done.stdout == "True\n" and "RuntimeError: broken" in done.stderr
