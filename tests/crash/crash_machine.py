@@ -15,6 +15,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from contextvars import Context
 from dataclasses import replace
+from inspect import CORO_CREATED, getcoroutinestate
 from random import Random
 from typing import Any, Self, TypeVar, TypeVarTuple, Unpack
 
@@ -22,6 +23,7 @@ from eoslog.broker.config import BrokerConfig
 from eoslog.broker.core import broker as broker_room
 from eoslog.broker.log import durability, files
 from eoslog.broker.main import Node
+from eoslog.broker.requests import Settled
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.frames import decode_response, encode_request
 from tests.broker.log.fakefs import FakeFile, FakeFileSystem, Outcome
@@ -153,6 +155,7 @@ class MemoryServer:
     def __init__(self, factory: Callable[[], Any]) -> None:
         self.factory = factory
         self.sockets = [_Socket()]
+        self.connections: list[Transport] = []
 
     async def start_serving(self) -> None:
         """Clients may come."""
@@ -171,6 +174,7 @@ class Transport(asyncio.Transport):
         self._paused = self._closed = False
         self._protocol = server.factory()
         self._protocol.connection_made(self)
+        server.connections.append(self)
 
     def send(self, data: bytes) -> None:
         """From the client; it arrives a moment later, in order."""
@@ -207,6 +211,12 @@ class Transport(asyncio.Transport):
             self._loop.call_soon(self._protocol.connection_lost, None)
 
     abort = close
+
+    def forget(self) -> None:
+        """The broker is gone: nobody awaits the answers that were to wait for its disk."""
+        for slot in self._protocol.machine._line:
+            if isinstance(slot.answer, Settled) and getcoroutinestate(slot.answer._answer) == CORO_CREATED:
+                slot.answer.abandon()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """The client reads at once."""
@@ -425,6 +435,9 @@ def _end(loop: Loop) -> None:
     for task in asyncio.all_tasks(loop):
         task.cancel()
     loop.run_until_complete(asyncio.sleep(0))
+    for server in loop.servers:
+        for connection in server.connections:
+            connection.forget()
     asyncio.set_event_loop(None)
     loop.close()
 

@@ -19,7 +19,7 @@ def quiet() -> Iterator[None]:
     """A crash is news to a log, thousands of times."""
     log = logging.getLogger("eoslog")
     before = log.level
-    log.setLevel(logging.ERROR)
+    log.setLevel(logging.CRITICAL)
     yield
     log.setLevel(before)
 

@@ -1,7 +1,6 @@
 """The judge is judged: a broker that breaks one rule must be caught."""
 
-import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import pairwise
 from random import Random
 from typing import Any
@@ -19,15 +18,6 @@ from tests.crash.crash_lives import Refused, follow, live, new_clients
 from tests.crash.crash_machine import Disk, FakeFile, FakeFileSystem, Outcome
 
 Patch = pytest.MonkeyPatch
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    log = logging.getLogger("eoslog")
-    before = log.level
-    log.setLevel(logging.CRITICAL)
-    yield
-    log.setLevel(before)
 
 
 def no_fdatasync(patch: Patch) -> None:
@@ -189,12 +179,13 @@ BROKEN = [
 ]
 
 
+@pytest.mark.usefixtures("quiet")
 @pytest.mark.parametrize(("broken", "complaint"), BROKEN, ids=[entry[0].__name__ for entry in BROKEN])
 def test_a_broken_broker_is_caught(
     broken: Callable[[Patch], None], complaint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken(monkeypatch)
-    with pytest.raises((AssertionError, Refused), match=complaint) as caught:
+    with pytest.raises((AssertionError, Refused), match=complaint or None) as caught:
         hunt()
     print(f"{broken.__name__}: {caught.value}")
 
