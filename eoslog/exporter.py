@@ -20,7 +20,8 @@ from eoslog.commands.session import CommandSession, cluster_command
 from eoslog.commands.transactions import HeldPartition, find_held, last_decision
 from eoslog.connector.commit.decision import Decision
 from eoslog.errors import EoslogError
-from eoslog.metrics import COUNTER, GAUGE, Family, Sample, address_of, prometheus
+from eoslog.metrics import address_of
+from eoslog.prometheus import COUNTER, GAUGE, Family, Sample, prometheus
 from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.names_by_sink import sinks_of_groups
 from eoslog.protocol.topic_partitions import TopicPartition

@@ -21,10 +21,11 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from eoslog.connector.progress import address, offsets_of
 from eoslog.connector.spark.processes import identity_of
+from eoslog.prometheus import COUNTER, GAUGE, HISTOGRAM, Classes, Family, Sample, prometheus
 from eoslog.protocol.topic_partitions import TopicPartition
 
 if TYPE_CHECKING:
@@ -41,19 +42,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-COUNTER, GAUGE, HISTOGRAM = "counter", "gauge", "histogram"
 _QUERY = ("query",)
 _PLACE = ("query", "topic", "partition")
-
-
-class Family(NamedTuple):
-    """A metric: its name (a counter's without `_total`), kind and labels, what it means, what is normal."""
-
-    name: str
-    kind: str
-    labels: tuple[str, ...]
-    meaning: str
-    normal: str
 
 
 FAMILIES: tuple[Family, ...] = (
@@ -107,21 +97,6 @@ _CHECKPOINT = ("walCommit", "commitOffsets", "commitBatch")
 _FORGOTTEN_AFTER = 2.5
 """A source that is held back says so each minute: one that is silent for this many times that is not."""
 _OURS, _SPARKS = re.compile(r"\beoslog(?:\.\w+)*\.([A-Z]\w+)"), re.compile(r"\[([A-Z][A-Z_.]+)\]")
-
-
-class Sample(NamedTuple):
-    """A value of a family. A histogram's is `Classes`."""
-
-    family: str
-    labels: tuple[str, ...]
-    value: float | Classes
-
-
-class Classes(NamedTuple):
-    """A histogram: how many values are in each class of BOUNDS and above the last, and their sum."""
-
-    counts: tuple[int, ...]
-    sum: float
 
 
 @dataclass
@@ -289,7 +264,7 @@ def _of_query(query_id: str, query: _Query, now: float) -> Iterator[Sample]:
         yield Sample("eoslog_query_error", (query.name, query.error), 1)
     for family in _SUMMED:
         yield Sample(family, name, query.sums[family])
-    times = Classes(tuple(query.times), query.sums["eoslog_query_batch_seconds"])
+    times = Classes(BOUNDS, tuple(query.times), query.sums["eoslog_query_batch_seconds"])
     yield Sample("eoslog_query_batch_seconds", name, times)
     for step, seconds in query.steps.items():
         yield Sample("eoslog_query_step_seconds", (query.name, step), seconds)
@@ -472,24 +447,6 @@ class _Collector:
 
     def collect(self) -> Iterator[Any]:
         yield from prometheus(FAMILIES, self._metrics.samples())
-
-
-def prometheus(families: Iterable[Family], samples: Iterable[Sample]) -> Iterator[Any]:
-    """The families with their samples, as prometheus_client has them."""
-    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
-
-    kinds = {COUNTER: CounterMetricFamily, GAUGE: GaugeMetricFamily, HISTOGRAM: HistogramMetricFamily}
-    made = {one.name: kinds[one.kind](one.name, one.meaning, labels=one.labels) for one in families}
-    for family, labels, value in samples:
-        if isinstance(value, Classes):
-            total, buckets = 0, []
-            for bound, count in zip((*map(str, BOUNDS), "+Inf"), value.counts, strict=True):
-                total += count
-                buckets.append((bound, total))
-            made[family].add_metric(labels, buckets, value.sum)
-        else:
-            made[family].add_metric(labels, value)
-    yield from made.values()
 
 
 def instrument(spark: SparkSession, provider: MeterProvider | None = None) -> Watch:

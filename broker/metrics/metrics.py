@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from eoslog.broker.coordinator.transactions.transaction_state import PREPARED, TransactionState
+from eoslog.prometheus import Classes
 from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.names_by_sink import is_anchor
 
@@ -37,6 +38,11 @@ class Histogram:
         """Count one."""
         self.counts[bisect_left(BOUNDS, seconds)] += 1
         self.total += seconds
+
+    @property
+    def classes(self) -> Classes:
+        """What it has counted so far."""
+        return Classes(BOUNDS, tuple(self.counts), self.total)
 
 
 class Metrics:

@@ -17,14 +17,10 @@ from typing import TYPE_CHECKING, Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from prometheus_client import CollectorRegistry, ProcessCollector, make_wsgi_app
-from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    Metric,
-)
+from prometheus_client.core import Metric
 
-from eoslog.broker.metrics.metrics import BOUNDS, Histogram, Metrics
+from eoslog.broker.metrics.metrics import Metrics
+from eoslog.prometheus import COUNTER, GAUGE, HISTOGRAM, Family, Sample, prometheus
 from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.protocol.errors import info
 
@@ -34,42 +30,45 @@ if TYPE_CHECKING:
 PATIENCE = 10.0
 """Seconds that the event loop has for a snapshot. A broker that needs longer is not healthy."""
 
-COUNTER, GAUGE, HISTOGRAM = "counter", "gauge", "histogram"
 _PARTITION = ("topic", "partition")
 _LAG = ("group", "topic", "partition")
 
-Row = tuple[str, str, tuple[str, ...], str]
-FAMILIES: tuple[Row, ...] = (
-    # name, kind, labels, meaning
-    ("eoslog_uptime_seconds", GAUGE, (), "time since the start"),
-    ("eoslog_request_seconds", HISTOGRAM, ("api",), "time from a request's begin to its answer"),
-    ("eoslog_request_errors", COUNTER, ("api", "error"), "error codes in answers, one a partition or group"),
-    ("eoslog_received_bytes", COUNTER, (), "bytes received from clients"),
-    ("eoslog_sent_bytes", COUNTER, (), "bytes sent to clients"),
-    ("eoslog_connections", GAUGE, (), "open connections"),
-    ("eoslog_connections_opened", COUNTER, (), "connections accepted since the start"),
-    ("eoslog_connections_refused", COUNTER, (), "connections closed because of something they did"),
-    ("eoslog_sync_seconds", HISTOGRAM, (), "time that syncing a partition's files to the disk took"),
-    ("eoslog_sync_failures", COUNTER, (), "syncs that failed; each takes a partition offline"),
-    ("eoslog_disk_bytes", GAUGE, (), "size of the volume that has the data directory"),
-    ("eoslog_disk_free_bytes", GAUGE, (), "bytes of it that the broker may still fill"),
-    ("eoslog_disk_days_left", GAUGE, (),
-     "days until it is full at the rate of the last hour; absent while it does not fill"),
-    ("eoslog_partitions_offline", GAUGE, (), "partitions that a disk error or damage has taken offline"),
-    ("eoslog_segments_damaged", GAUGE, (), "segments in which damage was found; readers get an error there"),
-    ("eoslog_scrub_bytes_left", GAUGE, (), "bytes that the search for damage has still to read"),
-    ("eoslog_log_start_offset", GAUGE, _PARTITION, "first offset that is still there"),
-    ("eoslog_log_end_offset", GAUGE, _PARTITION, "offset of the next record"),
-    ("eoslog_log_size_bytes", GAUGE, _PARTITION, "bytes of the segments"),
-    ("eoslog_log_unsynced_records", GAUGE, _PARTITION, "offsets written and not yet shown to readers"),
-    ("eoslog_last_stable_offset_lag", GAUGE, _PARTITION,
-     "offsets that open transactions hold back from readers of committed data"),
-    ("eoslog_transactional_ids", GAUGE, ("state",), "transactional ids by the state of their transaction"),
-    ("eoslog_open_transactions", GAUGE, (), "transactions that are open or being ended"),
-    ("eoslog_oldest_transaction_seconds", GAUGE, (), "age of the oldest open transaction, 0 without one"),
-    ("eoslog_groups", GAUGE, ("state",), "groups by state"),
-    ("eoslog_group_committed_offset", GAUGE, _LAG, "offset that a group has committed"),
-    ("eoslog_group_lag", GAUGE, _LAG, "offsets between that and the high watermark"),
+FAMILIES: tuple[Family, ...] = (
+    Family("eoslog_uptime_seconds", GAUGE, (), "time since the start"),
+    Family("eoslog_request_seconds", HISTOGRAM, ("api",), "time from a request's begin to its answer"),
+    Family("eoslog_request_errors", COUNTER, ("api", "error"),
+           "error codes in answers, one a partition or group"),
+    Family("eoslog_received_bytes", COUNTER, (), "bytes received from clients"),
+    Family("eoslog_sent_bytes", COUNTER, (), "bytes sent to clients"),
+    Family("eoslog_connections", GAUGE, (), "open connections"),
+    Family("eoslog_connections_opened", COUNTER, (), "connections accepted since the start"),
+    Family("eoslog_connections_refused", COUNTER, (), "connections closed because of something they did"),
+    Family("eoslog_sync_seconds", HISTOGRAM, (), "time that syncing a partition's files to the disk took"),
+    Family("eoslog_sync_failures", COUNTER, (), "syncs that failed; each takes a partition offline"),
+    Family("eoslog_disk_bytes", GAUGE, (), "size of the volume that has the data directory"),
+    Family("eoslog_disk_free_bytes", GAUGE, (), "bytes of it that the broker may still fill"),
+    Family("eoslog_disk_days_left", GAUGE, (),
+           "days until it is full at the rate of the last hour; absent while it does not fill"),
+    Family("eoslog_partitions_offline", GAUGE, (),
+           "partitions that a disk error or damage has taken offline"),
+    Family("eoslog_segments_damaged", GAUGE, (),
+           "segments in which damage was found; readers get an error there"),
+    Family("eoslog_scrub_bytes_left", GAUGE, (), "bytes that the search for damage has still to read"),
+    Family("eoslog_log_start_offset", GAUGE, _PARTITION, "first offset that is still there"),
+    Family("eoslog_log_end_offset", GAUGE, _PARTITION, "offset of the next record"),
+    Family("eoslog_log_size_bytes", GAUGE, _PARTITION, "bytes of the segments"),
+    Family("eoslog_log_unsynced_records", GAUGE, _PARTITION,
+           "offsets written and not yet shown to readers"),
+    Family("eoslog_last_stable_offset_lag", GAUGE, _PARTITION,
+           "offsets that open transactions hold back from readers of committed data"),
+    Family("eoslog_transactional_ids", GAUGE, ("state",),
+           "transactional ids by the state of their transaction"),
+    Family("eoslog_open_transactions", GAUGE, (), "transactions that are open or being ended"),
+    Family("eoslog_oldest_transaction_seconds", GAUGE, (),
+           "age of the oldest open transaction, 0 without one"),
+    Family("eoslog_groups", GAUGE, ("state",), "groups by state"),
+    Family("eoslog_group_committed_offset", GAUGE, _LAG, "offset that a group has committed"),
+    Family("eoslog_group_lag", GAUGE, _LAG, "offsets between that and the high watermark"),
 )  # fmt: skip
 
 
@@ -141,8 +140,7 @@ class MetricsServer:
         samples = _samples(self._metrics, self._connections(), found)
         left = self._disk.days_left()
         samples["eoslog_disk_days_left"] = [] if left is None else [((), left)]
-        for name, kind, labels, meaning in FAMILIES:
-            yield _family(name, kind, labels, meaning, samples[name])
+        yield from prometheus(FAMILIES, (Sample(name, *one) for name, of in samples.items() for one in of))
 
     def describe(self) -> Iterable[Metric]:
         """Nothing: registering must not look at a broker that is still starting."""
@@ -209,7 +207,9 @@ def _samples(metrics: Metrics, connections: int, look: MetricsSnapshot) -> dict[
 
     return {
         "eoslog_uptime_seconds": [((), look.uptime)],
-        "eoslog_request_seconds": [((api(key),), found) for key, found in list(metrics.latency.items())],
+        "eoslog_request_seconds": [
+            ((api(key),), found.classes) for key, found in list(metrics.latency.items())
+        ],
         "eoslog_request_errors": [
             ((api(key), info(code).name), count) for (key, code), count in list(metrics.errors.items())
         ],
@@ -218,7 +218,7 @@ def _samples(metrics: Metrics, connections: int, look: MetricsSnapshot) -> dict[
         "eoslog_connections": [((), connections)],
         "eoslog_connections_opened": [((), metrics.connections_opened)],
         "eoslog_connections_refused": [((), metrics.connections_refused)],
-        "eoslog_sync_seconds": [((), metrics.syncs)],
+        "eoslog_sync_seconds": [((), metrics.syncs.classes)],
         "eoslog_sync_failures": [((), metrics.failed_syncs)],
         "eoslog_disk_bytes": [((), look.disk_bytes)],
         "eoslog_disk_free_bytes": [((), look.disk_free_bytes)],
@@ -237,25 +237,3 @@ def _samples(metrics: Metrics, connections: int, look: MetricsSnapshot) -> dict[
         "eoslog_group_committed_offset": lags(lambda entry: entry.committed),
         "eoslog_group_lag": lags(lambda entry: entry.lag),
     }
-
-
-def _family(name: str, kind: str, labels: tuple[str, ...], meaning: str, samples: Samples) -> Metric:
-    if kind == HISTOGRAM:
-        family = HistogramMetricFamily(name, meaning, labels=labels)
-        for values, histogram in samples:
-            family.add_metric(values, _buckets(histogram), histogram.total)
-        return family
-    plain: CounterMetricFamily | GaugeMetricFamily
-    plain = (CounterMetricFamily if kind == COUNTER else GaugeMetricFamily)(name, meaning, labels=labels)
-    for values, number in samples:
-        plain.add_metric(values, number)
-    return plain
-
-
-def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
-    """Prometheus counts upwards: each bucket holds those below it too."""
-    counts, sum_so_far, found = list(histogram.counts), 0, []
-    for bound, count in zip([*map(str, BOUNDS), "+Inf"], counts, strict=True):
-        sum_so_far += count
-        found.append((bound, float(sum_so_far)))
-    return found

@@ -23,7 +23,7 @@ from eoslog.connector.commit.decision import Decision, encode
 from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.exporter import FAMILIES, ClusterMetrics
-from eoslog.metrics import COUNTER
+from eoslog.prometheus import COUNTER
 from eoslog.protocol.names_by_sink import ANCHOR
 from eoslog.protocol.producer_identity import ProducerIdentity
 from tests.docs.blocks import ROOT

@@ -23,9 +23,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from eoslog.broker.metrics import metrics_server
 from eoslog.broker.metrics.metrics import BOUNDS, Histogram, Metrics, MetricsSnapshot
-from eoslog.broker.metrics.metrics_server import COUNTER, FAMILIES
+from eoslog.broker.metrics.metrics_server import FAMILIES
 from eoslog.broker.ports.log_output import LINES, LONGEST, TEXT, WINDOW_S, BoundedLines, JsonLines, TextLines
 from eoslog.cli import main
+from eoslog.prometheus import COUNTER
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.error_places import errors_in
 from eoslog.testing import BrokerFailed, EmbeddedBroker
@@ -472,7 +473,7 @@ def test_every_command_prints_what_the_page_says(tmp_path: Path, monkeypatch: py
 
 def metrics_table() -> str:
     rows = ["| metric | labels | meaning |", "|---|---|---|"]
-    for name, kind, labels, meaning in FAMILIES:
+    for name, kind, labels, meaning, _ in FAMILIES:
         shown = f"{name}_total" if kind == COUNTER else name
         rows.append(f"| `{shown}` | {', '.join(labels)} | {kind}: {meaning} |")
     return "\n".join(rows)
