@@ -318,7 +318,7 @@ $(AZURITE):
 
 test-object-store: setup $(S3A) $(GCS) $(AZURITE)  ## checkpoints in object stores (S3, Google's, Azure's) and audited tables (S3): a query that is killed, and eoslog checkpoint and audit
 	$(BIN)/python -m pytest -q --timeout 0 -m long tests/checkpoint/test_object_store.py \
-		tests/connector/checkpoint/test_object_store_spark.py tests/audit/test_tables_in_an_object_store.py $(TEST_ARGS)
+		tests/connector/checkpoint/test_object_store_spark.py tests/audit/test_table_command.py $(TEST_ARGS)
 
 docs: $(READY)  ## build the docs as a site in build/site; a warning is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
@@ -380,7 +380,7 @@ check-release: setup  ## check what would be released, from a fresh clone to REA
 	$(BIN)/python packaging/check_release.py $(if $(FINAL),--final)
 
 fuzz: $(READY)  ## send a million damaged requests to the broker (FUZZ_ARGS="--inputs N --seed N")
-	$(BIN)/python -u -m tests.broker.fuzz.run_fuzz $(FUZZ_ARGS)
+	$(BIN)/python -u -m tests.broker.fuzz.fuzzed_broker $(FUZZ_ARGS)
 
 clean:  ## remove what the other targets made
 	rm -rf .venv build dist .demo .peers .mypy_cache .ruff_cache *.egg-info

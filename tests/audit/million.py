@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from eoslog.testing import EmbeddedBroker
-from tests.audit.filling import HURTS, cluster_at, create, fill, hurt, split
+from tests.audit.auditkit import HURTS, cluster_at, create, fill, hurt, split
 from tests.scenarios.apache_kafka import ApacheKafka
 
 SECONDS, MEGABYTES = 60, 200

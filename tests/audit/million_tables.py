@@ -21,9 +21,8 @@ from deltalake import write_deltalake
 from pyiceberg.catalog.sql import SqlCatalog
 
 from eoslog.testing import EmbeddedBroker
-from tests.audit.filling import cluster_at, create, fill, rows, split
+from tests.audit.auditkit import SCHEMA, cluster_at, create, fill, rows, split
 from tests.audit.million import MEGABYTES, SECONDS, audit
-from tests.audit.stored_tables import SCHEMA
 
 _FIRST = 51  # the offset behind the aborted records that `fill` writes, and their marker
 _HURTS = {"nothing": None, "removed": "lost", "doubled": "doubled", "altered": "altered"}

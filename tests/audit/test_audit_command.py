@@ -23,7 +23,7 @@ from eoslog.audit.spill import Spill
 from eoslog.cli import main
 from eoslog.commands.progress import shown
 from eoslog.testing import EmbeddedBroker
-from tests.audit.filling import HURTS, cluster_at, create, fill, hurt, split, wait_until_seen
+from tests.audit.auditkit import HURTS, cluster_at, create, fill, hurt, split, wait_until_seen
 
 WAIT_S = 60.0
 Message = (

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eoslog.audit.match import DigestsCollide
-from tests.audit import audit_of_rows
-from tests.audit.audit_of_rows import GAP, Expected, Records, at, judged, partition, plainly
+from tests.audit import auditkit
+from tests.audit.auditkit import GAP, Expected, Records, at, judged, partition, plainly
 
 SIDE = st.lists(
     st.lists(st.tuples(st.integers(0, 9), st.integers(0, 3)), max_size=14), min_size=1, max_size=3
@@ -106,7 +106,7 @@ def test_a_group_that_does_not_fit_is_checked_for_order_all_the_same() -> None:
 
 def test_half_a_digest_alike_is_another_identity(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where there are more of them than memory holds, the run is given up: nothing tells them apart."""
-    monkeypatch.setattr(audit_of_rows, "spread", lambda number: number // 2)
+    monkeypatch.setattr(auditkit, "spread", lambda number: number // 2)
     source = [partition([0, 1, 2, 3, 1, 5])]
     assert assert_as_plainly(source, [partition([0, 1, 2, 3, 1, 5])], 50, by_key=False) == Expected(matched=6)
     said = assert_as_plainly(source, [partition([1, 0, 2, 2, 4])], 50, by_key=False)

@@ -24,7 +24,7 @@ from eoslog.audit.run import AuditedCluster, AuditedTable
 from eoslog.audit.table.columns import Columns
 from eoslog.audit.table.files import TableFile
 from eoslog.commands.progress import ProgressListener
-from tests.audit.audit_of_rows import Silent
+from tests.audit.auditkit import Silent
 
 # -- a table of rows that are given --------------------------------------------------------------
 # An audit of a table without a cluster, of rows that are given; and a plain judge to compare with.

@@ -11,8 +11,7 @@ from pyspark.sql import SparkSession
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.config import ClientConfig
 from eoslog.testing import EmbeddedBroker
-from tests.checkpoint.edited_query import EditedQuery
-from tests.checkpoint.plain_checkpoint import decide, lines, plan
+from tests.checkpoint.checkpointkit import EditedQuery, decide, lines, plan
 from tests.connector.brokers import start_broker
 from tests.connector.stock_kafka import Kafka
 

@@ -34,7 +34,7 @@ from eoslog.connector.run import run_memory
 from eoslog.connector.spark.processes import ProcessIdentity, this_process
 from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.testing import EmbeddedBroker
-from tests.checkpoint.plain_checkpoint import decide, group_of, last, lines, plan, run
+from tests.checkpoint.checkpointkit import decide, group_of, last, lines, plan, run
 
 
 class Died(Exception):

@@ -7,23 +7,36 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from eoslog.checkpoint import carry_out
 from eoslog.checkpoint.edit_numbers import is_name
 from eoslog.client.admin.list_offsets import LATEST, list_offsets
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
 from eoslog.testing import EmbeddedBroker
-from tests.audit.filling import PARTITIONS as FILLED_PARTITIONS
-from tests.audit.filling import cluster_at, create
-from tests.audit.filling import fill as fill_columns
-from tests.checkpoint.edited_query import NEXT, PARTITIONS, ROUNDS, ROWS, STATES, EditedQuery, Stateful, fill
-from tests.checkpoint.plain_checkpoint import copy_topic, lines, plan
+from tests.audit.auditkit import PARTITIONS as FILLED_PARTITIONS
+from tests.audit.auditkit import cluster_at, create
+from tests.audit.auditkit import fill as fill_columns
+from tests.checkpoint.checkpointkit import (
+    A_BATCH,
+    NEXT,
+    PARTITIONS,
+    ROUNDS,
+    ROWS,
+    STATES,
+    EditedQuery,
+    Stateful,
+    copy_topic,
+    fill,
+    lines,
+    plan,
+)
 from tests.connector.stock_kafka import Kafka
 
 # -- edits ---------------------------------------------------------------------------------------
@@ -375,3 +388,73 @@ def a_checkpoint(folder: Path, ends: dict[str, int]) -> Path:
     (folder / "metadata").write_text('{"id":"q"}')
     plan(folder, 0, lines({"orders": ends}))
     return folder
+
+
+# -- sources with names ----------------------------------------------------------------------------
+# Edits of checkpoints of version 2 of the offset log: of queries whose sources have names (Spark's source
+# evolution), killed in a real Spark. make test-checkpoint runs it.
+
+
+EVOLUTION = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
+
+
+class Named(EditedQuery):
+    """Two sources with names, each of a topic."""
+
+    def __init__(self, spark: SparkSession, kafka: Kafka, folder: Path) -> None:
+        super().__init__(spark, kafka, folder)
+        self.second = kafka.topic(PARTITIONS)
+        fill(kafka, self.second, "second")
+
+    def rows(self) -> DataFrame:
+        """Those of both."""
+        return self._source("left", self.source).union(self._source("right", self.second))
+
+    def _source(self, name: str, topic: str) -> DataFrame:
+        reader = self.spark.readStream.format("eoslog").options(**self._cluster()).option("subscribe", topic)
+        reader = reader.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", A_BATCH)
+        return reader.name(name).load().select("key", "value")
+
+    def audited(self, source: str | None = None) -> dict[str, int]:
+        """What has become of the rows of both topics."""
+        both = [super(Named, self).audited(topic) for topic in (self.source, self.second)]
+        return {name: sum(one[name] for one in both) for name in both[0]}
+
+
+@pytest.fixture
+def named(spark: SparkSession, hasty: Kafka, tmp_path: Path) -> Iterator[Named]:
+    before = spark.conf.get(EVOLUTION)
+    spark.conf.set(EVOLUTION, "true")
+    yield Named(spark, hasty, tmp_path)
+    spark.conf.set(EVOLUTION, before or "false")
+
+
+@pytest.mark.long
+@pytest.mark.spark
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("state", STATES)
+def test_an_edit_of_named_sources(named: Named, state: str) -> None:
+    """It is shown by their names, taken back, and made: then the audit counts what was foretold."""
+    named.bring_to(state)
+    before = named.shown()
+    assert before["offset_log"] == "v2" and before["next_start"].startswith(NEXT[state])
+    assert {one["source"] for one in before["partitions"]} == {"left", "right"}
+    named.edit("rewind", "--to-batch", "0")
+    assert named.command("undo").exit_code == 0
+    assert named.shown()["partitions"] == before["partitions"]
+    foretold = named.edit("rewind", "--by", "17")
+    assert foretold["doubled"] > 0 == foretold["lost"]
+    assert named.command("check").exit_code == 0
+    assert named.run() == ""
+    assert named.audited() == foretold
+
+
+@pytest.mark.long
+@pytest.mark.spark
+@pytest.mark.timeout(900)
+def test_a_fork_of_named_sources(named: Named, tmp_path: Path) -> None:
+    named.bring_to("stopped")
+    fill(named.kafka, named.second, "other")
+    copy, doubled = named.fork(tmp_path / "new")
+    assert [copy.run(), named.run()] == ["", ""]
+    assert named.audited() == {"doubled": doubled, "lost": 0}

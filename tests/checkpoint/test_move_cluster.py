@@ -18,7 +18,7 @@ from eoslog.client.wire.config import ClientConfig
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
 from eoslog.connector.offsets.offsets import to_json
 from eoslog.testing import EmbeddedBroker
-from tests.checkpoint.plain_checkpoint import copy_topic, group_of, last, lines, plan, run
+from tests.checkpoint.checkpointkit import copy_topic, group_of, last, lines, plan, run
 from tests.connector.stock_kafka import Kafka
 
 

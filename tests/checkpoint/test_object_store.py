@@ -16,7 +16,7 @@ from eoslog.client.wire.cluster import Cluster
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
 from eoslog.connector.checkpoint.files import ArrowFiles, files_at
 from eoslog.testing import EmbeddedBroker
-from tests.checkpoint.plain_checkpoint import copy_topic, group_of, run
+from tests.checkpoint.checkpointkit import copy_topic, group_of, run
 from tests.connector.stock_kafka import Kafka
 from tests.kit.object_stores import BUCKET, STORES, Store
 

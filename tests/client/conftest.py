@@ -4,9 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.broker.security.kdc import BROKER, Kdc
-from tests.client.kerberoskit import ALICE
 from tests.connector.conftest import broker, kafka, pytest_collection_modifyitems
+from tests.kit.kerberos import ALICE, BROKER, Kdc
 
 __all__ = ["broker", "kafka", "pytest_collection_modifyitems"]
 

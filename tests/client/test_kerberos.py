@@ -22,20 +22,22 @@ from eoslog.connector.options.source_options import source_options
 from eoslog.errors import AuthenticationRefused
 from eoslog.protocol.typed import METADATA
 from eoslog.testing import EmbeddedBroker
-from tests.broker.security.kdc import BROKER, REALM, Kdc
 from tests.broker.security.securitykit import free_ports
-from tests.client.kerberoskit import (
+from tests.docs.blocks import PAGES, blocks_of
+from tests.kit.kerberos import (
     ALICE,
+    BROKER,
     KRB5,
     MARKS,
+    REALM,
     SERVERS,
+    Kdc,
     apache,
     bundled,
     jaas_option,
     login_of,
     sasl,
 )
-from tests.docs.blocks import PAGES, blocks_of
 from tests.scenarios.apache_kafka import JARS
 
 if TYPE_CHECKING:

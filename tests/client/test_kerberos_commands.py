@@ -17,21 +17,22 @@ from confluent_kafka.admin import (
 from confluent_kafka.admin import ResourceType as Kind
 
 from eoslog.cli import main
-from tests.broker.security.kdc import REALM, Kdc
 from tests.broker.security.securitykit import SECRET, free_ports, plain_jaas
-from tests.client.kerberoskit import (
+from tests.console.console_site import PATIENCE, Site
+from tests.console.test_console_security import basic
+from tests.kit.kerberos import (
     ALICE,
     KRB5,
     MARKS,
+    REALM,
     SERVERS,
+    Kdc,
     Server,
     apache,
     bundled,
     login_of,
     sasl,
 )
-from tests.console.console_site import PATIENCE, Site
-from tests.console.test_console_security import basic
 from tests.rehearse.rehearsing import SWEEPS, document, not_holding
 
 pytestmark = [*MARKS, pytest.mark.timeout(300)]

@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from tests.broker.security.kdc import Kdc
-from tests.client.kerberoskit import ALICE, KRB5, MARKS, SERVERS, Server, apache, bundled, login_of
 from tests.connector.executors.cluster import Copy, SparkCluster
 from tests.connector.spark_application import PATIENCE_SECONDS
 from tests.connector.spark_probe import UNDECIDED
 from tests.connector.stock_kafka import Kafka
+from tests.kit.kerberos import ALICE, KRB5, MARKS, SERVERS, Kdc, Server, apache, bundled, login_of
 
 pytestmark = [*MARKS, pytest.mark.spark, pytest.mark.timeout(3 * PATIENCE_SECONDS)]
 

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from eoslog.client.wire.security_settings import KerberosSettings
-from tests.broker.security.kdc import Kdc
-from tests.client.kerberoskit import ALICE, MARKS, Server, bundled
 from tests.client.test_kerberos_forms import FORMS, ME, MODULE
+from tests.kit.kerberos import ALICE, MARKS, Kdc, Server, bundled
 from tests.scenarios.apache_kafka import JARS
 
 pytestmark = [*MARKS, pytest.mark.kafka, pytest.mark.timeout(300)]

@@ -8,23 +8,24 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.broker.security.kdc import REALM, Kdc
-from tests.client.kerberoskit import (
+from tests.connector.executors.cluster import LOCAL_CLUSTER, Copy, SparkCluster
+from tests.connector.spark_application import PATIENCE_SECONDS
+from tests.connector.spark_probe import DECIDED, PREPARED, UNDECIDED
+from tests.connector.stock_kafka import Kafka
+from tests.kit.java_stores import Stores
+from tests.kit.kerberos import (
     ALICE,
     KRB5,
     MARKS,
+    REALM,
     SERVERS,
+    Kdc,
     Server,
     apache,
     bundled,
     keys_of,
     login_of,
 )
-from tests.connector.executors.cluster import LOCAL_CLUSTER, Copy, SparkCluster
-from tests.connector.spark_application import PATIENCE_SECONDS
-from tests.connector.spark_probe import DECIDED, PREPARED, UNDECIDED
-from tests.connector.stock_kafka import Kafka
-from tests.kit.java_stores import Stores
 
 pytestmark = [*MARKS, pytest.mark.spark, pytest.mark.timeout(3 * PATIENCE_SECONDS)]
 

@@ -26,7 +26,7 @@ from eoslog.broker.main import Node
 from eoslog.broker.requests import Settled
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.frames import decode_response, encode_request
-from tests.broker.log.fakefs import FakeFile, FakeFileSystem, Outcome
+from tests.broker.log.logkit import FakeFile, FakeFileSystem, Outcome
 
 # -- the event loop ------------------------------------------------------------------------------
 # An event loop without a clock, threads or sockets: time jumps to the next thing to do, and a seed decides.

@@ -21,7 +21,7 @@ from rich.text import Text
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.config import ClientConfig
 from eoslog.testing import EmbeddedBroker
-from tests.checkpoint.plain_checkpoint import decide, lines, plan
+from tests.checkpoint.checkpointkit import decide, lines, plan
 from tests.connector.brokers import DECISIONS
 from tests.connector.saved.saved_world import SavedWorld
 from tests.connector.stock_kafka import Kafka

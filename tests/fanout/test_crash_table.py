@@ -16,7 +16,7 @@ from eoslog.fanout import marked_ends
 from eoslog.fanout.batch import carry_out
 from eoslog.fanout.rules import Batch, FanoutStopped, number_of
 from eoslog.testing import EmbeddedBroker
-from tests.checkpoint.plain_checkpoint import run
+from tests.checkpoint.checkpointkit import run
 from tests.fanout.kit import (
     Calls,
     Dying,

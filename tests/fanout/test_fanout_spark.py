@@ -19,7 +19,7 @@ from eoslog.connector.checkpoint.files import LocalFiles
 from eoslog.fanout import delta, fanout, iceberg, marked_ends, topic
 from eoslog.fanout.rules import FanoutStopped
 from eoslog.testing import EmbeddedBroker
-from tests.checkpoint.plain_checkpoint import run as run_command
+from tests.checkpoint.checkpointkit import run as run_command
 from tests.connector.stock_kafka import Kafka
 from tests.docs.blocks import code_of
 

@@ -4,8 +4,8 @@ from tests.mutants.mutant import Break, Mutant, mutants_of
 
 JUDGE = ("tests/audit/test_table_judge.py",)
 COMMAND = ("tests/audit/test_table_command.py",)
-CONTENTS = ("tests/audit/test_table_contents.py",)
-PARQUET = ("tests/audit/table/test_tables.py",)
+CONTENTS = ("tests/audit/test_table_command.py",)
+PARQUET = ("tests/audit/test_tables.py",)
 
 MUTANTS: list[Mutant] = [
     *mutants_of(
@@ -37,12 +37,12 @@ MUTANTS: list[Mutant] = [
         Break("hidden files count", "ParquetFolder._paths", "not _hidden(path)", "path"),
     ),
     *mutants_of(
-        ("tests/audit/table/test_tables.py",),
+        ("tests/audit/test_tables.py",),
         Break("renamed columns are read by their names", "_listed", "mapping != 'none'", "False"),
         Break("the newest version is read", "_listed", "DeltaTable(name, version=version)", "DeltaTable(name)"),
     ),
     *mutants_of(
-        ("tests/audit/table/test_tables.py",),
+        ("tests/audit/test_tables.py",),
         Break("deletes are passed over", "IcebergTable._plain", "task.delete_files or task.file.file_format.value != 'PARQUET'", "task.file.file_format.value != 'PARQUET'"),
         Break("an unknown snapshot is empty", "IcebergTable.__init__", "snapshot is not None and self._table.snapshot_by_id(snapshot) is None", "False"),
         Break("columns are found by their names", "IcebergTable._plain", "{name: ids[one] for name, one in wanted.items()}", "{}"),

@@ -3,7 +3,7 @@
 from tests.mutants.mutant import Break, Mutant, mutants_of
 
 HERE = "tests/broker/log/"
-CRASH = (f"{HERE}test_log_flush.py", f"{HERE}test_log_crash_model.py", f"{HERE}test_log_disk_errors.py")
+CRASH = (f"{HERE}test_log_flush.py", f"{HERE}test_log_crash_model.py", f"{HERE}test_log_files.py")
 RECOVERY = (f"{HERE}test_log_recovery.py", f"{HERE}test_log_crash_model.py", f"{HERE}test_log_progress.py")
 DAMAGE = (f"{HERE}test_log_damage.py", f"{HERE}test_log_read.py")
 COMPACTION = (f"{HERE}test_log_compaction.py", f"{HERE}test_log_upkeep_model.py")
@@ -115,7 +115,7 @@ MUTANTS: list[Mutant] = [
         Break("deleted segments come back", "open_segments", "below_start(bases, log_start)", "0"),
     ),
     *mutants_of(
-        (f"{HERE}test_log_topics.py", "tests/broker/operations/test_server_process.py", f"{HERE}test_log_epochs.py"),
+        (f"{HERE}test_log_topics.py", "tests/broker/operations/test_server_process.py", f"{HERE}test_log_read.py"),
         Break("the epoch of a copy that runs is taken too", "DataDir._take", "False", "True"),
         Break("the clean mark stays", "DataDir._take_clean_mark", "self._fs.remove(path)\n" "self._fs.sync_dir(self.path)", "pass"),
         Break("its removal is not synced", "DataDir._take_clean_mark", "self._fs.sync_dir(self.path)", "pass"),

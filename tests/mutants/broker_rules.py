@@ -106,7 +106,7 @@ MUTANTS: list[Mutant] = [
         Break("a store that cannot be read is taken", "ListenerTls.check", "ListenerTls(self._listener, wanted)", "pass"),
         Break("the stores are those of the start", "_option", "own_options(config, listener.name)", "listener.own"),
     ),
-    *mutants_of(("tests/broker/fairness/test_server_limits.py",), Break("an unknown machine ends the broker", "_addresses", "OSError", "KeyError")),
+    *mutants_of(("tests/broker/test_fairness.py",), Break("an unknown machine ends the broker", "_addresses", "OSError", "KeyError")),
     *mutants_of(
         CHANGES,
         Break("a listener has no limit before a handshake", "ConnectionCounts.why_full", "place.count >= place.most", "False"),
@@ -259,7 +259,7 @@ MUTANTS: list[Mutant] = [
         Break("partitions need no right to their topic", "add_partitions_to_txn", "denied = {t['name'] for t in topics if not asked.may_topic(AclOperation.WRITE, t['name'])}", "denied: set[str] = set()"),
     ),
     # Who waits for whom
-    *mutants_of((f"{B}fairness/test_server_limits.py",), Break("nothing is kept for those who hold nothing", "Memory.no_room", "self._answer_limit + self._answer_reserve", "self._answer_limit")),
+    *mutants_of((f"{B}test_fairness.py",), Break("nothing is kept for those who hold nothing", "Memory.no_room", "self._answer_limit + self._answer_reserve", "self._answer_limit")),
     *mutants_of(
         (f"{B}network/test_server_steps.py", f"{B}network/test_server_connection.py"),
         Break("many things are served at once", "serve", "_FIRST", "len(everything)"),
@@ -278,9 +278,7 @@ MUTANTS: list[Mutant] = [
     *mutants_of(
         (f"{SECURITY}test_tls.py",), Break("handshakes begin all at once", "TlsAcceptor._accept", "await asyncio.sleep(0)", "pass"), Break("buffers are Python's", "TlsAcceptor.open", "sslproto.SSLProtocol.max_size = BUFFER", "pass")
     ),
-    *mutants_of(
-        (f"{B}fairness/test_server_limits.py",), Break("in the midst of large requests", "GarbageWatch.is_time", "busy", "False"), Break("Python looks as well", "watch_garbage", "gc.set_threshold(youngest, middle, _NEVER)", "pass")
-    ),
+    *mutants_of((f"{B}test_fairness.py",), Break("in the midst of large requests", "GarbageWatch.is_time", "busy", "False"), Break("Python looks as well", "watch_garbage", "gc.set_threshold(youngest, middle, _NEVER)", "pass")),
     *mutants_of(
         ("tests/console/test_console_http.py",),
         Break(

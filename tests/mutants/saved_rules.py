@@ -78,7 +78,7 @@ MUTANTS: list[Mutant] = [
         Break("what is lost is found too late", "_written", "content(name)", "pass"),
     ),
     *mutants_of(
-        ("tests/checkpoint/test_restore_command.py",),
+        ("tests/checkpoint/test_rebuild.py",),
         Break("the files are saved as they were", "_saving", "standing.checkpoint.changed(changes)", "standing.checkpoint"),
         Break("the note of the old cluster is saved", "carry_out.carry_out", "moved is None", "True"),
         Break("a move forgets the state", "carry_out.carry_out", "state_topic or state_topic_of(standing.decision)", "state_topic_of(standing.decision)"),

@@ -20,7 +20,7 @@ import numpy as np
 from eoslog.client.admin.list_offsets import LATEST, list_offsets
 from eoslog.connector.offsets.offsets import Offsets, ShadowCut, to_json
 from eoslog.testing import EmbeddedBroker
-from tests.audit.filling import PARTITIONS, Numbers, cluster_at, create, fill, hurt, split
+from tests.audit.auditkit import PARTITIONS, Numbers, cluster_at, create, fill, hurt, split
 from tests.audit.million import MEGABYTES, SECONDS, measured
 
 BATCHES = 100

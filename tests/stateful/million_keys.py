@@ -21,7 +21,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from eoslog import register
 from eoslog.testing import EmbeddedBroker
-from tests.audit.filling import cluster_at, create, fill, split
+from tests.audit.auditkit import cluster_at, create, fill, split
 from tests.audit.million import MEGABYTES, measured
 from tests.connector.stock_kafka import Kafka
 from tests.spark_session import set_environment, small_session

@@ -16,7 +16,7 @@ import pytest
 from eoslog.broker.ports import FileSystem, OsFileSystem
 from eoslog.testing.disk import DiskRule, FaultyFileSystem
 from eoslog.testing.unsynced import Keep
-from tests.broker.log.fakefs import FakeFileSystem, Outcome
+from tests.broker.log.logkit import FakeFileSystem, Outcome
 
 Step = Callable[[FileSystem, str], object]
 

@@ -60,7 +60,7 @@ SUITES = {
     "migration": Suite("kafka", "tests/connector/differential/test_checkpoints.py"),
     "named sources": Suite(
         "spark",
-        "tests/connector/checkpoint/test_named_sources_spark.py tests/checkpoint/test_named_sources_spark.py",
+        "tests/connector/checkpoint/test_named_sources_spark.py tests/checkpoint/test_edits_spark.py",
         needs="names",
     ),
     "state.topic": Suite("spark", "tests/stateful/test_lost_checkpoint.py"),

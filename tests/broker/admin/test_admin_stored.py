@@ -23,7 +23,7 @@ from eoslog.broker.topics.topics import Topics
 from eoslog.protocol.acls import Acl, AclOperation, Pattern, Permission, ResourceType
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.scram import Credential
-from tests.broker.log.fakefs import FakeClock, FakeFileSystem, Outcome, PowerLoss
+from tests.broker.log.logkit import FakeClock, FakeFileSystem, Outcome, PowerLoss
 
 DATA = "/var/data"
 

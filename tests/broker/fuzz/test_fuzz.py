@@ -20,8 +20,7 @@ from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.frames import encode_request
 from eoslog.testing import EmbeddedBroker
 from tests.broker.broker_clients import Wire, bodies, create, numbers, read_all
-from tests.broker.fuzz.fuzzed_broker import TOO_LONG, FuzzedBroker, inputs
-from tests.broker.fuzz.run_fuzz import ROUNDS, one_round
+from tests.broker.fuzz.fuzzed_broker import ROUNDS, TOO_LONG, FuzzedBroker, inputs, one_round
 
 # -- damaged requests ----------------------------------------------------------------------------
 # A short turn of the fuzz that `make fuzz` does at length.

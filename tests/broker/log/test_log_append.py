@@ -19,11 +19,12 @@ from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.plain_records import encode_records, iter_records
 from eoslog.testing import EmbeddedBroker
 from tests.broker.broker_clients import Wire, create
-from tests.broker.log.fakefs import FakeFile, Outcome
 from tests.broker.log.logkit import (
     DIRECTORY,
     NOW,
     Disk,
+    FakeFile,
+    Outcome,
     batch,
     clean,
     header_only,
@@ -179,7 +180,7 @@ def test_a_batch_above_the_segment_size_gets_a_segment_of_its_own() -> None:
 
 
 def test_one_write_call_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tests.broker.log.fakefs import FakeFile
+    from tests.broker.log.logkit import FakeFile
 
     partition = Disk().open()
     calls = []

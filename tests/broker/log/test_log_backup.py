@@ -29,8 +29,7 @@ from eoslog.commands.backup_copy import copied
 from eoslog.commands.backup_source import NoBackup, source
 from eoslog.testing import EmbeddedBroker
 from tests.broker.broker_clients import QUICK, create, read_all
-from tests.broker.log.fakefs import FakeClock
-from tests.broker.log.logkit import NOW, sequenced
+from tests.broker.log.logkit import NOW, FakeClock, sequenced
 
 # -- one instant ---------------------------------------------------------------------------------
 # A backup is of one instant, whatever changes from turn to turn of the event loop while it is made.

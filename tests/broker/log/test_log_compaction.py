@@ -19,8 +19,19 @@ from eoslog.broker.log.upkeep import Cleaner
 from eoslog.protocol.batch import BatchHeader, build_batch, iter_headers
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.plain_records import Record, encode_records, iter_records, write_varint
-from tests.broker.log.fakefs import Directory, FakeClock, Inode, Outcome
-from tests.broker.log.logkit import DIRECTORY, NOW, Disk, batch, clean, offsets, sequenced
+from tests.broker.log.logkit import (
+    DIRECTORY,
+    NOW,
+    Directory,
+    Disk,
+    FakeClock,
+    Inode,
+    Outcome,
+    batch,
+    clean,
+    offsets,
+    sequenced,
+)
 
 DAY = 86_400_000
 COMPACT = LogSettings(segment_bytes=1024, index_interval_bytes=100, compacted=True, deleted=False)

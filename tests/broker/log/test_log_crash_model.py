@@ -32,8 +32,7 @@ from eoslog.broker.ports import OsFileSystem, SystemClock
 from eoslog.broker.rules.producer_state import AbortedTransaction
 from eoslog.broker.topics.topics import Topics
 from eoslog.protocol.errors import KafkaError
-from tests.broker.log.fakefs import Inode, Outcome
-from tests.broker.log.logkit import DIRECTORY, NOW, Disk, batch, sequenced, stored
+from tests.broker.log.logkit import DIRECTORY, NOW, Disk, Inode, Outcome, batch, sequenced, stored
 
 
 @dataclass

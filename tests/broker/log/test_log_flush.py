@@ -12,8 +12,7 @@ from eoslog.broker.log import durability
 from eoslog.broker.log.durability import GroupFlush, Job
 from eoslog.broker.log.log_settings import LogSettings
 from eoslog.protocol.errors import ErrorCode, KafkaError
-from tests.broker.log.fakefs import Inode
-from tests.broker.log.logkit import DIRECTORY, NOW, Disk, batch
+from tests.broker.log.logkit import DIRECTORY, NOW, Disk, Inode, batch
 
 
 class Slow:

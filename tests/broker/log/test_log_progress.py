@@ -19,8 +19,7 @@ from eoslog.broker.log.recovery import KnownLog
 from eoslog.broker.log.segment import WARM, WarmSegments
 from eoslog.broker.log.upkeep import Upkeep
 from eoslog.broker.ports import OsFileSystem
-from tests.broker.log.fakefs import FakeClock, Outcome
-from tests.broker.log.logkit import DIRECTORY, NOW, Disk, batch, sequenced, stored
+from tests.broker.log.logkit import DIRECTORY, NOW, Disk, FakeClock, Outcome, batch, sequenced, stored
 from tests.broker.log.test_log_crash_model import Life
 
 # -- a start -------------------------------------------------------------------------------------

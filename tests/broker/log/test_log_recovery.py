@@ -12,8 +12,17 @@ from eoslog.broker.log.log_settings import LogSettings
 from eoslog.broker.log.partition import Partition
 from eoslog.protocol.batch import iter_headers
 from eoslog.protocol.errors import ErrorCode, KafkaError
-from tests.broker.log.fakefs import Directory, Outcome
-from tests.broker.log.logkit import DIRECTORY, NOW, Disk, batch, offsets, sequenced, stored
+from tests.broker.log.logkit import (
+    DIRECTORY,
+    NOW,
+    Directory,
+    Disk,
+    Outcome,
+    batch,
+    offsets,
+    sequenced,
+    stored,
+)
 
 LOG = "00000000000000000000.log"
 SMALL = LogSettings(segment_bytes=1500, index_interval_bytes=200)

@@ -12,8 +12,7 @@ from eoslog.broker.log.partition import Partition
 from eoslog.broker.log.retention import SegmentSpan, expendable
 from eoslog.protocol.batch import HEADER_SIZE, packed, read_header, stamped
 from eoslog.protocol.errors import ErrorCode, KafkaError
-from tests.broker.log.fakefs import Outcome
-from tests.broker.log.logkit import DIRECTORY, NOW, Disk, batch, offsets, sequenced, stored
+from tests.broker.log.logkit import DIRECTORY, NOW, Disk, Outcome, batch, offsets, sequenced, stored
 
 HOUR = 3_600_000
 SMALL = LogSettings(segment_bytes=1024, index_interval_bytes=100)

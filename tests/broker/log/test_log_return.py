@@ -25,8 +25,7 @@ from eoslog.broker.log.upkeep import Upkeep
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.testing import EmbeddedBroker
 from tests.broker.broker_clients import create, read_all
-from tests.broker.log.fakefs import FakeClock, FakeFile, Outcome
-from tests.broker.log.logkit import NOW, Disk, batch, sequenced
+from tests.broker.log.logkit import NOW, Disk, FakeClock, FakeFile, Outcome, batch, sequenced
 from tests.kit.waiting import until
 
 LOG = "00000000000000000000.log"

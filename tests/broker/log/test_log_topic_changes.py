@@ -15,8 +15,7 @@ from eoslog.broker.log.data_dir import DataDirError
 from eoslog.broker.topics import partition_creation
 from eoslog.broker.topics.topics import OFFSETS_TOPIC, Topics
 from eoslog.protocol.errors import ErrorCode, KafkaError
-from tests.broker.log.fakefs import FakeFileSystem, Outcome
-from tests.broker.log.logkit import DATA, NOW, batch, code, every_crash, opened
+from tests.broker.log.logkit import DATA, NOW, FakeFileSystem, Outcome, batch, code, every_crash, opened
 
 
 @pytest.fixture

@@ -13,8 +13,20 @@ from eoslog.broker.log.data_dir import DataDir, DataDirError
 from eoslog.broker.log.durability import GroupFlush
 from eoslog.broker.topics.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Topics
 from eoslog.protocol.errors import ErrorCode, KafkaError
-from tests.broker.log.fakefs import FakeClock, FakeFileSystem, Inode, Outcome, PowerLoss
-from tests.broker.log.logkit import DATA, NOW, batch, code, every_crash, opened, sequenced
+from tests.broker.log.logkit import (
+    DATA,
+    NOW,
+    FakeClock,
+    FakeFileSystem,
+    Inode,
+    Outcome,
+    PowerLoss,
+    batch,
+    code,
+    every_crash,
+    opened,
+    sequenced,
+)
 
 
 @pytest.fixture

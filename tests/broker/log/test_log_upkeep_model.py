@@ -18,8 +18,7 @@ from eoslog.protocol.batch import HEADER_SIZE, build_batch, iter_headers
 from eoslog.protocol.control import ABORT, COMMIT, read_control
 from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.plain_records import encode_records, iter_records
-from tests.broker.log.fakefs import Outcome, PowerLoss
-from tests.broker.log.logkit import NOW, Disk, clean
+from tests.broker.log.logkit import NOW, Disk, Outcome, PowerLoss, clean
 
 # -- the partition and its model -----------------------------------------------------------------
 # A partition that is compacted, trimmed and crashed, beside a dumb model of what it must hold.

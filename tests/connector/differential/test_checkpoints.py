@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from tests.checkpoint.edited_query import A_BATCH, EditedQuery, fill
+from tests.checkpoint.checkpointkit import A_BATCH, EditedQuery, fill
 from tests.connector.differential.both import outcome
 from tests.connector.differential.test_differential import ends_of, run
 from tests.connector.stock_kafka import Kafka, bare

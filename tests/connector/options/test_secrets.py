@@ -41,7 +41,7 @@ from eoslog.connector.sink.task_message import Attempt
 from eoslog.connector.sink.task_writer import write_rows
 from eoslog.testing import EmbeddedBroker
 from tests.broker.security.securitykit import ADMIN, ALICE, SECRET, STANDARD, Issuer, Pki, plain_jaas
-from tests.client.mskkit import MskBroker, sts
+from tests.client.test_msk_iam import MskBroker, sts
 from tests.kit.java_stores import KEY_WORD, WORD, Stores
 
 ALICES, WRONG, KEYS = "secret-of-alice-5512", "secret-of-nobody-5513", "secret-of-a-key-5514"

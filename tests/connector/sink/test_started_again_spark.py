@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
 from eoslog.connector.checkpoint.noted_sink import NotedSink
-from tests.checkpoint.edited_query import EditedQuery, fill
+from tests.checkpoint.checkpointkit import EditedQuery, fill
 from tests.connector.stock_kafka import Kafka
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]

@@ -46,7 +46,7 @@ from eoslog.protocol.messages.groups import (
     CONSUMER_PROTOCOL_SUBSCRIPTION,
 )
 from eoslog.protocol.topic_partitions import TopicPartition
-from tests.broker.log.fakefs import FakeClock, FakeFileSystem, Outcome, PowerLoss
+from tests.broker.log.logkit import FakeClock, FakeFileSystem, Outcome, PowerLoss
 
 if TYPE_CHECKING:
     from eoslog.protocol.typed import ConsumerProtocolAssignmentDraft, ConsumerProtocolSubscriptionDraft

@@ -35,7 +35,7 @@ from tests.broker.coordinator.transactions.transaction_machine import (
     after_crash,
     fresh_disk,
 )
-from tests.broker.log.fakefs import Directory, FakeClock, Outcome
+from tests.broker.log.logkit import Directory, FakeClock, Outcome
 
 if TYPE_CHECKING:
     from eoslog.protocol.typed import TransactionLogValueDraft

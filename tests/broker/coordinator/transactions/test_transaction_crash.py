@@ -40,7 +40,7 @@ from tests.broker.coordinator.transactions.transaction_machine import (
     after_crash,
     fresh_disk,
 )
-from tests.broker.log.fakefs import Directory, Outcome
+from tests.broker.log.logkit import Directory, Outcome
 
 A, B, C = ("a", 0), ("b", 0), ("c", 0)
 ALL = [A, B, C]

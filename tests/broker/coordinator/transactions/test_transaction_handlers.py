@@ -24,7 +24,7 @@ from tests.broker.coordinator.transactions.transaction_machine import (
     PowerCut,
     fresh_disk,
 )
-from tests.broker.log.fakefs import Directory
+from tests.broker.log.logkit import Directory
 
 INIT, ADD, OFFSETS, END, MARKERS, DESCRIBE, LIST, PRODUCERS = (
     ApiKey.INIT_PRODUCER_ID, ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.ADD_OFFSETS_TO_TXN, ApiKey.END_TXN,

@@ -26,7 +26,7 @@ from tests.broker.coordinator.transactions.transaction_machine import (
     after_crash,
     fresh_disk,
 )
-from tests.broker.log.fakefs import Outcome
+from tests.broker.log.logkit import Outcome
 
 Token = tuple[int, int]
 

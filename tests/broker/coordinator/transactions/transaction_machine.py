@@ -25,7 +25,7 @@ from eoslog.broker.topics.topics import Topics
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.plain_records import encode_records
 from eoslog.protocol.topic_partitions import TopicPartition
-from tests.broker.log.fakefs import Directory, FakeClock, FakeFileSystem, Outcome
+from tests.broker.log.logkit import Directory, FakeClock, FakeFileSystem, Outcome
 
 T = TypeVar("T")
 

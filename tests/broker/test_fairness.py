@@ -1,5 +1,7 @@
 """Limits: memory stays bounded whatever clients do, connections are counted, garbage is looked for."""
 
+from __future__ import annotations
+
 import asyncio
 import contextlib
 import gc
