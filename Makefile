@@ -200,7 +200,7 @@ test-monitoring: setup java  ## metrics of queries, the alert rules and the dash
 			echo "installing prometheus"; apt-get update -qq; \
 			DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends prometheus >/dev/null; \
 		else echo "this test needs Prometheus: install it (Debian: apt-get install prometheus)"; exit 1; fi; fi
-	$(BIN)/python -m pytest -q tests/connector/progress $(TEST_ARGS)
+	$(BIN)/python -m pytest -q tests/connector/test_progress.py $(TEST_ARGS)
 
 test-kafka: setup $(KAFKA)  ## the client scenarios with all clients on Apache Kafka and on eoslog, compared
 	$(SCENARIOS) --scenario-broker=kafka $(ALL_CLIENTS) --scenario-seen=.peers/seen-kafka.json $(TEST_ARGS)
@@ -226,7 +226,7 @@ soak-shadows: setup  ## shadows with other states take over from the living vers
 	$(BIN)/python -u -m tests.shadow.soak_shadows $(SOAK_ARGS)
 
 test-state: setup  ## lose the checkpoint of a query of each stateful operator, and of one in each state store
-	$(BIN)/python -m pytest -q -m "long or not long" tests/stateful/test_lost_checkpoint.py
+	$(BIN)/python -m pytest -q -m "long or not long" tests/stateful/test_stateful.py
 
 bench-state: setup  ## what it costs to save a query's state every 1, 10 and 100 micro-batches
 	$(BIN)/python -u -m benchmarks.saved_state
@@ -246,7 +246,7 @@ command-pictures: setup $(KAFKA) .peers/kfake  ## make the pictures of eoslog au
 	$(BIN)/python -m tests.docs.terminal_pictures
 
 demo-picture: setup  ## make docs/pictures/demo.svg: the output of a whole make demo
-	$(BIN)/python -m tests.e2e.demo_picture --data $(DEMO_DATA) $(DEMO_ARGS)
+	$(BIN)/python -m tests.examples.demo_picture --data $(DEMO_DATA) $(DEMO_ARGS)
 
 test-differential: setup $(KAFKA) $(SPARK_KAFKA)  ## the same queries through Spark's kafka and eoslog in one session on Apache Kafka (DRAWS=n SEED=n)
 	$(if $(DRAWS),DRAWS=$(DRAWS)) $(if $(SEED),SEED=$(SEED)) $(BIN)/python -m pytest -q -s --timeout 0 -m kafka tests/connector/differential $(TEST_ARGS)
@@ -280,16 +280,14 @@ test-rehearse-kafka: setup $(KAFKA) .peers/kafka-4.0.0  ## eoslog rehearse on Ap
 test-rehearse-versions: setup $(VERSIONS:%=.peers/kafka-%)  ## eoslog rehearse on versions of Apache Kafka; makes the table of docs/rehearse.md (VERSIONS="3.9.1 4.0.0")
 	$(BIN)/python -u -m tests.rehearse.run_versions $(VERSIONS)
 
-EXECUTORS := $(addprefix tests/connector/executors/,test_executors.py test_losses.py)
-
 test-executors: setup  ## executors, workers and driver processes killed, speculation, topics that change (ROUNDS=n)
-	$(if $(ROUNDS),EOSLOG_EXECUTORS_ROUNDS=$(ROUNDS)) $(BIN)/python -m pytest -q -s --timeout 0 -m "spark or long" $(EXECUTORS) $(TEST_ARGS)
+	$(if $(ROUNDS),EOSLOG_EXECUTORS_ROUNDS=$(ROUNDS)) $(BIN)/python -m pytest -q -s --timeout 0 -m "spark or long" tests/connector/executors/test_losses.py $(TEST_ARGS)
 
 test-upgrade: setup  ## open data directories and checkpoints that earlier versions have left, and go back to those versions with what this one wrote
 	$(BIN)/python -m pytest -q --timeout 0 -m "long or not long" tests/upgrade $(TEST_ARGS)
 
 test-ends: setup  ## queries stopped at ten moments of a batch, signals to the application, failing tasks and writes
-	$(BIN)/python -m pytest -q -s --timeout 0 -m long tests/connector/executors/test_ends.py $(TEST_ARGS)
+	$(BIN)/python -m pytest -q -s --timeout 0 -m long tests/connector/run/test_orderly_end.py $(TEST_ARGS)
 
 test-beginnings: setup  ## queries killed in their first batch, and then given other startingOffsets, in a real Spark
 	$(BIN)/python -m pytest -q --timeout 900 -m long tests/connector/checkpoint $(TEST_ARGS)
@@ -342,7 +340,7 @@ test-docs: setup  ## the pages of the docs whose blocks start queries, typed fro
 	$(BIN)/python -m pytest -q --timeout 900 -m long tests/docs $(TEST_ARGS)
 
 stories: setup $(KAFKA) $(SPARK_KAFKA)  ## what people come for, typed as in the docs, each with the seconds it takes (STORIES="avro notebook")
-	$(BIN)/python -u -m tests.stories.run_stories $(STORIES)
+	$(BIN)/python -u -m tests.docs.run_stories $(STORIES)
 
 newcomer: setup  ## README's first section, typed in a fresh clone: first rows in under five minutes (PROJECT=own: with a wheel, in an empty folder)
 	$(BIN)/python -u -m tests.docs.newcomer $(if $(filter own,$(PROJECT)),--own)
@@ -357,7 +355,7 @@ jar: dist  ## build the jar for spark-submit --packages, in a Maven repository i
 .PHONY: test-packages check-release
 test-packages: setup  ## wheel, sdist and jar in empty environments with PySpark 4.0 to 4.3: queries, killed and resumed
 	$(BIN)/python -m pytest -q --timeout 0 -m packages tests/packages $(TEST_ARGS)
-	$(BIN)/python -m pytest -q --timeout 300 -m long tests/connector/spark/test_spark_pipelines.py
+	$(BIN)/python -m pytest -q --timeout 300 -m long tests/connector/spark/test_spark_connect.py
 
 .peers/pyspark-%: | $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --target $@.part "pyspark==$*"
@@ -368,7 +366,7 @@ OTHER_SPARK := PYTHONPATH=$(CURDIR)/.peers/pyspark-$(SPARK) $(BIN)/python -m pyt
 
 test-spark-version: setup .peers/pyspark-$(SPARK)  ## the tests that start Spark, with another PySpark (SPARK=4.1.4)
 	$(OTHER_SPARK) -m spark tests/connector tests/checkpoint tests/histories $(TEST_ARGS)
-	$(OTHER_SPARK) -m long tests/connector/spark/test_spark_pipelines.py $(TEST_ARGS)
+	$(OTHER_SPARK) -m long tests/connector/spark/test_spark_connect.py $(TEST_ARGS)
 
 OWN_SPARK := 4.3.0  # of .venv
 SPARKS ?= 4.0.5 4.1.4 4.2.1 $(OWN_SPARK)

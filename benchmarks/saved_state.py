@@ -21,8 +21,8 @@ from pyspark.sql import functions as F
 
 from eoslog import register
 from eoslog.testing import EmbeddedBroker
+from tests.connector.brokers import Kafka
 from tests.connector.saved.saved_world import SavedWorld
-from tests.connector.stock_kafka import Kafka
 from tests.spark_session import set_environment, small_session
 
 BATCHES, SETTLE, BATCH, KEYS = 110, 10, 2_000, 20_000

@@ -23,7 +23,7 @@ settings.load_profile("without a clock")
 
 
 LONG = (
-    "tests/e2e/",
+    "tests/examples/test_spark_examples.py",
     "tests/connector/crashes/test_crash_table.py",
     "tests/stateful/",
     "tests/connector/executors/",

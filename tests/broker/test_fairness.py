@@ -22,7 +22,7 @@ from eoslog.protocol.batch import iter_headers
 from eoslog.protocol.plain_records import encode_records
 from eoslog.testing import EmbeddedBroker
 from tests.broker.broker_clients import Wire, create
-from tests.kit.waiting import until
+from tests.kit.program import until
 
 MB = 1 << 20
 

@@ -29,8 +29,8 @@ from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
 from eoslog.connector.saved.save import CheckpointSaving
 from eoslog.connector.sink.start_of_run import cluster_id
 from eoslog.testing import EmbeddedBroker
+from tests.connector.brokers import Kafka
 from tests.connector.checkpoint import halting
-from tests.connector.stock_kafka import Kafka
 from tests.spark_session import all_available
 
 # -- made without Spark ----------------------------------------------------------------------------

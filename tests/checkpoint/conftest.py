@@ -12,8 +12,7 @@ from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.config import ClientConfig
 from eoslog.testing import EmbeddedBroker
 from tests.checkpoint.checkpointkit import EditedQuery, decide, lines, plan
-from tests.connector.brokers import start_broker
-from tests.connector.stock_kafka import Kafka
+from tests.connector.brokers import Kafka, start_broker
 
 
 @pytest.fixture(scope="module")

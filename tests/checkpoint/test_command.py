@@ -28,7 +28,7 @@ from eoslog.connector.sink.task_message import Attempt
 from eoslog.connector.sink.task_writer import write_rows
 from eoslog.testing import EmbeddedBroker
 from tests.checkpoint.checkpointkit import SETTINGS, decide, last, lines, plan, run, sink_of
-from tests.connector.stock_kafka import Kafka
+from tests.connector.brokers import Kafka
 
 PAGE = Path(__file__).parents[2] / "docs" / "checkpoints.md"
 

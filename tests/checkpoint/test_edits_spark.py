@@ -37,7 +37,7 @@ from tests.checkpoint.checkpointkit import (
     lines,
     plan,
 )
-from tests.connector.stock_kafka import Kafka
+from tests.connector.brokers import Kafka
 
 # -- edits ---------------------------------------------------------------------------------------
 # Checkpoints of queries that were killed in a real Spark, edited: `eoslog audit` then counts what the edit

@@ -22,7 +22,7 @@ from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.offsets.group_notes import Note, read_note
 from eoslog.testing import EmbeddedBroker
 from tests.checkpoint.checkpointkit import group_of, run, sink_of
-from tests.connector.stock_kafka import Kafka
+from tests.connector.brokers import Kafka
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from eoslog.connector.checkpoint.checkpoint import Checkpoint
 from eoslog.connector.offsets.offsets import to_json
 from eoslog.testing import EmbeddedBroker
 from tests.checkpoint.checkpointkit import copy_topic, group_of, last, lines, plan, run
-from tests.connector.stock_kafka import Kafka
+from tests.connector.brokers import Kafka
 
 
 def mirror(broker: EmbeddedBroker, other: EmbeddedBroker, topic: str, before: int, count: int = 30) -> None:

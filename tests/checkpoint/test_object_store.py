@@ -17,7 +17,7 @@ from eoslog.connector.checkpoint.checkpoint import Checkpoint
 from eoslog.connector.checkpoint.files import ArrowFiles, files_at
 from eoslog.testing import EmbeddedBroker
 from tests.checkpoint.checkpointkit import copy_topic, group_of, run
-from tests.connector.stock_kafka import Kafka
+from tests.connector.brokers import Kafka
 from tests.kit.object_stores import BUCKET, STORES, Store
 
 pytestmark = pytest.mark.long

@@ -29,10 +29,9 @@ from tests.checkpoint.checkpointkit import (
     run,
     sink_of,
 )
+from tests.connector.brokers import Kafka
 from tests.connector.saved.saved_world import SavedWorld, operator
-from tests.connector.stock_kafka import Kafka
-from tests.docs.blocks import ROOT, blocks_of
-from tests.docs.reader import ADDRESS, all_match, steps
+from tests.docs.reader import ADDRESS, ROOT, all_match, blocks_of, steps
 
 # -- rebuild ---------------------------------------------------------------------------------------
 # `eoslog checkpoint rebuild`: what a checkpoint has lost of the last decided batch is written again from the

@@ -23,7 +23,7 @@ from eoslog.protocol.control import ABORT, COMMIT, control_batch
 from eoslog.protocol.encode import encode_batches
 from eoslog.protocol.errors import KafkaError
 from tests.client.fake_broker import Drop, FakeBroker
-from tests.kit.waiting import until
+from tests.kit.program import until
 from tests.protocol.oracle import stamp
 
 

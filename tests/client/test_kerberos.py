@@ -23,7 +23,7 @@ from eoslog.errors import AuthenticationRefused
 from eoslog.protocol.typed import METADATA
 from eoslog.testing import EmbeddedBroker
 from tests.broker.security.securitykit import free_ports
-from tests.docs.blocks import PAGES, blocks_of
+from tests.docs.reader import PAGES, blocks_of
 from tests.kit.kerberos import (
     ALICE,
     BROKER,

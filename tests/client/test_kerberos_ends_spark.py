@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from tests.connector.brokers import Kafka
 from tests.connector.executors.cluster import Copy, SparkCluster
 from tests.connector.spark_application import PATIENCE_SECONDS
 from tests.connector.spark_probe import UNDECIDED
-from tests.connector.stock_kafka import Kafka
 from tests.kit.kerberos import ALICE, KRB5, MARKS, SERVERS, Kdc, Server, apache, bundled, login_of
 
 pytestmark = [*MARKS, pytest.mark.spark, pytest.mark.timeout(3 * PATIENCE_SECONDS)]

@@ -7,7 +7,7 @@ import pytest
 from eoslog.client.wire.security_settings import KerberosSettings
 from eoslog.connector.options.source_options import source_options
 from eoslog.errors import OptionError
-from tests.docs.blocks import ROOT
+from tests.docs.reader import ROOT
 
 MODULE = "com.sun.security.auth.module.Krb5LoginModule"
 ME = "spark@REALM"

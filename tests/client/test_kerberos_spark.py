@@ -8,10 +8,10 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.connector.brokers import Kafka
 from tests.connector.executors.cluster import LOCAL_CLUSTER, Copy, SparkCluster
 from tests.connector.spark_application import PATIENCE_SECONDS
 from tests.connector.spark_probe import DECIDED, PREPARED, UNDECIDED
-from tests.connector.stock_kafka import Kafka
 from tests.kit.java_stores import Stores
 from tests.kit.kerberos import (
     ALICE,

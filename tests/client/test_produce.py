@@ -29,7 +29,7 @@ from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.protocol.sequence import MAX_SEQUENCE
 from tests.client.fake_broker import FakeBroker, FakeLog, Handler, Silence
-from tests.kit.waiting import until
+from tests.kit.program import until
 
 # -- what it remembers, without a broker ---------------------------------------------------------
 # What a producer remembers of its batches, without a broker: sequences, order, and what answers mean.

@@ -20,8 +20,7 @@ from eoslog.errors import ProduceFailed
 from eoslog.protocol.encode import encode_batches
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.producer_identity import ProducerIdentity
-from tests.connector.brokers import skip_unless_served, start_broker
-from tests.connector.stock_kafka import Kafka
+from tests.connector.brokers import Kafka, skip_unless_served, start_broker
 
 
 class At(Cluster):

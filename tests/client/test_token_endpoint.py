@@ -31,8 +31,8 @@ from eoslog.connector.options.source_options import SourceOptions, source_option
 from eoslog.errors import AuthenticationRefused, OptionError
 from eoslog.testing import EmbeddedBroker
 from tests.broker.security.securitykit import Issuer
-from tests.docs.blocks import ROOT, blocks_of
-from tests.kit.waiting import until
+from tests.docs.reader import ROOT, blocks_of
+from tests.kit.program import until
 from tests.scenarios.apache_kafka import JARS, ApacheKafka
 
 # -- an endpoint ---------------------------------------------------------------------------------

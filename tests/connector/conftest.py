@@ -9,8 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.connector.brokers import BUNDLED_ONLY, ON_KAFKA, Broker, start_broker
-from tests.connector.stock_kafka import Kafka
+from tests.connector.brokers import BUNDLED_ONLY, ON_KAFKA, Broker, Kafka, start_broker
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

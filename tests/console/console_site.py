@@ -22,7 +22,7 @@ from eoslog.broker.ports import OsFileSystem, SystemClock
 from eoslog.broker.topics.topics import Topics
 from eoslog.protocol.plain_records import encode_records
 from eoslog.testing import EmbeddedBroker
-from tests.kit.waiting import until
+from tests.kit.program import until
 
 PATIENCE = 100.0
 """Seconds to wait for what has to come: generous, as the machine may stand still for a while."""

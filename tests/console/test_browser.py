@@ -32,7 +32,7 @@ from tests.console.console_site import (
     transactional,
     write,
 )
-from tests.kit.waiting import until
+from tests.kit.program import until
 from tests.top.busy import READERS, SINKS, fill, reader
 
 # -- Chromium by its driver ----------------------------------------------------------------------

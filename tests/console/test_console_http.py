@@ -37,7 +37,7 @@ from tests.console.console_site import (
     transactional,
     write,
 )
-from tests.kit.waiting import until
+from tests.kit.program import until
 
 pytestmark = pytest.mark.timeout(600)  # a broker may take long to start on a busy machine
 

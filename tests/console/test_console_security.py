@@ -50,7 +50,7 @@ from tests.broker.security.securitykit import (
     plain_jaas,
 )
 from tests.console.console_site import PATIENCE, Answer, Site, create, history, member
-from tests.kit.waiting import until
+from tests.kit.program import until
 
 pytestmark = pytest.mark.timeout(600)  # a broker may take long to start on a busy machine
 

@@ -15,7 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.docs.blocks import ROOT, Block, blocks_of
+from tests.docs.reader import ROOT, Block, blocks_of
 
 README, INSTALLING = ROOT / "README.md", ROOT / "docs" / "installing.md"
 HOME = "https://github.com/eoslog/eoslog"

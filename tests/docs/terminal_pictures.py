@@ -22,9 +22,8 @@ from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.config import ClientConfig
 from eoslog.testing import EmbeddedBroker
 from tests.checkpoint.checkpointkit import decide, lines, plan
-from tests.connector.brokers import DECISIONS
+from tests.connector.brokers import DECISIONS, Kafka
 from tests.connector.saved.saved_world import SavedWorld
-from tests.connector.stock_kafka import Kafka
 from tests.kfake.kfake import Kfake
 from tests.scenarios.apache_kafka import ApacheKafka
 from tests.shadow.test_shadow import Shadow

@@ -14,8 +14,19 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.docs.blocks import PAGES, ROOT, RUN, SHOWN, Block, all_blocks, blocks_of, needs_spark
-from tests.docs.reader import Reader, all_match, steps
+from tests.docs.reader import (
+    PAGES,
+    ROOT,
+    RUN,
+    SHOWN,
+    Block,
+    Reader,
+    all_blocks,
+    all_match,
+    blocks_of,
+    needs_spark,
+    steps,
+)
 
 NOT_RUN = {"README.md": 1}
 """Pages with blocks that no test runs, and how many; each says why in a comment before it."""

@@ -36,7 +36,7 @@ from eoslog.connector.options.sink_options import sink_options
 from eoslog.connector.options.table import ALIASES, SPARKS_OPTIONS, TABLE, Option, OptionType
 from eoslog.connector.spark.libraries import SPARK, numbers
 from eoslog.protocol.apis import APIS
-from tests.docs.blocks import PAGES, ROOT, blocks_of
+from tests.docs.reader import PAGES, ROOT, blocks_of
 
 # -- made from the code --------------------------------------------------------------------------
 # The pages made from the code say what the code says.

@@ -1,42 +1,56 @@
-"""The examples of docs/examples.md that start Spark, as the page says, and killed: make test-examples.
-
-Scripts that are killed have a Spark process of their own; the others
-share a session here, which their `getOrCreate()` finds.
-"""
+"""The examples that start Spark, the notebook, and the demo."""
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import re
 import runpy
 import sqlite3
+import subprocess
 import sys
 import time
-from collections.abc import Iterator
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
+import nbformat
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from confluent_kafka import Consumer, TopicPartition
+from nbclient import NotebookClient
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from rich.console import Console
 
 from benchmarks.peer_kafka import spark_kafka
 from eoslog.avro import SchemaRegistry, decode, encode
 from eoslog.cli import main
 from eoslog.testing import EmbeddedBroker, Fault
 from examples.avro_orders import INVOICE, ORDER
+from examples.flights.audit import Verdict
+from examples.flights.view import closing as closing_of_the_demo
 from examples.registry import SmallRegistry
 from tests.examples.running import PATIENCE_S, Script, command_of, committed, create, environment, put
 from tests.examples.test_plain import SENTENCES, WORDS
+from tests.kit.program import ROOT
 from tests.scenarios.apache_kafka import ApacheKafka
+from tests.svg import PICTURES
+
+# -- examples --------------------------------------------------------------------------------------
+# The examples of docs/examples.md that start Spark, as the page says, and killed: make test-examples.
+#
+# Scripts that are killed have a Spark process of their own; the others
+# share a session here, which their `getOrCreate()` finds.
+
 
 SMALL = "--conf spark.ui.enabled=false --conf spark.driver.memory=600m --conf spark.log.level=ERROR"
 SLOW_STARTS = 8
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(3 * PATIENCE_S)]
 
 
 @pytest.fixture
@@ -113,6 +127,8 @@ def values(broker: EmbeddedBroker, topic: str) -> list[str]:
     return sorted(row.value for row in committed(broker.bootstrap, topic))
 
 
+@pytest.mark.kafka
+@pytest.mark.timeout(3 * PATIENCE_S)
 def test_dead_letters(spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path) -> None:
     for topic in ("orders", "orders_north", "orders_south", "orders_dead"):
         create(broker.bootstrap, topic)
@@ -125,6 +141,8 @@ def test_dead_letters(spark: SparkSession, broker: EmbeddedBroker, tmp_path: Pat
     assert values(broker, "orders_dead") == sorted([*orders[2::3], "no JSON", "{}"])
 
 
+@pytest.mark.kafka
+@pytest.mark.timeout(3 * PATIENCE_S)
 def test_join_and_route(spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path) -> None:
     for topic in ("orders", "payments", "settled", "short", "ledger"):
         create(broker.bootstrap, topic)
@@ -143,6 +161,8 @@ def test_join_and_route(spark: SparkSession, broker: EmbeddedBroker, tmp_path: P
     assert [one.offset for one in stood] == [20, 16]
 
 
+@pytest.mark.kafka
+@pytest.mark.timeout(3 * PATIENCE_S)
 def test_migrate(spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path) -> None:
     create(broker.bootstrap, "orders", 2)
     for connector, first in (("kafka", 0), ("eoslog", 100)):
@@ -156,6 +176,8 @@ def spent(place: Path) -> list[tuple[str, int, int]]:
         return connection.execute("select * from spent order by customer").fetchall()
 
 
+@pytest.mark.kafka
+@pytest.mark.timeout(3 * PATIENCE_S)
 def test_upsert(spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path) -> None:
     create(broker.bootstrap, "orders", 2)
     put(broker.bootstrap, "orders", [(f"c{n % 4}", json.dumps({"amount": n})) for n in range(40)])
@@ -170,6 +192,8 @@ def test_upsert(spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path) -> 
     assert spent(tmp_path) == right
 
 
+@pytest.mark.kafka
+@pytest.mark.timeout(3 * PATIENCE_S)
 def test_avro(spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path) -> None:
     """Orders of two schemas in one topic: the older one has no currency."""
     older = ORDER | {"fields": ORDER["fields"][:-1]}
@@ -199,6 +223,8 @@ def test_avro(spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path) -> No
     assert stand_in.asked.count("GET /schemas/ids/1") <= 2, "once in each worker"
 
 
+@pytest.mark.kafka
+@pytest.mark.timeout(3 * PATIENCE_S)
 def test_windows(spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path) -> None:
     create(broker.bootstrap, "readings", 2)
     readings = [
@@ -215,6 +241,8 @@ def test_windows(spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path) ->
     assert len(undisturbed) > 40 and values(broker, "killed") == undisturbed
 
 
+@pytest.mark.kafka
+@pytest.mark.timeout(3 * PATIENCE_S)
 def test_word_count(spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path) -> None:
     create(broker.bootstrap, "sentences", 2)
     put(broker.bootstrap, "sentences", ((str(number), one) for number, one in enumerate(SENTENCES)))
@@ -267,6 +295,8 @@ def mirror(source: str, target: str, place: Path) -> None:
     assert done.exit_code == 0 and f"right: {RECORDS:,} records" in done.output, done.output
 
 
+@pytest.mark.kafka
+@pytest.mark.timeout(3 * PATIENCE_S)
 @pytest.mark.timeout(2 * PATIENCE_S)
 @pytest.mark.parametrize("way", ["to Kafka", "from Kafka"])
 def test_mirror(way: str, tmp_path: Path) -> None:
@@ -281,3 +311,77 @@ def test_mirror(way: str, tmp_path: Path) -> None:
             headers=[("a", b"1")],
         )
         mirror(source, target, tmp_path)
+
+
+# -- the notebook ----------------------------------------------------------------------------------
+# examples/exactly_once.ipynb from top to bottom: make test-examples.
+
+
+CELL_S = 600
+
+
+@pytest.mark.long
+@pytest.mark.timeout(CELL_S)
+def test_it_runs_from_top_to_bottom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in environment().items():
+        monkeypatch.setitem(os.environ, name, value)
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--conf spark.ui.enabled=false pyspark-shell")
+    read: Callable[..., Any] = nbformat.read
+    notebook = read(ROOT / "examples" / "exactly_once.ipynb", as_version=4)
+    NotebookClient(notebook, timeout=CELL_S, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    outputs = [one for cell in notebook.cells if cell.cell_type == "code" for one in cell.outputs]
+    printed = "".join(one.text for one in outputs if one.output_type == "stream" and one.name == "stdout")
+    print(printed)
+    assert "exactly_once: 20000 rows, 0 lost, 0 doubled" in printed
+    doubled = re.search(r"at_least_once: \d+ rows, 0 lost, (\d+) doubled", printed)
+    assert doubled and int(doubled[1]) > 0, "the last batch did not run again"
+    assert "right: 20,000 records" in printed
+    assert sum("image/png" in one.get("data", {}) for one in outputs) == 2
+
+
+# -- the demo --------------------------------------------------------------------------------------
+# The demo on the first flights of the year: the same kills, the same auditor, and an audit that can fail.
+
+
+ROOT_OF_THE_DEMO = Path(__file__).resolve().parents[2]
+FLIGHTS = 30_000
+
+
+def demo(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "examples.flights.run", "--data", str(folder), *args]
+    command += ["--limit", str(FLIGHTS), "--rate", "3000", "--rows-per-batch", "3000"]
+    return subprocess.run(
+        command, cwd=ROOT_OF_THE_DEMO, capture_output=True, text=True, timeout=240, check=False
+    )
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+def test_every_flight_once_through_three_kills(tmp_path: Path) -> None:
+    done = demo(tmp_path / "demo", "--guarantee", "exactly_once")
+    print(done.stdout, done.stderr)
+    assert done.returncode == 0
+    assert "every flight exactly once" in done.stdout
+    assert all(f"killed {what}" in done.stdout for what in ("the broker", "the Spark", "a Python worker"))
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+def test_at_least_once_doubles_and_the_audit_says_so(tmp_path: Path) -> None:
+    done = demo(tmp_path / "demo", "--guarantee", "at_least_once", "--expect-duplicates")
+    print(done.stdout, done.stderr)
+    assert done.returncode == 0
+    assert "not exactly once" in done.stdout
+
+
+def test_the_picture_of_the_readme_shows_what_the_demo_prints_now() -> None:
+    """Every line of an audit that holds, and the three kills; nothing is fetched from outside."""
+    text = (PICTURES / "demo.svg").read_text()
+    shown = "".join(ElementTree.fromstring(text).itertext()).replace("\xa0", " ")
+    console = Console(width=100, file=io.StringIO(), record=True)
+    console.print(closing_of_the_demo(Verdict(336_776, 336_776), 3, 0.0, 0, "exactly_once"))
+    printed = re.findall(r"[^│┌┐└┘─┬┴\n]+", re.sub(r"\d+ s, .* GiB", "", console.export_text()))
+    for words in filter(None, map(str.strip, printed)):
+        assert words in shown, f"the picture does not show {words!r}: make demo-picture"
+    assert all(f"killed {what}" in shown for what in ("the broker", "the Spark", "a Python worker"))
+    assert not re.search(r"""(href|src|url)\s*[=(]\s*["']?https?:""", text)

@@ -19,7 +19,7 @@ from deltalake import DeltaTable
 from pyiceberg.catalog import load_catalog
 
 from eoslog.testing import EmbeddedBroker
-from tests.connector.stock_kafka import Kafka
+from tests.connector.brokers import Kafka
 from tests.fanout.fanout_app import catalog_in
 from tests.kit.program import Program, plain_python
 

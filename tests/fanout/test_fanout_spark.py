@@ -20,8 +20,8 @@ from eoslog.fanout import delta, fanout, iceberg, marked_ends, topic
 from eoslog.fanout.rules import FanoutStopped
 from eoslog.testing import EmbeddedBroker
 from tests.checkpoint.checkpointkit import run as run_command
-from tests.connector.stock_kafka import Kafka
-from tests.docs.blocks import code_of
+from tests.connector.brokers import Kafka
+from tests.docs.reader import code_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(600)]
 

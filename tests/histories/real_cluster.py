@@ -18,7 +18,7 @@ from eoslog.client.wire.config import ClientConfig, parse_addresses
 from eoslog.protocol.apis import ApiKey
 from eoslog.testing import EmbeddedBroker
 from tests.broker.broker_clients import Wire
-from tests.connector.stock_kafka import LATEST, Kafka
+from tests.connector.brokers import LATEST, Kafka
 
 TWO_PHASE = "transaction.two.phase.commit.enable"
 CONFIG = {

@@ -18,7 +18,7 @@ import pytest
 
 from eoslog.client.wire import cluster as client
 from eoslog.client.wire.connection import BrokerConnection
-from tests.connector.stock_kafka import Kafka
+from tests.connector.brokers import Kafka
 from tests.histories import three_memories
 from tests.histories.ground import SimGround
 from tests.histories.processes import machine

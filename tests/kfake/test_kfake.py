@@ -15,12 +15,10 @@ import pytest
 
 from eoslog.client.admin.group_offsets import commit_plain
 from eoslog.rehearse import crash
-from tests.connector.brokers import DECISIONS, Broker
+from tests.connector.brokers import DECISIONS, Broker, Kafka
 from tests.connector.crashes import test_crash_table as table
 from tests.connector.crashes.crash_query import IN_DRIVER, IN_TASKS, Crash, run, start
-from tests.connector.stock_kafka import Kafka
-from tests.docs.blocks import ROOT, blocks_of
-from tests.docs.reader import all_match, steps
+from tests.docs.reader import ROOT, all_match, blocks_of, steps
 from tests.kfake.kfake import Kfake
 from tests.rehearse.rehearsing import document, names_of, not_holding, rehearse, verdicts
 

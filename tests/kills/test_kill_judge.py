@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.connector.stock_kafka import Kafka
+from tests.connector.brokers import Kafka
 from tests.kills.kill_brokers import Bundled
 from tests.kills.kill_feed import left_open, unmarked
 from tests.kills.kill_harms import HARMS

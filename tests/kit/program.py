@@ -116,3 +116,16 @@ class Program:
     def tail(self, size: int = 6000) -> str:
         """The end of its output."""
         return self.log.read_text(errors="replace")[-size:]
+
+
+# -- waiting ---------------------------------------------------------------------------------------
+# Waiting for what others bring about.
+
+
+def until(condition: Callable[[], Any], what: str = "it", seconds: float = 60.0) -> Any:
+    """What the condition answers, once it is true. Raises AssertionError if it is not in time."""
+    deadline = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < deadline, f"{what}: not within {seconds:.0f} s"
+        time.sleep(0.01)
+    return found

@@ -1,5 +1,4 @@
-"""Rules of the bundled broker beside its log, broken: who may do what, who is who, what is durable before it
-counts, what comes back after a failed disk, who waits for whom."""
+"""Rules of the broker and of its log, each broken: a promise to clients or to the disk."""
 
 from tests.mutants.mutant import Break, Mutant, mutants_of
 
@@ -13,6 +12,15 @@ COORDINATOR = (f"{B}coordinator/transactions/test_transaction_coordinator.py", f
 MACHINE = (f"{B}network/test_wire_machine.py",)
 RETURN = (f"{LOG}test_log_return.py",)
 GROUPS_RETURN = (f"{B}coordinator/groups/test_group_shell.py",)
+HERE = "tests/broker/log/"
+CRASH = (f"{HERE}test_log_flush.py", f"{HERE}test_log_crash_model.py", f"{HERE}test_log_files.py")
+RECOVERY = (f"{HERE}test_log_recovery.py", f"{HERE}test_log_crash_model.py", f"{HERE}test_log_progress.py")
+DAMAGE = (f"{HERE}test_log_damage.py", f"{HERE}test_log_read.py")
+COMPACTION = (f"{HERE}test_log_compaction.py", f"{HERE}test_log_upkeep_model.py")
+TRIMMING = (f"{HERE}test_log_retention.py", *COMPACTION)
+BATCHES = ("tests/broker/handlers/test_hostile_batches.py", f"{HERE}test_log_append.py")
+FILES = (f"{HERE}test_log_files.py",)
+BACKUP = (f"{HERE}test_log_backup.py",)
 
 MUTANTS: list[Mutant] = [
     # A partition that comes back
@@ -292,5 +300,234 @@ MUTANTS: list[Mutant] = [
         ("tests/console/test_console_security.py",),
         Break("a console that lets nobody in", "_check_logins", "{name.strip() for name in mechanisms.split(',')} - {''} == {'GSSAPI'}", "{name.strip() for name in mechanisms.split(',')} == {'none'}"),
         Break("a mechanism with a comma behind it is another", "_check_logins", "{name.strip() for name in mechanisms.split(',')} - {''}", "{name.strip() for name in mechanisms.split(',')}"),
+    ),
+    *mutants_of(
+        FILES,
+        Break("a sync does nothing", "OsFile.sync", "os.fdatasync(self._fd)", "pass"),
+        Break("a sync of a directory does nothing", "OsFileSystem.sync_dir", "os.fsync(fd)", "pass"),
+        Break("a lock that two may have", "OsFileSystem.lock", "fcntl.LOCK_EX", "fcntl.LOCK_SH"),
+        Break("short reads are not continued", "OsFile.read", "have < size", "False"),
+    ),
+    *mutants_of(
+        (f"{HERE}test_log_files.py", f"{HERE}test_log_crash_model.py", *COMPACTION),
+        Break("small files are not synced", "write_whole", "if sync:\n    file.sync()", "pass"),
+        Break("nor their names", "write_whole", "if sync_dir:\n    fs.sync_dir(os.path.dirname(path))", "pass"),
+        Break("half a small file is taken for whole", "write_whole", "file.write([data], 0) != len(data)", "file.write([data], 0) < 0"),
+    ),
+    *mutants_of(
+        BATCHES,
+        Break("the header's largest time is believed", "as_stored", "walked.latest", "header.max_timestamp"),
+        Break("every bit is the client's to set", "as_stored", "header.attributes & (CODEC_MASK | TRANSACTIONAL)", "header.attributes"),
+        Break("a time set by the broker, from a client", "check_walked", "header.log_append_time", "False"),
+        Break("records may be ahead", "_is_untimely", "walked.latest > now_ms + settings.timestamp_after_max_ms", "False"),
+        Break("any codec is known", "check_client", "header.codec not in compression.NAMES", "False"),
+        Break("bytes after the batch", "header_of", "header.size < len(batch)", "False"),
+    ),
+    *mutants_of(
+        ("tests/protocol/test_batch.py",),
+        Break("a length that fits the whole is taken for all", "_one_chain", "if _leads(found.stops, starts, end):\n    return found", "if True:\n    return found"),
+        Break("a chain that leads elsewhere", "_one_chain", "not _leads(found.stops, starts, end)", "False"),
+    ),
+    *mutants_of(
+        ("tests/protocol/test_batch.py", *BATCHES),
+        Break("numbers may be any", "walk.walk", "strays", "strays & False"),
+        Break("headers are not looked at", "walk.walk", "records.headers()", "pass"),
+        Break("equally long records are not compared", "_look_alike", "_refuse(columns[place - at] != view[place])", "pass"),
+        Break("nor are their numbers", "_look_alike", "_refuse(columns[number_at - at + step] != wanted[step])", "pass"),
+        Break("numbers of uneven records may be any", "_look", "_refuse((head ^ wanted) & mask)", "pass"),
+        Break("their lengths may be any", "_look", "_refuse(lengths.view(np.int64) != nexts - begins << 1)", "pass"),
+        Break("values may end anywhere", "_look", "_refuse(nexts - ends != 1)", "pass"),
+        Break("headers that are not there", "_look", "_refuse(data.take(ends))", "pass"),
+        Break("numbers are cut", "_numbers", "(three & words >> 23).any()", "False"),
+        Break("heads are cut", "_look", "rows.stop > _RUNS[1].stop", "False"),
+        Break("lz4 that only some clients read", "walk.walk", "header.codec == compression.CODECS['lz4']", "False"),
+    ),
+    *mutants_of(
+        (*CRASH, f"{HERE}test_log_recovery.py", f"{HERE}test_log_progress.py"),
+        Break(
+            "a snapshot comes before the transaction index is synced",
+            "ActiveSegment.roll",
+            "self._durability.sync_here([old.transactions.sync])",
+            "pass",
+        ),
+        Break(
+            "a roll does not sync the indexes",
+            "ActiveSegment.roll",
+            "sync_and_close(file)",
+            "file.close",
+        ),
+        Break("a roll does not sync the log", "ActiveSegment.roll", "[old.file.sync, *(sync_and_close(file) for file in saved)]", "[*(sync_and_close(file) for file in saved)]"),
+        Break(
+            "a new segment's name is not synced",
+            "ActiveSegment.roll",
+            "log.fs.sync_dir(log.directory)",
+            "pass",
+        ),
+        Break("a roll with unsynced bytes before it", "Durability.seal", "self.lazy", "True"),
+        Break(
+            "the recovery point is the log's end",
+            "Durability.end_flush",
+            "offset",
+            "self._log.end",
+        ),
+        Break("what is written is shown", "Durability._advance", "self.lazy", "True"),
+        Break("a waiter at the mark is let go", "Durability.wait", "offset < self.high_watermark", "offset <= self.high_watermark"),
+        Break(
+            "what a failed sync left stays",
+            "Durability._sync_failed",
+            "self._log.segments.active.file.truncate(self.synced_size)",
+            "pass",
+        ),
+        Break("a failed sync is none", "Durability.end_flush", "error is not None", "False"),
+        Break("what came during a sync is synced", "Durability.end_flush", "size", "segment.size"),
+        Break("waiters are not refused", "Durability._go_offline", "self._watch.refuse(self._log.storage_error())", "pass", hangs=True),
+        Break("an offline partition is served", "Log.check_online", "self.offline is not None", "False"),
+        Break("any log may have gaps", "Log.has_gaps", "self.checkpoints.cleaned.knows(self.topic, self.index)", "True", DAMAGE),
+        Break("no log may have gaps", "Log.has_gaps", "self.checkpoints.cleaned.knows(self.topic, self.index)", "False", DAMAGE),
+        Break("the new start is not noted", "Log.begin_at", "self.checkpoints.starts.put(self.topic, self.index, offset)", "pass", TRIMMING),
+    ),
+    *mutants_of(
+        CRASH,
+        Break("an error of a sync is dropped", "_run", "error = failure", "pass"),
+        Break("a job after a failed one is run", "_run", "jobs", "reversed(jobs)"),
+        Break("a file closes under a sync", "GroupFlush.when_free", "partition in self._busy", "False"),
+        Break("one partition is flushed twice at once", "GroupFlush._kick", "[p for p in self._dirty if p not in self._busy]", "[p for p in self._dirty]"),
+        Break("an orderly end leaves marks", "GroupFlush.stop", "self._dirty or self._busy", "self._busy", hangs=True),
+    ),
+    *mutants_of(
+        (*RECOVERY, f"{HERE}test_log_damage.py"),
+        Break(
+            "no valid batch is looked for",
+            "_Recovery._cut",
+            "found = find_valid(file, start, end, offset)\n"
+            "if found is not None:\n"
+            "    follows = f'offset {found[1]} is in {file.path} at {found[0]}'\n"
+            "    reason = f'{damage.reason}; but a valid batch of {follows}'\n"
+            "    raise self._damaged(segment, position, offset, reason)",
+            "if (found := None) is not None:\n    follows = f'offset {found[1]} is in {file.path} at {found[0]}'\n    reason = f'{damage.reason}; but a valid batch of {follows}'\n    raise self._damaged(segment, position, offset, reason)",
+        ),
+        Break("a rebuilt index is not synced", "load_producers", "segment.transactions.sync()", "pass"),
+        Break("older batches count as well", "_plausible", "fits and header.base_offset >= offset", "fits"),
+        Break("the order of offsets is not looked at", "_Recovery._recover", "header.base_offset < segment.next_offset or (header.base_offset > segment.next_offset and (not gaps))", "False"),
+        Break("gaps in the last segment", "_Recovery._recover", "index + 1 < len(self._segments)", "True"),
+        Break("what was safely written is cut off", "_Recovery._cut", "offset < self._point", "False"),
+        Break("a log that is too short is taken", "_Recovery.run", "last.next_offset < self._point", "False"),
+        Break(
+            "segments with batches are dropped",
+            "_Recovery._drop_after",
+            "found = find_valid(segment.file, 0, segment.size, end)\nif found is not None:\n    reason = f'segment starts at offset {segment.base_offset}, but the one before ends at {end}'\n    raise self._damaged(segment, 0, end, reason)",
+            "if (found := None) is not None:\n    reason = f'segment starts at offset {segment.base_offset}, but the one before ends at {end}'\n    raise self._damaged(segment, 0, end, reason)",
+        ),
+        Break("a first segment may be missing", "open_segments", "bases[0] > log_start", "False"),
+        Break("the end is not compared", "_trusted", "segments[-1].next_offset == end", "True"),
+        Break("a torn tail stays", "_Recovery._cut", "segment.file.truncate(position)", "pass"),
+        Break("snapshots past the end are used", "_from_snapshot", "offset <= end", "True"),
+        Break("bad snapshots stay", "_from_snapshot", "fs.remove(path)\nremoved = True", "pass"),
+        Break("what was cut off comes back", "_Recovery.run", "segment.file.sync()", "pass"),
+        Break("deleted segments come back", "open_segments", "below_start(bases, log_start)", "0"),
+    ),
+    *mutants_of(
+        (f"{HERE}test_log_topics.py", "tests/broker/operations/test_server_process.py", f"{HERE}test_log_read.py"),
+        Break("the epoch of a copy that runs is taken too", "DataDir._take", "False", "True"),
+        Break("the clean mark stays", "DataDir._take_clean_mark", "self._fs.remove(path)\nself._fs.sync_dir(self.path)", "pass"),
+        Break("its removal is not synced", "DataDir._take_clean_mark", "self._fs.sync_dir(self.path)", "pass"),
+        Break("another node's directory is taken", "DataDir._load_meta", "values.get('node.id') != str(node_id)", "False"),
+        Break(
+            "torn starts are begun anew",
+            "DataDir._load_checkpoints",
+            "try:\n"
+            "    starts = OffsetCheckpoint(self._fs, self.file(files.LOG_STARTS))\n"
+            "except files.BadFile as error:\n"
+            "    raise DataDirError(f'{error}; without it deleted records may be visible again until retention removes them') from error",
+            "try:\n"
+            "    starts = OffsetCheckpoint(self._fs, self.file(files.LOG_STARTS))\n"
+            "except ZeroDivisionError as error:\n"
+            "    raise DataDirError(f'{error}; without it deleted records may be visible again until retention removes them') from error",
+        ),
+    ),
+    *mutants_of(
+        DAMAGE,
+        Break("batches in a wrong order", "check_follows", "base < before", "False"),
+        Break("gaps that no compaction left", "check_follows", "base > before and (not gaps)", "False"),
+        Break("a wrong CRC on the way to readers", "good", "not crc_ok(data, at, header)", "False"),
+        Break("a wrong CRC in a scan", "batches", "not crc_ok(buffer, at, header)", "False"),
+        Break("what comes behind damage is handed out", "good", "data[:end]", "data"),
+        Break("a segment that ends early is passed over", "Segments.read", "raise self._ends_early(segment, offset)", "return (b'', bound)"),
+        Break("a gap before the first batch", "Segments.read", "header.base_offset > offset", "False"),
+        Break("nothing is checked on the way to readers", "Segments.read", "segment.checked", "True"),
+        Break("a scan passes over an early end", "Segments.batches", "segment is not self.active and before < segment.next_offset", "False"),
+        Break("a scan passes over gaps", "Segments.batches", "header.base_offset >= start", "False"),
+        Break("an aborted transaction of a later segment", "Segments.aborted", "if complete:\n    break", "break"),
+    ),
+    *mutants_of(
+        (*DAMAGE, f"{HERE}test_log_recovery.py"),
+        Break("what is opened counts as checked", "Segment.open", "segment.size, segment.checked = (file.size(), False)", "segment.size = file.size()"),
+        Break("a saved index is not held against its batch", "Segment.resume", "header.last_offset != last", "False"),
+        Break("an index of another segment is taken", "Segment._load_indexes", "self.size and (not indexes.times)", "False"),
+    ),
+    *mutants_of(
+        DAMAGE,
+        Break("it is read again and again", "Scrubber._check", "segment.checked = True", "pass"),
+        Break("damaged segments are read again and again", "Scrubber._check", "segment.damage = str(error)", "pass"),
+        Break("an early end is whole", "check", "one.end is not None and before < one.end", "False"),
+        Break("gaps are whole", "check", "check_follows(one.path, position, header, before, gaps=one.gaps)", "pass"),
+        Break("what retention took is damage", "Scrubber._check", "not partition.has(segment)", "False"),
+        Break("as fast as it can", "Pause.__call__", "max(0.0, self._due - now)", "0"),
+        Break("zero is a rate", "Scrubber.scrub", "not rate", "False"),
+        Break("the active segment must end where it was to", "PartitionReads.unchecked_segments", "segment is self._log.segments.active", "False"),
+        Break("damage is a storage error", "PartitionReads._unreadable", "ErrorCode.CORRUPT_MESSAGE", "ErrorCode.KAFKA_STORAGE_ERROR"),
+        Break("what was deleted is read", "PartitionReads.read", "self._log.start <= offset <= self._log.end", "0 <= offset <= self._log.end", (f"{HERE}test_log_retention.py",)),
+    ),
+    *mutants_of(
+        TRIMMING,
+        Break("records above the mark are deleted", "Trimming.delete_records", "0 <= wanted <= mark", "0 <= wanted"),
+        Break("records without a time never go", "Trimming._newest", "self._log.fs.written_ms(segment.path)", "2 ** 63"),
+        Break("files go before the start is noted", "Trimming.retain", "self._log.begin_at(start)", "pass"),
+    ),
+    *mutants_of(
+        COMPACTION,
+        Break("gaps that nobody announced", "Compacting.take_over", "not self._log.has_gaps", "False"),
+        Break("undecided records are compacted", "Compacting._cleanable_end", "self._producers.last_stable_offset", "self._log.end"),
+        Break("what is not durable is compacted", "Compacting._cleanable_end", "min(self._log.segments.active.base_offset, stable, self._durability.recovery_point)", "min(self._log.segments.active.base_offset, stable)"),
+        Break("segments that are not there any more", "Compacting.take_over", "not self._log.usable or not self._log.segments.holds(old)", "not self._log.usable"),
+        Break("a compacted log is not synced", "CleaningRun._make_durable", "new.file.sync()", "pass"),
+        Break("nor its transaction index", "CleaningRun._make_durable", "new.transactions.sync()", "pass"),
+        Break("aborted transactions are forgotten", "CleaningRun._of_batch", "new.transactions.append(entry)", "pass"),
+        Break("an abort reaches beyond its marker", "TransactionEndings.is_aborted", "not found.reaches(header)", "False"),
+        Break("the commit of a compaction is not synced", "commit", "fs.sync_dir(directory)", "pass"),
+        Break("old segments are not durably away", "take_out", "fs.sync_dir(directory)", "pass"),
+        Break("a compaction that was not taken over counts", "_end_compaction", "fs.exists(log + files.CLEANED)", "False"),
+        Break("old segments stay beside the new one", "_end_compaction", "fs.exists(log + files.SWAP)", "False"),
+    ),
+    *mutants_of(
+        (f"{HERE}test_log_recovery.py", f"{HERE}test_log_files.py", f"{HERE}test_log_append.py"),
+        Break("a torn snapshot is believed", "decode", "crc != crc32c([data[_CRC_FROM:]])", "False"),
+        Break("only the last batch is kept", "encode", "state.batches", "state.batches[-1:]"),
+    ),
+    *mutants_of(
+        (*COMPACTION, *CRASH),
+        Break("a new segment takes the index that it finds", "SegmentFiles.create", "self.fs.remove(self.path(TXN_INDEX))", "pass"),
+    ),
+    *mutants_of(
+        (f"{HERE}test_log_recovery.py", f"{HERE}test_log_read.py"),
+        Break("an index past its segment is taken", "SparseIndex.load", "values[-1] < value_below", "True"),
+        Break("what a kill leaves is taken for durable", "TransactionIndex.load", "self._dirty = True", "pass", CRASH),
+        Break("aborts of a whole segment are cut off", "TransactionIndex.load", "ended", "False", CRASH),
+        Break("aborts that a crash undid stay", "TransactionIndex.load", "entry.last_offset >= below", "False"),
+        Break("zeros of a lost page are entries", "TransactionIndex.load", "entry.first_offset >= entry.last_offset", "False"),
+        Break("the search ends too early", "TransactionIndex.collect", "entry.last_stable_offset >= upper", "True"),
+    ),
+    *mutants_of(
+        BACKUP,
+        Break("what has changed since is not in it", "Backups._sizes", "linked.get(partition) != now", "partition not in linked"),
+        Break("a log that cannot be read is in it", "Backups._link", "partition.offline is not None", "False"),
+        Break("who is gone has the place for ever", "Backups._is_wanted", "False", "True"),
+        Break("small files are not in it", "Backups._note", "self._link_into(self._place, self._root, name)", "pass"),
+        Break("producers are not in it", "Backups._link", "suffix == files.SNAPSHOT", "False"),
+        Break("half-made files are in it", "Backups._link", "stem in bases and suffix in files.OF_SEGMENT", "True"),
+        Break("a copy of many instants", "_files", "known.get(each, os.path.getsize(file))", "os.path.getsize(file)"),
+        Break("what is missing is not missed", "_asked", "log.endswith(files.LOG) and log not in names", "False"),
+        Break("a copy within the data", "_check", "os.path.commonpath([inside, os.path.realpath(to)]) == inside", "False"),
+        Break("a disk without room is tried", "_check_room", "free < source.size", "False"),
     ),
 ]

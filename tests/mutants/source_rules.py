@@ -13,8 +13,8 @@ READER = (
     f"{HERE}source/test_source_times.py",
     f"{HERE}checkpoint/test_crosscheck_broker.py",
 )
-PLAN = (f"{HERE}offsets/test_offsets.py", f"{HERE}checkpoint/test_crosscheck.py", f"{HERE}source/test_source_deleted.py", f"{HERE}source/test_source_stream.py")
-LEFT = (f"{HERE}source/test_source_left.py",)
+PLAN = (f"{HERE}test_offsets.py", f"{HERE}checkpoint/test_crosscheck.py", f"{HERE}source/test_source_deleted.py", f"{HERE}source/test_source_stream.py")
+LEFT = (f"{HERE}source/test_source_deleted.py",)
 PUSHED = (f"{HERE}source/test_pushed_filters.py",)
 PUSHED_READ = (f"{HERE}source/test_pushed_filters.py",)
 ROUTING = (f"{HERE}sink/test_writer_routing.py",)
@@ -240,7 +240,7 @@ MUTANTS: list[Mutant] = [
         Break("a part is enough", "_Batch.read", "not missing", "True"),
     ),
     *mutants_of(
-        (f"{HERE}offsets/test_offsets.py", f"{HERE}checkpoint/test_crosscheck.py", f"{HERE}source/test_source_deleted.py"),
+        (f"{HERE}test_offsets.py", f"{HERE}checkpoint/test_crosscheck.py", f"{HERE}source/test_source_deleted.py"),
         Break("an end may be a line", "parse_bound", "_entries(nested) if option == 'startingOffsets' else {}", "_entries(nested)"),
         Break("entries are topics", "parse_bound", "_entries(nested)", "{}"),
         Break("epochs of earliest", "_as_stored", "found.get(tp, EARLIEST) >= 0", "True"),

@@ -8,7 +8,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from tests.connector.stock_kafka import Kafka
+from tests.connector.brokers import Kafka
 from tests.kit.program import Program, plain_python
 
 # -- the Python ----------------------------------------------------------------------------------

@@ -13,9 +13,9 @@ from typing import NamedTuple
 import pytest
 
 from eoslog.testing import EmbeddedBroker
+from tests.connector.brokers import Kafka
 from tests.connector.spark.orders import Orders
-from tests.connector.stock_kafka import Kafka
-from tests.docs.blocks import code_of
+from tests.docs.reader import code_of
 from tests.kit.program import Program
 from tests.packages.bare_python import PATIENCE_SECONDS, BarePython
 from tests.packages.built_packages import Built

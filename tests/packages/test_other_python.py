@@ -19,9 +19,8 @@ from eoslog import other_python, registration
 from eoslog.connector.data_source import EoslogDataSource
 from eoslog.connector.spark.libraries import EnvironmentUnfit, check_versions, numbers
 from eoslog.other_python import what_it_lacks
-from tests.docs.blocks import code_of
-from tests.kit.program import Program, plain_python
-from tests.kit.waiting import until
+from tests.docs.reader import code_of
+from tests.kit.program import Program, plain_python, until
 
 # -- another Python ------------------------------------------------------------------------------
 # A program whose Spark starts another Python, one without eoslog: what it is told, and when.

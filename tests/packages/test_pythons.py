@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from eoslog.testing import EmbeddedBroker
-from tests.connector.stock_kafka import Kafka
+from tests.connector.brokers import Kafka
 from tests.packages.bare_python import PARTITIONS, PATIENCE_SECONDS, Application, BarePython, Copy, ThisPython
 from tests.packages.built_packages import Built
 

@@ -23,7 +23,7 @@ from eoslog.cli import main
 from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.testing.disk import FaultyFile, FaultyFileSystem
 from tests.broker.coordinator.transactions import test_transaction_crash as coordinators
-from tests.crash import test_crash_judge_judged as judged
+from tests.crash import test_crash_judge as judged
 
 
 def rehearse(bootstrap: str, *more: str) -> Result:
@@ -61,7 +61,7 @@ def names_of(bootstrap: str) -> set[str]:
 # -- broken brokers ------------------------------------------------------------------------------
 # Brokers that break one promise each, and the row of `eoslog rehearse` that has to name it.
 #
-# Those of the crash judge (test_crash_judge_judged.py) that are wrong while they run are among them. Others
+# Those of the crash judge (test_crash_judge.py) that are wrong while they run are among them. Others
 # there are wrong only after a crash (BROKEN_IN_CRASHES), or show only in what is under way then
 # (BROKEN_UNDER_LOAD, with those of test_transaction_crash.py).
 

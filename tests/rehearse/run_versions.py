@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.docs.blocks import ROOT
+from tests.docs.reader import ROOT
 from tests.rehearse.rehearsing import document
 from tests.scenarios.apache_kafka import ApacheKafka, kafka_on_zookeeper
 from tests.versions.kafka_results import LEVELS, WITH_ZOOKEEPER, levels_of, with_level

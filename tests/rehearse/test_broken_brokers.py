@@ -24,8 +24,8 @@ from eoslog.rehearse.rows import NotFoundOut, Row, Verdict
 from eoslog.rehearse.work import ScratchNames, Work
 from eoslog.testing import BrokerFailed, EmbeddedBroker
 from tests.broker.coordinator.transactions import test_transaction_crash as coordinators
-from tests.connector.stock_kafka import Kafka
-from tests.crash import test_crash_judge_judged as judged
+from tests.connector.brokers import Kafka
+from tests.crash import test_crash_judge as judged
 from tests.rehearse.rehearsing import (
     ANY,
     BROKEN,

@@ -8,10 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from eoslog.testing import EmbeddedBroker
-from tests.connector.brokers import AUTHORIZER, DECISIONS, hide_internal_topics
-from tests.connector.stock_kafka import Kafka
-from tests.docs.blocks import ROOT, blocks_of
-from tests.docs.reader import all_match, steps
+from tests.connector.brokers import AUTHORIZER, DECISIONS, Kafka, hide_internal_topics
+from tests.docs.reader import ROOT, all_match, blocks_of, steps
 from tests.rehearse.rehearsing import SWEEPS, document, names_of, not_holding, rehearse, verdicts
 from tests.rehearse.run_versions import BEGIN, END, KEPT, Node, rehearsed, table
 from tests.rehearse.run_versions import PAGE as VERSIONS_PAGE

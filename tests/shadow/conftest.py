@@ -4,8 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.connector.brokers import start_broker
-from tests.connector.stock_kafka import Kafka
+from tests.connector.brokers import Kafka, start_broker
 
 
 @pytest.fixture(scope="session")

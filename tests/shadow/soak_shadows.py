@@ -23,7 +23,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from eoslog.cli import main as eoslog
-from tests.connector.stock_kafka import Kafka
+from tests.connector.brokers import Kafka
 from tests.stateful.soak_take_over import (
     A_SECOND,
     KEYS,

@@ -18,7 +18,7 @@ from eoslog.connector.source.reader import StreamReader
 from eoslog.connector.source.shadowed import Cut, Shadowed
 from eoslog.connector.source.source_topics import SourceTopics
 from eoslog.errors import OptionError, ShadowLost
-from tests.connector.stock_kafka import Kafka
+from tests.connector.brokers import Kafka
 from tests.kills.kill_brokers import Bundled
 from tests.kills.kill_round import PARTITIONS, TARGET_PARTITIONS
 from tests.kills.soak_hand_over import Soak

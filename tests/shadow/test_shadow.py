@@ -21,7 +21,7 @@ from eoslog.connector.options.source_options import source_options
 from eoslog.errors import OptionError
 from eoslog.shadow.compare import ROW, judge
 from eoslog.shadow.steps import NoShadow, Step, steps
-from tests.connector.stock_kafka import Kafka
+from tests.connector.brokers import Kafka
 
 # -- which rows ----------------------------------------------------------------------------------
 # Which rows of a shadow are compared with which of the running query.

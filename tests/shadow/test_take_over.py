@@ -39,7 +39,7 @@ from eoslog.connector.sink.committer import begin_stream
 from eoslog.errors import OptionError
 from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.shadow import command, take_over
-from tests.connector.stock_kafka import Kafka
+from tests.connector.brokers import Kafka
 
 ROWS = 4
 CLOSED: dict[str, Any] = {"key": b"k", "timestamp": 5, "headers": [("a", b"1"), ("a", None)]}

@@ -19,7 +19,7 @@ from eoslog.checkpoint import restore_checkpoint
 from eoslog.cli import main
 from eoslog.connector.checkpoint.noted_sink import NotedSink
 from eoslog.connector.spark.versions import works
-from tests.connector.stock_kafka import Kafka
+from tests.connector.brokers import Kafka
 from tests.shadow.test_shadow_spark import Pair, Version, counted
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]

@@ -25,9 +25,8 @@ from pyspark.errors.exceptions.captured import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
-from tests.connector.brokers import start_broker
-from tests.connector.checkpoint.union import EVOLUTION, FORMAT, Union, forget, newest
-from tests.connector.stock_kafka import Kafka
+from tests.connector.brokers import Kafka, start_broker
+from tests.connector.checkpoint.test_named_sources_spark import EVOLUTION, FORMAT, Union, forget, newest
 from tests.spark_session import set_environment, small_session
 
 TOPICS = ("orders", "returns", "refunds")

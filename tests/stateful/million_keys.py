@@ -23,7 +23,7 @@ from eoslog import register
 from eoslog.testing import EmbeddedBroker
 from tests.audit.auditkit import cluster_at, create, fill, split
 from tests.audit.million import MEGABYTES, measured
-from tests.connector.stock_kafka import Kafka
+from tests.connector.brokers import Kafka
 from tests.spark_session import set_environment, small_session
 
 BATCHES, VALUE_BYTES = 10, 20

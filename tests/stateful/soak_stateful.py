@@ -20,7 +20,7 @@ from pathlib import Path
 from random import Random
 
 from eoslog.testing import EmbeddedBroker
-from tests.connector.stock_kafka import Kafka
+from tests.connector.brokers import Kafka
 from tests.stateful.stateful_input import CASES, PARTITIONS, Case, Seen, Verdict, batches, judge, publish
 from tests.stateful.stateful_run import Application, Hit, Ordeal, Server, strikes
 

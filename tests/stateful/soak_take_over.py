@@ -33,7 +33,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from eoslog import register
 from eoslog.checkpoint import restore_checkpoint
 from eoslog.testing import EmbeddedBroker
-from tests.connector.stock_kafka import Kafka
+from tests.connector.brokers import Kafka
 from tests.spark_session import set_environment, small_session
 
 KEYS, A_SECOND, WINDOW = 5, 100, 10

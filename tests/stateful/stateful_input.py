@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import IsolationLevel, TopicPartition
 
-from tests.connector.stock_kafka import LATEST, Kafka, bare
+from tests.connector.brokers import LATEST, Kafka, bare
 
 START = 1_767_225_600  # 2026-01-01, seconds
 PARTITIONS = 2

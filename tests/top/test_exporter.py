@@ -26,7 +26,7 @@ from eoslog.exporter import FAMILIES, ClusterMetrics
 from eoslog.prometheus import COUNTER
 from eoslog.protocol.names_by_sink import ANCHOR
 from eoslog.protocol.producer_identity import ProducerIdentity
-from tests.docs.blocks import ROOT
+from tests.docs.reader import ROOT
 from tests.top.busy import OPEN, Busy
 
 

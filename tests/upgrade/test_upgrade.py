@@ -27,7 +27,7 @@ from eoslog.connector.options.source_options import source_options
 from eoslog.connector.source.reader import StreamReader
 from eoslog.testing import EmbeddedBroker
 from tests.docs.test_rights import write_stream
-from tests.kit.waiting import until
+from tests.kit.program import until
 from tests.upgrade.keep import KEPT, ROWS, SMALL
 
 FILES = sorted(path.name.removesuffix(".tar.xz") for path in KEPT.glob("*.tar.xz"))

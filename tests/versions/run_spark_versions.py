@@ -54,16 +54,16 @@ SUITES = {
     "sink, foreachBatch": Suite(
         "spark",
         "tests/connector/sink/test_writer_spark.py tests/connector/sink/test_write_tokens_spark.py "
-        "tests/connector/sink/test_started_again_spark.py",
+        "tests/connector/sink/test_writer_spark.py",
     ),
     "beside Spark's connector": Suite("kafka", "tests/connector/differential/test_differential.py"),
-    "migration": Suite("kafka", "tests/connector/differential/test_checkpoints.py"),
+    "migration": Suite("kafka", "tests/connector/differential/test_differential.py"),
     "named sources": Suite(
         "spark",
         "tests/connector/checkpoint/test_named_sources_spark.py tests/checkpoint/test_edits_spark.py",
         needs="names",
     ),
-    "state.topic": Suite("spark", "tests/stateful/test_lost_checkpoint.py"),
+    "state.topic": Suite("spark", "tests/stateful/test_stateful.py"),
     "shadow": Suite("spark", "tests/shadow/test_shadow_spark.py tests/shadow/test_take_over_spark.py"),
     "Connect": Suite("spark", "tests/connector/spark/test_spark_connect.py"),
     "pip, jar": Suite("packages", "tests/packages/test_installs.py", "{line}."),

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from eoslog.testing import EmbeddedBroker
-from tests.connector.stock_kafka import Kafka
+from tests.connector.brokers import Kafka
 from tests.packages.bare_python import PATIENCE_SECONDS, Application, Copy, ThisPython
 from tests.versions.sparks import SPARKS
 

@@ -19,7 +19,7 @@ import pytest
 
 from eoslog.warm import ask
 from eoslog.warm.request import DAEMON, SOURCE_RUNNER, Request, begun_with, decode, differences, for_imports
-from tests.kit.waiting import until
+from tests.kit.program import until
 
 # -- the stand-in for the JVM --------------------------------------------------------------------
 # Drives the stand-in for Spark's JVM, and speaks to what it starts as the JVM does.

@@ -26,7 +26,7 @@ from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.testing import EmbeddedBroker
 from tests.broker.broker_clients import create, read_all
 from tests.broker.log.logkit import NOW, Disk, FakeClock, FakeFile, Outcome, batch, sequenced
-from tests.kit.waiting import until
+from tests.kit.program import until
 
 LOG = "00000000000000000000.log"
 

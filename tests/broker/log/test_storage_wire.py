@@ -14,7 +14,7 @@ from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.protocol.errors import ErrorCode
 from eoslog.testing import EmbeddedBroker
 from tests.broker.broker_clients import Wire, create, read_all
-from tests.kit.waiting import until
+from tests.kit.program import until
 
 EAGER = {
     "log.cleaner.backoff.ms": "100",

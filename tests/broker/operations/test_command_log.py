@@ -71,7 +71,7 @@ from tests.broker.operations.verify_kit import (
 from tests.broker.operations.verify_kit import findings as findings_of_repair
 from tests.broker.operations.verify_kit import log as log_of_repair
 from tests.broker.operations.verify_kit import segments as segments_of_repair
-from tests.kit.waiting import until
+from tests.kit.program import until
 
 # -- dump and verify -------------------------------------------------------------------------------
 # `eoslog log`: what is in the files, and whether they fit together; each kind of damage is found.

@@ -31,7 +31,7 @@ from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.error_places import errors_in
 from eoslog.testing import BrokerFailed, EmbeddedBroker
 from tests.broker.broker_clients import ok
-from tests.kit.waiting import until
+from tests.kit.program import until
 
 # -- /metrics and /healthz -----------------------------------------------------------------------
 # /metrics and /healthz of a running broker: what clients did is there, read by Prometheus's own parser.

@@ -30,7 +30,7 @@ from eoslog.protocol.frames import encode_request
 from eoslog.testing import BrokerFailed, EmbeddedBroker
 from tests.broker.broker_clients import Wire, create, document, numbers, ok, read_all
 from tests.broker.log.logkit import sequenced
-from tests.kit.waiting import until
+from tests.kit.program import until
 
 
 def eoslog_command(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -22,7 +22,7 @@ from eoslog.testing import BrokerFailed, EmbeddedBroker
 from tests.broker.broker_clients import Wire, create
 from tests.broker.security.securitykit import Pki, free_ports, serial
 from tests.kit.java_stores import KEY_WORD, WORD, Stores
-from tests.kit.waiting import until
+from tests.kit.program import until
 
 # -- stores --------------------------------------------------------------------------------------
 # The stores that a Kafka broker's server.properties names, JKS and PKCS12, as the bundled broker's own.

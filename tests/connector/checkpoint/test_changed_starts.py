@@ -24,11 +24,10 @@ from eoslog.connector.checkpoint.checkpoint import Checkpoint
 from eoslog.connector.checkpoint.refreshed_flow import check_not_refreshed, former_checkpoints
 from eoslog.connector.commit.faults import StartsElsewhere
 from eoslog.testing import EmbeddedBroker
-from tests.connector.brokers import ON_KAFKA
+from tests.connector.brokers import ON_KAFKA, Kafka
 from tests.connector.checkpoint import halting
 from tests.connector.checkpoint.test_crosscheck_spark import Copy
 from tests.connector.crashes.crash_query import Crash, Query, run, start
-from tests.connector.stock_kafka import Kafka
 
 DECIDED = ("decided, no winner finished", "decided, some winners finished", "all finished, not logged")
 

@@ -27,10 +27,9 @@ from eoslog.connector.run.source_ends import SourceEnd
 from eoslog.connector.sink import committer
 from eoslog.connector.spark.versions import ReadAllAvailable
 from eoslog.errors import DataLoss, OptionError, WrongCluster
-from tests.connector.brokers import start_broker
+from tests.connector.brokers import Kafka, bare, start_broker
 from tests.connector.crashes.crash_query import GROUP, ROWS, SOURCE, Crash, Query, run
 from tests.connector.source.test_source_stream import planned, reader
-from tests.connector.stock_kafka import Kafka, bare
 
 NO_LIMIT = ReadAllAvailable()
 

@@ -14,9 +14,8 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tests.connector.brokers import start_broker
+from tests.connector.brokers import Kafka, start_broker
 from tests.connector.checkpoint import halting
-from tests.connector.stock_kafka import Kafka
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 

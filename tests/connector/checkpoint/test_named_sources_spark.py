@@ -1,27 +1,113 @@
-"""Queries whose sources have names (Spark's source evolution, offset log of version 2), in a real Spark.
+"""Queries in a real Spark whose sources have names (offset log of version 2)."""
 
-Sources are added, removed and renamed under a checkpoint that lives on.
-"""
+from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pyspark.errors.exceptions.captured import StreamingQueryException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import lit, raise_error
 
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
 from eoslog.connector.spark.versions import works
-from tests.connector.checkpoint.union import EVOLUTION, FORMAT, TICKS, Union, forget, newest
-from tests.connector.stock_kafka import Kafka
+from tests.connector.brokers import Kafka
 
-pytestmark = [
-    pytest.mark.spark,
-    pytest.mark.skipif(
-        not works("names"),
-        reason="Spark 4.2 cannot start a query with offset log v2 again (test_offset_log_of_spark_4_2.py)",
-    ),
-]
+# -- the query -------------------------------------------------------------------------------------
+# A query in a real Spark whose sources have names (offset log of version 2), and its checkpoint.
+
+
+EVOLUTION = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
+FORMAT = "spark.sql.streaming.offsetLog.formatVersion"
+TICKS = "ticks"
+END_SECONDS = 120
+
+
+class Union:
+    """A query that copies several topics, each a source with a name, to one."""
+
+    def __init__(self, spark: SparkSession, kafka: Kafka, *names: str, has_group: bool = True) -> None:
+        self.spark, self.kafka, self.target = spark, kafka, kafka.topic()
+        names_of_it = {"kafka.group.id": f"{self.target}-group", "transactional.id": self.target}
+        self.group = names_of_it if has_group else {}
+        self.topics = {name: kafka.topic() for name in names}
+        self.made: list[bytes] = []
+
+    def put(self, count: int) -> None:
+        """So many rows more in each topic."""
+        for name, topic in self.topics.items():
+            rows = [f"{name} {len(self.made) + number}".encode() for number in range(count)]
+            self.kafka.put(topic, rows)
+            self.made += rows
+
+    def run(
+        self,
+        checkpoint: Path,
+        names: dict[str, str],
+        starting: str | dict[str, str] = "earliest",
+        fails: bool = False,
+        distinct: bool = False,
+        sink_name: str | None = None,
+        careless: bool = False,
+        **sink: str,
+    ) -> None:
+        """Read what is there and stop. `names`: the topics that are read, and the name of each source.
+        `fails`: the first row fails its task. `distinct`: the query has a state. `careless`: sources may lose
+        rows (failOnDataLoss). `sink`: more options of it.
+        """
+
+        def source(name: str) -> DataFrame:
+            if name == TICKS:  # a source of another kind, whose rows are not of interest
+                ticks = self.spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 2)
+                return (
+                    ticks.name(names[name])
+                    .load()
+                    .where("value < 0")
+                    .selectExpr("binary(string(value)) AS value")
+                )
+            options = {"subscribe": self.topics[name], "maxOffsetsPerTrigger": "20", **self.group}
+            options["startingOffsets"] = starting if isinstance(starting, str) else starting[name]
+            if careless:
+                options["failOnDataLoss"] = "false"
+            reader = self.spark.readStream.format("eoslog").options(**options)
+            reader = reader.name(names[name]) if names[name] else reader
+            return reader.option("kafka.bootstrap.servers", self.kafka.bootstrap).load()
+
+        first, *others = [source(name).select("value") for name in names]
+        for other in others:
+            first = first.union(other)
+        if fails:
+            first = first.select(raise_error(lit("no such row")).cast("binary").alias("value"))
+        if distinct:
+            first = first.dropDuplicates(["value"])
+        writer = first.writeStream
+        if sink_name is not None:
+            writer._jwrite = writer._jwrite.name(sink_name)  # PySpark 4.3 has no method for it
+        written = writer.format("eoslog").option("topic", self.target).options(**self.group)
+        written = written.option("kafka.bootstrap.servers", self.kafka.bootstrap)
+        written = written.options(**{name.replace("_", "."): value for name, value in sink.items()})
+        query = written.trigger(availableNow=True).option("checkpointLocation", str(checkpoint)).start()
+        query.awaitTermination(END_SECONDS)
+
+    def copied(self) -> list[bytes]:
+        return sorted(row[3] for row in self.kafka.rows(self.target))
+
+
+def newest(log: Path) -> int:
+    return max(int(path.name) for path in log.iterdir() if path.name.isdecimal())
+
+
+def forget(checkpoint: Path, log: str, batch: int) -> None:
+    """Remove a batch from a log of Spark's. Spark refuses to write it again if its checksum is left."""
+    for name in (str(batch), f".{batch}.crc"):
+        (checkpoint / log / name).unlink(missing_ok=True)
+
+
+# -- changes of its sources ------------------------------------------------------------------------
+# Queries whose sources have names (Spark's source evolution, offset log of version 2), in a real Spark.
+#
+# Sources are added, removed and renamed under a checkpoint that lives on.
 
 
 @pytest.fixture
@@ -34,6 +120,11 @@ def evolving(spark: SparkSession) -> Iterator[SparkSession]:
         spark.conf.set(name, value or "false")
 
 
+@pytest.mark.spark
+@pytest.mark.skipif(
+    not works("names"),
+    reason="Spark 4.2 cannot start a query with offset log v2 again (test_offset_log_of_spark_4_2.py)",
+)
 def test_sources_with_names_are_copied_exactly_once(
     evolving: SparkSession, kafka: Kafka, tmp_path: Path
 ) -> None:
@@ -66,6 +157,11 @@ BOTH = {"orders": "orders", "returns": "returns"}
 RENAMED = {"orders": "orders", "returns": "sent_back"}
 
 
+@pytest.mark.spark
+@pytest.mark.skipif(
+    not works("names"),
+    reason="Spark 4.2 cannot start a query with offset log v2 again (test_offset_log_of_spark_4_2.py)",
+)
 @pytest.mark.parametrize("names", [BOTH, dict.fromkeys(BOTH, "")], ids=["named", "by their order"])
 def test_sources_that_are_exchanged_stop_the_query(
     evolving: SparkSession, kafka: Kafka, tmp_path: Path, names: dict[str, str]
@@ -89,6 +185,11 @@ def test_sources_that_are_exchanged_stop_the_query(
     assert union.copied() == sorted(union.made)
 
 
+@pytest.mark.spark
+@pytest.mark.skipif(
+    not works("names"),
+    reason="Spark 4.2 cannot start a query with offset log v2 again (test_offset_log_of_spark_4_2.py)",
+)
 def test_a_renamed_source_continues_at_the_groups_offsets(union: Union, tmp_path: Path) -> None:
     union.put(30)
     union.run(tmp_path, RENAMED, "committed")
@@ -98,6 +199,11 @@ def test_a_renamed_source_continues_at_the_groups_offsets(union: Union, tmp_path
     assert union.copied() == sorted(union.made)
 
 
+@pytest.mark.spark
+@pytest.mark.skipif(
+    not works("names"),
+    reason="Spark 4.2 cannot start a query with offset log v2 again (test_offset_log_of_spark_4_2.py)",
+)
 def test_a_renamed_source_continues_at_the_line_of_the_former(
     evolving: SparkSession, kafka: Kafka, tmp_path: Path
 ) -> None:
@@ -110,6 +216,11 @@ def test_a_renamed_source_continues_at_the_line_of_the_former(
     assert union.copied() == sorted(union.made)
 
 
+@pytest.mark.spark
+@pytest.mark.skipif(
+    not works("names"),
+    reason="Spark 4.2 cannot start a query with offset log v2 again (test_offset_log_of_spark_4_2.py)",
+)
 @pytest.mark.parametrize("starting", ["earliest", "latest"])
 @pytest.mark.parametrize("has_group", [True, False])
 def test_a_renamed_source_that_begins_elsewhere_stops_the_query(
@@ -133,6 +244,11 @@ def test_a_renamed_source_that_begins_elsewhere_stops_the_query(
     assert union.copied() == sorted(union.made)
 
 
+@pytest.mark.spark
+@pytest.mark.skipif(
+    not works("names"),
+    reason="Spark 4.2 cannot start a query with offset log v2 again (test_offset_log_of_spark_4_2.py)",
+)
 @pytest.mark.long
 def test_a_renamed_source_that_is_read_again_to_where_the_former_ended_stops_the_query(
     evolving: SparkSession, kafka: Kafka, tmp_path: Path
@@ -146,6 +262,11 @@ def test_a_renamed_source_that_is_read_again_to_where_the_former_ended_stops_the
     assert union.copied() == sorted(union.made), "nothing was written"
 
 
+@pytest.mark.spark
+@pytest.mark.skipif(
+    not works("names"),
+    reason="Spark 4.2 cannot start a query with offset log v2 again (test_offset_log_of_spark_4_2.py)",
+)
 @pytest.mark.long
 def test_a_source_that_comes_back_after_one_batch_stops_the_query(
     evolving: SparkSession, kafka: Kafka, tmp_path: Path
@@ -169,6 +290,11 @@ def test_a_source_that_comes_back_after_one_batch_stops_the_query(
     assert union.copied() == sorted(union.made)
 
 
+@pytest.mark.spark
+@pytest.mark.skipif(
+    not works("names"),
+    reason="Spark 4.2 cannot start a query with offset log v2 again (test_offset_log_of_spark_4_2.py)",
+)
 def test_a_beginning_elsewhere_can_be_accepted(union: Union, tmp_path: Path) -> None:
     with pytest.raises(StreamingQueryException, match="SourcesChanged"):
         union.run(tmp_path, RENAMED)
@@ -176,6 +302,11 @@ def test_a_beginning_elsewhere_can_be_accepted(union: Union, tmp_path: Path) -> 
     assert len(union.copied()) == 90, "what was accepted: the rows of returns again"
 
 
+@pytest.mark.spark
+@pytest.mark.skipif(
+    not works("names"),
+    reason="Spark 4.2 cannot start a query with offset log v2 again (test_offset_log_of_spark_4_2.py)",
+)
 def test_a_source_of_another_topic_is_added_and_one_removed(union: Union, tmp_path: Path) -> None:
     """Its beginning is a matter of its own: the query has read none of its topic."""
     union.topics["refunds"] = union.kafka.topic()
@@ -191,6 +322,11 @@ def test_a_source_of_another_topic_is_added_and_one_removed(union: Union, tmp_pa
     assert sum(row.startswith(b"returns") for row in union.copied()) == 60
 
 
+@pytest.mark.spark
+@pytest.mark.skipif(
+    not works("names"),
+    reason="Spark 4.2 cannot start a query with offset log v2 again (test_offset_log_of_spark_4_2.py)",
+)
 def test_a_removed_source_that_comes_back_is_compared_with_where_it_was(union: Union, tmp_path: Path) -> None:
     """Spark forgets it after two batches and begins it anew: with `earliest`, all of its rows again."""
     for _ in range(3):
@@ -203,12 +339,22 @@ def test_a_removed_source_that_comes_back_is_compared_with_where_it_was(union: U
     assert union.copied() == sorted(union.made)
 
 
+@pytest.mark.spark
+@pytest.mark.skipif(
+    not works("names"),
+    reason="Spark 4.2 cannot start a query with offset log v2 again (test_offset_log_of_spark_4_2.py)",
+)
 def test_a_second_source_of_a_topic_has_to_be_accepted(union: Union, tmp_path: Path) -> None:
     union.topics["again"] = union.topics["orders"]
     with pytest.raises(StreamingQueryException, match=r"also read by the source orders"):
         union.run(tmp_path, {**BOTH, "again": "again"})
 
 
+@pytest.mark.spark
+@pytest.mark.skipif(
+    not works("names"),
+    reason="Spark 4.2 cannot start a query with offset log v2 again (test_offset_log_of_spark_4_2.py)",
+)
 @pytest.mark.parametrize("others", [{"orders": "orders"}, RENAMED])
 def test_a_batch_that_runs_again_without_one_of_its_sources_stops(
     union: Union, tmp_path: Path, others: dict[str, str]
@@ -224,6 +370,11 @@ def test_a_batch_that_runs_again_without_one_of_its_sources_stops(
     assert union.copied() == sorted(union.made)
 
 
+@pytest.mark.spark
+@pytest.mark.skipif(
+    not works("names"),
+    reason="Spark 4.2 cannot start a query with offset log v2 again (test_offset_log_of_spark_4_2.py)",
+)
 def test_sources_of_other_kinds_may_be_among_them(
     evolving: SparkSession, kafka: Kafka, tmp_path: Path
 ) -> None:
@@ -237,6 +388,11 @@ def test_sources_of_other_kinds_may_be_among_them(
             forget(tmp_path, "commits", newest(tmp_path / "commits"))
 
 
+@pytest.mark.spark
+@pytest.mark.skipif(
+    not works("names"),
+    reason="Spark 4.2 cannot start a query with offset log v2 again (test_offset_log_of_spark_4_2.py)",
+)
 def test_a_decided_batch_needs_its_sources_no_more(union: Union, tmp_path: Path) -> None:
     """Its rows are written: only Spark has not noted it."""
     forget(tmp_path, "commits", newest(tmp_path / "commits"))
@@ -245,6 +401,11 @@ def test_a_decided_batch_needs_its_sources_no_more(union: Union, tmp_path: Path)
     assert union.copied() == sorted(union.made)
 
 
+@pytest.mark.spark
+@pytest.mark.skipif(
+    not works("names"),
+    reason="Spark 4.2 cannot start a query with offset log v2 again (test_offset_log_of_spark_4_2.py)",
+)
 def test_a_batch_that_is_planned_again_may_have_other_sources(union: Union, tmp_path: Path) -> None:
     """What the error says: without the planned batch Spark plans one with the sources that there are."""
     union.put(5)
@@ -255,6 +416,11 @@ def test_a_batch_that_is_planned_again_may_have_other_sources(union: Union, tmp_
     assert union.copied() == sorted(union.made)
 
 
+@pytest.mark.spark
+@pytest.mark.skipif(
+    not works("names"),
+    reason="Spark 4.2 cannot start a query with offset log v2 again (test_offset_log_of_spark_4_2.py)",
+)
 def test_spark_never_continues_version_1_as_version_2(
     evolving: SparkSession, kafka: Kafka, tmp_path: Path
 ) -> None:
@@ -293,6 +459,11 @@ STATES = {
 }
 
 
+@pytest.mark.spark
+@pytest.mark.skipif(
+    not works("names"),
+    reason="Spark 4.2 cannot start a query with offset log v2 again (test_offset_log_of_spark_4_2.py)",
+)
 @pytest.mark.parametrize(
     ("version", "settings", "sinks", "distinct"),
     [("v2", STATES, (None, None), True), ("v3", {SINKS: "true"}, ("first", "renamed"), False)],

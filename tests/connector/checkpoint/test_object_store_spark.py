@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from eoslog.testing import EmbeddedBroker
+from tests.connector.brokers import Kafka
 from tests.connector.executors.cluster import Copy, SparkCluster
 from tests.connector.spark_application import PATIENCE_SECONDS
 from tests.connector.spark_probe import DECIDED, UNDECIDED
-from tests.connector.stock_kafka import Kafka
 from tests.kit.object_stores import BUCKET, ObjectStore, object_store
 
 pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.timeout(3 * PATIENCE_SECONDS)]

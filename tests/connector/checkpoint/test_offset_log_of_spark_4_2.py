@@ -9,7 +9,7 @@ from pyspark.errors.exceptions.captured import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tests.connector.checkpoint.union import EVOLUTION, FORMAT
+from tests.connector.checkpoint.test_named_sources_spark import EVOLUTION, FORMAT
 
 pytestmark = pytest.mark.spark
 DONE_SECONDS = 60

@@ -37,7 +37,7 @@ from eoslog.connector.checkpoint.spark_logs import (
 from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.offsets.offsets import to_json
 from eoslog.doctor.rules import LIGHT, MANAGER
-from tests.connector.stock_kafka import Kafka
+from tests.connector.brokers import Kafka
 
 # -- formats -------------------------------------------------------------------------------------
 # The formats of Spark's checkpoint: as Spark 4.3 writes them, damaged, and of a later Spark.

@@ -1,17 +1,138 @@
-"""Nodes are killed, and leaders and coordinators move, while a query stands at a point of the crash table."""
+"""Nodes are killed, and leaders move, while a query stands at a point of the crash table.
+
+`make test-connector-cluster` runs them."""
+
+from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import NewTopic
 from kafka import TopicPartition
 from kafka.admin import KafkaAdminClient
 
 from benchmarks.peer_cluster import ThreeNodes
-from tests.connector.cluster.cluster_bench import POINTS, REACH_SECONDS, ClusterBench
-from tests.kit.waiting import until
+from eoslog.client.admin import transaction_states
+from tests.connector.brokers import FORMATTING
+from tests.connector.crashes.crash_query import Crash, Query, Running, start
+from tests.connector.crashes.test_crash_table import Bench
+from tests.kit.program import until
+from tests.scenarios.apache_kafka import JARS, check
+
+# -- the query, and who does what for it -----------------------------------------------------------
+# A query of the crash table on three nodes, and who of them does what for it.
+
+
+POINTS = (
+    "begun",
+    "a task in the middle of its rows",
+    "some tasks prepared",
+    "all tasks prepared",
+    "decision staged",
+    "before the decision",
+    "decision sent, no answer read",
+    "decided, no winner finished",
+    "decided, some winners finished",
+    "all finished, not logged",
+)
+REACH_SECONDS = 120.0
+"""How long a query may take to its point, on a machine with much else to do."""
+BOUND_SECONDS = 180.0
+"""How long a query may take to its end after a node died: the client's own time-outs, and a margin."""
+
+
+SEEN_SECONDS = 60.0
+"""How long after the end of a query its last rows may take to be readable: a marker stands in the leader's
+log at once, but counts for readers when all replicas in sync have it, and a dead one is in sync until the
+controller has taken it out (broker.session.timeout.ms, 9 s)."""
+
+
+class ClusterBench(Bench):
+    """A topic of two partitions with replicas on all nodes, and a query that writes to it.
+
+    `waits`: seconds from each disturbance to the end of the run in which it came.
+    """
+
+    def __init__(self, nodes: ThreeNodes, checkpoint: Path, in_sync: int = 2, **options: str) -> None:
+        """`in_sync`: the topic's min.insync.replicas."""
+        self._in_sync = in_sync
+        super().__init__(nodes, checkpoint, **options)  # type: ignore[arg-type]
+        self.nodes = nodes
+        self.waits: list[float] = []
+
+    def make_topic(self) -> str:
+        """A topic that has a replica on each node."""
+        name = f"t-{time.monotonic_ns():x}"
+        config = {"min.insync.replicas": str(self._in_sync)}
+        self.kafka.admin.create_topics([NewTopic(name, 2, 3, config=config)])[name].result(60)
+        self.kafka_sees(name)
+        return name
+
+    def kafka_sees(self, topic: str) -> None:
+        """Wait until every node knows the topic's leaders."""
+        until(
+            lambda: topic in self.kafka.admin.list_topics(timeout=20).topics,
+            f"{topic} is known",
+            REACH_SECONDS,
+        )
+
+    # -- who does what ------------------------------------------------------------------------
+
+    def leads(self) -> int:
+        """The node that leads the first partition."""
+        return self.nodes.leader_of(self.topic, 0)
+
+    def coordinates_sink(self) -> int:
+        """The node that coordinates the sink's own transaction, the decision."""
+        return self.nodes.coordinator_of("transaction", self.sink_id)
+
+    def coordinates_participant(self) -> int:
+        """The node that coordinates a participant: one that is open, if one is."""
+        with self.cluster() as cluster:
+            prefix = f"{self.sink_id}/"
+            names = [
+                t.transactional_id for t in transaction_states.list_transactions(cluster, prefix, ["Ongoing"])
+            ]
+            names = names or [
+                t.transactional_id for t in transaction_states.list_transactions(cluster, prefix)
+            ]
+        return self.nodes.coordinator_of("transaction", names[0])
+
+    def coordinates_group(self) -> int:
+        """The node that keeps the group in which decisions are."""
+        return self.nodes.coordinator_of("group", self.sink_id)
+
+    def all_there(self) -> bool:
+        """Whether readers of committed data come to see each row of the query once, and nothing is open."""
+        wanted, deadline = self.query.rows(), time.monotonic() + SEEN_SECONDS
+        while (seen := self.visible()) != wanted and time.monotonic() < deadline:
+            assert len(seen) < len(wanted), f"{len(seen)} rows instead of {len(wanted)}"
+            time.sleep(0.2)
+        assert seen == wanted, (
+            f"{len(seen)} rows of {len(wanted)} after {SEEN_SECONDS} s; open: {self.open()}"
+        )
+        return self.open() == []
+
+    # -- what happens to it -------------------------------------------------------------------
+
+    def disturb(self, query: Query, at: str, batch: int, disturbance: Callable[[], None]) -> str:
+        """Halt the query at a point of a batch, let it go on while things happen; how it ended."""
+        running: Running = start(query, Crash(at, batch, stop=True))
+        running.wait_until_stopped(REACH_SECONDS)
+        disturbance()
+        began = time.monotonic()
+        running.wake()
+        said = running.end(BOUND_SECONDS)
+        self.waits.append(round(time.monotonic() - began, 1))
+        return said
+
+
+# -- nodes -----------------------------------------------------------------------------------------
+# Nodes are killed, and leaders and coordinators move, while a query stands at a point of the crash table.
+
 
 # -- a node is killed ----------------------------------------------------------------------------
 # A node is killed while a query stands at a point of the crash table, and the query lives on.
@@ -19,7 +140,6 @@ from tests.kit.waiting import until
 # First the dead node stays dead until the query is done; then another one is killed in a later batch, and
 # comes back while the query goes on. Every batch is there once, in bounded time, without a restart.
 
-pytestmark = pytest.mark.kafka
 
 ROLES: dict[str, Callable[[ClusterBench], int]] = {
     "leads a partition": ClusterBench.leads,
@@ -29,6 +149,7 @@ ROLES: dict[str, Callable[[ClusterBench], int]] = {
 }
 
 
+@pytest.mark.kafka
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize("at", POINTS)
@@ -105,6 +226,7 @@ def _until_done(admin: KafkaAdminClient, wanted: dict[TopicPartition, list[int]]
     )
 
 
+@pytest.mark.kafka
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("at", POINTS)
 def test_leaders_move(nodes: ThreeNodes, tmp_path: Path, at: str) -> None:
@@ -117,3 +239,47 @@ def test_leaders_move(nodes: ThreeNodes, tmp_path: Path, at: str) -> None:
     assert bench.disturb(bench.query, at, 1, move_all) == "done"
     assert bench.all_there()
     print(f"{at}: {moved[0]} partitions moved, done after {bench.waits} s")
+
+
+# -- one replica is enough -------------------------------------------------------------------------
+# One replica is enough (min.insync.replicas=1, of the topic and of Kafka's own): all nodes but one die
+# while a query stands at a point of the crash table.
+
+
+ONE = {"min.insync.replicas": "1", "transaction.state.log.min.isr": "1"}
+
+
+@pytest.fixture(scope="module")
+def started() -> Iterator[ThreeNodes]:
+    check()
+    with ThreeNodes(JARS, ONE, controller_apart=True, formatting=FORMATTING) as nodes:
+        yield nodes
+
+
+@pytest.mark.kafka
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    "at",
+    [
+        "begun",
+        "a task in the middle of its rows",
+        "all tasks prepared",
+        "before the decision",
+        "decided, some winners finished",
+    ],
+)
+def test_all_nodes_but_one_are_killed(nodes: ThreeNodes, tmp_path: Path, at: str) -> None:
+    """The one that led the partition goes first; the others know that before the next is killed."""
+    bench = ClusterBench(nodes, tmp_path / "checkpoint", in_sync=1)
+    killed: list[int] = []
+
+    def kill_two() -> None:
+        for _ in range(2):
+            killed.append(bench.leads())
+            nodes.kill(killed[-1])
+            nodes.wait_until_without(killed[-1])
+
+    assert bench.disturb(bench.query, at, 1, kill_two) == "done"
+    assert len(nodes.alive) == 1
+    assert bench.all_there()
+    print(f"{at}: nodes {killed}, done after {bench.waits} s with one left")

@@ -31,12 +31,11 @@ from eoslog.connector.run.runner import Runner
 from eoslog.connector.source.reader import StreamReader
 from eoslog.connector.spark.versions import ReadAllAvailable
 from eoslog.errors import DataLoss
-from tests.connector.brokers import FORMATTING
-from tests.connector.cluster.cluster_bench import ClusterBench
+from tests.connector.brokers import FORMATTING, Kafka, bare
+from tests.connector.cluster.test_nodes import ClusterBench
 from tests.connector.sink.test_round_trips import prepare
 from tests.connector.source.test_source_stream import reader
-from tests.connector.stock_kafka import Kafka, bare
-from tests.kit.waiting import until
+from tests.kit.program import until
 from tests.scenarios.apache_kafka import JARS, ApacheKafka, KafkaMissing, check
 
 # -- rules ---------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from eoslog.checkpoint import restore_checkpoint
 from eoslog.client.admin import group_offsets, transaction_states
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.config import ClientConfig, parse_addresses
-from tests.connector.brokers import Broker, offers_two_phase_commit, start_broker
+from tests.connector.brokers import Broker, Kafka, offers_two_phase_commit, start_broker
 from tests.connector.crashes.crash_query import (
     GROUP,
     IN_DRIVER,
@@ -32,8 +32,7 @@ from tests.connector.crashes.crash_query import (
 )
 from tests.connector.spark_application import PATIENCE_SECONDS, Application
 from tests.connector.spark_probe import UNDECIDED, WRITING
-from tests.connector.stock_kafka import Kafka
-from tests.kit.waiting import until
+from tests.kit.program import until
 
 DECIDED = ("decided", "decision sent", "all finished")
 MAYBE_DECIDED = "decision sent, no answer read"

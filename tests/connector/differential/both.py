@@ -10,7 +10,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 from pyspark.sql import DataFrame, SparkSession
 
 from eoslog.protocol.topic_partitions import TopicPartition
-from tests.connector.stock_kafka import Kafka
+from tests.connector.brokers import Kafka
 
 CONNECTORS = ("kafka", "eoslog")
 Row = tuple[Any, ...]

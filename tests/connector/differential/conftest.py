@@ -6,8 +6,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from benchmarks.peer_kafka import PEERS, ApacheKafka, spark_kafka
+from tests.connector.brokers import Kafka
 from tests.connector.differential.both import Topic, make_topics
-from tests.connector.stock_kafka import Kafka
 
 _KAFKA = PEERS / "kafka-4.3.1"
 

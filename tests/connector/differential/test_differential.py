@@ -1,5 +1,7 @@
 """The same queries through Spark's kafka and eoslog: reads, streams, writes, and errors."""
 
+from __future__ import annotations
+
 import json
 import os
 from pathlib import Path
@@ -10,18 +12,19 @@ import pytest
 from chispa import assert_df_equality
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from benchmarks.peer_kafka import spark_kafka
 from eoslog.connector.spark.libraries import numbers
 from eoslog.connector.spark.versions import PYSPARK, works
+from tests.checkpoint.checkpointkit import A_BATCH, EditedQuery, fill
+from tests.connector.brokers import Kafka, bare
 from tests.connector.differential.both import CONNECTORS, Row, Topic, draw, outcome, read, rows_of
-from tests.connector.stock_kafka import Kafka, bare
 from tests.spark_session import all_available
 
 # -- reads ---------------------------------------------------------------------------------------
 # Batch reads: for every option combination both connectors give the same rows, or both refuse.
 
-pytestmark = pytest.mark.kafka
 
 SEED = int(os.environ.get("SEED", "1"))
 DRAWS = int(os.environ.get("DRAWS", "150"))
@@ -29,6 +32,7 @@ EMPTY_BEFORE = "4.1"
 """Spark's connector takes a partition whose start lies after its end for an empty one; later it refuses."""
 
 
+@pytest.mark.kafka
 def test_reads_are_equal(spark: SparkSession, kafka: Kafka, topics: list[Topic]) -> None:
     random = Random(SEED)
     differences, rows, refused, empty = [], 0, 0, 0
@@ -57,6 +61,7 @@ def _short(found: object) -> str:
     return f"refused: {refused[:600]}" if rows is None else f"{len(rows)} rows {rows[:1]} to {rows[-1:]}"
 
 
+@pytest.mark.kafka
 def test_whole_topics_are_the_same_frames(spark: SparkSession, kafka: Kafka, topics: list[Topic]) -> None:
     """Columns and their types, too."""
     options = {"kafka.bootstrap.servers": kafka.bootstrap, "includeHeaders": "true"}
@@ -103,6 +108,7 @@ def _moves(options: dict[str, str]) -> bool:
     return bool(timed) and "startingoffsetsbytimestampstrategy" in names
 
 
+@pytest.mark.kafka
 def test_streams_are_equal(spark: SparkSession, kafka: Kafka, topics: list[Topic], tmp_path: Path) -> None:
     random = Random(SEED)
     differences, batches, rows = [], 0, 0
@@ -208,6 +214,7 @@ def made(kafka: Kafka) -> None:
             kafka.topic(PARTITIONS, name=f"w-{connector}-{name}")
 
 
+@pytest.mark.kafka
 @pytest.mark.usefixtures("made")
 @pytest.mark.parametrize("name", NAMES)
 def test_batch_writes_are_equal(spark: SparkSession, kafka: Kafka, name: str) -> None:
@@ -219,6 +226,7 @@ def test_batch_writes_are_equal(spark: SparkSession, kafka: Kafka, name: str) ->
     assert content(kafka, "eoslog") == content(kafka, "kafka")
 
 
+@pytest.mark.kafka
 @pytest.mark.usefixtures("made")
 @pytest.mark.parametrize("mode", ["append", "complete"])
 def test_stream_writes_are_equal(spark: SparkSession, kafka: Kafka, tmp_path: Path, mode: str) -> None:
@@ -332,16 +340,19 @@ def refusals(spark: SparkSession, kafka: Kafka, options: Options) -> dict[str, s
     return {c: outcome(lambda c=c: read(spark, c, whole)).refused for c in ("kafka", "eoslog")}  # type: ignore[misc]
 
 
+@pytest.mark.kafka
 def test_both_take_a_good_read(spark: SparkSession, kafka: Kafka, topics: list[Topic]) -> None:
     assert not any(refusals(spark, kafka, {"subscribe": P}).values())
 
 
+@pytest.mark.kafka
 @pytest.mark.parametrize("options", READS, ids=str)
 def test_both_refuse_a_read(spark: SparkSession, kafka: Kafka, topics: list[Topic], options: Options) -> None:
     found = refusals(spark, kafka, options)
     assert all(found.values()), found
 
 
+@pytest.mark.kafka
 @pytest.mark.parametrize(("options", "why"), ONLY_OURS, ids=str)
 def test_only_eoslog_refuses(
     spark: SparkSession, kafka: Kafka, topics: list[Topic], options: Options, why: str
@@ -350,6 +361,7 @@ def test_only_eoslog_refuses(
     assert found["eoslog"] and not found["kafka"], (why, found)
 
 
+@pytest.mark.kafka
 @pytest.mark.parametrize(("options", "why"), ONLY_THEIRS, ids=str)
 def test_only_kafka_refuses(
     spark: SparkSession, kafka: Kafka, topics: list[Topic], options: Options, why: str
@@ -358,6 +370,7 @@ def test_only_kafka_refuses(
     assert found["kafka"] and not found["eoslog"], (why, found)
 
 
+@pytest.mark.kafka
 @pytest.mark.parametrize("options", ERRORS_STREAMS, ids=str)
 def test_both_refuse_a_stream(
     spark: SparkSession, kafka: Kafka, topics: list[Topic], tmp_path: Path, options: Options
@@ -401,6 +414,7 @@ WRITES: dict[str, tuple[Any, Options]] = {
 }  # fmt: skip
 
 
+@pytest.mark.kafka
 @pytest.mark.parametrize("name", WRITES)
 def test_both_refuse_a_write(spark: SparkSession, kafka: Kafka, topics: list[Topic], name: str) -> None:
     change, options = WRITES[name]
@@ -416,6 +430,7 @@ def test_both_refuse_a_write(spark: SparkSession, kafka: Kafka, topics: list[Top
     assert kafka.rows(P, 3) == before, "a refused write leaves nothing"
 
 
+@pytest.mark.kafka
 @pytest.mark.parametrize("mode", ["overwrite", "ignore"])
 def test_save_modes_that_both_refuse(
     spark: SparkSession, kafka: Kafka, topics: list[Topic], mode: str
@@ -428,3 +443,130 @@ def test_save_modes_that_both_refuse(
             return []
 
         assert outcome(ask).refused, connector
+
+
+# -- checkpoints that both go on with --------------------------------------------------------------
+# Checkpoints that both connectors go on with, edited or not.
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("limit", [None, "30"])
+def test_from_kafka_to_eoslog_and_back(
+    spark: SparkSession, kafka: Kafka, tmp_path: Path, limit: str | None
+) -> None:
+    topic = kafka.topic(2)
+    options = {"kafka.bootstrap.servers": kafka.bootstrap, "subscribe": topic, "startingOffsets": "earliest"}
+    if limit is not None:
+        options["maxOffsetsPerTrigger"] = limit
+    for turn, connector in enumerate(("kafka", "eoslog", "kafka", "eoslog")):
+        for partition in (0, 1):
+            kafka.put(topic, [b"%d %d" % (turn, i) for i in range(40)], partition)
+        rows, _ = run(spark, connector, options, tmp_path)
+        values = sorted(row[1] for row in rows)
+        assert values == sorted([b"%d %d" % (turn, i) for i in range(40)] * 2), (turn, connector)
+    assert bare(ends_of(tmp_path)[-1]) == {topic: {"0": 160, "1": 160}}
+
+
+@pytest.mark.kafka
+def test_a_stream_sink_is_changed(spark: SparkSession, kafka: Kafka, tmp_path: Path) -> None:
+    """Source and sink at once, in a query that Spark's connector began."""
+    source, target = kafka.topic(2), kafka.topic(2)
+    for turn, connector in enumerate(("kafka", "eoslog", "eoslog", "kafka")):
+        kafka.put(source, [b"%d %d" % (turn, i) for i in range(40)], turn % 2)
+        frame = spark.readStream.format(connector).option("kafka.bootstrap.servers", kafka.bootstrap)
+        read = frame.options(subscribe=source, startingOffsets="earliest").load()
+        query = read.selectExpr("value").writeStream.format(connector).option("topic", target)
+        query = query.option("kafka.bootstrap.servers", kafka.bootstrap)
+        query = query.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True)
+        assert query.start().awaitTermination(120)
+    values = sorted(row[3] for row in kafka.rows(target, 2))
+    assert values == sorted(b"%d %d" % (turn, i) for turn in range(4) for i in range(40))
+
+
+@pytest.mark.kafka
+def test_a_topic_made_anew_is_noticed_by_one_of_them(
+    spark: SparkSession, kafka: Kafka, tmp_path: Path
+) -> None:
+    topic = kafka.topic()
+    options = {"kafka.bootstrap.servers": kafka.bootstrap, "subscribe": topic, "startingOffsets": "earliest"}
+    for connector in ("kafka", "eoslog"):
+        kafka.put(topic, [b"old"] * 5)
+        run(spark, connector, options, tmp_path / connector)
+        kafka.make_anew(topic)
+        kafka.put(topic, [b"new"] * 15)
+        found = outcome(lambda c=connector: run(spark, c, options, tmp_path / c)[0])  # type: ignore[misc]
+        if connector == "kafka":
+            assert found.rows is not None and len(found.rows) < 15, "rows are passed over without a word"
+        else:
+            assert "created again" in found.refused
+        kafka.make_anew(topic)
+
+
+# -- edited --------------------------------------------------------------------------------------
+# Checkpoints of Spark's own kafka source, edited by `eoslog checkpoint`: with Spark's sink, which keeps no
+# decisions, and with eoslog's.
+
+
+class SparksOwn(EditedQuery):
+    """From Spark's source to one of the two sinks."""
+
+    def _read(self) -> DataFrame:
+        return (
+            self.spark.readStream.format("kafka").option("kafka.bootstrap.servers", self.kafka.bootstrap)
+            .option("subscribe", self.source).option("startingOffsets", "earliest")
+            .option("kafka.isolation.level", "read_committed")
+            .option("maxOffsetsPerTrigger", A_BATCH).load()
+        )  # fmt: skip
+
+    def _write(self, sink: str, **halt: str) -> DataStreamWriter:
+        if sink != "kafka":
+            return super()._write(sink, **halt)
+        return (
+            self.rows().writeStream.format("kafka").option("kafka.bootstrap.servers", self.kafka.bootstrap)
+            .option("topic", self.target).option("checkpointLocation", str(self.checkpoint))
+        )  # fmt: skip
+
+
+@pytest.mark.kafka
+@pytest.mark.spark
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("sink", ["kafka", "eoslog"])
+@pytest.mark.parametrize("edit", [("rewind", "--by", "17"), ("skip-to", "--by", "17")])
+def test_the_audit_counts_what_was_foretold(
+    spark: SparkSession, kafka: Kafka, tmp_path: Path, sink: str, edit: tuple[str, ...]
+) -> None:
+    query = SparksOwn(spark, kafka, tmp_path)
+    assert query.run(sink) == ""
+    fill(kafka, query.source, "more")
+    shown = query.shown()
+    assert shown["offset_log"] == "v1" and shown["transactional_id"] == (
+        query.sink if sink == "eoslog" else None
+    )
+    before = shown["partitions"]
+    foretold = query.edit(*edit)
+    assert sum(foretold.values()) > 0
+    assert query.command("undo").exit_code == 0
+    assert query.shown()["partitions"] == before
+    assert query.edit(*edit) == foretold
+    assert query.command("check").exit_code == 0
+    assert query.run(sink) == ""
+    assert query.audited() == foretold
+
+
+@pytest.mark.kafka
+@pytest.mark.spark
+@pytest.mark.timeout(600)
+def test_what_only_the_sink_knows(spark: SparkSession, kafka: Kafka, tmp_path: Path) -> None:
+    """Whether a batch that is not noted as done is written: no edit before the query has finished it."""
+    query = SparksOwn(spark, kafka, tmp_path)
+    assert query.run("kafka") == ""
+    newest = max(
+        (path for path in (query.checkpoint / "commits").glob("[0-9]*")), key=lambda at: int(at.name)
+    )
+    newest.unlink()
+    (newest.parent / f".{newest.name}.crc").unlink()
+    assert query.shown()["next_start"].startswith("run again")
+    said = query.command("rewind", "--by", "5", "--accept-duplicates", "99")
+    assert said.exit_code == 1 and "of its rows are written is not known" in said.output
+    assert query.run("kafka") == ""
+    assert query.shown()["next_start"].startswith("go on")

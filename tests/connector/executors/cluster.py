@@ -11,8 +11,8 @@ import psutil
 from eoslog.client.admin import transaction_states
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.config import ClientConfig, parse_addresses
+from tests.connector.brokers import Kafka
 from tests.connector.spark_application import PATIENCE_SECONDS, Application
-from tests.connector.stock_kafka import Kafka
 
 LOCAL_CLUSTER = "local-cluster[2,1,1024]"
 """Two executors of one core, each a JVM of its own."""

@@ -1,4 +1,8 @@
-"""What dies in the middle of a batch, on a Spark with executors of its own; and tasks that have a copy."""
+"""Tasks that fail, executors and workers that die, in a Spark with executors of its own: every row once.
+
+Each test proves that what it is named for really happened."""
+
+from __future__ import annotations
 
 import contextlib
 import os
@@ -15,22 +19,19 @@ import pytest
 from confluent_kafka.admin import NewPartitions
 
 from eoslog.testing import EmbeddedBroker
+from tests.connector.brokers import Kafka
 from tests.connector.executors.cluster import Copy, SparkCluster
 from tests.connector.spark_application import PATIENCE_SECONDS
 from tests.connector.spark_probe import DECIDED, PREPARED, STARTED, UNDECIDED, WRITING
-from tests.connector.stock_kafka import Kafka
-from tests.docs.blocks import code_of
+from tests.docs.reader import code_of
 from tests.kit.program import ROOT
 from tests.spark_session import QUICK_START
 
 # -- losses --------------------------------------------------------------------------------------
 # What dies in the middle of a batch, on a Spark with executors of its own: executors, Python workers, the
 # driver's own Python processes, the whole application; and source topics that change meanwhile.
-#
-# Part of `make test-executors`; the short part of it is test_executors.py. Each test proves that what it is
-# named for really happened.
 
-pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.timeout(4 * PATIENCE_SECONDS)]
+pytestmark = pytest.mark.spark
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +41,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
         yield started
 
 
+@pytest.mark.long
+@pytest.mark.timeout(4 * PATIENCE_SECONDS)
 @pytest.mark.parametrize("at", [STARTED, WRITING, PREPARED])
 @pytest.mark.parametrize("kind", ["stream", "write"])
 def test_executor_killed(cluster: SparkCluster, kafka: Kafka, tmp_path: Path, at: str, kind: str) -> None:
@@ -58,6 +61,8 @@ def test_executor_killed(cluster: SparkCluster, kafka: Kafka, tmp_path: Path, at
     copy.check()
 
 
+@pytest.mark.long
+@pytest.mark.timeout(4 * PATIENCE_SECONDS)
 @pytest.mark.parametrize("at", [STARTED, WRITING, PREPARED])
 def test_python_workers_killed(cluster: SparkCluster, kafka: Kafka, tmp_path: Path, at: str) -> None:
     """Those of the sink, and with them those that read for it."""
@@ -74,6 +79,8 @@ def test_python_workers_killed(cluster: SparkCluster, kafka: Kafka, tmp_path: Pa
     copy.check()
 
 
+@pytest.mark.long
+@pytest.mark.timeout(4 * PATIENCE_SECONDS)
 @pytest.mark.parametrize("at", [UNDECIDED, DECIDED])
 def test_driver_processes_killed(cluster: SparkCluster, kafka: Kafka, tmp_path: Path, at: str) -> None:
     """The Python processes that begin and commit for the driver: Spark does not try again, the query stops
@@ -96,6 +103,8 @@ def test_driver_processes_killed(cluster: SparkCluster, kafka: Kafka, tmp_path: 
     assert (written > len(copy.rows)) == (at == UNDECIDED), "what is decided is not written again"
 
 
+@pytest.mark.long
+@pytest.mark.timeout(4 * PATIENCE_SECONDS)
 @pytest.mark.parametrize("at", [UNDECIDED, DECIDED])
 def test_a_query_that_replays_differently_is_killed(kafka: Kafka, tmp_path: Path, at: str) -> None:
     """The whole application; the batch has the rows of one run, whole, by the marks that each run makes."""
@@ -117,6 +126,8 @@ def test_a_query_that_replays_differently_is_killed(kafka: Kafka, tmp_path: Path
     assert copy.open() == []
 
 
+@pytest.mark.long
+@pytest.mark.timeout(4 * PATIENCE_SECONDS)
 def test_the_source_gets_partitions(cluster: SparkCluster, kafka: Kafka, tmp_path: Path) -> None:
     """While a batch is written; they are read from their beginning by the next run."""
     copy = Copy(kafka, tmp_path)
@@ -135,6 +146,8 @@ def test_the_source_gets_partitions(cluster: SparkCluster, kafka: Kafka, tmp_pat
     copy.check()
 
 
+@pytest.mark.long
+@pytest.mark.timeout(4 * PATIENCE_SECONDS)
 def test_the_source_goes_away(cluster: SparkCluster, kafka: Kafka, tmp_path: Path) -> None:
     """Between two batches of a run: the query stops and names the topic; the batch before it is whole."""
     copy = Copy(kafka, tmp_path)
@@ -148,6 +161,8 @@ def test_the_source_goes_away(cluster: SparkCluster, kafka: Kafka, tmp_path: Pat
     assert copy.open() == []
 
 
+@pytest.mark.long
+@pytest.mark.timeout(4 * PATIENCE_SECONDS)
 def test_executors_killed_again_and_again(cluster: SparkCluster, kafka: Kafka, tmp_path: Path) -> None:
     """In every batch one of them, through a shuffle or not (EOSLOG_EXECUTORS_ROUNDS batches)."""
     rounds = int(os.environ.get("EOSLOG_EXECUTORS_ROUNDS", "6"))
@@ -224,6 +239,8 @@ def speculating(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkClust
             daemon.wait()
 
 
+@pytest.mark.long
+@pytest.mark.timeout(4 * PATIENCE_SECONDS)
 def test_a_slow_task_loses_against_its_copy(speculating: SparkCluster, hasty: Kafka, tmp_path: Path) -> None:
     """It stands in the middle of its rows, in an open transaction, when the copy is done."""
     copy = Copy(hasty, tmp_path, late_copies=True)
@@ -237,6 +254,8 @@ def test_a_slow_task_loses_against_its_copy(speculating: SparkCluster, hasty: Ka
     copy.check()
 
 
+@pytest.mark.long
+@pytest.mark.timeout(4 * PATIENCE_SECONDS)
 @pytest.mark.parametrize("kind", ["stream", "write"])
 def test_both_write_all_rows(speculating: SparkCluster, hasty: Kafka, tmp_path: Path, kind: str) -> None:
     """Side by side, to their ends; one of them counts."""
@@ -252,6 +271,8 @@ def test_both_write_all_rows(speculating: SparkCluster, hasty: Kafka, tmp_path: 
     copy.check()
 
 
+@pytest.mark.long
+@pytest.mark.timeout(4 * PATIENCE_SECONDS)
 def test_the_slow_one_begins_to_write_after_the_decision(
     speculating: SparkCluster, hasty: Kafka, tmp_path: Path
 ) -> None:
@@ -274,6 +295,8 @@ def test_the_slow_one_begins_to_write_after_the_decision(
     copy.check()
 
 
+@pytest.mark.long
+@pytest.mark.timeout(4 * PATIENCE_SECONDS)
 def test_the_slow_one_begins_to_write_when_all_is_done(
     speculating: SparkCluster, hasty: Kafka, tmp_path: Path
 ) -> None:
@@ -347,6 +370,8 @@ def standalone(tmp_path: Path) -> Iterator[Standalone]:
         shell.wait()
 
 
+@pytest.mark.long
+@pytest.mark.timeout(4 * PATIENCE_SECONDS)
 def test_a_worker_dies_in_mid_batch(standalone: Standalone, kafka: Kafka, tmp_path: Path) -> None:
     """With its executor, in the middle of its task's rows: the other worker runs the task again."""
     copy = Copy(kafka, tmp_path)
@@ -367,6 +392,8 @@ def test_a_worker_dies_in_mid_batch(standalone: Standalone, kafka: Kafka, tmp_pa
     copy.check()
 
 
+@pytest.mark.long
+@pytest.mark.timeout(4 * PATIENCE_SECONDS)
 def test_the_driver_dies_between_decision_and_end(
     standalone: Standalone, kafka: Kafka, tmp_path: Path
 ) -> None:
@@ -381,4 +408,48 @@ def test_the_driver_dies_between_decision_and_end(
         again.order()
         again.tell(copy.stream(batches=3))
         again.wait_until("the rest", lambda: len(copy.visible()) == len(copy.rows))
+    copy.check()
+
+
+# -- tasks and executors ---------------------------------------------------------------------------
+# Tasks that fail, executors that die, stages that are tried again, in a Spark with executors of its own:
+# what readers see is every row once.
+
+
+@pytest.mark.timeout(3 * PATIENCE_SECONDS)
+def test_tasks_fail_after_some_rows(cluster: SparkCluster, kafka: Kafka, tmp_path: Path) -> None:
+    """Each task of a batch twice, with rows written; Spark tries them again."""
+    copy = Copy(kafka, tmp_path)
+    cluster.order({"at": WRITING, "batch": 1, "do": "fail", "visits": 2})
+    cluster.tell(copy.stream())
+    assert cluster.answer()["error"] is None
+    for partition in range(2):
+        attempts = [note["attempt"] for note in cluster.notes(WRITING, batch=1, partition=partition)]
+        assert attempts == [0, 1, 2]
+    assert len(copy.visible(committed=False)) > len(copy.rows), "the failed attempts have written"
+    copy.check()
+
+
+@pytest.mark.timeout(3 * PATIENCE_SECONDS)
+def test_an_executor_dies_and_its_stage_is_tried_again(
+    cluster: SparkCluster, kafka: Kafka, tmp_path: Path
+) -> None:
+    """Its task was in the middle of its rows, and its shuffle files are gone with it: the stage of the sink
+    gets a second attempt, whose tasks count their attempts from 0 again, while the other executor's task of
+    the first attempt still runs."""
+    copy = Copy(kafka, tmp_path)
+    cluster.order({"at": WRITING, "batch": 1, "do": "wait"})
+    cluster.tell(copy.stream(shuffle=True))
+    first, second = cluster.wait_for(2, WRITING, batch=1)
+    assert first["jvm"] != second["jvm"]
+    cluster.kill_executor(first["jvm"])
+    cluster.wait_for(1, PREPARED, batch=1, partition=first["partition"])
+    cluster.wait_for(2, STARTED, batch=1, stage=first["stage"], partition=second["partition"])  # its twin
+    cluster.go(WRITING)
+    assert cluster.answer()["error"] is None
+    again = cluster.notes(STARTED, batch=1, stage=first["stage"])
+    assert first["jvm"] not in {note["jvm"] for note in again[2:]}
+    assert cluster.stage_attempts({first["stage"]}) == [1]
+    twins = [n for n in again if (n["partition"], n["attempt"]) == (second["partition"], 0)]
+    assert len(twins) == 2 and twins[0]["task"] != twins[1]["task"]
     copy.check()

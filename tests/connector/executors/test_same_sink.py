@@ -12,9 +12,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from eoslog.testing import EmbeddedBroker
+from tests.connector.brokers import Kafka
 from tests.connector.crashes.crash_query import ROWS, Crash, Query, Running, rows_of_run, run, start
 from tests.connector.spark_application import PATIENCE_SECONDS
-from tests.connector.stock_kafka import Kafka
 
 # -- two queries of one sink ---------------------------------------------------------------------
 # One transactional.id for two queries, which their user has said is meant (start.accepted): the one that

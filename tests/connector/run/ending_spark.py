@@ -23,8 +23,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from eoslog.client.admin import transaction_states
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.config import ClientConfig, parse_addresses
+from tests.connector.brokers import Kafka
 from tests.connector.spark_probe import WRITING, ProbeSource
-from tests.connector.stock_kafka import Kafka
 
 FOLDER = Path(os.environ["EOSLOG_PROBE"])
 LOOKS = (0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5)

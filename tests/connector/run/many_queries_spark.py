@@ -1,4 +1,4 @@
-"""A Spark application for test_ended_queries.py: a notebook's session, in which one query after another
+"""A Spark application for test_guard.py: a notebook's session, in which one query after another
 starts, copies what is there, and ends.
 
 Arguments: bootstrap, source topic, target topic, folder of checkpoints. A file `start-<n>` in the probe's
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from tests.kit.waiting import until
+from tests.kit.program import until
 
 FOLDER = Path(os.environ["EOSLOG_PROBE"])
 

@@ -18,7 +18,7 @@ from eoslog.connector.run.places_in_log import followed, lacking, look_at
 from eoslog.connector.sink.committer import begin_batch
 from eoslog.connector.sink.task_message import Attempt
 from eoslog.connector.sink.task_writer import write_rows
-from tests.connector.stock_kafka import Kafka
+from tests.connector.brokers import Kafka
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from eoslog.protocol.apis import Api, ApiKey
 from eoslog.protocol.encode import encode_batches
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.producer_identity import ProducerIdentity
-from tests.connector.stock_kafka import Kafka
+from tests.connector.brokers import Kafka
 
 
 class LikeKafka(Cluster):

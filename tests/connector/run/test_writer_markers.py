@@ -29,9 +29,8 @@ from eoslog.connector.sink.task_writer import write_rows
 from eoslog.protocol.encode import encode_batches
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.producer_identity import ProducerIdentity
-from tests.connector.brokers import ON_KAFKA
-from tests.connector.stock_kafka import Kafka
-from tests.kit.waiting import until
+from tests.connector.brokers import ON_KAFKA, Kafka
+from tests.kit.program import until
 
 
 def test_open_transactions_are_found_where_they_are(kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:

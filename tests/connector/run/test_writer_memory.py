@@ -20,7 +20,7 @@ from eoslog.connector.run.run_memory import Life
 from eoslog.connector.spark.pickled_form import FORM
 from eoslog.connector.spark.processes import stream_threads, this_process, thread_lives
 from eoslog.protocol.producer_identity import ProducerIdentity
-from tests.kit.waiting import until
+from tests.kit.program import until
 
 RUN = Run(ProducerIdentity(7, 0), ProducerIdentity(7, 3), Batch("query", 4, "digest"))
 

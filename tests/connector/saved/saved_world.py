@@ -24,7 +24,7 @@ from eoslog.connector.saved.manifest import Key
 from eoslog.connector.saved.read_back import records_of
 from eoslog.connector.saved.save import CheckpointSaving
 from eoslog.testing import EmbeddedBroker
-from tests.connector.stock_kafka import Kafka
+from tests.connector.brokers import Kafka
 
 
 class SavedWorld:

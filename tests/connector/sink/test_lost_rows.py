@@ -21,8 +21,7 @@ from eoslog.connector.sink import committer
 from eoslog.connector.sink.task_message import Attempt
 from eoslog.connector.sink.task_writer import write_rows
 from eoslog.errors import OptionError
-from tests.connector.brokers import start_broker
-from tests.connector.stock_kafka import Kafka
+from tests.connector.brokers import Kafka, start_broker
 
 PATIENCE_SECONDS = 120
 

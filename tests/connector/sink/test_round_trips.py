@@ -36,8 +36,7 @@ from eoslog.connector.sink.task_message import Attempt
 from eoslog.connector.sink.task_writer import write_rows
 from eoslog.protocol.apis import APIS
 from eoslog.protocol.encode import encode_batches
-from tests.connector.brokers import offers_two_phase_commit, skip_unless_served
-from tests.connector.stock_kafka import Kafka
+from tests.connector.brokers import Kafka, offers_two_phase_commit, skip_unless_served
 
 PAGE = Path(__file__).parents[3] / "docs" / "exactly-once.md"
 SIZES = (2, 8, 32)

@@ -30,7 +30,7 @@ from eoslog.connector.sink.task_writer import write_rows
 from eoslog.errors import EoslogError, RefusedByBroker, UnknownTopic, WrongCluster
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.producer_identity import ProducerIdentity
-from tests.connector.stock_kafka import Kafka
+from tests.connector.brokers import Kafka
 
 # -- a batch begins ------------------------------------------------------------------------------
 # What goes wrong where a micro-batch begins is seen as it is: not behind what PySpark says of pickling.

@@ -22,9 +22,8 @@ from eoslog.connector.sink import committer
 from eoslog.connector.sink.task_message import Attempt
 from eoslog.connector.sink.task_writer import write_rows
 from eoslog.protocol.topic_partitions import TopicPartition
-from tests.connector.brokers import ON_KAFKA
+from tests.connector.brokers import ON_KAFKA, Kafka
 from tests.connector.commit.test_decision import TEN_TIMES
-from tests.connector.stock_kafka import Kafka
 
 # -- many topics ---------------------------------------------------------------------------------
 # Writes whose decision has no room in one group: over many topics, and ten times what was once refused.

@@ -39,8 +39,8 @@ from eoslog.protocol.batch import iter_headers
 from eoslog.protocol.encode import EncodedBatch, encode_batches
 from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.testing import EmbeddedBroker
+from tests.connector.brokers import LATEST, Kafka
 from tests.connector.sink.test_round_trips import prepare
-from tests.connector.stock_kafka import LATEST, Kafka
 
 TASKS = 8
 FORK = multiprocessing.get_context("spawn")

@@ -16,8 +16,8 @@ import eoslog
 from eoslog.client.admin import transaction_states
 from eoslog.client.wire.cluster import shared_cluster
 from eoslog.connector.options.sink_options import sink_options
+from tests.connector.brokers import Kafka
 from tests.connector.spark_application import Application
-from tests.connector.stock_kafka import Kafka
 from tests.spark_session import all_available
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]

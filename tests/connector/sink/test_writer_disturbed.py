@@ -30,9 +30,8 @@ from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.testing import EmbeddedBroker
 from eoslog.testing.faults import Fault
-from tests.connector.brokers import Broker, skip_unless_served
+from tests.connector.brokers import Broker, Kafka, skip_unless_served
 from tests.connector.commit.model_bench import Bench
-from tests.connector.stock_kafka import Kafka
 
 # -- a broker dies -------------------------------------------------------------------------------
 # A driver that lives on when a broker dies: it asks the partitions whether its batch is readable.

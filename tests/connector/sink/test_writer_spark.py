@@ -1,17 +1,33 @@
 """`df.write` and `writeStream` with format("eoslog") in a real Spark, checked with the stock consumer."""
 
+from __future__ import annotations
+
+import shutil
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
-from pyspark.errors import PySparkException
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tests.connector.stock_kafka import Kafka
+import eoslog
+from eoslog.client.admin import transactions
+from eoslog.client.wire.cluster import Cluster
+from eoslog.client.wire.config import ClientConfig, parse_addresses
+from eoslog.connector.checkpoint.checkpoint import Checkpoint
+from eoslog.connector.checkpoint.noted_sink import NotedSink
+from eoslog.connector.commit.transactional_ids import Sink
+from eoslog.testing import EmbeddedBroker
+from tests.checkpoint.checkpointkit import EditedQuery, fill
+from tests.connector.brokers import Kafka
+from tests.docs.reader import code_of
 from tests.spark_session import all_available
 
 pytestmark = pytest.mark.spark
@@ -355,3 +371,202 @@ def test_mode_update_is_refused_by_spark_and_nothing_is_written(
     with pytest.raises(PySparkException, match="eoslog does not support Update mode"):
         writer.start().awaitTermination(90)
     assert not values(kafka, target)
+
+
+# -- a commit that is refused ----------------------------------------------------------------------
+# A sink that is refused when a batch is decided: its sentence is what Python shows, and it starts again.
+
+
+SENTENCE = "another driver owns the sink"
+
+
+def test_the_sentence_of_a_refused_decision(
+    spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path
+) -> None:
+    kafka = Kafka(broker.bootstrap)
+    source, target = kafka.topic(1), kafka.topic(1)
+    kafka.put(source, [b"a", b"b"])
+    bootstrap, coordinator, once = broker.bootstrap, Sink(f"sink-{target}").coordinator, tmp_path / "fenced"
+
+    def fenced_meanwhile(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        if not once.exists():
+            with Cluster(ClientConfig(parse_addresses(bootstrap))) as cluster:
+                transactions.init_producer_id(cluster, coordinator, 60_000)
+            once.touch()
+        yield from batches
+
+    def run() -> None:
+        rows = spark.readStream.format("eoslog").option("subscribe", source)
+        rows = rows.option("kafka.bootstrap.servers", bootstrap).option("startingOffsets", "earliest")
+        frame = rows.load().select("value").mapInArrow(fenced_meanwhile, "value binary")
+        writer = frame.writeStream.format("eoslog").option("kafka.bootstrap.servers", bootstrap)
+        writer = writer.option("topic", target).option("transactional.id", f"sink-{target}")
+        writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(
+            availableNow=True
+        ).start().awaitTermination()
+
+    with pytest.raises(StreamingQueryException) as refused:
+        run()
+    said = str(refused.value)
+    assert "perform commit" in said and SENTENCE in said and "Writing job failed" not in said
+    run()
+    assert sorted(row[3] for row in kafka.rows(target, 1)) == [b"a", b"b"]
+
+
+# -- started again in a living application ---------------------------------------------------------
+# A query is started again in a living application, in a real Spark: every check of a start is made, whatever
+# the application remembers of the sink, and the first start tells the truth.
+
+
+class Restarted(EditedQuery):
+    """A query that has run to its end, and is started again with other options."""
+
+    def __init__(self, spark: SparkSession, kafka: Kafka, folder: Path) -> None:
+        super().__init__(spark, kafka, folder)
+        assert self.run() == ""
+        fill(kafka, self.source, "more")
+
+    def is_exact(self) -> bool:
+        return self.run() == "" and self.audited() == {"doubled": 0, "lost": 0}
+
+
+@pytest.fixture
+def query(spark: SparkSession, kafka: Kafka, tmp_path: Path) -> Restarted:
+    return Restarted(spark, kafka, tmp_path)
+
+
+@pytest.mark.timeout(600)
+def test_another_group_is_noted(query: Restarted) -> None:
+    """A query that follows this one would otherwise look into the former group."""
+    query.group = f"another-{query.group}"
+    assert query.is_exact()
+    noted = NotedSink.read(Checkpoint.at(str(query.checkpoint)))
+    assert noted is not None and noted.group == query.group
+
+
+@pytest.mark.timeout(600)
+def test_a_state_topic_that_would_expire_is_refused(query: Restarted) -> None:
+    said = query.run(state_topic=query.kafka.topic(cleanup_policy="delete"))
+    assert "its cleanup.policy is delete" in said
+    assert query.is_exact()
+
+
+@pytest.mark.timeout(600)
+def test_saves_that_are_too_rare_for_the_source_are_refused(
+    spark: SparkSession, kafka: Kafka, tmp_path: Path
+) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "1.txt").write_text("one")
+    options = {"kafka.bootstrap.servers": kafka.bootstrap, "topic": kafka.topic()}
+    options |= {"transactional.id": f"sink-{tmp_path}", "checkpointLocation": str(tmp_path / "checkpoint")}
+
+    def run(**more: str) -> None:
+        given = options | {name.replace("_", "."): text for name, text in more.items()}
+        writer = spark.readStream.text(str(tmp_path / "in")).writeStream.format("eoslog").options(**given)
+        assert writer.trigger(availableNow=True).start().awaitTermination(400)
+
+    run()
+    (tmp_path / "in" / "2.txt").write_text("two")
+    state = kafka.topic(cleanup_policy="compact")
+    with pytest.raises(
+        StreamingQueryException, match=r"state\.every\.batches=100: the query reads from another"
+    ):
+        run(state_topic=state, state_every_batches="100")
+    run(state_topic=state)
+    assert sorted(row[3] for row in kafka.rows(options["topic"], 1)) == [b"one", b"two"]
+
+
+@pytest.mark.timeout(600)
+def test_after_an_edit_the_first_start_goes_on(query: Restarted) -> None:
+    foretold = query.edit("rewind", "--to-batch", "1")
+    assert foretold["doubled"] > 0
+    assert query.run() == ""
+    assert query.audited() == foretold
+
+
+@pytest.mark.timeout(600)
+def test_a_copy_has_gone_on_meanwhile(query: Restarted, tmp_path: Path) -> None:
+    there, elsewhere, target = query.checkpoint, tmp_path / "copy", query.target
+    shutil.copytree(there, elsewhere)
+    query.checkpoint, query.target = elsewhere, query.kafka.topic(2)
+    assert query.run() == ""
+    query.checkpoint, query.target = there, target
+    said = query.run()
+    assert "CheckpointCopied" in said and str(elsewhere) in said
+
+
+@pytest.mark.timeout(600)
+def test_the_target_was_made_anew_meanwhile(query: Restarted) -> None:
+    query.kafka.make_anew(query.target, 2)
+    assert "RowsGone" in query.run()
+
+
+@pytest.mark.timeout(600)
+def test_another_query_has_taken_the_sink_meanwhile(query: Restarted, tmp_path: Path) -> None:
+    there = query.checkpoint
+    query.checkpoint = tmp_path / "another"
+    said = query.run()
+    assert "start.accepted=" in said, "a new checkpoint under a sink's name is asked about"
+    word = said.split("start.accepted=")[-1].split()[0].strip(".;,)")
+    assert query.run(start_accepted=word) == ""
+    query.checkpoint = there
+    assert "TakenOver" in query.run()
+
+
+# -- threads ---------------------------------------------------------------------------------------
+# Writes from threads of a program: Spark finds no Python data source in a thread without a session.
+
+
+def in_thread(spark: SparkSession, *works: Callable[[], object]) -> BaseException | None:
+    """What a plain thread has raised. The JVM's thread may be that of an earlier one, and have a session."""
+    raised: list[BaseException] = []
+
+    def caught() -> None:
+        assert spark._jvm is not None
+        spark._jvm.SparkSession.clearActiveSession()
+        try:
+            for work in works:
+                work()
+        except Exception as error:  # Spark's error as py4j has it, too
+            raised.append(error)
+
+    thread = threading.Thread(target=caught)
+    thread.start()
+    thread.join()
+    return raised[0] if raised else None
+
+
+def rows(spark: SparkSession) -> DataFrame:
+    return spark.range(3).selectExpr("cast(id as string) as value")
+
+
+def test_register_in_a_thread_lets_it_write(spark: SparkSession, kafka: Kafka, tmp_path: Path) -> None:
+    source, topic, broker = kafka.topic(), kafka.topic(), {"kafka.bootstrap.servers": kafka.bootstrap}
+    made = rows(spark)
+    kafka.put(source, [b"0", b"1", b"2"])
+
+    def batch() -> None:
+        made.write.format("eoslog").options(**broker, topic=topic).mode("append").save()
+
+    def stream() -> None:
+        given = {**broker, "subscribe": source, "startingOffsets": "earliest"}
+        read = spark.readStream.format("eoslog").options(**given).load()
+        written = read.select("value").writeStream.format("eoslog").options(**broker, topic=topic)
+        stored = written.option("checkpointLocation", str(tmp_path / "c"))
+        assert stored.trigger(availableNow=True).start().awaitTermination(60)
+
+    for write in (batch, stream):
+        refused = in_thread(spark, write)
+        assert refused is not None and "DATA_SOURCE_NOT_FOUND" in str(refused), "Spark's own fault"
+        assert in_thread(spark, lambda: eoslog.register(spark), write) is None
+    assert sorted(row[3] for row in kafka.rows(topic)) == sorted(2 * [b"0", b"1", b"2"])
+
+
+def test_the_pages_threads_write(spark: SparkSession, kafka: Kafka) -> None:
+    topics = [kafka.topic(), kafka.topic()]
+    code = code_of("troubleshooting.md", "def write(")
+    given = {"spark": spark, "frame": rows(spark), "brokers": kafka.bootstrap, "topics": topics}
+    given |= {"eoslog": eoslog, "ThreadPoolExecutor": ThreadPoolExecutor}
+    exec(code, given)
+    for topic in topics:
+        assert sorted(row[3] for row in kafka.rows(topic)) == [b"0", b"1", b"2"]

@@ -26,8 +26,7 @@ from eoslog.connector.sink import committer
 from eoslog.connector.sink.task_message import Attempt
 from eoslog.connector.sink.task_writer import write_rows
 from eoslog.errors import OptionError
-from tests.connector.brokers import offers_two_phase_commit, start_broker
-from tests.connector.stock_kafka import Kafka
+from tests.connector.brokers import Kafka, offers_two_phase_commit, start_broker
 
 TASKS, ROWS = 2, 3
 TIMEOUT_MS = 8000

@@ -17,9 +17,8 @@ from eoslog.client.records.produce import Producer
 from eoslog.client.wire.cluster import shared_cluster
 from eoslog.client.wire.config import ClientConfig, parse_addresses
 from eoslog.protocol.encode import encode_batches
-from tests.connector.brokers import ON_KAFKA
-from tests.connector.stock_kafka import Kafka
-from tests.kit.waiting import until
+from tests.connector.brokers import ON_KAFKA, Kafka
+from tests.kit.program import until
 
 # -- filters -------------------------------------------------------------------------------------
 # Filters as Spark pushes them down, drawn at random, each with what SQL says of a row.

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, EqualTo, Filter
 
-from tests.connector.brokers import start_broker
+from tests.connector.brokers import Kafka, start_broker
 from tests.connector.source.pushdown import EAGER, T, Topics, make_topics
-from tests.connector.stock_kafka import Kafka
 
 pytestmark = pytest.mark.spark
 

@@ -25,7 +25,7 @@ from eoslog.connector.source.reader import BatchReader
 from eoslog.errors import RefusedByBroker, UnsupportedByBroker
 from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.topic_partitions import TopicPartition
-from tests.connector.brokers import start_broker
+from tests.connector.brokers import Kafka, start_broker
 from tests.connector.source.pushdown import (
     EAGER,
     TIMES,
@@ -43,7 +43,6 @@ from tests.connector.source.pushdown import (
     moment,
     passing,
 )
-from tests.connector.stock_kafka import Kafka
 
 # -- without a broker ----------------------------------------------------------------------------
 # Filters that are pushed down never cost a row, whatever the log: rules and look-ups, without a broker.

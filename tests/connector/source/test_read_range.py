@@ -26,9 +26,9 @@ from eoslog.errors import (
     UnknownTopic,
 )
 from eoslog.protocol.decode import DecodedRecords
+from tests.connector.brokers import Kafka, bare
 from tests.connector.source.test_source_stream import planned
 from tests.connector.source.test_source_stream import reader as stream_reader
-from tests.connector.stock_kafka import Kafka, bare
 
 # -- a range -------------------------------------------------------------------------------------
 # A task's range is read once, whatever is gone in the middle of it: without a broker.

@@ -21,9 +21,9 @@ from eoslog.connector.offsets import plan
 from eoslog.connector.source import small_batches
 from eoslog.connector.source.reader import StreamReader
 from eoslog.connector.spark.versions import ReadAllAvailable, ReadMaxRows
+from tests.connector.brokers import Kafka
 from tests.connector.source.test_source_stream import reader
-from tests.connector.stock_kafka import Kafka
-from tests.kit.waiting import until
+from tests.kit.program import until
 
 NO_LIMIT = ReadAllAvailable()
 SMALL = {"small__batch__max__offsets": "100", "startingOffsets": "earliest"}

@@ -15,7 +15,7 @@ from chispa import assert_df_equality
 from pyspark.sql import DataFrame, SparkSession
 
 from eoslog.connector.spark.versions import works
-from tests.connector.stock_kafka import Kafka
+from tests.connector.brokers import Kafka
 
 # -- spark.read ----------------------------------------------------------------------------------
 # `spark.read.format("eoslog")` against a real broker: the rows are those a stock consumer reads.

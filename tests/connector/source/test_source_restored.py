@@ -21,9 +21,8 @@ from eoslog.connector.spark.versions import ReadAllAvailable, ReadMaxRows
 from eoslog.errors import DataLoss
 from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.testing import EmbeddedBroker
-from tests.connector.brokers import ON_KAFKA
+from tests.connector.brokers import ON_KAFKA, Kafka, bare
 from tests.connector.source.test_source_stream import planned, reader
-from tests.connector.stock_kafka import Kafka, bare
 
 NO_LIMIT = ReadAllAvailable()
 TOPIC = "events"

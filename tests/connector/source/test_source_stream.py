@@ -23,7 +23,7 @@ from eoslog.connector.options.source_options import source_options
 from eoslog.connector.source.reader import StreamReader
 from eoslog.connector.spark.versions import ReadAllAvailable, ReadMaxRows, works
 from eoslog.errors import DataLoss, OptionError
-from tests.connector.stock_kafka import Kafka, bare
+from tests.connector.brokers import Kafka, bare
 from tests.spark_session import all_available
 
 NO_LIMIT = ReadAllAvailable()

@@ -26,9 +26,8 @@ from eoslog.errors import OptionError, RetriesExhausted
 from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.protocol.names_by_sink import sink_of
 from eoslog.protocol.producer_identity import ProducerIdentity
-from tests.connector.brokers import ON_KAFKA
+from tests.connector.brokers import ON_KAFKA, Kafka, bare
 from tests.connector.source.test_source_stream import reader as stream_reader
-from tests.connector.stock_kafka import Kafka, bare
 
 # -- times ---------------------------------------------------------------------------------------
 # Where a read begins and ends by time or by a group's offsets, and batches that wait for enough rows.

@@ -16,8 +16,8 @@ from eoslog.connector.options.source_options import source_options
 from eoslog.connector.source.reader import UntoldStreamReader
 from eoslog.connector.spark.versions import ReadAllAvailable
 from eoslog.errors import DataLoss, EoslogError, OptionError
+from tests.connector.brokers import Kafka, bare
 from tests.connector.source.test_source_stream import planned, reader
-from tests.connector.stock_kafka import Kafka, bare
 
 NO_LIMIT = ReadAllAvailable()
 ROWS = 6

@@ -9,7 +9,7 @@ import urllib.request
 from pyspark.sql import SparkSession
 
 from eoslog import metrics
-from tests.kit.waiting import until
+from tests.kit.program import until
 from tests.spark_session import all_available
 
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.connector.stock_kafka import Kafka
+from tests.connector.brokers import Kafka
 
 ADDRESS = "127.0.0.1:9092"
 """The broker's, on the pages."""

@@ -15,7 +15,7 @@ import pytest
 from eoslog.connector.spark.versions import works
 from eoslog.spark_python import environment
 from eoslog.warm.sparks_zip import prefer_installed
-from tests.connector.stock_kafka import Kafka
+from tests.connector.brokers import Kafka
 
 _HERE = Path(__file__).parent
 PYTHON = str(Path(sys.executable).with_name("eoslog-python"))

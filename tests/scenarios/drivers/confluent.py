@@ -20,7 +20,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from tests.connector.stock_kafka import EARLIEST, LATEST, MAX_TIMESTAMP
+from tests.connector.brokers import EARLIEST, LATEST, MAX_TIMESTAMP
 from tests.scenarios.drivers.base import (
     HEARTBEAT_MS,
     SESSION_MS,

@@ -21,7 +21,7 @@ from eoslog.protocol.errors import ErrorCode as E
 from eoslog.protocol.plain_records import encode_records
 from eoslog.testing import EmbeddedBroker
 from tests.broker.coordinator.transactions.txn_wire import Cluster, Producer
-from tests.kit.waiting import until
+from tests.kit.program import until
 
 # -- transactions that nobody ends -----------------------------------------------------------------
 # Transactions that nobody ends: found and ended from outside (KIP-664), over the wire.

@@ -18,7 +18,7 @@ from eoslog.broker.topics.topics import Topics
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.testing import EmbeddedBroker
 from tests.broker.coordinator.transactions.txn_wire import Cluster, Producer
-from tests.kit.waiting import until
+from tests.kit.program import until
 
 # -- the end of epochs, the turn of sequences ----------------------------------------------------
 # The end of a producer id's epochs, and the turn of its sequences, over the wire.

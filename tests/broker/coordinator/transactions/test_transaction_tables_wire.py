@@ -12,7 +12,7 @@ import pytest
 
 from eoslog.protocol.errors import ErrorCode as E
 from tests.broker.coordinator.transactions.txn_wire import Cluster, Producer
-from tests.kit.waiting import until
+from tests.kit.program import until
 
 STATES = ["Empty", "Ongoing", "CompleteCommit", "CompleteAbort"]
 OK, BUMP = 0, "bump"

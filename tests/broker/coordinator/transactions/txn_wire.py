@@ -11,7 +11,7 @@ from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.protocol.plain_records import encode_records
 from tests.broker.broker_clients import Wire
-from tests.kit.waiting import until
+from tests.kit.program import until
 
 GROUP, TRANSACTION = 0, 1
 STARTING = (E.COORDINATOR_NOT_AVAILABLE, E.COORDINATOR_LOAD_IN_PROGRESS, E.NOT_COORDINATOR)

@@ -1,5 +1,7 @@
 """The model of docs/scale.md: its rules, its counts on the wire, and what the page says."""
 
+from __future__ import annotations
+
 import json
 from collections import Counter
 from collections.abc import Iterator

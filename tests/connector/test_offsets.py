@@ -1,5 +1,7 @@
 """Offset JSON: Spark's form, and every way of writing it wrong; plans of batches: limits and tasks."""
 
+from __future__ import annotations
+
 import json
 
 import pytest

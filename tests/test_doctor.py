@@ -1,5 +1,7 @@
 """`eoslog doctor`: its rules, and the command."""
 
+from __future__ import annotations
+
 import json
 import os
 import re
