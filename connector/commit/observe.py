@@ -10,9 +10,16 @@ from eoslog.protocol.errors import ErrorCode
 def observed_decision(sink: Sink) -> Rules[Decision | None]:
     """The sink's last decision. None: it has none, or the next one is just being made, and its rows may be
     readable before it is. Raises CommitFault."""
+    found = yield from observed(sink)
+    return None if isinstance(found, Refused) else found
+
+
+def observed(sink: Sink) -> Rules[Decision | Refused | None]:
+    """The sink's last decision. None: it has none. Refused: the next one is just being made. Raises
+    CommitFault."""
     answer = yield from look_up(sink.group)
     if isinstance(answer, Refused) and answer.code == ErrorCode.UNSTABLE_OFFSET_COMMIT:
-        return None
+        return answer
     if isinstance(answer, (Refused, Unknown)):
         raise CommitFault(
             f"the last decision of sink {sink.id} cannot be read: {answer}. Fix that, then start again"

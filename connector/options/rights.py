@@ -85,6 +85,8 @@ def _of_source(options: SourceOptions) -> Iterator[Right]:
         yield _of_pattern(options.pattern)
     if options.shadow is not None:
         yield from _of_shadow(options.shadow, options.decision_topic)
+    for name in options.whole_batches or ():
+        yield from _of_one_who_is_read(Sink(name), options.decision_topic, "read.whole.batches")
     if options.starting != offsets.COMMITTED or options.group_id is None:
         return
     yield Right(DESCRIBE, GROUP, options.group_id, False, "startingOffsets=committed")
@@ -97,12 +99,15 @@ def _of_source(options: SourceOptions) -> Iterator[Right]:
 
 
 def _of_shadow(shadow: ShadowOptions, decisions: str) -> Iterator[Right]:
-    sink = Sink(shadow.sink)
-    yield Right(DESCRIBE, GROUP, sink.group, False, "shadow.of: what that query has decided")
-    yield Right(DESCRIBE, TOPIC, decisions, False, "the same: it is kept as offsets of its partitions")
+    yield from _of_one_who_is_read(Sink(shadow.sink), decisions, "shadow.of")
     yield Right(DESCRIBE, GROUP, shadow.group, False, "kafka.group.id: how far that query has read")
     yield Right(DESCRIBE, TOPIC, shadow.topic, False, "shadow.topic: where that query's rows end")
     yield Right(DESCRIBE, TOPIC, shadow.into, False, "shadow.into: where this query's rows end")
+
+
+def _of_one_who_is_read(sink: Sink, decisions: str, option: str) -> Iterator[Right]:
+    yield Right(DESCRIBE, GROUP, sink.group, False, f"{option}: what that query has decided")
+    yield Right(DESCRIBE, TOPIC, decisions, False, "the same: it is kept as offsets of its partitions")
 
 
 def _of_pattern(pattern: str) -> Right:

@@ -20,6 +20,10 @@ _NOT_OF_A_SHADOW = (
 )  # fmt: skip
 """The running query would be stopped by the first. The others have no effect: a batch ends where a decided
 batch of the running query does."""
+_NOT_OF_WHOLE_BATCHES = (
+    "maxOffsetsPerTrigger", "shadow.of", "endingTimestamp", "endingOffsetsByTimestamp"
+)  # fmt: skip
+"""Each of them says itself where a batch ends."""
 _WHERE_FROM = ("subscribe", "subscribePattern", "assign")
 
 
@@ -66,6 +70,7 @@ class SourceOptions:
     small_offsets: int = 0
     small_bytes: int = 0
     shadow: ShadowOptions | None = None
+    whole_batches: tuple[str, ...] | None = None
 
     def selects(self, place: TopicPartition) -> bool:
         """Whether the source reads this partition, if it exists."""
@@ -90,6 +95,7 @@ def source_options(raw: Mapping[str, str], *, stream: bool, quiet: bool = False)
     values = parse(raw, Use.READ_STREAM if stream else Use.READ, quiet=quiet)
     _check_where_from(values)
     _check_limits(values)
+    _check_whole_batches(values)
     start = values["startingoffsets"]
     stored = start if isinstance(start, offsets.SourcePosition) else None
     values["startingoffsets"] = start if stored is None else stored.offsets
@@ -128,6 +134,25 @@ def _shadow(values: Mapping[str, Any]) -> ShadowOptions | None:
         )
     sink, topic, into = (values[name] for name in _SHADOW)
     return ShadowOptions(sink, values["kafka.group.id"], topic, into)
+
+
+def _check_whole_batches(values: Mapping[str, Any]) -> None:
+    """Raise OptionError if another option says where batches end, too."""
+    if not values.get("read.whole.batches"):
+        return
+    odd = [name for name in _NOT_OF_WHOLE_BATCHES if values.get(name.lower()) is not None]
+    if values.get("endingoffsets") not in (None, offsets.LATEST):
+        odd.append("endingOffsets")
+    if odd:
+        raise OptionError(
+            f"options read.whole.batches and {odd[0]} are both given, and each says where a batch ends: "
+            "leave one out"
+        )
+    if values["kafka.isolation.level"] != "read_committed":
+        raise OptionError(
+            "read.whole.batches needs kafka.isolation.level=read_committed: other readers meet rows before "
+            "they are decided. Leave kafka.isolation.level out"
+        )
 
 
 def _check_where_from(values: Mapping[str, Any]) -> None:

@@ -216,10 +216,14 @@ TABLE: tuple[Option, ...] = (
            "The topic that the query of shadow.of writes."),
     Option("shadow.into", OptionType.TEXT, None, Use.READ_STREAM,
            "The topic that this query writes while it is a shadow."),
-    Option("decision.topic", OptionType.TEXT, ANCHOR, Use.SINK | Use.READ_STREAM,
+    Option("read.whole.batches", OptionType.NAMES, None, Use.SOURCE,
+           "The transactional.ids of sinks that write what is read. A read then ends between two of their "
+           "batches: of each it has all rows in all partitions and topics, or none.",
+           field="whole_batches"),
+    Option("decision.topic", OptionType.TEXT, ANCHOR, Use.ALL,
            "The topic on whose partitions the sink's group keeps the decision, for clusters that hide their "
            "internal topics. It must exist, is never read or written, and must live as long as the sink. For "
-           "a source: that of the sink that is stopped.",
+           "a source: that of the sink that is stopped, or of those of read.whole.batches.",
            field="decision_topic"),
     Option("start.accepted", OptionType.TEXT, None, Use.SINK,
            "Findings with which a start may continue although rows may be doubled or missing: the words from "

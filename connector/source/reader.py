@@ -34,6 +34,7 @@ from eoslog.connector.source.held_back import Standstill
 from eoslog.connector.source.shadowed import Shadowed
 from eoslog.connector.source.small_batches import SmallBatches, hand_over, take_back
 from eoslog.connector.source.source_topics import SourceTopics
+from eoslog.connector.source.whole_batches import WholeBatches
 from eoslog.connector.spark.brought import reduce_with_jar
 from eoslog.connector.spark.calls import called
 from eoslog.connector.spark.plain_errors import pieces_plainly, plainly
@@ -91,7 +92,10 @@ class BatchReader(DataSourceReader):
         log = SourceTopics(self.options)
         log.cluster.meet()
         start = log.resolve("startingOffsets", self.options.starting)
-        end = log.resolve("endingOffsets", self.options.ending)
+        if self.options.whole_batches:
+            end = WholeBatches(log).await_ends()
+        else:
+            end = log.resolve("endingOffsets", self.options.ending)
         turned = [tp for tp in end if start[tp] > end[tp]]
         if turned:
             said = "; ".join(f"{t}-{p} from {start[t, p]} to {end[t, p]}" for t, p in turned)
@@ -132,6 +136,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._small = SmallBatches(options)
         self._planned_end = SourceEnd()
         self._shadow = None if options.shadow is None else Shadowed(options, options.shadow, self._log)
+        self._whole = WholeBatches(self._log) if options.whole_batches else None
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         called()
@@ -145,6 +150,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             cut = None
             if self._shadow is not None and self.options.starting == COMMITTED:
                 self._initial, cut = self._shadow.await_cut()
+            elif self._whole is not None and self.options.starting == LATEST:
+                self._initial = self._whole.await_ends()
             else:
                 self._initial = self._log.resolve("startingOffsets", self.options.starting)
             self._first = True
@@ -166,7 +173,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def prepareForTriggerAvailableNow(self) -> None:
         """Fix the end of the whole query: the present end of the log."""
         self._log.cluster.meet()
-        self._target = self._now(self._log.latest())
+        ends = self._log.latest() if self._whole is None else self._whole.await_ends()
+        self._target = self._now(ends)
         if self._shadow is not None:
             self._shadow.fix_end()
         if self.options.committed:
@@ -197,12 +205,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if first and self._reads_nothing_at_first():
             return offsets.to_json(*position._replace(began=position.offsets))
         position = self._on_this_cluster(position, self._log.met_cluster())
-        until = self._end(position.offsets)
-        if self._shadow is not None:
-            shadowed = self._shadow.end(position, until)
-            if shadowed is None:
-                return offsets.to_json(*offsets.position_from_json(start))
-            until = shadowed
+        planned = self._end(position.offsets, wait=first)
+        if self._shadow is not None and planned is not None:
+            planned = self._shadow.end(position, planned)
+        if planned is None:
+            return offsets.to_json(*offsets.position_from_json(start))
+        until = planned
         position = self._on_this_cluster(position, until.cluster)
         end, ids = until.offsets, until.ids
         position = position.back_in(end, ids)
@@ -228,10 +236,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The position at ends that were just looked up."""
         return SourcePosition(ends, self._log.ids, self._log.cluster_id, dict(self._log.epochs))
 
-    def _end(self, position: Offsets) -> SourcePosition:
-        """Where the log ends, or with availableNow the query."""
+    def _end(self, position: Offsets, *, wait: bool) -> SourcePosition | None:
+        """Where the log ends, or with availableNow the query. None: with read.whole.batches that cannot be
+        told now. `wait` until it can be: Spark runs a first batch in any case."""
         if self._target is None:
-            ends = self._log.latest(position)
+            if self._whole is None:
+                ends = self._log.latest(position)
+            elif wait:
+                ends = self._whole.await_ends()
+            elif (found := self._whole.ends(position)) is not None:
+                ends = found
+            else:
+                return None
             if self.options.committed:
                 self._standstill.watch(self._log.cluster, ends)
             return self._now(ends)

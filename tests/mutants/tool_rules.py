@@ -138,7 +138,7 @@ MUTANTS: list[Mutant] = [
     *mutants_of(WHOLE, Break("no right is missing", "missing", "bits is not None", "False")),
     *mutants_of(
         ("tests/connector/commit/test_decision.py",),
-        Break("a decision that is made just now is a fault", "observed_decision", "answer.code == ErrorCode.UNSTABLE_OFFSET_COMMIT", "False"),
+        Break("a decision that is made just now is a fault", "observed", "answer.code == ErrorCode.UNSTABLE_OFFSET_COMMIT", "False"),
     ),
     *mutants_of(
         ("tests/shadow/test_cuts.py",),
@@ -158,6 +158,20 @@ MUTANTS: list[Mutant] = [
             "if False:\n    raise OptionError(f'kafka.group.id: the offsets of group {self._shadow.group} are those of the query with transactional.id={others[0]}, and shadow.of is {sink.id}: give the group of that one')",
         ),
         Break("partitions not read yet are left out", "Shadowed.end", "position.offsets | ends", "ends"),
+    ),
+    *mutants_of(
+        ("tests/connector/source/test_whole_batches.py",),
+        Break("a decision that is made meanwhile does not matter", "WholeBatches.ends", "before is None or after is None or after.last != before.last", "before is None or after is None"),
+        Break("a part of a batch is met", "WholeBatches.ends", "not lacking", "True"),
+        Break("what was read of earlier batches is forgotten", "_places", "(*(() if decision.behind is None else decision.behind.everywhere), *decision.everywhere)", "decision.places"),
+        Break("a batch write forgets what came before it", "_places", "() if decision.behind is None else decision.behind.everywhere", "()"),
+        Break("what has no place has no rows", "WholeBatches._look", "any(may_have(d, tp) for d in made)", "False"),
+        Break("the last row may be missing", "rows_end", "place.offset + 1", "place.offset"),
+        Break("a topic that was made anew has the old rows", "rows_end", "len(anew) < 2", "True"),
+        Break("a batch write has its rows where the query had", "may_have", "decision.is_write", "False"),
+        Break("a decision says all topics", "may_have", "len(topics) >= KEPT_TOPICS", "False"),
+        Break("a first batch does not wait", "StreamReader._end", "wait", "False"),
+        Break("a query begins in the middle of a batch", "StreamReader.initialOffset", "self._whole is not None and self.options.starting == LATEST", "False"),
     ),
     *mutants_of(
         ("tests/shadow/test_shadow.py",),

@@ -1,0 +1,153 @@
+"""Where reads of whole micro-batches end: between two batches of the sinks of option read.whole.batches.
+
+On Apache Kafka a batch's transactions are committed one after another, so a reader of committed records may
+meet some of its rows and not yet the others, in other partitions and topics. Ends have all rows of a batch or
+none if two things are true. The sink's last decision is the same before and after the ends are looked up: the
+next batch's rows can be read after its decision only. And each end is behind the last row that the decision's
+batch, or an earlier one, has in that partition.
+"""
+
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from eoslog.client.admin.list_offsets import LATEST, list_offsets
+from eoslog.connector.commit.commands import Refused
+from eoslog.connector.commit.decision import KEPT_TOPICS, Decision
+from eoslog.connector.commit.observe import observed
+from eoslog.connector.commit.places import Places
+from eoslog.connector.commit.transactional_ids import Sink
+from eoslog.connector.offsets.offsets import Offsets, TopicIds
+from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
+from eoslog.connector.source.source_topics import SourceTopics
+from eoslog.errors import RetriesExhausted
+from eoslog.protocol.topic_partitions import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+_LOOKS = 3
+"""How often in a row ends are looked up that fall into the middle of a batch."""
+_PAUSE_SECONDS = 0.02
+"""Between looks of a reader that waits. A stream is asked again by Spark."""
+STILL_SECONDS = 60.0
+"""For how long a batch may stay a part before a stream warns of it, and between two such warnings."""
+_NAMED = 3
+
+
+class Decided(NamedTuple):
+    """The last decision of each sink, by transactional.id, None: there is none; and `needs`: for partitions
+    that have rows of them, where committed records must end at least for all of these to be read."""
+
+    last: dict[str, Decision | None]
+    needs: dict[TopicPartition, int]
+
+    def lacks(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Where some of the rows cannot be read yet, and how far they go."""
+        return {tp: need for tp, need in self.needs.items() if ends.get(tp, need) < need}
+
+
+class WholeBatches:
+    """The sinks whose batches one query reads as wholes. Every look asks the brokers."""
+
+    def __init__(self, log: SourceTopics) -> None:
+        self._log, self._options = log, log.options
+        self._decided: Decided | None = None
+        self._part_since: float | None = None  # on the monotonic clock
+        self._held = "nothing was looked up"
+
+    def ends(self, position: Offsets | None = None) -> Offsets | None:
+        """Where each partition ends, between two batches. `position`: as in SourceTopics.latest. None: the
+        newest batch is a part now. Raises CommitFault, and what SourceTopics.latest raises."""
+        for _ in range(_LOOKS):
+            before = self._decided or self._look(None)
+            ends = self._log.latest(position)
+            self._decided = after = self._look(before)
+            if before is None or after is None or after.last != before.last:
+                self._held = "the sinks decide faster than their ends can be looked up"
+                continue
+            lacking = before.lacks(ends)
+            if not lacking:
+                self._part_since = None
+                return ends
+            self._held = "; ".join(_told(before, lacking, ends))
+        self._say_part()
+        return None
+
+    def await_ends(self) -> Offsets:
+        """The same, waited for. Raises RetriesExhausted after kafka.default.api.timeout.ms."""
+        limit_ms = self._options.client.api_timeout_ms
+        until = time.monotonic() + limit_ms / 1000
+        while (found := self.ends()) is None:
+            if time.monotonic() > until:
+                raise RetriesExhausted(
+                    f"read.whole.batches: no end between two batches was found within {limit_ms} ms "
+                    f"(kafka.default.api.timeout.ms), and nothing was read: {self._held}. A sink that was "
+                    "killed while it committed goes on when its query is started again"
+                )
+            time.sleep(_PAUSE_SECONDS)
+        return found
+
+    def _look(self, known: Decided | None) -> Decided | None:
+        """The sinks' last decisions; `known` if they still are. None: one is just being made."""
+        runner = Runner(self._log.cluster, OWN_TIMEOUT_MS, decisions=self._options.decision_topic)
+        last: dict[str, Decision | None] = {}
+        for name in self._options.whole_batches or ():
+            found = runner.run(observed(Sink(name)))
+            if isinstance(found, Refused):
+                return None
+            last[name] = found
+        if known is not None and known.last == last:
+            return known
+        partitions = self._log.partitions()
+        made = [decision for decision in last.values() if decision is not None]
+        placed = rows_end(made, self._log.ids)
+        needs = {tp: at for tp, at in placed.items() if tp in set(partitions)}
+        unplaced = [tp for tp in partitions if tp not in needs and any(may_have(d, tp) for d in made)]
+        if unplaced:  # what is written there by now is at least what was decided
+            needs |= list_offsets(self._log.cluster, dict.fromkeys(unplaced, LATEST), committed=False)
+        return Decided(last, needs)
+
+    def _say_part(self) -> None:
+        now = time.monotonic()
+        self._part_since = self._part_since or now
+        if now - self._part_since >= STILL_SECONDS:
+            self._part_since = now
+            logger.warning(
+                "read.whole.batches: for %d s no end between two batches was found, so nothing was read: %s. "
+                "See troubleshooting.md#no-whole-batch-can-be-read",
+                STILL_SECONDS,
+                self._held,
+            )
+
+
+def rows_end(decisions: list[Decision], ids: TopicIds) -> dict[TopicPartition, int]:
+    """Behind the last row of each partition, as decisions say; not of topics that were made anew since."""
+    ends: dict[TopicPartition, int] = {}
+    for place in (place for decision in decisions for place in _places(decision)):
+        where, anew = (place.topic, place.partition), {place.topic_id, ids.get(place.topic)} - {None}
+        if len(anew) < 2:
+            ends[where] = max(place.offset + 1, ends.get(where, 0))
+    return ends
+
+
+def _places(decision: Decision) -> Places:
+    return (*(() if decision.behind is None else decision.behind.everywhere), *decision.everywhere)
+
+
+def may_have(decision: Decision, where: TopicPartition) -> bool:
+    """Whether rows of the sink may be in a partition of which its decision has no place: where it had no
+    room for it, or an earlier version has made it."""
+    topics = {topic for topic, _ in decision.topics}
+    return decision.is_write or where[0] in topics or where in decision.written or len(topics) >= KEPT_TOPICS
+
+
+def _told(
+    decided: Decided, lacking: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+) -> Iterator[str]:
+    """What is not to be read yet."""
+    batches = ", ".join(f"{name} has decided {one.batch}" for name, one in decided.last.items() if one)
+    yield f"sink {batches}"
+    for (topic, p), need in sorted(lacking.items())[:_NAMED]:
+        stable = ends[topic, p]
+        yield f"its rows in {topic}-{p} go to offset {need - 1}, and committed records end at {stable}"
