@@ -143,15 +143,18 @@ class RowsFound(NamedTuple):
     one. `newest`: the last batch that the sink got; None: the checkpoint does not say. `batch`: the last one
     with rows that is done, and `lacks`: what of it, or of earlier ones, the log does not have, a text for
     each place. `any`: whether a batch had rows, or may have.
-    `followed`: where rows of transactions follow, if the sink knows no later decision. `proven`: the sink
-    does not know the newest batch to be decided, and the log shows that all of its rows are committed."""
+    `followed`: where rows of transactions follow, if the sink knows no later decision. `proven`: the newest
+    batch that the sink does not know to be decided, and all of whose rows the log shows to be committed.
+    `undecided`: where rows of the sink are visible behind those of its last decision: only decided ones
+    become visible, so the cluster has lost their decisions."""
 
     newest: int | None = None
     batch: int | None = None
     lacks: tuple[str, ...] = ()
     any: bool = True
     followed: tuple[str, ...] = ()
-    proven: bool = False
+    proven: int | None = None
+    undecided: tuple[str, ...] = ()
 
 
 class Completed(NamedTuple):
@@ -362,11 +365,14 @@ def _new_checkpoint(story: StartFacts) -> list[str]:
         _check_rows(story.sink, story.rows, story.accepted)  # first: who goes elsewhere is not asked again
         _check_topic(story)
     if _goes_on(story):
+        _check_undecided(story)
         return _made_anew(story)
     if story.at_group:
         _from_the_group(story)
-        odd = _not_where_it_ended(story)
-        return _begins_elsewhere(story, odd, at_group=True) if odd else _made_anew(story)
+        if odd := _not_where_it_ended(story):
+            return _begins_elsewhere(story, odd, at_group=True)
+        _check_undecided(story)
+        return _made_anew(story)
     if story.unread and story.decided is not None:
         return _begins_elsewhere(story, f"it begins behind rows that no batch has read ({_unread(story)})")
     if any(found.note for found in story.committed.values()):
@@ -724,7 +730,6 @@ def check_completed(
     CheckpointOlder unless that is accepted.
     """
     newest, since, rested, rows = completed
-    others = _by_others(completed)
     begun = newest is not None or decided is not None
     if newest is not None and rows.newest is not None:
         newest = min(newest, rows.newest)
@@ -736,32 +741,76 @@ def check_completed(
     if known or not rows.any:
         _check_rows(sink, rows, accepted)
         return
-    forgotten = not rows.lacks and (rows.proven or (decided is None and rested))
+    proven = rows.proven is not None and rows.proven >= newest
+    forgotten = not rows.lacks and (proven or (decided is None and rested))
     if forgotten and not rows.followed:
         return
     if (word := f"decisions-gone:{newest}") in accepted:
         return
     if forgotten:
         _refuse_followed(sink, newest, rows, to_accept(word, accepted))
+    _refuse_completed(sink, completed, newest, decided, accepted, sequence)
+
+
+def _refuse_completed(
+    sink: str,
+    completed: Completed,
+    newest: int,
+    decided: Batch | None,
+    accepted: Collection[str],
+    sequence: int,
+) -> NoReturn:
+    """Raise DecisionGone: the sink has decided less than the checkpoint has completed."""
+    _, since, _, rows = completed
+    others, accept = _by_others(completed), to_accept(f"decisions-gone:{newest}", accepted)
+    last = -1 if decided is None else decided.batch_id
+    last = max(last, -1 if rows.proven is None else rows.proven)  # a start has decided that one again
     found, begins = "none of this query", "what it was at first"
-    if decided is None and (since < newest or others):
+    if last < 0 and ((since is not None and since < newest) or others):
         begins = (
             "the last line of offsets/ of the last batch whose rows are in the sink's topics (what it was at "
             "first, if there are none)"
         )
-    if decided is not None:
-        found = f"batch {decided.batch_id} as its last one"
-        begins = f"the last line of offsets/{decided.batch_id} in this checkpoint"
+    if last >= 0:
+        found = f"batch {last} as its last one"
+        begins = f"the last line of offsets/{last} in this checkpoint"
+    lost = (
+        f"sink {sink}: the checkpoint has completed batch {newest}, and the sink knows {found}: the cluster "
+    )
+    anew = (
+        "startingOffsets=committed (with kafka.group.id and transactional.id in source and sink), if "
+        "kafka.group.id was given to these batches, else "
+        f"startingOffsets={begins} and {to_accept(f'{WORD_NEW}:{sequence}', accepted)}"
+    )
+    if rows.undecided:
+        raise DecisionGone(
+            f"{lost}has lost decisions, and a part of the rows of later batches is visible"
+            f"{_some(rows.undecided)}. Others may be gone{_some(rows.lacks)}. Nothing was written. Look for "
+            "the rows of these batches with a reader of committed data, and publish those that are missing; "
+            f"then set {accept}, and the query goes on behind them. Or, if what is visible may be there "
+            f"twice, start with a new checkpoint and {anew}.{_twice(others)}"
+        )
     raise DecisionGone(
-        f"sink {sink}: the checkpoint has completed batch {newest}, and the sink knows "
-        f"{found}: the cluster has lost decisions, and the rows of these batches with them"
-        f"{_some(rows.lacks)}. Were the brokers "
-        "restored from an older copy? Nothing was written. Restore the checkpoint that belongs to that "
-        "copy; or start with a new one at the copy's offsets: startingOffsets=committed (with kafka.group.id "
-        "and transactional.id in source and sink), if kafka.group.id was given to these batches, else "
-        f"startingOffsets={begins} and {to_accept(f'{WORD_NEW}:{sequence}', accepted)}.{_twice(others)} If "
+        f"{lost}has lost decisions, and the rows of these batches with them{_some(rows.lacks)}. Were the "
+        "brokers restored from an older copy? Nothing was written. Restore the checkpoint that belongs to "
+        f"that copy; or start with a new one at the copy's offsets: {anew}.{_twice(others)} If "
         "nothing is missing, as another connector wrote these batches or the group was idle for longer than "
-        f"offsets.retention.minutes, set {to_accept(word, accepted)}"
+        f"offsets.retention.minutes, set {accept}"
+    )
+
+
+def _check_undecided(story: StartFacts) -> None:
+    """Check that nothing is visible behind the sink's last decision, where a new checkpoint begins: it would
+    be written again. Raises DecisionGone unless that is accepted."""
+    undecided = story.rows.undecided
+    if not undecided or (word := f"{WORD_NEW}:{story.number}") in story.accepted:
+        return
+    raise DecisionGone(
+        f"sink {story.sink}: the checkpoint is new, and begins where the sink's last decision ended "
+        f"({story.decided}). Later rows of the sink are visible{_some(undecided)}, so the cluster has lost "
+        "decisions, and these rows would be written again. Nothing was written. Start with the checkpoint of "
+        "these batches, if it is there. If these rows may be there twice, set "
+        f"{to_accept(word, story.accepted)}"
     )
 
 

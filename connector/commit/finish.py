@@ -25,7 +25,7 @@ from eoslog.connector.commit.commands import (
 from eoslog.connector.commit.decision import Decision
 from eoslog.connector.commit.faults import CommitFault, ParticipantsLost, SinkFenced, Unfinished
 from eoslog.connector.commit.places import Place, Seen, ended, why_unread
-from eoslog.connector.commit.seal import end_sealed
+from eoslog.connector.commit.seal import abort_later, end_sealed
 from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.commit.transactional_ids import Participant, ParticipantSlot, Sink
 from eoslog.connector.commit.winner import Winner
@@ -68,6 +68,10 @@ def finish(decision: Decision) -> Rules[None]:
     unfinished = [
         w.participant for w in still if not isinstance(answers[w.participant.name], ProducerIdentity)
     ]
+    if refused := [p for p in taken if p in unfinished]:
+        later = yield from abort_later(refused)  # the decided ones of these names have ended
+        unfinished = [p for p in unfinished if p.name not in later]
+        lost += [w for w in still if w.participant.name in later]
     lost, seen = yield from _not_in_log(decision, lost, states)
     if lost:
         proven = all(seen.get(w, Seen.ABORTED) is Seen.ABORTED for w in lost)

@@ -90,28 +90,30 @@ def prove_last(sink: Sink, own: ProducerIdentity | None) -> Rules[None]:
         yield from prove(last)
 
 
-def end_forgotten(sink: Sink, places: Places) -> Rules[None]:
-    """Abort what the sink has open at these places, of batches that are not decided. Call it when begin has
-    ended what coordinators have open.
+def end_forgotten(sink: Sink, places: Places, *, commit: bool) -> Rules[bool]:
+    """End what the sink has open at these places, whatever its coordinators say. `commit`: the places are of
+    decided batches; else of others, and begin has ended what coordinators have open. Returns whether there
+    was any.
 
-    Brokers that lose the end of `__transaction_state`, and not that of the log, leave a transaction open that
-    no coordinator knows: nobody else would end it, and readers of committed data would wait there for ever.
-    Raises MarkersMissing.
+    Brokers that lose the end of a partition, or that of `__transaction_state`, leave a transaction open that
+    no coordinator comes back to: nobody else would end it, and readers of committed data would wait there for
+    ever. Raises MarkersMissing.
     """
     if not places:
-        return
+        return False
     writers = sorted({place.writer for place in places})
     where = tuple(sorted({(place.topic, place.partition) for place in places}))
     question = FindHeld(where, tuple(Participant(sink.prefix, writer) for writer in writers))
-    what = f"sink {sink.id}: whether a batch that is not decided is open in the log cannot be seen"
-    held = yield from demand(question, what, MarkersMissing)
+    what = f"sink {sink.id}: whether rows of its batches are held open in the log cannot be seen"
+    found = held = yield from demand(question, what, MarkersMissing)
     if not held:
-        return
-    answer = yield from ask(WriteMarkers(held, commit=False))
+        return False
+    answer = yield from ask(WriteMarkers(held, commit=commit))
     if not isinstance(answer, (Refused, Unknown)):
         held = yield from demand(question, what, MarkersMissing)
     if held:
-        raise MarkersMissing(_forgotten_text(sink, held, answer))
+        raise MarkersMissing(_forgotten_text(sink, held, answer, commit=commit))
+    return bool(found)
 
 
 def _look_again(question: FindHeld, held: tuple[HeldBack, ...], what: str) -> Rules[tuple[HeldBack, ...]]:
@@ -139,13 +141,17 @@ def _text(decision: Decision, held: tuple[HeldBack, ...], answer: object) -> str
     )
 
 
-def _forgotten_text(sink: Sink, held: tuple[HeldBack, ...], answer: object) -> str:
+def _forgotten_text(sink: Sink, held: tuple[HeldBack, ...], answer: object, *, commit: bool) -> str:
+    kind, ending = ("decided", "Committing") if commit else ("not decided", "Aborting")
+    by_hand = "write COMMIT markers there (WriteTxnMarkers); an abort would lose rows"
+    if not commit:
+        by_hand = "abort them on these partitions (kafka-transactions.sh find-hanging and abort)"
     return (
-        f"sink {sink.id}: rows of a batch that is not decided are held open, and no coordinator knows their "
-        f"transactions: brokers have lost the end of __transaction_state. They are on {_where(held)}. "
-        "Readers of committed data are blocked there. Aborting them needs the right ClusterAction and did "
-        f"not succeed{_why(answer)}. Restart with that right, or have the cluster's operator abort them on "
-        "these partitions (kafka-transactions.sh find-hanging and abort); then start the query again"
+        f"sink {sink.id}: rows of a batch that is {kind} are held open, and no coordinator ends their "
+        f"transactions: brokers have lost the end of a log. They are on {_where(held)}. "
+        f"Readers of committed data are blocked there. {ending} them needs the right ClusterAction and did "
+        f"not succeed{_why(answer)}. Restart with that right, or have the cluster's operator {by_hand}; "
+        "then start the query again"
     )
 
 

@@ -6,7 +6,7 @@ does not time out. It is sealed only before the decision: after it, its state mu
 a transaction that has ended starts a new one.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 
 from eoslog.connector.commit.commands import (
@@ -107,6 +107,23 @@ def end_sealed(
             answers = {p.name: answers for p in ours}
         ends |= answers
     return ends
+
+
+def abort_later(participants: Sequence[Participant]) -> Rules[frozenset[str]]:
+    """Abort transactions that are open under these names, and that others wrote: they are of later batches,
+    whose decisions the cluster has lost. Returns their names."""
+    held = yield from ask(Seal(tuple(participants)))
+    if isinstance(held, (Refused, Unknown)):
+        return frozenset()
+    answers = [(p, held[p.name]) for p in participants]
+    later = tuple(
+        Participant(p.name, answer.holder)
+        for p, answer in answers
+        if isinstance(answer, Sealed) and answer.wrote not in (None, p.identity)
+    )
+    if later:
+        yield from ask(End(False, later))
+    return frozenset(p.name for p in later)
 
 
 def _not_held(answer: Answer) -> Failure:

@@ -49,6 +49,7 @@ TV2 = 2
 """From this level of transaction.version on, every end of a transaction raises the epoch (KIP-890)."""
 _COMPLETE = {"CompleteCommit": True, "CompleteAbort": False}
 _PREPARED = frozenset({"PrepareCommit", "PrepareAbort"})
+_UNSURE = "that does not say how exactly this transaction ended, and a wrong marker would lose rows"
 
 
 class _Left(NamedTuple):
@@ -124,6 +125,19 @@ def write_lost_markers(sink: Sink, own: ProducerIdentity | None = None) -> Rules
         yield from ask(FindOwn(sink.coordinator, state.identity.producer_id))  # waits for its markers
 
 
+def check_ended(sink: Sink) -> Rules[None]:
+    """Raise MarkersMissing if a transaction of the sink's own is held open, on any group's partition, and its
+    coordinator is done with it. Call it when offsets of a group that the sink commits stay pending."""
+    what = f"whether the sink's own transaction {sink.coordinator} is held open cannot be seen"
+    states = yield from demand(Describe((sink.coordinator,)), what, MarkersMissing)
+    state = states[sink.coordinator]
+    if state is None or state.state in {"Ongoing", *_PREPARED}:
+        return
+    question = FindOwn(sink.coordinator, state.identity.producer_id)
+    if held := (yield from demand(question, what, MarkersMissing)):
+        raise MarkersMissing(_text(sink, state, _Left(held, _UNSURE)))
+
+
 def is_ended(state: Description, held: ProducerIdentity, own: ProducerIdentity | None, version: int) -> bool:
     """Whether the coordinator's state says how exactly this transaction ended (see above). `version`: the
     level of transaction.version."""
@@ -148,8 +162,7 @@ def _close(sink: Sink, state: Description, own: ProducerIdentity | None) -> Rule
     commit = _COMPLETE.get(state.state)
     sure = [h for h in held if commit is not None and is_ended(state, h.participant.identity, own, version)]
     if not sure or commit is None:
-        why = "that does not say how exactly this transaction ended, and a wrong marker would lose rows"
-        return _Left(held, why)
+        return _Left(held, _UNSURE)
     answer = yield from ask(WriteMarkers(tuple(sure), commit))
     if not isinstance(answer, Refused):
         held = yield from demand(question, what, MarkersMissing)

@@ -57,11 +57,12 @@ def lacking(
     return lacks
 
 
-def followed(cluster: Cluster, places: Iterable[Place]) -> list[str]:
-    """Where rows of transactions follow in the places' topics, a text for each partition. In partitions
-    without a place, rows count that are younger. Those of a transactional.id that no sink of eoslog made do
-    not count: they are somebody else's for certain. What was removed behind a place counts, but for as many
-    markers as there are writers. Raises KafkaError, RetriesExhausted."""
+def followed(cluster: Cluster, places: Iterable[Place], sink: str | None = None) -> list[str]:
+    """Where rows of transactions follow in the places' topics, and how many, a text for each partition. In
+    partitions without a place, rows count that are younger. Those of a transactional.id that no sink of
+    eoslog made do not count: they are somebody else's for certain. What was removed behind a place counts,
+    but for as many markers as there are writers. `sink`: only its rows count, and those of an id that the
+    cluster does not know. Raises KafkaError, RetriesExhausted."""
     wanted = tuple(places)
     first = dict[TopicPartition, int]()
     for place in wanted:
@@ -77,12 +78,12 @@ def followed(cluster: Cluster, places: Iterable[Place]) -> list[str]:
         first |= {tp: at for tp, at in found.items() if at >= 0}
     begins = list_offsets(cluster, dict.fromkeys(first, EARLIEST), committed=True) if first else {}
     ends = list_offsets(cluster, dict.fromkeys(first, LATEST), committed=True) if first else {}
-    writers = _Writers(cluster)
+    writers = _Writers(cluster, sink)
     said = (_follows(cluster, writers, *tp, max(first[tp], begins[tp]), ends[tp]) for tp in sorted(first))
     removed = [
         f"{topic}-{partition} begins at {begins[topic, partition]}: what it had from {at} on was removed"
         for (topic, partition), at in sorted(placed.items())
-        if begins[topic, partition] > at + markers
+        if sink is None and begins[topic, partition] > at + markers
     ]
     return [*removed, *(text for text in said if text)]
 
@@ -91,9 +92,14 @@ class _Writers:
     """Whose transactions have which producer id, as far as a coordinator still knows: for a week after the
     last one, by default. A producer id belongs to one transactional.id for ever."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
+    def __init__(self, cluster: Cluster, sink: str | None) -> None:
+        self._cluster, self._sink = cluster, sink
         self._names: dict[int, str] = {}
+
+    @property
+    def of_any(self) -> bool:
+        """Whether rows of any sink count."""
+        return self._sink is None
 
     def name(self, producer_id: int) -> str:
         """The transactional.id; "": it is not known, or hidden from this user."""
@@ -103,23 +109,33 @@ class _Writers:
             self._names[producer_id] = next(names, "")
         return self._names[producer_id]
 
+    def counts(self, producer_id: int) -> bool:
+        """Whether its rows are the sink's, or may be; without one, those of any sink."""
+        sink, name = sink_of(self.name(producer_id)), self.name(producer_id)
+        return not name or (sink is not None if self.of_any else sink == self._sink)
+
 
 def _follows(cluster: Cluster, writers: _Writers, topic: str, partition: int, start: int, end: int) -> str:
-    """Where a transaction's rows are between two offsets; "": nowhere that can be seen."""
-    looked = 0
+    """How many rows of transactions are between two offsets, and where; "": none that can be seen."""
+    looked, rows, said = 0, 0, ""
     try:
         for answer in fetch_batches(cluster, topic, partition, start, end, committed=True):
             for _, batch in answer.batches:
-                name = writers.name(batch.producer_id) if batch.is_transactional else ""
-                if batch.is_transactional and (not name or sink_of(name) is not None):
+                if not (batch.is_transactional and writers.counts(batch.producer_id)):
+                    continue
+                if not said:
+                    name = writers.name(batch.producer_id)
                     by = f" of {name}" if name else ""
-                    return f"{topic}-{partition} has some{by} at offset {max(start, batch.base_offset)}"
+                    said = f"rows{by} from offset {max(start, batch.base_offset)} on"
+                rows += min(batch.count, batch.next_offset - start)
             looked += len(answer.records)
             if looked > LOOKED_THROUGH:
-                return f"{topic}-{partition} has so many that not all were looked at"
+                at = f"{topic}-{partition} has"
+                unknown = f"{at} so many that not all were looked at" if writers.of_any else ""
+                return f"{at} {rows} or more {said}" if said else unknown
     except (OffsetsGone, TopicRecreated, errors.TopicAuthorizationFailed) as error:
         logger.debug("%s-%d cannot be looked through: %s", topic, partition, error)
-    return ""
+    return f"{topic}-{partition} has {rows} {said}" if said else ""
 
 
 def topic_ids(cluster: Cluster, names: Iterable[str]) -> dict[str, str | None]:

@@ -8,6 +8,7 @@ import logging
 import time
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple, Self
 
 from eoslog.client.admin import group_offsets as group_offsets
@@ -49,6 +50,7 @@ from eoslog.connector.commit.move_decision import give_up, move_decision
 from eoslog.connector.commit.observe import observed_decision
 from eoslog.connector.commit.places import Place, Places, Seen
 from eoslog.connector.commit.saved_state import Saving
+from eoslog.connector.commit.sink_transaction import check_ended
 from eoslog.connector.commit.task_reports import Batch, Begun, Left
 from eoslog.connector.commit.token_write import check_not_in_foreach, note_stream
 from eoslog.connector.commit.transactional_ids import Sink
@@ -59,6 +61,7 @@ from eoslog.connector.run.places_in_log import followed, lacking, look_at
 from eoslog.connector.run.runner import Runner
 from eoslog.connector.run.source_ends import planned_ends
 from eoslog.connector.saved.run_again import check_restored
+from eoslog.errors import RetriesExhausted
 from eoslog.protocol.errors import TopicAuthorizationFailed
 from eoslog.protocol.topic_partitions import TopicPartition
 
@@ -175,10 +178,14 @@ class StartOfRun:
             self.acquired = True
             known = None if last is None else last.last_of(view.batch.query_id)
         seen = seen_of_planned(self._cluster, view, known)
+        if Seen.COMMITTED in seen.values() or (known is None or known.batch_id < done_in(view)):
+            rest = open_of_visible(self._cluster, view.checkpoint, known)
+            if self._runner.run(end_forgotten(sink, rest, commit=True)):
+                seen = seen_of_planned(self._cluster, view, known)
         planned: Planned | None = view.planned
         if not seen or not check_forgotten(sink.id, view.batch, seen, self._options.accepted):
             rows = rows_found(self._cluster, view.checkpoint, view.completed, known, last)
-            number = rows.newest if rows.proven and not rows.followed else None
+            number = None if rows.followed else rows.proven
             planned = None if number is None else view.checkpoint.planned_if_kept(number)
         if planned is not None:
             self.acquired = True
@@ -254,7 +261,10 @@ class StartOfRun:
         left = last.left if last is not None else None
         if left is not None and (left.sink, left.query_id) != (self._sink.id, batch.query_id):
             check_left(Sink(old), left, self.known_starts)
-        known, number = completed_in(self._cluster, self._view, since, last), last.sequence if last else 0
+        known, number = (
+            completed_in(self._cluster, self._view, since, last, old),
+            last.sequence if last else 0,
+        )
         check_completed(old, known, decided, accepted, number)
         check_given(old, self._sink.id, decided, batch, accepted)
         if decided is None or decided.batch_id < batch.batch_id:
@@ -269,21 +279,27 @@ class StartOfRun:
         Raises DecisionGone, CheckpointOlder, CheckpointMismatch, StartsElsewhere, TakenOver.
         """
         view, options = self._view, self._options
-        self._runner.run(end_forgotten(self._sink, _undecided(view.checkpoint, begun.ours)))
+        decided, undecided = _places_decided(view.checkpoint, begun.ours, again=bool(begun.lost))
+        self._runner.run(end_forgotten(self._sink, undecided, commit=False))
         given = None if self._upgraded else NotedSink.read(view.checkpoint)
         kept = kept_of(view, begun.decided)
         wanted, now = Offsets(), known_id(self._cluster)
         for planned in (view.planned, *(() if kept is None else (kept,))):
             wanted |= of_group(planned, self._group, self._sink.id, now).topic_offsets()
-        committed = committed_offsets(self._cluster, self._group, wanted)
+        committed = settled_offsets(self._cluster, self._runner, self._sink, self._group, wanted)
         last = None
-        anothers = begun.ours is None or _is_first(view)
+        anothers = begun.ours is None or _is_first(view) or _is_behind(view, begun.ours)
         if begun.followed_by is not None or (begun.decided is not None and anothers):
             last = self._runner.run(observed_decision(self._sink))
         others = self._others(committed) if _is_first(view) else {}
         before = [made for made in (last, *others.values()) if made is not None]
         known = view.completed, begun.ours, last, before
-        rows = rows_found(self._cluster, view.checkpoint, *known, again=bool(begun.lost))
+        look = partial(rows_found, self._cluster, view.checkpoint, *known, sink=self._sink.id)
+        rows = look(again=bool(begun.lost))
+        if rows.lacks or begun.lost:  # a log that was cut has lost markers, too
+            decided = decided if last is None else (*decided, *places_of_queries([last]))
+            if self._runner.run(end_forgotten(self._sink, decided, commit=True)):
+                rows = look(again=bool(begun.lost))
         story = StartFacts(
             sink=begun.sink_id,
             batch=view.batch,
@@ -339,6 +355,12 @@ def is_planned_here(planned: Planned) -> bool:
 def _is_first(view: CheckpointView) -> bool:
     """Whether no batch is completed in the checkpoint yet."""
     return view.completed is None and view.batch.batch_id == 0
+
+
+def _is_behind(view: CheckpointView, decided: Batch) -> bool:
+    """Whether the sink has decided less than it has got of what is completed."""
+    newest = NotedPlaces.read(view.checkpoint).newest
+    return view.completed is not None and decided.batch_id < min(newest, view.completed)
 
 
 def plan_of(decision: Decision | None) -> Planned | None:
@@ -442,7 +464,7 @@ def leave_for_none(options: SinkOptions, runner: Runner, view: CheckpointView) -
         check_noted_place(given.sink, given.decisions, options.decision_topic)
         last = runner.run(stable_decision(Sink(given.sink)))
         decided = last.last_of(view.batch.query_id) if last is not None else None
-        known = completed_in(shared_cluster(options.client), view, given.since, last)
+        known = completed_in(shared_cluster(options.client), view, given.since, last, given.sink)
         check_completed(given.sink, known, decided, options.accepted, last.sequence if last else 0)
         if known.rows.lacks:
             forget_lacking(shared_cluster(options.client), view.checkpoint)
@@ -467,7 +489,7 @@ def _check_plain_start(options: SinkOptions, view: CheckpointView, runner: Runne
         if group is None:  # exactly_once has committed there by default
             group = sink.offsets_group
             wanted = of_group(view.planned, group, name, known_id(cluster)).topic_offsets()
-    committed = committed_offsets(cluster, group, wanted)
+    committed = settled_offsets(cluster, runner, sink, group, wanted)
     story = StartFacts(
         sink=sink.id,
         batch=view.batch,
@@ -525,11 +547,11 @@ def has_rested(view: CheckpointView, noted: int | None = None) -> bool:
 
 
 def completed_in(
-    cluster: Cluster, view: CheckpointView, since: int | None, last: Decision | None
+    cluster: Cluster, view: CheckpointView, since: int | None, last: Decision | None, sink: str
 ) -> Completed:
-    """What is known of the checkpoint's completed batches, if its sink has decided `last`."""
+    """What is known of the checkpoint's completed batches, if its `sink` has decided `last`."""
     decided = None if last is None else last.last_of(view.batch.query_id)
-    rows = rows_found(cluster, view.checkpoint, view.completed, decided, last)
+    rows = rows_found(cluster, view.checkpoint, view.completed, decided, last, sink=sink)
     return Completed(view.completed, since, has_rested(view, rows.newest), rows)
 
 
@@ -541,17 +563,21 @@ def rows_found(
     last: Decision | None = None,
     before: Sequence[Decision] = (),
     *,
+    sink: str = "",
     again: bool = False,
 ) -> RowsFound:
     """Hold the places that the checkpoint notes against the log; if it is new, those of the last decisions
     `before` it, at which it may go on; none: of `last`. `decided`: the query's last batch that the sink knows
-    to be decided; None: its last decision, `last`, is another query's. `again`: rows of its last batch are
-    lost, and are written again. Raises KafkaError, RetriesExhausted, CheckpointUnreadable."""
+    to be decided; None: its last decision, `last`, is another query's. `sink`: whose rows must not be visible
+    behind `last`; "": that is not asked. `again`: rows of its last batch are lost, and are written again.
+    Raises KafkaError, RetriesExhausted, CheckpointUnreadable."""
     note = NotedPlaces.read(checkpoint)
     noted, before = note.batches, before or (() if last is None else (last,))
     if decided is None and completed is None and before:
         gone = _said(lacking(cluster, reversed(places_of_queries(before))))
-        return RowsFound(batch=(before[0].of_query or before[0]).batch.batch_id, lacks=gone)
+        behind_last = _undecided_behind(cluster, sink, last)
+        number = (before[0].of_query or before[0]).batch.batch_id
+        return RowsFound(batch=number, lacks=gone, undecided=behind_last)
     done = max(-1 if completed is None else completed, -1 if decided is None else decided.batch_id)
     if not noted:
         return RowsFound(batch=done, lacks=_said(lacking(cluster, reversed(note.older))))
@@ -568,8 +594,29 @@ def rows_found(
     had = [place for number, found in noted for place in found if not (again and number == batch)]
     lacks = _said(lacking(cluster, dict.fromkeys((*had, *note.up_to(batch))), visible=had))
     is_ours = decided is not None or last is None or last.of_query is None
-    proven = not known and is_ours and set(look_at(cluster, places).values()) == {Seen.COMMITTED}
-    return RowsFound(noted[0][0], batch, lacks, bool(places), behind, proven)
+    proven = _newest_visible(cluster, noted, decided) if is_ours and not known else None
+    lost = () if known else _undecided_behind(cluster, sink, last)
+    return RowsFound(noted[0][0], batch, lacks, bool(places), behind, proven, lost)
+
+
+def _newest_visible(
+    cluster: Cluster, noted: Sequence[tuple[int, Places]], decided: Batch | None
+) -> int | None:
+    """The newest of the noted batches, the newest first, that the sink does not know to be decided, and whose
+    rows are all committed; of one without rows, those of the last one that had some. None: there is none."""
+    last = -1 if decided is None else decided.batch_id
+    for at, (number, _) in enumerate(noted):
+        places = next((found for _, found in noted[at:] if found), ())
+        if number > last and set(look_at(cluster, places).values()) == {Seen.COMMITTED}:
+            return number
+    return None
+
+
+def _undecided_behind(cluster: Cluster, sink: str, last: Decision | None) -> tuple[str, ...]:
+    """Where rows of the sink are visible behind those of its last decision."""
+    if last is None or not sink:
+        return ()
+    return tuple(followed(cluster, (*places_of_queries([last]), *last.everywhere), sink))
 
 
 def places_of_queries(before: Iterable[Decision]) -> Places:
@@ -605,11 +652,29 @@ def seen_of_planned(cluster: Cluster, view: CheckpointView, decided: Batch | Non
     return {place: how for place, how in seen.items() if decided is None or how is not Seen.REMOVED}
 
 
-def _undecided(checkpoint: Checkpoint, decided: Batch | None) -> Places:
-    """Where rows are of batches that the checkpoint notes and the sink has not decided."""
+def _places_decided(checkpoint: Checkpoint, decided: Batch | None, *, again: bool) -> tuple[Places, Places]:
+    """Where rows are of batches that the checkpoint notes: of those that the sink has decided, and of others.
+    `again`: rows of its last batch are lost, and are written again: it is neither."""
+    note, newest = NotedPlaces.read(checkpoint), -1 if decided is None else decided.batch_id
+    others = tuple(place for batch, places in note.batches if batch > newest for place in places)
+    left_out = {*others, *(dict(note.batches).get(newest, ()) if again else ())}
+    return tuple(place for place in note.everywhere if place not in left_out), others
+
+
+def done_in(view: CheckpointView) -> int:
+    """The newest completed batch; -1: none."""
+    return -1 if view.completed is None else view.completed
+
+
+def open_of_visible(cluster: Cluster, checkpoint: Checkpoint, decided: Batch | None) -> Places:
+    """Where rows are open of batches that the sink does not know to be decided, although they are: a part of
+    theirs, or of a later one's, is visible. Raises KafkaError, RetriesExhausted, CheckpointUnreadable."""
     newest = -1 if decided is None else decided.batch_id
-    noted = NotedPlaces.read(checkpoint).batches
-    return tuple(place for batch, places in noted if batch > newest for place in places)
+    noted = [one for one in NotedPlaces.read(checkpoint).batches if one[0] > newest]
+    seen = {batch: look_at(cluster, places) for batch, places in noted}
+    visible = max((batch for batch, how in seen.items() if Seen.COMMITTED in how.values()), default=-1)
+    upto = [how for batch, how in seen.items() if batch <= visible]
+    return tuple(place for found in upto for place, how in found.items() if how is Seen.OPEN)
 
 
 def _said(lacks: Mapping[Place, str]) -> tuple[str, ...]:
@@ -663,3 +728,15 @@ def committed_offsets(
         return {}
     found = group_offsets.fetch_with_epochs(cluster, group, sorted(wanted), require_stable=stable)
     return {tp: NotedOffset(at, read_note(text), epoch) for tp, (at, text, epoch) in found.items() if at >= 0}
+
+
+def settled_offsets(
+    cluster: Cluster, runner: Runner, sink: Sink, group: str | None, wanted: Offsets
+) -> dict[tuple[str, int], NotedOffset]:
+    """The offsets that the group has, when none are pending. Raises MarkersMissing if the sink's own
+    transaction holds them, which nobody comes back to."""
+    try:
+        return committed_offsets(cluster, group, wanted)
+    except RetriesExhausted:
+        runner.run(check_ended(sink))
+        raise

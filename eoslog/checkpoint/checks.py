@@ -123,9 +123,10 @@ def _warnings(cluster: Cluster, standing: Standing) -> Iterator[str]:
     wanted = {**(ended[1] if ended else {}), **ends}
     group, left = note.group if note else None, plan_of(standing.decision)
     committed = {tp: found for tp, found in standing.noted.items() if tp in wanted}
-    rows = rows_found(cluster, standing.checkpoint, view.completed, standing.decided, standing.decision)
+    known, sink = (standing.decided, standing.decision), standing.sink.id
+    rows = rows_found(cluster, standing.checkpoint, view.completed, *known, sink=sink)
     story = StartFacts(
-        sink=standing.sink.id,
+        sink=sink,
         batch=view.batch,
         ends=ends,
         begins=view.planned.each_beginning(),

@@ -18,8 +18,9 @@ class Lineage:
     """What is known of it.
 
     `before`: records that lie before where it began. `tried`: under which guarantees a record was read.
-    `done`: records of batches that Spark has noted; `batches`: of those that it has not. `sinks`: ids of the
-    sinks that its batches were given to; `names`: each transactional.id and group of theirs; `groups`: those
+    `done`: records of batches that Spark has noted; `noted`: of each, by its query; `batches`: of those that
+    it has not. `sinks`: ids of the sinks that its batches were given to;
+    `names`: each transactional.id and group of theirs; `groups`: those
     of batches that are done; `queries`: Spark's ids of its queries. `again`: a query was started again
     although another one had taken its pipeline over. `may_lack`, `may_double`: records for which somebody has
     taken that into account, having been told.
@@ -30,6 +31,7 @@ class Lineage:
     before: set[str] = field(default_factory=set)
     tried: dict[str, set[str]] = field(default_factory=dict)
     done: set[str] = field(default_factory=set)
+    noted: dict[tuple[str, int], set[str]] = field(default_factory=dict)
     batches: dict[int, set[str]] = field(default_factory=dict)
     sinks: set[str] = field(default_factory=set)
     names: set[tuple[str | None, str | None]] = field(default_factory=set)

@@ -31,6 +31,8 @@ ANCHOR = "__consumer_offsets"
 STATE = "__transaction_state"
 TV2 = 2
 """From this level of transaction.version on, every end of a transaction raises the epoch."""
+Copies = Callable[[str], Any]
+"""Which copy of the disk is put back for what has this name."""
 
 
 @dataclass
@@ -137,21 +139,35 @@ class SimCluster(ModelBroker):
 
     def put_back(self, transactions: Any, groups: Any, logs: Any, topic: str) -> None:
         """See ground.Cluster."""
-        newest, (opened, stored, _, held) = self._next_producer, copy.deepcopy(groups[2])
-        rest = transactions[2][0], stored, newest, held
-        self.restore((self.topics, transactions[1], rest))
+        self.put_back_apart(lambda _: transactions, lambda _: groups, lambda _: logs, topic)
+
+    def put_back_apart(self, transactions: Copies, groups: Copies, logs: Copies, topic: str) -> None:
+        """The same, with a copy for each transactional id and each group, which are in partitions of their
+        own, and for each of the topic's partitions, by its number."""
+        opened = {name: (transactions(name)[2][0], transactions(name)[1]) for name in self.transactions}
+        known = {name: (disk[name], at.get(name)) for name, (disk, at) in opened.items() if name in disk}
+        pending = {group: groups(group)[2] for group in self.groups}
+        stored = {group: disk[1][group] for group, disk in pending.items() if group in disk[1]}
+        held = {group: disk[3][group] for group, disk in pending.items() if group in disk[3]}
+        rest = {name: txn for name, (txn, _) in known.items()}, stored, self._next_producer, held
+        self.restore((self.topics, {name: at for name, (_, at) in known.items() if at is not None}, rest))
         for txn in self.transactions.values():
             txn.offsets = {}
+        for group, disk in pending.items():
+            self._leave_pending(group, {n: txn for n, txn in disk[0].items() if group in txn.offsets})
+        copies = [logs(str(number))[0][topic].logs for number in range(self.partitions(topic))]
+        self.cut(topic, [found[number] for number, found in enumerate(copies)])
+
+    def _leave_pending(self, group: str, opened: Mapping[str, Transaction]) -> None:
+        """A group's offsets are those of transactions that were open in its copy."""
         for name, txn in opened.items():
-            now, identity = self.transactions.get(name), txn.current
+            now, identity, offsets = self.transactions.get(name), txn.current, dict(txn.offsets[group])
             if now is not None and now.state == "Ongoing" and now.current == identity:
-                now.offsets = txn.offsets
+                now.offsets[group] = offsets
                 continue
             after = identity if self.tv < TV2 else bumped(identity)
             ended = now is not None and (now.state, now.identity) == ("CompleteCommit", after)
-            for group, offsets in txn.offsets.items():  # whoever has them pending does not come back
-                self.held[group] = Open(name, identity, ended, offsets)
-        self.cut(topic, logs[0][topic].logs)
+            self.held[group] = Open(name, identity, ended, offsets)  # who has them does not come back
 
     def logs_of(self, name: str) -> list[Log]:
         """A copy of a topic's logs."""
@@ -231,9 +247,10 @@ class SimCluster(ModelBroker):
         """Rows that are committed or may still be."""
         return [v for log in self.topics[topic].logs for v in _values(log.ranges(COMMITTED, PLAIN, OPEN))]
 
-    def seen(self, topic: str) -> list[str]:
-        """What a read_committed reader gets, up to the last stable offset."""
+    def seen(self, topic: str, partition: int | None = None) -> list[str]:
+        """What a read_committed reader gets, of one partition or of all, up to the last stable offset."""
         logs = self.topics[topic].logs
+        logs = logs if partition is None else [logs[partition]]
         return [v for g in logs for v in _values(e for e in g.ranges(COMMITTED, PLAIN) if e.base < g.stable)]
 
     def held_open(self) -> Iterator[tuple[str, object]]:

@@ -5,11 +5,18 @@ the sink's partitions (rows and markers) are logs of their own. After a power cu
 copy or an unclean election they may end at different moments. A cell says where each of them ends:
 
 0: before the batch has written anything. 1: its rows are there, and the decision is pending. 2: it is
-decided, and no task's transaction has ended. 3: all is committed.
+decided, and no task's transaction has ended. 3: all is committed. a, b, c: as 0, 1, 2, of the batch before.
+
+These logs have partitions, which may end apart, too. A cell beyond the table says where six of them end: the
+sink's own transaction, those of its tasks, its group, the group of its source offsets, and out-0 and out-1.
 """
 
+import re
+from collections import Counter
 from collections.abc import Mapping
+from math import inf
 from pathlib import Path
+from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 from unittest.mock import patch
@@ -27,9 +34,10 @@ from tests.histories.world import World
 TABLE = Path(__file__).parent / "three_memories.txt"
 """How each cell ends."""
 SINK = "x"
-MOMENTS = "0123"
+EARLIER, MOMENTS = "abc", "0123"
 DRIVERS = ("living", "unnoted", "noted")
 """The driver goes on with its next batch; was killed before Spark's note of this one; was killed after it."""
+BEFORE_THE_NOTE = ("kill", ("spark: before commits", 1))
 
 
 class Mode(NamedTuple):
@@ -57,26 +65,56 @@ def cells(mode: Mode) -> list[str]:
     return [t + g + at for t in opened for g in moments for at in moments]
 
 
+def drawn(seed: int, count: int) -> list[tuple[str, str, str]]:
+    """Cells beyond the table, each with its mode and driver."""
+    found, luck = list[tuple[str, str, str]](), Random(seed)
+    for _ in range(count):
+        name, driver = luck.choice(list(MODES)), luck.choice(DRIVERS)
+        moments = [m for m in EARLIER + MOMENTS if not (MODES[name].keeps and m in "c2")]
+        found.append((name, driver, "".join(luck.choice(moments) for _ in range(6))))
+    return found
+
+
 def play(folder: Path, mode: Mode, driver: str, cell: str, ground: Ground | None = None) -> str:
     """How it ends: errors and the ways out that were taken, and what readers get; after a "!", what was
     broken. `ground`: as World has it."""
-    world = World(folder, ground)
+    world, _ = played(folder, mode, driver, cell, ground)
+    errors = [told.split(": ")[1] for told in world.told]
+    ways = [way.split(": ")[1] for way in world.ways]
+    told = ", ".join(dict.fromkeys(errors)) + (f" ({', '.join(ways)})" if ways else "")
+    broken = "".join(f" ! {finding}" for finding in world.findings)
+    return f"{told}{': ' if told else ''}{_outcome(world)}{broken}"
+
+
+def played(
+    folder: Path, mode: Mode, driver: str, cell: str, ground: Ground | None = None
+) -> tuple[World, Mapping[str, int]]:
+    """The end of a cell; and of one beyond the table, in which partition each row was before it."""
+    world, where = World(folder, ground), dict[str, int]()
     with world.around():
-        moments = _until_the_batch_is_done(world, mode, driver)
-        of_transactions, of_groups, of_rows = (moments[moment] for moment in cell)
-        world.cluster.put_back(of_transactions, of_groups, of_rows, "out")
+        moments = _until_the_batch_is_done(world, mode, driver, cell)
+        cluster: Any = world.cluster
+        if len(cell) == 3:
+            cluster.put_back(*(moments[moment] for moment in cell), "out")
+        else:
+            where = {row: n for n in range(cluster.partitions("out")) for row in cluster.seen("out", n)}
+            _put_back_apart(cluster, *(moments[moment] for moment in cell))
         if mode.rests:
             world.clock.sleep(MINUTES_20)
         if driver == "living":
             world.do_produce("in", 4)
             world.do_run("A", 2)
         end(world)
-        outcome = _outcome(world)
-    errors = [told.split(": ")[1] for told in world.told]
-    ways = [way.split(": ")[1] for way in world.ways]
-    told = ", ".join(dict.fromkeys(errors)) + (f" ({', '.join(ways)})" if ways else "")
-    broken = "".join(f" ! {finding}" for finding in world.findings)
-    return f"{told}{': ' if told else ''}{outcome}{broken}"
+    return world, where
+
+
+def _put_back_apart(cluster: Any, own: Any, tasks: Any, decision: Any, offsets: Any, *logs: Any) -> None:
+    cluster.put_back_apart(
+        lambda name: own if name == SINK else tasks,
+        lambda group: decision if group == SINK else offsets,
+        lambda number: logs[int(number)],
+        "out",
+    )
 
 
 def _outcome(world: World) -> str:
@@ -88,33 +126,69 @@ def _outcome(world: World) -> str:
     return ", ".join(said) or "exact"
 
 
-def _until_the_batch_is_done(world: World, mode: Mode, driver: str) -> dict[str, Any]:
-    """Three batches. Copies of the cluster at the moments of the last one."""
+def fault(world: World, where: Mapping[str, int]) -> str:
+    """What is wrong with the end of a cell; "": nothing. Rows may be there twice, or not at all, if an error
+    has told so of their partition before the word was given, of no fewer than there are then."""
+    if world.findings:
+        return "; ".join(map(str, world.findings))
+    seen, lost, double = judge.seen(world.cluster, SINKS), Counter[int](), Counter[int]()
+    for uid in judge.in_log(world.cluster, "in"):
+        rows = [f"{line.name}:{uid}" for line in world.lineages]
+        at = next((where[row] for row in rows if row in where), -1)
+        count = sum(seen[row] for row in rows)
+        lost[at], double[at] = lost[at] + (not count), double[at] + (count > 1)
+    said = [f"{n} rows of out-{at} lost" for at, n in lost.items() if n > _told_lost(world, at)]
+    said += [f"{n} rows of out-{at} twice" for at, n in double.items() if n > _told_twice(world, at)]
+    return ", ".join(said)
+
+
+def _told_lost(world: World, partition: int) -> float:
+    """Of how many lost rows errors have told: of all behind a place."""
+    place = rf"out-{partition} (ends|begins) at|offset \d+ of out-{partition} holds"
+    return inf if any(re.search(place, text) for text in world.told) else 0
+
+
+def _told_twice(world: World, partition: int) -> int:
+    """Of how many rows errors have told that they are there already."""
+    told = (found for text in world.told for found in re.findall(rf"out-{partition} has (\d+)", text))
+    return max(map(int, told), default=0)
+
+
+def _until_the_batch_is_done(world: World, mode: Mode, driver: str, cell: str) -> dict[str, Any]:
+    """Three batches. Copies of the cluster at the moments of the last one; of the one before, if the cell
+    needs them."""
     cluster, moments = world.cluster, dict[str, Any]()
     world.do_cluster(mode.tv, mode.keeps)
     world.do_query("A", {"id": SINK, "small": "0"})
-    for _ in range(2):
+    for named in ("", EARLIER if {*EARLIER} & {*cell} else "", MOMENTS):
+        if named:
+            moments[named[0]] = cluster.snapshot()
         world.do_produce("in", 4)
-        world.do_run("A", 1)
-        world.clock.sleep(1)
-    moments["0"], ends = cluster.snapshot(), transactions.end_txns
-
-    def end_txns(client: Cluster, whose: Mapping[str, ProducerIdentity], commit: bool) -> Any:
-        decides = SINK in whose and commit
-        if decides:
-            moments["1"] = cluster.snapshot()
-        answers = ends(client, whose, commit)
-        if decides:
-            moments["2"] = cluster.snapshot()
-        return answers
-
-    world.do_produce("in", 4)
-    with patch.object(transactions, "end_txns", end_txns):
-        world.do_run("A", 1, ("kill", ("spark: before commits", 1)) if driver == "unnoted" else None)
+        is_last = named == MOMENTS
+        with _copied(world, moments, named[1:3]):
+            world.do_run("A", 1, BEFORE_THE_NOTE if is_last and driver == "unnoted" else None)
+        if not is_last:
+            world.clock.sleep(1)
     moments["3"] = cluster.snapshot()
     if driver == "noted":
         world.do_kill("A")
     return moments
+
+
+def _copied(world: World, moments: dict[str, Any], named: str) -> Any:
+    """Within it copies are made before a decision and after it."""
+    ends = transactions.end_txns
+
+    def end_txns(client: Cluster, whose: Mapping[str, ProducerIdentity], commit: bool) -> Any:
+        decides = SINK in whose and commit and bool(named)
+        if decides:
+            moments[named[0]] = world.cluster.snapshot()
+        answers = ends(client, whose, commit)
+        if decides:
+            moments[named[1]] = world.cluster.snapshot()
+        return answers
+
+    return patch.object(transactions, "end_txns", end_txns)
 
 
 def rows(folder: Path, name: str, driver: str) -> list[str]:

@@ -111,8 +111,11 @@ def _looked(world: "World", query: "Query", text: str) -> bool:
 
 
 def _nothing_missing(world: "World", query: "Query", text: str) -> bool:
-    """The word for decisions that are gone and rows that are not, after a look into the topic."""
+    """The word for decisions that are gone and rows that are not, after a look into the topic. What is
+    missing of batches that are there in part is published before."""
     told = re.search(r"start\.accepted=(\S*decisions-gone:\d+)", text)
+    if "publish those that are missing" in text:
+        world.publish_rest(query)
     seen, lineage = judge.seen(world.cluster, SINKS), query.lineage
     if told is None or not all(seen[f"{lineage.name}:{uid}"] for uid in lineage.done):
         return False

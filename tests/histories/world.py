@@ -451,8 +451,13 @@ class World:
         """Write rows of a batch of the query of that id by hand; so many are said to be missing."""
         known = [q for q in self.queries.values() if ident in identity(q.newest or q.checkpoint)]
         owner = known[0] if known else query
-        of_batch = owner.lineage.batches.get(batch, owner.lineage.done)  # of one that was done once, those
+        of_line = owner.lineage
+        of_batch = of_line.noted.get((ident, batch)) or of_line.batches.get(batch, of_line.done)
         self._publish(owner, of_batch, missing)
+
+    def publish_rest(self, query: Query) -> None:
+        """Write the rows by hand of batches that are done and that nobody sees."""
+        self._publish(query, query.lineage.done, 0)
 
     def _publish(self, query: Query, rows: set[str], missing: int) -> None:
         """Write rows by hand: all of a batch, if all are said to be missing; else those that nobody sees."""
@@ -539,7 +544,8 @@ class World:
                 lineage.before, lineage.began = held, True
 
         def completed(batch: int) -> None:
-            lineage.done |= lineage.batches.pop(batch, set())
+            lineage.noted[stream.query_id, batch] = rows = lineage.batches.pop(batch, set())
+            lineage.done |= rows
             lineage.unnoted.clear()
             lineage.groups.add(plan.sink.get("kafka.group.id"))
             query.unknown = False

@@ -44,6 +44,7 @@ from eoslog.protocol.producer_identity import ProducerIdentity
 
 PLACE = ("t", 0)
 LACKS = ("out-0 ends at 3, and rows were written up to 9",)
+VISIBLE = ("out-1 has 2 rows from offset 4 on",)
 
 
 def story(
@@ -279,16 +280,30 @@ def test_what_does_not_fit_is_said(odd: StartFacts, says: str) -> None:
             id="it rested, and rows follow its own",
         ),
         pytest.param(
-            story(9, completed=8, since=3, rows=RowsFound(8, 7, followed=("out-0 has some",), proven=True)),
+            story(9, completed=8, since=3, rows=RowsFound(8, 7, followed=("out-0 has some",), proven=8)),
             CheckpointOlder,
             r"decision on it any more, and rows of transactions follow those of batch 7 \(out-0 has some\)",
             id="its rows are there without a decision, and rows follow",
         ),
         pytest.param(
-            story(9, completed=8, since=3, rows=RowsFound(8, 7, LACKS, proven=True)),
+            story(9, completed=8, since=3, rows=RowsFound(8, 7, LACKS, proven=8)),
             DecisionGone,
-            "the sink knows none of this query",
+            "the sink knows batch 8 as its last one",
             id="the last rows are there without a decision, and others are gone",
+        ),
+        pytest.param(
+            story(9, of("q", 4), completed=8, since=0, rows=RowsFound(8, 8, LACKS, undecided=VISIBLE)),
+            DecisionGone,
+            r"knows batch 4 as its last one: .* a part of the rows of later batches is visible \(out-1 has 2 "
+            r"rows from offset 4 on\)\. Others may be gone \(out-0 ends.*publish those that are missing; "
+            "then set start.accepted=decisions-gone:8,.*startingOffsets=committed",
+            id="the cluster has lost decisions, and a part of the rows is visible",
+        ),
+        pytest.param(
+            story(9, of("q", 4), completed=8, since=0, rows=RowsFound(8, 8, LACKS, proven=6)),
+            DecisionGone,
+            "knows batch 6 as its last one.*the last line of offsets/6 in",
+            id="a later batch is visible, and the last one is not",
         ),
         pytest.param(
             story(9, of("q", 4), completed=8, since=3, rows=RowsFound(6, 6)),
@@ -341,10 +356,8 @@ def test_what_would_double_or_lose_rows_stops_the_query(wrong: StartFacts, fault
     [
         pytest.param(story(9, completed=8, since=3, rested=True, rows=RowsFound(8, 8)), id="expired"),
         pytest.param(story(9, of("q", 6), completed=8, since=3, rows=RowsFound(6, 5)), id="run by others"),
-        pytest.param(story(9, completed=8, since=3, rows=RowsFound(8, 8, proven=True)), id="proven"),
-        pytest.param(
-            story(9, of("q", 7), completed=8, since=3, rows=RowsFound(8, 8, proven=True)), id="lost"
-        ),
+        pytest.param(story(9, completed=8, since=3, rows=RowsFound(8, 8, proven=8)), id="proven"),
+        pytest.param(story(9, of("q", 7), completed=8, since=3, rows=RowsFound(8, 8, proven=8)), id="lost"),
         pytest.param(
             story(9, of("q", 8), completed=8, since=0, rows=RowsFound(8, 7, LACKS), accepted={"rows-gone:7"}),
             id="accepted",
@@ -586,6 +599,13 @@ def test_a_new_checkpoint_that_goes_on_where_the_sink_ended(exact: StartFacts) -
     with pytest.raises(RowsGone, match=r"batch 7 is decided and done.*start\.accepted=.*rows-gone:7"):
         check_story(gone)
     assert check_story(gone._replace(accepted=[*gone.accepted, "rows-gone:7"])) == []
+
+    later = exact._replace(rows=RowsFound(batch=7, undecided=VISIBLE))
+    with pytest.raises(
+        DecisionGone, match=r"Later rows of the sink are visible \(out-1 has 2.*new-checkpoint:"
+    ):
+        check_story(later)
+    assert check_story(later._replace(accepted=[*later.accepted, f"new-checkpoint:{later.number}"])) == []
 
 
 @pytest.mark.parametrize(

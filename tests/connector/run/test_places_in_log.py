@@ -146,8 +146,8 @@ def test_rows_of_transactions_that_follow(kafka: Kafka, cluster: Cluster) -> Non
     first, second = later = places_of([more])
     assert followed(cluster, later) == []
     assert followed(cluster, places) == [
-        f"{topic}-0 has some of {more.participant.name} at offset {first.offset - 2}",
-        f"{topic}-1 has some of {more.participant.name} at offset {second.offset - 2}",
+        f"{topic}-0 has 3 rows of {more.participant.name} from offset {first.offset - 2} on",
+        f"{topic}-1 has 3 rows of {more.participant.name} from offset {second.offset - 2} on",
     ]
 
 
@@ -169,10 +169,10 @@ def test_rows_of_another_application_s_transactions_do_not_follow(
     more = written(kafka, topic, [0])
     end(cluster, more, commit=True)
     (later,) = places_of([more])
-    says = f"{topic}-0 has some of {more.participant.name} at offset {later.offset - 2}"
+    says = f"{topic}-0 has 3 rows of {more.participant.name} from offset {later.offset - 2} on"
     assert followed(cluster, [place]) == [says]
     monkeypatch.setattr(places_in_log, "list_transactions", lambda *_, **__: [])
-    assert followed(cluster, [place]) == [f"{topic}-0 has some at offset {place.offset + 2}"]
+    assert followed(cluster, [place]) == [f"{topic}-0 has 6 rows from offset {place.offset + 2} on"]
 
 
 def test_retention_and_compaction_are_no_loss(kafka: Kafka, cluster: Cluster) -> None:
