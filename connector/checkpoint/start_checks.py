@@ -774,9 +774,7 @@ def _refuse_completed(
     if last >= 0:
         found = f"batch {last} as its last one"
         begins = f"the last line of offsets/{last} in this checkpoint"
-    lost = (
-        f"sink {sink}: the checkpoint has completed batch {newest}, and the sink knows {found}: the cluster "
-    )
+    knows = f"sink {sink}: the checkpoint has completed batch {newest}, and the sink knows {found}"
     anew = (
         "startingOffsets=committed (with kafka.group.id and transactional.id in source and sink), if "
         "kafka.group.id was given to these batches, else "
@@ -784,18 +782,18 @@ def _refuse_completed(
     )
     if rows.undecided:
         raise DecisionGone(
-            f"{lost}has lost decisions, and a part of the rows of later batches is visible"
+            f"{knows}: the cluster has lost decisions, and a part of the rows of later batches is visible"
             f"{_some(rows.undecided)}. Others may be gone{_some(rows.lacks)}. Nothing was written. Look for "
             "the rows of these batches with a reader of committed data, and publish those that are missing; "
             f"then set {accept}, and the query goes on behind them. Or, if what is visible may be there "
             f"twice, start with a new checkpoint and {anew}.{_twice(others)}"
         )
     raise DecisionGone(
-        f"{lost}has lost decisions, and the rows of these batches with them{_some(rows.lacks)}. Were the "
-        "brokers restored from an older copy? Nothing was written. Restore the checkpoint that belongs to "
-        f"that copy; or start with a new one at the copy's offsets: {anew}.{_twice(others)} If "
-        "nothing is missing, as another connector wrote these batches or the group was idle for longer than "
-        f"offsets.retention.minutes, set {accept}"
+        f"{knows}: the cluster has lost decisions, and the rows of these batches with them"
+        f"{_some(rows.lacks)}. Were the brokers restored from an older copy? Nothing was written. Restore "
+        f"the checkpoint that belongs to that copy; or start with a new one at the copy's offsets: {anew}."
+        f"{_twice(others)} If nothing is missing, as another connector wrote these batches or the group was "
+        f"idle for longer than offsets.retention.minutes, set {accept}"
     )
 
 

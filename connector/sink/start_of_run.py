@@ -575,7 +575,7 @@ def rows_found(
     noted, before = note.batches, before or (() if last is None else (last,))
     if decided is None and completed is None and before:
         gone = _said(lacking(cluster, reversed(places_of_queries(before))))
-        behind_last = _undecided_behind(cluster, sink, last)
+        behind_last = undecided_behind(cluster, sink, last)
         number = (before[0].of_query or before[0]).batch.batch_id
         return RowsFound(batch=number, lacks=gone, undecided=behind_last)
     done = max(-1 if completed is None else completed, -1 if decided is None else decided.batch_id)
@@ -595,7 +595,7 @@ def rows_found(
     lacks = _said(lacking(cluster, dict.fromkeys((*had, *note.up_to(batch))), visible=had))
     is_ours = decided is not None or last is None or last.of_query is None
     proven = _newest_visible(cluster, noted, decided) if is_ours and not known else None
-    lost = () if known else _undecided_behind(cluster, sink, last)
+    lost = () if known else undecided_behind(cluster, sink, last)
     return RowsFound(noted[0][0], batch, lacks, bool(places), behind, proven, lost)
 
 
@@ -612,7 +612,7 @@ def _newest_visible(
     return None
 
 
-def _undecided_behind(cluster: Cluster, sink: str, last: Decision | None) -> tuple[str, ...]:
+def undecided_behind(cluster: Cluster, sink: str, last: Decision | None) -> tuple[str, ...]:
     """Where rows of the sink are visible behind those of its last decision."""
     if last is None or not sink:
         return ()

@@ -40,6 +40,7 @@ from eoslog.connector.saved.read_back import parsed, records_of
 from eoslog.connector.saved.run_again import UNFINISHED, note_decided
 from eoslog.connector.saved.save import note_restored
 from eoslog.connector.saved.state_files import is_of_checkpoint
+from eoslog.connector.sink.start_of_run import undecided_behind
 from eoslog.errors import OptionError
 
 logger = logging.getLogger(__name__)
@@ -93,6 +94,14 @@ def restore(
     decision = None if last is None else last.of_query
     if decision is None:
         return None
+    if undecided := undecided_behind(cluster, sink.id, last):
+        raise NotRestorable(
+            f"sink {sink.id}: later rows than those of its last decision, {decision.batch}, are visible "
+            f"({'; '.join(undecided[:5])}): the cluster has lost decisions, and a restored query would write "
+            "these rows again. Nothing was restored. If there is no copy of the checkpoint of these batches, "
+            f"begin with a new one: startingOffsets=committed and start.accepted={WORD_STATE}:"
+            f"{decision.sequence}. Its start names the word with which these rows are written again"
+        )
     saved = decision.saved
     if saved is None:
         raise NotRestorable(

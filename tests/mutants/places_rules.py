@@ -129,7 +129,7 @@ MUTANTS: list[Mutant] = [
         Break("what is visible is written again by a new checkpoint", "_check_undecided", "not undecided", "True", MEMORIES),
         Break("only the newest batch is decided again", "_newest_visible", "number > last", "number > last and at == 0", MEMORIES),
         Break("offsets that stay pending name no way out", "settled_offsets", "runner.run(check_ended(sink))", "pass", MEMORIES),
-        Break("a later batch's transaction is the decided one", "finish", "refused := [p for p in taken if p in unfinished]", "refused := []", MEMORIES),
+        Break("a later batch's transaction is the decided one", "finish.finish", "[p for p in taken if p in unfinished]", "[]", MEMORIES),
         Break("what was aborted and written again is missed", "_keep", "NotedPlaces.read(checkpoint).without(replaced)", "NotedPlaces.read(checkpoint)"),
         Break("what is accepted is told again", "StartOfRun.after", "rows.lacks and (not story.is_new)", "False", ANEW),
         Break("a rest is one of the last batch, whoever ran it", "StartOfRun.after", "has_rested(view, rows.newest)", "has_rested(view)"),
@@ -166,7 +166,7 @@ MUTANTS: list[Mutant] = [
         Break(
             "check does not look at places",
             "_warnings",
-            "rows = rows_found(cluster, standing.checkpoint, view.completed, standing.decided, standing.decision)",
+            "rows = rows_found(cluster, standing.checkpoint, view.completed, *known, sink=sink)",
             "from eoslog.connector.checkpoint.start_checks import RowsFound\nrows = RowsFound()",
         ),
         Break("check knows no lost rows", "problems", "[*found, *_lost_rows(cluster, standing), *_lost(cluster, standing)]", "[*found, *_lost(cluster, standing)]"),

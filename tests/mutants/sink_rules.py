@@ -241,14 +241,14 @@ MUTANTS: list[Mutant] = [
         Break(
             "it begins anywhere",
             "_new_checkpoint",
-            "if story.at_group:\n    _from_the_group(story)\n    odd = _not_where_it_ended(story)\n    return _begins_elsewhere(story, odd, at_group=True) if odd else _made_anew(story)",
-            "if story.committed:\n    _from_the_group(story)\n    odd = _not_where_it_ended(story)\n    return _begins_elsewhere(story, odd, at_group=True) if odd else _made_anew(story)",
+            "if story.at_group:\n    _from_the_group(story)\n    if (odd := _not_where_it_ended(story)):\n        return _begins_elsewhere(story, odd, at_group=True)\n    _check_undecided(story)\n    return _made_anew(story)",
+            "if story.committed:\n    _from_the_group(story)\n    if (odd := _not_where_it_ended(story)):\n        return _begins_elsewhere(story, odd, at_group=True)\n    _check_undecided(story)\n    return _made_anew(story)",
         ),
         Break(
             "where it begins does not matter",
             "_new_checkpoint",
-            "if story.at_group:\n    _from_the_group(story)\n    odd = _not_where_it_ended(story)\n    return _begins_elsewhere(story, odd, at_group=True) if odd else _made_anew(story)",
-            "if False:\n    _from_the_group(story)\n    odd = _not_where_it_ended(story)\n    return _begins_elsewhere(story, odd, at_group=True) if odd else _made_anew(story)",
+            "if story.at_group:\n    _from_the_group(story)\n    if (odd := _not_where_it_ended(story)):\n        return _begins_elsewhere(story, odd, at_group=True)\n    _check_undecided(story)\n    return _made_anew(story)",
+            "if False:\n    _from_the_group(story)\n    if (odd := _not_where_it_ended(story)):\n        return _begins_elsewhere(story, odd, at_group=True)\n    _check_undecided(story)\n    return _made_anew(story)",
         ),
         Break("one partition is enough", "StartFacts.at_group", "all", "any"),
         Break("a group may be anywhere", "_new_checkpoint", "_not_where_it_ended(story)", "None"),
@@ -262,7 +262,7 @@ MUTANTS: list[Mutant] = [
         Break("at_least_once may stand behind", "_moved_away", "is_known and (not behind)", "is_known"),
         Break("files are at the group's offsets", "_not_where_it_ended", "story.anew and (not odd)", "False"),
         Break("files go on where topics do", "_goes_on", "story.anew or story.unread", "story.unread"),
-        Break("only the group says where it ended", "_new_checkpoint", "if _goes_on(story):\n    return _made_anew(story)", "pass"),
+        Break("only the group says where it ended", "_new_checkpoint", "if _goes_on(story):\n    _check_undecided(story)\n    return _made_anew(story)", "pass"),
         Break("ends that are not said are beginnings", "_goes_on", "read <= story.begins.keys()", "True"),
         Break(
             "rows that at_least_once wrote are written again",

@@ -282,6 +282,24 @@ def test_a_manifest_that_is_not_the_decisions_is_refused(world: SavedWorld) -> N
     assert world.files() == {}
 
 
+def test_where_later_rows_are_visible_nothing_is_restored(
+    world: SavedWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cluster has lost decisions: a restored query would write these rows again."""
+    decision = world.decide(0)
+    world.lose()
+    asked: list[Any] = []
+
+    def visible(_: Any, sink: str, last: Any) -> tuple[str, ...]:
+        asked.append((sink, last.batch))
+        return ("out-0 has 2 rows from offset 4 on",)
+
+    monkeypatch.setattr(restore, "undecided_behind", visible)
+    with pytest.raises(NotRestorable, match=r"visible \(out-0 has 2 rows.*start\.accepted=without-state:1"):
+        world.restore()
+    assert asked == [(world.sink.id, decision.batch)] and world.files() == {}
+
+
 @pytest.mark.parametrize("value", [b"y2", b"x22", None])
 def test_a_file_that_is_not_the_manifests_is_refused(world: SavedWorld, value: bytes | None) -> None:
     for number in range(3):
