@@ -72,7 +72,7 @@ NAMED = {
     ),
     "without-sources": ("connector/sink/test_source_check", "all_sources_of_a_batch_have_to_run"),
     "without-state": (
-        "stateful/test_lost_checkpoint",
+        "stateful/test_stateful",
         "a_query_whose_state_is_lost_begins_anew_as_it_is_told",
     ),
     "write-again": ("connector/sink/test_write_tokens_spark", "a_topic_that_was_made_anew_under_a_write"),
