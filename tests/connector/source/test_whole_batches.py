@@ -1,12 +1,15 @@
 """A reader with read.whole.batches meets all rows of a batch, in all partitions and topics, or none."""
 
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import DataFrame, SparkSession
 
 from eoslog.client.admin import transactions
 from eoslog.client.admin.list_offsets import LATEST, list_offsets
@@ -14,7 +17,7 @@ from eoslog.client.records.produce import Producer
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.config import ClientConfig, parse_addresses
 from eoslog.connector.commit.begin import begin
-from eoslog.connector.commit.commands import Refused
+from eoslog.connector.commit.commands import End, Refused
 from eoslog.connector.commit.decide import commit
 from eoslog.connector.commit.decision import KEPT_TOPICS, Decision
 from eoslog.connector.commit.places import Place
@@ -35,7 +38,9 @@ from eoslog.protocol.encode import encode_batches
 from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.protocol.topic_partitions import TopicPartition
-from tests.connector.brokers import Kafka, bare
+from tests.connector.brokers import Broker, Kafka, bare
+from tests.docs.reader import code_of
+from tests.kit.program import until
 
 PARTITIONS = 3
 LOOKS_WHILE_PENDING = 6000
@@ -189,6 +194,69 @@ def test_a_new_query_waits_for_its_first_whole_batch(
     end = reader.latestOffset(began, reader.getDefaultReadLimit())
     reader.stop()
     assert (bare(began), bare(end)) == ({topic: {"0": 0 if starting == "earliest" else 2}}, {topic: {"0": 2}})
+
+
+# -- in Spark, as a reader of docs/exactly-once.md types it ---------------------------------------
+
+
+class Seen:
+    """The micro-batches that a query has read: how many rows of each of the sink's batches, by topic."""
+
+    def __init__(self) -> None:
+        self.batches: list[Counter[tuple[str, str]]] = []
+
+    def take(self, frame: DataFrame, _: int) -> None:
+        rows = frame.selectExpr("topic", "cast(value as string) value").collect()
+        if rows:
+            self.batches.append(Counter((row.topic, row.value) for row in rows))
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(600)
+def test_a_stream_never_meets_a_part(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    """The sink's commit is held between its first transaction and its second, until a stream without the
+    option has read a part."""
+    kafka = Kafka(broker.bootstrap)
+    writer = Writer(kafka.bootstrap, [kafka.topic(3, name=name) for name in ("orders", "lines")])
+    given: dict[str, Any] = {"spark": spark, "kafka": {"kafka.bootstrap.servers": kafka.bootstrap}}
+    exec(code_of("exactly-once.md", "both = ("), given)
+    others = spark.readStream.format("eoslog").options(**given["kafka"]).option("subscribe", "orders,lines")
+    whole, plain = Seen(), Seen()
+    queries = [
+        frame.writeStream.foreachBatch(seen.take).option("checkpointLocation", str(tmp_path / name)).start()
+        for name, frame, seen in (("whole", given["both"], whole), ("plain", others.load(), plain))
+    ]
+    until(lambda: all(query.lastProgress is not None for query in queries), "the queries' beginning", 120)
+    ended, go_on, ends = threading.Event(), threading.Event(), list[End]()
+
+    def hold(command: Any) -> None:
+        ends.extend([command] if isinstance(command, End) and command.commit else [])
+        if len(ends) == 2 and not ended.is_set():  # the decision, and the first task's transaction
+            ended.set()
+            assert go_on.wait(180)
+
+    with writer.cluster:
+        write = threading.Thread(target=lambda: writer.batch(0, [0, 1, 2], after=hold))
+        write.start()
+        assert ended.wait(60)
+        try:
+            until(lambda: plain.batches, "a part in the other stream", 120)
+            assert sum(plain.batches[0].values()) < 6
+            assert whole.batches == []
+        finally:
+            go_on.set()
+            write.join(60)
+        until(lambda: whole.batches, "the batch", 120)
+        writer.batch(1, [0, 2])
+        until(lambda: sum(map(Counter.total, whole.batches)) == 10, "the next batch", 120)
+    for query in queries:
+        query.stop()
+    whole_of = {0: 3, 1: 2}
+    for batch in whole.batches:
+        assert all(count == whole_of[int(value)] for (_, value), count in batch.items())
+        assert {topic for topic, _ in batch} == {"orders", "lines"}
+    read = spark.read.format("eoslog").options(**given["kafka"]).option("subscribe", "orders,lines")
+    assert read.option("read.whole.batches", "of-orders").load().count() == 10
 
 
 # -- looks, with given answers ------------------------------------------------------------------
