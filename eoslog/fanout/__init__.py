@@ -9,8 +9,19 @@ tasks. docs/fanout.md
 from eoslog.fanout.batch import fanout, table_at
 from eoslog.fanout.delta import delta
 from eoslog.fanout.iceberg import iceberg
+from eoslog.fanout.merge import Merge, debezium
 from eoslog.fanout.rules import FanoutStopped
 from eoslog.fanout.table import marked_ends
 from eoslog.fanout.topic import topic
 
-__all__ = ["FanoutStopped", "delta", "fanout", "iceberg", "marked_ends", "table_at", "topic"]
+__all__ = [
+    "FanoutStopped",
+    "Merge",
+    "debezium",
+    "delta",
+    "fanout",
+    "iceberg",
+    "marked_ends",
+    "table_at",
+    "topic",
+]

@@ -6,6 +6,8 @@ its log.
 
 deltalake would try a commit again on top of other commits. Here every commit is for one version, and a
 conflict is looked at before another try: two drivers with the same batch cannot both commit it.
+
+A merge is deltalake's, from files of changes that no commit names, with the same mark in its commit.
 """
 
 from __future__ import annotations
@@ -22,11 +24,13 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.fs as pafs
+import pyarrow.parquet as pq
 
 from eoslog.connector.commit.decision import packed, unpacked
 from eoslog.errors import OptionError, SchemaError
 from eoslog.fanout.delta_files import DeltaFiles
 from eoslog.fanout.extras import library
+from eoslog.fanout.merge import DELETED, Merge, check_merge
 from eoslog.fanout.rows import Rows, Staged
 from eoslog.fanout.rules import Batch, Content, FanoutStopped, Gone, Mark
 from eoslog.fanout.table import TableMoved, Transform
@@ -45,20 +49,23 @@ class DeltaTarget:
     storage_options: Mapping[str, str]
     transform: Transform | None
     since: int | None
+    merge: Merge | None = None
     place: str = ""
     _read: Any = field(default=None, repr=False)
 
     def prepare(self, rows: Rows, batch: Batch) -> Mark | None:
         """Create the table for batch 0, check the columns, read the mark."""
         deltalake = library("deltalake", "delta")
-        options = dict(self.storage_options)
+        options, columns = dict(self.storage_options), rows.schema_json
+        if self.merge is not None:
+            columns = self.merge.table_schema(self.place, columns)
         if batch.number in (0, self.since) and not deltalake.DeltaTable.is_deltatable(self.uri, options):
-            schema = deltalake.Schema.from_json(rows.schema_json)
+            schema = deltalake.Schema.from_json(columns)
             deltalake.DeltaTable.create(
                 self.uri, schema, mode="ignore", partition_by=list(self.partition_by), storage_options=options
             )
         mark = self.mark(batch.name)
-        self._check(rows)
+        self._check(columns)
         return mark
 
     def mark(self, name: str) -> Mark | None:
@@ -96,12 +103,30 @@ class DeltaTarget:
         partitions = tuple(self._read.metadata().partition_columns)
         options = dict(self.storage_options)
         uri = self.uri
+        if self.merge is not None:
+            columns, partitions, prefix = self.merge.changes_of(columns), (), f"{prefix}-changes"
         return rows.stage(lambda: DeltaFiles(uri, options, columns, partitions, prefix))
 
     def commit(self, staged: Staged, batch: Batch) -> None:
         """Commit as the successor of the version that was read."""
+        failed = library("deltalake.exceptions", "delta").CommitFailedError
+        version, properties = self._read.version(), self._marked(staged, batch)
+        try:
+            if self.merge is not None:
+                self._merge(self.merge, staged, properties)
+            if (
+                self.merge is None or self._read.version() == version
+            ):  # a merge of nothing new commits nothing
+                self._append([] if self.merge else staged.files, properties)
+        except failed as error:
+            raise TableMoved(str(error)) from error
+        if self.merge is not None:
+            for one in staged.files:  # nobody else's, and in no commit
+                self._files().delete_file(json.loads(one)["path"])
+
+    def _marked(self, staged: Staged, batch: Batch) -> Any:
+        """The mark, as properties of the commit."""
         deltalake = library("deltalake", "delta")
-        add = library("deltalake.transaction", "delta").AddAction
         values = (batch.number, batch.query, *staged.content, self._read.version() + 1)
         marks = [
             deltalake.Transaction(_app(batch.name) + part, value)
@@ -109,21 +134,41 @@ class DeltaTarget:
         ]
         marks.append(deltalake.Transaction(_of(batch.query), batch.number))
         info = {_app(batch.name): packed(batch.ends)}
-        properties = deltalake.CommitProperties(
-            custom_metadata=info, app_transactions=marks, max_commit_retries=0
-        )
-        try:
-            self._read.create_write_transaction(
-                [add(**json.loads(one)) for one in staged.files],
-                "append",
-                self._read.schema(),
-                self._read.metadata().partition_columns,
-                commit_properties=properties,
-            )
-        except deltalake.exceptions.CommitFailedError as error:
-            raise TableMoved(str(error)) from error
+        return deltalake.CommitProperties(custom_metadata=info, app_transactions=marks, max_commit_retries=0)
 
-    def _check(self, rows: Rows) -> None:
+    def _append(self, files: Sequence[bytes], properties: Any) -> None:
+        add = library("deltalake.transaction", "delta").AddAction
+        self._read.create_write_transaction(
+            [add(**json.loads(one)) for one in files],
+            "append",
+            self._read.schema(),
+            self._read.metadata().partition_columns,
+            commit_properties=properties,
+        )
+
+    def _merge(self, merge: Merge, staged: Staged, properties: Any) -> None:
+        """Bring the newest change of each key into the table. Raises SchemaError: see `Merge.newest`."""
+        if not staged.files:
+            return
+        folder = self._files()
+        read = [pq.read_table(json.loads(one)["path"], filesystem=folder) for one in staged.files]
+        changes = merge.newest(self.place, pa.concat_tables(read))
+        newer = merge.newer(lambda name: f"new.{_quoted(name)}", lambda name: f"old.{_quoted(name)}")
+        is_key = " AND ".join(f"old.{_quoted(name)} = new.{_quoted(name)}" for name in merge.keys)
+        values = {_quoted(one): f"new.{_quoted(one)}" for one in changes.column_names if one != DELETED}
+        merger = self._read.merge(
+            changes, is_key, "new", "old", streamed_exec=False, commit_properties=properties
+        )
+        merger = merger.when_matched_delete(f"new.{DELETED} AND ({newer})")
+        merger = merger.when_matched_update(values, f"NOT new.{DELETED} AND ({newer})")
+        merger.when_not_matched_insert(values, f"NOT new.{DELETED}").execute()
+
+    def _files(self) -> pafs.FileSystem:
+        """The table's folder."""
+        handler = library("deltalake.fs", "delta").DeltaStorageHandler(self.uri, dict(self.storage_options))
+        return pafs.PyFileSystem(handler)
+
+    def _check(self, columns: str) -> None:
         metadata = self._read.metadata()
         refused = sorted(one for one in metadata.configuration if _REFUSED.fullmatch(one))
         special = [
@@ -136,7 +181,7 @@ class DeltaTarget:
                 "mapping, generated columns, or marks that expire). Nothing was written: drop it from the "
                 "table"
             )
-        has, given = _kinds(self._read.schema().to_json()), _kinds(rows.schema_json)
+        has, given = _kinds(self._read.schema().to_json()), _kinds(columns)
         if has != given:
             raise SchemaError(
                 f"{self.place}: its columns are {has}, the batch's are {given}. Nothing was written. Give "
@@ -233,7 +278,11 @@ class DeltaLog:
             return False  # a batch without files tells nothing of those before it
         files = pa.table(self._newest.get_add_actions())
         if commit is not None:
-            return {unquote(one["add"]["path"]) for one in commit if "add" in one} <= _paths(files)
+            added, removed = (
+                {unquote(one[kind]["path"]) for one in commit if kind in one} for kind in ("add", "remove")
+            )
+            has = _paths(files)
+            return bool(added | removed) and added <= has and not removed & has
         its = pc.match_substring_regex(
             files["path"], rf"^{re.escape(name)}-{number}-[0-9a-f-]{{36}}\.parquet$"
         )
@@ -256,11 +305,13 @@ def delta(
     storage_options: Mapping[str, str] | None = None,
     transform: Transform | None = None,
     since: int | None = None,
+    merge: Merge | None = None,
 ) -> DeltaTarget:
     """A Delta table at a path or URI that driver and executors reach; created by batch 0 if it is not there.
 
     `storage_options`: those of deltalake. `transform` makes the table's columns. `since`: the number of the
-    batch from which on the table takes part in a query that already runs. Raises OptionError.
+    batch from which on the table takes part in a query that already runs. `merge`: the rows are changes of
+    rows by key. Raises OptionError.
     """
     library("deltalake", "delta")
     if not isinstance(uri, str) or not uri:
@@ -268,9 +319,10 @@ def delta(
     if isinstance(partition_by, str):
         raise OptionError(f"delta({uri!r}): partition_by is a list of columns")
     check_since(f"delta({uri!r})", since)
+    check_merge(f"delta({uri!r})", merge)
     place = uri if "://" in uri else str(Path(uri).absolute())  # tasks have another working directory
     options = dict(storage_options or {})
-    return DeltaTarget(place, tuple(partition_by), options, transform, since, f"Delta table {place}")
+    return DeltaTarget(place, tuple(partition_by), options, transform, since, merge, f"Delta table {place}")
 
 
 def check_since(what: str, since: int | None) -> None:
@@ -279,6 +331,10 @@ def check_since(what: str, since: int | None) -> None:
         raise OptionError(
             f"{what}: since={since!r}: a batch's number above 0, from which on the table takes part"
         )
+
+
+def _quoted(name: str) -> str:
+    return f"`{name}`"
 
 
 def _paths(files: pa.Table) -> frozenset[str]:
@@ -310,4 +366,7 @@ def _kinds(schema_json: str) -> dict[str, str]:
 
     fields = plain(json.loads(schema_json))["fields"]
     kinds = {one["name"]: one["type"] for one in fields}
-    return {name: kind if isinstance(kind, str) else json.dumps(kind) for name, kind in sorted(kinds.items())}
+    return {
+        name: kind if isinstance(kind, str) else json.dumps(kind, sort_keys=True)
+        for name, kind in sorted(kinds.items())
+    }

@@ -76,6 +76,22 @@ class Merge:
         fields = [one for one in schema["fields"] if one["name"] != self.operation]
         return json.dumps({**schema, "fields": fields})
 
+    def changes_of(self, columns: pa.Schema) -> pa.Schema:
+        """A batch's columns, from the table's."""
+        operation = [] if self.operation is None else [pa.field(self.operation, pa.string())]
+        return pa.schema([*columns, *operation])
+
+    def newer(self, new: Callable[[str], str], old: Callable[[str], str]) -> str:
+        """Whether a change is newer than the row, in SQL; `new` and `old` name a column of each. A row
+        without an order is old."""
+
+        def from_(names: Sequence[str]) -> str:
+            name, *rest = names
+            tie = f" OR ({new(name)} = {old(name)} AND ({from_(rest)}))" if rest else ""
+            return f"{new(name)} > {old(name)} OR {old(name)} IS NULL{tie}"
+
+        return from_(self.order)
+
     def newest(self, place: str, changes: pa.Table) -> pa.Table:
         """The newest change of each key, with DELETED for the operation.
 
@@ -129,6 +145,12 @@ class Merge:
                 f"last one: {one.select([*self.keys, *self.order]).slice(0, 3).to_pylist()}. The batch is "
                 "not in the table. Name a column in order that tells them apart, as the topic's offset"
             )
+
+
+def check_merge(what: str, merge: object) -> None:
+    """Raise OptionError unless it is None or a Merge."""
+    if merge is not None and not isinstance(merge, Merge):
+        raise OptionError(f"{what}: merge={merge!r}: give Merge(keys=[...], order=[...])")
 
 
 def _is_ordered(kind: Any) -> bool:

@@ -36,7 +36,9 @@ class ListRows:
 
     def stage(self, writer: Callable[[], FileWriter]) -> Staged:
         """Write them as two tasks would."""
-        told = [run_task(iter([_batch(self.numbers[task::2])]), writer()).to_pylist() for task in range(2)]
+        told = [
+            run_task(iter([self.batch(self.numbers[task::2])]), writer()).to_pylist() for task in range(2)
+        ]
         flat = [one for task in told for one in task]
         content = Content(sum(one["rows"] for one in flat), sum(one["checksum"] for one in flat) % MODULUS)
         return Staged([one["file"] for one in flat if one["file"] is not None], content)
@@ -46,14 +48,14 @@ class ListRows:
         assert transform is None
         return self
 
-
-def _batch(numbers: range) -> pa.RecordBatch:
-    columns = {
-        "n": pa.array(numbers, pa.int64()),
-        "kind": pa.array([None if n % 3 == 2 else f"k/{n % 3}" for n in numbers], pa.string()),
-        HASH: pa.array([hash(("row", n)) % MODULUS for n in numbers], pa.int64()),
-    }
-    return pa.RecordBatch.from_pydict(columns)
+    def batch(self, numbers: range) -> pa.RecordBatch:
+        """Rows, as they come to a task."""
+        columns = {
+            "n": pa.array(numbers, pa.int64()),
+            "kind": pa.array([None if n % 3 == 2 else f"k/{n % 3}" for n in numbers], pa.string()),
+            HASH: pa.array([hash(("row", n)) % MODULUS for n in numbers], pa.int64()),
+        }
+        return pa.RecordBatch.from_pydict(columns)
 
 
 class FakeTopic:
@@ -119,22 +121,20 @@ def iceberg_at(folder: Path, **more: Any) -> IcebergTarget:
     return iceberg("db.rows", properties, **more)
 
 
-def numbers_in(target: Any) -> list[int]:
-    """What a reader of the table sees, by the format's own library."""
+def rows_in(target: Any) -> pa.Table:
+    """What a reader of the table sees, by the format's own library. No table: no rows."""
+    nothing = pa.table({"n": []})
     if isinstance(target, DeltaTarget):
-        table = (
-            pa.table(DeltaTable(target.uri).to_pyarrow_table())
-            if DeltaTable.is_deltatable(target.uri)
-            else None
-        )
-    else:
-        catalog = load_catalog("eoslog", **target.catalog)
-        table = (
-            catalog.load_table(target.identifier).scan().to_arrow()
-            if catalog.table_exists(target.identifier)
-            else None
-        )
-    return [] if table is None else sorted(table.column("n").to_pylist())
+        is_there = DeltaTable.is_deltatable(target.uri)
+        return pa.table(DeltaTable(target.uri).to_pyarrow_table()) if is_there else nothing
+    catalog = load_catalog("eoslog", **target.catalog)
+    is_there = catalog.table_exists(target.identifier)
+    return catalog.load_table(target.identifier).scan().to_arrow() if is_there else nothing
+
+
+def numbers_in(target: Any) -> list[int]:
+    """The numbers that a reader of the table sees."""
+    return sorted(rows_in(target).column("n").to_pylist())
 
 
 def wrong(found: list[int], rows: range) -> dict[str, int]:

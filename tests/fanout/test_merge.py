@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, write_deltalake
 
 from eoslog.errors import OptionError, SchemaError
+from eoslog.fanout import delta
+from eoslog.fanout.batch import carry_out
 from eoslog.fanout.merge import Merge
+from eoslog.fanout.rows import HASH, MODULUS
+from eoslog.fanout.rules import Batch, FanoutStopped
+from eoslog.fanout.table import write
+from tests.fanout.kit import Calls, Dying, Killed, ListRows, delta_at, rows_in
+from tests.fanout.test_table_history import compacted, restored
+from tests.fanout.test_traps import ice
 
 CHANGES = Merge(keys=["id"], order=["offset"], operation="op")
 
@@ -101,3 +114,319 @@ def test_the_table_has_all_columns_but_the_operation() -> None:
 def test_columns_that_merge_cannot_use_are_named(columns: Any) -> None:
     with pytest.raises(SchemaError, match="merge wants keys"):
         CHANGES.table_schema("here", spark_schema(**columns))
+
+
+# -- tables ----------------------------------------------------------------------------------------
+
+SCHEMA = spark_schema(id="long", name="string", offset="long", op="string")
+AT = pytest.mark.parametrize("at", [delta_at], ids=["delta"])
+Change = tuple[int, str, int, str]
+BATCHES: list[list[Change]] = [
+    [((7 * i + 3 * n) % 20, f"{n}/{i}", 10 * n + i, "d" if (i + n) % 4 == 0 else "u") for i in range(10)]
+    for n in range(4)
+]
+"""Batches of changes of 20 keys, some of which meet a key twice."""
+
+
+class ChangeRows(ListRows):
+    """Changes, in the order of a topic, of two tasks."""
+
+    def __init__(self, given: list[Change], schema_json: str = SCHEMA) -> None:
+        super().__init__(range(len(given)), schema_json)
+        self.given = given
+
+    def batch(self, numbers: range) -> pa.RecordBatch:
+        """The rows of these places."""
+        rows = changes(*(self.given[n] for n in numbers))
+        hashes = pa.array([hash(("change", *self.given[n])) % MODULUS for n in numbers], pa.int64())
+        columns = [one.combine_chunks() for one in rows.columns]
+        return pa.RecordBatch.from_arrays([*columns, hashes], [*rows.column_names, HASH])
+
+
+def merging(at: Any, folder: Path, merge: Merge = CHANGES, **more: Any) -> Any:
+    return at(folder, merge=merge, **more)
+
+
+def put(
+    table: Any, number: int, given: list[Change] | None = None, name: str = "orders", **more: bool
+) -> None:
+    rows, query = ChangeRows(BATCHES[number] if given is None else given), 7 if name == "orders" else 8
+    carry_out(Batch(name, query, number), rows.through, [table], [], **more)
+
+
+def after(*batches: list[Change]) -> list[tuple[Any, ...]]:
+    """What the changes lead to: each in its turn."""
+    rows: dict[int, tuple[Any, ...]] = {}
+    for key, name, offset, op in (change for batch in batches for change in batch):
+        rows.pop(key, None)
+        if op != "d":
+            rows[key] = (key, name, offset)
+    return sorted(rows.values())
+
+
+def held(table: Any) -> list[tuple[Any, ...]]:
+    """What a reader sees."""
+    return sorted(tuple(one[name] for name in ("id", "name", "offset")) for one in rows_in(table).to_pylist())
+
+
+def commits(table: Any) -> int:
+    return DeltaTable(table.uri).version() if hasattr(table, "uri") else len(ice(table).snapshots())
+
+
+def add(table: Any, rows: Sequence[tuple[int, str, int | None]]) -> None:
+    """Another writer's rows: in the place of those with their keys."""
+    given = changes(*((*one, "u") for one in rows)).drop_columns(["op"])
+    keys = f"id in ({', '.join(str(one[0]) for one in rows)})"
+    if hasattr(table, "uri"):
+        DeltaTable(table.uri).delete(keys)
+        write_deltalake(table.uri, given, mode="append")
+    else:
+        ice(table).delete(keys)
+        ice(table).append(given)
+
+
+def others_wrote(table: Any) -> None:
+    add(table, [(1000, "theirs", 0)])
+
+
+def back_to(version: int) -> Callable[[Any], None]:
+    """The table as it was after so many batches."""
+
+    def act(table: Any) -> None:
+        if hasattr(table, "uri"):
+            restored(version)(table)
+            return
+        snapshot = [one.snapshot_id for one in ice(table).snapshots()][version - 1]
+        ice(table).manage_snapshots().set_current_snapshot(snapshot).commit()
+
+    return act
+
+
+@AT
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("at_batch", [0, 1])
+def test_killed_before_and_after_each_step_the_newest_changes_are_there(
+    at: Any, at_batch: int, tmp_path: Path
+) -> None:
+    died_at, died = 0, True
+    while died:
+        folder, died = tmp_path / str(died_at), False
+        folder.mkdir()
+        for number in range(3):
+            calls = Calls(died_at if number == at_batch else None)
+            try:
+                put(Dying(merging(at, folder), calls), number)
+            except Killed:
+                died = True
+                put(merging(at, folder), number)
+            assert held(merging(at, folder)) == after(*BATCHES[: number + 1]), f"killed at {died_at}"
+        died_at += died
+    assert died_at == 6, "prepare, stage and commit; before and after each"
+
+
+@AT
+def test_a_batch_that_comes_again_changes_nothing(at: Any, tmp_path: Path) -> None:
+    table = merging(at, tmp_path)
+    for number in range(3):
+        put(table, number)
+        before = commits(table)
+        put(table, number)
+        assert commits(table) == before
+    with pytest.raises(FanoutStopped, match="accept_other_rows=2"):
+        put(table, 2, BATCHES[3])
+    put(table, 2, BATCHES[3], other_rows=True)
+    assert held(table) == after(*BATCHES[:3])
+
+
+@AT
+def test_changes_that_come_again_under_another_name_change_nothing(at: Any, tmp_path: Path) -> None:
+    """A second query reads the topic from its start. Rows that are deleted at the end have left no order."""
+    table = merging(at, tmp_path)
+    upserts = [[(key, name, offset, "u") for key, name, offset, _ in batch] for batch in BATCHES]
+    for number, batch in enumerate(upserts):
+        put(table, number, batch)
+    for number, batch in enumerate(upserts):
+        put(table, number, batch, name="again")
+        assert held(table) == after(*upserts)
+    put(table, 4, [(1, "new", 1000, "u")])
+    put(table, 4, [(1, "old", 999, "u"), (2, "", 0, "d")], name="again")
+    assert held(table) == after(*upserts, [(1, "new", 1000, "u")])
+
+
+@AT
+def test_batches_of_deletes_of_nothing_and_of_no_rows_are_marked(at: Any, tmp_path: Path) -> None:
+    table = merging(at, tmp_path)
+    given: list[list[Change]] = [
+        [(9, "", 0, "d")],
+        [],
+        [(1, "a", 1, "c")],
+        [(1, "b", 1, "u")],
+        [(1, "", 2, "d")],
+        [],
+    ]
+    for number, batch in enumerate(given):
+        put(table, number, batch)
+        before = commits(table)
+        put(table, number, batch)
+        assert commits(table) == before
+        assert held(table) == ([(1, "a", 1)] if number in (2, 3) else [])
+
+
+@AT
+def test_two_drivers_at_once_merge_a_batch_once(at: Any, tmp_path: Path) -> None:
+    put(merging(at, tmp_path), 0)
+    for number in range(1, 4):
+        batch, rows, barrier = Batch("orders", 7, number), ChangeRows(BATCHES[number]), Barrier(2)
+        before = commits(merging(at, tmp_path))
+
+        def drive(batch: Batch = batch, rows: ListRows = rows, barrier: Barrier = barrier) -> None:
+            table = merging(at, tmp_path)
+            table.prepare(rows, batch)
+            barrier.wait(60)
+            write(table, rows, batch)
+
+        with ThreadPoolExecutor(2) as drivers:
+            for done in [drivers.submit(drive) for _ in range(2)]:
+                done.result(100)
+        assert commits(merging(at, tmp_path)) == before + 1
+    assert held(merging(at, tmp_path)) == after(*BATCHES)
+
+
+@AT
+def test_another_writer_s_rows_between_reading_and_committing_are_merged_too(at: Any, tmp_path: Path) -> None:
+    table = merging(at, tmp_path)
+    put(table, 0)
+    commit, newest_keys = table.commit, {key for key, *_ in BATCHES[1]}
+
+    def late(staged: Any, batch: Batch) -> None:
+        table.commit = commit
+        rows = [(key, "theirs", 5) for key in (*newest_keys, 77)]
+        add(table, rows)
+        commit(staged, batch)
+
+    table.commit = late
+    put(table, 1)
+    theirs = [(77, "theirs", 5, "u")]
+    assert held(table) == after(
+        BATCHES[0], [(key, "theirs", 5, "u") for key in newest_keys], theirs, BATCHES[1]
+    )
+
+
+@AT
+def test_a_row_without_an_order_is_old(at: Any, tmp_path: Path) -> None:
+    table = merging(at, tmp_path)
+    put(table, 0, [])
+    add(table, [(1, "theirs", None), (2, "theirs", None)])
+    put(table, 1, [(1, "new", 0, "u")])
+    assert [one for one in rows_in(table).to_pylist() if one["id"] == 1] == [
+        {"id": 1, "name": "new", "offset": 0}
+    ]
+
+
+@AT
+@pytest.mark.parametrize("acts", [(), (others_wrote,)], ids=["", "others wrote in between"])
+@pytest.mark.parametrize("last", [BATCHES[2], [(key, "", 99, "d") for key in range(20)]], ids=["", "deletes"])
+def test_a_table_rolled_back_stops_and_rolled_forward_goes_on(
+    at: Any, acts: tuple[Any, ...], last: list[Change], tmp_path: Path
+) -> None:
+    for again in (2, 3):
+        (tmp_path / str(again)).mkdir()
+        table = merging(at, tmp_path / str(again))
+        for number in range(3):
+            put(table, number, last if number == 2 else None)
+        for act in (back_to(2), *acts):
+            act(table)
+        given = last if again == 2 else BATCHES[3]
+        with pytest.raises(FanoutStopped, match="no longer has batch 2"):
+            put(table, again, given)
+        back_to(3)(table)
+        put(table, again, given)
+        done = [BATCHES[0], BATCHES[1], last, *([BATCHES[3]] if again == 3 else [])]
+        assert held(table) == after(*done)
+
+
+@AT
+def test_since_gives_a_batch_again_that_was_taken_back(at: Any, tmp_path: Path) -> None:
+    table = merging(at, tmp_path)
+    for number in range(3):
+        put(table, number)
+    back_to(2)(table)
+    since = merging(at, tmp_path, since=2)
+    for number in (2, 2, 3):
+        put(since, number)
+    assert held(table) == after(*BATCHES)
+
+
+@AT
+@pytest.mark.parametrize("acts", [(compacted,), (others_wrote, compacted), (others_wrote,)])
+def test_what_the_owner_does_to_rows_stops_nothing(at: Any, acts: tuple[Any, ...], tmp_path: Path) -> None:
+    table = merging(at, tmp_path)
+    for number in range(3):
+        put(table, number)
+    for act in acts:
+        act(table)
+    for number in (2, 3):
+        put(table, number)
+    theirs = [(1000, "theirs", 0)] if others_wrote in acts else []
+    assert held(table) == sorted([*after(*BATCHES), *theirs])
+
+
+def test_a_delta_merge_leaves_no_file_behind_and_each_key_once_in_partitions(tmp_path: Path) -> None:
+    """A key goes from one partition to another."""
+    table = merging(delta_at, tmp_path, partition_by=["name"])
+    for number in range(4):
+        put(table, number)
+    assert held(table) == after(*BATCHES)
+    assert not [one for one in Path(table.uri).glob("*.parquet") if "changes" in one.name]
+
+
+@AT
+def test_columns_of_all_kinds_are_merged(at: Any, tmp_path: Path) -> None:
+    """Names with blanks, dots and quotes; keys of several columns; lists, structs and maps."""
+    kinds = {
+        "Order Id": pa.string(),
+        "a.b": pa.timestamp("us", "UTC"),
+        "o\"'ff": pa.int64(),
+        "list": pa.list_(pa.int64()),
+        "struct": pa.struct([("x", pa.int64())]),
+        "map": pa.map_(pa.string(), pa.int64()),
+    }
+    merge = Merge(keys=["Order Id", "a.b"], order=["o\"'ff"])
+    table = merging(at, tmp_path, merge)
+    columns = [to_spark(kind) for kind in kinds.values()]
+    schema = spark_schema(**dict(zip(kinds, columns, strict=True)))
+
+    def row(key: str, at: int, order: int) -> list[Any]:
+        return [key, at, order, [order, None], {"x": order}, [("k", order)]]
+
+    given = [[row("a" * 300, 1_000_500, 1), row("b", 7, 2)], [row("a" * 300, 1_000_500, 3), row("c", 7, 4)]]
+    for number, rows in enumerate(given):
+        put_arrow(table, number, rows, kinds, schema)
+    found = {one["Order Id"][0]: one for one in rows_in(table).to_pylist()}
+    assert len(rows_in(table)) == 3
+    assert {key: (one["o\"'ff"], one["list"], one["struct"]) for key, one in found.items()} == {
+        key: (order, [order, None], {"x": order}) for key, order in (("a", 3), ("b", 2), ("c", 4))
+    }
+
+
+def put_arrow(table: Any, number: int, rows: list[list[Any]], kinds: dict[str, Any], schema: str) -> None:
+    given = ChangeRows([], schema)
+    columns = {
+        name: pa.array([row[at] for row in rows], kind) for at, (name, kind) in enumerate(kinds.items())
+    }
+    columns[HASH] = pa.array(range(len(rows)), pa.int64())
+    given.numbers = range(len(rows))
+    whole = pa.RecordBatch.from_pydict(columns)
+    given.batch = lambda numbers: whole.take(pa.array(numbers, pa.int64()))  # type: ignore[method-assign]
+    carry_out(Batch("orders", 7, number), given.through, [table], [])
+
+
+def to_spark(kind: pa.DataType) -> Any:
+    from pyspark.sql.pandas.types import from_arrow_type
+
+    return json.loads(from_arrow_type(kind).json())
+
+
+def test_another_thing_than_a_merge_is_refused() -> None:
+    with pytest.raises(OptionError, match="Merge"):
+        delta("/t", merge="id")  # type: ignore[arg-type]

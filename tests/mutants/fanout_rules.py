@@ -39,4 +39,16 @@ MUTANTS: list[Mutant] = [
         Break("any query's plan", "marked_ends", "mark.query != number_of(query_id)", "False"),
         Break("a lost answer is an error", "write", "step_of(table, mark, batch) is Step.CHECK and mark is not None", "step_of(table, mark, batch) is None"),
     ),
+    *mutants_of(
+        ("tests/fanout/test_merge.py",),
+        Break("the first change of a key wins", "Merge.newest", "np.append(np.flatnonzero(is_next), len(changes) - 1)", "np.append(0, np.flatnonzero(is_next) + 1)"),
+        Break("any of two changes is the last one", "Merge._check_ties", "not one.equals(two)", "False"),
+        Break("other words are upserts", "Merge._check", "other", "False"),
+        Break("a null is a key", "Merge._check", "nulls", "False"),
+        Break("a change as old as the row is newer", "DeltaTarget._merge", "lambda name: f'old.{_quoted(name)}'", "lambda name: f'(old.{_quoted(name)} - 1)'"),
+        Break("a delete wins at any age", "DeltaTarget._merge", "f'new.{DELETED} AND ({newer})'", "f'new.{DELETED}'"),
+        Break("a delete of no row inserts it", "DeltaTarget._merge", "merger.when_not_matched_insert(values, f'NOT new.{DELETED}').execute()", "merger.when_not_matched_insert(values).execute()"),
+        Break("a merge of nothing new has no mark", "DeltaTarget.commit", "self.merge is None or self._read.version() == version", "self.merge is None"),
+        Break("files that a merge took away count for nothing", "DeltaLog._has_files", "bool(added | removed) and added <= has and not removed & has", "added <= has"),
+    ),
 ]
