@@ -4,23 +4,30 @@ behind: so it names its snapshot, which must be among the ancestors of the curre
 
 pyiceberg tries a commit again on top of other commits, which would put a batch in twice when two drivers have
 it. So the commit goes to the catalog without that, and a conflict is looked at before another try.
+
+A merge writes the files that have rows with the changes' keys again, one by one, in one snapshot.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import pickle
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import uuid4
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from eoslog.connector.commit.decision import packed, unpacked
 from eoslog.errors import OptionError, SchemaError
 from eoslog.fanout.delta import check_since
 from eoslog.fanout.extras import library
-from eoslog.fanout.iceberg_files import IcebergFiles
+from eoslog.fanout.iceberg_files import ChangeFiles, IcebergFiles
+from eoslog.fanout.merge import DELETED, Merge, check_merge
 from eoslog.fanout.rows import Rows, Staged
 from eoslog.fanout.rules import Batch, Content, FanoutStopped, Gone, Mark
 from eoslog.fanout.table import TableMoved, Transform
@@ -34,13 +41,15 @@ class IcebergTarget:
     catalog: Mapping[str, str]
     transform: Transform | None
     since: int | None
+    merge: Merge | None = None
     place: str = ""
     _read: Any = field(default=None, repr=False)
 
     def prepare(self, rows: Rows, batch: Batch) -> Mark | None:
         """Create the table for batch 0, check the columns, read the mark."""
         catalog = self._catalog()
-        columns = _arrow(rows.schema_json)
+        its = rows.schema_json
+        columns = _arrow(its if self.merge is None else self.merge.table_schema(self.place, its))
         if batch.number in (0, self.since) and not catalog.table_exists(self.identifier):
             catalog.create_table_if_not_exists(self.identifier, schema=columns)
         mark = self.mark(batch.name)
@@ -85,6 +94,9 @@ class IcebergTarget:
         """Write data files into the table's location."""
         metadata, io = self._read.metadata, self._read.io
         columns = _arrow(rows.schema_json)
+        if self.merge is not None:
+            location = f"{metadata.location}/data/{batch.name}-{batch.number}-changes"
+            return rows.stage(lambda: ChangeFiles(location, io, columns))
         return rows.stage(lambda: IcebergFiles(metadata, io, columns))
 
     def commit(self, staged: Staged, batch: Batch) -> None:
@@ -94,12 +106,16 @@ class IcebergTarget:
         requirement = library("pyiceberg.table.update", "iceberg").AssertTableUUID
         transaction = self._read.transaction()
         said: dict[str, Any] = {"query": batch.query, "batch": batch.number, **staged.content._asdict()}
-        with transaction.update_snapshot(
-            snapshot_properties={_property(batch.name): json.dumps(said)}
-        ).fast_append() as append:
-            for one in staged.files:
-                append.append_data_file(pickle.loads(one))
-            said["snapshot"] = append.snapshot_id
+        update = transaction.update_snapshot(snapshot_properties={_property(batch.name): json.dumps(said)})
+        with update.fast_append() if self.merge is None else update.overwrite() as snapshot:
+            if self.merge is None:
+                added = [pickle.loads(one) for one in staged.files]
+            else:
+                added = self._merged(self.merge, staged, snapshot)
+                said["added"] = sum(one.record_count for one in added)
+            for one in added:
+                snapshot.append_data_file(one)
+            said["snapshot"] = snapshot.snapshot_id
         said["ends"] = packed(batch.ends)  # the property alone: summaries stay until their snapshots expire
         transaction.set_properties({_property(batch.name): json.dumps(said)})
         needs = (*transaction._requirements, requirement(uuid=self._read.metadata.table_uuid))
@@ -107,6 +123,51 @@ class IcebergTarget:
             self._read.catalog.commit_table(self._read, needs, transaction._updates)
         except failed as error:
             raise TableMoved(str(error)) from error
+        if self.merge is not None:
+            for path in staged.files:  # nobody else's, and in no commit
+                self._read.io.delete(path.decode())
+
+    def _merged(self, merge: Merge, staged: Staged, snapshot: Any) -> list[Any]:
+        """Take the files with older rows of the changes' keys out of a snapshot: the files to add for them.
+        Raises SchemaError: see `Merge.newest`."""
+        io, columns = self._read.io, self._read.schema().as_arrow()
+        read = []
+        for path in staged.files:
+            with io.new_input(path.decode()).open() as file:
+                read.append(pq.read_table(file))
+        if not read:
+            return []
+        arrow = library("pyiceberg.io.pyarrow", "iceberg")
+        always = library("pyiceberg.expressions", "iceberg").AlwaysTrue()
+        changes = merge.newest(self.place, pa.concat_tables(read))
+        uuid, counter, added = uuid4(), itertools.count(), list[Any]()
+        stays = np.zeros(len(changes), bool)
+
+        def scanned(task: Any, *names: str) -> pa.Table:
+            schema = self._read.schema()
+            some = schema.select(*names) if names else schema
+            found = arrow.ArrowScan(self._read.metadata, io, some, always).to_table([task])
+            return found.select([field.name for field in some.fields])
+
+        def written(rows: pa.Table) -> None:
+            rows = rows.select(columns.names).cast(columns)
+            added.extend(arrow._dataframe_to_data_files(self._read.metadata, rows, io, uuid, counter))
+
+        for task in self._read.scan().plan_files():
+            found = merge.matched(scanned(task, *merge.keys, *merge.order), changes)
+            stays[found.changes[~found.is_older]] = True
+            gone = found.rows[found.is_older]
+            if not len(gone):
+                continue
+            snapshot.delete_data_file(task.file)
+            kept = np.ones(found.of, bool)
+            kept[gone] = False
+            if kept.any():
+                written(scanned(task).filter(pa.array(kept)))
+        new = changes.filter(pa.array(~stays & ~changes[DELETED].to_numpy(zero_copy_only=False)))
+        if len(new):
+            written(new.drop_columns([DELETED]))
+        return added
 
     def _catalog(self) -> Any:
         return library("pyiceberg.catalog", "iceberg").load_catalog("eoslog", **self.catalog)
@@ -118,7 +179,7 @@ class IcebergTarget:
         at = self._read.current_snapshot()
         while at is not None and said["snapshot"] not in (at.snapshot_id, at.parent_snapshot_id):
             at = None if at.parent_snapshot_id is None else self._read.snapshot_by_id(at.parent_snapshot_id)
-        if at is not None or self._has_files(said["snapshot"], said["rows"]):
+        if at is not None or self._has_files(said):
             return None
         batch, snapshot = said["batch"], said["snapshot"]
         if self._read.snapshot_by_id(snapshot) is None:
@@ -133,12 +194,18 @@ class IcebergTarget:
             f"Make {snapshot} or one that comes from it the current snapshot (set_current_snapshot)",
         )
 
-    def _has_files(self, snapshot: int, rows: int) -> bool:
-        """Whether the current snapshot has all rows' files that a snapshot has added."""
+    def _has_files(self, said: Mapping[str, Any]) -> bool:
+        """Whether the current snapshot has all rows' files that the mark's has added. A merge has taken some
+        away, too: so its files tell nothing where another snapshot has added them."""
+        snapshot, rows = said["snapshot"], said.get("added", said["rows"])
         current, added = self._read.current_snapshot(), self._read.snapshot_by_id(snapshot)
         if not rows or current is None:
             return False  # a batch without files tells nothing of those before it
-        its = [] if added is None else [e for e in self._entries(added) if e.snapshot_id == snapshot]
+        its = (
+            []
+            if added is None or "added" in said
+            else [e for e in self._entries(added) if e.snapshot_id == snapshot]
+        )
         paths = {one.data_file.file_path for one in its}
         there = [
             one.data_file.record_count
@@ -160,11 +227,12 @@ def iceberg(
     *,
     transform: Transform | None = None,
     since: int | None = None,
+    merge: Merge | None = None,
 ) -> IcebergTarget:
     """An Iceberg table, `namespace.table`; batch 0 creates it, without partitions, if it is not there.
 
     `catalog`: pyiceberg's properties of the catalog (`type`, `uri`, `warehouse`, ...). `transform` makes the
-    table's columns. `since`: as for `delta`. Raises OptionError.
+    table's columns. `since`, `merge`: as for `delta`. Raises OptionError.
     """
     library("pyiceberg.catalog", "iceberg")
     if not isinstance(identifier, str) or "." not in identifier:
@@ -174,7 +242,8 @@ def iceberg(
             f"iceberg({identifier!r}): give pyiceberg's properties of the catalog, as type and uri"
         )
     check_since(f"iceberg({identifier!r})", since)
-    return IcebergTarget(identifier, dict(catalog), transform, since, f"Iceberg table {identifier}")
+    check_merge(f"iceberg({identifier!r})", merge)
+    return IcebergTarget(identifier, dict(catalog), transform, since, merge, f"Iceberg table {identifier}")
 
 
 def _property(name: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from eoslog.fanout.extras import library
 
@@ -45,3 +46,28 @@ class IcebergFiles:
         found = files_of(self._metadata, table, self._io, self._uuid, self._counter)
         self._files += [pickle.dumps(one) for one in found]
         self._rows = []
+
+
+class ChangeFiles:
+    """A task's writer of changes, for the driver: one file."""
+
+    def __init__(self, location: str, io: Any, columns: pa.Schema) -> None:
+        """`location` begins the file's name."""
+        self._path, self._io, self._columns = f"{location}-{uuid4()}.parquet", io, columns
+        self._open: tuple[Any, pq.ParquetWriter] | None = None
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        """Write rows."""
+        if self._open is None:
+            stream = self._io.new_output(self._path).create()
+            self._open = stream, pq.ParquetWriter(stream, self._columns)
+        self._open[1].write_table(pa.Table.from_batches([rows]).cast(self._columns))
+
+    def close(self) -> list[bytes]:
+        """Close the file: its path."""
+        if self._open is None:
+            return []
+        stream, writer = self._open
+        writer.close()
+        stream.close()
+        return [self._path.encode()]

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +24,15 @@ if TYPE_CHECKING:
 DELETED = "__eoslog_deleted"
 """A column of the newest changes: true: the row goes."""
 _UNORDERED = ("float", "double", "variant")
+
+
+class Matched(NamedTuple):
+    """Of so many rows those, by their places, whose keys have a change, and whether each is older than it."""
+
+    of: int
+    rows: np.ndarray[Any, Any]
+    changes: np.ndarray[Any, Any]
+    is_older: np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
@@ -113,6 +122,27 @@ class Merge:
         last = np.append(np.flatnonzero(is_next), len(changes) - 1)
         self._check_ties(place, changes, last)
         return changes.take(last)
+
+    def matched(self, rows: pa.Table, changes: pa.Table) -> Matched:
+        """The rows with keys of changes, of which there is one for each key. A row without an order is
+        old."""
+        here, there = (
+            one.select(list(self.keys)).append_column(at, pa.array(np.arange(len(one))))
+            for one, at in ((rows, "__eoslog_row"), (changes, "__eoslog_change"))
+        )
+        here = here.cast(
+            pa.schema([*(there.schema.field(name) for name in self.keys), here.schema.field(-1)])
+        )
+        joined = here.join(there, list(self.keys), join_type="inner")
+        at, by = (joined[name].to_numpy() for name in ("__eoslog_row", "__eoslog_change"))
+        old, new = rows.take(pa.array(at)), changes.take(pa.array(by))
+        is_older, tied = np.zeros(len(at), bool), np.ones(len(at), bool)
+        for name in self.order:
+            its = new[name].cast(old[name].type)
+            later = pc.fill_null(pc.greater(its, old[name]), True).to_numpy()
+            is_older |= tied & later
+            tied &= pc.fill_null(pc.equal(its, old[name]), False).to_numpy()
+        return Matched(len(rows), at, by, is_older)
 
     def _check(self, place: str, changes: pa.Table) -> None:
         nulls = [one for one in (*self.keys, *self.order) if changes[one].null_count]

@@ -21,7 +21,7 @@ from eoslog.fanout.rows import HASH, MODULUS
 from eoslog.fanout.rules import Batch, FanoutStopped
 from eoslog.fanout.table import write
 from tests.fanout.kit import Calls, Dying, Killed, ListRows, delta_at, rows_in
-from tests.fanout.test_table_history import compacted, restored
+from tests.fanout.test_table_history import AT, compacted, restored
 from tests.fanout.test_traps import ice
 
 CHANGES = Merge(keys=["id"], order=["offset"], operation="op")
@@ -119,7 +119,6 @@ def test_columns_that_merge_cannot_use_are_named(columns: Any) -> None:
 # -- tables ----------------------------------------------------------------------------------------
 
 SCHEMA = spark_schema(id="long", name="string", offset="long", op="string")
-AT = pytest.mark.parametrize("at", [delta_at], ids=["delta"])
 Change = tuple[int, str, int, str]
 BATCHES: list[list[Change]] = [
     [((7 * i + 3 * n) % 20, f"{n}/{i}", 10 * n + i, "d" if (i + n) % 4 == 0 else "u") for i in range(10)]

@@ -32,7 +32,7 @@ MUTANTS: list[Mutant] = [
         Break("names have marks of their own", "DeltaTarget._marked", "marks.append(deltalake.Transaction(_of(batch.query), batch.number))", "pass"),
         Break("marks may expire", "DeltaTarget._check", "refused or special", "special"),
         Break("a query has one name in Iceberg", "IcebergTarget.reached", "one['query'] == query", "False"),
-        Break("rolled back tables count", "IcebergTarget._gone", "at is not None or self._has_files(said['snapshot'], said['rows'])", "True"),
+        Break("rolled back tables count", "IcebergTarget._gone", "at is not None or self._has_files(said)", "True"),
         Break("expired snapshots are rolled back ones", "IcebergTarget._has_files", "one.snapshot_id == snapshot or one.data_file.file_path in paths", "one.data_file.file_path in paths"),
         Break("files picked onto another history are not there", "IcebergTarget._has_files", "one.snapshot_id == snapshot or one.data_file.file_path in paths", "one.snapshot_id == snapshot"),
         Break("the library commits again", "IcebergTarget.commit", "self._read.catalog.commit_table(self._read, needs, transaction._updates)", "transaction.commit_transaction()"),
@@ -50,5 +50,8 @@ MUTANTS: list[Mutant] = [
         Break("a delete of no row inserts it", "DeltaTarget._merge", "merger.when_not_matched_insert(values, f'NOT new.{DELETED}').execute()", "merger.when_not_matched_insert(values).execute()"),
         Break("a merge of nothing new has no mark", "DeltaTarget.commit", "self.merge is None or self._read.version() == version", "self.merge is None"),
         Break("files that a merge took away count for nothing", "DeltaLog._has_files", "bool(added | removed) and added <= has and not removed & has", "added <= has"),
+        Break("a change as old as the row is newer in Iceberg", "Merge.matched", "pc.greater(its, old[name])", "pc.greater_equal(its, old[name])"),
+        Break("a row that stays comes once more", "IcebergTarget._merged", "~stays & ~changes[DELETED].to_numpy(zero_copy_only=False)", "~changes[DELETED].to_numpy(zero_copy_only=False)"),
+        Break("rows beside an older one are lost", "IcebergTarget._merged", "kept.any()", "False"),
     ),
 ]
