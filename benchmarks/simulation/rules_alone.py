@@ -47,7 +47,9 @@ class AnsweredAtOnce:
                 return {who.name: self._end(who.name, who.identity) for who in command.participants}
             case commands.Describe():
                 return {name: self._described(name) for name in command.names}
-            case commands.ListOngoing() | commands.AwaitMarkers() | commands.FindSettled():
+            case commands.ListOngoing():
+                return commands.Listed(())
+            case commands.AwaitMarkers() | commands.FindSettled():
                 return ()
             case commands.ReadClock():
                 return 0

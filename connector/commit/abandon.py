@@ -89,7 +89,7 @@ def _open_of(sink: Sink, run: Run) -> Rules[bool]:
     listed = yield from ask(ListOngoing(sink.coordinator))
     if isinstance(listed, (Refused, Unknown)):
         return True
-    return any(name == sink.coordinator or is_of(sink, name, run.incarnation) for name in listed)
+    return any(name == sink.coordinator or is_of(sink, name, run.incarnation) for name in listed.ongoing)
 
 
 def end_run(sink: Sink, run: Run) -> Rules[Ended]:

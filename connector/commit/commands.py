@@ -79,12 +79,22 @@ class Sealed(NamedTuple):
 
 
 class Description(NamedTuple):
-    """A transaction as its coordinator sees it (DescribeTransactions). Times in ms, by its clock."""
+    """A transaction as its coordinator sees it (DescribeTransactions). Times in ms, by its clock. `places`:
+    where it has written; if it has ended, where its markers are due."""
 
     state: str
     identity: ProducerIdentity
     timeout_ms: int
     start_ms: int
+    places: tuple[TopicPartition, ...] = ()
+
+
+class Listed(NamedTuple):
+    """Transactional ids. `ongoing`: with an open transaction; `due`: one that has ended, and its markers are
+    not written everywhere."""
+
+    ongoing: tuple[str, ...]
+    due: tuple[str, ...] = ()
 
 
 class Command(Generic[T]):
@@ -182,9 +192,9 @@ class AskOngoing(Command[None]):
 
 
 @dataclass(frozen=True)
-class ListOngoing(Command[tuple[str, ...]]):
-    """ListTransactions on every broker: ids in state Ongoing that start with the prefix. `asked`: the answers
-    to the last AskOngoing will do, so transactions that were opened since may be missing."""
+class ListOngoing(Command[Listed]):
+    """ListTransactions on every broker: ids that start with the prefix, of transactions that readers wait
+    for. `asked`: the answers to the last AskOngoing will do, so what was opened since may be missing."""
 
     prefix: str
     asked: bool = False

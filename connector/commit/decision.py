@@ -110,6 +110,13 @@ class Decision(NamedTuple):
         return self.write_of is not None or not of_query
 
     @property
+    def said(self) -> str:
+        """How messages name it: the number of a token's batch is no one's but the sink's."""
+        if self.tokens.get(Token.of(self.batch.query_id)) is not None:
+            return f"the write with write.token={self.batch.query_id}"
+        return str(self.batch)
+
+    @property
     def used_by(self) -> str:
         """The query that uses the sink: it has decided here, or its foreachBatch has written. "": none is
         known."""

@@ -23,7 +23,13 @@ from eoslog.connector.commit.commands import (
     demand,
 )
 from eoslog.connector.commit.decision import Decision
-from eoslog.connector.commit.faults import CommitFault, ParticipantsLost, SinkFenced, Unfinished
+from eoslog.connector.commit.faults import (
+    CommitFault,
+    MarkersMissing,
+    ParticipantsLost,
+    SinkFenced,
+    Unfinished,
+)
 from eoslog.connector.commit.places import Place, Seen, ended, why_unread
 from eoslog.connector.commit.seal import abort_later, end_sealed
 from eoslog.connector.commit.task_reports import Batch
@@ -37,6 +43,17 @@ COMMITTED = frozenset({"PrepareCommit", "CompleteCommit"})
 """States of a transaction that is certain to be committed: after PrepareCommit only markers are missing."""
 ABORTED = frozenset({"PrepareAbort", "CompleteAbort"})
 """States of a transaction that is certain to be aborted."""
+PREPARED = "PrepareCommit"
+DUE = (PREPARED, "PrepareAbort")
+"""States of a transaction that has ended, and of which markers are not written yet."""
+LOOKS = 6
+"""How often markers that are due are waited for, 10 s each time, before a begin stops the query."""
+MARKERS_AGAIN = (
+    "Is a broker down? Or was max.message.bytes of the topic smaller than a marker (78 bytes)? Apache Kafka "
+    "does not try such a marker again: give the topic its setting back, and restart the broker that "
+    "coordinates the transactional id, which writes the markers then"
+)
+"""What to do about markers that do not come while their coordinator says that they are due."""
 
 
 def finish(decision: Decision) -> Rules[None]:
@@ -52,13 +69,13 @@ def finish(decision: Decision) -> Rules[None]:
     if not decision.winners:
         return
     command = End(True, decision.enders)
-    answers = dict((yield from demand(command, f"{decision.batch} cannot be finished", Unfinished)))
+    answers = dict((yield from demand(command, f"{decision.said} cannot be finished", Unfinished)))
     doubtful = [w for w in decision.winners if not isinstance(answers[w.participant.name], ProducerIdentity)]
     if not doubtful:
         return
     names = tuple(w.participant.name for w in doubtful)
     states = yield from demand(
-        Describe(names), f"{decision.batch} is decided, but its state is unknown", Unfinished
+        Describe(names), f"{decision.said} is decided, but its state is unknown", Unfinished
     )
     still = [w for w in doubtful if _may_be_open(states[w.participant.name], w)]
     lost = [w for w in doubtful if w not in still and not _is_committed(states[w.participant.name])]
@@ -79,7 +96,7 @@ def finish(decision: Decision) -> Rules[None]:
         raise ParticipantsLost(text, tuple(lost) if proven else (), unfinished=bool(unfinished))
     if unfinished:
         raise Unfinished(
-            f"{decision.batch} is decided, but {len(unfinished)} of its transactions could not be committed "
+            f"{decision.said} is decided, but {len(unfinished)} of its transactions could not be committed "
             f"yet: {unfinished[0].name}: {answers[unfinished[0].name]}. Start the query again to finish it"
         )
 
@@ -87,13 +104,15 @@ def finish(decision: Decision) -> Rules[None]:
 def finish_late(decision: Decision) -> Rules[None]:
     """Finish the last decision of a run that is over: time has passed since it was made.
 
+    A commit that is prepared is left to its coordinator: an EndTxn would wait as long as a marker is refused.
     Nobody could read the rows of transactions that are still open. If some were deleted meanwhile, these
     transactions stay as they are: committed, they would look as if readers had had all of them. Raises as
     finish().
     """
     states = yield from _states_of(decision, Unfinished)
     unread = yield from _find_unread(decision, states)
-    yield from finish(decision.without([winner.partition for winner in unread]))
+    going = [w for w in decision.winners if (state := states[w.participant.name]) and state.state == PREPARED]
+    yield from finish(decision.without([winner.partition for winner in (*unread, *going)]))
     if unread:
         raise ParticipantsLost(_unread_text(decision, unread), held=tuple(unread))
 
@@ -117,7 +136,7 @@ def _states_of(decision: Decision, fault: type[CommitFault]) -> Rules[Mapping[st
     names = tuple(winner.participant.name for winner in decision.winners)
     if not names:
         return {}
-    what = f"{decision.batch} is decided, but its state is unknown"
+    what = f"{decision.said} is decided, but its state is unknown"
     return (yield from demand(Describe(names), what, fault))
 
 
@@ -132,7 +151,7 @@ def _find_unread(decision: Decision, states: Mapping[str, Description | None]) -
         return {}  # then all that was written there is gone, as a start says
     if isinstance(logs, (Refused, Unknown)):
         raise Unfinished(
-            f"{decision.batch} is decided, but it cannot be seen whether the log has its rows: {logs}. Fix "
+            f"{decision.said} is decided, but it cannot be seen whether the log has its rows: {logs}. Fix "
             "that, then start the query again"
         )
     found = {winner: why_unread(decision.places, winner.participant.identity, logs) for winner in opened}
@@ -226,7 +245,7 @@ def _lost_text(
     accept = f"start.accepted={lost_word(decision.batch)}: the query goes on behind this batch"
     if any(seen.get(w, Seen.ABORTED) is not Seen.ABORTED for w in lost):
         return (
-            f"{decision.batch} is decided, and nobody can tell whether {of_them} are visible: the brokers "
+            f"{decision.said} is decided, and nobody can tell whether {of_them} are visible: the brokers "
             f"have forgotten their transactions, and the log does not show how these ended {said}. Look for "
             f"these rows in the topic with a reader of committed data, and publish those that are missing. "
             f"Then set {accept}"
@@ -236,7 +255,7 @@ def _lost_text(
         "and its partitions replay equally: that writes just these partitions of the batch again. Or publish"
     )
     return (
-        f"{decision.batch} is decided, but {of_them} are lost: their transactions timed out or were aborted "
+        f"{decision.said} is decided, but {of_them} are lost: their transactions timed out or were aborted "
         f"before they could be committed {said}. {replay if decision.rows else 'Publish'} the missing rows "
         f"yourself, then set {accept}. And raise kafka.transaction.timeout.ms"
     )
@@ -245,7 +264,7 @@ def _lost_text(
 def _unread_text(decision: Decision, unread: Mapping[Winner, str]) -> str:
     places = "; ".join(unread.values())
     return (
-        f"{decision.batch} is decided, but {_rows_of(decision, unread)} of its partitions "
+        f"{decision.said} is decided, but {_rows_of(decision, unread)} of its partitions "
         f"{[winner.partition for winner in unread]} are lost: before they could be committed and read, "
         f"records were deleted ({places}), as kafka-delete-records.sh and retention do. What is left of "
         "these partitions is held back. The other rows of the batch are visible, none is doubled. Publish "
@@ -268,7 +287,7 @@ def aborted_text(decision: Decision, lost: Sequence[Winner], ended: Sequence[Pla
         "and its partitions replay equally: that writes these partitions of the batch again. Or publish"
     )
     return (
-        f"{decision.batch} is decided, but rows of its {of_them} are lost: before they could be committed, "
+        f"{decision.said} is decided, but rows of its {of_them} are lost: before they could be committed, "
         f"somebody aborted their transactions on {where}, as kafka-transactions.sh abort does. The other "
         "rows of the batch are visible, none is doubled. "
         f"{replay if proven and decision.rows else 'Publish'} the missing rows yourself, then set "
@@ -299,25 +318,71 @@ def clear(
     newer driver had begun before, so no name in the list can be a newer driver's. `asked`: the list was
     requested earlier (AskOngoing); transactions that were opened since are left to the next begin.
 
-    Raises SinkFenced, or CommitFault if a transaction stays open.
+    For an owner markers are waited for, too, that are due of transactions that have ended.
+
+    Raises SinkFenced, MarkersMissing, or CommitFault if a transaction stays open.
     """
     kept = {participant.name for participant in keep}
     listed = yield from demand(
         ListOngoing(sink.prefix, asked), f"left-over transactions of sink {sink.id} cannot be listed"
     )
-    still = tuple(name for name in listed if name in kept)
-    names = [name for name in listed if name not in kept and _within(sink.slot_of(name), only)]
-    if not names:
-        return still
-    described = tuple(names) if owner is None else (*names, sink.coordinator)
-    states = yield from demand(
-        Describe(described), f"left-over transactions of sink {sink.id} cannot be looked up"
+    names = [name for name in listed.ongoing if name not in kept and _within(sink.slot_of(name), only)]
+    if names:
+        described = tuple(names) if owner is None else (*names, sink.coordinator)
+        states = yield from demand(
+            Describe(described), f"left-over transactions of sink {sink.id} cannot be looked up"
+        )
+        if owner is not None:
+            check_owner(sink, owner, states[sink.coordinator])
+        found = [Participant(name, state.identity) for name in names if (state := states[name]) is not None]
+        yield from abort_all([p for p in found if is_open(states[p.name], p)])
+    if owner is not None and listed.due:
+        yield from _await_due(sink, listed.due)
+    return tuple(name for name in listed.ongoing if name in kept)
+
+
+def _await_due(sink: Sink, names: tuple[str, ...]) -> Rules[None]:
+    """Wait for the markers of transactions that have ended, as long as partitions hold these open. Raises
+    MarkersMissing if they have not come after LOOKS times 10 s."""
+    what = f"sink {sink.id}: whether markers of its transactions are written cannot be seen"
+    for look in range(LOOKS + 1):
+        states = yield from demand(Describe(names), what, MarkersMissing)
+        due = {n: state for n, state in states.items() if state is not None and state.state in DUE}
+        held = yield from _held_by(due, what)
+        if not held:
+            return
+        if look < LOOKS:
+            yield from ask(AwaitMarkers(tuple(due)))
+    raise MarkersMissing(_due_text(sink, held))
+
+
+def _held_by(due: Mapping[str, Description], what: str) -> Rules[list[str]]:
+    """Where transactions are held open of which markers are due, a text for each. Where leaders do not tell
+    it, the coordinators are believed."""
+    places = tuple(sorted({place for state in due.values() for place in state.places}))
+    if not places:
+        return []
+    logs = yield from ask(FindOpen(places, late=True))
+    if isinstance(logs, Refused) and logs.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return []  # nobody reads there
+    if isinstance(logs, (Refused, Unknown)):
+        raise MarkersMissing(f"{what}: {logs}. Fix that, then start the query again")
+    return [
+        f"{place[0]}-{place[1]} by {name} ({state.identity} {state.state})"
+        for name, state in due.items()
+        for place in state.places
+        if (opened := logs[place].opened) is None
+        or any(writer.producer_id == state.identity.producer_id for writer in opened)
+    ]
+
+
+def _due_text(sink: Sink, held: Sequence[str]) -> str:
+    some = "; ".join(held[:5]) + (f"; and {len(held) - 5} more" if len(held) > 5 else "")
+    return (
+        f"sink {sink.id}: transactions have ended, and the brokers have not written their markers for a "
+        f"minute: they are held open on {some}. Readers of committed data are blocked there. Nothing is "
+        f"lost, and nothing more was written. {MARKERS_AGAIN}, then start the query again"
     )
-    if owner is not None:
-        check_owner(sink, owner, states[sink.coordinator])
-    found = [Participant(name, state.identity) for name in names if (state := states[name]) is not None]
-    yield from abort_all([p for p in found if is_open(states[p.name], p)])
-    return still
 
 
 def clear_run(
@@ -331,7 +396,7 @@ def clear_run(
     listed = yield from ask(ListOngoing(sink.prefix))
     if isinstance(listed, (Refused, Unknown)):
         return (), {f"transactions {sink.prefix}...": listed}
-    names = tuple(n for n in listed if n not in kept and is_of(sink, n, incarnation))
+    names = tuple(n for n in listed.ongoing if n not in kept and is_of(sink, n, incarnation))
     if not names:
         return (), {}
     states = yield from ask(Describe(names))

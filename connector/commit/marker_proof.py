@@ -22,7 +22,7 @@ from eoslog.connector.commit.commands import (
 )
 from eoslog.connector.commit.decision import Decision, decode
 from eoslog.connector.commit.faults import MarkersMissing, ParticipantsLost, Unfinished
-from eoslog.connector.commit.finish import aborted_text
+from eoslog.connector.commit.finish import MARKERS_AGAIN, aborted_text
 from eoslog.connector.commit.places import Place, Places, Seen
 from eoslog.connector.commit.sink_transaction import fetch_stored, write_lost_markers
 from eoslog.connector.commit.transactional_ids import Participant, Sink
@@ -40,7 +40,7 @@ def prove(decision: Decision) -> Rules[None]:
     if not decision.participants:
         return
     question = FindHeld(decision.written, decision.participants)
-    what = f"{decision.batch} is committed, but it cannot be seen whether all of its partitions are readable"
+    what = f"{decision.said} is committed, but it cannot be seen whether all of its partitions are readable"
     held = yield from demand(question, what, MarkersMissing)
     if held:
         held = yield from _look_again(question, held, what)
@@ -62,7 +62,7 @@ def look_back(decision: Decision) -> Rules[None]:
     places = tuple(place for place in decision.places if place.writer in winners)
     if not places:
         return
-    what = f"{decision.batch} is committed, but it cannot be seen whether the log has its rows"
+    what = f"{decision.said} is committed, but it cannot be seen whether the log has its rows"
     seen = yield from demand(LookAt(places), what, Unfinished)
     ended = [place for place in places if seen[place] is Seen.ABORTED]
     if ended:
@@ -134,10 +134,11 @@ def _look_again(question: FindHeld, held: tuple[HeldBack, ...], what: str) -> Ru
 def _text(decision: Decision, held: tuple[HeldBack, ...], answer: object) -> str:
     places, why = _where(held), _why(answer)
     return (
-        f"{decision.batch} is committed, but a broker has lost commit markers: transactions are held open on "
+        f"{decision.said} is committed, but a broker has lost commit markers: transactions are held open on "
         f"{places}. Readers of committed data are blocked there. Writing the markers needs the right "
-        f"ClusterAction and did not succeed{why}. Restart with that right, or have the cluster's operator "
-        "write COMMIT markers (WriteTxnMarkers); aborting these transactions would lose rows"
+        f"ClusterAction and did not succeed{why}. {MARKERS_AGAIN}. Or restart with that right, or have the "
+        "cluster's operator write COMMIT markers (WriteTxnMarkers); aborting these transactions would lose "
+        "rows"
     )
 
 

@@ -33,7 +33,7 @@ def to_replay(loss: ParticipantsLost, last: Decision, batch: Batch) -> tuple[int
     """
     if loss.unfinished:
         raise Unfinished(
-            f"{last.batch} is decided. Some of its transactions are lost, and others could not be committed "
+            f"{last.said} is decided. Some of its transactions are lost, and others could not be committed "
             f"yet: nothing is written again before they are. Start the query again to finish them. {loss}"
         )
     obstacle = _obstacle(loss, last, batch)
@@ -44,7 +44,7 @@ def to_replay(loss: ParticipantsLost, last: Decision, batch: Batch) -> tuple[int
 
 def _obstacle(loss: ParticipantsLost, last: Decision, batch: Batch) -> str | None:
     if not batch.repeats(last.batch):
-        return f"this run is at {batch}, and Spark does not run {last.batch} again"
+        return f"this run is at {batch}, and Spark does not run {last.said} again"
     if not loss.winners:
         return "it is not proven that the transactions were aborted, they may have been committed"
     if not last.rows:
@@ -113,9 +113,10 @@ def check_replay(last: Decision, replay: Decision, lost: Sequence[int]) -> None:
     if wrong:
         differences = "; ".join(wrong[:10]) + (f"; and {len(wrong) - 10} more" if len(wrong) > 10 else "")
         raise ReplayDiffers(
-            f"{last.batch} is decided, the rows of its partitions {list(lost)} are lost, and they cannot be "
+            f"{last.said} is decided, the rows of its partitions {list(lost)} are lost, and they cannot be "
             "written again (on.lost.transaction=replay), because the batch does not replay equally: "
             f"{differences}. Nothing was written. If settings of the query or of Spark have changed since, "
-            "start it again with the old ones. Otherwise publish the missing rows yourself, then set "
+            "start it again with the old ones. Otherwise publish the missing rows of the first time "
+            "yourself, which these are not, then set "
             f"start.accepted={lost_word(last.batch)}: the query goes on behind this batch"
         )

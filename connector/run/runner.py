@@ -35,6 +35,7 @@ from eoslog.connector.commit.commands import (
     FindSettled,
     FindTopics,
     HeldBack,
+    Listed,
     ListOngoing,
     LookAt,
     NotOffered,
@@ -53,7 +54,7 @@ from eoslog.connector.commit.commands import (
     run_rules,
 )
 from eoslog.connector.commit.decision import ANCHOR, Stored, topics_with_chunks
-from eoslog.connector.commit.finish import ONGOING
+from eoslog.connector.commit.finish import DUE, ONGOING
 from eoslog.connector.commit.places import PartitionState
 from eoslog.connector.commit.saved_state import Written
 from eoslog.connector.commit.sink_transaction import LOOKS
@@ -82,6 +83,8 @@ open, a query that starts from the committed source offsets cannot read them."""
 _NO_ANSWER = (RetriesExhausted, ConnectionLost, BrokerUnreachable)
 _NOT_OFFERED = (UnsupportedByBroker, errors.TransactionalIdAuthorizationFailed, errors.UnsupportedVersion)
 """Two-phase commit is switched off, or this client may not use it, or the broker does not implement it."""
+_WAITED_FOR = (ONGOING, *DUE)
+"""States of transactions that hold back readers of committed data."""
 _TWO_PHASE_RIGHT = "TwoPhaseCommit"
 """A refusal of this right is remembered; a probe, at the start of a query that requires it, always asks."""
 
@@ -239,19 +242,24 @@ class Runner:
 
     def _ask_ongoing(self, command: AskOngoing) -> None:
         self._forget_asked()
-        self._asked = PendingListing.ahead(self._cluster, command.prefix, [ONGOING])
+        self._asked = PendingListing.ahead(self._cluster, command.prefix, _WAITED_FOR)
 
     def _forget_asked(self) -> None:
         if self._asked is not None:
             self._asked.drop()
         self._asked = None
 
-    def _list_ongoing(self, command: ListOngoing) -> tuple[str, ...]:
+    def _list_ongoing(self, command: ListOngoing) -> Listed:
         if not command.asked:
             self._forget_asked()
         asked, self._asked = self._asked, None
-        found = transaction_states.list_transactions(self._cluster, command.prefix, [ONGOING], ahead=asked)
-        return tuple(listing.transactional_id for listing in found)
+        states = _WAITED_FOR
+        found = transaction_states.list_transactions(self._cluster, command.prefix, states, ahead=asked)
+        opened, due = (
+            tuple(one.transactional_id for one in found if (one.state == ONGOING) is is_open)
+            for is_open in (True, False)
+        )
+        return Listed(opened, due)
 
     def _ask_open(self, command: AskOpen) -> None:
         for asked in (self._looked, self._fetched):
@@ -355,7 +363,8 @@ def _say_once(config: ClientConfig, why: NotOffered) -> None:
 
 
 def _description(state: transaction_states.TransactionDescription) -> Description:
-    return Description(state.state, state.identity, state.timeout_ms, state.start_ms)
+    where = tuple(state.partitions)
+    return Description(state.state, state.identity, state.timeout_ms, state.start_ms, where)
 
 
 def _clock() -> float:

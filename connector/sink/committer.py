@@ -354,8 +354,8 @@ def commit_batch(
         terms = Terms(options.write_token, write_of=write_of, noting=noting)
         done = runner.run(commit(sink, reports, batch_id, two_phase=options.two_phase, terms=terms))
     _prove_if_disturbed(runner, sink, reports)
-    _await_readable(runner, sink, done, {})
-    if options.write_token is not None and done is not None:
+    readable = _await_readable(runner, sink, done, {})
+    if options.write_token is not None and done is not None and readable:
         runner.run(note_finished(sink, done))
     _unwatch(options, run_of(reports))
 
@@ -402,8 +402,8 @@ def _commit_within(
             done = runner.run(rules)
             if runner.disturbed():
                 runner.run(prove_last(sink, begun.identity))
-            _await_readable(runner, sink, done.last, {})
-            if done.last.batch == begun.batch or done.last.sequence == begun.sequence:
+            readable = _await_readable(runner, sink, done.last, {})
+            if readable and (done.last.batch == begun.batch or done.last.sequence == begun.sequence):
                 runner.run(note_finished(sink, done.last))
             turn.claim(run, within.batch_id, place)
         finally:
@@ -462,8 +462,9 @@ def _prove_if_disturbed(runner: Runner, sink: Sink, reports: Sequence[Report | N
         runner.run(prove_last(sink, own))
 
 
-def _await_readable(runner: Runner, sink: Sink, last: Decision | None, spent: dict[str, float]) -> None:
-    """Wait until readers of committed data see the whole batch; warn if that takes too long."""
+def _await_readable(runner: Runner, sink: Sink, last: Decision | None, spent: dict[str, float]) -> bool:
+    """Wait until readers of committed data see the whole batch; warn if that takes too long: then the next
+    begin waits on, and stops the query in the end. Returns whether they see it."""
     why = runner.run(await_readable(last), timed(spent, sink)) if last is not None else None
     if last is not None and why is not None:
         logger.warning(
@@ -471,6 +472,7 @@ def _await_readable(runner: Runner, sink: Sink, last: Decision | None, spent: di
             last.batch,
             why,
         )
+    return why is None
 
 
 def abort_batch(

@@ -41,7 +41,13 @@ from eoslog.connector.checkpoint.start_checks import (
     takes_place,
     unread,
 )
-from eoslog.connector.commit.begin import KnownStarts, check_left, check_noted_place, check_start
+from eoslog.connector.commit.begin import (
+    KnownStarts,
+    check_left,
+    check_noted_place,
+    check_start,
+    is_anothers,
+)
 from eoslog.connector.commit.decide import SourceOffsets
 from eoslog.connector.commit.decision import KEPT_PLACES, Decision
 from eoslog.connector.commit.leave_sink import fence, leave, stable_decision, taken_over
@@ -240,8 +246,16 @@ class StartOfRun:
                     self._left = last.left  # the checkpoint comes back from another sink
                     known = known._replace(words=[*known.words, last.left.word])
                 check_start(self._sink, last, self._view.batch, known)
+                self._learn_accepted(last, known)
             by = successor(last, self._view, group, sink, known_id(self._cluster))
             check_followed(sink, self._view.batch, group, by, self._options.accepted)
+
+    def _learn_accepted(self, last: Decision | None, known: KnownStarts) -> None:
+        """Note the start of a copy whose decision counts here, as is accepted: `eoslog checkpoint rebuild`
+        has to know it before this start has come to its end."""
+        view, made = self._view, None if last is None else last.of_query
+        if made is not None and made.start is not None and is_anothers(last, view.batch, known):
+            NotedStarts.read(view.checkpoint).learn(view.checkpoint, made.start.word, view.batch.batch_id)
 
     def _check_taken_over(self, sink: str, group: str | None) -> None:
         view = self._view

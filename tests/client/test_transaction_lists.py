@@ -197,20 +197,20 @@ def test_nothing_is_asked_ahead_of_some_brokers_only(servers: list[FakeBroker]) 
         assert PendingListing.ahead(cluster, "sink/", ["Ongoing"]) is not None
 
 
-def test_the_driver_lists_what_is_open_alone(servers: list[FakeBroker]) -> None:
+def test_the_driver_lists_what_readers_wait_for(servers: list[FakeBroker]) -> None:
     two = Two(moves=0)
     servers += two.brokers.values()
 
-    def rules() -> c.Rules[tuple[str, ...]]:
+    def rules() -> c.Rules[c.Listed]:
         yield c.ListOngoing("sink/")
         yield c.AskOngoing("sink/")
-        found: tuple[str, ...] = yield c.ListOngoing("sink/", asked=True)
+        found: c.Listed = yield c.ListOngoing("sink/", asked=True)
         return found
 
     with two.client() as cluster:
-        assert Runner(cluster, 60_000).run(rules()) == (HELD.transactional_id,)
+        assert Runner(cluster, 60_000).run(rules()) == c.Listed((HELD.transactional_id,))
     asked = [body for broker in two.brokers.values() for _, body in broker.seen(ApiKey.LIST_TRANSACTIONS)]
-    assert [body["state_filters"] for body in asked] == [["Ongoing"]] * 4
+    assert [body["state_filters"] for body in asked] == [["Ongoing", "PrepareCommit", "PrepareAbort"]] * 4
 
 
 def test_a_list_that_was_asked_ahead_and_is_not_wanted(servers: list[FakeBroker]) -> None:

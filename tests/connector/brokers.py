@@ -24,6 +24,9 @@ from confluent_kafka.admin import (
     AclOperation,
     AclPermissionType,
     AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
     NewTopic,
     OffsetSpec,
     ResourcePatternType,
@@ -178,6 +181,13 @@ class Kafka:
         self.admin.delete_topics([topic])[topic].result(60)
         until(lambda: topic not in self.admin.list_topics(timeout=10).topics, f"{topic} is gone")
         self.topic(partitions, name=topic, **config)
+
+    def configure(self, topic: str, name: str, value: str | None) -> None:
+        """Give a topic another setting; None: the broker's own again."""
+        how = AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET
+        entry = ConfigEntry(name, value or "", incremental_operation=how)
+        named = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
+        self.admin.incremental_alter_configs([named])[named].result(60)
 
     def producer(self, **config: Any) -> Producer:
         """A stock producer; configuration with underscores for dots."""

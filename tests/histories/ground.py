@@ -83,8 +83,8 @@ class Cluster(Protocol):
     def cut(self, topic: str, kept: Any) -> None:
         """The logs go back to that copy, as by an unclean election."""
 
-    def places_of(self, group: str) -> Collection[tuple[str, int]]:
-        """The partitions of source topics of which a group has offsets."""
+    def places_of(self, group: str, *, noted: bool = False) -> Collection[tuple[str, int]]:
+        """The partitions of source topics of which a group has offsets. `noted`: with a sink's note."""
 
     def commit_by_hand(self, group: str, topic: str, partition: int, offset: int) -> None:
         """A consumer of the group, or an operator, commits an offset."""

@@ -188,11 +188,12 @@ class RealCluster:
             for listed in list_transactions(cluster, "", OPEN):
                 yield listed.transactional_id, self.opener(listed.transactional_id)
 
-    def places_of(self, group: str) -> list[tuple[str, int]]:
+    def places_of(self, group: str, *, noted: bool = False) -> list[tuple[str, int]]:
         """See ground.Cluster."""
         with Cluster(ClientConfig(parse_addresses(self.broker.bootstrap))) as cluster:
             found = fetch_committed(cluster, group, None, require_stable=False)
-        return [(topic, number) for topic, number in found if not topic.startswith("__")]
+        held = {place for place, (_, text) in found.items() if text or not noted}
+        return [(topic, number) for topic, number in held if not topic.startswith("__")]
 
     def commit_by_hand(self, group: str, topic: str, partition: int, offset: int) -> None:
         """See ground.Cluster."""

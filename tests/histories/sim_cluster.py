@@ -182,9 +182,10 @@ class SimCluster(ModelBroker):
             log.epoch = next(self._epochs)
         self.life += 1
 
-    def places_of(self, group: str) -> list[tuple[str, int]]:
-        """The partitions of source topics of which a group has offsets."""
-        return [(t, n) for t, n in self.groups.get(group, {}) if t in self.topics and t != ANCHOR]
+    def places_of(self, group: str, *, noted: bool = False) -> list[tuple[str, int]]:
+        """See ground.Cluster."""
+        held = {at: stored for at, stored in self.groups.get(group, {}).items() if stored[1] or not noted}
+        return [(t, n) for t, n in held if t in self.topics and t != ANCHOR]
 
     def commit_by_hand(self, group: str, topic: str, partition: int, offset: int) -> None:
         """A consumer of the group, or an operator, commits an offset."""

@@ -142,6 +142,25 @@ CUT: dict[str, list[tuple[Any, ...]]] = {
 """The last rows of a query are gone, and it or who follows it does not go on as its checkpoint says."""
 
 
+UNNOTED: dict[str, list[tuple[Any, ...]]] = {
+    "without a name, the checkpoint lost, and the source made anew": [("delete", "in"), ("produce", "in", 4)],
+    "without a name, the checkpoint lost, and a consumer in its group": [("meddle", "g", True)],
+}
+"""What takes all that a cluster knows of a query without a transactional.id: the notes in its group."""
+
+
+def _known_by_notes(lost: list[tuple[Any, ...]], **name: str) -> list[tuple[Any, ...]]:
+    """A query's checkpoint is lost, and the notes in its group with it; it is started at latest."""
+    return [
+        ("query", "A", {"kafka.group.id": "g", **name}),
+        ("produce", "in", 4),
+        ("run", "A", 1),
+        ("produce", "in", 4),
+        ("lost", "A", "latest"),
+        *lost,
+    ]
+
+
 KEPT: dict[str, list[tuple[Any, ...]]] = {
     **CUT,
     "the sink's log cut, the checkpoint lost, and transactional ids forgotten": [
@@ -1508,6 +1527,30 @@ KEPT: dict[str, list[tuple[Any, ...]]] = {
         ("stop", "B"),
         ("run", "A", 1),
     ],
+    "a copy tried out, and a power cut takes the batches before it": [
+        ("query", "A", {"in": "in2"}),
+        ("produce", "in2", 4),
+        ("run", "A", 1),
+        ("grow", "in2"),
+        ("tried", "A", "out2", 2),
+        ("blackout", "A", 2),
+    ],
+    "the same with names and rows": [
+        ("query", "A", {"id": "x", "kafka.group.id": "g"}),
+        ("produce", "in", 4),
+        ("run", "A", 1),
+        ("grow", "in"),
+        ("produce", "in", 4),
+        ("tried", "A", "out2", 2),
+        ("blackout", "A", 2),
+    ],
+    "a token's rows aborted by hand, and its query begun anew": [
+        ("query", "A", {"token": "job"}),
+        ("produce", "in", 4),
+        ("run", "A", 1, ("kill", ("commit: after END_TXN", 1))),
+        ("anew", "A", "earliest"),
+    ],
+    **{name: _known_by_notes(lost) for name, lost in UNNOTED.items()},
     "groups are deleted, and an older copy of the checkpoint is put back": [
         ("query", "A", {"id": "x"}),
         ("produce", "in", 4),
@@ -1630,6 +1673,31 @@ def test_what_spark_s_connector_wrote_is_written_again_without_the_checkpoint() 
     world = play(KEPT["a day with Spark's connector, and the checkpoint lost"])
     rows = Counter(world.cluster.seen("out"))
     assert not world.errors and sorted(rows.values()) == [1] * (len(rows) - 4) + [2] * 4
+
+
+@pytest.mark.parametrize("lost", UNNOTED.values())
+def test_a_query_without_a_name_is_known_by_the_notes_in_its_group(lost: list[tuple[Any, ...]]) -> None:
+    """Without them it is a new query to everybody (docs/limits.md); with a name its decision tells."""
+    assert not play(_known_by_notes(lost)).errors
+    world = play(_known_by_notes(lost, id="x"))
+    assert world.told[0].startswith("A: StartsElsewhere: sink x: "), world.told
+    rows = Counter(world.cluster.seen("out"))
+    assert not world.findings and set(rows.values()) == {1}
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in KEPT if "copy tried out, and" in name or "and rows" in name]
+)
+def test_an_accepted_copy_s_batch_is_written_into_the_checkpoint(name: str) -> None:
+    """The word for the copy is for eoslog checkpoint rebuild as well, which the next message names."""
+    assert play(KEPT[name]).ways == {"CheckpointCopied: option": 1, "CheckpointOlder: rebuild": 1}
+
+
+def test_a_token_whose_rows_are_lost_is_named_and_whose_rows_they_are() -> None:
+    """Who begins anew has other rows under the token, and is not to publish those."""
+    lost, differs, _ = play(KEPT["a token's rows aborted by hand, and its query begun anew"]).told
+    assert lost.startswith("A: ParticipantsLost: the write with write.token=job-0 is decided"), lost
+    assert "publish the missing rows of the first time yourself, which these are not" in differs, differs
 
 
 def test_a_query_does_not_decide_again_in_another_one_s_sink() -> None:

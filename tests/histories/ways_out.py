@@ -216,11 +216,16 @@ def _line(world: "World", query: "Query", text: str) -> bool:
 def _published(world: "World", query: "Query", text: str) -> bool:
     """Publish what is missing by hand, and go on with the word."""
     told = re.search(r"batch (\d+) of query (\S+) is decided", text)
+    of_token = re.search(r"the write with write\.token=\S*?(\d+) is decided", text)
     word = re.search(r"start\.accepted=(rows-lost:[\w.%-]+:\d+)", text)
-    if told is None or word is None or query.sink.get("start.accepted") == word.group(1):
+    if not (told or of_token) or word is None or query.sink.get("start.accepted") == word.group(1):
         return False
     missing = re.search(r"(\d+) rows of its partitions \[[\d, ]*\] are lost", text)
-    world.publish(query, int(told.group(1)), told.group(2), int(missing.group(1)) if missing else 0)
+    count = int(missing.group(1)) if missing else 0
+    if told is not None:
+        world.publish(query, int(told.group(1)), told.group(2), count)
+    elif of_token is not None:
+        world.publish(query, int(of_token.group(1)), "", count)
     query.sink["start.accepted"] = word.group(1)
     return True
 

@@ -437,6 +437,12 @@ class World:
         if query.ids[-1] is not None and any(query.names in lineage.names for lineage in others):
             self.accept_loss(query)
 
+    def _has_notes(self, query: Query) -> bool:
+        """Whether its group has a note of where a query has ended, in any partition that it reads."""
+        groups = {given.get("kafka.group.id", "") for given in (query.source, query.sink)}
+        noted = {topic for group in groups for topic, _ in self.cluster.places_of(group, noted=True)}
+        return bool(noted & {*query.lineage.topic.split(",")})
+
     def had_group(self, query: Query) -> bool:
         """Whether the query's group was given to batches of its pipeline."""
         return query.names[1] in query.lineage.groups
@@ -448,23 +454,24 @@ class World:
         return told is not None and any(told.group(1) in identity(q.checkpoint) for q in others)
 
     def publish(self, query: Query, batch: int, ident: str, missing: int) -> None:
-        """Write rows of a batch of the query of that id by hand; so many are said to be missing."""
-        known = [q for q in self.queries.values() if ident in identity(q.newest or q.checkpoint)]
+        """Write rows of a batch of the query of that id by hand; so many are said to be missing. Without an
+        id it is the batch of a token: that of who has written it first."""
+        known = [q for q in self.queries.values() if ident and ident in identity(q.newest or q.checkpoint)]
         owner = known[0] if known else query
-        of_line = owner.lineage
+        first = (line for line in self.lineages if line.sinks & owner.lineage.sinks and batch in line.batches)
+        of_line = owner.lineage if ident else next(first, owner.lineage)
         of_batch = of_line.noted.get((ident, batch)) or of_line.batches.get(batch, of_line.done)
-        self._publish(owner, of_batch, missing)
+        self._publish(of_line, owner.sink["topic"], of_batch, missing)
 
     def publish_rest(self, query: Query) -> None:
         """Write the rows by hand of batches that are done and that nobody sees."""
-        self._publish(query, query.lineage.done, 0)
+        self._publish(query.lineage, query.sink["topic"], query.lineage.done, 0)
 
-    def _publish(self, query: Query, rows: set[str], missing: int) -> None:
+    def _publish(self, lineage: Lineage, topic: str, rows: set[str], missing: int) -> None:
         """Write rows by hand: all of a batch, if all are said to be missing; else those that nobody sees."""
-        topic = query.sink["topic"]
         if topic not in self.cluster.topics:
             return
-        wanted = sorted(f"{query.lineage.name}:{uid}" for uid in rows)
+        wanted = sorted(f"{lineage.name}:{uid}" for uid in rows)
         if missing < len(wanted):
             there = judge.seen(self.cluster, SINKS)
             wanted = [row for row in wanted if not there[row]]
@@ -552,6 +559,8 @@ class World:
 
         lineage.again |= query.left
         nameless = not query.has_group and query.source["startingOffsets"] != "committed"
+        if query.source["startingOffsets"] in ("earliest", "latest") and not query.reads_files:
+            nameless |= query.ids[-1] is None and not self._has_notes(query)  # docs/limits.md says so
         if age(query.checkpoint)[0] < 0 and lineage.done and (query.unknown or nameless):
             self.accept_loss(query)  # without a checkpoint and without a name it is a new query to everybody
         if age(query.checkpoint)[1] < 0 and query.source["startingOffsets"] == "committed":

@@ -193,8 +193,8 @@ MUTANTS: list[Mutant] = [
             "what is not finished is finished",
             "finish.finish",
             "if unfinished:\n"
-            "    raise Unfinished(f'{decision.batch} is decided, but {len(unfinished)} of its transactions could not be committed yet: {unfinished[0].name}: {answers[unfinished[0].name]}. Start the query again to finish it')",
-            "if False:\n    raise Unfinished(f'{decision.batch} is decided, but {len(unfinished)} of its transactions could not be committed yet: {unfinished[0].name}: {answers[unfinished[0].name]}. Start the query again to finish it')",
+            "    raise Unfinished(f'{decision.said} is decided, but {len(unfinished)} of its transactions could not be committed yet: {unfinished[0].name}: {answers[unfinished[0].name]}. Start the query again to finish it')",
+            "if False:\n    raise Unfinished(f'{decision.said} is decided, but {len(unfinished)} of its transactions could not be committed yet: {unfinished[0].name}: {answers[unfinished[0].name]}. Start the query again to finish it')",
         ),
         Break("open under any identity", "is_open", "state.identity in (participant.identity, holder)", "True"),
         Break("open in any state", "is_open", "state is not None and state.state == ONGOING and (state.identity in (participant.identity, holder))", "state is not None and state.identity in (participant.identity, holder)"),
@@ -224,7 +224,18 @@ MUTANTS: list[Mutant] = [
         Break("nobody knows, so it is closed", "_still_open", "return doubtful", "return {}"),
         Break("left-overs are committed", "try_abort", "End(False, wanted)", "End(True, wanted)"),
         Break("a winner nobody can commit is fine", "finish.finish", "decision.enders", "decision.participants"),
-        Break("one look", "LOOKS", "6", "1"),
+        Break("one look", "sink_transaction.LOOKS", "6", "1"),
+        Break("markers that are due are nobody's", "clear", "owner is not None and listed.due", "False"),
+        Break("markers that are due are not waited for", "finish.LOOKS", "6", "0"),
+        Break("markers that never come stop nobody", "_await_due", "raise MarkersMissing(_due_text(sink, held))", "return"),
+        Break("a marker that somebody has written is due", "_held_by", "writer.producer_id == state.identity.producer_id", "True"),
+        Break(
+            "leaders that tell nothing have written markers",
+            "_held_by",
+            "(opened := logs[place].opened) is None or any((writer.producer_id == state.identity.producer_id for writer in opened))",
+            "any((writer.producer_id == state.identity.producer_id for writer in logs[place].opened or ()))",
+        ),
+        Break("leaders that cannot be asked have written markers", "_held_by", "isinstance(logs, (Refused, Unknown))", "isinstance(logs, Refused)"),
         Break("version 1 is version 2", "sink_transaction.TV2", "2", "1"),
         Break("version 2 is version 1", "sink_transaction.TV2", "2", "3"),
         Break("every marker is a commit", "_COMPLETE", "False", "True"),
@@ -275,7 +286,7 @@ MUTANTS: list[Mutant] = [
             "    if not held or not any((state and state.state == 'PrepareCommit' for state in states.values())):\n"
             "        break",
         ),
-        Break("one look", "LOOKS", "10", "1"),
+        Break("one look", "marker_proof.LOOKS", "10", "1"),
         Break("the sink's own transaction is not asked for", "prove_last", "yield from write_lost_markers(sink, own)", "pass"),
         Break("the last decision is not proven", "prove_last", "last is not None", "last is None"),
         Break("a commit is an abort", "prove", "WriteMarkers(held)", "WriteMarkers(held, False)"),
@@ -297,6 +308,7 @@ MUTANTS: list[Mutant] = [
     *mutants_of(
         (f"{HERE}test_replay.py", *MODEL),
         Break("replayed while some is open", "to_replay", "loss.unfinished", "False"),
+        Break("a token's batch is a query's", "Decision.said", "self.tokens.get(Token.of(self.batch.query_id)) is not None", "False", ("tests/histories/test_kept.py",)),
         Break("rows that name other topics are dropped", "check_topics", "option is not None", "False", COPIES),
         Break(
             "who stays in one place is a copy",
@@ -324,10 +336,10 @@ MUTANTS: list[Mutant] = [
             "check_replay",
             "if wrong:\n"
             "    differences = '; '.join(wrong[:10]) + (f'; and {len(wrong) - 10} more' if len(wrong) > 10 else '')\n"
-            "    raise ReplayDiffers(f'{last.batch} is decided, the rows of its partitions {list(lost)} are lost, and they cannot be written again (on.lost.transaction=replay), because the batch does not replay equally: {differences}. Nothing was written. If settings of the query or of Spark have changed since, start it again with the old ones. Otherwise publish the missing rows yourself, then set start.accepted={lost_word(last.batch)}: the query goes on behind this batch')",
+            "    raise ReplayDiffers(f'{last.said} is decided, the rows of its partitions {list(lost)} are lost, and they cannot be written again (on.lost.transaction=replay), because the batch does not replay equally: {differences}. Nothing was written. If settings of the query or of Spark have changed since, start it again with the old ones. Otherwise publish the missing rows of the first time yourself, which these are not, then set start.accepted={lost_word(last.batch)}: the query goes on behind this batch')",
             "if False:\n"
             "    differences = '; '.join(wrong[:10]) + (f'; and {len(wrong) - 10} more' if len(wrong) > 10 else '')\n"
-            "    raise ReplayDiffers(f'{last.batch} is decided, the rows of its partitions {list(lost)} are lost, and they cannot be written again (on.lost.transaction=replay), because the batch does not replay equally: {differences}. Nothing was written. If settings of the query or of Spark have changed since, start it again with the old ones. Otherwise publish the missing rows yourself, then set start.accepted={lost_word(last.batch)}: the query goes on behind this batch')",
+            "    raise ReplayDiffers(f'{last.said} is decided, the rows of its partitions {list(lost)} are lost, and they cannot be written again (on.lost.transaction=replay), because the batch does not replay equally: {differences}. Nothing was written. If settings of the query or of Spark have changed since, start it again with the old ones. Otherwise publish the missing rows of the first time yourself, which these are not, then set start.accepted={lost_word(last.batch)}: the query goes on behind this batch')",
         ),
     ),
     *mutants_of(

@@ -37,7 +37,7 @@ class Bench:
     ) -> None:
         self.two_phase, self.on_lost = two_phase, on_lost
         self.broker = ModelBroker(tv, **broker)
-        self.asked: tuple[str, ...] | None = None
+        self.asked: c.Listed | None = None
         self.sink = Sink("sink")
         self.ids: dict[str, str | None] = {}
         self.commands: list[c.Command[Any]] = []
@@ -133,11 +133,11 @@ class Bench:
             case c.CommitOffsets(group, offsets):
                 return broker.commit_offsets(group, offsets)
             case c.AskOngoing(prefix):
-                self.asked = broker.ongoing(prefix)
+                self.asked = c.Listed(broker.ongoing(prefix))
                 return None
             case c.ListOngoing(prefix, asked):
                 early, self.asked = self.asked if asked else None, None
-                return broker.ongoing(prefix) if early is None else early
+                return c.Listed(broker.ongoing(prefix)) if early is None else early
             case c.Describe(names):
                 return broker.describe(names)
             case c.Seal(participants):

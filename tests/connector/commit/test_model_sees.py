@@ -39,7 +39,7 @@ def leftovers_not_cleared(patch: pytest.MonkeyPatch) -> None:
 
 def left_overs_cleared_before_the_roll_forward(patch: pytest.MonkeyPatch) -> None:
     def clear_first(last: decision.Decision) -> c.Rules[None]:
-        names = yield c.ListOngoing("sink/")
+        names = (yield c.ListOngoing("sink/")).ongoing
         states = yield c.Describe(names)
         yield c.End(False, tuple(Participant(name, states[name].identity) for name in names))
         yield from finish.finish(last)

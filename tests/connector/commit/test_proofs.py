@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from eoslog.connector.commit import commands as c
-from eoslog.connector.commit import sink_transaction
+from eoslog.connector.commit import finish, sink_transaction
 from eoslog.connector.commit.decide import SourceOffsets, count
 from eoslog.connector.commit.decision import Stored, decode
 from eoslog.connector.commit.faults import (
@@ -265,6 +265,71 @@ def test_a_driver_that_lives_on_closes_what_readers_of_the_users_group_wait_for(
     bench.commit(reports, 0, SOURCE)
     bench.run(prove_last(bench.sink, begun.identity))
     assert not bench.broker.held and bench.broker.groups["dashboards"] == SOURCE.offsets
+
+
+# -- markers that are due ---------------------------------------------------------------------
+
+
+def due(bench: Bench, looks: list[Any], *, living: bool = False) -> list[type[c.Command[Any]]]:
+    """A begin behind a batch that Spark has noted, one of whose transactions is PrepareCommit for ever. What
+    its partition says at each look; what was asked of brokers about it."""
+    name, (producer_id, epoch) = prepared(bench.whole_batch(0)[1]).participant
+    said = c.Description("PrepareCommit", ProducerIdentity(producer_id, epoch + 1), 0, 0, (("out", 1),))
+    told = {
+        "held": {("out", 1): PartitionState(0, {ProducerIdentity(producer_id, epoch): 0})},
+        "closed": {("out", 1): PartitionState(0, {ProducerIdentity(7, 0): 3})},
+        "not told": {("out", 1): PartitionState(0, None)},
+    }
+    left, asked = iter(looks), list[type[c.Command[Any]]]()
+
+    def answer(command: c.Command[Any]) -> Any:
+        asked.append(type(command))
+        match command:
+            case c.ListOngoing():
+                return c.Listed((), (name,))
+            case c.Describe(names) if names == (name,):
+                return {name: said}
+            case c.FindOpen(places):
+                assert places == (("out", 1),)
+                look = next(left)
+                return told.get(look, look) if isinstance(look, str) else look
+            case c.AwaitMarkers(names):
+                return names
+        return None
+
+    bench.intercept = answer
+    bench.begin(1, completed=0, run=bench.remembered if living else None)
+    assert not list(left), "looked too few times"
+    return [one for one in asked if one in (c.FindOpen, c.AwaitMarkers)]
+
+
+@BOTH
+@pytest.mark.parametrize("living", [True, False])
+@pytest.mark.parametrize("look", ["held", "not told"])
+def test_decided_rows_that_nobody_can_read_for_a_minute_stop_the_next_begin(
+    tv: int, living: bool, look: str
+) -> None:
+    """Apache Kafka does not write a marker again that a topic has refused. Where leaders tell nothing, the
+    coordinators are believed."""
+    with pytest.raises(MarkersMissing, match=r"out-1 by sink/.*PrepareCommit.*restart the broker"):
+        due(Bench(tv), [look] * (finish.LOOKS + 1), living=living)
+
+
+@BOTH
+def test_markers_that_come_within_a_minute_stop_nobody(tv: int) -> None:
+    asked = due(Bench(tv), ["held", "held", "closed"])
+    assert asked == [c.FindOpen, c.AwaitMarkers, c.FindOpen, c.AwaitMarkers, c.FindOpen]
+
+
+@pytest.mark.parametrize("closed", ["closed", c.Refused(int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), "gone")])
+def test_a_coordinator_that_does_not_know_of_written_markers_stops_nobody(closed: Any) -> None:
+    """Somebody has written them in its place, or the topic is gone."""
+    assert due(Bench(), [closed]) == [c.FindOpen]
+
+
+def test_partitions_that_cannot_be_asked_for_due_markers_stop_the_begin() -> None:
+    with pytest.raises(MarkersMissing, match="cannot be seen: away"):
+        due(Bench(), [c.Unknown("away")])
 
 
 # -- sealing ----------------------------------------------------------------------------------

@@ -159,8 +159,8 @@ def _answer_of(sink: Sink, command: c.Command[Any], answer: Any) -> str:
             return _last(sink, answer)
         case c.FetchStored() if isinstance(answer, Stored):
             return told_offsets({(ANCHOR, at): put for at, put in answer.chunks.items()})
-        case c.ListOngoing() if isinstance(answer, tuple):
-            return _told(answer)
+        case c.ListOngoing() if isinstance(answer, c.Listed):
+            return _told(answer.ongoing)
         case c.FindHeld() | c.FindOwn() if isinstance(answer, tuple):
             return f"open: {_told_held(answer)}"
         case c.FindOpen() if isinstance(answer, Mapping):

@@ -2,6 +2,8 @@
 
 import re
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pyarrow as pa
@@ -14,8 +16,10 @@ from eoslog.client.records.produce import Producer
 from eoslog.client.wire.cluster import Cluster, shared_cluster
 from eoslog.client.wire.config import ClientConfig, parse_addresses
 from eoslog.connector.commit import commands as c
+from eoslog.connector.commit.begin import begin
 from eoslog.connector.commit.decision import ANCHOR
 from eoslog.connector.commit.faults import BatchRefused, MarkersMissing, ParticipantsLost
+from eoslog.connector.commit.finish import DUE
 from eoslog.connector.commit.places import PartitionState
 from eoslog.connector.commit.sink_transaction import TV2, fetch_stored
 from eoslog.connector.commit.task_reports import Batch, Prepared, Report
@@ -29,7 +33,7 @@ from eoslog.connector.sink.task_writer import write_rows
 from eoslog.protocol.encode import encode_batches
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.producer_identity import ProducerIdentity
-from tests.connector.brokers import ON_KAFKA, Kafka
+from tests.connector.brokers import ON_KAFKA, Kafka, start_broker
 from tests.kit.program import until
 
 
@@ -268,6 +272,85 @@ def test_a_topic_that_is_gone_is_a_refusal(kafka: Kafka) -> None:
     with Cluster(ClientConfig(parse_addresses(kafka.bootstrap))) as cluster:
         gone = Runner(cluster, 60_000)._do(c.FindOpen(((f"{kafka.topic()}-gone", 0),)))
     assert isinstance(gone, c.Refused) and gone.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+# -- markers that are due ---------------------------------------------------------------------
+
+
+@contextmanager
+def marker_refused(kafka: Kafka, topic: str) -> Iterator[None]:
+    """Within it the topic takes nothing, a marker either."""
+    kafka.configure(topic, "max.message.bytes", "70")
+    until(lambda: _refuses(kafka, topic), "the setting is in effect")
+    yield
+    kafka.configure(topic, "max.message.bytes", None)
+    until(lambda: not _refuses(kafka, topic), "the setting is given back")
+
+
+def _refuses(kafka: Kafka, topic: str) -> bool:
+    told: list[Any] = []
+    producer = kafka.producer()
+    producer.produce(topic, b"probe", on_delivery=lambda error, _: told.append(error))
+    assert producer.flush(60) == 0
+    return told[0] is not None
+
+
+def opened(cluster: Cluster, name: str, topic: str) -> ProducerIdentity:
+    """A transaction with a row."""
+    identity = transactions.init_producer_id(cluster, name, 60_000)
+    with Producer(cluster, identity=identity, transactional_id=name) as producer:
+        now_ms = int(time.time() * 1000)
+        for batch in encode_batches(None, pa.array([b"x"]), None, now_ms, codec=0, max_batch_bytes=1000):
+            producer.send(topic, 0, batch)
+        producer.flush()
+    return identity
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_marker_that_its_topic_refuses_stops_the_query_until_its_coordinator_is_restarted(
+    monkeypatch: pytest.MonkeyPatch, commit: bool
+) -> None:
+    """Apache Kafka never writes it again, of a commit or an abort; the bundled broker refuses no marker."""
+    monkeypatch.setattr(transaction_states, "MARKERS_SECONDS", 0.1)
+    with start_broker() as broker:
+        kafka, config = Kafka(broker.bootstrap), ClientConfig(parse_addresses(broker.bootstrap))
+        topic, sink, batch = kafka.topic(1), Sink("s"), Batch("q", 0)
+        name = f"{sink.prefix}7.0/0/w.0"
+        with Cluster(config) as cluster:
+            identity = opened(cluster, name, topic)
+            with marker_refused(kafka, topic):
+                transactions.end_txn(cluster, name, identity, commit=commit)
+                transaction_states.await_markers(cluster, [name])
+            if ON_KAFKA:
+                state = "PrepareCommit" if commit else "PrepareAbort"
+                with pytest.raises(
+                    MarkersMissing, match=f"{topic}-0 by {name} .*{state}.*restart the broker"
+                ):
+                    Runner(cluster, 60_000).run(begin(sink, batch))
+        if ON_KAFKA:
+            broker.kill()
+            broker.restart()
+        with Cluster(config) as cluster:
+            assert Runner(cluster, 60_000).run(begin(sink, batch))
+            until(lambda: not transaction_states.list_transactions(cluster, name, DUE), "it is written")
+        assert ([row[3] for row in kafka.rows(topic)].count(b"x") == 1) is commit
+
+
+@pytest.mark.parametrize("kind", ["a token", "foreachBatch"])
+def test_a_write_whose_marker_its_topic_refuses_is_finished_by_the_next_one(
+    kafka: Kafka, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where its user may write markers, as anybody may here."""
+    monkeypatch.setattr(markers, "PATIENCE_MS", 300)
+    monkeypatch.setattr(transaction_states, "MARKERS_SECONDS", 0.1)
+    writing = Writing(kafka, kind)
+    reports = writing.prepare()
+    with marker_refused(kafka, writing.topic), suppress(MarkersMissing):  # said at once if a broker was lost
+        writing.commit(reports)
+    for _ in range(2):
+        writing.commit(writing.prepare())
+        rows = [row for row in writing.visible() if row != b"probe"]
+        assert rows == [b"a", b"b", b"c"]
 
 
 # -- after a decision -------------------------------------------------------------------------

@@ -1023,6 +1023,23 @@ def test_readers_are_waited_for(
     assert len(said) == (3 if warns else 0)
 
 
+def test_a_token_is_not_noted_as_done_before_readers_see_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So the next write of its stem asks the partitions."""
+    bench = Bench()
+    perform, late = bench._perform, [("w",), ()]
+
+    def answer(command: c.Command[Any]) -> Any:
+        return late.pop(0) if isinstance(command, c.AwaitMarkers) else perform(command)
+
+    monkeypatch.setattr(bench, "_perform", answer)
+    write = Write(bench, write__token="job-1")
+    for asks in (True, False):
+        write.commit(write.reports(write.begin()))
+        before = len(bench.commands)
+        write.begin()
+        assert any(isinstance(one, c.FindHeld) for one in bench.commands[before:]) is asks
+
+
 def test_a_token_writes_once_whatever_the_brokers_have_forgotten() -> None:
     write = Write(Bench(), write__token="job-1")
     write.commit(write.reports(write.begin()))
