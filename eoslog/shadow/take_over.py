@@ -24,6 +24,7 @@ from eoslog.checkpoint.standing import NextStart, Standing, last_decision, posit
 from eoslog.client.admin.list_offsets import LATEST, list_offsets
 from eoslog.client.records.produce import Producer
 from eoslog.client.wire.cluster import Cluster
+from eoslog.connector.checkpoint.noted_places import NotedPlaces
 from eoslog.connector.checkpoint.noted_sink import NOTED_SINK, NotedSink
 from eoslog.connector.commit.decision import Decision
 from eoslog.connector.commit.move_decision import move_decision
@@ -262,4 +263,8 @@ def carry_out_take_over(
         )
         rules = move_decision(Sink(cut.sink), place.seen, batch, source, shadow.completed, added, place.ends)
         Runner(cluster, OWN_TIMEOUT_MS, decisions=place.decisions).run(rules)
+    before = NotedSink.read(shadow.checkpoint)
+    if before is None or before.sink != cut.sink:  # from now on it misses rows of the sink's queries alone
+        made = None if place.seen is None else place.seen.of_query
+        NotedPlaces((), () if made is None else made.everywhere).write(shadow.checkpoint)
     noted.write(shadow.checkpoint)

@@ -268,6 +268,7 @@ MUTANTS: list[Mutant] = [
         Break("it is taken over twice", "carry_out_take_over", "not place.is_taken", "True"),
         Break("the state is saved with the shadow's sink", "carry_out_take_over", "shadow.checkpoint.changed({f'eoslog/{NOTED_SINK}': noted.text()})", "shadow.checkpoint"),
         Break("the checkpoint keeps its sink", "carry_out_take_over", "noted.write(shadow.checkpoint)", "pass"),
+        Break("who takes over misses the shadow's rows", "carry_out_take_over", "before is None or before.sink != cut.sink", "False"),
         Break("the shadow's sink gets the batches from the first on", "carry_out_take_over", "batch.batch_id", "0"),
     ),
     *mutants_of(

@@ -20,6 +20,7 @@ from eoslog.client.admin.list_offsets import LATEST, list_offsets
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.config import ClientConfig, parse_addresses
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
+from eoslog.connector.checkpoint.noted_places import NotedPlaces
 from eoslog.connector.checkpoint.noted_sink import NotedSink
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit import decide
@@ -27,6 +28,7 @@ from eoslog.connector.commit.begin import begin
 from eoslog.connector.commit.decide import SourceOffsets, Terms, commit, count
 from eoslog.connector.commit.move_decision import move_decision
 from eoslog.connector.commit.observe import observed_decision
+from eoslog.connector.commit.places import Place
 from eoslog.connector.commit.prepare import stamp_of
 from eoslog.connector.commit.saved_state import Saved, TaskContents, Written
 from eoslog.connector.commit.task_reports import Batch, Empty
@@ -34,6 +36,7 @@ from eoslog.connector.commit.transactional_ids import Participant, Sink
 from eoslog.connector.offsets.group_notes import Note, read_note
 from eoslog.connector.offsets.offsets import Offsets, ShadowCut, to_json
 from eoslog.connector.options.sink_options import sink_options
+from eoslog.connector.run.places_in_log import topic_ids
 from eoslog.connector.run.runner import Runner
 from eoslog.connector.sink.committer import begin_stream
 from eoslog.errors import OptionError
@@ -193,6 +196,18 @@ def test_a_shadow_takes_over(both: Both, left: bool) -> None:
     again = both.take_over("--json")
     assert again.exit_code == 0 and json.loads(again.output)["rows"] == 0 and both.standing() == taken
     assert both.identity(both.old) == living, "the new version is not stopped"
+
+
+def test_who_has_taken_over_misses_no_rows_of_the_shadow(both: Both) -> None:
+    """Its checkpoint notes where its rows were: in a topic that is thrown away now."""
+    checkpoint, writer = Checkpoint.at(str(both.place)), ProducerIdentity(7, 0)
+    topic_id = topic_ids(both.cluster, (both.into,))[both.into]
+    rows = Place(both.into, topic_id, 0, 1, writer, 5)
+    NotedPlaces(((both.done - 1, (rows,)),)).write(checkpoint)
+    assert both.take_over().exit_code == 0
+    both.kafka.admin.delete_topics([both.into])[both.into].result(60)
+    forgotten(both)
+    starts(both, transactional_id=both.old.id, kafka_group_id=both.group, topic=both.topic)
 
 
 @pytest.mark.parametrize("left", [False, True])
