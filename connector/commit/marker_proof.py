@@ -6,7 +6,7 @@ data wait there. So after a recovery, and whenever a broker was lost, the partit
 (DescribeProducers, KIP-664).
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from eoslog.connector.commit.commands import (
     Describe,
@@ -79,15 +79,26 @@ def _is_aborted_everywhere(decision: Decision, writer: ProducerIdentity, ended: 
     return where == set(decision.written)
 
 
-def prove_last(sink: Sink, own: ProducerIdentity | None) -> Rules[None]:
+def prove_last(sink: Sink, own: ProducerIdentity | None, lost: Collection[int] = ()) -> Rules[None]:
     """Do the same for the sink's last decision, whose winners are committed, and for the sink's own
-    transaction that holds it. `own`: the identity under which this driver owns the sink. Raises
-    MarkersMissing."""
+    transaction that holds it. `own`: the identity under which this driver owns the sink. `lost`: Spark
+    partitions whose winners were aborted, and are written again: what is open of these must not become
+    visible, and is aborted. Raises MarkersMissing."""
     yield from write_lost_markers(sink, own)
     stored = yield from fetch_stored(sink, own, MarkersMissing)
     last = decode(sink, stored.chunks)
-    if last is not None:
-        yield from prove(last)
+    if last is None:
+        return
+    yield from prove(last.without(lost))
+    aborted = tuple(w.participant for w in last.winners if w.partition in lost)
+    if not aborted:
+        return
+    question = FindHeld(last.written, aborted)
+    what = f"{last.batch} is written again, but it cannot be seen whether its aborted rows are closed"
+    if held := (yield from demand(question, what, MarkersMissing)):
+        answer = yield from ask(WriteMarkers(held, commit=False))
+        if isinstance(answer, (Refused, Unknown)):
+            raise MarkersMissing(_forgotten_text(sink, held, answer, commit=False))
 
 
 def end_forgotten(sink: Sink, places: Places, *, commit: bool) -> Rules[bool]:

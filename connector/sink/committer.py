@@ -148,7 +148,7 @@ def begin_stream(options: SinkOptions, runner: Runner | None = None) -> Begun | 
         )
     )
     if runner.disturbed() or not acquainted:
-        runner.run(prove_last(sink, begun.identity))
+        runner.run(prove_last(sink, begun.identity, begun.lost))
     if continues and begun.acquired_now:  # the brokers have lost what this driver remembers, or are others
         start.before()
     if not continues or begun.acquired_now:

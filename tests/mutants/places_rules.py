@@ -124,6 +124,7 @@ MUTANTS: list[Mutant] = [
         Break("a decision forgets where earlier rows are", "Decision.older_after", "outlasting(known.everywhere, places)[-KEPT_PLACES:]", "()", ("tests/connector/commit/test_decision.py",)),
         Break("what is written again is missed", "rows_found", "not (again and number == batch)", "True", MEMORIES),
         Break("what no coordinator knows stays open", "end_forgotten", "not held", "True", MEMORIES),
+        Break("what was aborted is committed when it is written again", "prove_last", "last.without(lost)", "last", OPEN),
         Break("what was decided in part stays open", "open_of_visible", "how is Seen.OPEN", "False", MEMORIES),
         Break("what is decided stays open in a log that was cut", "StartOfRun.after", "self._runner.run(end_forgotten(self._sink, decided, commit=True))", "False", MEMORIES),
         Break("what is visible is written again by a new checkpoint", "_check_undecided", "not undecided", "True", MEMORIES),

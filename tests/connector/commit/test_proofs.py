@@ -332,6 +332,25 @@ def test_partitions_that_cannot_be_asked_for_due_markers_stop_the_begin() -> Non
         due(Bench(), [c.Unknown("away")])
 
 
+def test_what_was_aborted_and_is_written_again_gets_no_commit_marker() -> None:
+    """Its abort marker was lost, as its coordinator came back before it knew the partition's leader."""
+    bench, written = Bench(), list[c.WriteMarkers]()
+    aborted: Any = bench.whole_batch(0)[1]
+    begun = bench.begin(0)
+    held = (c.HeldBack(("out", 1), aborted.participant, 0),)
+
+    def answer(command: c.Command[Any]) -> Any:
+        if isinstance(command, c.FindHeld):
+            return held if aborted.participant in command.participants else ()
+        if isinstance(command, c.WriteMarkers):
+            written.append(command)
+        return None
+
+    bench.intercept = answer
+    bench.run(prove_last(bench.sink, begun.identity, [1]))
+    assert [(one.held, one.commit) for one in written] == [(held, False)]
+
+
 # -- sealing ----------------------------------------------------------------------------------
 
 
