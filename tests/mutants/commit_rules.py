@@ -288,7 +288,7 @@ MUTANTS: list[Mutant] = [
         ),
         Break("one look", "marker_proof.LOOKS", "10", "1"),
         Break("the sink's own transaction is not asked for", "prove_last", "yield from write_lost_markers(sink, own)", "pass"),
-        Break("the last decision is not proven", "prove_last", "last is not None", "last is None"),
+        Break("the last decision is not proven", "prove_last", "last is None", "True"),
         Break("a commit is an abort", "prove", "WriteMarkers(held)", "WriteMarkers(held, False)"),
         Break("two-phase commit that is not offered is there", "check_offered", "isinstance(answer, NotOffered)", "False"),
         Break("nobody knows whether it is offered", "check_offered", "isinstance(answer, (Refused, Unknown))", "False"),

@@ -69,8 +69,8 @@ MUTANTS: list[Mutant] = [
         Break(
             "remembered before the start is compared",
             "begin_stream",
-            "if runner.disturbed() or not acquainted:\n    runner.run(prove_last(sink, begun.identity))",
-            "if run is not None:\n    run_memory.keep(run, *key)\nif runner.disturbed() or not acquainted:\n    runner.run(prove_last(sink, begun.identity))",
+            "if runner.disturbed() or not acquainted:\n    runner.run(prove_last(sink, begun.identity, begun.lost))",
+            "if run is not None:\n    run_memory.keep(run, *key)\nif runner.disturbed() or not acquainted:\n    runner.run(prove_last(sink, begun.identity, begun.lost))",
         ),
         Break("nothing is remembered", "begin_stream", "run_memory.keep(run, *key)", "pass"),
         Break("a memory is left by a begin that fails", "_remembered", "run_memory.take", "run_memory.look"),
