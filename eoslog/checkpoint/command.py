@@ -212,7 +212,8 @@ def add_topic(session: CommandSession, checkpoint: str, topic: str, start: str, 
 @click.option("--fanout", metavar="NAME", help="The query is this fan-out: a table of it tells the batch.")
 @click.option(
     "--table", metavar="TABLE",
-    help="With --fanout: delta:PATH, or iceberg:CATALOG.NAMESPACE.TABLE of a catalog that pyiceberg knows.",
+    help="With --fanout: delta:PATH, iceberg:CATALOG.NAMESPACE.TABLE of a catalog that pyiceberg knows, or "
+    "postgres:SCHEMA.TABLE of the database that libpq's variables (PGHOST, PGDATABASE, ...) name.",
 )  # fmt: skip
 @resting
 @cluster_command

@@ -1,7 +1,8 @@
-"""`eoslog.fanout`: each micro-batch in Delta and Iceberg tables and in topics, in each of them once.
+"""`eoslog.fanout`: each micro-batch in Delta, Iceberg and PostgreSQL tables and in topics, in each once.
 
-Tasks write data files; the driver commits them, with a mark that says which batch of which query they are, in
-the same commit of the table (`delta`, `iceberg`). A topic gets the batch as one write with a token (`topic`).
+Tasks write data files, or rows to a staging table; the driver commits them, with a mark that says which batch
+of which query they are, in the same commit of the table (`delta`, `iceberg`, `postgres`). A topic gets the
+batch as one write with a token (`topic`).
 `rules` is pure: what a mark means for a batch. `batch` does a batch by these rules, `rows` is what runs in
 tasks. docs/fanout.md
 """
@@ -10,6 +11,7 @@ from eoslog.fanout.batch import fanout, table_at
 from eoslog.fanout.delta import delta
 from eoslog.fanout.iceberg import iceberg
 from eoslog.fanout.merge import Merge, debezium
+from eoslog.fanout.postgres import postgres
 from eoslog.fanout.rules import FanoutStopped
 from eoslog.fanout.table import marked_ends
 from eoslog.fanout.topic import topic
@@ -22,6 +24,7 @@ __all__ = [
     "fanout",
     "iceberg",
     "marked_ends",
+    "postgres",
     "table_at",
     "topic",
 ]

@@ -11,6 +11,7 @@ from eoslog.connector.checkpoint.spark_logs import Planned
 from eoslog.errors import OptionError
 from eoslog.fanout.delta import DeltaTarget, delta
 from eoslog.fanout.iceberg import IcebergTarget, of_known_catalog
+from eoslog.fanout.postgres import PostgresTarget, postgres
 from eoslog.fanout.rows import Rows, SparkRows
 from eoslog.fanout.rules import Batch, FanoutStopped, Step, number_of
 from eoslog.fanout.table import Table, Transform, check, step_of, write
@@ -66,7 +67,7 @@ def carry_out(
 
 def fanout(
     name: str,
-    to: Sequence[DeltaTarget | IcebergTarget | TopicTarget],
+    to: Sequence[DeltaTarget | IcebergTarget | PostgresTarget | TopicTarget],
     *,
     accept_other_rows: int | None = None,
 ) -> Callable[[DataFrame, int], None]:
@@ -76,7 +77,7 @@ def fanout(
     a batch that may have other rows than when it was first tried; places that have it keep it. Raises
     OptionError.
     """
-    tables = [one for one in to if isinstance(one, DeltaTarget | IcebergTarget)]
+    tables = [one for one in to if isinstance(one, DeltaTarget | IcebergTarget | PostgresTarget)]
     topics = [one for one in to if isinstance(one, TopicTarget)]
     _check(name, to, tables, topics, accept_other_rows)
 
@@ -97,14 +98,18 @@ def fanout(
 
 
 def table_at(text: str) -> Table:
-    """A table by its name on the command line: delta:PATH, iceberg:CATALOG.NAMESPACE.TABLE. Raises
-    OptionError."""
+    """A table by its name on the command line: delta:PATH, iceberg:CATALOG.NAMESPACE.TABLE,
+    postgres:SCHEMA.TABLE (of the database that libpq's environment variables name). Raises OptionError."""
     kind, _, name = text.partition(":")
     if kind == "delta":
         return delta(name)
     if kind == "iceberg":
         return of_known_catalog(name)
-    raise OptionError(f"{text!r} names no table: give delta:PATH or iceberg:CATALOG.NAMESPACE.TABLE")
+    if kind == "postgres":
+        return postgres(name, "")
+    raise OptionError(
+        f"{text!r} names no table: give delta:PATH, iceberg:CATALOG.NAMESPACE.TABLE or postgres:SCHEMA.TABLE"
+    )
 
 
 def _check(
@@ -113,7 +118,9 @@ def _check(
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise OptionError(f"fanout name={name!r}: 1 to 100 letters, digits, '.', '_' and '-' are a name")
     if len(tables) + len(topics) != len(to):
-        raise OptionError(f"fanout {name}: to has things that are not delta(...), iceberg(...) or topic(...)")
+        raise OptionError(
+            f"fanout {name}: to has things that are not delta(...), iceberg(...), postgres(...) or topic(...)"
+        )
     if not tables:
         raise OptionError(
             f"fanout {name}: to has no table, whose mark says which batches are done. For topics alone use "

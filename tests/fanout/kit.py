@@ -5,18 +5,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pyarrow as pa
+import pytest
 from deltalake import DeltaTable
+from psycopg import sql
 from pyiceberg.catalog import load_catalog
 
 from eoslog.fanout.delta import DeltaTarget, delta
 from eoslog.fanout.iceberg import IcebergTarget, iceberg
+from eoslog.fanout.postgres import PostgresTarget, postgres
 from eoslog.fanout.rows import HASH, MODULUS, FileWriter, Staged, run_task
 from eoslog.fanout.rules import Batch, Content, FanoutStopped
 from eoslog.fanout.table import Transform
+from tests.fanout.postgres_server import NEEDS_SERVER, PostgresServer
 
 SCHEMA_JSON = (
     '{"type":"struct","fields":[{"name":"n","type":"long","nullable":true,"metadata":{}},'
@@ -121,9 +127,45 @@ def iceberg_at(folder: Path, **more: Any) -> IcebergTarget:
     return iceberg("db.rows", properties, **more)
 
 
+SERVERS: list[PostgresServer] = []
+"""The one that the tests of a process share, once one has asked for it; conftest.py ends it."""
+
+
+def shared_server() -> PostgresServer:
+    if not SERVERS:
+        SERVERS.append(PostgresServer())
+    return SERVERS[0]
+
+
+def postgres_at(folder: Path, **more: Any) -> PostgresTarget:
+    """A PostgreSQL table of its own for a folder."""
+    name = f"rows_{sha256(str(folder).encode()).hexdigest()[:16]}"
+    return postgres(name, shared_server().conninfo(), **more)
+
+
+AT = pytest.mark.parametrize(
+    "at",
+    [
+        pytest.param(delta_at, id="delta"),
+        pytest.param(iceberg_at, id="iceberg"),
+        pytest.param(postgres_at, id="postgres", marks=NEEDS_SERVER),
+    ],
+)
+"""A table of each kind."""
+
+
 def rows_in(target: Any) -> pa.Table:
     """What a reader of the table sees, by the format's own library. No table: no rows."""
     nothing = pa.table({"n": []})
+    if isinstance(target, PostgresTarget):
+        with psycopg.connect(target.conninfo) as connection:
+            has = connection.execute("SELECT to_regclass(%s)", [target.name]).fetchone()
+            if has == (None,):
+                return nothing
+            found = connection.execute(sql.SQL("SELECT * FROM {}").format(sql.Identifier(target.name)))
+            columns = [one.name for one in found.description or ()]
+            rows = found.fetchall()
+            return pa.table({name: [row[at] for row in rows] for at, name in enumerate(columns)})
     if isinstance(target, DeltaTarget):
         is_there = DeltaTable.is_deltatable(target.uri)
         return pa.table(DeltaTable(target.uri).to_pyarrow_table()) if is_there else nothing

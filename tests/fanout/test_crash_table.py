@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 from pyiceberg.utils.config import Config
 
 from eoslog.connector.checkpoint.spark_logs import Planned
@@ -18,6 +19,7 @@ from eoslog.fanout.rules import Batch, FanoutStopped, number_of
 from eoslog.testing import EmbeddedBroker
 from tests.checkpoint.checkpointkit import run
 from tests.fanout.kit import (
+    AT,
     Calls,
     Dying,
     FakeTopic,
@@ -29,7 +31,8 @@ from tests.fanout.kit import (
     wrong,
 )
 from tests.fanout.soak_fanout import PARTITIONS, judge
-from tests.fanout.test_table_history import AT, clean_up, other_rows, replaced
+from tests.fanout.test_table_history import AT as AT_FILES
+from tests.fanout.test_table_history import clean_up, other_rows, replaced
 
 ROWS, A_BATCH = range(30), 10
 Life = Callable[[int, list[Any], Any], None]
@@ -127,7 +130,7 @@ def go(table: Any, number: int, ends: str, rows: range, topic: Any = None, **mor
     carry_out(batch, ListRows(rows).through, [table], [topic or FakeTopic()], **more)
 
 
-@AT
+@AT_FILES
 def test_a_table_s_mark_tells_the_plan_of_its_last_batch(at: Any, tmp_path: Path) -> None:
     table = at(tmp_path)
     assert marked_ends_after(table, 0, plan(10)) == Planned.parse(0, plan(10))
@@ -241,6 +244,18 @@ def named(table: Any, monkeypatch: pytest.MonkeyPatch) -> str:
     """What the command line calls it."""
     if hasattr(table, "uri"):
         return f"delta:{table.uri}"
+    if hasattr(table, "conninfo"):
+        said = conninfo_to_dict(table.conninfo)
+        variables = {
+            "HOST": "host",
+            "PORT": "port",
+            "USER": "user",
+            "DATABASE": "dbname",
+            "PASSFILE": "passfile",
+        }
+        for variable, key in variables.items():
+            monkeypatch.setenv(f"PG{variable}", str(said[key]))
+        return f"postgres:{table.schema}.{table.name}"
     for name, value in table.catalog.items():
         monkeypatch.setenv(f"PYICEBERG_CATALOG__EOSLOG__{name.upper()}", value)
     monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())

@@ -22,6 +22,8 @@ from eoslog.testing import EmbeddedBroker
 from tests.checkpoint.checkpointkit import run as run_command
 from tests.connector.brokers import Kafka
 from tests.docs.reader import code_of
+from tests.fanout.kit import shared_server
+from tests.fanout.postgres_server import NEEDS_SERVER
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(600)]
 
@@ -43,7 +45,7 @@ def test_the_page_s_block_writes_each_row_once_and_a_new_checkpoint_stops(
     catalog = {"type": "sql", "uri": f"sqlite:///{here}/c.db", "warehouse": f"file://{here}/ice"}
     load_catalog("eoslog", **catalog).create_namespace("shop")
     options = {"kafka.bootstrap.servers": broker.bootstrap}
-    code = code_of("fanout.md", "from eoslog.fanout import")
+    code = code_of("fanout.md", "from eoslog.fanout import delta")
     put = 0
     for checkpoint in ("./checkpoint", "./checkpoint", "./new"):
         kafka.put("orders", [b"%d" % n for n in range(put, put + 100)])
@@ -65,6 +67,37 @@ def test_the_page_s_block_writes_each_row_once_and_a_new_checkpoint_stops(
         assert sorted(table.column("offset").to_pylist()) == list(range(put))
         assert pc.min(table.column("timestamp")).as_py().year > 2000
     assert sorted(int(row[3]) for row in kafka.rows("orders_clean")) == list(range(put))
+
+
+@NEEDS_SERVER
+def test_the_page_s_block_for_postgresql_writes_each_row_once(
+    spark: SparkSession, broker: EmbeddedBroker, here: Path
+) -> None:
+    """From two partitions; a value with what CSV has quotes for."""
+    kafka, server = Kafka(broker.bootstrap), shared_server()
+    source_topic = kafka.topic(2)
+    server.do("CREATE SCHEMA IF NOT EXISTS shop")
+    code = code_of("fanout.md", "from eoslog.fanout import fanout, postgres")
+    code = code.replace(
+        "host=db.example dbname=shop user=writer passfile=/etc/eoslog/pgpass", server.conninfo()
+    )
+    code = code.replace("./checkpoint", str(here / "checkpoint"))
+    values = [b'%d "a",\r\n\\.' % n for n in range(200)]
+    for first in (0, 100):
+        for partition in range(2):
+            kafka.put(
+                source_topic,
+                values[first + 50 * partition : first + 50 * partition + 50],
+                partition=partition,
+            )
+        source = spark.readStream.format("eoslog").option("kafka.bootstrap.servers", broker.bootstrap)
+        source = source.option("subscribe", source_topic).option("startingOffsets", "earliest")
+        names: dict[str, Any] = {"orders": source.option("maxOffsetsPerTrigger", 40).load()}
+        exec(code, names)
+        names["query"].awaitTermination()
+    found = server.rows("SELECT body, id IS NULL, extract(year FROM timestamp) > 2000 FROM shop.orders")
+    assert sorted(found) == sorted((value.decode(), True, True) for value in values)
+    assert server.rows("SELECT rows, batch FROM eoslog.marks WHERE fanout = 'orders_in_shop'") == [(20, 5)]
 
 
 def test_outside_of_a_query_it_says_so(spark: SparkSession, tmp_path: Path) -> None:

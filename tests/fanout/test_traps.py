@@ -17,9 +17,8 @@ from eoslog.fanout import delta, fanout, iceberg, topic
 from eoslog.fanout.batch import carry_out
 from eoslog.fanout.rules import Batch, FanoutStopped
 from eoslog.fanout.table import write
-from tests.fanout.kit import FakeTopic, ListRows, delta_at, iceberg_at, numbers_in
+from tests.fanout.kit import AT, FakeTopic, ListRows, delta_at, iceberg_at, numbers_in
 
-AT = pytest.mark.parametrize("at", [delta_at, iceberg_at], ids=["delta", "iceberg"])
 OTHER_COLUMNS = '{"type":"struct","fields":[{"name":"n","type":"string","nullable":true,"metadata":{}}]}'
 
 

@@ -2,6 +2,7 @@
 
 from tests.mutants.mutant import Break, Mutant, mutants_of
 
+POSTGRES = ("tests/fanout/test_postgres.py", "tests/fanout/test_traps.py")
 FANOUT = ("tests/fanout/test_traps.py", "tests/fanout/test_table_history.py", "tests/fanout/test_crash_table.py")
 
 MUTANTS: list[Mutant] = [
@@ -53,5 +54,19 @@ MUTANTS: list[Mutant] = [
         Break("a change as old as the row is newer in Iceberg", "Merge.matched", "pc.greater(its, old[name])", "pc.greater_equal(its, old[name])"),
         Break("a row that stays comes once more", "IcebergTarget._merged", "~stays & ~changes[DELETED].to_numpy(zero_copy_only=False)", "~changes[DELETED].to_numpy(zero_copy_only=False)"),
         Break("rows beside an older one are lost", "IcebergTarget._merged", "kept.any()", "False"),
+    ),
+    *mutants_of(
+        POSTGRES,
+        Break("a mark from a dump counts", "PostgresTarget._gone", "not said.is_here", "False"),
+        Break("a table made anew is the old one in PostgreSQL", "PostgresTarget._gone", "said.table_oid != self._read.oid", "False"),
+        Break("staged rows that are gone are not missed", "PostgresTarget._move", "found != staged.content.rows", "False"),
+        Break("the mark may have moved", "PostgresTarget._see_the_same", "seen[0] != seen[1]", "False"),
+        Break("any attempt of a task counts", "PostgresTarget._move", "connection.execute(f'INSERT INTO {self._quoted} ({columns}) SELECT {columns} {its}', [tasks])", "connection.execute(f'INSERT INTO {self._quoted} ({columns}) SELECT {columns} FROM {self._staged}')"),
+        Break("staging tables of batches to come are dropped", "PostgresTarget._drop_staged", "int(name.removeprefix(prefix).partition('_')[0]) >= batch.number", "False"),
+        Break("an unlogged table is as good", "PostgresTarget.prepare", "self._read.kind not in ('r', 'p')", "False"),
+        Break("a careless role loses commits", "PostgresTarget._alone", "connection.execute(\"SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'\")", "pass"),
+        Break("a frozen driver is waited for", "PostgresTarget._alone", "connection.execute(f'SET LOCAL idle_in_transaction_session_timeout = {_FROZEN_MS}')", "pass"),
+        Break("a password is shown", "_where", "'password' in said", "False"),
+        Break("any number fits", "_fits", "there.kind in types or (there.is_enum and 'text' in types)", "True"),
     ),
 ]

@@ -80,7 +80,7 @@ def test_what_pip_installs_with_it(built: Built) -> None:
     assert not [line for line in always if line.startswith("pyspark")]
     assert {library.requirement for library in LIBRARIES} <= always
     extras = about.get_all("Provides-Extra", [])
-    assert len(extras) <= 12
+    assert len(extras) <= 13
     assert {"metrics", "broker-oauth", "keystores", "msk-iam", "oauth", "all", "dev"} <= set(extras)
 
 
