@@ -26,7 +26,9 @@ from eoslog.connector.commit.decision import packed, unpacked
 from eoslog.errors import OptionError, SchemaError
 from eoslog.fanout.delta import check_since
 from eoslog.fanout.extras import library
+from eoslog.fanout.merge import Merge
 from eoslog.fanout.postgres_columns import Column, checked, made, quoted
+from eoslog.fanout.postgres_merge import PostgresMerge
 from eoslog.fanout.rows import Rows, Staged
 from eoslog.fanout.rules import Batch, Content, FanoutStopped, Gone, Mark
 from eoslog.fanout.table import TableMoved, Transform
@@ -79,6 +81,7 @@ class PostgresTarget:
     conninfo: str = field(repr=False)
     transform: Transform | None
     since: int | None
+    merge: Merge | None = None
     place: str = ""
     _read: _Look = field(default=_Look(None, "", (), ()), repr=False)
     _columns: Sequence[str] = field(default=(), repr=False)
@@ -86,8 +89,11 @@ class PostgresTarget:
 
     def prepare(self, rows: Rows, batch: Batch) -> Mark | None:
         """Create the table for batch 0, check the columns, read the mark."""
+        columns = rows.schema_json
+        if self.merge is not None:
+            columns = self.merge.table_schema(self.place, columns)
         with self._connected() as connection:
-            self._create(connection, rows if batch.number in (0, self.since) else None)
+            self._create(connection, columns if batch.number in (0, self.since) else None)
         mark = self.mark(batch.name)
         if self._read.kind not in ("r", "p"):
             raise OptionError(
@@ -95,7 +101,10 @@ class PostgresTarget:
                 "temporary table). Nothing was written. Name a table; ALTER TABLE ... SET LOGGED makes an "
                 "unlogged one safe"
             )
-        self._columns = checked(self.place, self._quoted, self._read.columns, rows.schema_json)
+        self._columns = checked(self.place, self._quoted, self._read.columns, columns)
+        if self.merge is not None:
+            with self._connected() as connection:
+                PostgresMerge.check_key(connection, self.merge, self.place, self._quoted, self._read.oid or 0)
         return mark
 
     def mark(self, name: str) -> Mark | None:
@@ -120,16 +129,17 @@ class PostgresTarget:
     def stage(self, rows: Rows, batch: Batch) -> Staged:
         """COPY them to a table of this attempt."""
         self._staging = f"{self._prefix(batch.name)}{batch.number}_{secrets.token_hex(4)}"
-        columns = ", ".join(map(quoted, self._columns))
+        extra = [] if self.merge is None or self.merge.operation is None else [self.merge.operation]
+        columns = [*map(quoted, self._columns), *(f"NULL::text AS {quoted(one)}" for one in extra)]
         with self._connected() as connection:
             connection.execute(
-                f"CREATE UNLOGGED TABLE {self._staged} AS "
-                f"SELECT 0::bigint AS {quoted(_TASK)}, {columns} FROM {self._quoted} WITH NO DATA"
+                f"CREATE UNLOGGED TABLE {self._staged} AS SELECT 0::bigint AS {quoted(_TASK)}, "
+                f"{', '.join(columns)} FROM {self._quoted} WITH NO DATA"
             )
-        copy = (
-            f"COPY {self._staged} ({quoted(_TASK)}, {columns}) FROM STDIN WITH (FORMAT csv, ENCODING 'UTF8')"
-        )
-        return rows.stage(partial(CopyWriter, self.conninfo, copy, tuple(self._columns), self.place))
+        given = (*self._columns, *extra)
+        names = ", ".join(map(quoted, (_TASK, *given)))
+        copy = f"COPY {self._staged} ({names}) FROM STDIN WITH (FORMAT csv, ENCODING 'UTF8')"
+        return rows.stage(partial(CopyWriter, self.conninfo, copy, given, self.place))
 
     def commit(self, staged: Staged, batch: Batch) -> None:
         """Move them into the table and write the mark, unless the mark is not as it was read."""
@@ -166,6 +176,10 @@ class PostgresTarget:
                 f"{staged.content.rows} rows: the server has crashed since. The batch is not in the "
                 "table. Start the query again"
             )
+        if self.merge is not None:
+            how = PostgresMerge(self.merge, self._quoted, self._read.columns, self._columns)
+            how.carry_out(connection, its, tasks, f"fanout {batch.name}, batch {batch.number}, {self.place}")
+            return
         columns = ", ".join(map(quoted, self._columns))
         connection.execute(f"INSERT INTO {self._quoted} ({columns}) SELECT {columns} {its}", [tasks])
 
@@ -222,16 +236,18 @@ class PostgresTarget:
             "WHERE current_setting('synchronous_commit') = 'off'"
         )
 
-    def _create(self, connection: Any, rows: Rows | None) -> None:
-        """Create the table of marks and, from rows, this table, where they are not there."""
+    def _create(self, connection: Any, schema_json: str | None) -> None:
+        """Create the table of marks and, of these columns, this table, where they are not there."""
         errors = library("psycopg.errors", "postgres")
         wanted = []
         if not self._has(connection, "namespace", "eoslog"):
             wanted.append(("CREATE SCHEMA IF NOT EXISTS eoslog", "CREATE SCHEMA eoslog AUTHORIZATION {}"))
         if not self._has(connection, "class", "eoslog.marks"):
             wanted.append((_MARKS, "GRANT CREATE, USAGE ON SCHEMA eoslog TO {}"))
-        if rows is not None and not self._has(connection, "class", self._quoted):
-            columns = (f"{quoted(name)} {kind}" for name, kind in made(self.place, rows.schema_json).items())
+        if schema_json is not None and not self._has(connection, "class", self._quoted):
+            columns = [f"{quoted(name)} {kind}" for name, kind in made(self.place, schema_json).items()]
+            if self.merge is not None:
+                columns.append(f"PRIMARY KEY ({', '.join(map(quoted, self.merge.keys))})")
             its = "GRANT CREATE ON SCHEMA" if self._has(connection, "namespace", quoted(self.schema)) else ""
             way = (
                 f"{its} {quoted(self.schema)} TO {{}}"
@@ -403,6 +419,7 @@ def postgres(
     table: str,
     conninfo: str,
     *,
+    merge: Merge | None = None,
     transform: Transform | None = None,
     since: int | None = None,
 ) -> PostgresTarget:
@@ -410,7 +427,8 @@ def postgres(
 
     `conninfo`: libpq's connection string or URL, without a password: libpq reads it from PGPASSFILE or the
     file that `passfile` names. "": libpq's environment variables. Executors reach the server by it as the
-    driver does. `transform` makes the table's columns. `since`: as for `delta`. Raises OptionError.
+    driver does. `merge`: rows are changes, upserts and deletes by key; without it they are appended.
+    `transform` makes the table's columns. `since`: as for `delta`. Raises OptionError.
     """
     library("psycopg", "postgres")
     schema, _, name = table.rpartition(".") if isinstance(table, str) else ("", "", "")
@@ -419,9 +437,8 @@ def postgres(
     check_since(f"postgres({table!r})", since)
     where = _where(table, conninfo)
     schema = schema or "public"
-    return PostgresTarget(
-        schema, name, conninfo, transform, since, f"PostgreSQL table {schema}.{name}{where}"
-    )
+    place = f"PostgreSQL table {schema}.{name}{where}"
+    return PostgresTarget(schema, name, conninfo, transform, since, merge, place)
 
 
 def _where(table: str, conninfo: str) -> str:

@@ -22,6 +22,7 @@ import pytest
 
 from eoslog.errors import OptionError, SchemaError
 from eoslog.fanout import postgres
+from eoslog.fanout.merge import Merge
 from eoslog.fanout.postgres import PostgresTarget
 from eoslog.fanout.rows import HASH, Staged, run_task
 from eoslog.fanout.rules import Batch, Content, FanoutStopped
@@ -574,3 +575,130 @@ def test_a_commit_is_on_the_disk_though_the_role_is_careless(
         )
         go([table], FakeTopic(), number)
     assert found == ["on", "remote_apply"]
+
+
+# -- merge ---------------------------------------------------------------------------------------
+
+CHANGES = Merge(keys=["id"], order=["offset"], operation="op")
+CHANGE_KINDS = (("id", "long"), ("name", "string"), ("offset", "long"), ("op", "string"))
+
+
+def changes(*rows: tuple[Any, ...]) -> Given:
+    """Rows of id, name, offset, op."""
+    types = (pa.int64(), pa.string(), pa.int64(), pa.string())
+    columns = {
+        name: pa.array([one[at] for one in rows], types[at]) for at, (name, _) in enumerate(CHANGE_KINDS)
+    }
+    return Given(schema_of(*CHANGE_KINDS), **columns)
+
+
+def merged_at(folder: Path, merge: Merge = CHANGES) -> PostgresTarget:
+    return postgres(postgres_at(folder).name, shared_server().conninfo(), merge=merge)
+
+
+def rows_in(table: PostgresTarget) -> list[Any]:
+    with psycopg.connect(table.conninfo) as connection:
+        return sorted(connection.execute(f"SELECT * FROM {table.name}".encode()).fetchall(), key=repr)
+
+
+BATCHES = (
+    changes((1, "a", 1, "c"), (2, "b", 2, "c"), (1, "A", 3, "u"), (3, "c", 4, "r"), (1, "A", 3, "u")),
+    changes((2, "b", 5, "d"), (3, "x", 3, "u"), (4, "d", 6, "c"), (4, "d", 7, "d"), (5, None, 8, "c")),
+    changes((2, "again", 9, "c"), (3, "old", 4, "u"), (9, "none", 10, "d"), (1, "A", 2, "d")),
+)
+AFTER = [(1, "A", 3), (2, "again", 9), (3, "c", 4), (5, None, 8)]
+
+
+def test_the_newest_change_of_each_key_wins_within_and_over_batches(tmp_path: Path) -> None:
+    """A change that is as old as the row or older, or comes twice, changes nothing."""
+    table = merged_at(tmp_path)
+    for number, batch in enumerate(BATCHES):
+        for _ in range(2):
+            go([table], FakeTopic(), number, rows=batch)
+    assert rows_in(table) == AFTER
+    go([table], FakeTopic(), 3, rows=BATCHES[2])
+    assert rows_in(table) == AFTER, "replayed as another batch"
+
+
+def test_a_merge_killed_at_each_statement_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    statements, deaths = Statements(monkeypatch), 0
+    for at in count():
+        folder, died = tmp_path / str(at), False
+        for number, batch in enumerate(BATCHES):
+            statements.watch(at if number == 1 else -1, killed)
+            try:
+                go([merged_at(folder)], FakeTopic(), number, rows=batch)
+            except Killed:
+                died = True
+                assert rows_in(merged_at(folder)) in [
+                    [(1, "A", 3), (2, "b", 2), (3, "c", 4)],
+                    [(1, "A", 3), (3, "c", 4), (5, None, 8)],
+                ]
+                go([merged_at(folder)], FakeTopic(), number, rows=batch)
+        assert rows_in(merged_at(folder)) == AFTER, f"killed at {at}"
+        if not died:
+            break
+        deaths += 1
+    assert deaths >= 2 * 20
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([(None, "a", 1, "c")], "id: null"),
+        ([(1, "a", None, "c")], "offset: null"),
+        ([(1, "a", 1, "t")], r"op says \['t'\]"),
+        ([(1, "a", 1, None)], r"op says \[None\]"),
+        ([(1, "a", 1, "c"), (1, "b", 1, "c")], r"none is the last one: \(1\)"),
+        ([(1, "a", 1, "c"), (1, "a", 1, "c"), (1, "a", 1, "d")], "none is the last one"),
+    ],
+)
+def test_changes_that_no_rule_can_order_stop(rows: list[Any], said: str, tmp_path: Path) -> None:
+    table = merged_at(tmp_path)
+    go([table], FakeTopic(), 0, rows=changes((7, "g", 0, "c")))
+    with pytest.raises(SchemaError, match=said):
+        go([table], FakeTopic(), 1, rows=changes(*rows, (8, "h", 1, "c")))
+    assert rows_in(table) == [(7, "g", 0)]
+    go(
+        [table],
+        FakeTopic(),
+        1,
+        rows=changes((8, "h", 1, "c"), (9, "a", 1, "c"), (9, "b", 1, "c"), (9, "c", 2, "d")),
+    )
+    assert rows_in(table) == [(7, "g", 0), (8, "h", 1)], "those below the newest may differ"
+
+
+def test_a_table_whose_key_is_not_unique_stops_with_what_to_type(tmp_path: Path) -> None:
+    table = merged_at(tmp_path)
+    name = table.name
+    shared_server().do(
+        f'CREATE TABLE {name} (id bigint, name text, "offset" bigint)', f"CREATE INDEX ON {name} (id)",
+        f"CREATE UNIQUE INDEX ON {name} (id, name)", f"CREATE UNIQUE INDEX ON {name} (id) WHERE id > 5",
+    )  # fmt: skip
+    with pytest.raises(SchemaError, match="id is no unique key") as stopped:
+        go([table], FakeTopic(), 0, rows=BATCHES[0])
+    typed = re.search(r"ALTER TABLE .*;", str(stopped.value))
+    assert typed is not None
+    shared_server().do(typed[0])
+    for number, batch in enumerate(BATCHES):
+        go([table], FakeTopic(), number, rows=batch)
+    assert rows_in(table) == AFTER
+
+
+def test_rows_without_an_operation_are_upserts_and_texts_are_ordered_by_bytes(tmp_path: Path) -> None:
+    """Languages put a before B; Kafka's and Spark's texts do not."""
+    kinds = (("id", "long"), ("kind", "string"), ("version", "string"))
+    table = merged_at(tmp_path, Merge(keys=["kind", "id"], order=["version"]))
+
+    def given(*rows: tuple[int, str, str]) -> Given:
+        columns = {name: pa.array([one[at] for one in rows]) for at, (name, _) in enumerate(kinds)}
+        return Given(schema_of(*kinds), **columns)
+
+    shared_server().do(
+        f"CREATE TABLE {table.name} (id bigint, kind text, "
+        'version text COLLATE "en-x-icu", PRIMARY KEY (id, kind))',
+        f"INSERT INTO {table.name} VALUES (3, 'k', NULL)",
+    )
+    go([table], FakeTopic(), 0, rows=given((1, "k", "B"), (1, "k", "a"), (1, "l", "C"), (3, "k", "A")))
+    go([table], FakeTopic(), 1, rows=given((1, "k", "Z"), (1, "l", "D")))
+    assert rows_in(table) == [(1, "k", "a"), (1, "l", "D"), (3, "k", "A")]

@@ -68,5 +68,9 @@ MUTANTS: list[Mutant] = [
         Break("a frozen driver is waited for", "PostgresTarget._alone", "connection.execute(f'SET LOCAL idle_in_transaction_session_timeout = {_FROZEN_MS}')", "pass"),
         Break("a password is shown", "_where", "'password' in said", "False"),
         Break("any number fits", "_fits", "there.kind in types or (there.is_enum and 'text' in types)", "True"),
+        Break("a key need not be unique", "PostgresMerge.check_key", "not found", "False"),
+        Break("an older change wins", "PostgresMerge._is_newer", "'((' + ') > ('.join(sides) + ')) IS NOT FALSE'", "'(((' + ') > ('.join(sides) + ')) OR TRUE)'"),
+        Break("a change that differs and is as new is taken", "PostgresMerge._check_ties", "tied", "tied and False"),
+        Break("any word is an upsert", "PostgresMerge._check", "other", "other and False"),
     ),
 ]
