@@ -70,7 +70,7 @@ MUTANTS: list[Mutant] = [
         Break("any number fits", "_fits", "there.kind in types or (there.is_enum and 'text' in types)", "True"),
         Break("a key need not be unique", "PostgresMerge.check_key", "not found", "False"),
         Break("an older change wins", "PostgresMerge._is_newer", "'((' + ') > ('.join(sides) + ')) IS NOT FALSE'", "'(((' + ') > ('.join(sides) + ')) OR TRUE)'"),
-        Break("a change that differs and is as new is taken", "PostgresMerge._check_ties", "tied", "tied and False"),
-        Break("any word is an upsert", "PostgresMerge._check", "other", "other and False"),
+        Break("a change that differs and is as new is taken", "PostgresMerge._check_ties", "connection.execute(f'SELECT {several} LIMIT 1').fetchone() is None", "True"),
+        Break("any word is an upsert", "PostgresMerge._check", "self._merge.operation is None", "True"),
     ),
 ]
