@@ -61,7 +61,12 @@ MUTANTS: list[Mutant] = [
         Break("a table made anew is the old one in PostgreSQL", "PostgresTarget._gone", "said.table_oid != self._read.oid", "False"),
         Break("staged rows that are gone are not missed", "PostgresTarget._move", "found != staged.content.rows", "False"),
         Break("the mark may have moved", "PostgresTarget._see_the_same", "seen[0] != seen[1]", "False"),
-        Break("any attempt of a task counts", "PostgresTarget._move", "connection.execute(f'INSERT INTO {self._quoted} ({columns}) SELECT {columns} {its}', [tasks])", "connection.execute(f'INSERT INTO {self._quoted} ({columns}) SELECT {columns} FROM {self._staged}')"),
+        Break(
+            "any attempt of a task counts",
+            "PostgresTarget._move",
+            "connection.execute(f'INSERT INTO {self._quoted} ({columns}) SELECT {columns} {its}', [tasks])",
+            "connection.execute(f'INSERT INTO {self._quoted} ({columns}) SELECT {columns} FROM {self._staged}')",
+        ),
         Break("staging tables of batches to come are dropped", "PostgresTarget._drop_staged", "int(name.removeprefix(prefix).partition('_')[0]) >= batch.number", "False"),
         Break("an unlogged table is as good", "PostgresTarget.prepare", "self._read.kind not in ('r', 'p')", "False"),
         Break("a careless role loses commits", "PostgresTarget._alone", "connection.execute(\"SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'\")", "pass"),
