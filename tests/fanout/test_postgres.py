@@ -48,6 +48,7 @@ class Statements:
     2 n + 1: after it."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        shared_server()  # its making is not watched
         self.watch(-1, killed)
         for kind, name in ((psycopg.Connection, "execute"), (psycopg.Copy, "write")):
             monkeypatch.setattr(kind, name, self._watched(getattr(kind, name)))
