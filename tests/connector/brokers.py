@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import os
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -203,7 +203,7 @@ class Kafka:
         producer.init_transactions(60)
         return producer
 
-    def put(self, topic: str, values: list[bytes], partition: int = 0, **more: Any) -> None:
+    def put(self, topic: str, values: Sequence[bytes | None], partition: int = 0, **more: Any) -> None:
         """Produce values outside transactions and wait for all of them. Only while no broker is killed: it
         is not idempotent (librdkafka's idempotent producer waits half a second for its id, each time)."""
         producer = self.producer(acks="all", linger_ms=1000)  # flush() does not linger: one batch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -98,6 +99,54 @@ def test_the_page_s_block_for_postgresql_writes_each_row_once(
     found = server.rows("SELECT body, id IS NULL, extract(year FROM timestamp) > 2000 FROM shop.orders")
     assert sorted(found) == sorted((value.decode(), True, True) for value in values)
     assert server.rows("SELECT rows, batch FROM eoslog.marks WHERE fanout = 'orders_in_shop'") == [(20, 5)]
+
+
+def test_the_page_s_merge_keeps_the_newest_row_of_each_key(
+    spark: SparkSession, broker: EmbeddedBroker, here: Path
+) -> None:
+    """Debezium's envelope with its schema and without; a tombstone; the last batch once more."""
+    kafka = Kafka(broker.bootstrap)
+    customers = kafka.topic(1)
+    catalog = {"type": "sql", "uri": f"sqlite:///{here}/c.db", "warehouse": f"file://{here}/ice"}
+    load_catalog("eoslog", **catalog).create_namespace("shop")
+    code = code_of("fanout.md", "from eoslog.fanout import Merge")
+
+    def told(op: str, key: int, name: str | None, *, has_schema: bool = False) -> bytes:
+        row = {"id": key, "name": name}
+        said = {"before": row if op == "d" else None, "after": None if op == "d" else row, "op": op}
+        return json.dumps({"schema": {}, "payload": said} if has_schema else said).encode()
+
+    def run() -> None:
+        source = spark.readStream.format("eoslog").option("kafka.bootstrap.servers", broker.bootstrap)
+        source = source.option("subscribe", customers).option("startingOffsets", "earliest")
+        names: dict[str, Any] = {
+            "customers": source.option("maxOffsetsPerTrigger", 3).load(),
+            "catalog": catalog,
+        }
+        exec(code.replace("./checkpoint", str(here / "checkpoint")), names)
+        names["query"].awaitTermination()
+
+    def tables() -> list[list[tuple[Any, ...]]]:
+        found = (
+            DeltaTable(str(here / "lake" / "customers")).to_pyarrow_table(),
+            load_catalog("eoslog", **catalog).load_table("shop.customers").scan().to_arrow(),
+        )
+        return [sorted(tuple(row.values()) for row in one.to_pylist()) for one in found]
+
+    kafka.put(customers, [told("r", 1, "a"), told("c", 2, "b"), told("u", 1, "aa", has_schema=True)])
+    run()
+    assert tables() == [[(1, "aa", 2), (2, "b", 1)]] * 2
+    kafka.put(
+        customers, [told("d", 2, None), None, told("c", 3, "c"), told("u", 3, "cc"), told("u", 1, None)]
+    )
+    run()
+    Checkpoint.at(str(here / "checkpoint")).change("commits", 2, None)
+    run()
+    assert tables() == [[(1, None, 7), (3, "cc", 6)]] * 2
+    kafka.put(customers, [b"no JSON"])
+    with pytest.raises(PySparkException):
+        run()
+    assert tables() == [[(1, None, 7), (3, "cc", 6)]] * 2
 
 
 def test_outside_of_a_query_it_says_so(spark: SparkSession, tmp_path: Path) -> None:
