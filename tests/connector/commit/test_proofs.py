@@ -333,7 +333,7 @@ def test_partitions_that_cannot_be_asked_for_due_markers_stop_the_begin() -> Non
 
 
 def test_what_was_aborted_and_is_written_again_gets_no_commit_marker() -> None:
-    """Its abort marker was lost, as its coordinator came back before it knew the partition's leader."""
+    """Its abort marker is missing on a partition, as once on Apache Kafka 4.3.1 after a start under load."""
     bench, written = Bench(), list[c.WriteMarkers]()
     aborted: Any = bench.whole_batch(0)[1]
     begun = bench.begin(0)
