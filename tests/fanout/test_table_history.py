@@ -4,6 +4,7 @@ rows, or has lost them by an ordinary act of theirs; else it stops, and each way
 from __future__ import annotations
 
 import json
+import os
 import re
 import time
 from collections.abc import Callable
@@ -47,8 +48,11 @@ def clean_up(table: Any) -> None:
 
 
 def committed_at(table: Any, version: int) -> datetime:
-    (told,) = [one for one in DeltaTable(table.uri).history() if one["version"] == version]
-    return datetime.fromtimestamp(told["timestamp"] / 1000, UTC)
+    """When a version was committed: the files of the log say that, and get a second each."""
+    first = int(time.time()) - 3600
+    for at, commit in enumerate(log_of(table)):
+        os.utime(commit, (first + at, first + at))
+    return datetime.fromtimestamp(first + version, UTC)
 
 
 def restored(*versions: int) -> Act:
