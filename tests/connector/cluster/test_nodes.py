@@ -360,6 +360,7 @@ def batches(writer: Writer, random: Random, nodes: ThreeNodes) -> int:
     return killed
 
 
+@pytest.mark.kafka
 @pytest.mark.timeout(1200)
 def test_no_part_is_read(nodes: ThreeNodes) -> None:
     kafka, seed = Kafka(nodes.bootstrap), int(time.time())
