@@ -18,6 +18,7 @@ from eoslog.connector.run.places_in_log import followed, lacking, look_at
 from eoslog.connector.sink.committer import begin_batch
 from eoslog.connector.sink.task_message import Attempt
 from eoslog.connector.sink.task_writer import write_rows
+from eoslog.protocol.names_by_sink import sink_of
 from tests.connector.brokers import Kafka
 
 
@@ -171,6 +172,8 @@ def test_rows_of_another_application_s_transactions_do_not_follow(
     (later,) = places_of([more])
     says = f"{topic}-0 has 3 rows of {more.participant.name} from offset {later.offset - 2} on"
     assert followed(cluster, [place]) == [says]
+    assert followed(cluster, [place], sink_of(more.participant.name)) == [says]
+    assert followed(cluster, [place], "another sink") == []
     monkeypatch.setattr(places_in_log, "list_transactions", lambda *_, **__: [])
     assert followed(cluster, [place]) == [f"{topic}-0 has 6 rows from offset {place.offset + 2} on"]
 

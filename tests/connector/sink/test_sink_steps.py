@@ -32,6 +32,7 @@ from eoslog.connector.commit.faults import (
     TakenOver,
 )
 from eoslog.connector.commit.observe import observed_decision
+from eoslog.connector.commit.places import Place, Places, Seen
 from eoslog.connector.commit.prepare import judge
 from eoslog.connector.commit.task_reports import Batch, Begun, Decided, Empty, Report
 from eoslog.connector.commit.write_token import sink_of_query
@@ -41,6 +42,7 @@ from eoslog.connector.run import run_memory
 from eoslog.connector.sink import committer, start_of_run
 from eoslog.connector.sink.start_of_run import CheckpointView
 from eoslog.errors import OptionError, WrongCluster
+from eoslog.protocol.producer_identity import ProducerIdentity
 from tests.connector.commit.model_bench import Bench, Crash, finishes
 
 
@@ -1205,3 +1207,20 @@ def test_without_checkpoint_sync_the_disk_is_left_alone(tmp_path: Path, monkeypa
     monkeypatch.setattr(os, "fsync", synced.append)
     query.commit(reports, 0)
     assert synced == []
+
+
+def test_the_newest_batch_whose_rows_are_all_visible(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An open one is passed over; one without rows stands on those of the last that had some."""
+    ours, theirs = (Place("out", None, 0, at, ProducerIdentity(at, 0), 0) for at in (5, 9))
+    shown = {ours: Seen.COMMITTED, theirs: Seen.OPEN}
+    monkeypatch.setattr(start_of_run, "look_at", lambda _, places: {place: shown[place] for place in places})
+
+    def newest(*noted: tuple[int, Places], decided: int | None = None) -> int | None:
+        last = None if decided is None else Batch("q", decided, "digest")
+        return start_of_run._newest_visible(None, noted, last)  # type: ignore[arg-type]
+
+    assert newest((8, (ours,)), (7, (ours,))) == 8
+    assert newest((8, (ours, theirs)), (7, (ours,))) == 7
+    assert newest((8, (theirs,)), (7, (ours,)), decided=7) is None
+    assert newest((8, ()), (7, (ours,))) == 8
+    assert newest((8, ()), (7, (theirs,))) is None
