@@ -70,8 +70,8 @@ class Mutant(NamedTuple):
 
     def broken(self) -> str:
         """The file's code with the rule broken; ValueError where the entry does not fit the sources any more."""
-        file, place = _found(self)
-        tree, place = deepcopy((_tree(file), place))
+        file, tree, place = _found(self)
+        tree, place = deepcopy((tree, place))  # of one parse: in another tree the place is none
         place.put(_code(self.old, self.new)[1])
         text = ast.unparse(tree)
         compile(text, file, "exec")
@@ -86,7 +86,7 @@ def mutants_of(tests: tuple[str, ...], *breaks: Break) -> Iterator[Mutant]:
 
 def whole(file: str) -> str:
     """The file's code with nothing broken, written as `Mutant.broken` writes it."""
-    return ast.unparse(_tree(file))
+    return ast.unparse(_parsed(file)[0])
 
 
 @cache
@@ -94,24 +94,21 @@ def _file(mutant: Mutant) -> str:
     return _found(mutant)[0]
 
 
-def _found(mutant: Mutant) -> tuple[str, _Place]:
+def _found(mutant: Mutant) -> tuple[str, ast.Module, _Place]:
     old, new = _code(mutant.old, mutant.new)
     if _same(old, new):
         raise ValueError(f"{mutant.symbol}: {mutant.name}: nothing is broken")
-    found = [(file, place) for file, full in _symbols()[mutant.symbol.rpartition(".")[2]] if f".{full}".endswith(f".{mutant.symbol}") for name, node in _names(file) if name == full for place in _places(node, old)]
+    found = [(file, tree, place) for file, full in _symbols()[mutant.symbol.rpartition(".")[2]] if f".{full}".endswith(f".{mutant.symbol}") for tree, names in [_parsed(file)] for name, node in names if name == full for place in _places(node, old)]
     if len(found) != 1:
         raise ValueError(f"{mutant.symbol}: {mutant.name}: {mutant.old!r} is there {len(found)} times; correct the entry")
     return found[0]
 
 
 @lru_cache(64)
-def _names(file: str) -> list[tuple[str, ast.AST]]:
-    return list(_named(_tree(file), _module(file)))
-
-
-@lru_cache(64)
-def _tree(file: str) -> ast.Module:
-    return ast.parse((ROOT / file).read_text())
+def _parsed(file: str) -> tuple[ast.Module, list[tuple[str, ast.AST]]]:
+    """A file, and its nodes that have names."""
+    tree = ast.parse((ROOT / file).read_text())
+    return tree, list(_named(tree, _module(file)))
 
 
 @cache
