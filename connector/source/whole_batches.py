@@ -9,7 +9,7 @@ batch, or an earlier one, has in that partition.
 
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from eoslog.client.admin.list_offsets import LATEST, list_offsets
@@ -21,7 +21,7 @@ from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.offsets.offsets import Offsets, TopicIds
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
 from eoslog.connector.source.source_topics import SourceTopics
-from eoslog.errors import RetriesExhausted
+from eoslog.errors import OptionError, RetriesExhausted
 from eoslog.protocol.topic_partitions import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -36,15 +36,28 @@ _NAMED = 3
 
 
 class Decided(NamedTuple):
-    """The last decision of each sink, by transactional.id, None: there is none; and `needs`: for partitions
-    that have rows of them, where committed records must end at least for all of these to be read."""
+    """The last decision of each sink, by transactional.id, None: there is none; the topics' ids at that time;
+    and `needs`: for partitions that have rows of these sinks, where committed records must end at least for
+    all of them to be read."""
 
     last: dict[str, Decision | None]
+    ids: TopicIds
     needs: dict[TopicPartition, int]
 
-    def lacks(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Where some of the rows cannot be read yet, and how far they go."""
-        return {tp: need for tp, need in self.needs.items() if ends.get(tp, need) < need}
+    def why_part(self, ends: Mapping[TopicPartition, int]) -> str:
+        """Why a reader up to these ends may have a part of a batch; "": it has none."""
+        if unknown := [name for name, decision in self.last.items() if decision is None]:
+            return (
+                f"sink {', '.join(unknown)} has decided nothing, or not for as long as the cluster keeps a "
+                "group's offsets: check the name, or leave it out"
+            )
+        lacking = sorted((tp, need) for tp, need in self.needs.items() if ends.get(tp, need) < need)
+        batches = ", ".join(f"{name} has decided {one.batch}" for name, one in self.last.items() if one)
+        rows = (
+            f"its rows in {topic}-{p} go to offset {need - 1}, and committed records end at {ends[topic, p]}"
+            for (topic, p), need in lacking[:_NAMED]
+        )
+        return "; ".join([f"sink {batches}", *rows]) if lacking else ""
 
 
 class WholeBatches:
@@ -57,20 +70,22 @@ class WholeBatches:
         self._held = "nothing was looked up"
 
     def ends(self, position: Offsets | None = None) -> Offsets | None:
-        """Where each partition ends, between two batches. `position`: as in SourceTopics.latest. None: the
-        newest batch is a part now. Raises CommitFault, and what SourceTopics.latest raises."""
+        """Where each partition ends, between two batches. `position`: as in SourceTopics.latest; where an end
+        is before it the log was cut, which is not judged here. None: the newest batch is a part now, or a
+        sink has decided nothing. Raises OptionError, CommitFault, and what SourceTopics.latest raises."""
         for _ in range(_LOOKS):
             before = self._decided or self._look(None)
             ends = self._log.latest(position)
             self._decided = after = self._look(before)
-            if before is None or after is None or after.last != before.last:
+            if any(ends.get(tp, at) < at for tp, at in (position or {}).items()):
+                return ends
+            if before is None or after is not before:
                 self._held = "the sinks decide faster than their ends can be looked up"
                 continue
-            lacking = before.lacks(ends)
-            if not lacking:
+            self._held = before.why_part(ends)
+            if not self._held:
                 self._part_since = None
                 return ends
-            self._held = "; ".join(_told(before, lacking, ends))
         self._say_part()
         return None
 
@@ -89,24 +104,27 @@ class WholeBatches:
         return found
 
     def _look(self, known: Decided | None) -> Decided | None:
-        """The sinks' last decisions; `known` if they still are. None: one is just being made."""
+        """The sinks' last decisions; `known` if they still are. What a cluster has forgotten since stays
+        known. None: one is just being made. Raises OptionError if a sink was left for one that is not named,
+        and CommitFault."""
         runner = Runner(self._log.cluster, OWN_TIMEOUT_MS, decisions=self._options.decision_topic)
         last: dict[str, Decision | None] = {}
         for name in self._options.whole_batches or ():
             found = runner.run(observed(Sink(name)))
             if isinstance(found, Refused):
                 return None
-            last[name] = found
-        if known is not None and known.last == last:
+            last[name] = found or (None if known is None else known.last[name])
+        if known is not None and (known.last, known.ids) == (last, self._log.ids):
             return known
         partitions = self._log.partitions()
         made = [decision for decision in last.values() if decision is not None]
+        check_left(last)
         placed = rows_end(made, self._log.ids)
         needs = {tp: at for tp, at in placed.items() if tp in set(partitions)}
         unplaced = [tp for tp in partitions if tp not in needs and any(may_have(d, tp) for d in made)]
         if unplaced:  # what is written there by now is at least what was decided
             needs |= list_offsets(self._log.cluster, dict.fromkeys(unplaced, LATEST), committed=False)
-        return Decided(last, needs)
+        return Decided(last, self._log.ids, needs)
 
     def _say_part(self) -> None:
         now = time.monotonic()
@@ -118,6 +136,19 @@ class WholeBatches:
                 "See troubleshooting.md#no-whole-batch-can-be-read",
                 STILL_SECONDS,
                 self._held,
+            )
+
+
+def check_left(last: Mapping[str, Decision | None]) -> None:
+    """Raise OptionError if the query of one of these sinks writes elsewhere now: parts would be met there."""
+    for name, decision in last.items():
+        left = None if decision is None else decision.left
+        if left is not None and left.sink not in last:
+            to = f"transactional.id={left.sink}" if left.sink else "processing.guarantee=at_least_once"
+            way = f"name {left.sink} as well" if left.sink else f"leave {name} out"
+            raise OptionError(
+                f"read.whole.batches: the query of sink {name} has gone on with {to} since batch "
+                f"{left.batch_id}, and parts of its batches would be read. Nothing was read: {way}"
             )
 
 
@@ -140,14 +171,3 @@ def may_have(decision: Decision, where: TopicPartition) -> bool:
     room for it, or an earlier version has made it."""
     topics = {topic for topic, _ in decision.topics}
     return decision.is_write or where[0] in topics or where in decision.written or len(topics) >= KEPT_TOPICS
-
-
-def _told(
-    decided: Decided, lacking: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
-) -> Iterator[str]:
-    """What is not to be read yet."""
-    batches = ", ".join(f"{name} has decided {one.batch}" for name, one in decided.last.items() if one)
-    yield f"sink {batches}"
-    for (topic, p), need in sorted(lacking.items())[:_NAMED]:
-        stable = ends[topic, p]
-        yield f"its rows in {topic}-{p} go to offset {need - 1}, and committed records end at {stable}"
