@@ -98,7 +98,15 @@ def _found(mutant: Mutant) -> tuple[str, ast.Module, _Place]:
     old, new = _code(mutant.old, mutant.new)
     if _same(old, new):
         raise ValueError(f"{mutant.symbol}: {mutant.name}: nothing is broken")
-    found = [(file, tree, place) for file, full in _symbols()[mutant.symbol.rpartition(".")[2]] if f".{full}".endswith(f".{mutant.symbol}") for tree, names in [_parsed(file)] for name, node in names if name == full for place in _places(node, old)]
+    found = [
+        (file, tree, place)
+        for file, full in _symbols()[mutant.symbol.rpartition(".")[2]]
+        if f".{full}".endswith(f".{mutant.symbol}")
+        for tree, names in [_parsed(file)]
+        for name, node in names
+        if name == full
+        for place in _places(node, old)
+    ]
     if len(found) != 1:
         raise ValueError(f"{mutant.symbol}: {mutant.name}: {mutant.old!r} is there {len(found)} times; correct the entry")
     return found[0]

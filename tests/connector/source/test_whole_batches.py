@@ -20,6 +20,7 @@ from eoslog.connector.commit.begin import begin
 from eoslog.connector.commit.commands import End, Refused
 from eoslog.connector.commit.decide import commit
 from eoslog.connector.commit.decision import KEPT_TOPICS, Decision
+from eoslog.connector.commit.leave_sink import leave
 from eoslog.connector.commit.places import Place
 from eoslog.connector.commit.prepare import Task, judge, participant_name
 from eoslog.connector.commit.task_reports import Batch, Begun, Decided, Left, Prepared, Report
@@ -174,6 +175,24 @@ def test_a_writer_that_died_in_its_commit_is_started_again(kafka: Kafka) -> None
         after = reader.await_ends()
         assert [writer.parts(ends) for ends in (before, after)] == [[], []]
         assert all(row.offset < after[row.where] for row in writer.rows)
+
+
+def test_a_writer_that_was_renamed_is_named_as_well(kafka: Kafka) -> None:
+    """The way out of the error: the reader then waits until the new name has decided, and meets no part."""
+    old = Writer(kafka.bootstrap, [kafka.topic(PARTITIONS), kafka.topic(PARTITIONS)])
+    new = Writer(kafka.bootstrap, old.topics)
+    new.sink, both = Sink(f"{old.sink.id}-2"), f"{old.sink.id},{old.sink.id}-2"
+    with old.cluster, new.cluster:
+        old.batch(0, [0, 1, 2])
+        does = Runner(old.cluster, 60_000)
+        does.run(leave(old.sink, Batch("q", 1, "1"), 0, Left("word", new.sink.id, "q", 1, 0)))
+        with pytest.raises(OptionError, match=f"name {new.sink.id} as well"):
+            WholeBatches(SourceTopics(old.options())).ends()
+        reader = WholeBatches(SourceTopics(old.options(**{"read.whole.batches": both})))
+        assert reader.ends() is None, "the new name has decided nothing"
+        new.batch(1, [0, 1, 2])
+        ends = reader.await_ends()
+        assert all(row.offset < ends[row.where] for row in (*old.rows, *new.rows))
 
 
 def test_a_stream_plans_no_batch_that_ends_in_a_part(kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,8 +13,7 @@ from itertools import count
 
 import pytest
 
-from eoslog.testing import EmbeddedBroker
-from tests.broker.coordinator.transactions.txn_wire import Cluster, Producer
+from tests.broker.coordinator.transactions.txn_wire import QUICK, Cluster, Producer, cluster_under_test
 
 _NUMBERS = count()
 
@@ -22,14 +21,7 @@ _NUMBERS = count()
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     """The broker under test, with two topics of two partitions."""
-    given = os.environ.get("EOSLOG_TEST_BOOTSTRAP")
-    if given:
-        host, _, port = given.rpartition(":")
-        with Cluster(host, int(port), kafka=True) as opened:
-            yield opened
-        return
-    fast = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"}
-    with EmbeddedBroker(config=fast) as broker, Cluster(broker.host, broker.port) as opened:
+    with cluster_under_test(QUICK) as opened:
         yield opened
 
 

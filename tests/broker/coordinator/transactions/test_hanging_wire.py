@@ -20,7 +20,7 @@ from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.protocol.plain_records import encode_records
 from eoslog.testing import EmbeddedBroker
-from tests.broker.coordinator.transactions.txn_wire import Cluster, Producer
+from tests.broker.coordinator.transactions.txn_wire import Cluster, Producer, cluster_under_test
 from tests.kit.program import until
 
 # -- transactions that nobody ends -----------------------------------------------------------------
@@ -200,13 +200,7 @@ def before_expiry(steps: Callable[[], None], first: Callable[[], None] | None = 
 
 @pytest.fixture(scope="module")
 def cluster_of_expiry() -> Iterator[Cluster]:
-    given = os.environ.get("EOSLOG_TEST_BOOTSTRAP")
-    if given:
-        host, _, port = given.rpartition(":")
-        with Cluster(host, int(port), kafka=True) as opened:
-            yield opened
-        return
-    with EmbeddedBroker(config=SOON) as broker, Cluster(broker.host, broker.port) as opened:
+    with cluster_under_test(SOON) as opened:
         yield opened
 
 

@@ -17,7 +17,7 @@ from eoslog.broker.ports import OsFileSystem, SystemClock
 from eoslog.broker.topics.topics import Topics
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.testing import EmbeddedBroker
-from tests.broker.coordinator.transactions.txn_wire import Cluster, Producer
+from tests.broker.coordinator.transactions.txn_wire import QUICK, Cluster, Producer, cluster_under_test
 from tests.kit.program import until
 
 # -- the end of epochs, the turn of sequences ----------------------------------------------------
@@ -32,7 +32,7 @@ PIDS = count(5_000_000)
 
 
 def wear(directory: Path) -> None:
-    """A data directory whose ids have used up almost all of their epochs."""
+    """Fill a data directory with ids that have used up almost all of their epochs."""
     clock = SystemClock()
     topics = Topics.open(OsFileSystem(), str(directory), BrokerConfig(), clock, GroupFlush())
     journal = TransactionJournal(topics, clock)
@@ -44,16 +44,7 @@ def wear(directory: Path) -> None:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    given = os.environ.get("EOSLOG_TEST_BOOTSTRAP")
-    if given:
-        host, _, port = given.rpartition(":")
-        with Cluster(host, int(port), kafka=True) as opened:
-            yield opened
-        return
-    directory = tmp_path_factory.mktemp("worn")
-    wear(directory)
-    fast = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"}
-    with EmbeddedBroker(directory, config=fast) as broker, Cluster(broker.host, broker.port) as opened:
+    with cluster_under_test(QUICK, tmp_path_factory.mktemp("worn"), wear) as opened:
         yield opened
 
 

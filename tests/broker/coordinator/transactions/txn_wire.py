@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any, Self
 
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.protocol.plain_records import encode_records
+from eoslog.testing import EmbeddedBroker
 from tests.broker.broker_clients import Wire
 from tests.kit.program import until
 
 GROUP, TRANSACTION = 0, 1
+QUICK = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"}
+"""A broker that looks often for time-outs."""
 STARTING = (E.COORDINATOR_NOT_AVAILABLE, E.COORDINATOR_LOAD_IN_PROGRESS, E.NOT_COORDINATOR)
 
 
@@ -56,6 +62,24 @@ class Cluster:
 
 def _written(producer: Producer, place: tuple[int, int]) -> bool:
     return producer.produce(transactional=False, place=place) == 0
+
+
+@contextmanager
+def cluster_under_test(
+    config: Mapping[str, str], data: Path | None = None, fill: Callable[[Path], None] = lambda _: None
+) -> Iterator[Cluster]:
+    """The broker of EOSLOG_TEST_BOOTSTRAP; else a bundled one of this configuration, on a folder that `fill`
+    has filled."""
+    given = os.environ.get("EOSLOG_TEST_BOOTSTRAP")
+    if given:
+        host, _, port = given.rpartition(":")
+        with Cluster(host, int(port), kafka=True) as opened:
+            yield opened
+        return
+    if data is not None:
+        fill(data)
+    with EmbeddedBroker(data, config=dict(config)) as broker, Cluster(broker.host, broker.port) as opened:
+        yield opened
 
 
 class Producer:
