@@ -270,6 +270,12 @@ def _create(world: "World", query: "Query", text: str) -> bool:
     return True
 
 
+def _wrote_elsewhere(query: "Query", text: str) -> bool:
+    """Whether the error says that the other sink's rows went to topics which are not the query's."""
+    told = re.search(r"and writes to ([\w, ]+) as it did", text)
+    return told is not None and query.sink["topic"] not in told.group(1).split(", ")
+
+
 def _option(world: "World", query: "Query", text: str) -> bool:
     """The option that the error names."""
     told = re.findall(r"(?:start\.accepted|cluster\.moved\.to)=[\w.,:-]+", text)
@@ -285,7 +291,8 @@ def _option(world: "World", query: "Query", text: str) -> bool:
     if name == "cluster.moved.to":
         query.source[name] = value
     world.accept(query)
-    if kind == "copied":  # what the copy has written, under its own name here, counts
+    if kind == "copied" or (kind == "offsets-of" and _wrote_elsewhere(query, text)):
+        # what the copy has written, under its own name here, counts
         copies = [line for line in world.lineages if line.name.startswith(f"{query.lineage.name}-tried")]
         query.lineage.may_lack |= {uid for line in copies for uid in line.tried}
     return True
@@ -381,8 +388,7 @@ def _named_id(world: "World", query: "Query", text: str) -> bool:
     told = re.search(r"transactional\.id=([\w-]+(?:\.[\w-]+)*)", text)
     if told is None or query.ids[-1] == told.group(1) or told.group(1) not in query.lineage.sinks:
         return False  # it is another query's
-    topics = re.search(r"and writes to ([\w, ]+) as it did", text)
-    if topics is not None and query.sink["topic"] not in topics.group(1).split(", "):
+    if _wrote_elsewhere(query, text):
         return False  # it is a copy of the query
     query.set_id(told.group(1))
     if query.source["startingOffsets"] == "committed" and not query.lineage.began:
