@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 from chispa import assert_df_equality
+from click.testing import CliRunner
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from benchmarks.peer_kafka import spark_kafka
+from eoslog.cli import main
 from eoslog.connector.spark.libraries import numbers
 from eoslog.connector.spark.versions import PYSPARK, works
 from tests.checkpoint.checkpointkit import A_BATCH, EditedQuery, fill
@@ -481,6 +484,43 @@ def test_a_stream_sink_is_changed(spark: SparkSession, kafka: Kafka, tmp_path: P
         assert query.start().awaitTermination(120)
     values = sorted(row[3] for row in kafka.rows(target, 2))
     assert values == sorted(b"%d %d" % (turn, i) for turn in range(4) for i in range(40))
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("ended_first", [False, True], ids=["at once", "the batch ended first"])
+def test_the_way_back_after_a_kill(
+    spark: SparkSession, kafka: Kafka, tmp_path: Path, ended_first: bool
+) -> None:
+    """docs/migrating.md: Spark's sink writes a decided batch again that Spark has not noted."""
+    source, target = kafka.topic(2), kafka.topic(2)
+
+    def shown() -> str:
+        asked = ["checkpoint", "show", str(tmp_path), "--bootstrap-server", kafka.bootstrap]
+        return CliRunner().invoke(main, asked).output
+
+    def go(connector: str) -> None:
+        frame = spark.readStream.format(connector).option("kafka.bootstrap.servers", kafka.bootstrap)
+        read = frame.options(subscribe=source, startingOffsets="earliest").load()
+        query = read.selectExpr("value").writeStream.format(connector).option("topic", target)
+        query = query.option("kafka.bootstrap.servers", kafka.bootstrap)
+        query = query.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True)
+        assert query.start().awaitTermination(120)
+
+    kafka.put(source, [b"old %d" % i for i in range(40)])
+    go("eoslog")
+    assert "go on: " in shown()
+    newest = max((tmp_path / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
+    for lost in (newest, newest.with_name(f".{newest.name}.crc")):
+        lost.unlink(missing_ok=True)
+    assert "finish: " in shown()
+    if ended_first:
+        go("eoslog")
+        assert "go on: " in shown()
+    kafka.put(source, [b"new %d" % i for i in range(40)])
+    go("kafka")
+    counts = Counter(row[3] for row in kafka.rows(target, 2))
+    assert {counts[b"new %d" % i] for i in range(40)} == {1}
+    assert {counts[b"old %d" % i] for i in range(40)} == {1 if ended_first else 2}
 
 
 @pytest.mark.kafka
