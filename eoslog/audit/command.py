@@ -19,8 +19,8 @@ import pyarrow as pa
 from click.core import ParameterSource
 
 from eoslog.audit.bounds import Bound, places, settled
-from eoslog.audit.findings import OF_CONTENTS, OF_PLACES, OF_TOPICS, Kinds
-from eoslog.audit.identity import Identity
+from eoslog.audit.findings import OF_CONTENTS, OF_NEWEST, OF_PLACES, OF_TOPICS, Kinds
+from eoslog.audit.identity import Deletes, Identity
 from eoslog.audit.lines import Lines
 from eoslog.audit.read import ReadSettings
 from eoslog.audit.report import document, lines
@@ -41,7 +41,9 @@ _OF_TOPICS = {
     "all_headers": "--all-headers", "read_uncommitted": "--read-uncommitted",
 }  # fmt: skip
 """Options that say nothing about a table."""
-_FORMS = "parquet:PATH, delta:PATH[@VERSION] or iceberg:CATALOG.NAMESPACE.TABLE[@SNAPSHOT]"
+_FORMS = (
+    "parquet:PATH, delta:PATH[@VERSION], iceberg:CATALOG.NAMESPACE.TABLE[@SNAPSHOT] or postgres:SCHEMA.TABLE"
+)
 _VERSIONED = re.compile(r"(?P<name>.+?)(?:@(?P<version>\d+))?")
 
 
@@ -59,10 +61,10 @@ class Location:
         kind, colon, name = text.partition(":")
         if not colon:
             return None
-        if kind not in ("parquet", "delta", "iceberg") or not name:
+        if kind not in ("parquet", "delta", "iceberg", "postgres") or not name:
             raise BadTable(f"--to {text}: give a topic, or a table as {_FORMS}")
         found = _VERSIONED.fullmatch(name)
-        if kind == "parquet" or found is None or found["version"] is None:
+        if kind in ("parquet", "postgres") or found is None or found["version"] is None:
             return cls(kind, name)
         return cls(kind, found["name"], int(found["version"]))
 
@@ -76,6 +78,10 @@ class Location:
             from eoslog.audit.table.iceberg import IcebergTable
 
             return IcebergTable(self.name, self.version)
+        if self.kind == "postgres":
+            from eoslog.audit.table.postgres import PostgresTable
+
+            return PostgresTable(self.name)
         from eoslog.audit.table.parquet import ParquetFolder
 
         return ParquetFolder(self.name)
@@ -102,8 +108,7 @@ def _options(function: Callable[..., None]) -> Callable[..., None]:
         )(function)
     function = click.option(
         "--to", "to_topics", multiple=True, required=True, metavar="TOPIC",
-        help="Repeatable; or a table: parquet:PATH, delta:PATH[@VERSION], "
-        "iceberg:CATALOG.NAMESPACE.TABLE[@SNAPSHOT].",
+        help=f"Repeatable; or a table: {_FORMS}.",
     )(function)  # fmt: skip
     function = click.option(
         "--from", "from_topics", multiple=True, metavar="TOPIC", help="As TOPIC; repeatable."
@@ -145,6 +150,14 @@ def _options(function: Callable[..., None]) -> Callable[..., None]:
     help="The table's column of a record's topic, partition, offset, key or value; PART= if it has none.  "
     "[default: the column of this name]",
 )  # fmt: skip
+@click.option(
+    "--newest", is_flag=True,
+    help="Records are changes: the table has the newest of each key alone, and none whose value is null.",
+)  # fmt: skip
+@click.option(
+    "--deletes", metavar="FIELD=WORD,...",
+    help="With --newest: nor one whose JSON has one of the words in FIELD; Debezium's are op=d.",
+)  # fmt: skip
 @click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="As --output json.")
 @judging
@@ -163,7 +176,8 @@ def command(
     table = _table(options["to_topics"])
     kinds: Kinds = OF_TOPICS
     if table is not None:
-        kinds = OF_CONTENTS if options["key"] or options["content"] else OF_PLACES
+        by_place = OF_NEWEST if options["newest"] else OF_PLACES
+        kinds = OF_CONTENTS if options["key"] or options["content"] else by_place
         report = _audited_table(table, addresses, command_config, timeout, options)
     else:
         report = _audited(addresses, command_config, timeout, options)
@@ -190,8 +204,9 @@ def _audited(
     addresses: str | None, command_config: str | None, timeout: float, options: dict[str, Any]
 ) -> Any:
     """The report of an audit of topics."""
-    if options["columns"]:
-        raise click.UsageError("--column is for tables: --to parquet:PATH")
+    for name, option in (("columns", "--column"), ("newest", "--newest")):
+        if options[name]:
+            raise click.UsageError(f"{option} is for tables: --to parquet:PATH")
     identity = _identity(options)
     way = ReadSettings(identity, by_key=options["order"] == "key", committed=not options["read_uncommitted"])
     with ExitStack() as stack:
@@ -288,6 +303,7 @@ def _audited_table(
     by_contents = options["key"] or options["content"]
     if options["key"] and options["content"]:
         raise click.UsageError("give either --key or --content")
+    deletes = _deletes(options)
     now_ms = time.time() * 1000
     named = pairs(options["columns"], "--column")
     table = location.open()
@@ -310,17 +326,19 @@ def _audited_table(
         target, job = AuditedTable(table, columns), Job(Path(directory), late, options["show"])
         if by_contents:
             return _audited_contents(source, target, job, options)
+        _check_partitions(table, columns, [place.partition for place in source.places])
         numbered = Lines(
             source.places,
             from_start=options["from_start"] == "earliest",
             to_end=options["from_end"] == "latest",
         )
         with shown() as watch:
-            findings = audit_places(source, target, numbered, job, watch)
+            findings = audit_places(source, target, numbered, job, watch, deletes)
     rows = sum(findings.records[findings.sources :])
     return document(
         findings,
-        compared=", ".join(["partition", "offset", *columns.contents]),
+        compared=", ".join([*columns.placed, *columns.contents])
+        + ("; of each key the newest" if options["newest"] else ""),
         allow_foreign=options["allow_foreign"],
         heads={"table": table.version, "identity": "place", "columns": dict(columns.names)},
         counts={"outside_of_bounds": findings.outside},
@@ -342,6 +360,23 @@ def _audited_contents(source: AuditedCluster, target: AuditedTable, job: Job, op
     return document(found, compared=str(identity), allow_foreign=options["allow_foreign"], heads=heads)
 
 
+def _deletes(options: dict[str, Any]) -> Deletes | None:
+    """None: all records count. Raises click.UsageError."""
+    given = options["deletes"]
+    if not options["newest"]:
+        if given:
+            raise click.UsageError("--deletes is for --newest")
+        return None
+    others = {"key": "--key", "content": "--content", "grace": "--grace", "from_end": "--from-end"}
+    if wrong := [option for name, option in others.items() if _is_given(name)]:
+        raise click.UsageError(
+            f"{', '.join(wrong)}: not with --newest, which looks at all records up to the topic's end. Let "
+            "the query come to it first"
+        )
+    ((field, words),) = pairs([given], "--deletes").items() if given else (("", ""),)
+    return Deletes(field, tuple(words.split(",")))
+
+
 def _columns(table: Table, named: dict[str, str]) -> Columns:
     if not table.schema.names:
         raise BadTable(
@@ -360,4 +395,12 @@ def _check_places(table: Table, columns: Columns, topics: list[str]) -> None:
         raise BadTable(
             f"{table.version} has no column topic, so its rows could be of any of {', '.join(topics)}: name "
             "it by --column topic=NAME, or audit one topic"
+        )
+
+
+def _check_partitions(table: Table, columns: Columns, partitions: list[int]) -> None:
+    if "partition" not in columns.names and any(partitions):
+        raise BadTable(
+            f"{table.version} has no column partition, so its rows could be of any of the topic's: name it "
+            "by --column partition=NAME, or compare by --content or --key"
         )

@@ -37,7 +37,7 @@ class Kind(NamedTuple):
 
 
 LOST, DOUBLED, REORDERED, ALTERED, PHANTOM = "lost", "doubled", "reordered", "altered", "phantom"
-FOREIGN, PENDING, UNCHECKED = "foreign", "pending", "unchecked"
+OLDER, FOREIGN, PENDING, UNCHECKED = "older", "foreign", "pending", "unchecked"
 Kinds = Mapping[str, Kind]
 
 OF_TOPICS: Kinds = {
@@ -58,6 +58,12 @@ OF_PLACES: Kinds = {
     UNCHECKED: Kind("at offsets that the topic no longer has: they cannot be checked", wrong=False),
 }
 """What is found in a table whose rows name their partition and offset."""
+OF_NEWEST: Kinds = {
+    **OF_PLACES,
+    LOST: Kind("of the topic, the newest of their keys, not in the table"),
+    OLDER: Kind("of records that a newer one of their key has replaced or deleted"),
+}
+"""What is found in a table that has the newest record of each key alone."""
 OF_CONTENTS: Kinds = {kind: OF_PLACES[kind] for kind in (LOST, DOUBLED, PENDING)} | {
     FOREIGN: Kind("like no record of the topic")
 }

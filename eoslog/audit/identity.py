@@ -9,8 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.json as pajson
 
 from eoslog.audit.digest import Digester, Words
+from eoslog.audit.table.files import BadTable
 from eoslog.protocol.decode import DecodedRecords
 from eoslog.protocol.varints import Ints
 
@@ -72,6 +74,41 @@ class Identity:
 
 def _one(digester: Digester, parts: list[Words]) -> Words:
     return parts[0] if len(parts) == 1 else digester.together(parts)
+
+
+@dataclass(frozen=True)
+class Deletes:
+    """Which records delete their key: those without a value, and those whose JSON says one of `words` in
+    `field`, at its top or in `payload`. Without a field: those without a value alone."""
+
+    field: str = ""
+    words: tuple[str, ...] = ()
+
+    def of(self, values: pa.Array) -> Bools:
+        """For each value. Raises BadTable for a value that is no JSON object."""
+        deletes = ~_valid(values)
+        texts = values.drop_null()
+        if not self.field or not len(texts):
+            return deletes
+        told = pa.field(self.field, pa.string())
+        schema = pa.schema([told, pa.field("payload", pa.struct([told]))])
+        lines = pc.binary_join(pa.array([texts], pa.list_(pa.binary())), b"\n")[0].as_buffer()
+        try:
+            found = pajson.read_json(
+                pa.BufferReader(lines),
+                pajson.ReadOptions(use_threads=False, block_size=max(lines.size, 1)),
+                pajson.ParseOptions(schema, newlines_in_values=True, unexpected_field_behavior="ignore"),
+            )
+        except pa.ArrowInvalid as error:
+            raise BadTable(
+                f"--deletes {self.field}=...: a value of the topic is no such JSON: {error}"
+            ) from error
+        if len(found) != len(texts):
+            raise BadTable(f"--deletes {self.field}=...: a value of the topic is not one JSON object")
+        said = pc.coalesce(found[self.field], pc.struct_field(found["payload"], self.field))
+        words = pa.array(self.words, pa.string())
+        deletes[~deletes] = pc.is_in(said.combine_chunks(), words).to_numpy(zero_copy_only=False)
+        return deletes
 
 
 def header_values(headers: pa.Array, name: str) -> tuple[pa.Array, Bools]:

@@ -21,7 +21,9 @@ import pyarrow.compute as pc
 
 from eoslog.audit.bounds import AuditedRange
 from eoslog.audit.findings import DOUBLED, FOREIGN, PHANTOM, Findings
+from eoslog.audit.match import DigestsCollide
 from eoslog.audit.spill import OneKey, Rows
+from eoslog.errors import EoslogError
 
 Longs = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -106,8 +108,9 @@ def _longs(column: pa.Array) -> tuple[Longs, Bools]:
     return values, there
 
 
-RECORD, SEEN = -2, -1
-"""What `file` is for a committed record of the topic, and for any record there that a compacted topic has."""
+REPLACED, RECORD, SEEN = -3, -2, -1
+"""What `place` is for a committed record that a newer one of its key has replaced, or that deletes; for any
+other committed record of the topic; and for any record there that a compacted topic has."""
 
 LINE_ROW = np.dtype([
     ("line", "<u8"),
@@ -130,6 +133,7 @@ class LineVerdict:
     altered: Rows
     phantom: Rows
     unchecked: Rows
+    older: Rows
 
 
 def judge(rows: Rows, gone: Rule, known: int = 0) -> LineVerdict:
@@ -146,13 +150,14 @@ def judge(rows: Rows, gone: Rule, known: int = 0) -> LineVerdict:
     group = np.cumsum(heads) - 1
     in_table = rows["place"] >= 0
     has_record = (rows["place"] == RECORD)[first]
+    was_replaced = (rows["place"] == REPLACED)[first][group]
     seen = np.add.reduceat((rows["place"] == SEEN).astype(np.int64), first) > 0
     count = np.add.reduceat(in_table.astype(np.int64), first)
     first_in_table = first + np.diff(np.append(first, len(rows))) - count
     position = np.arange(len(rows))
     again = in_table & (position > first_in_table[group])
     recorded = has_record[group]
-    missing = in_table & ~recorded
+    missing = in_table & ~recorded & ~was_replaced
     maybe = missing & gone(rows) & ~seen[group]
     source = rows[first[group]]
     differs = (rows["digest"] != source["digest"]) | (rows["more"] != source["more"])
@@ -165,6 +170,7 @@ def judge(rows: Rows, gone: Rule, known: int = 0) -> LineVerdict:
         altered=rows[in_table & recorded & differs & fresh],
         phantom=rows[missing & ~maybe & fresh],
         unchecked=rows[maybe & ~again & fresh],
+        older=rows[in_table & was_replaced & fresh],
     )
 
 
@@ -182,6 +188,52 @@ def judge_one(one: OneKey, gone: Rule, size: int) -> Iterator[LineVerdict]:
 def verdicts(rows: Rows | OneKey, gone: Rule, limit: int) -> Iterable[LineVerdict]:
     """The verdicts about all rows of some lines."""
     return judge_one(rows, gone, limit) if isinstance(rows, OneKey) else [judge(rows, gone)]
+
+
+# -- the newest record of each key ---------------------------------------------------------------
+
+KEYED = np.dtype([("key", "<u8"), ("key_more", "<u8"), ("number", "<i4"), ("deletes", "?"), *LINE_ROW.descr])
+"""A committed record with the two halves of the digest of its key, and the number of its partition."""
+
+
+class KeyMoves(EoslogError):
+    """Records of one key are in two partitions, so nobody can tell which is the newest."""
+
+    def __init__(self, one: Rows, two: Rows) -> None:
+        self.records = (one, two)
+        super().__init__("records of one key are in two partitions")
+
+
+def newest(rows: Rows | OneKey, limit: int) -> Iterator[Rows]:
+    """Of all records of some keys, as rows of LINE_ROW: those that the table has to have, as RECORD, and the
+    others, as REPLACED. Raises KeyMoves, DigestsCollide."""
+    if not isinstance(rows, OneKey):
+        yield _newest(rows)
+        return
+    waits: Rows | None = None
+    for piece in rows.pieces(limit):
+        joined = piece if waits is None else np.concatenate([waits, piece])
+        if np.any(joined["key_more"] != joined["key_more"][0]):
+            raise DigestsCollide
+        found = _newest(joined)
+        last = int(np.argmax(joined["offset"]))
+        waits = joined[last : last + 1]
+        yield found[found["line"] != waits["line"]]
+    if waits is not None:
+        yield _newest(waits)
+
+
+def _newest(rows: Rows) -> Rows:
+    rows = rows[np.lexsort((rows["offset"], rows["key_more"], rows["key"]))]
+    same = (rows["key"][1:] == rows["key"][:-1]) & (rows["key_more"][1:] == rows["key_more"][:-1])
+    moved = np.flatnonzero(same & (rows["number"][1:] != rows["number"][:-1]))
+    if len(moved):
+        raise KeyMoves(rows[moved[0]], rows[moved[0] + 1])
+    found = np.empty(len(rows), LINE_ROW)
+    for name in LINE_ROW.names or ():
+        found[name] = rows[name]
+    found["place"] = np.where(np.append(~same, True) & ~rows["deletes"], RECORD, REPLACED)
+    return found
 
 
 AT = np.dtype([("place", "<i8"), ("offset", "<i8")])
@@ -206,7 +258,7 @@ def note(verdict: LineVerdict, lines: Lines, findings: Findings) -> None:
     findings[DOUBLED].add(
         in_table(verdict.doubled), records(verdict.doubled), in_table(verdict.doubled_first)
     )
-    for kind in ("altered", "phantom", "unchecked"):
+    for kind in findings.kinds.keys() & {"altered", "phantom", "unchecked", "older"}:
         found: Rows = getattr(verdict, kind)
         findings[kind].add(in_table(found), records(found))
 

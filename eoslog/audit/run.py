@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -22,14 +22,15 @@ from eoslog.audit.findings import (
     DOUBLED,
     FOREIGN,
     OF_CONTENTS,
+    OF_NEWEST,
     OF_PLACES,
     OF_TOPICS,
     REORDERED,
     AuditedPlace,
     Findings,
 )
-from eoslog.audit.identity import Identity
-from eoslog.audit.lines import LINE_ROW, RECORD, SEEN, Bools, Lines, Rule
+from eoslog.audit.identity import Deletes, Identity
+from eoslog.audit.lines import KEYED, LINE_ROW, RECORD, SEEN, Bools, KeyMoves, Lines, Rule
 from eoslog.audit.match import ITEM, verdicts
 from eoslog.audit.order import OrderCheck
 from eoslog.audit.read import Read, ReadSettings, halves, read, records_of
@@ -40,6 +41,7 @@ from eoslog.client.records.fetch import Gaps
 from eoslog.client.wire.cluster import Cluster
 from eoslog.commands.progress import ProgressListener
 from eoslog.errors import EoslogError
+from eoslog.protocol.decode import DecodedRecords
 
 
 class NoIdentity(EoslogError):
@@ -196,16 +198,24 @@ def _without_identity(rows: Rows, is_source: bool, way: ReadSettings, findings: 
 
 
 def audit_places(
-    source: AuditedCluster, target: AuditedTable, lines: Lines, job: Job, watch: ProgressListener
+    source: AuditedCluster,
+    target: AuditedTable,
+    lines: Lines,
+    job: Job,
+    watch: ProgressListener,
+    deletes: Deletes | None = None,
 ) -> Findings:
-    """Compare by partition and offset. Raises BadTable, OSError (the disk is full), and what reading does."""
+    """Compare by partition and offset. `deletes`: the table has the newest record of each key alone, and none
+    if that deletes. Raises BadTable, NoIdentity, OSError (the disk is full), and what reading does."""
     places: list[AuditedPlace] = [*source.places, *target.places]
     sources = len(source.places)
-    findings = Findings(places, sources, job.settled, OF_PLACES, job.show)
-    compacted = np.array([_compacted(source, number) for number in range(sources)], np.bool_)
+    kinds = OF_PLACES if deletes is None else OF_NEWEST
+    findings = Findings(places, sources, job.settled, kinds, job.show)
+    # compaction leaves the newest record of each key: a table of those has no row of a record that is gone
+    compacted = np.array([deletes is None and _compacted(source, one) for one in range(sources)], np.bool_)
     judge = partial(by_line.verdicts, gone=_gone(lines, compacted), limit=job.limit)
     for verdict in compared(
-        _line_rows(source, target, lines, compacted, findings, watch),
+        _line_rows(source, target, lines, compacted, findings, job, watch, deletes),
         Comparison(LINE_ROW, "line", judge, max(lines.count - 1, 0)),
         job.directory / "rows",
         watch,
@@ -222,14 +232,21 @@ def _line_rows(
     lines: Lines,
     compacted: Bools,
     findings: Findings,
+    job: Job,
     watch: ProgressListener,
+    deletes: Deletes | None,
 ) -> Iterator[Rows]:
     digester = Digester()
-    contents = target.columns.contents
-    for number in range(findings.sources):
-        yield from _of_topic(
-            source, number, bool(compacted[number]), lines, contents, findings, digester, watch
+    records = (
+        piece
+        for number in range(findings.sources)
+        for piece in _of_topic(
+            source, number, lines, target.columns.contents, findings, digester, watch, deletes
         )
+    )
+    yield from records if deletes is None else _newest(records, source, findings, job, watch)
+    for number in np.flatnonzero(compacted).tolist():
+        yield from _seen(source, number, lines, watch)
     watch.begin(f"reading {len(target.places)} files", sum(file.size for file in target.places))
     for number in range(len(target.places)):
         yield from _of_file(target, number, lines, findings, digester, watch)
@@ -251,26 +268,72 @@ def _gone(lines: Lines, compacted: Bools) -> Rule:
 
 
 def _of_topic(
-    source: AuditedCluster, number: int, compacted: bool, lines: Lines, contents: Sequence[str],
-    findings: Findings, digester: Digester, watch: ProgressListener,
+    source: AuditedCluster, number: int, lines: Lines, contents: Sequence[str], findings: Findings,
+    digester: Digester, watch: ProgressListener, deletes: Deletes | None,
 ) -> Iterator[Rows]:  # fmt: skip
+    """The committed records; rows of KEYED if only the newest of each key count."""
+    for records, offsets in _records(source, number, watch, committed=True):
+        findings.records[number] += len(records)
+        kept = np.zeros(len(records), LINE_ROW if deletes is None else KEYED)
+        kept["line"], kept["offset"] = lines.of_place(number, offsets), offsets
+        kept["place"] = RECORD
+        parts = {"key": records.key, "value": records.value}
+        _digest(kept, (parts[part] for part in contents), digester)
+        if deletes is not None:
+            keys, there = Identity(key=True).of_contents(digester, parts)
+            if not there.all():
+                raise NoIdentity(
+                    f"the record at offset {offsets[~there][0]} of {source.places[number]} has no key: which "
+                    "record is the newest of its key nobody can tell. Audit a topic whose records have keys"
+                )
+            kept["key"], kept["key_more"] = halves(keys).T
+            kept["number"], kept["deletes"] = number, deletes.of(records.value)
+        yield kept
+
+
+def _seen(source: AuditedCluster, number: int, lines: Lines, watch: ProgressListener) -> Iterator[Rows]:
     """A compacted topic is read twice: what is there only for read_uncommitted readers was aborted."""
+    for _, offsets in _records(source, number, watch, committed=False):
+        kept = np.zeros(len(offsets), LINE_ROW)
+        kept["line"], kept["offset"], kept["place"] = lines.of_place(number, offsets), offsets, SEEN
+        yield kept
+
+
+def _records(
+    source: AuditedCluster, number: int, watch: ProgressListener, *, committed: bool
+) -> Iterator[tuple[DecodedRecords, Any]]:
+    """Records of a partition, and their offsets."""
     place = source.places[number]
-    for committed in (True, False) if compacted else (True,):
-        watch.begin(f"reading {place}", place.size)
-        at = place.start
-        for records in records_of(source.cluster, place, committed=committed) if place.size else ():
-            offsets = records.offset.to_numpy()
-            kept = np.zeros(len(records), LINE_ROW)
-            kept["line"], kept["offset"] = lines.of_place(number, offsets), offsets
-            kept["place"] = RECORD if committed else SEEN
-            if committed:
-                findings.records[number] += len(records)
-                parts = {"key": records.key, "value": records.value}
-                _digest(kept, (parts[part] for part in contents), digester)
-            yield kept
-            watch.advance(int(offsets[-1]) + 1 - at)
-            at = int(offsets[-1]) + 1
+    watch.begin(f"reading {place}", place.size)
+    at = place.start
+    for records in records_of(source.cluster, place, committed=committed) if place.size else ():
+        offsets = records.offset.to_numpy()
+        yield records, offsets
+        watch.advance(int(offsets[-1]) + 1 - at)
+        at = int(offsets[-1]) + 1
+
+
+def _newest(
+    records: Iterator[Rows], source: AuditedCluster, findings: Findings, job: Job, watch: ProgressListener
+) -> Iterator[Rows]:
+    """All records, as the table has to have them. Raises BadTable if a key is in two partitions."""
+    try:
+        yield from compared(
+            records,
+            Comparison(KEYED, "key", partial(by_line.newest, limit=job.limit)),
+            job.directory / "keys",
+            watch,
+            expected=sum(place.size for place in source.places),
+            limit=job.limit,
+        )
+    except KeyMoves as error:
+        where = " and ".join(
+            f"offset {row['offset']} of {findings.places[int(row['number'])]}" for row in error.records
+        )
+        raise BadTable(
+            f"records of one key are at {where}: which one is the newest nobody can tell. Audit a topic "
+            "whose keys stay in their partitions"
+        ) from error
 
 
 def _of_file(

@@ -15,6 +15,7 @@ from unittest.mock import patch
 
 import numpy as np
 import numpy.typing as npt
+import psycopg
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -321,10 +322,28 @@ def store(kind: str, rows: pa.Table, folder: Path, catalog: Catalog) -> str:
         for half in halves(rows):
             write_deltalake(folder, half, partition_by=["partition"], mode="append")
         return f"delta:{folder}"
+    if kind == "postgres":
+        return _in_postgres(rows, folder.parent.name)
     table = catalog.create_table(f"ns.{folder.name}", SCHEMA)
     for half in halves(rows):
         table.append(half)
     return f"iceberg:here.ns.{folder.name}"
+
+
+def _in_postgres(rows: pa.Table, name: str) -> str:
+    """A table of this name in the server that libpq's environment variables name."""
+    with psycopg.connect("") as connection:
+        connection.execute(
+            f'CREATE TABLE "{name}" (note text, value bytea, "offset" bigint, partition integer, topic text, '
+            "key bytea)".encode()
+        )
+        copy = f'COPY "{name}" (topic, partition, "offset", key, value, note) FROM STDIN (FORMAT binary)'
+        with connection.cursor().copy(copy.encode()) as copying:
+            copying.set_types(["text", "int4", "int8", "bytea", "bytea", "text"])
+            for row in rows.to_pylist():
+                parts = ("topic", "partition", "offset", "key", "value")
+                copying.write_row([*(row[part] for part in parts), None])
+    return f"postgres:public.{name}"
 
 
 def halves(rows: pa.Table) -> Sequence[pa.Table]:

@@ -16,11 +16,13 @@ from click.testing import CliRunner, Result
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from eoslog.audit.table import files
+from eoslog.audit.table import files, postgres
+from eoslog.audit.table.postgres import PostgresTable
 from eoslog.cli import main
 from tests.audit import auditkit
 from tests.audit.auditkit import HURTS_STORED_TABLES, SCHEMA, cluster_at, create, fill, halves, rows_of, split
-from tests.audit.test_audit_command import open_transaction, topic, write, written
+from tests.audit.test_audit_command import Message, open_transaction, topic, write, written
+from tests.fanout.postgres_server import NEEDS_SERVER, PostgresServer
 from tests.kit.object_stores import BUCKET, ObjectStore, object_store
 
 # -- by partition and offset -----------------------------------------------------------------------
@@ -67,11 +69,36 @@ def store(rows: pa.Table, folder: Path) -> str:
     return f"parquet:{folder}"
 
 
-@pytest.mark.parametrize("kind", ["parquet", "delta", "iceberg"])
+@pytest.fixture(scope="module")
+def postgres_server() -> Iterator[PostgresServer]:
+    server = PostgresServer()
+    yield server
+    server.remove()
+
+
+@pytest.fixture
+def database(postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> PostgresServer:
+    """A server with the database that libpq's environment variables name."""
+    server = postgres_server
+    for name, value in {
+        "PGHOST": "127.0.0.1", "PGPORT": str(server.port), "PGUSER": "writer", "PGDATABASE": "shop",
+        "PGPASSFILE": str(server.passwords),
+    }.items():  # fmt: skip
+        monkeypatch.setenv(name, value)
+    return server
+
+
+KINDS = ["parquet", "delta", "iceberg", pytest.param("postgres", marks=NEEDS_SERVER)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("how", HURTS_STORED_TABLES)
 def test_a_table_is_right_or_what_is_wrong_is_found(
-    cluster_broker: Any, rows: pa.Table, tmp_path: Path, catalog: Any, kind: str, how: str
-) -> None:
+    cluster_broker: Any, rows: pa.Table, tmp_path: Path, catalog: Any, kind: str, how: str,
+    request: pytest.FixtureRequest,
+) -> None:  # fmt: skip
+    if kind == "postgres":
+        request.getfixturevalue("database")
     hurt, expected = HURTS_STORED_TABLES[how]
     to = auditkit.store(kind, hurt(rows), tmp_path / "table", catalog)
     assert counts(cluster_broker, TOPIC, "--to", to) == expected
@@ -202,7 +229,7 @@ def test_foreign_rows_may_be_allowed(cluster_broker: Any, rows: pa.Table, tmp_pa
     ("arguments", "says"),
     [
         (["--to", "parquet:/nowhere"], "parquet:/nowhere: there is no such folder or file"),
-        (["--to", "parquet:"], "give a topic, or a table as parquet:PATH, delta:PATH[@VERSION] or iceberg:"),
+        (["--to", "parquet:"], "give a topic, or a table as parquet:PATH, delta:PATH[@VERSION], iceberg:"),
         (["--to", "delta:/nowhere"], "delta:/nowhere: there is no such Delta table"),
         (["--to", "iceberg:t"], "iceberg:t: give catalog, namespace and table"),
         (["--to", "orc:/x"], "--to orc:/x: give a topic, or a table as"),
@@ -212,6 +239,10 @@ def test_foreign_rows_may_be_allowed(cluster_broker: Any, rows: pa.Table, tmp_pa
         (["--to", "parquet:/x", "--to-end", "latest", "--header", "id"], "--to-end, --header: only for"),
         (["--to", "parquet:/x", "--column", "offset"], "--column offset: give NAME=VALUE"),
         (["--to", "other", "--column", "offset=o"], "--column is for tables"),
+        (["--to", "other", "--newest"], "--newest is for tables"),
+        (["--to", "parquet:/x", "--deletes", "op=d"], "--deletes is for --newest"),
+        (["--to", "parquet:/x", "--newest", "--grace", "5", "--key"], "--key, --grace: not with --newest"),
+        (["--to", "parquet:/x", "--newest", "--deletes", "d"], "--deletes d: give NAME=VALUE"),
     ],
 )
 def test_a_wrong_argument_is_told(cluster_broker: Any, arguments: list[str], says: str) -> None:
@@ -224,6 +255,121 @@ def test_a_topic_must_be_given(cluster_broker: Any) -> None:
 
 def test_an_empty_folder_is_no_table(cluster_broker: Any, tmp_path: Path) -> None:
     assert "has no files" in refusal(cluster_broker, TOPIC, "--to", f"parquet:{tmp_path}")
+
+
+@NEEDS_SERVER
+def test_postgresql_shows_each_value_as_it_is(
+    cluster_broker: Any, database: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What CSV has quotes for, nothing, no bytes, bytes that are no text, and more than a piece of a file."""
+    monkeypatch.setattr(postgres, "BATCH_BYTES", 64)
+    values = [None, b"", b"\\x00", b'a "quoted", one\r\n\\.\n', "\u00e9\u4e2d".encode(), b"," * 3000, b"end"]
+    texts = [f"{n}:".encode() + (value or b"") for n, value in enumerate(values)]
+    name = written(cluster_broker, [(b"k", value) for value in [*values, *texts, b"\xff\x00" * 100]])
+    with database.connected() as connection:
+        connection.execute('CREATE TABLE "odd ""name" (value bytea, "offset" bigint)')
+        connection.execute("CREATE TABLE texts (value text)")
+        with connection.cursor() as cursor:
+            cursor.executemany('INSERT INTO "odd ""name" VALUES (%s, %s)', [
+                (value, offset) for offset, value in enumerate([*values, *texts, b"\xff\x00" * 100])
+            ])  # fmt: skip
+            cursor.executemany("INSERT INTO texts VALUES (%s)", [(text.decode(),) for text in texts])
+    assert counts(cluster_broker, name, "--to", 'postgres:odd "name') == {}
+    bounds = ["--from-start", f"0:{len(values)}", "--from-end", f"0:{2 * len(values)}"]
+    assert counts(cluster_broker, name, "--to", "postgres:texts", "--content", *bounds) == {}
+    database.do("UPDATE texts SET value = '1: ' WHERE value = '1:'")
+    assert counts(cluster_broker, name, "--to", "postgres:public.texts", "--content", *bounds) == {
+        "lost": 1, "foreign": 1,
+    }  # fmt: skip
+
+
+@NEEDS_SERVER
+def test_a_postgresql_table_is_read_as_it_is_when_the_audit_begins(
+    cluster_broker: Any, database: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = written(cluster_broker, [(b"k", b"v")] * 3)
+    database.do('CREATE TABLE moving ("offset" bigint)', "INSERT INTO moving SELECT generate_series(0, 2)")
+    begun = PostgresTable.batches
+
+    def others_write(*given: Any) -> Iterator[pa.RecordBatch]:
+        database.do("DELETE FROM moving", "INSERT INTO moving VALUES (0), (0)")
+        return begun(*given)
+
+    monkeypatch.setattr(PostgresTable, "batches", others_write)
+    assert counts(cluster_broker, name, "--to", "postgres:moving") == {}
+    assert counts(cluster_broker, name, "--to", "postgres:moving") == {"lost": 2, "doubled": 1}
+    assert "has no such table" in refusal(cluster_broker, name, "--to", "postgres:nowhere.moving")
+    database.do("CREATE TABLE other (n int)")
+    assert "has no columns partition and offset" in refusal(cluster_broker, name, "--to", "postgres:other")
+    database.kill()
+    assert "PostgreSQL does not show it: " in refusal(cluster_broker, name, "--to", "postgres:moving")
+    database.start()
+
+
+def changed(key: int, op: str, *, has_schema: bool = False) -> Message:
+    row = {"id": key, "name": "x\n"}
+    said = {"before": row if op == "d" else None, "after": None if op == "d" else row, "op": op}
+    told = {"schema": {}, "payload": said} if has_schema else said
+    return (json.dumps({"id": key}).encode(), json.dumps(told, indent=1).encode())
+
+
+def test_a_table_of_changes_has_the_newest_of_each_key(cluster_broker: Any, tmp_path: Path) -> None:
+    """Debezium's, with schema and without; a tombstone; a delete without one."""
+    of_0 = [changed(1, "c"), changed(2, "c"), changed(1, "u", has_schema=True), changed(2, "d"),
+            (b'{"id": 2}', None), changed(3, "r"), changed(4, "c")]  # fmt: skip
+    of_1 = [changed(5, "c"), changed(5, "d", has_schema=True), changed(6, "c")]
+    name = written(cluster_broker, of_0, of_1)
+    places = [(0, 2), (0, 5), (0, 6), (1, 2)]
+
+    def told(*rows: tuple[int, int]) -> str:
+        table = pa.table({"partition": [one for one, _ in rows], "offset": [one for _, one in rows]})
+        pq.write_table(table, tmp_path / "rows.parquet")
+        return f"parquet:{tmp_path}"
+
+    newest = ["--newest", "--deletes", "op=d,x"]
+    result = audit(cluster_broker, name, "--to", told(*places), *newest)
+    assert "compared by partition, offset; of each key the newest\n" in result.output
+    assert result.output.endswith("right: 4 records are in the table exactly once\n")
+    assert counts(cluster_broker, name, "--to", told(*places), "--newest") == {"lost": 1}
+    hurt = [(0, 0), *places[1:], (0, 5), (1, 0), (1, 3)]
+    result = audit(cluster_broker, name, "--to", told(*hurt), *newest)
+    assert result.exit_code == 1
+    assert result.output.endswith("WRONG: 1 lost, 1 doubled, 1 phantom, 2 older\n"), result.output
+    assert (
+        "older: 2 of records that a newer one of their key has replaced or deleted\n"
+        f"  row 0 of rows.parquet is {name}-0 offset 0\n  row 5 of rows.parquet is {name}-1 offset 0\n"
+    ) in result.output
+    assert f"lost: 1 of the topic, the newest of their keys, not in the table\n  {name}-0 offset 2\n" in (
+        result.output
+    )
+
+
+@pytest.mark.parametrize(
+    ("messages", "says"),
+    [
+        ([(b"a", b"1"), (None, b"2")], "the record at offset 1 of {}-0 has no key"),
+        ([(b"a", b"text")], "--deletes op=...: a value of the topic is no such JSON"),
+        ([(b"a", b'{"op":"d"} {"op":"d"}'), (b"b", b"{}")], "is not one JSON object"),
+        ([(b"a", b""), (b"b", b"{}")], "is not one JSON object"),
+        ([(b"a", b'{"op":1}')], "a value of the topic is no such JSON"),
+    ],
+)
+def test_what_is_the_newest_must_be_known(
+    cluster_broker: Any, tmp_path: Path, messages: list[Message], says: str
+) -> None:
+    name = written(cluster_broker, messages)
+    pq.write_table(pa.table({"offset": [0]}), tmp_path / "rows.parquet")
+    to = ["--to", f"parquet:{tmp_path}", "--newest", "--deletes", "op=d"]
+    assert says.format(name) in refusal(cluster_broker, name, *to)
+
+
+def test_without_a_partition_column_only_one_partition_can_be_audited(
+    cluster_broker: Any, tmp_path: Path
+) -> None:
+    pq.write_table(pa.table({"offset": [0]}), tmp_path / "rows.parquet")
+    one, two = (written(cluster_broker, *([[(b"k", b"v")]] * parts)) for parts in (1, 2))
+    assert counts(cluster_broker, one, "--to", f"parquet:{tmp_path}") == {}
+    assert "no column partition" in refusal(cluster_broker, two, "--to", f"parquet:{tmp_path}")
 
 
 # -- by contents -----------------------------------------------------------------------------------

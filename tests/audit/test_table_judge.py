@@ -19,10 +19,11 @@ from hypothesis import strategies as st
 from eoslog.audit import run
 from eoslog.audit.bounds import AuditedRange
 from eoslog.audit.findings import Findings
+from eoslog.audit.identity import Deletes
 from eoslog.audit.lines import Lines
 from eoslog.audit.run import AuditedCluster, AuditedTable
 from eoslog.audit.table.columns import Columns
-from eoslog.audit.table.files import TableFile
+from eoslog.audit.table.files import BadTable, TableFile
 from eoslog.commands.progress import ProgressListener
 from tests.audit.auditkit import Silent
 
@@ -35,6 +36,8 @@ SCHEMA = pa.schema([
 Slot = str | None
 """What the log has at an offset: ABORTED, a value, or nothing."""
 ABORTED = "(aborted)"
+DELETES = "-"
+"""What a value ends with that is null."""
 
 
 class Row(NamedTuple):
@@ -80,8 +83,10 @@ def table_judged(
     log: Sequence[Partition], files: Sequence[Sequence[Row]], *, limit: int = 4, show: int = 1000,
     from_start: bool = True, to_end: bool = True, settled: Sequence[int] | None = None,
     columns: Mapping[str, str] | None = None, watch: ProgressListener | None = None,
+    keys: Callable[[str, int], str] | None = None,
 ) -> Findings:  # fmt: skip
-    """What an audit of topic t finds in a table with these rows, with so many rows in memory at a time."""
+    """What an audit of topic t finds in a table with these rows, with so many rows in memory at a time.
+    `keys`: the key of a value in a partition; the table has the newest of each alone."""
     ranges = [AuditedRange("t", None, n, part.start, part.end) for n, part in enumerate(log)]
 
     def records_of(_: Any, place: AuditedRange, *, committed: bool) -> Any:
@@ -92,7 +97,11 @@ def table_judged(
         ]  # fmt: skip
         for first in range(0, len(there), limit):
             offsets, values = zip(*there[first : first + limit], strict=True)
-            yield _Records(pa.array(offsets, pa.int64()), pa.array([v.encode() for v in values], pa.binary()))
+            yield _Records(
+                pa.array(offsets, pa.int64()),
+                pa.array([None if v.endswith(DELETES) else v.encode() for v in values], pa.binary()),
+                pa.array([None if keys is None else keys(v, place.partition) for v in values], pa.binary()),
+            )
 
     def compacted(_: Any, number: int) -> bool:
         return log[number].compacted
@@ -108,14 +117,15 @@ def table_judged(
         lines = Lines(ranges, from_start=from_start, to_end=to_end)
         none: Any = None
         table = AuditedTable(RowsTable(files, limit), Columns.of(SCHEMA, columns or {}))
-        found = run.audit_places(AuditedCluster(none, ranges), table, lines, job, watch or Silent())
+        newest = None if keys is None else Deletes()
+        found = run.audit_places(AuditedCluster(none, ranges), table, lines, job, watch or Silent(), newest)
         assert not list(Path(directory).iterdir()), "files are left"
         return found
 
 
 class _Records(SimpleNamespace):
-    def __init__(self, offset: pa.Array, value: pa.Array) -> None:
-        super().__init__(offset=offset, key=pa.nulls(len(offset), pa.binary()), value=value)
+    def __init__(self, offset: pa.Array, value: pa.Array, key: pa.Array) -> None:
+        super().__init__(offset=offset, key=key, value=value)
 
     def __len__(self) -> int:
         return len(self.offset)
@@ -133,8 +143,7 @@ def whole(log: Sequence[Partition]) -> list[Row]:
 
 def counts(found: Findings) -> dict[str, int]:
     """How many of each kind that there are any of."""
-    kinds = ("lost", "pending", "doubled", "altered", "phantom", "foreign", "unchecked")
-    return {kind: found[kind].count for kind in kinds if found[kind].count}
+    return {kind: found[kind].count for kind in found.kinds if found[kind].count}
 
 
 def plainly(log: Sequence[Partition], files: Sequence[Sequence[Row]]) -> dict[str, int]:
@@ -302,3 +311,80 @@ def test_the_files_of_a_table_are_one_phase() -> None:
     log = [Partition([str(number) for number in range(100)])]
     table_judged(log, [[row] for row in whole(log)], watch=Noting())
     assert phases == [["reading t-0", 100, 100], ["reading 100 files", 100, 100], ["comparing", 200, 200]]
+
+
+# -- the newest of each key ----------------------------------------------------------------------
+
+CHANGES = st.lists(
+    st.lists(st.sampled_from(["a1", "a2", "a-", "b1", "b-", ABORTED]), max_size=12).map(Partition),
+    min_size=1, max_size=2,
+)  # fmt: skip
+
+
+def key_of(value: str, partition: int) -> str:
+    return f"{value[0]} of {partition}"
+
+
+def newest_of(log: Sequence[Partition]) -> list[Row]:
+    """The rows of a right table."""
+    last = {
+        (number, value[0]): (offset, value)
+        for number, part in enumerate(log)
+        for offset, value in enumerate(part.slots, part.start)
+        if value not in (None, ABORTED)
+    }
+    return [Row("t", n, at, value) for (n, _), (at, value) in last.items() if not value.endswith(DELETES)]
+
+
+@settings(max_examples=150)
+@given(CHANGES, st.lists(st.tuples(st.sampled_from([0, 1]), st.integers(0, 12)), max_size=15),
+       st.sampled_from([2, 5, 1000]))  # fmt: skip
+def test_a_table_of_the_newest_is_judged_as_a_plain_judge_does(
+    log: list[Partition], at: list[tuple[int, int]], limit: int
+) -> None:
+    right = {(row.partition, row.offset): row.value for row in newest_of(log)}
+    slots = {(n, offset): value for n, part in enumerate(log) for offset, value in enumerate(part.slots)}
+    rows = [Row("t", partition, offset, slots.get((partition, offset))) for partition, offset in at]
+    times = Counter(at)
+    plain = Counter(lost=len(right.keys() - times.keys()))
+    for one, n in times.items():
+        if one in right:
+            plain["doubled"] += n - 1
+        elif slots.get(one, ABORTED) != ABORTED:
+            plain["older"] += n
+        else:
+            plain["phantom" if one[0] < len(log) else "foreign"] += n
+    found = table_judged(log, [rows], limit=limit, keys=key_of)
+    assert counts(found) == {kind: count for kind, count in plain.items() if count}
+    whole_found = table_judged(log, [newest_of(log)], limit=limit, keys=key_of)
+    assert counts(whole_found) == {} and whole_found.matched == len(right)
+
+
+@pytest.mark.parametrize("limit", [7, 1000])
+def test_a_lost_a_doubled_an_older_and_an_altered_row_are_named(limit: int) -> None:
+    """One key has more records than fit into memory."""
+    log = [Partition([*(f"a{n}" for n in range(100)), "b1", "c1", "d1", "b-"])]
+    assert newest_of(log) == [Row("t", 0, 99, "a99"), Row("t", 0, 101, "c1"), Row("t", 0, 102, "d1")]
+    rows = [Row("t", 0, 98, "a98"), Row("t", 0, 101, "c1"), Row("t", 0, 101, "c1"), Row("t", 0, 102, "x"),
+            Row("t", 0, 100, "b1")]  # fmt: skip
+    found = table_judged(log, [rows], limit=limit, keys=key_of)
+    assert counts(found) == {"lost": 1, "doubled": 1, "older": 2, "altered": 1}
+    assert [one["at"]["offset"] for one in found["lost"].listed(found.places)] == [99]
+    assert [(one["at"]["row"], one["source"]["offset"]) for one in found["older"].listed(found.places)] == [
+        (0, 98), (4, 100),
+    ]  # fmt: skip
+
+
+def test_after_compaction_the_newest_are_there_and_no_other_row_is_right() -> None:
+    log = [Partition([None, None, "a3", None, "b-"], compacted=True)]
+    rows = [Row("t", 0, 0, "a1"), Row("t", 0, 2, "a3"), Row("t", 0, 3, "b1")]
+    assert counts(table_judged(log, [rows], keys=key_of)) == {"phantom": 2}
+
+
+@pytest.mark.parametrize("limit", [3, 1000])
+def test_a_key_in_two_partitions_has_no_newest_record(limit: int) -> None:
+    log = [Partition(["b1", *["a1"] * 9]), Partition(["a2"])]
+    with pytest.raises(
+        BadTable, match=r"offset \d of t-[01] and offset \d of t-[01]: which one is the newest"
+    ):
+        table_judged(log, [[]], limit=limit, keys=lambda value, _: value[0])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
 from eoslog.audit.table.files import BadTable
@@ -49,8 +50,13 @@ class Columns:
 
     @property
     def places(self) -> bool:
-        """Whether rows say at which partition and offset their record is."""
-        return "partition" in self.names and "offset" in self.names
+        """Whether rows say at which offset their record is. A topic of one partition needs no more."""
+        return "offset" in self.names
+
+    @property
+    def placed(self) -> tuple[str, ...]:
+        """Which of partition and offset the table has."""
+        return tuple(part for part in ("partition", "offset") if part in self.names)
 
     @property
     def contents(self) -> tuple[str, ...]:
@@ -58,7 +64,10 @@ class Columns:
         return tuple(part for part in CONTENTS if part in self.names)
 
     def array(self, batch: pa.RecordBatch, part: str) -> pa.Array:
-        """The values of a part: strings, 64-bit integers or bytes. Raises BadTable."""
+        """The values of a part: strings, 64-bit integers or bytes; 0 for partitions that the table does not
+        have. Raises BadTable."""
+        if part == "partition" and part not in self.names:
+            return pa.array(np.zeros(len(batch), np.int64))
         column = batch.column(self.names[part])
         try:
             return _plain(column).cast(_TYPE[part])
