@@ -105,8 +105,14 @@ soak-copy-cluster: setup $(KAFKA)  ## the same copy on three Apache Kafka nodes,
 soak-sources: setup  ## sources with names, added, removed, renamed and exchanged at random under living checkpoints, in a real Spark (MINUTES=10 SEED=n)
 	$(BIN)/python -u -m tests.soaks.soak_sources --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED)) $(SOAK_ARGS)
 
-soak-fanout: setup  ## fan out 200,000 rows to a Delta table, an Iceberg table and a topic, the driver killed 20 times, with eoslog.fanout and with plain writers (SEED=n SOAK_ARGS="--rows 20000 --kills 5")
-	$(BIN)/python -u -m tests.fanout.soak_fanout $(if $(SEED),--seed $(SEED)) $(SOAK_ARGS)
+JDBC := .peers/postgresql-42.7.4.jar
+
+$(JDBC):
+	@command -v mvn >/dev/null || { echo "PostgreSQL's JDBC driver comes by Maven: install it (Debian: apt-get install maven)"; exit 1; }
+	mvn -q dependency:copy -Dartifact=org.postgresql:$(subst -,:,$(basename $(@F))) -DoutputDirectory=$(CURDIR)/.peers
+
+soak-fanout: setup $(JDBC)  ## fan out 200,000 rows to Delta, Iceberg and PostgreSQL tables and a topic, the driver killed 20 times, the server four times, with eoslog.fanout and with plain writers (SEED=n SOAK_ARGS="--rows 20000 --kills 5")
+	$(BIN)/python -u -m tests.fanout.soak_fanout --jdbc $(JDBC) $(if $(SEED),--seed $(SEED)) $(SOAK_ARGS)
 
 test-fanout: setup  ## fan-outs in a real Spark: new checkpoints, other rows, changed columns, kills at each step
 	$(BIN)/python -m pytest -q -m "long" tests/fanout

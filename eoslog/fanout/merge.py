@@ -199,8 +199,9 @@ def debezium(columns: str) -> Callable[[DataFrame], DataFrame]:
     """A transform of a topic's rows with Debezium's envelope in JSON (with its schema beside, or without) for
     `Merge(keys, order=["offset"], operation="op")`.
 
-    `columns`: those of the source's table, as DDL ("id long, name string"); `op` and `offset` join them. A
-    delete has the columns of `before`. Tombstones are left out. A value that is no such JSON fails the batch.
+    `columns`: those of the source's table, as DDL ("id long, name string"); `op`, `partition` and `offset`
+    join them, so that a row says which record it is. A delete has the columns of `before`. Tombstones are
+    left out. A value that is no such JSON fails the batch.
     """
 
     def flat(rows: DataFrame) -> DataFrame:
@@ -213,9 +214,8 @@ def debezium(columns: str) -> Callable[[DataFrame], DataFrame]:
             f.from_json(text, f"payload struct<{envelope}>", strictly)["payload"],
             f.from_json(text, envelope, strictly),
         )
-        told = rows.where("value is not null").select(found.alias("told"), "offset")
-        return told.select(f.coalesce("told.after", "told.before").alias("row"), "told.op", "offset").select(
-            "row.*", "op", "offset"
-        )
+        told = rows.where("value is not null").select(found.alias("told"), "partition", "offset")
+        row = f.coalesce("told.after", "told.before").alias("row")
+        return told.select(row, "told.op", "partition", "offset").select("row.*", "op", "partition", "offset")
 
     return flat

@@ -30,7 +30,7 @@ from tests.fanout.kit import (
     numbers_in,
     wrong,
 )
-from tests.fanout.soak_fanout import PARTITIONS, judge
+from tests.fanout.soak_fanout import PARTITIONS, judge, wanted
 from tests.fanout.test_table_history import AT as AT_FILES
 from tests.fanout.test_table_history import clean_up, other_rows, replaced
 
@@ -102,7 +102,13 @@ RIGHT = [(partition, offset) for partition in range(PARTITIONS) for offset in ra
     ],
 )
 def test_a_hurt_place_is_counted(found: list[tuple[int, int]], counted: tuple[int, int, int]) -> None:
-    assert judge(Counter(found), 50 * PARTITIONS) == counted
+    assert judge(Counter(found), wanted(50 * PARTITIONS, newest=False)) == counted
+
+
+def test_of_changes_the_newest_of_each_key_is_wanted_unless_it_deletes() -> None:
+    """499 keys in each partition: offsets 501 to 999 are the newest, and 503, 513, ... delete."""
+    found = wanted(1000 * PARTITIONS, newest=True)
+    assert found == {(p, o) for p in range(PARTITIONS) for o in range(501, 1000) if o % 10 != 3}
 
 
 # -- a lost plan ---------------------------------------------------------------------------------

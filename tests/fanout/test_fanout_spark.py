@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -60,6 +62,10 @@ def test_the_page_s_block_writes_each_row_once_and_a_new_checkpoint_stops(
             break
         names["query"].awaitTermination()
         put += 100
+        variables = {f"PYICEBERG_CATALOG__EOSLOG__{name.upper()}": value for name, value in catalog.items()}
+        for kind in ("delta:", "iceberg:"):
+            said = audited("orders", kind, broker, **variables)
+            assert said == f"right: {put} records are in the table exactly once"
     tables = (
         DeltaTable(str(here / "lake" / "orders")).to_pyarrow_table(),
         load_catalog("eoslog", **catalog).load_table("shop.orders").scan().to_arrow(),
@@ -68,6 +74,17 @@ def test_the_page_s_block_writes_each_row_once_and_a_new_checkpoint_stops(
         assert sorted(table.column("offset").to_pylist()) == list(range(put))
         assert pc.min(table.column("timestamp")).as_py().year > 2000
     assert sorted(int(row[3]) for row in kafka.rows("orders_clean")) == list(range(put))
+
+
+def audited(topic: str, table: str, broker: EmbeddedBroker, **variables: str) -> str:
+    """The last line of what the page's audit of such a table says."""
+    line = next(line for line in code_of("fanout.md", "eoslog audit orders").splitlines() if table in line)
+    words = [topic if word in ("orders", "customers") else word for word in line.split()]
+    environment = os.environ | {"EOSLOG_BOOTSTRAP_SERVERS": broker.bootstrap} | variables
+    done = subprocess.run(
+        [sys.executable, "-m", *words], env=environment, capture_output=True, text=True, check=False
+    )
+    return (done.stdout or done.stderr).splitlines()[-1]
 
 
 @NEEDS_SERVER
@@ -98,6 +115,12 @@ def test_the_page_s_block_for_postgresql_writes_each_row_once(
         names["query"].awaitTermination()
     found = server.rows("SELECT body, id IS NULL, extract(year FROM timestamp) > 2000 FROM shop.orders")
     assert sorted(found) == sorted((value.decode(), True, True) for value in values)
+    login = {"PGHOST": "127.0.0.1", "PGPORT": str(server.port), "PGPASSFILE": str(server.passwords)}
+    login |= {"PGUSER": "writer", "PGDATABASE": "shop"}
+    said = audited(source_topic, "postgres:", broker, **login)
+    assert said == "right: 200 records are in the table exactly once"
+    server.do("DELETE FROM shop.orders WHERE body LIKE '7 %'")
+    assert audited(source_topic, "postgres:", broker, **login) == "WRONG: 1 lost"
     assert server.rows("SELECT rows, batch FROM eoslog.marks WHERE fanout = 'orders_in_shop'") == [(20, 5)]
 
 
@@ -111,10 +134,11 @@ def test_the_page_s_merge_keeps_the_newest_row_of_each_key(
     load_catalog("eoslog", **catalog).create_namespace("shop")
     code = code_of("fanout.md", "from eoslog.fanout import Merge")
 
-    def told(op: str, key: int, name: str | None, *, has_schema: bool = False) -> bytes:
+    def put(op: str, key: int, name: str | None = None, *, has_schema: bool = False) -> None:
         row = {"id": key, "name": name}
         said = {"before": row if op == "d" else None, "after": None if op == "d" else row, "op": op}
-        return json.dumps({"schema": {}, "payload": said} if has_schema else said).encode()
+        text = json.dumps({"schema": {}, "payload": said} if has_schema else said)
+        kafka.put(customers, [None if op == "tombstone" else text.encode()], key=json.dumps({"id": key}))
 
     def run() -> None:
         source = spark.readStream.format("eoslog").option("kafka.bootstrap.servers", broker.bootstrap)
@@ -133,20 +157,29 @@ def test_the_page_s_merge_keeps_the_newest_row_of_each_key(
         )
         return [sorted(tuple(row.values()) for row in one.to_pylist()) for one in found]
 
-    kafka.put(customers, [told("r", 1, "a"), told("c", 2, "b"), told("u", 1, "aa", has_schema=True)])
+    put("r", 1, "a")
+    put("c", 2, "b")
+    put("u", 1, "aa", has_schema=True)
     run()
-    assert tables() == [[(1, "aa", 2), (2, "b", 1)]] * 2
-    kafka.put(
-        customers, [told("d", 2, None), None, told("c", 3, "c"), told("u", 3, "cc"), told("u", 1, None)]
-    )
+    assert tables() == [[(1, "aa", 0, 2), (2, "b", 0, 1)]] * 2
+    put("d", 2)
+    put("tombstone", 2)
+    put("c", 3, "c")
+    put("u", 3, "cc")
+    put("u", 1)
     run()
     Checkpoint.at(str(here / "checkpoint")).change("commits", 2, None)
     run()
-    assert tables() == [[(1, None, 7), (3, "cc", 6)]] * 2
+    assert tables() == [[(1, None, 0, 7), (3, "cc", 0, 6)]] * 2
+    assert audited(customers, "customers", broker) == "right: 2 records are in the table exactly once"
+    lake = DeltaTable(str(here / "lake" / "customers"))
+    lake.update(updates={"offset": "5"}, predicate="id = 3")
+    assert audited(customers, "customers", broker) == "WRONG: 1 lost, 1 older"
+    lake.restore(lake.version() - 1)
     kafka.put(customers, [b"no JSON"])
     with pytest.raises(PySparkException):
         run()
-    assert tables() == [[(1, None, 7), (3, "cc", 6)]] * 2
+    assert tables() == [[(1, None, 0, 7), (3, "cc", 0, 6)]] * 2
 
 
 def test_outside_of_a_query_it_says_so(spark: SparkSession, tmp_path: Path) -> None:
