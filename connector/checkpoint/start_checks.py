@@ -731,6 +731,8 @@ def check_completed(
     """
     newest, since, rested, rows = completed
     begun = newest is not None or decided is not None
+    if decided is not None and decided.batch_id >= max(-1 if n is None else n for n in (newest, rows.newest)):
+        _check_put_back(sink, decided, rows, accepted)
     if newest is not None and rows.newest is not None:
         newest = min(newest, rows.newest)
     if newest is None or since is None or since > newest:
@@ -809,6 +811,20 @@ def _check_undecided(story: StartFacts) -> None:
         "decisions, and these rows would be written again. Nothing was written. Start with the checkpoint of "
         "these batches, if it is there. If these rows may be there twice, set "
         f"{to_accept(word, story.accepted)}"
+    )
+
+
+def _check_put_back(sink: str, decided: Batch, rows: RowsFound, accepted: Collection[str]) -> None:
+    """Check that nothing is visible behind a decision that is the last one to the checkpoint, too. Raises
+    CheckpointOlder unless that is accepted."""
+    if not rows.undecided or (word := f"decisions-gone:{decided.batch_id}") in accepted:
+        return
+    raise CheckpointOlder(
+        f"sink {sink}: {decided} is the last one that the sink has decided and that the checkpoint knows, "
+        f"and later rows of the sink are visible{_some(rows.undecided)}. Brokers have lost the decisions on "
+        "them, and the checkpoint was set back, too: they would be written again. Nothing was written. Bring "
+        "the right checkpoint back, which is the newest. If these rows may be there twice, set "
+        f"{to_accept(word, accepted)}"
     )
 
 

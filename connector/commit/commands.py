@@ -283,6 +283,16 @@ class LookAt(Command[Mapping[Place, Seen]]):
 
 
 @dataclass(frozen=True)
+class FindBehind(Command[tuple[str, ...]]):
+    """Fetch behind these places: rows of the sink that readers see there, a text for each partition. `since`:
+    its run that has written there; only its rows and those of later runs count."""
+
+    sink: str
+    places: Places
+    since: ProducerIdentity
+
+
+@dataclass(frozen=True)
 class FindTopics(Command[Mapping[str, "str | None"]]):
     """Metadata: the id of each of these topics that there is. None: brokers report no ids."""
 

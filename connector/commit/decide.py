@@ -140,6 +140,7 @@ class Namer(NamedTuple):
         earlier = self.last.earlier_than(batch.query_id) if self.last is not None else ()
         mine = decision._replace(sequence=sequence, batch=batch, earlier=earlier)
         mine = mine._replace(tokens=RememberedTokens(), within=BatchWrites())
+        mine = mine._replace(places=(), older=())  # each begin under this name would look there
         if self.last is None:
             return mine
         return mine._replace(left=self.last.left, behind=self.last.kept_of_query(sequence))
@@ -269,6 +270,8 @@ def commit(
         decision = decision._replace(ends=terms.ends, places=ballot.places, topics=topics)
         if last is not None and decision.is_write and terms.saving is None:
             decision = decision._replace(behind=last.kept_of_query(decision.sequence))
+            if token is not None:
+                decision = decision._replace(older=last.older_of_write(ballot.places))
         elif last is not None:
             decision = decision._replace(older=last.older_after(ballot.places))
         more = (terms.saving, None, terms.noting, ballot.first_rows)

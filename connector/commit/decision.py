@@ -159,6 +159,10 @@ class Decision(NamedTuple):
         known = self.of_query
         return () if known is None else outlasting(known.everywhere, places)[-KEPT_PLACES:]
 
+    def older_of_write(self, places: Places) -> Places:
+        """The same of a write's sink, where this is the write before."""
+        return outlasting(self.everywhere, places)[-KEPT_PLACES:]
+
     def successor_of(self, query_id: str) -> str | None:
         """Which query has decided in this sink since this one did. None: none has, or this one never did."""
         newest = None if self.of_query is None else self.of_query.batch.query_id

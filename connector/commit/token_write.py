@@ -10,6 +10,7 @@ transaction must not be taken for a lost one. So the note is written last, after
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
+from urllib.parse import quote
 
 from eoslog.connector.commit.begin import LAST_EPOCH, Owned, acquire, left_by, make_ready, raise_epoch
 from eoslog.connector.commit.commands import (
@@ -18,6 +19,7 @@ from eoslog.connector.commit.commands import (
     Describe,
     Failure,
     FetchStored,
+    FindBehind,
     FindTopics,
     Refused,
     Rules,
@@ -31,6 +33,7 @@ from eoslog.connector.commit.decision import ANCHOR, Decision, Stored, decode
 from eoslog.connector.commit.faults import (
     CheckpointOlder,
     CommitFault,
+    DecisionGone,
     OtherRowsInBatch,
     RowsGone,
     SinkChanged,
@@ -39,7 +42,7 @@ from eoslog.connector.commit.faults import (
 )
 from eoslog.connector.commit.finish import finish
 from eoslog.connector.commit.leave_sink import fence
-from eoslog.connector.commit.places import made_anew
+from eoslog.connector.commit.places import Places, made_anew
 from eoslog.connector.commit.prepare import stamp_of
 from eoslog.connector.commit.replay import OnLost
 from eoslog.connector.commit.seal import TwoPhase, check_offered
@@ -110,7 +113,28 @@ def begin_write(
             f"{len(last.tokens.kept)} tokens of {Token.of(token).stem!r} are remembered, and number "
             f"{last.tokens.floor} was forgotten. Nothing was written. {TokenForgotten.advice}"
         )
+    if last is not None and known is None and owned.acquired_now:
+        what, word = f"write.token={token}", f"decisions-gone:{quote(token, safe='')}:{last.sequence}"
+        yield from _check_behind(sink, last, last.everywhere, what, accept(word))
     return begun, Run(owned.incarnation, owned.identity, batch)
+
+
+def _check_behind(sink: Sink, last: Decision, places: Places, what: str, accept: str | None) -> Rules[None]:
+    """Check that readers see no rows of the sink behind those of its last decision: only decided rows become
+    visible, so its group has lost decisions, and one of them may be that of `what`, which is to be written.
+    `accept`: the option that accepts them; None: it is given. Raises DecisionGone."""
+    if not places or accept is None:
+        return
+    unseen = f"sink {sink.id}: whether {what} was written cannot be seen in the log"
+    behind = yield from demand(FindBehind(sink.id, places, last.incarnation), unseen)
+    if behind:
+        raise DecisionGone(
+            f"sink {sink.id}: whether {what} was written is not known. Rows of the sink are visible behind "
+            f"its last decision ({'; '.join(behind[:5])}): brokers have lost decisions. Nothing was written. "
+            "Look for this write's rows in the topic with a reader of committed data. If they are there, "
+            "leave this write out, once; if a part is, publish the rest yourself, too. If none is there, set "
+            f"{accept}"
+        )
 
 
 class Gone(NamedTuple):
@@ -241,14 +265,15 @@ def commit_within(
     claimed: Collection[str] | None = None,
     others: Sequence[BatchWrite] = (),
     accept: Accept = nothing_accepted,
+    starts: bool = False,
 ) -> Rules[Within]:
     """Make a batch write of foreachBatch visible, unless it was written before.
 
     That it is one only its tasks know. So begin gave their transactions the names of a sink that says nothing
     about the batch. `begun`: what begin_within made ready since. The query's sink decides and remembers.
     `place`: as in BatchWrite. `claimed`: what this run of the query has written of this batch, or found
-    written (BatchWrite.known_by); None: that is not known. `others`: what was written with tokens. Raises
-    CommitFault.
+    written (BatchWrite.known_by); None: that is not known. `others`: what was written with tokens. `starts`:
+    an earlier run may have written this batch. Raises CommitFault.
     """
     sink = Sink(begun.sink_id)
     stamp = next((report.stamp for report in reports if report is not None), stamp_of(begun))
@@ -277,7 +302,13 @@ def commit_within(
         yield from check_renamed(stamp.within, others, now, claimed, accept)
     own_last = decode(named_by, (yield from fetch_stored(named_by, stamp.identity)).chunks)
     _check_same_query(named_by, stamp.within, own_last, accept)
-    decision = decision._replace(within=writes.after(now))
+    decision = decision._replace(within=writes.after(now), places=ballot.places)
+    if last is not None:
+        decision = decision._replace(older=last.older_of_write(ballot.places))
+    if own_last is not None and last is not None and known is None and starts:
+        places = (*last.everywhere, *own_last.everywhere)
+        word = f"decisions-gone:{named_by.id}:{number}:{own_last.sequence}"
+        yield from _check_behind(named_by, own_last, places, str(stamp.within), accept(word))
     namer = Namer(named_by, stamp, own_last)
     first = ballot.first_rows
     done = yield from decide(

@@ -5,13 +5,15 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Collection, Iterable, Mapping
+from functools import cached_property
 
 from eoslog.client.admin.list_offsets import EARLIEST, LATEST, list_offsets
-from eoslog.client.admin.transaction_states import list_transactions
+from eoslog.client.admin.transaction_states import describe, list_transactions
 from eoslog.client.records.fetch import batch_at, fetch_batches
 from eoslog.client.wire.cluster import Cluster, TopicInfo
 from eoslog.client.wire.retry import retrying
 from eoslog.connector.commit.places import Place, Seen, made_anew
+from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.errors import OffsetsGone, TopicRecreated, UnknownTopic
 from eoslog.protocol import errors
 from eoslog.protocol.batch import BatchHeader
@@ -29,6 +31,10 @@ WRITERS = 64
 """Of so many transactions it is looked up how they ended, each at one place: they end one by one."""
 LOOKED_THROUGH = 64 << 20
 """So many bytes of a partition are looked through for rows of transactions."""
+_ROW_AND_MARKER = 2
+"""A row of a transaction is visible when a marker follows it."""
+_ANYBODY = "eoslog-anybody"
+"""A transactional.id that is nobody's. Who may ask for it may ask for all."""
 
 
 def look_at(cluster: Cluster, places: Collection[Place]) -> dict[Place, Seen]:
@@ -57,12 +63,19 @@ def lacking(
     return lacks
 
 
-def followed(cluster: Cluster, places: Iterable[Place], sink: str | None = None) -> list[str]:
+def followed(
+    cluster: Cluster,
+    places: Iterable[Place],
+    sink: str | None = None,
+    since: ProducerIdentity | None = None,
+) -> list[str]:
     """Where rows of transactions follow in the places' topics, and how many, a text for each partition. In
     partitions without a place, rows count that are younger. Those of a transactional.id that no sink of
     eoslog made do not count: they are somebody else's for certain. What was removed behind a place counts,
     but for as many markers as there are writers. `sink`: only its rows count, and those of an id that the
-    cluster does not know. Raises KafkaError, RetriesExhausted."""
+    cluster does not know. `since`: nothing shows that there are any. So of the sink's runs only this one and
+    later ones count, an id that may be hidden from this user is somebody else's, and all partitions together
+    are looked through no further than one. Raises KafkaError, RetriesExhausted."""
     wanted = tuple(places)
     first = dict[TopicPartition, int]()
     for place in wanted:
@@ -78,8 +91,9 @@ def followed(cluster: Cluster, places: Iterable[Place], sink: str | None = None)
         first |= {tp: at for tp, at in found.items() if at >= 0}
     begins = list_offsets(cluster, dict.fromkeys(first, EARLIEST), committed=True) if first else {}
     ends = list_offsets(cluster, dict.fromkeys(first, LATEST), committed=True) if first else {}
-    writers = _Writers(cluster, sink)
-    said = (_follows(cluster, writers, *tp, max(first[tp], begins[tp]), ends[tp]) for tp in sorted(first))
+    writers, most = _Writers(cluster, sink, since), LOOKED_THROUGH // (len(first) if since and first else 1)
+    bounds = {tp: (max(first[tp], begins[tp]), ends[tp]) for tp in sorted(first)}
+    said = (_follows(cluster, writers, *tp, *bounds[tp], most) for tp in bounds)
     removed = [
         f"{topic}-{partition} begins at {begins[topic, partition]}: what it had from {at} on was removed"
         for (topic, partition), at in sorted(placed.items())
@@ -92,8 +106,8 @@ class _Writers:
     """Whose transactions have which producer id, as far as a coordinator still knows: for a week after the
     last one, by default. A producer id belongs to one transactional.id for ever."""
 
-    def __init__(self, cluster: Cluster, sink: str | None) -> None:
-        self._cluster, self._sink = cluster, sink
+    def __init__(self, cluster: Cluster, sink: str | None, since: ProducerIdentity | None) -> None:
+        self._cluster, self._sink, self._since = cluster, sink, since
         self._names: dict[int, str] = {}
 
     @property
@@ -112,12 +126,35 @@ class _Writers:
     def counts(self, producer_id: int) -> bool:
         """Whether its rows are the sink's, or may be; without one, those of any sink."""
         sink, name = sink_of(self.name(producer_id)), self.name(producer_id)
-        return not name or (sink is not None if self.of_any else sink == self._sink)
+        if not name:
+            return self._since is None or self._sees_all
+        return sink is not None if self.of_any else sink == self._sink and not self._is_of_before(name)
+
+    def _is_of_before(self, name: str) -> bool:
+        """Whether an earlier run of the sink has this transactional.id."""
+        slot = None if self._sink is None else Sink(self._sink).slot_of(name)
+        if self._since is None or slot is None:
+            return False
+        return slot.incarnation.producer_id == self._since.producer_id and slot.incarnation < self._since
+
+    @cached_property
+    def _sees_all(self) -> bool:
+        """Whether no transactional.id is hidden from this user."""
+        try:
+            describe(self._cluster, [_ANYBODY])
+        except errors.TransactionalIdAuthorizationFailed:
+            return False
+        return True
 
 
-def _follows(cluster: Cluster, writers: _Writers, topic: str, partition: int, start: int, end: int) -> str:
-    """How many rows of transactions are between two offsets, and where; "": none that can be seen."""
+def _follows(
+    cluster: Cluster, writers: _Writers, topic: str, partition: int, start: int, end: int, most: int
+) -> str:
+    """How many rows of transactions are between two offsets, and where; "": none that can be seen. `most`:
+    so many bytes are looked through."""
     looked, rows, said = 0, 0, ""
+    if end - start < _ROW_AND_MARKER:
+        return ""
     try:
         for answer in fetch_batches(cluster, topic, partition, start, end, committed=True):
             for _, batch in answer.batches:
@@ -129,7 +166,7 @@ def _follows(cluster: Cluster, writers: _Writers, topic: str, partition: int, st
                     said = f"rows{by} from offset {max(start, batch.base_offset)} on"
                 rows += min(batch.count, batch.next_offset - start)
             looked += len(answer.records)
-            if looked > LOOKED_THROUGH:
+            if looked > most:
                 at = f"{topic}-{partition} has"
                 unknown = f"{at} so many that not all were looked at" if writers.of_any else ""
                 return f"{at} {rows} or more {said}" if said else unknown

@@ -29,6 +29,7 @@ from eoslog.connector.commit.commands import (
     End,
     Failure,
     FetchStored,
+    FindBehind,
     FindHeld,
     FindOpen,
     FindOwn,
@@ -59,7 +60,7 @@ from eoslog.connector.commit.places import PartitionState
 from eoslog.connector.commit.saved_state import Written
 from eoslog.connector.commit.sink_transaction import LOOKS
 from eoslog.connector.run import markers
-from eoslog.connector.run.places_in_log import look_at, topic_ids
+from eoslog.connector.run.places_in_log import followed, look_at, topic_ids
 from eoslog.errors import (
     BrokerUnreachable,
     ConnectionLost,
@@ -131,6 +132,7 @@ class Runner:
             FindSettled: self._find_settled,
             WriteMarkers: lambda c: markers.write_markers(cluster, c.held, commit=c.commit),
             LookAt: lambda c: look_at(cluster, c.places),
+            FindBehind: lambda c: tuple(followed(cluster, c.places, c.sink, c.since)),
             FindTopics: lambda c: topic_ids(cluster, c.names),
             TransactionVersion: lambda c: cluster.transaction_version(),
             ReadClock: lambda c: round(_clock() * 1000),

@@ -389,15 +389,15 @@ def _commit_within(
     with _turn(options, within) as turn:
         turn.check_newest(run, within.batch_id)
         claimed, accept = turn.claimed(run, within.batch_id), acceptable(options.accepted)
-        notes = None
-        if turn.is_first(run, within.batch_id):
+        notes, first = None, turn.is_first(run, within.batch_id)
+        if first:
             notes = runner.run(begin_in_run(within, options.transactional_id or "", accept))
         others = () if notes is None else notes.writes.kept
         begun = runner.run(begin_within(within.query_id, options.two_phase))
         ours = Run(written_by.incarnation, begun.identity, begun.batch)
         abandoned_run.watch_once(sink, ours, _write_key(options, ours), partial(runner_for, options))
         terms = begun, reports, place, options.two_phase
-        rules = commit_within(*terms, claimed=claimed, others=others, accept=accept)
+        rules = commit_within(*terms, claimed=claimed, others=others, accept=accept, starts=first)
         try:
             done = runner.run(rules)
             if runner.disturbed():

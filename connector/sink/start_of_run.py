@@ -301,10 +301,7 @@ class StartOfRun:
         for planned in (view.planned, *(() if kept is None else (kept,))):
             wanted |= of_group(planned, self._group, self._sink.id, now).topic_offsets()
         committed = settled_offsets(self._cluster, self._runner, self._sink, self._group, wanted)
-        last = None
-        anothers = begun.ours is None or _is_first(view) or _is_behind(view, begun.ours)
-        if begun.followed_by is not None or (begun.decided is not None and anothers):
-            last = self._runner.run(observed_decision(self._sink))
+        last = None if begun.decided is None else self._runner.run(observed_decision(self._sink))
         others = self._others(committed) if _is_first(view) else {}
         before = [made for made in (last, *others.values()) if made is not None]
         known = view.completed, begun.ours, last, before
@@ -369,12 +366,6 @@ def is_planned_here(planned: Planned) -> bool:
 def _is_first(view: CheckpointView) -> bool:
     """Whether no batch is completed in the checkpoint yet."""
     return view.completed is None and view.batch.batch_id == 0
-
-
-def _is_behind(view: CheckpointView, decided: Batch) -> bool:
-    """Whether the sink has decided less than it has got of what is completed."""
-    newest = NotedPlaces.read(view.checkpoint).newest
-    return view.completed is not None and decided.batch_id < min(newest, view.completed)
 
 
 def plan_of(decision: Decision | None) -> Planned | None:
@@ -593,10 +584,11 @@ def rows_found(
         number = (before[0].of_query or before[0]).batch.batch_id
         return RowsFound(batch=number, lacks=gone, undecided=behind_last)
     done = max(-1 if completed is None else completed, -1 if decided is None else decided.batch_id)
+    known = decided is not None and decided.batch_id >= note.newest
+    lost = undecided_behind(cluster, sink, last, is_known=known) if noted or known else ()
     if not noted:
-        return RowsFound(batch=done, lacks=_said(lacking(cluster, reversed(note.older))))
+        return RowsFound(batch=done, lacks=_said(lacking(cluster, reversed(note.older))), undecided=lost)
     newest, places = noted[0]
-    known = decided is not None and decided.batch_id >= newest
     if completed is None and not known:
         return RowsFound()
     if completed is not None and not known and newest > completed:
@@ -609,7 +601,6 @@ def rows_found(
     lacks = _said(lacking(cluster, dict.fromkeys((*had, *note.up_to(batch))), visible=had))
     is_ours = decided is not None or last is None or last.of_query is None
     proven = _newest_visible(cluster, noted, decided) if is_ours and not known else None
-    lost = () if known else undecided_behind(cluster, sink, last)
     return RowsFound(noted[0][0], batch, lacks, bool(places), behind, proven, lost)
 
 
@@ -626,11 +617,15 @@ def _newest_visible(
     return None
 
 
-def undecided_behind(cluster: Cluster, sink: str, last: Decision | None) -> tuple[str, ...]:
-    """Where rows of the sink are visible behind those of its last decision."""
+def undecided_behind(
+    cluster: Cluster, sink: str, last: Decision | None, *, is_known: bool = False
+) -> tuple[str, ...]:
+    """Where rows of the sink are visible behind those of its last decision. `is_known`: this is the last one
+    that the checkpoint knows of, so nothing shows that there were others."""
     if last is None or not sink:
         return ()
-    return tuple(followed(cluster, (*places_of_queries([last]), *last.everywhere), sink))
+    since = last.incarnation if is_known else None
+    return tuple(followed(cluster, (*places_of_queries([last]), *last.everywhere), sink, since))
 
 
 def places_of_queries(before: Iterable[Decision]) -> Places:

@@ -29,7 +29,7 @@ from eoslog.commands.session import CommandSession, client_config, cluster_comma
 from eoslog.connector.commit.leave_sink import fence
 from eoslog.connector.offsets.offsets import parse_bound
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
-from eoslog.connector.sink.start_of_run import cluster_id
+from eoslog.connector.sink.start_of_run import cluster_id, undecided_behind
 from eoslog.protocol.topic_partitions import TopicPartition
 
 WINDOW = 100
@@ -253,12 +253,20 @@ def _left(old: Cluster, new: Cluster, found: Standing, new_id: str) -> Standing:
     if found.sink is None:
         return replace(found, cluster_id=new_id, committed=committed_by(new, found.note.group))
     decisions = found.note.decisions
+    there = last_decision(new, found.sink, decisions)
+    if behind := undecided_behind(new, found.sink.id, there):
+        raise NotEditable(
+            f"on the new cluster rows of the sink {found.sink.id} are visible behind its last decision there "
+            f"({'; '.join(behind[:5])}): it has lost decisions, and the query may write these rows again. "
+            "Nothing was changed. Give the query another transactional.id, run one batch of it where it is, "
+            "and give the command again"
+        )
     Runner(old, OWN_TIMEOUT_MS, decisions=decisions).run(fence(found.sink))
     if last_decision(old, found.sink, decisions) != found.decision:
         raise NotEditable("the query has written a batch just now. Stop it, and give the command again")
     return replace(
         found,
         cluster_id=new_id,
-        decision=last_decision(new, found.sink, decisions),
+        decision=there,
         committed=committed_by(new, found.note.group),
     )

@@ -76,16 +76,16 @@ def decide(
     batch: int,
     last: Decision | None = None,
     state: str | None = None,
+    named: str | None = None,
 ) -> Decision:
     """Have the sink decide a batch that is planned, and commit its end to the group. `state`: the topic in
-    which the checkpoint is saved with it."""
-    found = Checkpoint.at(str(checkpoint))
-    NotedSink(sink_of(topic), cluster_id(cluster), 0, group_of(topic)).write(found)
+    which the checkpoint is saved with it. `named`: another sink."""
+    found, sink = Checkpoint.at(str(checkpoint)), named or sink_of(topic)
+    NotedSink(sink, cluster_id(cluster), 0, group_of(topic)).write(found)
     planned = found.planned(batch)
-    text = Note(sink_of(topic), "q", batch).text()
+    text = Note(sink, "q", batch).text()
     source = SourceOffsets(group_of(topic), {tp: (at, text) for tp, at in planned.topic_offsets().items()})
     to = Batch("q", batch, planned.digest)
-    sink = sink_of(topic)
     saving = None if state is None else CheckpointSaving(cluster, found, sink, to, state, 1, 100_000)
     rules = move_decision(Sink(sink), last, to, source, batch, saving, planned.ends)
     return Runner(cluster, OWN_TIMEOUT_MS).run(rules)

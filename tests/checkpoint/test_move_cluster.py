@@ -6,19 +6,25 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from click.testing import Result
 
 from eoslog.checkpoint import carry_out
 from eoslog.checkpoint.backups import check_not_moved
 from eoslog.checkpoint.edit_numbers import NotEditable
-from eoslog.client.admin.group_offsets import fetch_committed
+from eoslog.client.admin.group_offsets import commit_plain, fetch_committed
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.config import ClientConfig
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
+from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.offsets.offsets import to_json
+from eoslog.connector.options.sink_options import sink_options
+from eoslog.connector.sink.committer import begin_batch, commit_batch
+from eoslog.connector.sink.task_message import Attempt
+from eoslog.connector.sink.task_writer import write_rows
 from eoslog.testing import EmbeddedBroker
-from tests.checkpoint.checkpointkit import copy_topic, group_of, last, lines, plan, run
+from tests.checkpoint.checkpointkit import copy_topic, decide, group_of, last, lines, plan, run, sink_of
 from tests.connector.brokers import Kafka
 
 
@@ -115,6 +121,34 @@ def test_records_that_are_all_alike_prove_nothing(
     Kafka(other.bootstrap).put(topic, [b"first"] + [b"same"] * 300, timestamp=5)
     said = moved(broker, other, plain)
     assert said.exit_code == 1 and "are all like those at 150" in said.output
+
+
+def wrote(broker: EmbeddedBroker, sink: str, topic: str) -> None:
+    """A sink writes three rows."""
+    given = {"kafka.bootstrap.servers": broker.bootstrap, "topic": topic, "transactional.id": sink}
+    options = sink_options(given, stream=False)
+    begun = begin_batch(options)
+    assert begun is not None and begun.batch is not None
+    rows = pa.record_batch({"value": pa.array([b"row"] * 3)})
+    commit_batch(options, [write_rows(options, begun, Attempt(*begun.batch[:2], 0), iter([rows])).report])
+
+
+def test_rows_behind_the_last_decision_there_are_told(
+    broker: EmbeddedBroker, other: EmbeddedBroker, decided: Path, cluster: Cluster, there: Cluster, topic: str
+) -> None:
+    """The new cluster's group was put back: under another transactional.id the query is moved."""
+    mirror(broker, other, topic, 7)
+    out, sink = Kafka(other.bootstrap).topic(), Sink(sink_of(topic))
+    wrote(other, sink.id, out)
+    kept = fetch_committed(there, sink.group, None)
+    wrote(other, sink.id, out)
+    commit_plain(there, sink.group, {place: one[:2] for place, one in kept.items()})
+    said = moved(broker, other, decided)
+    assert said.exit_code == 1 and f"rows of the sink {sink.id} are visible behind" in said.output
+    assert f"{out}-0 has 3 rows" in said.output and run(broker, "check", decided).exit_code == 0
+    decide(cluster, decided, topic, 1, named=f"{sink.id}-2")
+    assert moved(broker, other, decided).exit_code == 0
+    assert run(other, "check", decided).exit_code == 0
 
 
 class Died(Exception):

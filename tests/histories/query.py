@@ -37,6 +37,8 @@ class Query:
     checkpoint: Path = Path()
     run: "Run | None" = None
     ids: list[str | None] = field(default_factory=list)
+    left_out: set[int] = field(default_factory=set)
+    """Batches whose df.write of foreachBatch is left out, since an error told."""
     copies: list[Path] = field(default_factory=list)
     aside: list[Path] = field(default_factory=list)
     error: Exception | None = None

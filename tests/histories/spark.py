@@ -11,7 +11,7 @@ import pickle
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -77,7 +77,8 @@ class Plan:
     `told`: checkpointLocation is an option (else: of the session). `mark`: what rows are marked with.
     `source_name`: that of readStream.name(), which makes the offset log's version 2. `ahead`: small batches
     are read as soon as their end is known, else when their rows are wanted. `files`: the query reads these
-    with Spark's file source, and what it reads is told by `rows`.
+    with Spark's file source, and what it reads is told by `rows`. `left_out`: the function of foreachBatch
+    writes nothing in these batches.
     """
 
     checkpoint: Path
@@ -90,6 +91,7 @@ class Plan:
     source_name: str | None = None
     ahead: bool = False
     files: Callable[[], list[str]] | None = None
+    left_out: Collection[int] = ()
 
 
 @dataclass
@@ -221,7 +223,9 @@ class Stream:
             if batch.end is not None and (begin != batch.end or batch.begin is None):
                 rows = self._planned(batch.number, begin, batch.end)
         rows = rows or [lambda: iter(())]
-        if self.plan.token is not None:
+        if self.plan.token is not None and batch.number in self.plan.left_out:
+            logger.debug("batch %d is left out", batch.number)
+        elif self.plan.token is not None:
             sink = {**self.plan.sink, "write.token": f"{self.plan.token}-{batch.number}"}
             within = (self.query_id, batch.number, self.run_id)
             Job(self.app, self.clock, BatchSink(self.app, sink, self.plan.kind, within)).run(rows)

@@ -37,6 +37,8 @@ def start(spark: SparkSession, told: dict[str, Any]) -> StreamingQuery:
     else:
 
         def each(batch: DataFrame, number: int) -> None:
+            if number in told["left_out"]:
+                return
             token = {"write.token": f"{told['token']}-{number}"}
             batch.write.format(FORMAT).options(**sink, **token).mode("append").save()
 

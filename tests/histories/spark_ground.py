@@ -327,6 +327,7 @@ class SparkStream:
         own = {"history.folder": str(self._run.folder)}
         self._run.tell(
             "start", checkpoint=str(plan.checkpoint), told=plan.told, token=plan.token, mark=plan.mark,
+            left_out=sorted(plan.left_out),
             source_name=source_name(plan.checkpoint, plan.source_name),
             now=self.until_now, sink={**plan.sink, **own},
             source={**plan.source, **own, "history.gated": "no" if self.until_now else "yes"},

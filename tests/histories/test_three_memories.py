@@ -1,11 +1,25 @@
 """However Kafka's three memories of a batch stand, its rows are there once, or the query stops with a word
 and its way out is walked: three_memories.txt has the word of each cell and what readers get after it."""
 
+import re
 from pathlib import Path
 
 import pytest
 
-from tests.histories.three_memories import DRIVERS, MODES, TABLE, drawn, fault, played, rows
+from tests.histories import judge
+from tests.histories.shapes import SINKS
+from tests.histories.three_memories import (
+    DRIVERS,
+    MODES,
+    TABLE,
+    cells,
+    drawn,
+    fault,
+    play,
+    played,
+    rows,
+    set_back,
+)
 
 KEPT = TABLE.read_text().splitlines()
 
@@ -22,6 +36,31 @@ def test_no_cell_is_lost_or_doubled_without_a_word() -> None:
         _, outcome, _ = row.split(" | ")
         said, _, got = outcome.rpartition(": ")
         assert "!" not in row and "doubles" not in got and (got == "exact" or "(" in said), row
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+@pytest.mark.parametrize("name", MODES)
+def test_a_token_whose_rows_are_there_is_not_written_again(name: str, driver: str, tmp_path: Path) -> None:
+    """Whatever coordinators and groups remember, if the log has lost nothing."""
+    mode = MODES[name]._replace(token=True)
+    found = {cell: play(tmp_path / cell, mode, driver, cell) for cell in cells(mode) if cell.endswith("3")}
+    assert {cell: said for cell, said in found.items() if not said.endswith("exact")} == {}
+
+
+@pytest.mark.parametrize("transactions", "03")
+def test_rows_behind_a_checkpoint_that_was_put_back_with_the_group(transactions: str, tmp_path: Path) -> None:
+    """Only the log has more than both. The newest checkpoint decides them again; the word tells its price."""
+    world = set_back(tmp_path / "kept", f"{transactions}3", lost=False)
+    assert [text.split(": ")[1] for text in world.told] == ["CheckpointOlder"] and not world.findings
+    assert dict(world.ways) == {"CheckpointOlder: right_checkpoint": 1}
+    world = set_back(tmp_path / "lost", f"{transactions}3", lost=True)
+    (told,) = world.told
+    assert told.startswith("A: CheckpointOlder: sink x: batch 1") and world.ways == {
+        "CheckpointOlder: option": 1
+    }
+    assert sum(map(int, re.findall(r"out-\d has (\d+) rows of x/", told))) == 4
+    rows = judge.seen(world.cluster, SINKS)
+    assert sorted(rows.values()) == [1] * (len(rows) - 4) + [2] * 4
 
 
 @pytest.mark.parametrize("seed", range(4))

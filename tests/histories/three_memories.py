@@ -34,6 +34,8 @@ from tests.histories.world import World
 TABLE = Path(__file__).parent / "three_memories.txt"
 """How each cell ends."""
 SINK = "x"
+TOKENS = f"{SINK}:job-:out"
+"""The sink of its writes with a token in foreachBatch."""
 EARLIER, MOMENTS = "abc", "0123"
 DRIVERS = ("living", "unnoted", "noted")
 """The driver goes on with its next batch; was killed before Spark's note of this one; was killed after it."""
@@ -41,11 +43,13 @@ BEFORE_THE_NOTE = ("kill", ("spark: before commits", 1))
 
 
 class Mode(NamedTuple):
-    """What kind of a cluster, and whether time-outs pass before anybody comes back."""
+    """What kind of a cluster, and whether time-outs pass before anybody comes back. `token`: the query writes
+    in foreachBatch, with write.token."""
 
     tv: int = 2
     keeps: bool = False
     rests: bool = False
+    token: bool = False
 
 
 MODES = {
@@ -117,6 +121,20 @@ def _put_back_apart(cluster: Any, own: Any, tasks: Any, decision: Any, offsets: 
     )
 
 
+def set_back(folder: Path, moments: str, *, lost: bool) -> World:
+    """The end of a query whose checkpoint is put back, in one act with the sink's group, to the moment before
+    its last batch. `moments`: of transactions and log. `lost`: nobody has the newer checkpoint any more."""
+    world = World(folder)
+    with world.around():
+        copies = _until_the_batch_is_done(world, MODES["tv2"], "copied", "000")
+        world.cluster.put_back(copies[moments[0]], copies["0"], copies[moments[1]], "out")
+        world.do_restore("A")
+        if lost:
+            world.queries["A"].aside.clear()
+        end(world)
+    return world
+
+
 def _outcome(world: World) -> str:
     """What readers get, whoever has accepted what."""
     names, seen = [line.name for line in world.lineages], judge.seen(world.cluster, SINKS)
@@ -159,10 +177,12 @@ def _until_the_batch_is_done(world: World, mode: Mode, driver: str, cell: str) -
     needs them."""
     cluster, moments = world.cluster, dict[str, Any]()
     world.do_cluster(mode.tv, mode.keeps)
-    world.do_query("A", {"id": SINK, "small": "0"})
+    world.do_query("A", {"id": SINK, "small": "0"} | ({"token": "job"} if mode.token else {}))
     for named in ("", EARLIER if {*EARLIER} & {*cell} else "", MOMENTS):
         if named:
             moments[named[0]] = cluster.snapshot()
+        if named == MOMENTS and driver == "copied":
+            world.do_backup("A")
         world.do_produce("in", 4)
         is_last = named == MOMENTS
         with _copied(world, moments, named[1:3]):
@@ -170,7 +190,7 @@ def _until_the_batch_is_done(world: World, mode: Mode, driver: str, cell: str) -
         if not is_last:
             world.clock.sleep(1)
     moments["3"] = cluster.snapshot()
-    if driver == "noted":
+    if driver in ("noted", "copied"):
         world.do_kill("A")
     return moments
 
@@ -180,7 +200,7 @@ def _copied(world: World, moments: dict[str, Any], named: str) -> Any:
     ends = transactions.end_txns
 
     def end_txns(client: Cluster, whose: Mapping[str, ProducerIdentity], commit: bool) -> Any:
-        decides = SINK in whose and commit and bool(named)
+        decides = bool({SINK, TOKENS} & {*whose}) and commit and bool(named)
         if decides:
             moments[named[0]] = world.cluster.snapshot()
         answers = ends(client, whose, commit)

@@ -312,6 +312,21 @@ def _another_token(world: "World", query: "Query", text: str) -> bool:
     return True
 
 
+def _token_looked(world: "World", query: "Query", text: str) -> bool:
+    """Leave a write out whose rows are in the topic; else the word."""
+    told = re.search(r"whether write\.token=\S*?(\d+) was written is not known", text)
+    word = re.search(r"start\.accepted=(\S*decisions-gone:\S+)", text)
+    if told is None or word is None:
+        return False
+    number, seen = int(told.group(1)), judge.seen(world.cluster, SINKS)
+    rows = query.lineage.batches.get(number, set())
+    if any(seen[f"{query.lineage.name}:{uid}"] for uid in rows):
+        query.left_out.add(number)
+    else:
+        query.sink["start.accepted"] = word.group(1)
+    return True
+
+
 def _leave_out(world: "World", query: "Query", text: str) -> bool:
     """Partitions that are gone, out of startingOffsets."""
     told = re.search(r"startingOffsets names ([\w, -]+), which is not among the partitions read", text)
@@ -416,6 +431,7 @@ def _marker(world: "World", query: "Query", text: str) -> bool:
 
 _WAYS = (
     (r"have the cluster's operator look up in __transaction_state", _marker),
+    (r"brokers have lost decisions\. Nothing was written\. Look for this write's rows", _token_looked),
     (r"the cluster has lost decisions", _nothing_missing),
     (r"run the query with at_least_once until", _weaker),
     (r"readers may have had them|as a part of its rows is visible", _looked),
@@ -455,5 +471,6 @@ _REPEATABLE = {
     _force: TRIES,
     _option: TRIES,
     _looked: TRIES,
+    _token_looked: TRIES,
     _create: 2,
 }  # one transaction, or word, at a time

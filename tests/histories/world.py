@@ -524,7 +524,7 @@ class World:
 
     def _start(self, query: Query, app: App) -> None:
         plan = Plan(query.checkpoint, dict(query.source), dict(query.sink), query.token, query.told)
-        plan.ahead = query.ahead
+        plan.ahead, plan.left_out = query.ahead, frozenset(query.left_out)
         if query.reads_files:
             plan.files = lambda: self.cluster.plain(FILES)
         if query.said is not None and age(query.checkpoint)[1] >= 0:

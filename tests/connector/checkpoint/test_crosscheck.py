@@ -300,6 +300,13 @@ def test_what_does_not_fit_is_said(odd: StartFacts, says: str) -> None:
             id="the cluster has lost decisions, and a part of the rows is visible",
         ),
         pytest.param(
+            story(9, of("q", 8), completed=8, since=0, rows=RowsFound(8, 8, LACKS, undecided=VISIBLE)),
+            CheckpointOlder,
+            r"batch 8 of query q is the last one that the sink has decided and that the checkpoint knows, "
+            r"and later rows of the sink are visible \(out-1 has 2 .*set start.accepted=decisions-gone:8",
+            id="later rows are visible than checkpoint and decision know",
+        ),
+        pytest.param(
             story(9, of("q", 4), completed=8, since=0, rows=RowsFound(8, 8, LACKS, proven=6)),
             DecisionGone,
             "knows batch 6 as its last one.*the last line of offsets/6 in",

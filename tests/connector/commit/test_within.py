@@ -22,6 +22,7 @@ from eoslog.connector.commit.faults import (
     BatchRefused,
     CheckpointOlder,
     CommitFault,
+    DecisionGone,
     OtherRowsInBatch,
     ParticipantsLost,
     RowsGone,
@@ -58,6 +59,7 @@ class WithinBench(Bench):
         self.sink = sink_of_query("q")
         self.accepted = ""
         self.claimed: list[str] | None = None
+        self.last_rows: tuple[tuple[int, int], ...] = ()
         self.begun: list[list[Report]] = []
 
     def accept(self, word: str) -> str | None:
@@ -75,7 +77,8 @@ class WithinBench(Bench):
 
     def _told(self, report: Report, batch: Batch, checksum: int) -> Report:
         assert isinstance(report, (Prepared, Decided))
-        return replace(report, checksum=checksum, stamp=replace(report.stamp, within=batch))
+        told = replace(report, checksum=checksum, stamp=replace(report.stamp, within=batch))
+        return replace(told, last_rows=self.last_rows) if isinstance(told, Prepared) else told
 
     def commit_write(self, reports: list[Report], place: str = "out") -> Within:
         within = reports[0].stamp.within
@@ -85,6 +88,7 @@ class WithinBench(Bench):
         begun = self.run(begin_within(within.query_id, self.two_phase))
         others = () if notes is None else notes.writes.kept
         more: Any = {"claimed": self.claimed, "accept": self.accept, "others": others}
+        more["starts"] = not self.claimed
         written = self.run(commit_within(begun, reports, place, self.two_phase, **more))
         own = Sink(reports[0].stamp.sink_id)
         assert written.passed or self.broker.ongoing(own.prefix) == ()
@@ -598,6 +602,30 @@ def test_tokens_that_are_two_writes_do_not_stop_each_other(tv: int) -> None:
     bench.run_again()
     bench.write_token("d-8", batch=Batch("q", 8), place="another topic")
     assert bench.broker.visible().count("row0") == 7 and bench.left() == ()
+
+
+@NAMED
+def test_a_start_asks_for_rows_behind_the_last_decisions(named: bool) -> None:
+    """If the write has a name: those of random names say nothing of their query."""
+    bench = WithinBench(2, named=named)
+    bench.last_rows, behind = ((5, 1),), list[tuple[str, ...]]([()])
+    bench.intercept = lambda command: behind[0] if isinstance(command, c.FindBehind) else None
+    bench.write()
+    assert not any(isinstance(command, c.LookAt) for command in bench.commands)
+    bench.run_again()
+    behind[0] = ("out-0 has 2 rows of it",)
+    assert bench.write().passed, "what is known is not asked for"
+    bench.run_again()
+    if not named:
+        assert not bench.write("next", Batch("q", 8)).passed
+        return
+    with pytest.raises(DecisionGone, match=r"sink named: whether batch 8 of query q was written is not") as e:
+        bench.write("next", Batch("q", 8))
+    word = str(e.value).rpartition("start.accepted=")[2]
+    assert word == "decisions-gone:named:8:1"
+    bench.end(bench.begun[-1])
+    bench.accepted = word
+    assert not bench.write("next", Batch("q", 8)).passed
 
 
 @BOTH

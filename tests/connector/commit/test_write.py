@@ -14,6 +14,7 @@ from eoslog.connector.commit.decide import Terms, commit
 from eoslog.connector.commit.decision import ANCHOR, Decision, decode
 from eoslog.connector.commit.faults import (
     CommitFault,
+    DecisionGone,
     ParticipantsLost,
     RowsGone,
     SinkFenced,
@@ -34,7 +35,8 @@ class WriteBench(Bench):
     """Writes of two tasks, each under a token. A row's checksum is its length."""
 
     last_run: Run | None = None
-
+    last_rows: tuple[tuple[int, int], ...] = ()
+    """Of each task, where brokers tell it."""
     accepted = ""
 
     def accept(self, word: str) -> str | None:
@@ -52,7 +54,8 @@ class WriteBench(Bench):
 
     def _told(self, report: Report, checksum: int) -> Report:
         assert isinstance(report, (Prepared, Decided))
-        return type(report)(**{**report.__dict__, "checksum": checksum})
+        told = {"last_rows": self.last_rows} if isinstance(report, Prepared) else {}
+        return type(report)(**{**report.__dict__, "checksum": checksum, **told})
 
     def finish(self, token: str, reports: list[Report]) -> Decision | None:
         stamp = reports[0].stamp
@@ -280,6 +283,48 @@ def test_a_driver_that_is_at_work_is_fenced_by_one_that_remembers(tv: int) -> No
     with pytest.raises(CommitFault):
         bench.finish("job-1", other)
     assert bench.broker.visible() == ["job-0p0", "job-0p1", "job-2p0", "job-2p1"]
+
+
+@BOTH
+def test_a_start_asks_for_rows_behind_the_last_decision(tv: int) -> None:
+    """A token that is known passes all the same, and a driver that goes on asks for nothing. The word is one
+    for this token after this decision."""
+    bench = WriteBench(tv)
+    bench.last_rows, behind = ((5, 1),), list[tuple[str, ...]]([("out-0 has 2 rows of it",)])
+    bench.intercept = lambda command: behind[0] if isinstance(command, c.FindBehind) else None
+    bench.write("a-1")
+    bench.write("a-2")
+    assert not any(isinstance(command, c.FindBehind) for command in bench.commands)
+    assert bench.passed(bench.write("a-1", goes_on=False))
+    for _ in range(2):
+        with pytest.raises(DecisionGone) as said:
+            bench.write("a-3", goes_on=False)
+    assert "whether write.token=a-3 was written is not known. Rows of the sink are visible behind" in str(
+        said.value
+    )
+    assert str(said.value).endswith("set start.accepted=decisions-gone:a-3:2")
+    asked = next(command for command in bench.commands if isinstance(command, c.FindBehind))
+    assert asked.sink == "sink" and [(p.partition, p.offset) for p in asked.places] == [(0, 5), (1, 5)]
+    bench.accepted = "decisions-gone:a-3:2"
+    with pytest.raises(DecisionGone):
+        bench.write("a-4", goes_on=False)
+    assert not bench.passed(bench.write("a-3", goes_on=False))
+    with pytest.raises(DecisionGone, match="decisions-gone:a-4:3"):
+        bench.write("a-4", goes_on=False)
+    behind[0] = ()
+    assert not bench.passed(bench.write("a-4", goes_on=False)) and bench.open() == ()
+
+
+def test_a_write_remembers_where_the_last_rows_of_others_are() -> None:
+    """In partitions where it has written none: what follows there was decided before."""
+    bench = WriteBench()
+    bench.last_rows = ((5, 1),)
+    bench.write("a-1")
+    begun = bench.begin_token("a-2", bench.last_run)
+    reports = [bench._told(bench.prepare(begun, 0, ["row"]), 3), bench.prepare(begun, 1, [])]
+    done = bench.finish("a-2", reports)
+    assert done is not None and [p.partition for p in done.places] == [0]
+    assert [p.partition for p in done.older] == [1]
 
 
 def test_at_the_last_epoch_the_sink_is_acquired_anew() -> None:

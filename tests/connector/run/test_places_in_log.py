@@ -12,12 +12,15 @@ from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.config import ClientConfig, parse_addresses
 from eoslog.connector.commit.places import Place, Seen, ended, from_json, places_of, to_json
 from eoslog.connector.commit.task_reports import Prepared
+from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.options.sink_options import sink_options
 from eoslog.connector.run import places_in_log
 from eoslog.connector.run.places_in_log import followed, lacking, look_at
 from eoslog.connector.sink.committer import begin_batch
 from eoslog.connector.sink.task_message import Attempt
 from eoslog.connector.sink.task_writer import write_rows
+from eoslog.protocol import errors
+from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.names_by_sink import sink_of
 from tests.connector.brokers import Kafka
 
@@ -174,8 +177,26 @@ def test_rows_of_another_application_s_transactions_do_not_follow(
     assert followed(cluster, [place]) == [says]
     assert followed(cluster, [place], sink_of(more.participant.name)) == [says]
     assert followed(cluster, [place], "another sink") == []
+    sink = str(sink_of(more.participant.name))
+    slot = Sink(sink).slot_of(more.participant.name)
+    assert slot is not None
+    run, later_run = slot.incarnation, slot.incarnation._replace(epoch=slot.incarnation.epoch + 1)
+    assert followed(cluster, [place], sink, run) == [says]
+    assert followed(cluster, [place], sink, later_run) == [], "an earlier run has written them"
+    assert followed(cluster, [place], "another sink", run) == []
     monkeypatch.setattr(places_in_log, "list_transactions", lambda *_, **__: [])
+    forgotten = [f"{topic}-0 has 6 rows from offset {place.offset + 2} on"]
+    assert followed(cluster, [place], sink, run) == forgotten
+    with monkeypatch.context() as hidden:
+        hidden.setattr(places_in_log, "describe", refused)
+        assert followed(cluster, [place], sink, run) == [], "they may be another user's"
     assert followed(cluster, [place]) == [f"{topic}-0 has 6 rows from offset {place.offset + 2} on"]
+
+
+def refused(*_: object) -> None:
+    raise errors.TransactionalIdAuthorizationFailed(
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "the right is missing"
+    )
 
 
 def test_retention_and_compaction_are_no_loss(kafka: Kafka, cluster: Cluster) -> None:
