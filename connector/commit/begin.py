@@ -29,9 +29,10 @@ from eoslog.connector.commit.faults import (
     CommitFault,
     DecisionElsewhere,
     ParticipantsLost,
+    SinkFenced,
     TakenOver,
 )
-from eoslog.connector.commit.finish import clear, fenced, finish_late
+from eoslog.connector.commit.finish import clear, fenced, finish_late, lost_to, put_back
 from eoslog.connector.commit.marker_proof import look_back
 from eoslog.connector.commit.replay import OnLost, copied, to_replay
 from eoslog.connector.commit.seal import TwoPhase, check_offered
@@ -238,11 +239,9 @@ def _keep(sink: Sink, run: Run) -> Rules[Owned | None]:
         return None
     if not left_by(run, state, decode(sink, stored.chunks)):
         if state.identity != run.identity:
-            raise fenced(
-                sink, f"it is at {state.identity} {state.state}, this driver began as {run.identity}"
-            )
+            raise _lost_since(sink, run, state, decode(sink, stored.chunks))
         # The decision of a batch that Spark has noted is gone: brokers were restored from an older copy.
-        return Owned(run.incarnation, (yield from raise_epoch(sink, run.identity)), stored, True)
+        return Owned(run.incarnation, (yield from raise_epoch(sink, run.identity, put_back)), stored, True)
     if state.identity.epoch > LAST_EPOCH:
         return None
     identity = state.identity
@@ -251,11 +250,23 @@ def _keep(sink: Sink, run: Run) -> Rules[Owned | None]:
     return Owned(run.incarnation, identity, stored, False)
 
 
-def raise_epoch(sink: Sink, identity: ProducerIdentity) -> Rules[ProducerIdentity]:
-    """The sink's next identity, if this one still owns it."""
+def _lost_since(sink: Sink, run: Run, state: Description, last: Decision | None) -> SinkFenced:
+    """The error for a run whose sink is at another identity than its last batch left it at. Spark has noted
+    that batch: another driver would know its decision."""
+    decided = None if last is None else last.last_of(run.batch.query_id)
+    if decided is not None and decided.batch_id >= run.batch.batch_id:
+        return lost_to(sink, run.identity, state)
+    known = "none" if last is None else last.batch
+    return put_back(sink, f"this driver has decided {run.batch}, and its last decision is {known}")
+
+
+def raise_epoch(
+    sink: Sink, identity: ProducerIdentity, lost: Callable[[Sink, object], SinkFenced] = fenced
+) -> Rules[ProducerIdentity]:
+    """The sink's next identity, if this one still owns it. `lost`: the error if it does not."""
     raised = yield from ask(Acquire(sink.coordinator, identity))
     if isinstance(raised, Refused) and raised.code in FENCED:
-        raise fenced(sink, raised)
+        raise lost(sink, raised)
     if isinstance(raised, (Refused, Unknown)):
         raise CommitFault(
             f"sink {sink.id} cannot be acquired: {raised}. Fix that, then start the query again"

@@ -45,6 +45,7 @@ from eoslog.connector.commit.finish import (
     finish,
     is_open,
     lost_to,
+    put_back,
     try_abort,
 )
 from eoslog.connector.commit.lost_transaction import why_gone, why_refused
@@ -299,8 +300,11 @@ def _check_undecided(sink: Sink, ballot: Ballot, decision: Decision, last: Decis
             "Was the group deleted? Do not start the query again: it would write the batch again. "
             f"{DecisionGone.advice}"
         )
-    if (last.sequence if last else 0) != stamp.sequence:
-        raise fenced(sink, f"it has decided {last.batch if last else 'nothing'} since")
+    known = last.sequence if last else 0
+    if known < stamp.sequence:
+        raise put_back(sink, f"this driver began behind its decision {stamp.sequence}, and it knows {known}")
+    if last is not None and known > stamp.sequence:
+        raise fenced(sink, f"it has decided {last.batch} since")
     if last is not None and stamp.lost:
         check_replay(last, decision, stamp.lost)
 

@@ -425,15 +425,34 @@ def check_owner(sink: Sink, owner: ProducerIdentity, state: Description | None) 
 
 
 def lost_to(sink: Sink, owner: ProducerIdentity, state: Description | None) -> SinkFenced:
-    """The error for `owner`, whose sink is in this state."""
-    return fenced(sink, f"it is at {state.identity if state else 'no identity'}, this driver at {owner}")
+    """The error for `owner`, whose sink is in this state. An epoch never goes down, unless brokers forget."""
+    why = f"it is at {state.identity if state else 'no identity'}, this driver at {owner}"
+    forgotten = state is None or (
+        state.identity.producer_id == owner.producer_id and state.identity.epoch < owner.epoch
+    )
+    return put_back(sink, why) if forgotten else fenced(sink, why)
+
+
+_COMPARED = (
+    "start the query again: it compares its checkpoint with the sink's last decision and the log, and goes "
+    "on or says what is gone"
+)
 
 
 def fenced(sink: Sink, why: object) -> SinkFenced:
-    """The error for a driver that has lost the sink to another one."""
+    """The error for a driver that has lost the sink, most likely to another one."""
     return SinkFenced(
-        f"another driver owns the sink {sink.id} ({why}). If two queries share this transactional.id, give "
-        "each its own; otherwise the other driver continues and this one has to stop"
+        f"another driver owns the sink {sink.id}, or brokers were put back to an older copy ({why}). If two "
+        "queries share this transactional.id, give each its own. If this query was started elsewhere, that "
+        f"driver continues and this one has to stop. Otherwise {_COMPARED}"
+    )
+
+
+def put_back(sink: Sink, why: object) -> SinkFenced:
+    """The error for a driver whose sink has forgotten what it has done: no other driver can cause that."""
+    return SinkFenced(
+        f"sink {sink.id}: brokers were put back to an older copy, or have lost the end of a log ({why}). The "
+        f"batch was not decided. To go on, {_COMPARED}"
     )
 
 

@@ -134,23 +134,29 @@ def begin_stream(options: SinkOptions, runner: Runner | None = None) -> Begun | 
             last_run = None
         runner.run(give_up(sink, options.accepted))
         _warn_of_right(options, runner)
-    begun, run = runner.run(
-        begin(
-            sink,
-            view.batch,
-            last_run=last_run,
-            completed=view.completed,
-            once_at_most=options.guarantee is Guarantee.AT_MOST_ONCE,
-            two_phase=options.two_phase,
-            on_lost=options.on_lost,
-            leads_to=view.leads_to,
-            starts=None if continues else start.known_starts,
+
+    def begins(last_run: Run | None) -> tuple[Begun, Run]:
+        return runner.run(
+            begin(
+                sink,
+                view.batch,
+                last_run=last_run,
+                completed=view.completed,
+                once_at_most=options.guarantee is Guarantee.AT_MOST_ONCE,
+                two_phase=options.two_phase,
+                on_lost=options.on_lost,
+                leads_to=view.leads_to,
+                starts=None if continues else start.known_starts,
+            )
         )
-    )
+
+    begun, run = begins(last_run)
     if runner.disturbed() or not acquainted:
         runner.run(prove_last(sink, begun.identity, begun.lost))
     if continues and begun.acquired_now:  # the brokers have lost what this driver remembers, or are others
         start.before()
+        if start.acquired:  # to decide again what they have lost
+            begun, run = begins(None)
     if not continues or begun.acquired_now:
         start.after(begun)
     check_sources(options, view, sink.id, begun)

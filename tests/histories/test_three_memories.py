@@ -47,6 +47,16 @@ def test_a_token_whose_rows_are_there_is_not_written_again(name: str, driver: st
     assert {cell: said for cell, said in found.items() if not said.endswith("exact")} == {}
 
 
+@pytest.mark.parametrize("cell", ["000", "003", "103", "121", "203", "303"])
+@pytest.mark.parametrize("name", ["tv2", "tv1"])
+def test_who_lives_is_not_told_of_a_driver_that_is_not_there(name: str, cell: str, tmp_path: Path) -> None:
+    """Brokers were put back, and a start goes on. What it has to decide again costs no stop."""
+    world, _ = played(tmp_path, MODES[name], "living", cell)
+    fenced = [text for text in world.told if "SinkFenced" in text]
+    assert all("brokers were put back" in text and "another driver" not in text for text in fenced)
+    assert not world.findings
+
+
 @pytest.mark.parametrize("transactions", "03")
 def test_rows_behind_a_checkpoint_that_was_put_back_with_the_group(transactions: str, tmp_path: Path) -> None:
     """Only the log has more than both. The newest checkpoint decides them again; the word tells its price."""

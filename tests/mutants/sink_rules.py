@@ -41,7 +41,8 @@ MUTANTS: list[Mutant] = [
             "start.before()\nif start.acquired:\n    last_run = None",
             "pass",
         ),
-        Break("another cluster under a living query has lost decisions", "begin_stream", "if continues and begun.acquired_now:\n    start.before()", "if continues and begun.acquired_now:\n    pass"),
+        Break("another cluster under a living query has lost decisions", "begin_stream", "continues and begun.acquired_now", "False"),
+        Break("what is decided again in a living query leaves it fenced", "begin_stream", "if start.acquired:\n    begun, run = begins(None)", "pass", ("tests/histories/test_three_memories.py",)),
         Break("every start has the same word", "begin_stream", "begun = replace(begun, start=run.start)", "pass"),
         Break("at_least_once leaves the memory of another guarantee", "_begin_plainly", "run_memory.take(*_memory_key(options, sink, view.batch))", "pass"),
         Break(

@@ -15,6 +15,7 @@ from eoslog.connector.commit.faults import (
     ParticipantsLost,
     SinkFenced,
 )
+from eoslog.connector.commit.finish import lost_to
 from eoslog.connector.commit.leave_sink import fence, leave
 from eoslog.connector.commit.prepare import Task, judge
 from eoslog.connector.commit.task_reports import Batch, Begun, Decided, Left, Start
@@ -226,6 +227,34 @@ def test_a_driver_whose_batch_another_one_has_decided_stops_at_its_next(tv: int)
     bench.whole_batch(0)
     with pytest.raises(SinkFenced):
         bench.begin(1, run=old, completed=0)
+
+
+@BOTH
+def test_a_living_driver_says_that_brokers_were_put_back(tv: int) -> None:
+    """Its sink forgets: no other driver does that. The decision tells, and an epoch that has gone down."""
+    bench = Bench(tv)
+    bench.whole_batch(0)
+    early = bench.broker.copied()
+    for batch in (1, 2):
+        bench.whole_batch(batch, run=bench.remembered, completed=batch - 1)
+    older, remembered = bench.broker.copied(), bench.remembered
+    bench.broker.restore(early)
+    with pytest.raises(SinkFenced) as said:
+        bench.begin(3, run=remembered, completed=2)
+    assert "put back to an older copy, or have lost the end of a log (" in str(said.value)
+    assert "another driver" not in str(said.value) and "To go on, start the query again" in str(said.value)
+    bench.broker.restore(older)
+    reports = bench.prepare_all(bench.begin(3, run=remembered, completed=2))
+    bench.broker.groups["sink"] = early["groups"]["sink"]  # type: ignore[index]
+    with pytest.raises(SinkFenced, match="began behind its decision 3, and it knows 1"):
+        bench.commit(reports, 3)
+    own = reports[0].stamp.identity
+    for identity, says in (
+        (own._replace(epoch=own.epoch - 1), "were put"),
+        (own._replace(epoch=9), "another"),
+    ):
+        state = c.Description("Empty", identity, 1, 1)
+        assert says in str(lost_to(bench.sink, own, state)).split("(")[0].split(", or")[0]
 
 
 @BOTH
