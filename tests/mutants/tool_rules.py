@@ -29,7 +29,7 @@ MUTANTS: list[Mutant] = [
         Break("a row without an offset is at -1", "Lines.locate", "known & (offsets >= 0)", "known"),
         Break("any topic will do", "Lines.locate", "mine &= pc.fill_null(pc.equal(topic, name), False).to_numpy(zero_copy_only=False)", "mine |= pc.fill_null(pc.equal(topic, name), False).to_numpy(zero_copy_only=False)"),
     ),
-    *mutants_of(COMMAND, Break("a compacted topic is read once", "_of_topic", "(True, False) if compacted else (True,)", "(True,)")),
+    *mutants_of(COMMAND, Break("a compacted topic is read once", "_line_rows", "np.flatnonzero(compacted).tolist()", "()")),
     *mutants_of(
         CONTENTS,
         Break("rows are told by their value alone", "identity_of", "not key and 'key' in columns.names", "False"),
