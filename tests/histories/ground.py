@@ -17,6 +17,7 @@ import pyarrow as pa
 from eoslog.client.wire import cluster as client
 from eoslog.client.wire.cluster import shared_cluster
 from eoslog.client.wire.config import ClientConfig
+from eoslog.protocol.producer_identity import ProducerIdentity
 from tests.histories.clock import Clock
 from tests.histories.processes import Application, Strike, machine
 from tests.histories.sim_cluster import SimCluster
@@ -101,6 +102,9 @@ class Cluster(Protocol):
     def end_held(self) -> bool:
         """An operator ends what is open on groups' partitions and has ended: as `__transaction_state` has it,
         and by an abort what it does not have; whether there was any."""
+
+    def mark(self, place: tuple[str, int], writer: ProducerIdentity, commit: bool) -> bool:
+        """An operator writes a marker on a partition (WriteTxnMarkers); whether the writer was open there."""
 
     def terminate(self, name: str) -> bool:
         """Abort what a transactional id has open, whoever holds it; whether it had."""

@@ -16,6 +16,7 @@ from eoslog.client.admin.transactions import init_producer_id
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.config import ClientConfig, parse_addresses
 from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.testing import EmbeddedBroker
 from tests.broker.broker_clients import Wire
 from tests.connector.brokers import LATEST, Kafka
@@ -217,6 +218,10 @@ class RealCluster:
             deleted.result(60)
 
     def end_held(self) -> bool:
+        """The bundled broker loses no marker."""
+        return False
+
+    def mark(self, place: tuple[str, int], writer: ProducerIdentity, commit: bool) -> bool:
         """The bundled broker loses no marker."""
         return False
 

@@ -67,6 +67,8 @@ class SimCluster(ModelBroker):
         self.places: dict[str, Places] = {}
         self.opener: Callable[[], object] = lambda: None
         self.requests = 0
+        self.may_mark = True
+        """Whether its users have the right ClusterAction."""
         self.create(ANCHOR, 3, internal=True)
         self._next_producer = 1000 + 1000 * len(host)
         handlers = {name.upper(): getattr(self, f"_{name}") for name in _SERVED}
@@ -218,6 +220,14 @@ class SimCluster(ModelBroker):
         for group, found in held.items():
             self._release(group, found.committed)
         return bool(held)
+
+    def mark(self, place: tuple[str, int], writer: ProducerIdentity, commit: bool) -> bool:
+        """See ground.Cluster."""
+        log = self.topics[place[0]].logs[place[1]]
+        is_open = log.open.get(writer.producer_id, (0, -1))[1] == writer.epoch
+        if is_open:
+            log.mark(*writer, commit, self.clock.ms)
+        return is_open
 
     def terminate(self, name: str) -> bool:
         """Abort what a transactional id has open, whoever holds it (forceTerminateTransaction)."""
@@ -603,17 +613,18 @@ class SimCluster(ModelBroker):
 
     def _write_txn_markers(self, body: Message, version: int) -> Message:
         answers = []
+        refused = 0 if self.may_mark else int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         for marker in body["markers"]:
             topics = []
             for topic in marker["topics"]:
-                for number in topic["partition_indexes"]:
+                for number in () if refused else topic["partition_indexes"]:
                     log = self.topics[topic["name"]].logs[number]
                     commit = marker["transaction_result"]
                     log.mark(marker["producer_id"], marker["producer_epoch"], commit, self.clock.ms)
                     for group, found in self._held_on(number).items() if topic["name"] == ANCHOR else ():
                         if found.identity.producer_id == marker["producer_id"]:
                             self._release(group, commit)
-                parts = [{"partition_index": n, "error_code": 0} for n in topic["partition_indexes"]]
+                parts = [{"partition_index": n, "error_code": refused} for n in topic["partition_indexes"]]
                 topics.append({"name": topic["name"], "partitions": parts})
             answers.append({"producer_id": marker["producer_id"], "topics": topics})
         return {"markers": answers}

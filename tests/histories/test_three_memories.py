@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.histories import judge
+from tests.histories import judge, ways_out
 from tests.histories.shapes import SINKS
 from tests.histories.three_memories import (
     DRIVERS,
@@ -45,6 +45,30 @@ def test_a_token_whose_rows_are_there_is_not_written_again(name: str, driver: st
     mode = MODES[name]._replace(token=True)
     found = {cell: play(tmp_path / cell, mode, driver, cell) for cell in cells(mode) if cell.endswith("3")}
     assert {cell: said for cell, said in found.items() if not said.endswith("exact")} == {}
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+@pytest.mark.parametrize("name", ["tv2", "tv1"])
+def test_an_operator_writes_the_markers_that_a_user_may_not_write(
+    name: str, driver: str, tmp_path: Path
+) -> None:
+    """Without ClusterAction the error says where, for whom and how: then a start goes on, and no row is
+    lost."""
+    mode = MODES[name]._replace(marks=False)
+    ends = {cell: play(tmp_path / cell, mode, driver, cell) for cell in cells(mode) if cell[-1] in "12"}
+    assert {cell: said for cell, said in ends.items() if not said.endswith("exact")} == {}
+    assert {"331", "332"} <= {cell for cell, said in ends.items() if "MarkersMissing (operator_marks" in said}
+
+
+@pytest.mark.parametrize("cell", ["020", "120", "330"])
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_rows_that_are_gone_are_written_again_by_a_rewind(
+    driver: str, cell: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other way that RowsGone names, to its end."""
+    way = (r"set the checkpoint back \(eoslog checkpoint rewind\)", ways_out.set_back)
+    monkeypatch.setattr(ways_out, "_WAYS", (way, *ways_out._WAYS))
+    assert play(tmp_path, MODES["tv2"], driver, cell).endswith("RowsGone (set_back): exact")
 
 
 @pytest.mark.parametrize("cell", ["000", "003", "103", "121", "203", "303"])

@@ -44,12 +44,13 @@ BEFORE_THE_NOTE = ("kill", ("spark: before commits", 1))
 
 class Mode(NamedTuple):
     """What kind of a cluster, and whether time-outs pass before anybody comes back. `token`: the query writes
-    in foreachBatch, with write.token."""
+    in foreachBatch, with write.token. `marks`: its user has the right ClusterAction."""
 
     tv: int = 2
     keeps: bool = False
     rests: bool = False
     token: bool = False
+    marks: bool = True
 
 
 MODES = {
@@ -175,8 +176,10 @@ def _told_twice(world: World, partition: int) -> int:
 def _until_the_batch_is_done(world: World, mode: Mode, driver: str, cell: str) -> dict[str, Any]:
     """Three batches. Copies of the cluster at the moments of the last one; of the one before, if the cell
     needs them."""
-    cluster, moments = world.cluster, dict[str, Any]()
+    cluster: Any = world.cluster
+    moments = dict[str, Any]()
     world.do_cluster(mode.tv, mode.keeps)
+    cluster.may_mark = mode.marks
     world.do_query("A", {"id": SINK, "small": "0"} | ({"token": "job"} if mode.token else {}))
     for named in ("", EARLIER if {*EARLIER} & {*cell} else "", MOMENTS):
         if named:

@@ -15,7 +15,9 @@ from eoslog.checkpoint.fork import NewQuery, carry_out_fork
 from eoslog.checkpoint.targets import Target
 from eoslog.commands import progress
 from eoslog.commands.session import CommandSession
+from eoslog.connector.checkpoint.spark_logs import source_position
 from eoslog.errors import EoslogError
+from eoslog.protocol.producer_identity import ProducerIdentity
 from tests.histories import judge, mishaps
 from tests.histories.query import age
 from tests.histories.shapes import SINKS, SOURCES
@@ -429,7 +431,32 @@ def _marker(world: "World", query: "Query", text: str) -> bool:
     return world.cluster.end_held()
 
 
+def set_back(world: "World", query: "Query", text: str) -> bool:
+    """eoslog checkpoint rewind to where the batch before ended, and the word. Who takes this way, and not the
+    word alone, wants the rows again."""
+    told = re.search(r"batch (\d+) is decided and done, and the cluster has lost rows", text)
+    word = re.search(r"start\.accepted=(\S*rows-gone:\d+)", text)
+    line = None if told is None else query.line(int(told.group(1)) - 1)
+    if line is None or word is None:
+        return False
+    target = Target(offsets=source_position(line).offsets)
+    query.sink["start.accepted"] = word.group(1)
+    return mishaps.move_to(world, query, target, back=True) is not None
+
+
+def _operator_marks(world: "World", query: "Query", text: str) -> bool:
+    """The operator writes the markers that the error asks for, where and for whom it says."""
+    commit = "write COMMIT markers" in text
+    held = re.findall(r"(\S+)-(\d+) by \S+ \((\d+)\.(\d+)\)", text)
+    marked = [
+        world.cluster.mark((topic, int(number)), ProducerIdentity(int(who), int(epoch)), commit)
+        for topic, number, who, epoch in held
+    ]
+    return any(marked)
+
+
 _WAYS = (
+    (r"have the cluster's operator (write COMMIT markers|abort them on these)", _operator_marks),
     (r"have the cluster's operator look up in __transaction_state", _marker),
     (r"brokers have lost decisions\. Nothing was written\. Look for this write's rows", _token_looked),
     (r"the cluster has lost decisions", _nothing_missing),
@@ -471,6 +498,7 @@ _REPEATABLE = {
     _force: TRIES,
     _option: TRIES,
     _looked: TRIES,
+    _operator_marks: TRIES,
     _token_looked: TRIES,
     _create: 2,
 }  # one transaction, or word, at a time
