@@ -43,6 +43,11 @@ _MARKS = """CREATE TABLE IF NOT EXISTS eoslog.marks (
     committed timestamptz NOT NULL DEFAULT now(), PRIMARY KEY (table_name, fanout))"""
 
 
+_UNSAFE = """SELECT FROM pg_partition_tree(pg_class.oid) AS part JOIN pg_class AS leaf ON leaf.oid = relid
+    WHERE leaf.relpersistence <> 'p' OR leaf.relkind NOT IN ('r', 'p')"""
+"""Partitions that a crash empties, and those of other servers, which commit by themselves."""
+
+
 class _Said(NamedTuple):
     """A row of `eoslog.marks`. `is_here`: its own transaction has written it, on this server or on one
     that this is a copy of, block by block."""
@@ -98,8 +103,8 @@ class PostgresTarget:
         if self._read.kind not in ("r", "p"):
             raise OptionError(
                 f"{self.place}: it is no table that keeps its rows (a view, a foreign, an unlogged or a "
-                "temporary table). Nothing was written. Name a table; ALTER TABLE ... SET LOGGED makes an "
-                "unlogged one safe"
+                "temporary table), or one of its partitions is none. Nothing was written. Name a table; "
+                "ALTER TABLE ... SET LOGGED makes an unlogged table or partition safe"
             )
         self._columns = checked(self.place, self._quoted, self._read.columns, columns)
         if self.merge is not None:
@@ -149,6 +154,7 @@ class PostgresTarget:
                 connection.execute(f"LOCK TABLE {self._quoted} IN ROW EXCLUSIVE MODE")
                 self._see_the_same(self._look(connection), batch)
                 self._move(connection, staged, batch)
+                self._see_the_same(self._look(connection), batch)  # partitions come without waiting for it
                 self._write_mark(connection, staged.content, batch)
             self._drop_staged(connection, batch)
 
@@ -157,10 +163,10 @@ class PostgresTarget:
         seen = [(one.oid, one.mark(batch.name), one.reached(batch.query)) for one in (self._read, now)]
         if seen[0] != seen[1]:
             raise TableMoved(f"{self.place}: {seen}")
-        if now.columns != self._read.columns:
+        if (now.columns, now.kind) != (self._read.columns, self._read.kind):
             raise FanoutStopped(
-                f"fanout {batch.name}, batch {batch.number}, {self.place}: its columns were changed while "
-                "the batch was written. The batch is not in the table. Start the query again"
+                f"fanout {batch.name}, batch {batch.number}, {self.place}: its columns or partitions were "
+                "changed while the batch was written. The batch is not in the table. Start the query again"
             )
 
     def _move(self, connection: Any, staged: Staged, batch: Batch) -> None:
@@ -179,9 +185,17 @@ class PostgresTarget:
         if self.merge is not None:
             how = PostgresMerge(self.merge, self._quoted, self._read.columns, self._columns)
             how.carry_out(connection, its, tasks, f"fanout {batch.name}, batch {batch.number}, {self.place}")
-            return
-        columns = ", ".join(map(quoted, self._columns))
-        connection.execute(f"INSERT INTO {self._quoted} ({columns}) SELECT {columns} {its}", [tasks])
+            lacks, given = how.lacking(connection), "changes"
+        else:
+            columns, given = ", ".join(map(quoted, self._columns)), "rows"
+            move = f"INSERT INTO {self._quoted} ({columns}) SELECT {columns} {its}"
+            lacks = found - connection.execute(move, [tasks]).rowcount
+        if lacks:
+            raise FanoutStopped(
+                f"fanout {batch.name}, batch {batch.number}, {self.place}: it has not taken {lacks} of "
+                f"{found} {given}: a trigger or a rule of it drops them. The batch is "
+                "not in the table. Drop the trigger or rule, or leave such rows out in the target's transform"
+            )
 
     def _write_mark(self, connection: Any, content: Content, batch: Batch) -> None:
         names = ("query", "batch", "rows", "checksum", "ends", "table_oid", "xid", "committed")
@@ -275,7 +289,7 @@ class PostgresTarget:
 
     def _look(self, connection: Any) -> _Look:
         its = "FROM pg_class WHERE relnamespace = to_regnamespace(%s) AND relname = %s"
-        kind = "CASE relpersistence WHEN 'p' THEN relkind::text ELSE '' END"
+        kind = f"CASE WHEN relpersistence = 'p' AND NOT EXISTS ({_UNSAFE}) THEN relkind::text ELSE '' END"
         names = [quoted(self.schema), self.name]
         table = connection.execute(f"SELECT oid::bigint, {kind} {its}", names).fetchone()
         marks: list[Any] = []

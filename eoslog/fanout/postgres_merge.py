@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from eoslog.errors import SchemaError
+from eoslog.errors import OptionError, SchemaError
 from eoslog.fanout.merge import DELETED, Merge
 from eoslog.fanout.postgres_columns import Column, quoted
 
@@ -26,7 +26,14 @@ class PostgresMerge:
 
     @staticmethod
     def check_key(connection: Any, merge: Merge, place: str, table: str, oid: int) -> None:
-        """Raise SchemaError unless the keys are unique in the table, so that a row has one change."""
+        """Raise SchemaError unless the keys are unique in the table, so that a row has one change, and
+        OptionError unless all rows can be seen."""
+        (hidden,) = connection.execute("SELECT row_security_active(%s::oid)", [oid]).fetchone()
+        if hidden:
+            raise OptionError(
+                f"{place}: row security may hide rows that a change replaces or deletes. Nothing was "
+                "written. Merge as a role that it does not bind (the table's owner, or one with BYPASSRLS)"
+            )
         (found,) = connection.execute(
             "SELECT EXISTS (SELECT FROM pg_index WHERE indrelid = %s AND indisunique AND indisvalid "
             "AND indimmediate AND indpred IS NULL AND indexprs IS NULL AND %s::text[] = "
@@ -68,6 +75,16 @@ class PostgresMerge:
             f"SELECT DISTINCT ON ({self._keys}) {self._columns} FROM {_NEWEST} WHERE NOT {DELETED} "
             f"ON CONFLICT ({self._keys}) DO UPDATE SET {changed} WHERE {self._is_newer('excluded')}"
         )
+
+    def lacking(self, connection: Any) -> int:
+        """How many of the changes that were carried out the table does not show."""
+        same = " AND ".join(f"its.{key} = new.{key}" for key in map(quoted, self._merge.keys))
+        (found,) = connection.execute(
+            f"SELECT count(*) FROM {_NEWEST} AS new LEFT JOIN {self._table} AS its ON {same} "
+            f"WHERE CASE WHEN its.{quoted(self._merge.keys[0])} IS NULL THEN NOT new.{DELETED} "
+            f"ELSE {self._is_newer('new')} END"
+        ).fetchone()
+        return int(found)
 
     def _is_newer(self, change: str) -> str:
         """Than the row that is there. A row without an order is older than any."""

@@ -578,6 +578,111 @@ def test_a_commit_is_on_the_disk_though_the_role_is_careless(
     assert found == ["on", "remote_apply"]
 
 
+# -- tables that do not take what they are given -------------------------------------------------
+
+DROPS = """CREATE FUNCTION pg_temp.nothing() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN {} END';
+CREATE TRIGGER drops BEFORE {} ON {} FOR EACH ROW EXECUTE FUNCTION pg_temp.nothing()"""
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        DROPS.format("IF new.n % 5 = 0 THEN RETURN NULL; END IF; RETURN new;", "INSERT", "{}"),
+        "CREATE RULE drops AS ON INSERT TO {} WHERE new.n % 5 = 0 DO INSTEAD NOTHING",
+    ],
+    ids=["trigger", "rule"],
+)
+def test_rows_that_a_trigger_or_a_rule_drops_stop_the_batch(act: str, tmp_path: Path) -> None:
+    table = postgres_at(tmp_path)
+    go([table], FakeTopic(), 0)
+    shared_server().do(
+        act.replace("pg_temp", "public").replace("nothing", f"f_{table.name}").format(table.name)
+    )
+    with pytest.raises(FanoutStopped, match=r"has not taken 2 of 10 rows: a trigger or a rule"):
+        go([table], FakeTopic(), 1)
+    assert numbers_in(table) == list(range(10))
+    go_on = "TRIGGER" if "TRIGGER" in act else "RULE"
+    shared_server().do(f"DROP {go_on} drops ON {table.name}")
+    go([table], FakeTopic(), 1)
+    assert numbers_in(table) == list(range(20))
+
+
+def test_a_trigger_that_changes_rows_is_no_harm(tmp_path: Path) -> None:
+    table = postgres_at(tmp_path)
+    go([table], FakeTopic(), 0)
+    act = DROPS.format("new.kind = ''x''; RETURN new;", "INSERT", table.name).replace("pg_temp", "public")
+    shared_server().do(act.replace("nothing", f"f_{table.name}"))
+    go([table], FakeTopic(), 1)
+    assert numbers_in(table) == list(range(20))
+
+
+@pytest.mark.parametrize("what", ["INSERT", "UPDATE", "DELETE"])
+def test_a_change_that_a_trigger_drops_stops_the_batch(what: str, tmp_path: Path) -> None:
+    table = merged_at(tmp_path)
+    go([table], FakeTopic(), 0, rows=BATCHES[0])
+    before = rows_in(table)
+    act = DROPS.format("RETURN NULL;", what, table.name).replace("pg_temp", "public")
+    shared_server().do(act.replace("nothing", f"f_{table.name}"))
+    with pytest.raises(FanoutStopped, match=r"trigger or a rule"):
+        go([table], FakeTopic(), 1, rows=changes((2, "b", 5, "d"), (1, "new", 6, "u"), (5, "e", 8, "c")))
+    assert rows_in(table) == before
+
+
+def test_rows_that_row_security_hides_refuse_a_merge(tmp_path: Path) -> None:
+    table = merged_at(tmp_path)
+    go([table], FakeTopic(), 0, rows=BATCHES[0])
+    security = f"ALTER TABLE {table.name} {{}} ROW LEVEL SECURITY"
+    shared_server().do(security.format("ENABLE"), security.format("FORCE"))
+    with pytest.raises(OptionError, match="row security may hide rows"):
+        go([table], FakeTopic(), 1, rows=BATCHES[1])
+    shared_server().do(security.format("NO FORCE"))
+    go([table], FakeTopic(), 1, rows=BATCHES[1])
+    assert rows_in(table) == [(1, "A", 3), (3, "c", 4), (5, None, 8)]
+
+
+def test_partitions_that_a_crash_empties_are_refused_when_they_come(tmp_path: Path) -> None:
+    """Unlogged ones, and those of other servers; also below a partition, and attached while a query runs."""
+    table = postgres_at(tmp_path)
+    name, server = table.name, shared_server()
+    server.do(
+        f"CREATE TABLE {name} (n bigint, kind text) PARTITION BY RANGE (n)",
+        f"CREATE TABLE {name}_a PARTITION OF {name} FOR VALUES FROM (0) TO (20)",
+    )
+    go([table], FakeTopic(), 0)
+    server.do(
+        f"CREATE TABLE {name}_b PARTITION OF {name} FOR VALUES FROM (20) TO (40) PARTITION BY RANGE (n)",
+        f"CREATE UNLOGGED TABLE {name}_c PARTITION OF {name}_b FOR VALUES FROM (20) TO (40)",
+    )
+    with pytest.raises(OptionError, match=r"unlogged.*SET LOGGED"):
+        go([table], FakeTopic(), 1)
+    assert numbers_in(table) == list(range(10))
+    server.do(f"ALTER TABLE {name}_c SET LOGGED")
+    for number in (1, 2):
+        go([table], FakeTopic(), number)
+    assert numbers_in(table) == list(range(30))
+
+
+def test_a_partition_that_comes_between_the_look_and_the_commit_stops_the_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = postgres_at(tmp_path)
+    shared_server().do(
+        f"CREATE TABLE {table.name} (n bigint, kind text) PARTITION BY RANGE (n)",
+        f"CREATE UNLOGGED TABLE {table.name}_a (n bigint, kind text)",
+    )
+    move = PostgresTarget._move
+
+    def comes(*given: Any) -> None:
+        monkeypatch.undo()
+        shared_server().do(f"ALTER TABLE {table.name} ATTACH PARTITION {table.name}_a DEFAULT")
+        move(*given)
+
+    monkeypatch.setattr(PostgresTarget, "_move", comes)
+    with pytest.raises(FanoutStopped, match="changed while"):
+        go([table], FakeTopic(), 0)
+    assert numbers_in(table) == []
+
+
 # -- merge ---------------------------------------------------------------------------------------
 
 CHANGES = Merge(keys=["id"], order=["offset"], operation="op")
