@@ -200,13 +200,14 @@ test-kerberos: setup $(KAFKA)  ## Kerberos logins with a real KDC, on the bundle
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[kerberos]'
 	$(BIN)/python -m pytest -q -m "kerberos or kafka" tests/client/test_kerberos*.py $(TEST_ARGS)
 
-test-monitoring: setup java  ## metrics of queries, the alert rules and the dashboard's queries with a real Prometheus
+test-monitoring: setup java $(KAFKA)  ## metrics of queries, the alert rules, those of stuck queries and readers on both brokers, and the dashboard's queries with a real Prometheus
 	@if ! command -v prometheus >/dev/null || ! command -v promtool >/dev/null; then \
 		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 			echo "installing prometheus"; apt-get update -qq; \
 			DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends prometheus >/dev/null; \
 		else echo "this test needs Prometheus: install it (Debian: apt-get install prometheus)"; exit 1; fi; fi
-	$(BIN)/python -m pytest -q tests/connector/test_progress.py $(TEST_ARGS)
+	$(BIN)/python -m pytest -q -m "long or not long" tests/connector/test_progress.py $(TEST_ARGS)
+	EOSLOG_TEST_BROKER=kafka $(BIN)/python -m pytest -q -m long tests/connector/test_progress.py
 
 test-kafka: setup $(KAFKA)  ## the client scenarios with all clients on Apache Kafka and on eoslog, compared
 	$(SCENARIOS) --scenario-broker=kafka $(ALL_CLIENTS) --scenario-seen=.peers/seen-kafka.json $(TEST_ARGS)

@@ -9,6 +9,7 @@ import re
 import socket
 import subprocess
 import sys
+import threading
 import urllib.request
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -54,7 +55,7 @@ from eoslog.testing import EmbeddedBroker
 from tests.broker.security.securitykit import free_ports
 from tests.connector.brokers import Kafka
 from tests.docs.reader import ROOT, blocks_of
-from tests.kit.program import until
+from tests.kit.program import Program, until
 
 # -- progress and lag ------------------------------------------------------------------------------
 # What can be told of a query in figures: its progress as Spark has it, the lag reckoned from it, and the
@@ -501,7 +502,18 @@ def test_promtool_accepts_the_rules_and_their_tests() -> None:
         assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.skipif(which("prometheus") is None, reason="prometheus is not installed (make test-monitoring)")
+NEEDS_PROMETHEUS = pytest.mark.skipif(
+    which("prometheus") is None, reason="prometheus is not installed (make test-monitoring)"
+)
+
+
+def asked_at(port: int, path: str, **words: str) -> Any:
+    """What the API of a Prometheus on this port answers."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/{path}?{urlencode(words)}") as answer:
+        return json.load(answer)["data"]
+
+
+@NEEDS_PROMETHEUS
 def test_a_real_prometheus_answers_each_query_of_the_dashboard(tmp_path: Path) -> None:
     known = QueryMetrics()
     known.started(ID, "run-1", "copy")
@@ -517,9 +529,7 @@ def test_a_real_prometheus_answers_each_query_of_the_dashboard(tmp_path: Path) -
     words = ["prometheus", f"--config.file={config}", f"--storage.tsdb.path={tmp_path / 'data'}"]
     words.append(f"--web.listen-address=127.0.0.1:{port}")
 
-    def asked(path: str, **words: str) -> Any:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/{path}?{urlencode(words)}") as answer:
-            return json.load(answer)["data"]
+    asked = partial(asked_at, port)
 
     def answered(query: str) -> bool:
         batch = next(batches)
@@ -547,13 +557,82 @@ def test_a_real_prometheus_answers_each_query_of_the_dashboard(tmp_path: Path) -
                 thread.join()
 
 
-def prometheus_config(jobs: Mapping[str, int]) -> str:
+@NEEDS_PROMETHEUS
+@pytest.mark.spark
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_a_stuck_query_and_readers_that_are_held_back_fire_their_alerts(
+    spark: SparkSession, kafka: Kafka, tmp_path: Path
+) -> None:
+    """The rules of the repository, with half a minute for ten and a second for two. They end with their
+    cause."""
+    rules = (MONITORING / "alerts.yml").read_text()
+    assert (rules.count("> 600"), rules.count("_back_seconds > 120")) == (1, 2)
+    (tmp_path / "alerts.yml").write_text(
+        rules.replace("> 600", "> 30").replace("_back_seconds > 120", "_back_seconds > 1")
+    )
+    source, held, port = kafka.topic(1), kafka.topic(1), free_ports(1)[0]
+    for topic in (source, held):
+        kafka.put(topic, [b"a"] * 3)
+    forgotten = kafka.producer(transactional_id=f"forgotten-{held}", transaction_timeout_ms=900_000)
+    forgotten.init_transactions(60)
+    forgotten.begin_transaction()
+    forgotten.produce(held, b"open")
+    forgotten.flush(60)
+    goes_on = threading.Event()
+    exporter = Program(
+        [sys.executable, "-m", "eoslog", "exporter", "--bootstrap-server", kafka.bootstrap,
+         "--listen", "127.0.0.1:0"], tmp_path / "exporter.log",
+    )  # fmt: skip
+    served = metrics.serve(spark, "127.0.0.1:0")
+    queries = [
+        rows_of(spark, kafka, topic).writeStream.queryName(name)
+        .option("checkpointLocation", str(tmp_path / name))
+        .foreachBatch(lambda *_, event=event: event.wait(800)).start()
+        for name, topic, event in (("stuck", source, goes_on), ("waits", held, set_event()))
+    ]  # fmt: skip
+    ready = until(lambda: re.search(r"127\.0\.0\.1:(\d+)/metrics", exporter.log.read_text()), "exporter")
+    config = tmp_path / "prometheus.yml"
+    jobs = {"eoslog": served.address[1], "exporter": int(ready[1])}
+    config.write_text(prometheus_config(jobs, tmp_path / "alerts.yml"))
+    words = ["prometheus", f"--config.file={config}", f"--storage.tsdb.path={tmp_path / 'data'}"]
+    prometheus = Program([*words, f"--web.listen-address=127.0.0.1:{port}"], tmp_path / "prometheus.log")
+
+    def firing() -> set[tuple[str, str]]:
+        with contextlib.suppress(OSError):  # it is starting
+            labels = [one["labels"] for one in asked_at(port, "alerts")["alerts"]]
+            return {(one["alertname"], one.get("query", one.get("topic", ""))) for one in labels}
+        return set()
+
+    wanted = {
+        ("EoslogQueryStuck", "stuck"), ("EoslogReadersHeldBack", held), ("EoslogHeldBackByTransaction", held),
+    }  # fmt: skip
+    try:
+        until(lambda: wanted <= firing(), "the alerts", 400)
+        assert firing() == wanted
+        goes_on.set()
+        forgotten.abort_transaction(60)
+        until(lambda: firing() <= {("EoslogReadersHeldBack", held)}, "their end", 200)
+    finally:
+        goes_on.set()
+        for query in queries:
+            query.stop()
+        served.close()
+        for program in (prometheus, exporter):
+            program.kill()
+
+
+def set_event() -> threading.Event:
+    event = threading.Event()
+    event.set()
+    return event
+
+
+def prometheus_config(jobs: Mapping[str, int], rules: Path = MONITORING / "alerts.yml") -> str:
     """A configuration that reads these ports of this machine each second."""
     scraped = [
         {"job_name": job, "static_configs": [{"targets": [f"127.0.0.1:{port}"]}]}
         for job, port in jobs.items()
     ]
     often = {"scrape_interval": "1s", "evaluation_interval": "1s"}
-    return json.dumps(
-        {"global": often, "rule_files": [str(MONITORING / "alerts.yml")], "scrape_configs": scraped}
-    )
+    return json.dumps({"global": often, "rule_files": [str(rules)], "scrape_configs": scraped})

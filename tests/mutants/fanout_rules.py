@@ -68,8 +68,8 @@ MUTANTS: list[Mutant] = [
         Break(
             "any attempt of a task counts",
             "PostgresTarget._move",
-            "connection.execute(f'INSERT INTO {self._quoted} ({columns}) SELECT {columns} {its}', [tasks])",
-            "connection.execute(f'INSERT INTO {self._quoted} ({columns}) SELECT {columns} FROM {self._staged}')",
+            "f'INSERT INTO {self._quoted} ({columns}) SELECT {columns} {its}'",
+            "f'INSERT INTO {self._quoted} ({columns}) SELECT {columns} FROM {self._staged} WHERE %s::bigint[] IS NOT NULL'",
         ),
         Break("staging tables of batches to come are dropped", "PostgresTarget._drop_staged", "int(name.removeprefix(prefix).partition('_')[0]) >= batch.number", "False"),
         Break("an unlogged table is as good", "PostgresTarget.prepare", "self._read.kind not in ('r', 'p')", "False"),
