@@ -12,7 +12,7 @@ from collections.abc import Collection
 
 from eoslog.connector.checkpoint.accepted_differences import to_accept
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
-from eoslog.connector.checkpoint.start_checks import WORD_NEW
+from eoslog.connector.checkpoint.start_facts import WORD_NEW
 from eoslog.connector.commit.faults import StartsElsewhere
 
 _OF_A_FLOW = re.compile(r"(.*/_checkpoints/(?:[^/]+/)+)(\d+)/*")

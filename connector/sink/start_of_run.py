@@ -1,7 +1,7 @@
 """The start of a sink's run: reads what start_checks.py compares, and logs its warnings.
 
-It runs once in a run, around the first begin, and its number of round trips does not depend on the number of
-partitions (Metadata before begin; after it OffsetFetch, and finding the group's coordinator).
+It runs once in a run, around the first begin: Metadata before it, after it OffsetFetch, and finding the
+group's coordinator. Then it looks at the sink's last rows in the log, and at what stands behind them.
 """
 
 import logging
@@ -18,29 +18,21 @@ from eoslog.client.wire.retry import retrying
 from eoslog.connector.checkpoint.accepted_differences import acceptable
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
 from eoslog.connector.checkpoint.cluster_check import check_group_cluster, check_sink_cluster
+from eoslog.connector.checkpoint.completed_batches import check_completed, check_forgotten, others_batches
+from eoslog.connector.checkpoint.new_checkpoint import check_plain_start, remade, takes_place, unread
 from eoslog.connector.checkpoint.noted_places import NOTED_PLACES, NotedPlaces
 from eoslog.connector.checkpoint.noted_sink import NotedSink, NotedStarts, abridged
 from eoslog.connector.checkpoint.refreshed_flow import check_not_refreshed
 from eoslog.connector.checkpoint.source_changes import canonical_text
 from eoslog.connector.checkpoint.spark_logs import Planned, is_eoslog
 from eoslog.connector.checkpoint.start_checks import (
-    Completed,
-    OtherSink,
-    RowsFound,
-    StartFacts,
-    check_completed,
     check_followed,
-    check_forgotten,
     check_given,
-    check_plain_start,
     check_story,
     check_taken_over,
     check_unnoted,
-    others_batches,
-    remade,
-    takes_place,
-    unread,
 )
+from eoslog.connector.checkpoint.start_facts import Completed, OtherSink, RowsFound, StartFacts
 from eoslog.connector.commit.begin import (
     KnownStarts,
     check_left,

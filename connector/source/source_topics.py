@@ -11,7 +11,7 @@ from eoslog.client.admin.list_offsets import epoch_ends, list_offsets, list_plac
 from eoslog.client.wire.cluster import Cluster, TopicInfo, no_partition, shared_cluster
 from eoslog.client.wire.retry import check, retrying
 from eoslog.connector.checkpoint.cluster_check import check_cluster
-from eoslog.connector.checkpoint.start_checks import starting_offsets
+from eoslog.connector.checkpoint.new_checkpoint import starting_offsets
 from eoslog.connector.commit.faults import ParticipantsLost, StartsElsewhere
 from eoslog.connector.commit.leave_sink import fence
 from eoslog.connector.commit.transactional_ids import Sink

@@ -10,8 +10,11 @@ from eoslog.checkpoint.standing import Standing
 from eoslog.client.admin.list_offsets import EARLIEST, LATEST, cut_below, list_offsets
 from eoslog.client.wire.cluster import Cluster
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
+from eoslog.connector.checkpoint.completed_batches import check_forgotten
+from eoslog.connector.checkpoint.new_checkpoint import remade
 from eoslog.connector.checkpoint.spark_logs import source_position
-from eoslog.connector.checkpoint.start_checks import StartFacts, check_forgotten, check_story, remade
+from eoslog.connector.checkpoint.start_checks import check_story
+from eoslog.connector.checkpoint.start_facts import StartFacts
 from eoslog.connector.commit.begin import check_checkpoint, check_start, is_complete
 from eoslog.connector.commit.faults import CommitFault, ParticipantsLost
 from eoslog.connector.commit.finish import find_lost

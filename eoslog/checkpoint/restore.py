@@ -18,7 +18,7 @@ from eoslog.client.wire.cluster import Cluster, shared_cluster
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
 from eoslog.connector.checkpoint.noted_sink import NotedStarts
 from eoslog.connector.checkpoint.spark_logs import FormatError, Planned, with_ends
-from eoslog.connector.checkpoint.start_checks import WORD_STATE
+from eoslog.connector.checkpoint.start_facts import WORD_STATE
 from eoslog.connector.commit.decision import Decision
 from eoslog.connector.commit.leave_sink import taken_over
 from eoslog.connector.commit.saved_state import Saved

@@ -16,7 +16,7 @@ from typing import Any
 from unittest.mock import patch
 
 from eoslog.checkpoint import command
-from eoslog.connector.checkpoint import source_changes, spark_logs, start_checks
+from eoslog.connector.checkpoint import new_checkpoint, source_changes, spark_logs, start_checks
 from eoslog.connector.commit import begin, decide, finish
 from eoslog.connector.commit.commands import Rules
 from eoslog.connector.commit.places import Seen, ended
@@ -131,15 +131,15 @@ def _only_grown() -> list[Change]:
 
 ROWS: dict[str, Callable[[], list[Change]]] = {
     "StartsElsewhere": lambda: [
-        (start_checks, "_begins_elsewhere", _empty),
-        (start_checks, "_from_the_group", _empty),
-        (start_checks, "_check_taken", _nothing),
+        (new_checkpoint, "_begins_elsewhere", _empty),
+        (new_checkpoint, "_from_the_group", _empty),
+        (new_checkpoint, "_check_taken", _nothing),
     ],
     "StartsElsewhere, another sink's group": lambda: [
-        (start_checks, "_from_the_group", _empty),
-        (start_checks, "_check_taken", _nothing),
+        (new_checkpoint, "_from_the_group", _empty),
+        (new_checkpoint, "_check_taken", _nothing),
     ],
-    "StartsElsewhere, a source alone": lambda: [(start_checks, "_check_taken", _nothing)],
+    "StartsElsewhere, a source alone": lambda: [(new_checkpoint, "_check_taken", _nothing)],
     "StartsElsewhere, at_least_once": lambda: [(start_of_run, "check_plain_start", _empty)],
     "TakenOver": lambda: [
         (start_checks, "check_taken_over", _nothing),
@@ -169,7 +169,7 @@ ROWS: dict[str, Callable[[], list[Change]]] = {
         (start_checks, "check_completed", _nothing),
         (start_of_run, "check_completed", _nothing),
     ],
-    "where the sink's last batch ended": lambda: [(start_checks, "_not_where_it_ended", _nothing)],
+    "where the sink's last batch ended": lambda: [(new_checkpoint, "_not_where_it_ended", _nothing)],
     "DecisionGone, the group's notes": lambda: [(start_checks, "_check_notes", _nothing)],
     "what a batch reads": lambda: [
         (spark_logs.Planned, "digest", property(lambda planned: _first_digest(planned).partition("+")[0])),

@@ -8,22 +8,11 @@ from typing import Any
 import pytest
 
 from eoslog.connector.checkpoint.cluster_check import check_cluster, check_group_cluster, check_sink_cluster
+from eoslog.connector.checkpoint.completed_batches import check_forgotten, others_batches
+from eoslog.connector.checkpoint.new_checkpoint import check_plain_start, remade, unread
 from eoslog.connector.checkpoint.spark_logs import Planned
-from eoslog.connector.checkpoint.start_checks import (
-    Completed,
-    OtherSink,
-    RowsFound,
-    StartFacts,
-    check_forgotten,
-    check_given,
-    check_plain_start,
-    check_story,
-    check_taken_over,
-    check_unnoted,
-    others_batches,
-    remade,
-    unread,
-)
+from eoslog.connector.checkpoint.start_checks import check_given, check_story, check_taken_over, check_unnoted
+from eoslog.connector.checkpoint.start_facts import Completed, OtherSink, RowsFound, StartFacts
 from eoslog.connector.commit.faults import (
     CheckpointMismatch,
     CheckpointOlder,

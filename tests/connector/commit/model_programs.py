@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from eoslog.connector.checkpoint.start_checks import StartFacts, check_story
+from eoslog.connector.checkpoint.start_checks import check_story
+from eoslog.connector.checkpoint.start_facts import StartFacts
 from eoslog.connector.commit import begin as begin_rules
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit import decide as decide_rules

@@ -88,7 +88,7 @@ def test_every_warning_names_a_page_that_is_there() -> None:
     found = list(_warnings())
     assert len(found) > 15
     made_elsewhere = {
-        "start_of_run.py": "start_checks.py",
+        "start_of_run.py": "new_checkpoint.py",
         "source_topics.py": "group_notes.py",
     }
     for path, call in found:

@@ -1,0 +1,215 @@
+"""Compares the batches that a checkpoint has completed, or planned, with what sink and log have of them.
+
+Pure rules, as start_checks.py.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import NoReturn
+
+from eoslog.connector.checkpoint.accepted_differences import to_accept
+from eoslog.connector.checkpoint.start_facts import WORD_NEW, Completed, RowsFound, StartFacts
+from eoslog.connector.commit.faults import (
+    CheckpointOlder,
+    DecisionGone,
+    RowsGone,
+)
+from eoslog.connector.commit.places import Place, Seen, ended
+from eoslog.connector.commit.task_reports import Batch
+
+
+def check_completed(
+    sink: str, completed: Completed, decided: Batch | None, accepted: Collection[str], sequence: int = 0
+) -> None:
+    """Check that this sink has decided the batches that it got and that are completed.
+
+    Batches after the last one that the checkpoint notes were run by another connector. `decided`: the query's
+    last batch that it has decided. `sequence`: of the sink's last decision. Raises DecisionGone, RowsGone or
+    CheckpointOlder unless that is accepted.
+    """
+    newest, since, rested, rows = completed
+    begun = newest is not None or decided is not None
+    if decided is not None and decided.batch_id >= max(-1 if n is None else n for n in (newest, rows.newest)):
+        _check_put_back(sink, decided, rows, accepted)
+    if newest is not None and rows.newest is not None:
+        newest = min(newest, rows.newest)
+    if newest is None or since is None or since > newest:
+        if begun:  # of this sink Spark has noted no batch: what another one got, or other queries, is done
+            check_rows(sink, rows, accepted)
+        return
+    known = decided is not None and decided.batch_id >= newest
+    if known or not rows.any:
+        check_rows(sink, rows, accepted)
+        return
+    proven = rows.proven is not None and rows.proven >= newest
+    forgotten = not rows.lacks and (proven or (decided is None and rested))
+    if forgotten and not rows.followed:
+        return
+    if (word := f"decisions-gone:{newest}") in accepted:
+        return
+    if forgotten:
+        _refuse_followed(sink, newest, rows, to_accept(word, accepted))
+    _refuse_completed(sink, completed, newest, decided, accepted, sequence)
+
+
+def _refuse_completed(
+    sink: str,
+    completed: Completed,
+    newest: int,
+    decided: Batch | None,
+    accepted: Collection[str],
+    sequence: int,
+) -> NoReturn:
+    """Raise DecisionGone: the sink has decided less than the checkpoint has completed."""
+    _, since, _, rows = completed
+    others, accept = _by_others(completed), to_accept(f"decisions-gone:{newest}", accepted)
+    last = -1 if decided is None else decided.batch_id
+    last = max(last, -1 if rows.proven is None else rows.proven)  # a start has decided that one again
+    found, begins = "none of this query", "what it was at first"
+    if last < 0 and ((since is not None and since < newest) or others):
+        begins = (
+            "the last line of offsets/ of the last batch whose rows are in the sink's topics (what it was at "
+            "first, if there are none)"
+        )
+    if last >= 0:
+        found = f"batch {last} as its last one"
+        begins = f"the last line of offsets/{last} in this checkpoint"
+    knows = f"sink {sink}: the checkpoint has completed batch {newest}, and the sink knows {found}"
+    anew = (
+        "startingOffsets=committed (with kafka.group.id and transactional.id in source and sink), if "
+        "kafka.group.id was given to these batches, else "
+        f"startingOffsets={begins} and {to_accept(f'{WORD_NEW}:{sequence}', accepted)}"
+    )
+    if rows.undecided:
+        raise DecisionGone(
+            f"{knows}: the cluster has lost decisions, and a part of the rows of later batches is visible"
+            f"{_some(rows.undecided)}. Others may be gone{_some(rows.lacks)}. Nothing was written. Look for "
+            "the rows of these batches with a reader of committed data, and publish those that are missing; "
+            f"then set {accept}, and the query goes on behind them. Or, if what is visible may be there "
+            f"twice, start with a new checkpoint and {anew}.{_twice(others)}"
+        )
+    raise DecisionGone(
+        f"{knows}: the cluster has lost decisions, and the rows of these batches with them"
+        f"{_some(rows.lacks)}. Were the brokers restored from an older copy? Nothing was written. Restore "
+        f"the checkpoint that belongs to that copy; or start with a new one at the copy's offsets: {anew}."
+        f"{_twice(others)} If nothing is missing, as another connector wrote these batches or the group was "
+        f"idle for longer than offsets.retention.minutes, set {accept}"
+    )
+
+
+def check_undecided(story: StartFacts) -> None:
+    """Check that nothing is visible behind the sink's last decision, where a new checkpoint begins: it would
+    be written again. Raises DecisionGone unless that is accepted."""
+    undecided = story.rows.undecided
+    if not undecided or (word := f"{WORD_NEW}:{story.number}") in story.accepted:
+        return
+    raise DecisionGone(
+        f"sink {story.sink}: the checkpoint is new, and begins where the sink's last decision ended "
+        f"({story.decided}). Later rows of the sink are visible{_some(undecided)}, so the cluster has lost "
+        "decisions, and these rows would be written again. Nothing was written. Start with the checkpoint of "
+        "these batches, if it is there. If these rows may be there twice, set "
+        f"{to_accept(word, story.accepted)}"
+    )
+
+
+def _check_put_back(sink: str, decided: Batch, rows: RowsFound, accepted: Collection[str]) -> None:
+    """Check that nothing is visible behind a decision that is the last one to the checkpoint, too. Raises
+    CheckpointOlder unless that is accepted."""
+    if not rows.undecided or (word := f"decisions-gone:{decided.batch_id}") in accepted:
+        return
+    raise CheckpointOlder(
+        f"sink {sink}: {decided} is the last one that the sink has decided and that the checkpoint knows, "
+        f"and later rows of the sink are visible{_some(rows.undecided)}. Brokers have lost the decisions on "
+        "them, and the checkpoint was set back, too: they would be written again. Nothing was written. Bring "
+        "the right checkpoint back, which is the newest. If these rows may be there twice, set "
+        f"{to_accept(word, accepted)}"
+    )
+
+
+def _refuse_followed(sink: str, newest: int, rows: RowsFound, accept: str) -> NoReturn:
+    """Without decisions nobody knows whether there were later batches."""
+    raise CheckpointOlder(
+        f"sink {sink}: the checkpoint has completed batch {newest}, the cluster does not have the sink's "
+        f"decision on it any more, and rows of transactions follow those of batch {rows.batch}"
+        f"{_some(rows.followed)}. If an older copy of the checkpoint was put back, they are of later "
+        "batches, and would be written again. Nothing was written. Bring the right checkpoint back, which "
+        f"is the newest. If others have written them, set {accept}"
+    )
+
+
+def _by_others(completed: Completed) -> str:
+    """Which batches another connector has run on the checkpoint, and the verb; "": none."""
+    newest, noted = completed.newest, completed.rows.newest
+    if newest is None or noted is None or newest <= noted:
+        return ""
+    return f"batch {newest} was" if newest == noted + 1 else f"batches {noted + 1} to {newest} were"
+
+
+def _twice(others: str) -> str:
+    if not others:
+        return ""
+    which = others[0].upper() + others[1:]
+    return f" {which} run by another connector: who begins before them writes their rows again."
+
+
+def _some(said: Sequence[str]) -> str:
+    some = "; ".join(said[:5]) + (f"; and {len(said) - 5} more" if len(said) > 5 else "")
+    return f" ({some})" if some else ""
+
+
+def check_rows(sink: str, rows: RowsFound, accepted: Collection[str]) -> None:
+    """Check that the log has the rows of the last batch that is decided and done. Raises RowsGone unless that
+    is accepted."""
+    if not rows.lacks or (word := f"rows-gone:{rows.batch}") in accepted:
+        return
+    raise RowsGone(
+        f"sink {sink}: batch {rows.batch} is decided and done, and the cluster has lost rows of it or of "
+        f"batches before it{_some(rows.lacks)}. Was a topic deleted, or were brokers restored from an older "
+        "copy? Nothing was written. To write these rows again, set the checkpoint back (eoslog checkpoint "
+        "rewind), or begin with a new checkpoint and a new transactional.id. When it is set back, or if they "
+        f"are not wanted any more, set {to_accept(word, accepted)}"
+    )
+
+
+def check_forgotten(sink: str, batch: Batch, seen: Mapping[Place, Seen], accepted: Collection[str]) -> bool:
+    """Whether a planned batch is decided that the sink knows nothing of, and whose rows may be in the log:
+    all or none of its transactions must be committed. What was removed from the log tells nothing, nor does a
+    topic of another id: it was made anew, or is another cluster's. `seen`: what the log shows at the places
+    of its rows. Raises DecisionGone unless that is accepted."""
+    by_writer = ended(seen)
+    how = set(by_writer.values())
+    written, missing = (f"batch-{word}:{batch.query_id}:{batch.batch_id}" for word in ("written", "missing"))
+    if written in accepted:
+        return True
+    others = ", ".join(sorted(one.value for one in how if one is not Seen.COMMITTED))
+    if Seen.COMMITTED in how and others:
+        raise DecisionGone(
+            f"sink {sink}: {batch} is decided, as a part of its rows is visible, and the sink knows no such "
+            f"decision: the cluster has forgotten it before all rows were (others are {others}). Nothing was "
+            "written. Look for the batch's rows in the topic with a reader of committed data, and publish "
+            f"those that are missing; then set {to_accept(written, accepted)}, and the query goes on behind "
+            "them"
+        )
+    replaced = {p.topic for p, one in seen.items() if one is by_writer[p.writer] is Seen.REPLACED}
+    gone = "which were removed since, by retention or compaction" if Seen.REMOVED in how else ""
+    if replaced:
+        gone = (
+            f"in {', '.join(sorted(replaced))}, which is not that topic any more: it was deleted since, or "
+            "kafka.bootstrap.servers leads to another cluster of the same cluster id, and has to be corrected"
+        )
+    if gone and missing not in accepted:
+        raise DecisionGone(
+            f"sink {sink}: the log had rows of {batch}, {gone}. The sink knows no decision on them here, so "
+            "readers may have had them. Nothing was written. If they have, set "
+            f"{to_accept(written, accepted)}, and the query goes on behind them. If not, set "
+            f"{to_accept(missing, accepted)}, and they are written again"
+        )
+    return how == {Seen.COMMITTED}
+
+
+def others_batches(completed: Completed) -> str:
+    """A sentence about batches that another connector has run on the checkpoint. "": there are none."""
+    which = _by_others(completed)
+    return which and (
+        f"{which} run by another connector, as the checkpoint notes none of them (eoslog/places): the "
+        "query goes on behind them. See troubleshooting.md#another-connector-has-run-batches"
+    )
