@@ -208,6 +208,10 @@ class QueryMetrics:
             if message["event"] == "held":
                 self._hold(message["partitions"], message["every"])
                 return
+            if message["event"] == "moved":
+                for topic, partition in message["partitions"]:
+                    self._held.pop((topic, partition), None)
+                return
             query = self._known(message["query"])
             if message["event"] == "aborted":
                 query.sums["eoslog_query_tasks_aborted"] += message["tasks"]

@@ -35,14 +35,18 @@ class Standstill:
         self._since: dict[TopicPartition, float] = {}
         self._asked: dict[TopicPartition, float] = {}
         self._said: set[tuple[TopicPartition, int]] = set()
+        self._held: set[TopicPartition] = set()
 
     def watch(self, cluster: Cluster, ends: Mapping[TopicPartition, int]) -> None:
         """Compare the ends that were just fetched with earlier ones. Warn once of each transaction that holds
         a partition back."""
         now = time.monotonic()
-        for tp, end in ends.items():
-            if self._ends.get(tp) != end:
-                self._since[tp] = self._asked[tp] = now
+        moved = {tp for tp, end in ends.items() if self._ends.get(tp) != end}
+        for tp in moved:
+            self._since[tp] = self._asked[tp] = now
+        if over := sorted(self._held & moved):
+            tell("moved", partitions=over)
+            self._held -= moved
         self._ends = dict(ends)
         still = [tp for tp in ends if now - self._asked[tp] >= STANDSTILL_SECONDS]
         if still:
@@ -55,6 +59,7 @@ class Standstill:
         try:
             marks = list_offsets(cluster, dict.fromkeys(ends, LATEST), committed=False)
             held = {tp: mark for tp, mark in marks.items() if mark > ends[tp]}
+            self._held |= held.keys()
             tell("held", every=STANDSTILL_SECONDS, partitions=sorted(held))
             fresh = [tp for tp in sorted(held) if (tp, ends[tp]) not in self._said]
             if fresh:

@@ -57,7 +57,7 @@ MUTANTS: list[Mutant] = [
     ),
     *mutants_of(
         POSTGRES,
-        Break("what a trigger drops is in the table", "PostgresTarget._move", "found - connection.execute(move, [tasks]).rowcount", "0"),
+        Break("what a trigger drops is in the table", "PostgresTarget._move", "found - connection.execute(move, [tasks]).rowcount", "connection.execute(move, [tasks]) and 0"),
         Break("a change that a trigger drops is in the table", "PostgresTarget._move", "how.lacking(connection)", "0"),
         Break("a partition that comes is as the others", "PostgresTarget._see_the_same", "(now.columns, now.kind) != (self._read.columns, self._read.kind)", "now.columns != self._read.columns"),
         Break("what row security hides is not there", "PostgresMerge.check_key", "connection.execute('SELECT row_security_active(%s::oid)', [oid]).fetchone()", "(False,)"),

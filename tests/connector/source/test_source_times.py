@@ -28,6 +28,7 @@ from eoslog.protocol.names_by_sink import sink_of
 from eoslog.protocol.producer_identity import ProducerIdentity
 from tests.connector.brokers import ON_KAFKA, Kafka, bare
 from tests.connector.source.test_source_stream import reader as stream_reader
+from tests.kit.program import until
 
 # -- times ---------------------------------------------------------------------------------------
 # Where a read begins and ends by time or by a group's offsets, and batches that wait for enough rows.
@@ -299,7 +300,7 @@ def trigger(made: StreamReader, topic: str) -> dict[str, dict[str, int]]:
     return bare(made.latestOffset({topic: {"0": 0, "1": 0}}, NO_LIMIT))
 
 
-def hold(kafka: Kafka, topic: str, name: str) -> None:
+def hold(kafka: Kafka, topic: str, name: str) -> Producer:
     """Leave a transaction open on both partitions."""
     producer = kafka.transactional(name)
     producer.begin_transaction()
@@ -308,6 +309,7 @@ def hold(kafka: Kafka, topic: str, name: str) -> None:
     assert producer.flush(20) == 0
     for partition in (0, 1):
         kafka.put(topic, [b"after"] * 2, partition)
+    return producer
 
 
 def test_it_is_told_once_and_costs_nothing_before(
@@ -345,6 +347,30 @@ def test_it_is_told_once_and_costs_nothing_before(
     sent.clear()
     trigger(made, topic)
     assert sent == ["Metadata", "ListOffsets", "ListOffsets"] and len(caplog.records) == 1
+
+
+def test_the_metrics_are_told_when_a_partition_that_was_held_back_moves(
+    kafka: Kafka, topic: str, clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[tuple[str, Any]] = []
+    monkeypatch.setattr(held_back, "tell", lambda event, **of: told.append((event, of["partitions"])))
+    kafka.put(topic, [b"before"] * 3, 1)
+    holder = hold(kafka, topic, f"holder-{topic}")
+    made = stream_reader(kafka, topic)
+    trigger(made, topic)
+    clock[0] += 61
+    trigger(made, topic)
+    assert told == [("held", [(topic, 0), (topic, 1)])]
+    holder.abort_transaction(60)
+    until(lambda: trigger(made, topic)[topic]["0"] > 3)
+    until(lambda: trigger(made, topic)[topic]["1"] > 3)
+    assert sorted(place for event, places in told[1:] if event == "moved" for place in places) == [
+        (topic, 0), (topic, 1),
+    ]  # fmt: skip
+    kafka.put(topic, [b"more"])
+    trigger(made, topic)
+    assert len([event for event, _ in told if event == "held"]) == 1
+    assert sum(len(places) for event, places in told if event == "moved") == 2, "told once"
 
 
 def test_an_idle_topic_is_no_standstill(
