@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from contextlib import ExitStack
 from pathlib import Path
 from random import Random
 
@@ -172,10 +173,10 @@ class Soak:
                 print(
                     f"  the PostgreSQL server killed: {self._server_killed(draw.uniform(0, 2))}", flush=True
                 )
-        life = self._life(None)
-        self._wait(life, "")
-        if life.ended != 0:
-            raise RuntimeError(f"it stopped by itself: {_told(life)}")
+        with self._life(None) as life:
+            self._wait(life, "")
+            if life.ended != 0:
+                raise RuntimeError(f"it stopped by itself: {_told(life)}")
         print(f"  {life.log.read_text().splitlines()[-1]}", flush=True)
         found = seen(self.folder, self.kafka, self.target, self.server)
         return {
@@ -215,8 +216,11 @@ class Soak:
         return Program(command, self.folder / f"life-{self._lives}.log", environment=plain_python())
 
     def _wait(self, life: Program, text: str) -> None:
-        until = time.monotonic() + PATIENCE_S
+        """Until it says so, or ends. Raises RuntimeError if it says nothing at all for PATIENCE_S."""
+        said, until = "", time.monotonic() + PATIENCE_S
         while life.ended is None and not (text and f"\n{text}" in "\n" + life.log.read_text()):
+            if life.log.read_text() != said:
+                said, until = life.log.read_text(), time.monotonic() + PATIENCE_S
             if time.monotonic() > until:
                 raise RuntimeError(f"nothing for {PATIENCE_S} s: {_told(life)}")
             time.sleep(0.02)
@@ -268,7 +272,7 @@ def main() -> None:
     parser.add_argument("--only", choices=["eoslog.fanout", "plain"])
     options = parser.parse_args()
     right = {}
-    with tempfile.TemporaryDirectory() as folder, EmbeddedBroker() as broker:
+    with tempfile.TemporaryDirectory() as folder, EmbeddedBroker() as broker, ExitStack() as stack:
         kafka = Kafka(broker.bootstrap)
         source = kafka.topic(PARTITIONS)
         _fill(kafka, source, options.rows)
@@ -277,12 +281,12 @@ def main() -> None:
             began, batch = time.monotonic(), max(2, options.rows // (4 * options.kills))
             jdbc = options.jdbc if name == "plain" else None
             soak = Soak(kafka, source, Path(folder) / name, options.rows, batch, jdbc)
+            stack.callback(soak.server.remove)
             verdict = soak.run(options.kills, Random(options.seed))
             for place, (lost, doubled, strange) in verdict.items():
                 print(f"  {place}: {lost} lost, {doubled} doubled, {strange} that never were")
             right[name] = set(verdict.values()) == {(0, 0, 0)}
             _audit(kafka, source, soak, verdict)
-            soak.server.remove()
             said = "exact" if right[name] else "NOT exact"
             print(f"  {said}, {time.monotonic() - began:.0f} s", flush=True)
     sys.exit(0 if all(exact == (name != "plain") for name, exact in right.items()) else 1)
