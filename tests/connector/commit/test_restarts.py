@@ -243,6 +243,7 @@ def test_a_living_driver_says_that_brokers_were_put_back(tv: int) -> None:
         bench.begin(3, run=remembered, completed=2)
     assert "put back to an older copy, or have lost the end of a log (" in str(said.value)
     assert "another driver" not in str(said.value) and "To go on, start the query again" in str(said.value)
+    assert "this driver has decided batch 2 of query q, and its last decision is batch 0" in str(said.value)
     bench.broker.restore(older)
     reports = bench.prepare_all(bench.begin(3, run=remembered, completed=2))
     bench.broker.groups["sink"] = early["groups"]["sink"]  # type: ignore[index]
