@@ -1,6 +1,7 @@
-"""The judges of the house: what `make map` says, the types of messages, rounds, and luck."""
+"""The judges of the house: what `make map` says, the types of messages, libraries, rounds, and luck."""
 
 import ast
+import configparser
 import json
 import os
 import re
@@ -10,6 +11,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from datetime import date
+from importlib.metadata import packages_distributions
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -202,6 +204,91 @@ def _texts(file: Path) -> Iterator[str]:
             yield from (
                 one.value for one in given if isinstance(one, ast.Constant) and isinstance(one.value, str)
             )
+
+
+# -- libraries -----------------------------------------------------------------------------------
+# What a feature imports, itself or through PySpark, is brought by the extra that it names.
+
+_THEIRS = {"pyspark", "py4j", "pytest"}
+"""Who uses them has them: a cluster brings PySpark, and pytest loads its plugin."""
+_BY_OTHERS = {"pyjwt[crypto]": {"pyjwt", "cryptography"}}
+_NAMES_EXTRA = re.compile(r"""eoslog\[([a-z-]+)\]|library\("[\w.]+", "([\w-]+)"\)""")
+_THROUGH_PYSPARK = ("mapInArrow", "mapInPandas", "applyInArrow", "toPandas")
+"""Methods of a DataFrame that call require_minimum_pandas_version() of pyspark.sql.pandas.utils."""
+_PANDAS = "pandas>=2.2"
+"""The least that PySpark 4.1 to 4.3 take; 4.0 takes older ones, too."""
+
+
+def _setup_lines(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line]
+
+
+def _brought(requirements: list[str]) -> set[str]:
+    """The distributions of requirements: all of their names in small letters."""
+    names = {re.split(r"[<>=!~ ]", one)[0].lower().replace("_", "-") for one in requirements}
+    found = {name.partition("[")[0] for name in names}
+    return found.union(*(_BY_OTHERS.get(name, set()) for name in names))
+
+
+def _imported(tree: ast.AST) -> Iterator[str]:
+    """Modules that run-time code imports, by a statement or by `library("name", extra)`."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            continue
+        if isinstance(node, ast.Import):
+            yield from (one.name for one in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            yield node.module or ""
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "library":
+            yield from (str(one.value) for one in node.args[:1] if isinstance(one, ast.Constant))
+        yield from _imported(node)
+
+
+def _feature_rooms() -> dict[Path, dict[Path, str]]:
+    """The texts of the sources by folder; a file at the top of eoslog/ is a feature by itself."""
+    rooms: dict[Path, dict[Path, str]] = {}
+    for top in ("eoslog", "connector", "client", "broker", "protocol"):
+        for file in sorted((ROOT / top).glob("**/*.py")):
+            room = file if file.parent == ROOT / "eoslog" else file.parent
+            rooms.setdefault(room, {})[file] = file.read_text()
+    return rooms
+
+
+def _extras_named(text: str) -> set[str]:
+    return {one or other for one, other in _NAMES_EXTRA.findall(text)}
+
+
+def test_what_a_feature_imports_is_in_the_extra_that_it_names() -> None:
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    always = _brought(_setup_lines(setup["options"]["install_requires"])) | _THEIRS
+    extras = {name: _setup_lines(text) for name, text in setup["options.extras_require"].items()}
+    distributions = packages_distributions()
+    rooms = _feature_rooms()
+    missing = []
+    for room, texts in rooms.items():
+        # who names none is called by one that does: of the same room, or of the same top folder
+        top = room.relative_to(ROOT).parts[0]
+        tops = "".join("".join(rooms[one].values()) for one in rooms if one.is_relative_to(ROOT / top))
+        for file, text in texts.items():
+            named = next(filter(None, map(_extras_named, (text, "".join(texts.values()), tops))), set[str]())
+            for module in {one.split(".")[0] for one in _imported(ast.parse(text))}:
+                if module in sys.stdlib_module_names or module == "eoslog":
+                    continue
+                owners = {one.lower().replace("_", "-") for one in distributions.get(module, [module])}
+                if not owners & always.union(*(_brought(extras[one]) for one in named)):
+                    missing.append(f"{file.relative_to(ROOT)} imports {module}, extras {sorted(named)}")
+    assert not missing, missing
+
+
+def test_what_pyspark_imports_for_a_feature_is_in_each_extra_of_its_room() -> None:
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    wholes = ["".join(texts.values()) for texts in _feature_rooms().values()]
+    callers = [whole for whole in wholes if any(method in whole for method in _THROUGH_PYSPARK)]
+    seen = set[str]().union(*map(_extras_named, callers))
+    missing = {one for one in seen if _PANDAS not in _setup_lines(setup["options.extras_require"][one])}
+    assert seen >= {"avro", "delta", "iceberg", "postgres"} and not missing, missing
 
 
 # -- rounds --------------------------------------------------------------------------------------

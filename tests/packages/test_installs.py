@@ -34,6 +34,22 @@ if "SPARK_EXECUTOR_DIRS" in os.environ:  # the driver's processes have it
     hidden = lambda name, *rest: None if name == "google_crc32c" else find(name, *rest)
     PathFinder.find_spec = staticmethod(hidden)
 """
+_FAN_OUT = """
+import json, os
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+from eoslog.fanout import delta, fanout
+
+plan = json.loads(os.environ["PLAN"])
+spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+rows = spark.readStream.format("eoslog").option("kafka.bootstrap.servers", plan["bootstrap"])
+rows = rows.option("subscribe", plan["source"]).option("startingOffsets", "earliest").load()
+table = plan["checkpoint"] + "-table"
+query = rows.select("value").writeStream.foreachBatch(fanout("copy", [delta(table)]))
+query = query.option("checkpointLocation", plan["checkpoint"]).trigger(availableNow=True).start()
+query.awaitTermination()
+print(DeltaTable(table).to_pyarrow_table().num_rows)
+"""
 _BLOCKS = re.findall(
     r"^```(?:bash|python)\n(.*?)^```",
     (Path(__file__).parents[2] / "docs" / "installing.md").read_text(),
@@ -202,6 +218,18 @@ def test_installed_by_pip(
         copy.check(running.result(), origin="site-packages", spark=spark_version)
     bare.pip("uninstall", "--yes", "eoslog")
     assert bare.python("import pyspark").stderr == "", "the hook is gone, too"
+
+
+def test_a_fan_out_needs_nothing_but_the_wheel_with_its_extra(
+    bare: BarePython, built: Built, kafka: Kafka, tmp_path: Path
+) -> None:
+    """mapInArrow of PySpark asks for pandas, which PySpark does not bring."""
+    bare.pip("install", f"{built.wheel}[delta]")
+    copy = Copy(kafka, tmp_path, LOCAL)
+    ran = bare.python(_FAN_OUT, PLAN=json.dumps(copy.plan))
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    assert ran.stdout.split() == [str(len(copy.rows))]
+    bare.pip("uninstall", "--yes", "eoslog")
 
 
 def has_warm_process(bare: BarePython) -> bool:
