@@ -1,8 +1,9 @@
-"""A broker with faults in a process of its own: `python -m eoslog.testing.child DESCRIPTOR`.
+"""A broker in a process of its own: `python -m eoslog.testing.child DESCRIPTOR [ARGUMENT ...]`.
 
-The descriptor is one end of a private socket pair, inherited from the parent. Each line of JSON is a message:
-the first one says what to run, later ones are commands (see `switchboard`), and each command gets an answer.
-When the parent ends, so does the broker. The ready line goes to standard output, as for `eoslog broker`.
+The descriptor is one end of a private socket pair, inherited from the parent. When the parent ends, so does
+the broker. With arguments it is `eoslog broker` with them. Without any it has faults. Then each line of JSON
+is a message: the first one says what to run, later ones are commands (see `switchboard`), each with an
+answer. The ready line goes to standard output, as for `eoslog broker`.
 """
 
 from __future__ import annotations
@@ -13,22 +14,32 @@ import os
 import signal
 import socket
 import sys
+import threading
 from typing import Any
 
 from eoslog.broker.config import BrokerConfig, ConfigError
 from eoslog.broker.main import Node, StartError
 from eoslog.broker.ports import log_output
+from eoslog.commands import broker
 from eoslog.testing.switchboard import Switchboard
 
 
 def main() -> None:
     """Run until SIGTERM, SIGINT, a power loss, or the end of the parent."""
     channel = socket.socket(fileno=int(sys.argv[1]))
+    if arguments := sys.argv[2:]:
+        threading.Thread(target=_end_with_parent, args=(channel,), daemon=True).start()
+        broker.command(arguments, prog_name="eoslog broker")
     try:
         asyncio.run(_run(channel))
     except (StartError, ConfigError) as error:
         print(f"eoslog broker: {error}", file=sys.stderr)
         sys.exit(1)
+
+
+def _end_with_parent(channel: socket.socket) -> None:
+    channel.recv(1)  # nothing is ever sent: it returns when the parent's end is closed
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 async def _run(channel: socket.socket) -> None:

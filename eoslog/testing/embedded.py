@@ -20,6 +20,9 @@ from typing import Any, Literal, Self
 from eoslog.testing.faults import Faults
 from eoslog.testing.process import BrokerFailed, BrokerProcess, RunningBroker, StartSettings
 
+_RUNNING: set[EmbeddedBroker] = set()
+"""Those of this process. They live on when nothing names them: a notebook's cell may be run again."""
+
 _TRIES = 50
 """Ports that are tried before the system is asked for one."""
 
@@ -89,9 +92,24 @@ class EmbeddedBroker:
             str(self.data), self.host, self.port, self._flush, self._log_level, self._config, self._timeout
         )
         commands, self._waiting = self._waiting, []
-        self._life = self._latest = self._born(settings, commands)
+        try:
+            self._life = self._latest = self._born(settings, commands)
+        except BrokerFailed as error:
+            self._name_the_first(error)
+            raise
+        _RUNNING.add(self)
         self.port, self.ready_after = self._life.port, self._life.ready_after
         return self
+
+    def _name_the_first(self, error: BrokerFailed) -> None:
+        """Raise BrokerFailed if another broker of this process has the port or the directory."""
+        for one in _RUNNING:
+            if one.port == self.port or one.data.resolve() == self.data.resolve():
+                raise BrokerFailed(
+                    f"an EmbeddedBroker of this process runs there already, at {one.bootstrap} on "
+                    f"{one.data} as process {one.pid}. Use that one, or stop() it. "
+                    f'A cell that is run twice begins with: if "broker" not in globals(). {error}'
+                ) from error
 
     def _keep_port(self) -> None:
         """Take a free port, which stays ours while no broker runs: no other program's connection gets it.
@@ -150,6 +168,7 @@ class EmbeddedBroker:
 
     def _ended(self) -> RunningBroker:
         life, self._life = self._running(), None
+        _RUNNING.discard(self)
         return life
 
     def __enter__(self) -> Self:

@@ -94,7 +94,7 @@ def _environment() -> dict[str, str]:
 
 
 class BrokerProcess:
-    """One life of a broker. With faults it is `eoslog.testing.child`, else `python -m eoslog broker`."""
+    """One life of a broker, as `eoslog.testing.child`. It ends with this one, by no signal to its group."""
 
     def __init__(self, settings: StartSettings, commands: list[dict[str, Any]] | None) -> None:
         """Start and wait for the ready line. `commands`: faults to begin with; None: without faults.
@@ -117,26 +117,23 @@ class BrokerProcess:
         self.port = int(found[2])
 
     def _start(self, settings: StartSettings, commands: list[dict[str, Any]] | None) -> subprocess.Popen[str]:
-        if commands is None:
-            return self._popen(["-m", "eoslog", "broker", *settings.arguments()], ())
         ours, theirs = socket.socketpair()
         with theirs:
             child = ["-m", "eoslog.testing.child", str(theirs.fileno())]
-            process = self._popen(child, (theirs.fileno(),))
+            process = subprocess.Popen(
+                [sys.executable, *child, *(settings.arguments() if commands is None else ())],
+                stdout=subprocess.PIPE,
+                stderr=self._errors,
+                text=True,
+                env=_environment(),
+                pass_fds=(theirs.fileno(),),
+                start_new_session=True,  # Ctrl-C, and a notebook's interrupt of a cell, are for us alone
+            )
         self._channel = ours
         self._channel.settimeout(self._timeout)
-        self._write({"options": settings.options(), "commands": commands})
+        if commands is not None:
+            self._write({"options": settings.options(), "commands": commands})
         return process
-
-    def _popen(self, arguments: list[str], descriptors: tuple[int, ...]) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [sys.executable, *arguments],
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            text=True,
-            env=_environment(),
-            pass_fds=descriptors,
-        )
 
     def _first_line(self) -> str:
         assert self._process.stdout is not None

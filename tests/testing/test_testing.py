@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import resource
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -27,6 +29,10 @@ from tests.broker.broker_clients import Wire, create, numbers, read_all
 
 # -- brokers ---------------------------------------------------------------------------------------
 # A broker in a process or a thread through its lives: ready soon, killed, without power, on a bad disk.
+
+
+PATIENCE = 60
+"""Seconds that anything may take which is bound to happen."""
 
 
 class Mode(TypedDict, total=False):
@@ -212,13 +218,79 @@ def test_an_option_that_is_none(mode: Mode) -> None:
         EmbeddedBroker(config={"no.such.option": "1"}, **mode).start()
 
 
-def test_the_end_of_the_starter_is_the_end_of_the_broker() -> None:
+@pytest.mark.parametrize("faults", [True, False])
+def test_the_end_of_the_starter_is_the_end_of_the_broker(faults: bool) -> None:
     """The channel is closed when the starter dies, by whatever: nothing of a test run stays behind."""
-    with EmbeddedBroker(faults=True) as broker:
+    with EmbeddedBroker(faults=faults) as broker:
         life = broker._running()
         life._channel.close()  # type: ignore[attr-defined]
-        assert life._process.wait(10) == 0  # type: ignore[attr-defined]
-        broker._life = None
+        assert life._process.wait(PATIENCE) == 0  # type: ignore[attr-defined]
+        broker._ended()
+
+
+@pytest.mark.parametrize("faults", [True, False])
+def test_an_interrupt_is_the_starter_s_alone(faults: bool) -> None:
+    """Jupyter's stop button and Ctrl-C send SIGINT to the whole process group. A program that goes on has its
+    broker still; one that ends takes it along, even without a context."""
+    code = (
+        "import sys, time\n"
+        "from eoslog.testing import EmbeddedBroker\n"
+        f"broker = EmbeddedBroker(faults={faults}).start()\n"
+        "try:\n"
+        "    print(broker.pid, broker.port, flush=True)\n"
+        "    time.sleep(600)\n"
+        "except KeyboardInterrupt:\n"
+        "    print('interrupted', flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as starter:
+        assert starter.stdout is not None
+        pid, port = map(int, starter.stdout.readline().split())
+        broker = psutil.Process(pid)
+        os.killpg(starter.pid, signal.SIGINT)
+        assert starter.stdout.readline() == "interrupted\n"
+        assert os.getpgid(pid) != os.getpgid(starter.pid), "the broker gets the starter's signals"
+        with Wire("127.0.0.1", port) as wire:
+            assert wire.call(ApiKey.METADATA, 9, topics=None)["brokers"]
+        os.killpg(starter.pid, signal.SIGINT)
+        assert starter.wait(PATIENCE)
+        psutil.wait_procs([broker], PATIENCE)
+        assert not broker.is_running()
+
+
+def test_a_cell_that_is_run_twice_hears_of_its_first_broker(mode: Mode, tmp_path: Path) -> None:
+    """On its port, or on its directory. Stopped, as the message says, the next one starts."""
+    first = EmbeddedBroker(tmp_path / "d", **mode).start()
+    again = [
+        EmbeddedBroker(port=first.port, **mode),
+        EmbeddedBroker(tmp_path / "d", **mode),
+    ]
+    said = f"an EmbeddedBroker of this process runs there already, .*process {first.pid}"
+    for one in again:
+        with pytest.raises(BrokerFailed, match=said):
+            one.start()
+    first.stop()
+    for one in again:
+        with one:
+            assert one.bootstrap
+        with pytest.raises(BrokerFailed, match="no broker runs"):
+            one.stop()
+
+
+def test_the_cell_of_the_page_may_be_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "examples.md").read_text()
+    (cell,) = (one for one in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "EmbeddedBroker" in one)
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, EmbeddedBroker] = {}
+    exec(cell, names)
+    first = names["broker"]
+    try:
+        exec(cell, names)
+        assert names["broker"] is first
+    finally:
+        first.stop()
 
 
 # -- faults of requests ----------------------------------------------------------------------------
