@@ -172,6 +172,10 @@ trace-micro-batch: compiled java $(KAFKA) $(SPARK_KAFKA)  ## draw one small micr
 bench-starts: compiled java $(KAFKA) $(SPARK_KAFKA)  ## time a program from prompt to prompt, and from start() to the first rows, with and without `eoslog-python`, and with Spark's Kafka connector (STARTS_ARGS="--turns 6")
 	$(BIN)/python -m benchmarks.starts $(STARTS_ARGS)
 
+.PHONY: bench-tables
+bench-tables: setup $(JDBC)  ## measure rows to PostgreSQL beside Spark's JDBC writer, and a million changes merged into ten million rows beside deltalake and pyiceberg alone (TABLES_ARGS="--only postgres")
+	$(BIN)/python -m benchmarks.tables --jdbc $(JDBC) $(TABLES_ARGS)
+
 bench-quick: compiled java $(KAFKA) $(SPARK_KAFKA)  ## make bench within five minutes: less work, fewer turns, nothing written
 	$(BIN)/python -m benchmarks.run --quick $(BENCH_ARGS)
 
