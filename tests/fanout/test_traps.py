@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import configparser
-import inspect
 import json
-import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
@@ -14,14 +11,12 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 from pyiceberg.catalog import load_catalog
-from pyspark.sql.pandas.utils import require_minimum_pandas_version
 
 from eoslog.errors import OptionError, SchemaError
 from eoslog.fanout import delta, fanout, iceberg, topic
 from eoslog.fanout.batch import carry_out
 from eoslog.fanout.rules import Batch, FanoutStopped
 from eoslog.fanout.table import write
-from tests.docs.reader import ROOT
 from tests.fanout.kit import AT, FakeTopic, ListRows, delta_at, iceberg_at, numbers_in
 
 OTHER_COLUMNS = '{"type":"struct","fields":[{"name":"n","type":"string","nullable":true,"metadata":{}}]}'
@@ -316,16 +311,3 @@ def test_two_drivers_at_once_commit_a_batch_once(at: Any, tmp_path: Path) -> Non
             for done in [drivers.submit(drive) for _ in range(2)]:
                 done.result(100)
     assert numbers_in(at(tmp_path)) == list(range(50))
-
-
-@pytest.mark.parametrize("extra", ["delta", "iceberg", "postgres"])
-def test_an_extra_brings_the_pandas_that_spark_wants_for_map_in_arrow(extra: str) -> None:
-    """Rows reach their writers by `mapInArrow`, which refuses to work without pandas."""
-    wanted = re.search(
-        r'minimum_pandas_version = "([\d.]+)"', inspect.getsource(require_minimum_pandas_version)
-    )
-    assert wanted is not None
-    setup = configparser.ConfigParser()
-    setup.read(ROOT / "setup.cfg")
-    needs = setup["options.extras_require"][extra].split()
-    assert f"pandas>={wanted[1].removesuffix('.0')}" in needs
