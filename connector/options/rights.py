@@ -191,6 +191,7 @@ def _of_transactions(options: SinkOptions, stream: bool) -> Iterator[Right]:
     yield Right(READ, GROUP, sink.group, False, "the decision is kept as offsets of this group")
     yield _of_decisions(options.decision_topic)
     yield from _of_two_phase(options.two_phase, sink.prefix)
+    yield from _of_readers(options)
     yield Right(READ, GROUP, sink.prefix, True, "a batch of very many tasks or topics", True)
     if stream:
         group = sinks_of_tokens(WRITER)[0]
@@ -210,6 +211,7 @@ def _of_tokens(options: SinkOptions) -> Iterator[Right]:
     yield Right(DESCRIBE, GROUP, before, True, why)
     yield _of_decisions(options.decision_topic)
     yield from _of_two_phase(options.two_phase, now)
+    yield from _of_readers(options)
 
 
 def _of_two_phase(policy: TwoPhase, names: str) -> Iterator[Right]:
@@ -221,6 +223,13 @@ def _of_two_phase(policy: TwoPhase, names: str) -> Iterator[Right]:
         yield Right(TWO_PHASE_COMMIT, ID, names, True, why, True)
     why = "on several brokers: whether a coordinator moves while transactions are listed"
     yield Right(DESCRIBE, TOPIC, STATE_TOPIC, False, why, True)
+
+
+def _of_readers(options: SinkOptions) -> Iterator[Right]:
+    why = "after a kill, or the loss of a broker: whether all that is decided can be read"
+    for topic in (options.topic, options.deadletter_topic):
+        if topic is not None:
+            yield Right(READ, TOPIC, topic, False, why, True)
 
 
 def _of_decisions(topic: str) -> Right:

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Self, TypeVar
+from weakref import WeakKeyDictionary
 
 from eoslog.client.admin.list_offsets import EARLIEST, by_leader, request
 from eoslog.client.wire.cluster import Cluster
@@ -50,6 +51,8 @@ T = TypeVar("T")
 
 PATIENCE_MS = 10_000
 """How long markers may be on their way before they count as lost."""
+_TOLD: WeakKeyDictionary[Cluster, set[str]] = WeakKeyDictionary()
+"""Topics of which a warning has said that the user may not read them."""
 _WRITE_VERSION = 1  # version 2 would have the marker carry the next epoch
 
 
@@ -248,7 +251,7 @@ def _open_on(cluster: Cluster, topic: str, numbers: list[int], name: str, produc
         for part in answer["topics"][0]["partitions"]:
             place = (topic, part["partition_index"])
             if part["error_code"] == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-                _unproven(place, "the right to read it is missing")
+                _unproven(cluster, topic)
                 continue
             check(part["error_code"], f"DescribeProducers of {topic}-{place[1]}")
             opened = [(who, epoch) for who, epoch in _open_in(part) if who.producer_id == producer_id]
@@ -265,13 +268,17 @@ def _open_in(part: DescribeProducersResponsePartition) -> list[tuple[ProducerIde
     ]
 
 
-def _unproven(place: TopicPartition, why: object) -> None:
-    logger.warning(
-        "not proven that %s-%d is readable, the coordinator is believed: %s. "
-        "See troubleshooting.md#markersmissing",
-        *place,
-        why,
-    )
+def _unproven(cluster: Cluster, topic: str) -> None:
+    """Warn once of each topic: a sink may write without the right to read."""
+    told = _TOLD.setdefault(cluster, set())
+    if topic not in told:
+        told.add(topic)
+        logger.warning(
+            "not proven that %s is readable, the coordinator is believed: the right Read on topic %s, which is "
+            "optional, is missing. See troubleshooting.md#markersmissing",
+            topic,
+            topic,
+        )
 
 
 def _held_at(
@@ -289,8 +296,8 @@ def _held_at(
         answer = _at_leader(cluster, place, ApiKey.DESCRIBE_PRODUCERS, attempt)
     except (UnknownTopic, errors.UnknownTopicOrPartition):
         return []
-    except errors.TopicAuthorizationFailed as error:  # a sink may write without the right to read
-        _unproven(place, error)
+    except errors.TopicAuthorizationFailed:
+        _unproven(cluster, topic)
         return []
     return [HeldBack(place, names[who], epoch) for who, epoch in _open_in(answer) if who in names]
 

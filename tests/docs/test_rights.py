@@ -20,12 +20,14 @@ from click.testing import CliRunner
 from confluent_kafka.admin import NewTopic
 
 from eoslog.cli import main
+from eoslog.client.wire.cluster import Cluster
 from eoslog.connector.commit import decision as decisions
 from eoslog.connector.commit.faults import BatchRefused, CommitFault
 from eoslog.connector.commit.task_reports import Batch, Report
 from eoslog.connector.options import rights as rules
 from eoslog.connector.options.sink_options import SinkOptions, sink_options
 from eoslog.connector.options.source_options import source_options
+from eoslog.connector.run.markers import find_held, find_open
 from eoslog.connector.sink import committer
 from eoslog.connector.sink.task_message import Attempt
 from eoslog.connector.sink.task_writer import write_rows
@@ -425,6 +427,7 @@ def suggested_site() -> Iterator[Site]:
         admin.create_topics([small])["orders_copy"].result(10)
         state = NewTopic("state", 1, config={"cleanup.policy": "compact"})
         admin.create_topics([state])["state"].result(10)
+        admin.create_topics([NewTopic("wide", 2)])["wide"].result(10)
         fill(made, "orders", b"a", b"b")
         fill(made, "large", b"small", b"large" * 2000)
         yield made
@@ -578,6 +581,37 @@ def test_micro_batches_are_not_refused_again_and_again(
     assert sorted(operation for operation, _ in asked) == (
         [] if optional else ["DESCRIBE", "DESCRIBE", "TWO_PHASE_COMMIT"]
     ), denied
+
+
+@pytest.mark.parametrize("optional", [True, False], ids=["all that is suggested", "what is needed alone"])
+@pytest.mark.parametrize("look", ["find_held", "find_open"])
+def test_a_warning_of_what_is_not_proven_names_a_right_that_is_suggested_once(
+    suggested_site: Site,
+    give: Callable[[list[Right]], None],
+    optional: bool,
+    look: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A restart after a kill asks each partition that has rows of the batch."""
+    query = Query(FROM, {"topic": "wide"} | NAMED).numbered(next(NUMBERS))
+    give(query.rights(optional=optional))
+    user = of(suggested_site, USER, f"{USER}-password")
+    cluster = Cluster(sink_options(user | query.sink, stream=True).client)
+    for _ in range(2):
+        if look == "find_held":
+            assert not find_held(cluster, [("wide", 0), ("wide", 1)], [])
+        else:
+            assert not find_open(cluster, "wide", [0, 1], "then", 1)
+    cluster.close()
+    said = [record.getMessage() for record in caplog.records if "not proven" in record.getMessage()]
+    assert len(said) == (0 if optional else 1), said
+    named = {
+        (operation, topic)
+        for one in said
+        for operation, topic in re.findall(r"right (\w+) on topic (\w+)", one)
+    }
+    assert named == (set() if optional else {("Read", "wide")})
+    assert named <= {(one.operation, one.name) for one in query.rights(optional=True)}
 
 
 def run_batches(site: Site, query: Query, number: int) -> None:
