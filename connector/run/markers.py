@@ -274,8 +274,8 @@ def _unproven(cluster: Cluster, topic: str) -> None:
     if topic not in told:
         told.add(topic)
         logger.warning(
-            "not proven that %s is readable, the coordinator is believed: the right Read on topic %s, which is "
-            "optional, is missing. See troubleshooting.md#markersmissing",
+            "not proven that %s is readable, the coordinator is believed: the right Read on topic %s is "
+            "missing, which is optional. See troubleshooting.md#markersmissing",
             topic,
             topic,
         )

@@ -13,6 +13,8 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from functools import cache
+from importlib import import_module
+from inspect import signature
 from pathlib import Path
 from types import ModuleType
 
@@ -391,6 +393,51 @@ def test_what_another_pyspark_reaches_stands_beside_the_own(tmp_path: Path) -> N
 def test_the_page_has_what_other_pysparks_reach() -> None:
     page = (ROOT / "docs" / "benchmarks.md").read_text()
     assert all(part in page for part in with_others(Store(KEPT), NAMES))
+
+
+NO_PYTHON = {"eoslog.marks", "eoslog.shop.orders", "eoslog.pth", "eoslog.py"} | {
+    "eoslog.progress",
+    "eoslog.broker.authorizer",
+}
+"""Tables of databases, files, and loggers."""
+
+
+TABLES = re.compile(r"^\| `(eoslog\.[\w.]+)` \|.*\n\|[-|]+\|\n((?:\|.*\n)+)", re.MULTILINE)
+
+
+def _resolved(name: str) -> object:
+    """What a dotted name stands for: a module, or what one has. Raises AttributeError, ImportError."""
+    parts = name.split(".")
+    for length in range(len(parts), 0, -1):
+        module = ".".join(parts[:length])
+        try:
+            found: object = import_module(module)
+        except ModuleNotFoundError as error:
+            if error.name != module:
+                raise
+            continue
+        for part in parts[length:]:
+            found = getattr(found, part)
+        return found
+    raise ImportError(name)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_each_name_of_eoslog_can_be_imported(page: Path) -> None:
+    """Dotted names, and what stands in a table whose head is a module, with the names of its parameters."""
+    text, wrong = page.read_text(), []
+    for name in sorted(set(re.findall(r"(?<![\w./-])eoslog(?:\.[A-Za-z_]\w*)+", text)) - NO_PYTHON):
+        try:
+            _resolved(name)
+        except (AttributeError, ImportError):
+            wrong.append(name)
+    for module, rows in TABLES.findall(text):
+        for name, told in re.findall(r"^\| `(\w+)\((.*?)\)`", rows, re.MULTILINE):
+            found = getattr(import_module(module), name, None)
+            parameters = [one.partition("=")[0].strip() for one in told.split(",")]
+            if not callable(found) or parameters != [*signature(found).parameters][: len(parameters)]:
+                wrong.append(f"{module}.{name}({told})")
+    assert not wrong, wrong
 
 
 def test_the_table_of_extras_says_what_all_brings() -> None:
