@@ -66,7 +66,7 @@ round: setup  ## the targets that were run longest ago, for MINUTES=20; notes th
 model: $(READY)  ## explore the commit protocol's model more deeply than the suite does: DEPTH=2 faults a history, MINUTES=10, SEED=1
 	$(BIN)/python -m tests.connector.commit.model_judge --depth $(or $(DEPTH),2) --minutes $(or $(MINUTES),10) --seed $(or $(SEED),1)
 
-mutants: $(READY)  ## break rules one by one, in copies, and list the breaks that no test notices (ONLY="send_window.py decide.py" JOBS=2)
+mutants: $(READY)  ## break rules one by one, in copies, and list the breaks that no test notices (ONLY="produce.py decide.py" JOBS=2)
 	$(BIN)/python -m tests.mutants.run --jobs $(or $(JOBS),2) $(ONLY)
 
 map: $(READY)  ## rooms, arrows and circles of the sources, longest class, lines (MAP_ARGS="--circles --api FETCH --json")

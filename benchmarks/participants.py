@@ -27,7 +27,7 @@ from benchmarks.peer_kafka import ApacheKafka
 from benchmarks.starts import make
 from eoslog.client.admin import transaction_states, transactions
 from eoslog.client.admin.groups import list_groups
-from eoslog.client.admin.list_offsets import LATEST, list_offsets
+from eoslog.client.admin.topics import LATEST, list_offsets
 from eoslog.client.records.produce import Producer
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.config import ClientConfig, parse_addresses

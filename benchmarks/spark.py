@@ -24,7 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 from benchmarks.c_transactions import CTransactions
 from benchmarks.idle_source import Handed, Idle
 from benchmarks.peer_kafka import ApacheKafka
-from eoslog.client.admin.list_offsets import list_offsets
+from eoslog.client.admin.topics import list_offsets
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.config import ClientConfig, parse_addresses
 from eoslog.doctor.rules import LIGHT, MANAGER

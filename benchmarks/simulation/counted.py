@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from benchmarks.simulation.micro_batch import BEGIN, COMMIT, TASKS
 from benchmarks.simulation.query import Query
-from eoslog.client.admin.list_offsets import LATEST, list_offsets
+from eoslog.client.admin.topics import LATEST, list_offsets
 from eoslog.client.wire.cluster import Cluster
 from eoslog.connector.commit.commands import FetchStored, demand
 

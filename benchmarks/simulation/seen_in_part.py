@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.simulation.counted import settled
 from benchmarks.starts import PARTITIONS
-from eoslog.client.admin.list_offsets import LATEST, list_offsets
+from eoslog.client.admin.topics import LATEST, list_offsets
 from eoslog.client.wire.cluster import Cluster
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.batch import BatchHeader, iter_headers

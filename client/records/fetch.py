@@ -1,26 +1,15 @@
-"""Reads a range of a partition, a whole answer at a time.
-
-The next Fetch is sent before this answer is decoded, so broker and network work at the same time as Arrow.
-Only batch headers are read one by one; the records of all batches of an answer are decoded at once. Control
-batches and records of aborted transactions are skipped.
-
-With client.rack a leader may send its reader to a near replica (KIP-392), and return no records itself. If
-that fails, or the replica does not have the records yet, the leader is asked; its answer is final.
-
-The codec is imported where records are decoded: a process that looks at batches alone does without it.
-"""
+"""Reads a range of a partition, a whole answer at a time."""
 
 from __future__ import annotations
 
 import logging
 from base64 import urlsafe_b64decode
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from eoslog.client.admin.topics import topic_configs
-from eoslog.client.records.read_committed import Located, Visible, visible
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.config import Address
 from eoslog.client.wire.connection import BrokerConnection
@@ -35,7 +24,8 @@ from eoslog.errors import (
     TopicRecreated,
 )
 from eoslog.protocol.apis import ApiKey
-from eoslog.protocol.batch import BatchHeader, Buffer, CorruptBatch, iter_headers
+from eoslog.protocol.batch import BatchHeader, Buffer, CorruptBatch, crc_ok, iter_headers
+from eoslog.protocol.control import ABORT, read_control
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.typed import FETCH
 
@@ -48,6 +38,86 @@ if TYPE_CHECKING:
         FetchResponse,
         FetchResponsePartition,
     )
+
+# -- which batches a reader may see ----------------------------------------------------------------
+# Which batches of a Fetch answer a reader may see. Pure: headers in, positions out.
+#
+# read_committed readers get, with the records, the transactions aborted in that range: (producer id, first
+# offset). A producer's batches from such an offset up to its ABORT marker are hidden (KIP-98). Only batch
+# headers and control records are read.
+
+
+Located = tuple[int, BatchHeader]
+
+
+@dataclass(frozen=True, slots=True)
+class Visible:
+    """Batches to decode, as (position, header), and the offset at which to continue.
+
+    `next_offset` is -1 if the bytes have no whole batch. `missing`: the first gap in the range's offsets,
+    from and to below; None: there is none. Only compaction removes records.
+    """
+
+    batches: list[Located]
+    next_offset: int
+    missing: tuple[int, int] | None
+
+
+def visible(records: Buffer, start: int, end: int, aborted: Sequence[tuple[int, int]] | None) -> Visible:
+    """The batches of `records` with offsets in start..end-1. `aborted` None: aborted records are included.
+
+    Raises CorruptBatch, even for a damaged batch that would be skipped: its producer id may be wrong.
+    """
+    hidden = _Hidden(aborted or ())
+    kept: list[Located] = []
+    next_offset, before, missing = -1, start, None
+    for pos, header in iter_headers(records):
+        if missing is None and before < min(header.base_offset, end):
+            missing = before, header.base_offset
+        next_offset = before = max(next_offset, header.next_offset)
+        if header.base_offset >= end:
+            break
+        if hidden.hides(records, pos, header) or header.is_control:
+            if not crc_ok(records, pos, header):
+                raise CorruptBatch(
+                    f"batch at offset {header.base_offset} has a wrong CRC", header.base_offset
+                )
+        elif header.count and header.next_offset > start:
+            kept.append((pos, header))
+    return Visible(kept, next_offset, missing)
+
+
+class _Hidden:
+    """The producers with an aborted transaction at the current offset, as batches are read in order."""
+
+    def __init__(self, aborted: Iterable[tuple[int, int]]) -> None:
+        self._coming = sorted(aborted, key=lambda entry: entry[1], reverse=True)
+        self._now: set[int] = set()
+
+    def hides(self, records: Buffer, pos: int, header: BatchHeader) -> bool:
+        """Whether the next batch belongs to an aborted transaction. Call for every batch, in order."""
+        while self._coming and self._coming[-1][1] <= header.last_offset:
+            self._now.add(self._coming.pop()[0])
+        if header.producer_id not in self._now:
+            return False
+        if header.is_control:
+            if read_control(records, pos, header).type == ABORT:
+                self._now.discard(header.producer_id)
+            return True
+        return header.is_transactional
+
+
+# -- fetch -----------------------------------------------------------------------------------------
+# Reads a range of a partition, a whole answer at a time.
+#
+# The next Fetch is sent before this answer is decoded, so broker and network work at the same time as Arrow.
+# Only batch headers are read one by one; the records of all batches of an answer are decoded at once. Control
+# batches and records of aborted transactions are skipped.
+#
+# With client.rack a leader may send its reader to a near replica (KIP-392), and return no records itself. If
+# that fails, or the replica does not have the records yet, the leader is asked; its answer is final.
+#
+# The codec is imported where records are decoded: a process that looks at batches alone does without it.
 
 
 logger = logging.getLogger("eoslog")

@@ -11,8 +11,7 @@ from base64 import urlsafe_b64decode
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from eoslog.client.records.fetch import Gaps, clip
-from eoslog.client.records.read_committed import visible
+from eoslog.client.records.fetch import Gaps, clip, visible
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.config import Address
 from eoslog.client.wire.connection import BrokerConnection

@@ -1,46 +1,28 @@
-"""Produces record batches: several requests in flight, in order; each is acknowledged or raises.
-
-A topic is written to by its id if the broker supports that (Produce 13): a topic that is deleted and created
-again is another topic, and gets none of the rows meant for the old one.
-
-One thread, no background work: `send` puts a batch on the wire (or waits for room), `flush` waits for every
-acknowledgement. After a failure that may pass, all requests in flight are first settled (answered or lost).
-Then all batches that are not acknowledged are sent again, in their order.
-"""
+"""Produces record batches: several requests in flight, in order; each is acknowledged or raises."""
 
 from __future__ import annotations
 
 import time
 from base64 import urlsafe_b64decode
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING
 
 from eoslog.client.admin import transactions
-from eoslog.client.records.send_window import (
-    MAX_UNANSWERED,
-    BatchVerdict,
-    Outgoing,
-    Unanswered,
-    pack,
-)
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.config import Address
 from eoslog.client.wire.connection import BrokerConnection
-from eoslog.client.wire.retry import Backoff, passes
-from eoslog.errors import (
-    ADVICE,
-    BrokerUnreachable,
-    ConnectionLost,
-    ProduceFailed,
-    TopicRecreated,
-)
+from eoslog.client.wire.retry import Backoff, ErrorOutcome, outcome, passes
+from eoslog.errors import ADVICE, BrokerUnreachable, ConnectionLost, ProduceFailed, TopicRecreated
 from eoslog.protocol import errors
 from eoslog.protocol.apis import ApiKey
-from eoslog.protocol.batch import read_header
+from eoslog.protocol.batch import Buffer, read_header
 from eoslog.protocol.encode import EncodedBatch
 from eoslog.protocol.errors import ErrorCode, KafkaError, info
 from eoslog.protocol.producer_identity import ProducerIdentity
+from eoslog.protocol.sequence import add
 from eoslog.protocol.topic_partitions import TopicPartition, by_topic
 from eoslog.protocol.typed import PRODUCE
 
@@ -51,6 +33,111 @@ if TYPE_CHECKING:
         ProduceRequestTopicDataDraft,
         ProduceResponsePartitionResponse,
     )
+
+# -- what an answer means for a batch in flight ----------------------------------------------------
+# What a producer remembers of its batches, and what an answer means for them. Pure.
+#
+# A batch gets its sequence numbers once, when it is handed over, and keeps them in every retry: the broker
+# recognizes a repeated (producer id, epoch, sequence) as the batch that it has already (KIP-98). For that at
+# most five requests may be unanswered, a partition's batches must be sent in order, and its first one alone.
+
+
+MAX_UNANSWERED = 5
+"""Brokers remember only the last five batches of a producer on a partition."""
+
+
+@dataclass(slots=True, eq=False)
+class Outgoing:
+    """A finished batch to be sent. `number` counts batches in the order in which they were handed over.
+    `deadline` is on the monotonic clock, in seconds; `size` in bytes."""
+
+    where: TopicPartition
+    parts: list[Buffer]
+    size: int
+    count: int
+    number: int
+    deadline: float
+
+
+class BatchVerdict(Enum):
+    """What an answer means for a batch."""
+
+    DONE = "it is in the log"
+    AGAIN = "send it again, with the same sequence"
+    FAILED = "it will never be accepted"
+
+
+class Unanswered:
+    """The unacknowledged batches of each partition, oldest first, and the next sequences."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[TopicPartition, deque[int]] = {}
+        self._next: dict[TopicPartition, int] = {}
+        self._begun: set[TopicPartition] = set()
+        self._number = 0
+
+    def __len__(self) -> int:
+        return sum(map(len, self._waiting.values()))
+
+    def sequence(self, where: TopicPartition, count: int) -> int:
+        """The base sequence of the partition's next batch, of `count` records."""
+        base = self._next.get(where, 0)
+        self._next[where] = add(base, count)
+        return base
+
+    def enter(self, where: TopicPartition) -> int:
+        """Return the number of a batch that is handed over now."""
+        self._number += 1
+        self._waiting.setdefault(where, deque()).append(self._number)
+        return self._number
+
+    def oldest(self, batch: Outgoing) -> bool:
+        """Whether no earlier batch of its partition is unacknowledged."""
+        return self._waiting[batch.where][0] == batch.number
+
+    def may_leave(self, batch: Outgoing) -> bool:
+        """Whether a batch may be sent now. A partition's second batch waits until the first is acknowledged.
+        A partition that does not know the producer accepts any sequence: if it refused the first batch, it
+        would accept the second, and the first could never follow."""
+        return batch.where in self._begun or self.oldest(batch)
+
+    def judge(self, batch: Outgoing, code: int) -> BatchVerdict:
+        """What an answer's error code means. An acknowledged batch is removed."""
+        if code == ErrorCode.NONE or outcome(code, ApiKey.PRODUCE) is ErrorOutcome.ANSWER:
+            self._waiting[batch.where].remove(batch.number)
+            self._begun.add(batch.where)
+            return BatchVerdict.DONE
+        if code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and not self.oldest(batch):
+            return BatchVerdict.AGAIN  # the batch before it was not accepted; both are sent again, in order
+        return (
+            BatchVerdict.AGAIN if outcome(code, ApiKey.PRODUCE) is ErrorOutcome.AGAIN else BatchVerdict.FAILED
+        )
+
+
+def pack(batches: Iterable[Outgoing], max_bytes: int) -> list[list[Outgoing]]:
+    """Group batches into requests, in order: one batch of a partition in each, and at most `max_bytes`
+    unless one batch is larger."""
+    requests: list[list[Outgoing]] = []
+    size, taken = 0, set[TopicPartition]()
+    for batch in batches:
+        if not requests or batch.where in taken or size + batch.size > max_bytes:
+            requests.append([])
+            size, taken = 0, set()
+        requests[-1].append(batch)
+        size += batch.size
+        taken.add(batch.where)
+    return requests
+
+
+# -- produce ---------------------------------------------------------------------------------------
+# Produces record batches: several requests in flight, in order; each is acknowledged or raises.
+#
+# A topic is written to by its id if the broker supports that (Produce 13): a topic that is deleted and
+# created again is another topic, and gets none of the rows meant for the old one.
+#
+# One thread, no background work: `send` puts a batch on the wire (or waits for room), `flush` waits for every
+# acknowledgement. After a failure that may pass, all requests in flight are first settled (answered or lost).
+# Then all batches that are not acknowledged are sent again, in their order.
 
 
 _PRODUCE_BY_NAME = 12

@@ -10,8 +10,7 @@ import secrets
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from eoslog.client.wire.security_settings import AwsSettings, KerberosSettings, SaslSettings
-from eoslog.client.wire.token_settings import TokenSettings
+from eoslog.client.wire.security_settings import AwsSettings, KerberosSettings, SaslSettings, TokenSettings
 from eoslog.client.wire.tokens import token_for
 from eoslog.errors import AuthenticationRefused
 from eoslog.protocol.apis import Api

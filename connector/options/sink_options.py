@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
 
-from eoslog.client.records.send_window import MAX_UNANSWERED
+from eoslog.client.records.produce import MAX_UNANSWERED
 from eoslog.client.wire.config import ClientConfig
 from eoslog.connector.commit.replay import OnLost
 from eoslog.connector.commit.seal import TwoPhase, of_write

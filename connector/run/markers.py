@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Self, TypeVar
 from weakref import WeakKeyDictionary
 
-from eoslog.client.admin.list_offsets import EARLIEST, by_leader, request
+from eoslog.client.admin.topics import EARLIEST, by_leader, request
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.config import Address
 from eoslog.client.wire.connection import BrokerConnection

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
 
-from eoslog.client.admin.list_offsets import EARLIEST, LATEST, list_offsets
+from eoslog.client.admin.topics import EARLIEST, LATEST, list_offsets
 from eoslog.client.admin.transaction_states import describe, list_transactions
 from eoslog.client.records.fetch import batch_at, fetch_batches
 from eoslog.client.wire.cluster import Cluster, TopicInfo

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from eoslog.client.admin import group_offsets as group_offsets
+from eoslog.client.admin import groups as group_offsets
 from eoslog.client.admin import transaction_states, transactions
 from eoslog.client.admin.transaction_states import PendingListing
 from eoslog.client.wire.cluster import Cluster, TopicInfo

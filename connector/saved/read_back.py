@@ -3,12 +3,12 @@
 import time
 from collections.abc import Callable, Iterator
 
-from eoslog.client.admin.list_offsets import list_offsets
+from eoslog.client.admin.topics import list_offsets
 from eoslog.client.records.fetch import fetch
 from eoslog.client.wire.cluster import Cluster
 from eoslog.connector.commit.saved_state import Saved
 from eoslog.connector.offsets.offsets import EARLIEST, LATEST
-from eoslog.connector.saved.manifest import MANIFEST, Key, Manifest, is_that_of, keys_of
+from eoslog.connector.saved.state_files import MANIFEST, Key, Manifest, is_that_of, keys_of
 from eoslog.errors import RetriesExhausted
 from eoslog.protocol.topic_partitions import TopicPartition
 

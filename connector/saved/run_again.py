@@ -18,7 +18,7 @@ from eoslog.connector.checkpoint.spark_logs import Planned, is_eoslog
 from eoslog.connector.commit.faults import RunsDifferently
 from eoslog.connector.commit.task_reports import Decided, Report
 from eoslog.connector.options.sink_options import SinkOptions, StateOptions
-from eoslog.connector.saved.manifest import DecidedBatch
+from eoslog.connector.saved.state_files import DecidedBatch
 from eoslog.errors import OptionError, UnknownTopic
 
 UNFINISHED = "restoring"

@@ -19,7 +19,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from eoslog.client.admin.list_offsets import EARLIEST, list_offsets
+from eoslog.client.admin.topics import EARLIEST, list_offsets
 from eoslog.client.records.produce import Producer
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.retry import retrying
@@ -28,7 +28,9 @@ from eoslog.connector.commit.places import FirstRow, told_by
 from eoslog.connector.commit.saved_state import Saved, TaskContents, Written, log_of
 from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.commit.transactional_ids import Participant
-from eoslog.connector.saved.manifest import (
+from eoslog.connector.saved.read_back import ManifestPieces, records_of
+from eoslog.connector.saved.run_again import check_operators
+from eoslog.connector.saved.state_files import (
     DECIDED,
     FILE,
     MANIFEST,
@@ -36,13 +38,13 @@ from eoslog.connector.saved.manifest import (
     DecidedBatch,
     Key,
     Manifest,
+    StateGone,
+    files_before,
     is_that_of,
+    is_versioned,
     keys_of,
     pieces,
 )
-from eoslog.connector.saved.read_back import ManifestPieces, records_of
-from eoslog.connector.saved.run_again import check_operators
-from eoslog.connector.saved.state_files import StateGone, files_before, is_versioned
 from eoslog.protocol.encode import encode_batches
 
 logger = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from eoslog.client.admin import group_offsets as group_offsets
+from eoslog.client.admin import groups as group_offsets
 from eoslog.client.wire.cluster import shared_cluster
 from eoslog.connector.checkpoint.accepted_differences import acceptable, to_accept
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable

@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple, Self
 
-from eoslog.client.admin import group_offsets as group_offsets
-from eoslog.client.admin.list_offsets import EARLIEST, cut_below, list_offsets
+from eoslog.client.admin import groups as group_offsets
+from eoslog.client.admin.topics import EARLIEST, cut_below, list_offsets
 from eoslog.client.wire.cluster import Cluster, shared_cluster
 from eoslog.client.wire.retry import retrying
 from eoslog.connector.checkpoint.accepted_differences import acceptable

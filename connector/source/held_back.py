@@ -9,8 +9,8 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 
-from eoslog.client.admin.list_offsets import LATEST, list_offsets
 from eoslog.client.admin.producers import Holder, clock, holders, oldest, producers
+from eoslog.client.admin.topics import LATEST, list_offsets
 from eoslog.client.wire.cluster import Cluster
 from eoslog.connector.offsets.offsets import Offsets
 from eoslog.connector.progress import tell

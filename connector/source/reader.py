@@ -101,7 +101,7 @@ class BatchReader(DataSourceReader):
             said = "; ".join(f"{t}-{p} from {start[t, p]} to {end[t, p]}" for t, p in turned)
             raise OptionError(f"startingOffsets lies after endingOffsets: {said}; correct one of them")
         if self._filters is not None and self._filters.pushed is not None:
-            from eoslog.connector.source.pushed_ranges import narrowed  # few reads have filters
+            from eoslog.connector.source.pushed_filters import narrowed  # few reads have filters
 
             start, end = narrowed(log, self._filters.pushed, start, end)
         return _tasks(self.options, start, end, log.ids) or [plan.Range("", 0, 0, 0)]

@@ -13,8 +13,8 @@ is tried, and a batch of the shadow is several of the running query's together.
 
 import time
 
-from eoslog.client.admin import group_offsets as group_offsets
-from eoslog.client.admin.list_offsets import list_offsets
+from eoslog.client.admin import groups as group_offsets
+from eoslog.client.admin.topics import list_offsets
 from eoslog.client.wire.retry import retrying
 from eoslog.connector.commit.observe import observed_decision
 from eoslog.connector.commit.transactional_ids import Sink

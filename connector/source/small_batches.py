@@ -127,7 +127,7 @@ class SmallBatches:
         if size * self._weight > options.small_bytes:
             return None
         from eoslog.client.records.fetch_small import fetch_small
-        from eoslog.connector.source import rows  # it loads the codec, which only small batches need
+        from eoslog.connector.source import read_range  # it loads the codec, which only small batches need
 
         found = fetch_small(
             shared_cluster(options.client),
@@ -144,7 +144,9 @@ class SmallBatches:
                 batch
                 for one in found
                 for records in one.records
-                for batch in rows.batches(records, one.wanted.topic, one.wanted.partition, options.headers)
+                for batch in read_range.batches(
+                    records, one.wanted.topic, one.wanted.partition, options.headers
+                )
             ]
         except SchemaError:  # the task that reads it reports which record it is
             return None

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
-from eoslog.client.admin import group_offsets as group_offsets
-from eoslog.client.admin.list_offsets import epoch_ends, list_offsets, list_places
+from eoslog.client.admin import groups as group_offsets
+from eoslog.client.admin.topics import epoch_ends, list_offsets, list_places
 from eoslog.client.wire.cluster import Cluster, TopicInfo, no_partition, shared_cluster
 from eoslog.client.wire.retry import check, retrying
 from eoslog.connector.checkpoint.cluster_check import check_cluster

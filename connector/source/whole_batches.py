@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from eoslog.client.admin.list_offsets import LATEST, list_offsets
+from eoslog.client.admin.topics import LATEST, list_offsets
 from eoslog.connector.commit.commands import Refused
 from eoslog.connector.commit.decision import KEPT_TOPICS, Decision
 from eoslog.connector.commit.observe import observed

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from eoslog.client.admin.list_offsets import EARLIEST, LATEST, list_offsets
+from eoslog.client.admin.topics import EARLIEST, LATEST, list_offsets
 from eoslog.client.wire.cluster import Cluster
 from eoslog.errors import EoslogError
 from eoslog.protocol.topic_partitions import TopicPartition

@@ -28,8 +28,7 @@ from eoslog.audit.run import AuditedCluster, AuditedTable, Job, audit, audit_pla
 from eoslog.audit.table.columns import Columns
 from eoslog.audit.table.files import BadTable, Table
 from eoslog.client.wire.cluster import Cluster
-from eoslog.commands.output import show_json
-from eoslog.commands.progress import shown
+from eoslog.commands.output import show_json, shown
 from eoslog.commands.session import client_config, cluster_options, judging, pairs
 
 WRONG = 1

@@ -19,7 +19,7 @@ import numpy as np
 from eoslog.audit.findings import FOUND, AuditedPlace
 from eoslog.audit.match import Verdict
 from eoslog.audit.spill import OneKey, Rows, Spill
-from eoslog.commands.progress import ProgressListener
+from eoslog.commands.output import ProgressListener
 from eoslog.protocol.varints import Ints
 
 PAIR = np.dtype([

@@ -39,7 +39,7 @@ from eoslog.audit.table.columns import Columns
 from eoslog.audit.table.files import BadTable, Table, TableFile
 from eoslog.client.records.fetch import Gaps
 from eoslog.client.wire.cluster import Cluster
-from eoslog.commands.progress import ProgressListener
+from eoslog.commands.output import ProgressListener
 from eoslog.errors import EoslogError
 from eoslog.protocol.decode import DecodedRecords
 

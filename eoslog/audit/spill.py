@@ -14,7 +14,7 @@ from typing import IO, Any, Generic, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from eoslog.commands.progress import ProgressListener
+from eoslog.commands.output import ProgressListener
 
 Rows = npt.NDArray[Any]
 Verdict = TypeVar("Verdict")

@@ -13,8 +13,7 @@ from eoslog.checkpoint.backups import Backup, EditState, backup_of, batch_of, ha
 from eoslog.checkpoint.edit_numbers import LastEdit, NotEditable, check_alone, claimed
 from eoslog.checkpoint.edits import Edit, Texts, order, order_back
 from eoslog.checkpoint.standing import Standing
-from eoslog.client.admin.group_offsets import commit_plain
-from eoslog.client.admin.groups import delete_offsets
+from eoslog.client.admin.groups import commit_plain, delete_offsets
 from eoslog.client.wire.cluster import Cluster
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
 from eoslog.connector.checkpoint.noted_places import NOTED_PLACES, NotedPlaces

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from eoslog.checkpoint.backups import interrupted
 from eoslog.checkpoint.standing import Standing
-from eoslog.client.admin.list_offsets import EARLIEST, LATEST, cut_below, list_offsets
+from eoslog.client.admin.topics import EARLIEST, LATEST, cut_below, list_offsets
 from eoslog.client.wire.cluster import Cluster
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
 from eoslog.connector.checkpoint.completed_batches import check_forgotten

@@ -13,7 +13,7 @@ import click
 from eoslog.checkpoint.backups import check_not_moved, moving_to
 from eoslog.checkpoint.carry_out import carry_out, undo
 from eoslog.checkpoint.checks import log_cut_at, problems, says, unreadable
-from eoslog.checkpoint.compare import diff
+from eoslog.checkpoint.compare import Foretold, diff
 from eoslog.checkpoint.edit_numbers import NotEditable
 from eoslog.checkpoint.editing import (
     COLUMNS,
@@ -30,7 +30,6 @@ from eoslog.checkpoint.editing import (
     uninterrupted,
 )
 from eoslog.checkpoint.edits import Edit, cut_behind, rebuilt, set_ends
-from eoslog.checkpoint.foretell import Foretold
 from eoslog.checkpoint.fork import fork
 from eoslog.checkpoint.move_command import move_cluster
 from eoslog.checkpoint.restore import restore
@@ -46,7 +45,7 @@ from eoslog.checkpoint.standing import (
 )
 from eoslog.checkpoint.targets import TO_HELP, LogBounds, Target, resolve
 from eoslog.client.wire.cluster import Cluster
-from eoslog.commands import progress
+from eoslog.commands import output
 from eoslog.commands.session import CommandSession, cluster_command
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
 from eoslog.connector.checkpoint.spark_logs import Planned, source_position
@@ -72,7 +71,7 @@ def restore_command(
     """
     cluster_id(session.cluster)
     runner = Runner(session.cluster, OWN_TIMEOUT_MS, decisions=decision_topic)
-    with progress.shown() as watch:
+    with output.shown() as watch:
         restored = restore(session.cluster, runner, Sink(transactional_id), checkpoint, _told(watch))
     if session.as_json:
         session.show_json(None if restored is None else restored._asdict())
@@ -82,7 +81,7 @@ def restore_command(
         session.say(str(restored))
 
 
-def _told(watch: progress.ProgressListener) -> Callable[[int, int], None]:
+def _told(watch: output.ProgressListener) -> Callable[[int, int], None]:
     """A function that moves the bar, given how many offsets are read, of how many."""
     before = 0
 

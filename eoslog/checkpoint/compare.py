@@ -1,12 +1,10 @@
-"""Two checkpoints side by side: which batches they share, where each stands, and the rows between.
-
-One of them may be a checkpoint as it was before an edit: its files, with those of the backup in their place.
-"""
+"""Two checkpoints side by side, and the rows that an edit makes appear twice or never."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 import click
@@ -14,16 +12,112 @@ import click
 from eoslog.checkpoint.backups import Backup, backups_since
 from eoslog.checkpoint.edit_numbers import NotEditable, is_name
 from eoslog.checkpoint.edits import LogFile
-from eoslog.checkpoint.foretell import Stretch, foretell
 from eoslog.checkpoint.standing import NamedPlace, SourcePlace, named_places, standing
 from eoslog.checkpoint.targets import LogBounds
+from eoslog.client.records.fetch import count_rows
 from eoslog.client.wire.cluster import Cluster
-from eoslog.commands import progress
-from eoslog.commands.progress import ProgressListener
+from eoslog.commands import output
+from eoslog.commands.output import ProgressListener
 from eoslog.commands.session import CommandSession, cluster_command
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
 from eoslog.connector.checkpoint.files import Files, files_at
 from eoslog.connector.checkpoint.spark_logs import Planned
+
+# -- foretell --------------------------------------------------------------------------------------
+# How many rows an edit makes appear twice or never, counted in the log: by batch headers, not by records.
+
+
+class Fate(StrEnum):
+    """What becomes of rows."""
+
+    TWICE = "twice"
+    NEVER = "never"
+
+
+@dataclass(frozen=True)
+class Moved:
+    """A partition that an edit moves, and its rows between: offsets are where a source stands."""
+
+    source: int
+    topic: str
+    partition: int
+    before: int
+    after: int
+    rows: int
+    fate: Fate
+
+    def document(self) -> dict[str, Any]:
+        """As JSON."""
+        return {**vars(self), "fate": str(self.fate)}
+
+
+@dataclass(frozen=True)
+class Foretold:
+    """What an edit does to rows of the sources, by partition."""
+
+    moved: tuple[Moved, ...]
+
+    def rows(self, fate: Fate) -> int:
+        """All rows of this fate."""
+        return sum(one.rows for one in self.moved if one.fate is fate)
+
+    def document(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "twice": self.rows(Fate.TWICE),
+            "never": self.rows(Fate.NEVER),
+            "partitions": [one.document() for one in self.moved],
+        }
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Offsets from `before` to `after` of one place; `before` is the higher one if the query goes back."""
+
+    place: SourcePlace
+    before: int
+    after: int
+
+    @property
+    def size(self) -> int:
+        """How many offsets; there are at most as many rows."""
+        return abs(self.after - self.before)
+
+
+def stretches(before: Mapping[SourcePlace, int], after: Mapping[SourcePlace, int]) -> list[Stretch]:
+    """The places that move."""
+    return [Stretch(p, before[p], at) for p, at in sorted(after.items()) if before.get(p, at) != at]
+
+
+def foretell(
+    cluster: Cluster, moves: Iterable[Stretch], watch: ProgressListener, *, committed: bool
+) -> Foretold:
+    """Count the rows. Rows that a query stands behind are read twice if it goes back, and never if it goes
+    on.
+
+    `committed`: the query reads committed rows alone (kafka.isolation.level). Raises what fetch() raises.
+    """
+    return Foretold(tuple(_moved(cluster, move, watch, committed) for move in moves))
+
+
+def _moved(cluster: Cluster, move: Stretch, watch: ProgressListener, committed: bool) -> Moved:
+    source, topic, partition = move.place
+    first, end = sorted((move.before, move.after))
+    watch.begin(f"counting {topic}-{partition}", move.size)
+    total, at = 0, first
+    for rows, reached in count_rows(cluster, topic, partition, first, end, committed=committed):
+        total += rows
+        watch.advance(reached - at)
+        at = reached
+    fate = Fate.TWICE if move.after < move.before else Fate.NEVER
+    return Moved(source, topic, partition, move.before, move.after, total, fate)
+
+
+# -- compare ---------------------------------------------------------------------------------------
+# Two checkpoints side by side: which batches they share, where each stands, and the rows between.
+#
+# One of them may be a checkpoint as it was before an edit: its files, with those of the backup in their
+# place.
 
 
 def before_edit(checkpoint: Checkpoint, name: str) -> tuple[Checkpoint, Backup]:
@@ -297,7 +391,7 @@ def diff(session: CommandSession, a: str, b: str, read_uncommitted: bool) -> Non
     B is another checkpoint, or a backup of A as edit-0001: A as it was before that edit.
     """
     sides = two_sides(session.cluster, a, b)
-    with progress.shown() as watch:
+    with output.shown() as watch:
         document = compared(session.cluster, *sides, watch, committed=not read_uncommitted)
     if session.as_json:
         session.show_json(document)

@@ -11,9 +11,9 @@ import click
 from eoslog.checkpoint import carry_out
 from eoslog.checkpoint.backups import Backup, interrupted, newest_backup
 from eoslog.checkpoint.checks import stops
+from eoslog.checkpoint.compare import Fate, Foretold, foretell, stretches
 from eoslog.checkpoint.edit_numbers import NotEditable
 from eoslog.checkpoint.edits import Edit
-from eoslog.checkpoint.foretell import Fate, Foretold, foretell, stretches
 from eoslog.checkpoint.standing import (
     SourcePlace,
     Standing,
@@ -24,7 +24,7 @@ from eoslog.checkpoint.standing import (
     standing,
 )
 from eoslog.checkpoint.targets import LogBounds
-from eoslog.commands import progress
+from eoslog.commands import output
 from eoslog.commands.session import CommandSession
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
 from eoslog.connector.commit.faults import RowsGone
@@ -191,7 +191,7 @@ def pay_and_carry_out(
     """Foretell the edit, and carry it out if its price is accepted. `begins`: where partitions begin that the
     query does not read yet."""
     stands = {**(begins or {}), **places(position_of(found))}
-    with progress.shown() as watch:
+    with output.shown() as watch:
         moves = stretches(stands, places(edit.end))
         foretold = foretell(session.cluster, moves, watch, committed=not how["read_uncommitted"])
     if edit.before == edit.after:

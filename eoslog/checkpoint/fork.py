@@ -17,15 +17,15 @@ from typing import Any
 import click
 
 from eoslog.checkpoint import carry_out
+from eoslog.checkpoint.compare import Fate, Foretold, Stretch, foretell
 from eoslog.checkpoint.edit_numbers import NotEditable
 from eoslog.checkpoint.editing import doubling, editable, may_go_on, tell
-from eoslog.checkpoint.foretell import Fate, Foretold, Stretch, foretell
 from eoslog.checkpoint.standing import NextStart, SourcePlace, Standing, places, position_of, standing
 from eoslog.checkpoint.targets import LogBounds
-from eoslog.client.admin.group_offsets import fetch_committed
+from eoslog.client.admin.groups import fetch_committed
 from eoslog.client.wire.cluster import Cluster
-from eoslog.commands import progress
-from eoslog.commands.progress import ProgressListener
+from eoslog.commands import output
+from eoslog.commands.output import ProgressListener
 from eoslog.commands.session import CommandSession, cluster_command
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
 from eoslog.connector.checkpoint.files import Files, files_at, place_of, without_options
@@ -194,7 +194,7 @@ def fork(
 
 def _fork(session: CommandSession, found: Standing, query: NewQuery, how: dict[str, Any]) -> None:
     end = position_of(found)
-    with progress.shown() as watch:
+    with output.shown() as watch:
         foretold = _both_write(session, found, watch, how)
         document = {
             "edit": "fork",
@@ -212,7 +212,7 @@ def _fork(session: CommandSession, found: Standing, query: NewQuery, how: dict[s
 
 
 def _both_write(
-    session: CommandSession, found: Standing, watch: progress.ProgressListener, how: dict[str, Any]
+    session: CommandSession, found: Standing, watch: output.ProgressListener, how: dict[str, Any]
 ) -> Foretold:
     """What both queries write from where they stand: the rows that are in the log, and those of partitions
     that the query has not read yet."""

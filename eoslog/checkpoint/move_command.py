@@ -15,16 +15,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eoslog.checkpoint.carry_out import carry_out, state_topic_of
+from eoslog.checkpoint.compare import Fate, Foretold, Moved
 from eoslog.checkpoint.edit_numbers import NotEditable
 from eoslog.checkpoint.editing import editable, editing, may_go_on, tell
 from eoslog.checkpoint.edits import set_ends
-from eoslog.checkpoint.foretell import Fate, Foretold, Moved
 from eoslog.checkpoint.standing import SourcePlace, Standing, committed_by, last_decision, places, position_of
 from eoslog.checkpoint.targets import LogBounds
-from eoslog.client.admin.list_offsets import list_offsets
+from eoslog.client.admin.topics import list_offsets
 from eoslog.client.records.fetch import count_rows, fetch
 from eoslog.client.wire.cluster import Cluster
-from eoslog.commands import progress
+from eoslog.commands import output
 from eoslog.commands.session import CommandSession, client_config, cluster_command
 from eoslog.connector.commit.leave_sink import fence
 from eoslog.connector.offsets.offsets import parse_bound
@@ -178,7 +178,7 @@ def move_cluster(
             raise NotEditable(
                 f"--to-bootstrap-server leads to the cluster {new_id}, where the query is: no move"
             )
-        with progress.shown() as watch:
+        with output.shown() as watch:
             ends, foretold = _mapped(session.cluster, there, found, given, watch, how)
         ids = {topic: there.describe(topic).topic_id for topic in sorted({place[1] for place in ends})}
         known = {topic: number for topic, number in ids.items() if number is not None}
@@ -209,7 +209,7 @@ def _mapped(
     new: Cluster,
     found: Standing,
     given: Mapping[TopicPartition, int],
-    watch: progress.ProgressListener,
+    watch: output.ProgressListener,
     how: Mapping[str, Any],
 ) -> tuple[dict[SourcePlace, int], Foretold]:
     """Where each place is on the new cluster, and the rows that the new one does not have."""
@@ -233,7 +233,7 @@ def _mapped(
     return ends, Foretold(tuple(moved))
 
 
-def _count(log: Log, start: int, watch: progress.ProgressListener | None) -> int:
+def _count(log: Log, start: int, watch: output.ProgressListener | None) -> int:
     total, at = 0, start
     for rows, reached in count_rows(
         log.cluster, log.topic, log.partition, start, max(log.end, start), committed=log.committed

@@ -26,7 +26,10 @@ from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.offsets.offsets import leading_to
 from eoslog.connector.options.sink_options import sink_options
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
-from eoslog.connector.saved.manifest import (
+from eoslog.connector.saved.read_back import parsed, records_of
+from eoslog.connector.saved.run_again import UNFINISHED, note_decided
+from eoslog.connector.saved.save import note_restored
+from eoslog.connector.saved.state_files import (
     DECIDED,
     FILE,
     MANIFEST,
@@ -34,12 +37,9 @@ from eoslog.connector.saved.manifest import (
     DecidedBatch,
     Key,
     Manifest,
+    is_of_checkpoint,
     keys_of,
 )
-from eoslog.connector.saved.read_back import parsed, records_of
-from eoslog.connector.saved.run_again import UNFINISHED, note_decided
-from eoslog.connector.saved.save import note_restored
-from eoslog.connector.saved.state_files import is_of_checkpoint
 from eoslog.connector.sink.start_of_run import undecided_behind
 from eoslog.errors import OptionError
 

@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from eoslog.checkpoint.edit_numbers import LastEdit, NotEditable
-from eoslog.client.admin.group_offsets import CommittedOffset, fetch_committed, fetch_with_epochs
+from eoslog.client.admin.groups import CommittedOffset, fetch_committed, fetch_with_epochs
 from eoslog.client.admin.transaction_states import TransactionDescription, describe, list_transactions
 from eoslog.client.wire.cluster import Cluster
 from eoslog.connector.checkpoint.accepted_differences import to_accept

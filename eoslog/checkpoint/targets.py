@@ -10,7 +10,7 @@ import click
 
 from eoslog.checkpoint.edit_numbers import NotEditable
 from eoslog.checkpoint.standing import SourcePlace, lowest
-from eoslog.client.admin.list_offsets import EARLIEST, LATEST, list_offsets
+from eoslog.client.admin.topics import EARLIEST, LATEST, list_offsets
 from eoslog.client.wire.cluster import Cluster
 from eoslog.connector.offsets.offsets import AtTime, Offsets, SourcePosition, parse_bound
 from eoslog.protocol.topic_partitions import TopicPartition

@@ -26,8 +26,7 @@ def command(data: str, to: str, as_json: bool) -> None:
     Exit status 1 if the copy could not be made, or something is wrong in it.
     """
     from eoslog.broker.log.data_dir import DataDirError
-    from eoslog.commands.backup_copy import copied
-    from eoslog.commands.backup_source import NoBackup, source
+    from eoslog.commands.backup_copy import NoBackup, copied, source
     from eoslog.commands.log_files import Report
     from eoslog.commands.log_places import size_of, verify_all
 

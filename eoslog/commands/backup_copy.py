@@ -1,17 +1,148 @@
-"""Copies a backup's files. The copy gets its name only when all of it is durable."""
+"""A backup: which files it has and how many bytes of each, and their copy."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
+from typing import NamedTuple
 
+from eoslog.broker.log import files
+from eoslog.broker.log.backup import ANSWER, DIRECTORY, UNUSED
+from eoslog.broker.log.backup import LOCK as WANTED
 from eoslog.broker.log.files import for_each_parallel
 from eoslog.broker.ports import OsFileSystem
-from eoslog.commands.backup_source import BackupSource, NoBackup, SourceFile
+from eoslog.commands.log_files import whole
+from eoslog.commands.log_places import LOCK, DataDirectory, partition_of
+
+# -- what is copied --------------------------------------------------------------------------------
+# Which files a backup copies, and how many bytes of each: a data directory as it was at one instant.
+#
+# A running broker puts these files into `.backup` (see `broker.log.backup`). Without a running broker they
+# are all files of the directory, which is locked during the copy.
+
+
+ANSWER_WITHIN = 60.0
+"""Seconds. A broker looks twice a second, and links the files of 10,000 partitions in a few seconds."""
+_LOOK_EVERY = 0.05
+
+
+class NoBackup(Exception):
+    """No copy can be made; the text says why, and what to do."""
+
+
+class SourceFile(NamedTuple):
+    """A file to copy."""
+
+    path: str
+    name: str  # in the copy, with its directory
+    size: int  # bytes of it to copy
+
+
+class BackupSource(NamedTuple):
+    """The files to copy, and the instant they show."""
+
+    directory: str
+    now_ms: int
+    """The instant; milliseconds since the epoch."""
+    files: list[SourceFile]
+
+    @property
+    def size(self) -> int:
+        """Bytes to copy."""
+        return sum(file.size for file in self.files)
+
+
+@contextmanager
+def source(directory: str) -> Iterator[BackupSource]:
+    """The files of the data directory. They can be copied within the context.
+
+    Raises NoBackup, OSError.
+    """
+    if not DataDirectory(directory).ours:
+        raise NoBackup(f"{directory} is no data directory of eoslog: it has no {files.LIFE_EPOCH}")
+    try:
+        lock = OsFileSystem().lock(os.path.join(directory, LOCK))
+    except BlockingIOError:
+        with _asked(directory) as found:
+            yield found
+        return
+    try:
+        yield BackupSource(directory, time.time_ns() // 1_000_000, list(_files(directory, {}, running=False)))
+    finally:
+        lock.close()
+
+
+@contextmanager
+def _asked(directory: str) -> Iterator[BackupSource]:
+    """The files as the running broker provides them."""
+    place = os.path.join(directory, DIRECTORY)
+    made = tempfile.mkdtemp(prefix=UNUSED, dir=directory)
+    lock = OsFileSystem().lock(os.path.join(made, WANTED))
+    try:
+        try:
+            os.rename(made, place)
+        except OSError as error:
+            shutil.rmtree(made)
+            raise NoBackup(
+                f"another backup of {directory} is being made ({place}): wait for its end"
+            ) from error
+        try:
+            now_ms, sizes = _answer(place)
+            found = list(_files(place, sizes, running=True))
+            names = {file.name for file in found}
+            for log in (os.path.join(one, each) for one, known in sizes.items() for each in known):
+                if log.endswith(files.LOG) and log not in names:
+                    raise NoBackup(f"the broker left out {log}, which it writes to")
+            yield BackupSource(directory, now_ms, found)
+        finally:
+            os.rename(place, made)  # from now on the broker finds no request
+            shutil.rmtree(made)
+    finally:
+        lock.close()
+
+
+def _answer(place: str) -> tuple[int, dict[str, dict[str, int]]]:
+    """The instant, and by partition the sizes of the files that are being written to."""
+    deadline = time.monotonic() + ANSWER_WITHIN
+    while time.monotonic() < deadline:
+        try:
+            answer = json.loads(whole(os.path.join(place, ANSWER)))
+        except FileNotFoundError:
+            time.sleep(_LOOK_EVERY)
+            continue
+        if "error" in answer:
+            raise NoBackup(f"the broker says: {answer['error']}")
+        return answer["now_ms"], answer["sizes"]
+    raise NoBackup(
+        f"the broker did not answer within {ANSWER_WITHIN:.0f} s: it hangs, or is older than this command. "
+        "Stop it, then try again"
+    )
+
+
+def _files(place: str, sizes: Mapping[str, Mapping[str, int]], *, running: bool) -> Iterator[SourceFile]:
+    """The files to copy. `sizes`: by partition, of the files that a broker writes to."""
+    for name in sorted(os.listdir(place)):
+        path = os.path.join(place, name)
+        if not os.path.isdir(path):
+            if name not in (LOCK, WANTED, ANSWER):
+                yield SourceFile(path, name, os.path.getsize(path))
+        elif name in sizes if running else partition_of(name) is not None:
+            known = sizes.get(name, {})
+            for each in sorted(os.listdir(path)):
+                file = os.path.join(path, each)
+                yield SourceFile(file, os.path.join(name, each), known.get(each, os.path.getsize(file)))
+
+
+# -- the copy --------------------------------------------------------------------------------------
+# Copies a backup's files. The copy gets its name only when all of it is durable.
+
 
 _CHUNK = 8 << 20
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from eoslog.client.admin.list_offsets import EARLIEST, LATEST, list_offsets
+from eoslog.client.admin.topics import EARLIEST, LATEST, list_offsets
 from eoslog.client.records.fetch import fetch
 from eoslog.commands.output import show_json
 from eoslog.commands.session import CommandSession, cluster_command, partitions_of

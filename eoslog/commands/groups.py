@@ -10,9 +10,8 @@ from typing import Any
 import click
 
 from eoslog.client.admin import groups as calls
-from eoslog.client.admin.group_offsets import commit_plain, fetch_committed
-from eoslog.client.admin.list_offsets import EARLIEST, LATEST, list_offsets
-from eoslog.client.admin.topics import describe_topics
+from eoslog.client.admin.groups import commit_plain, fetch_committed
+from eoslog.client.admin.topics import EARLIEST, LATEST, describe_topics, list_offsets
 from eoslog.client.wire.cluster import Cluster
 from eoslog.commands.session import CommandSession, cluster_command, partitions_of
 from eoslog.protocol.errors import KafkaError

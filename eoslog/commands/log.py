@@ -90,7 +90,7 @@ def command() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
 def dump(paths: tuple[str, ...], print_data_log: bool, as_json: bool) -> None:
     """Print batches of segments, and entries of indexes, snapshots and checkpoints."""
-    from eoslog.commands.log_dump import entries
+    from eoslog.commands.log_files import entries
 
     failed = False
     for path in _files(paths):
@@ -192,7 +192,7 @@ def _files(paths: tuple[str, ...]) -> list[str]:
     """The readable files among those named, and in the directories named and the partitions' directories in
     them.
     """
-    from eoslog.commands.log_dump import READABLE
+    from eoslog.commands.log_files import READABLE
 
     found = []
     for path in paths:

@@ -8,8 +8,15 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import click
 
-from eoslog.client.admin.list_offsets import EARLIEST, LATEST, list_offsets
-from eoslog.client.admin.topics import TOPIC, WAIT_MS, delete_topics, describe_topics
+from eoslog.client.admin.topics import (
+    EARLIEST,
+    LATEST,
+    TOPIC,
+    WAIT_MS,
+    delete_topics,
+    describe_topics,
+    list_offsets,
+)
 from eoslog.client.wire.cluster import ask_controller
 from eoslog.client.wire.retry import retrying
 from eoslog.commands.output import several

@@ -11,10 +11,9 @@ import click
 
 from eoslog.client.admin import producers as admin
 from eoslog.client.admin import transaction_states, transactions
-from eoslog.client.admin.group_offsets import fetch_committed
-from eoslog.client.admin.list_offsets import LATEST, list_offsets
+from eoslog.client.admin.groups import fetch_committed
 from eoslog.client.admin.producers import NEVER_MS, ActiveProducer, Holder, clock
-from eoslog.client.admin.topics import describe_topics
+from eoslog.client.admin.topics import LATEST, describe_topics, list_offsets
 from eoslog.client.admin.transaction_states import ENDED, ONGOING
 from eoslog.client.wire.cluster import Cluster
 from eoslog.commands.session import CommandSession, cluster_command, partitions_of

@@ -1,5 +1,5 @@
 """`eoslog rehearse`: runs the commit protocol against a cluster that is to be trusted, without Spark.
 
 Everything happens under scratch names of its own (ScratchNames), which are removed at the end
-(cleanup.py). The rules are those of connector/commit, the requests those of client.
+(run.py). The rules are those of connector/commit, the requests those of client.
 """

@@ -23,12 +23,21 @@ from eoslog.commands.output import several, show_json
 from eoslog.commands.session import client_config, cluster_options, in_our_terms
 from eoslog.connector.commit.decision import ANCHOR
 from eoslog.errors import EoslogError
-from eoslog.rehearse import crash
-from eoslog.rehearse.cleanup import CleanUp
+from eoslog.rehearse import kills
 from eoslog.rehearse.limits import Query
-from eoslog.rehearse.rows import ALL_HOLD, NOT_FOUND_OUT, SOME_FAIL, Row, Verdict, exit_status, summary
-from eoslog.rehearse.run import Rehearsal
-from eoslog.rehearse.work import PATIENCE_S, ScratchNames, Work
+from eoslog.rehearse.run import CleanUp, Rehearsal
+from eoslog.rehearse.work import (
+    ALL_HOLD,
+    NOT_FOUND_OUT,
+    PATIENCE_S,
+    SOME_FAIL,
+    Row,
+    ScratchNames,
+    Verdict,
+    Work,
+    exit_status,
+    summary,
+)
 
 _ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _EXAMPLES = """
@@ -106,7 +115,7 @@ def command(
     if not as_json:
         click.echo(f"scratch names: {names.stem}.*")
     with _ended_by_signals():
-        crashes = None if crash_command is None else lambda: crash.run_command(crash_command)
+        crashes = None if crash_command is None else lambda: kills.run_command(crash_command)
         with Cluster(config) as cluster:
             work = Work(cluster, names, min(PATIENCE_S, config.api_timeout_ms / 1000), decisions=decisions)
             who, address = principal or _principal(config), ",".join(f"{h}:{p}" for h, p in config.bootstrap)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from eoslog.client.admin.group_offsets import commit_plain
+from eoslog.client.admin.groups import commit_plain
 from eoslog.client.wire.cluster import METADATA_MAX, Cluster, at_coordinator
 from eoslog.commands.acls import by_resource, kafka_acls
 from eoslog.connector.options.rights import (

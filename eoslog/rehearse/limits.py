@@ -22,7 +22,7 @@ from eoslog.errors import UnsupportedByBroker
 from eoslog.protocol import errors
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.typed import DESCRIBE_CONFIGS
-from eoslog.rehearse.rows import DoesNotHold, Row, Verdict
+from eoslog.rehearse.work import DoesNotHold, Row, Verdict
 
 if TYPE_CHECKING:
     from eoslog.protocol.typed import DescribeConfigsRequestDraft, DescribeConfigsResponse

@@ -1,4 +1,4 @@
-"""What the checks do on the cluster, under scratch names: transactions, rows, offsets, and looks at them."""
+"""What a rehearsal finds out, a row for each promise, and its work on the cluster under scratch names."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from functools import partial
 from typing import NamedTuple, TypeVar
 
 import pyarrow as pa
 
-from eoslog.client.admin import group_offsets, transaction_states, transactions
-from eoslog.client.admin.list_offsets import EARLIEST, LATEST, list_offsets
+from eoslog.client.admin import groups, transaction_states, transactions
+from eoslog.client.admin.topics import EARLIEST, LATEST, list_offsets
 from eoslog.client.records.fetch import fetch
 from eoslog.client.records.produce import Producer
 from eoslog.client.wire.cluster import Cluster
@@ -23,7 +24,82 @@ from eoslog.protocol.encode import encode_batches
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.protocol.topic_partitions import TopicPartition
-from eoslog.rehearse.rows import DoesNotHold
+
+# -- rows ------------------------------------------------------------------------------------------
+# What a rehearsal finds out: a row for each promise that the commit protocol relies on. Pure.
+
+
+class Verdict(Enum):
+    """Whether a promise holds. NOTE: nothing depends on it, but it is good to know."""
+
+    HOLDS = "holds"
+    NOTE = "note"
+    FAILS = "fails"
+    UNKNOWN = "unknown"
+
+
+class Row(NamedTuple):
+    """One promise: its name, the verdict, what was seen, and what to do."""
+
+    name: str
+    verdict: Verdict
+    what: str
+    do: tuple[str, ...] = ()
+
+    def document(self) -> dict[str, object]:
+        """The row for programs."""
+        return {
+            "row": self.name,
+            "verdict": self.verdict.value,
+            "what": self.what,
+            "do": list(self.do),
+        }
+
+    def lines(self) -> Iterable[str]:
+        """The row for people."""
+        yield f"{self.verdict.value:7}  {self.name}: {self.what}"
+        yield from (f"         {line}" for line in self.do)
+
+
+class DoesNotHold(Exception):
+    """A check has seen a promise broken. `do`: what to do about it, a line each."""
+
+    def __init__(self, what: str, *do: str) -> None:
+        super().__init__(what)
+        self.do = do
+
+
+class NotFoundOut(Exception):
+    """A check could not see whether a promise holds."""
+
+
+ALL_HOLD, SOME_FAIL, NOT_FOUND_OUT = 0, 1, 2
+
+
+def exit_status(rows: Iterable[Row]) -> int:
+    """0 all holds, 1 something does not, 2 something could not be found out."""
+    found = {row.verdict for row in rows}
+    if Verdict.FAILS in found:
+        return SOME_FAIL
+    return NOT_FOUND_OUT if Verdict.UNKNOWN in found or not found else ALL_HOLD
+
+
+def summary(rows: Iterable[Row]) -> str:
+    """How many rows have which verdict."""
+    verdicts = [row.verdict for row in rows]
+    words = {
+        Verdict.HOLDS: "hold",
+        Verdict.FAILS: "do not hold",
+        Verdict.UNKNOWN: "could not be found out",
+        Verdict.NOTE: "to note",
+    }
+    counts = ((verdicts.count(verdict), text) for verdict, text in words.items())
+    return ", ".join(f"{count} {text}" for count, text in counts if count)
+
+
+# -- work ------------------------------------------------------------------------------------------
+# What the checks do on the cluster, under scratch names: transactions, rows, offsets, and looks at them.
+
 
 PREFIX = "eoslog-rehearsal-"
 """How the names of every rehearsal begin: rights can be given for it once."""
@@ -122,7 +198,7 @@ class Work:
     def offset(self, group: str, place: TopicPartition) -> tuple[int, str] | None:
         """A group's committed offset and metadata. Raises StillPending while a transaction is about to change
         it, once patience is over."""
-        found = group_offsets.fetch_committed(
+        found = groups.fetch_committed(
             self.cluster, group, [place], require_stable=True, pending_ms=self.patience_s * 1000
         )
         return found.get(place)

@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from eoslog.audit.identity import Identity
 from eoslog.checkpoint.standing import Standing, check_rests, standing
-from eoslog.client.admin.list_offsets import LATEST, list_offsets
+from eoslog.client.admin.topics import LATEST, list_offsets
 from eoslog.client.wire.cluster import Cluster
-from eoslog.commands.progress import shown
+from eoslog.commands.output import shown
 from eoslog.commands.session import CommandSession, cluster_command, judging
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
 from eoslog.connector.checkpoint.spark_logs import Planned
@@ -28,9 +28,20 @@ from eoslog.connector.commit.observe import observed_decision
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.offsets.offsets import Offsets, ShadowCut
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
-from eoslog.shadow.compare import ShadowComparison, compare
-from eoslog.shadow.report import COLUMNS, document, lines, rows
-from eoslog.shadow.steps import NoShadow, Step, cut_of, elsewhere, planned_without_cut, steps
+from eoslog.shadow.compare import (
+    COLUMNS,
+    NoShadow,
+    ShadowComparison,
+    Step,
+    compare,
+    cut_of,
+    document,
+    elsewhere,
+    lines,
+    planned_without_cut,
+    rows,
+    steps,
+)
 from eoslog.shadow.take_over import (
     MOST_LEFT,
     LeftRows,

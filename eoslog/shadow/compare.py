@@ -1,9 +1,8 @@
-"""Compares step by step what both versions of a query have written: which rows have no equal of the other
-version."""
+"""Compares step by step what both versions of a query have written, and reports it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,10 +16,106 @@ from eoslog.audit.digest import Digester
 from eoslog.audit.identity import Identity
 from eoslog.audit.read import halves, records_of
 from eoslog.audit.spill import LIMIT, Comparison, OneKey, Rows, compared
-from eoslog.client.admin.list_offsets import EARLIEST, list_offsets
+from eoslog.client.admin.topics import EARLIEST, list_offsets
 from eoslog.client.wire.cluster import Cluster
-from eoslog.commands.progress import ProgressListener
-from eoslog.shadow.steps import NoShadow, Ranges, Step
+from eoslog.commands.output import ProgressListener, several
+from eoslog.connector.checkpoint.spark_logs import Planned
+from eoslog.connector.offsets.offsets import Offsets, ShadowCut
+from eoslog.errors import EoslogError
+from eoslog.protocol.topic_partitions import TopicPartition
+
+# -- steps -----------------------------------------------------------------------------------------
+# What is compared with what: the batches of a shadow, as its checkpoint has them. Pure.
+#
+# A step is a batch of the shadow with the batches of the running query that have the same source rows.
+# Batches of the shadow that end at the same decision are one step, as Spark may run one more to close
+# windows.
+
+
+Ranges = dict[TopicPartition, tuple[int, int]]
+
+
+class NoShadow(EoslogError):
+    """The checkpoint is not that of a shadow, or nothing in it can be compared."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """Batches first..last of the shadow, and the decisions of the running query after `after`, up to
+    `decision`; `after` None: all. `written` and `own`: where the rows of both stand, start..end-1."""
+
+    first: int
+    last: int
+    after: int | None
+    decision: int
+    written: Ranges
+    own: Ranges
+
+
+def cut_of(planned: Planned) -> ShadowCut:
+    """The decision at which a batch of a shadow ends. Raises NoShadow."""
+    cuts = planned.shadows()
+    if len(cuts) != 1:
+        raise NoShadow(
+            f"batch {planned.batch_id} ends at no decision of another query: this is not the checkpoint of a "
+            "query with the option shadow.of, or not from this batch on; give a batch with --from-batch"
+        )
+    return cuts[0]
+
+
+def planned_without_cut(planned: Planned) -> bool:
+    """Whether a start without shadow.of has planned the batch. It was stopped, unless the shadow has taken
+    over or writes elsewhere."""
+    return planned.batch_id > 0 and not planned.shadows()
+
+
+def steps(batches: Sequence[Planned], own_now: Offsets | None) -> list[Step]:
+    """The steps of consecutive batches. The first batch is compared only if it is the query's own first one:
+    else it says where the second begins. `own_now`: where the shadow's rows end, if the last batch is done;
+    else it is left out. Raises NoShadow."""
+    cuts = [(planned.batch_id, cut_of(planned)) for planned in batches]
+    found: list[Step] = []
+    for number, (batch, cut) in enumerate(cuts):
+        before = cuts[number - 1][1] if number else None
+        own_end = cuts[number + 1][1].own if number + 1 < len(cuts) else own_now
+        if own_end is None or (before is None and (batch or _is_empty(batches[number]))):
+            continue
+        step = Step(
+            batch, batch, before.sequence if before else None, cut.sequence,
+            _ranges(before.written if before else {}, cut.written), _ranges(cut.own, own_end),
+        )  # fmt: skip
+        if found and found[-1].decision == step.decision:
+            found[-1] = _together(found[-1], step)
+        else:
+            found.append(step)
+    return found
+
+
+def elsewhere(topics: Sequence[tuple[str, int]], compared: Sequence[Step]) -> list[tuple[str, int]]:
+    """The topics that are not compared and to which the running query has written since the first step began,
+    each with the last decision that did. `topics`: as in Decision."""
+    own = {topic for step in compared for topic, _ in step.written}
+    since = compared[0].after or 0
+    return [(topic, decision) for topic, decision in topics if topic not in own and decision > since]
+
+
+def _is_empty(planned: Planned) -> bool:
+    return planned.beginnings() == planned.topic_offsets()
+
+
+def _ranges(starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> Ranges:
+    return {place: (min(starts.get(place, 0), end), end) for place, end in ends.items()}
+
+
+def _together(one: Step, other: Step) -> Step:
+    own = {place: (one.own.get(place, (start, end))[0], end) for place, (start, end) in other.own.items()}
+    return Step(one.first, other.last, one.after, one.decision, one.written, own)
+
+
+# -- comparison ------------------------------------------------------------------------------------
+# Compares step by step what both versions of a query have written: which rows have no equal of the other
+# version.
+
 
 ROW = np.dtype([
     ("digest", "<u8"), ("more", "<u8"),  # the two halves of its content's digest
@@ -261,3 +356,106 @@ def _first(rows: Rows, show: int) -> Rows:
     starts = np.searchsorted(rows["step"], rows["step"], "left")
     kept: Rows = rows[np.arange(len(rows)) - starts < show]
     return kept
+
+
+# -- report ----------------------------------------------------------------------------------------
+# The report of `eoslog shadow report`: a document for programs, lines for people. Pure.
+
+
+COLUMNS = ("batches", "decisions", "rows", "shadow's", "missing", "extra", "late")
+_SHOWN = 60
+"""Characters of a key or a value."""
+
+
+def document(
+    steps: Sequence[Step],
+    found: ShadowComparison,
+    examples: Sequence[Difference],
+    *,
+    sink: str,
+    compared: str,
+    behind: int | None,
+    others: Sequence[tuple[str, int]] = (),
+) -> Any:
+    """The whole report, as JSON. `behind`: how many decisions the running query has made since the last step;
+    None: not known. `others`: topics of the running query that are not compared, with its last decision that
+    wrote to each."""
+    differs = np.flatnonzero(found.differs)
+    return {
+        "equal": not len(differs),
+        "shadow_of": sink,
+        "compared": compared,
+        "differs_first_in_batch": steps[differs[0]].first if len(differs) else None,
+        "decisions_behind": behind,
+        "not_compared": dict(others),
+        "counts": {
+            "running": int(found.rows.sum()), "shadow": int(found.shadows.sum()),
+            **{name: int(getattr(found, name).sum()) for name in ("late", "missing", "extra")},
+        },
+        "steps": [
+            {
+                "first_batch": step.first, "last_batch": step.last,
+                "after_decision": step.after, "decision": step.decision,
+                "running": int(found.rows[n]), "shadow": int(found.shadows[n]), "late": int(found.late[n]),
+                "missing": int(found.missing[n]), "extra": int(found.extra[n]),
+            }
+            for n, step in enumerate(steps)
+        ],
+        "differences": [_described(one, steps[one.step]) for one in examples],
+    }  # fmt: skip
+
+
+def _described(one: Difference, step: Step) -> dict[str, Any]:
+    return {
+        "kind": "extra" if one.of_shadow else "missing", "batch": step.first, "topic": one.topic,
+        "partition": one.partition, "offset": one.offset, "key": _text(one.key), "value": _text(one.value),
+    }  # fmt: skip
+
+
+def _text(data: bytes | None) -> str | None:
+    return None if data is None else data.decode(errors="backslashreplace")
+
+
+def rows(report: Any) -> list[dict[str, Any]]:
+    """The steps as a table, see COLUMNS."""
+    return [
+        {
+            "batches": _range(step["first_batch"], step["last_batch"]),
+            "decisions": _range((step["after_decision"] or 0) + 1, step["decision"]),
+            "rows": step["running"], "shadow's": step["shadow"],
+            "missing": step["missing"], "extra": step["extra"], "late": step["late"],
+        }
+        for step in report["steps"]
+    ]  # fmt: skip
+
+
+def _range(first: int, last: int) -> str:
+    return str(last) if first >= last else f"{first}-{last}"
+
+
+def lines(report: Any) -> Iterator[str]:
+    """What is said after the table."""
+    for one in report["differences"]:
+        what = "only the running query wrote" if one["kind"] == "missing" else "only the shadow wrote"
+        where = f"{one['topic']}-{one['partition']} offset {one['offset']}"
+        said = f"key {_short(one['key'])}, value {_short(one['value'])}"
+        yield f"batch {one['batch']}: {what} {where}: {said}"
+    if report["decisions_behind"]:
+        yield f"the running query has made {several(report['decisions_behind'], 'decision')} since"
+    for topic, decision in report["not_compared"].items():
+        yield f"the running query has written to {topic}, too, last in decision {decision}: not compared"
+    counts = report["counts"]
+    if report["equal"]:
+        late = f", {counts['late']:,} of them in another batch" if counts["late"] else ""
+        yield f"equal: {several(counts['running'], 'row')} in {several(len(report['steps']), 'step')}{late}"
+    else:
+        yield (
+            f"DIFFERENT from batch {report['differs_first_in_batch']} on: {counts['missing']:,} missing, "
+            f"{counts['extra']:,} extra"
+        )
+
+
+def _short(text: str | None) -> str:
+    if text is None:
+        return "null"
+    return repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "...")

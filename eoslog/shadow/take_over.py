@@ -21,7 +21,7 @@ from eoslog.audit.read import records_of
 from eoslog.audit.spill import Rows
 from eoslog.checkpoint import carry_out
 from eoslog.checkpoint.standing import NextStart, Standing, last_decision, position_of
-from eoslog.client.admin.list_offsets import LATEST, list_offsets
+from eoslog.client.admin.topics import LATEST, list_offsets
 from eoslog.client.records.produce import Producer
 from eoslog.client.wire.cluster import Cluster
 from eoslog.connector.checkpoint.noted_places import NotedPlaces
@@ -38,8 +38,7 @@ from eoslog.connector.saved.save import CheckpointSaving
 from eoslog.errors import EoslogError
 from eoslog.protocol.encode import encode_batches
 from eoslog.protocol.topic_partitions import TopicPartition
-from eoslog.shadow.compare import ShadowComparison
-from eoslog.shadow.steps import Step, cut_of, elsewhere, planned_without_cut
+from eoslog.shadow.compare import ShadowComparison, Step, cut_of, elsewhere, planned_without_cut
 
 LEAST_STEPS = 10
 """A row may come in another step than the running query's, so at least so many are compared."""

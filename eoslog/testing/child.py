@@ -21,7 +21,7 @@ from eoslog.broker.config import BrokerConfig, ConfigError
 from eoslog.broker.main import Node, StartError
 from eoslog.broker.ports import log_output
 from eoslog.commands import broker
-from eoslog.testing.switchboard import Switchboard
+from eoslog.testing.rules import Switchboard
 
 
 def main() -> None:

@@ -18,7 +18,7 @@ from typing import Any
 from eoslog.broker.config import BrokerConfig, ConfigError
 from eoslog.broker.main import Node, StartError
 from eoslog.testing.process import BrokerFailed, StartSettings
-from eoslog.testing.switchboard import Switchboard
+from eoslog.testing.rules import Switchboard
 
 Outcome = Future[Any]
 

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from eoslog.client.admin import transaction_states
-from eoslog.client.admin.group_offsets import fetch_committed
-from eoslog.client.admin.groups import ListedGroup, list_groups
-from eoslog.client.admin.list_offsets import EARLIEST, LATEST, list_offsets
+from eoslog.client.admin.groups import ListedGroup, fetch_committed, list_groups
+from eoslog.client.admin.topics import EARLIEST, LATEST, list_offsets
 from eoslog.client.admin.transaction_states import ENDED
 from eoslog.client.wire.cluster import Cluster, ClusterMetadata
 from eoslog.client.wire.retry import check

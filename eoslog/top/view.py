@@ -10,9 +10,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from eoslog.top.columns import DEFAULT, DisplayOptions
-from eoslog.top.figures import Figures
-from eoslog.top.folds import fitted, sinks_folded, sinks_unfolded
-from eoslog.top.text import TableText, summary, tables
+from eoslog.top.figures import Figures, TableText, fitted, sinks_folded, sinks_unfolded, summary, tables
 
 KEYS = "q quit / filter f unfold i internal   by: rbsh topics l lag a age t state n name"
 MARK = "*"

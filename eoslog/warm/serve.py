@@ -46,7 +46,7 @@ STAGES = (
             "eoslog.connector.spark.columns",
             "eoslog.connector.source.reader",
             "eoslog.client.records.fetch_small",
-            "eoslog.connector.source.rows",
+            "eoslog.connector.source.read_range",
             "eoslog.connector.sink.task_writer",
             "encodings.idna",
             SOURCE_RUNNER,

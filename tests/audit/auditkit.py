@@ -31,7 +31,7 @@ from eoslog.audit.identity import Identity
 from eoslog.audit.match import ITEM
 from eoslog.audit.read import Read, ReadSettings
 from eoslog.client.admin import transactions
-from eoslog.client.admin.list_offsets import LATEST, list_offsets
+from eoslog.client.admin.topics import LATEST, list_offsets
 from eoslog.client.records.produce import Producer
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.config import ClientConfig, parse_addresses

@@ -21,7 +21,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from eoslog.audit import bounds, command, read, run
 from eoslog.audit.spill import Spill
 from eoslog.cli import main
-from eoslog.commands.progress import shown
+from eoslog.commands.output import shown
 from eoslog.testing import EmbeddedBroker
 from tests.audit.auditkit import HURTS, cluster_at, create, fill, hurt, split, wait_until_seen
 

@@ -24,7 +24,7 @@ from eoslog.audit.lines import Lines
 from eoslog.audit.run import AuditedCluster, AuditedTable
 from eoslog.audit.table.columns import Columns
 from eoslog.audit.table.files import BadTable, TableFile
-from eoslog.commands.progress import ProgressListener
+from eoslog.commands.output import ProgressListener
 from tests.audit.auditkit import Silent
 
 # -- a table of rows that are given --------------------------------------------------------------

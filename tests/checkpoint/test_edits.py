@@ -22,7 +22,7 @@ from eoslog.checkpoint.backups import newest_backup
 from eoslog.checkpoint.edit_numbers import LastEdit, NotEditable, claimed
 from eoslog.checkpoint.edits import order, order_back
 from eoslog.checkpoint.standing import check_rests, standing
-from eoslog.client.admin.group_offsets import fetch_committed
+from eoslog.client.admin.groups import fetch_committed
 from eoslog.client.admin.transactions import init_producer_id
 from eoslog.client.wire.cluster import Cluster
 from eoslog.connector.checkpoint.checkpoint import Checkpoint

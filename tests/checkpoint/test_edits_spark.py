@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from eoslog.checkpoint import carry_out
 from eoslog.checkpoint.edit_numbers import is_name
-from eoslog.client.admin.list_offsets import LATEST, list_offsets
+from eoslog.client.admin.topics import LATEST, list_offsets
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
 from eoslog.testing import EmbeddedBroker
 from tests.audit.auditkit import PARTITIONS as FILLED_PARTITIONS

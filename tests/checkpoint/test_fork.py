@@ -11,7 +11,7 @@ from click.testing import Result
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from eoslog.checkpoint import carry_out, fork
-from eoslog.client.admin.group_offsets import fetch_committed
+from eoslog.client.admin.groups import fetch_committed
 from eoslog.client.wire.cluster import Cluster
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
 from eoslog.connector.checkpoint.noted_sink import NotedSink

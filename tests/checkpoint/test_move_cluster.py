@@ -13,7 +13,7 @@ from click.testing import Result
 from eoslog.checkpoint import carry_out
 from eoslog.checkpoint.backups import check_not_moved
 from eoslog.checkpoint.edit_numbers import NotEditable
-from eoslog.client.admin.group_offsets import commit_plain, fetch_committed
+from eoslog.client.admin.groups import commit_plain, fetch_committed
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.config import ClientConfig
 from eoslog.connector.checkpoint.checkpoint import Checkpoint

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from eoslog.checkpoint.backups import EditState, newest_backup
-from eoslog.client.admin.group_offsets import fetch_committed
+from eoslog.client.admin.groups import fetch_committed
 from eoslog.client.wire.cluster import Cluster
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
 from eoslog.connector.checkpoint.files import ArrowFiles, files_at

@@ -9,8 +9,8 @@ import pytest
 from kio.schema.errors import ErrorCode as KioErrorCode
 
 from eoslog.client.admin import transaction_states, transactions
-from eoslog.client.admin.group_offsets import commit_plain, fetch_committed
-from eoslog.client.admin.list_offsets import LATEST, list_offsets
+from eoslog.client.admin.groups import commit_plain, fetch_committed
+from eoslog.client.admin.topics import LATEST, list_offsets
 from eoslog.client.records.fetch import fetch
 from eoslog.client.records.produce import Producer
 from eoslog.client.wire import retry

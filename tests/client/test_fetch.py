@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eoslog.client.records.fetch import fetch
-from eoslog.client.records.read_committed import visible
+from eoslog.client.records.fetch import fetch, visible
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.config import ClientConfig
 from eoslog.errors import OffsetsGone, RetriesExhausted, TopicRecreated

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eoslog.client.records.produce import Producer
-from eoslog.client.records.send_window import BatchVerdict, Outgoing, Unanswered, pack
+from eoslog.client.records.produce import BatchVerdict, Outgoing, Producer, Unanswered, pack
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.config import ClientConfig
 from eoslog.client.wire.connection import BrokerConnection

@@ -21,8 +21,13 @@ from eoslog.client.wire.config import ClientConfig
 from eoslog.client.wire.connection import BrokerConnection
 from eoslog.client.wire.retry import retrying
 from eoslog.client.wire.sasl import authenticate
-from eoslog.client.wire.security_settings import PROTOCOLS, KerberosSettings, SaslSettings
-from eoslog.client.wire.token_settings import Flow, TokenSettings
+from eoslog.client.wire.security_settings import (
+    PROTOCOLS,
+    Flow,
+    KerberosSettings,
+    SaslSettings,
+    TokenSettings,
+)
 from eoslog.client.wire.tokens import Tokens
 from eoslog.connector.options.source_options import SourceOptions, source_options
 from eoslog.errors import AuthenticationRefused, BrokerUnreachable, OptionError, RetriesExhausted

@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from eoslog.client.wire.cluster import Cluster
-from eoslog.client.wire.token_settings import Flow, TokenSettings
+from eoslog.client.wire.security_settings import Flow, TokenSettings
 from eoslog.client.wire.tokens import Tokens, _claims
 from eoslog.connector.options.source_options import SourceOptions, source_options
 from eoslog.errors import AuthenticationRefused, OptionError

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from eoslog.client.admin import transaction_states, transactions
-from eoslog.client.admin.group_offsets import StillPending, at_once, commit_plain, fetch_committed
-from eoslog.client.admin.list_offsets import EARLIEST, LATEST, list_offsets
+from eoslog.client.admin.groups import StillPending, at_once, commit_plain, fetch_committed
+from eoslog.client.admin.topics import EARLIEST, LATEST, list_offsets
 from eoslog.client.admin.transaction_states import Listing
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.config import ClientConfig

@@ -34,7 +34,7 @@ from confluent_kafka.admin import (
 )
 
 from eoslog.client.admin import transactions
-from eoslog.client.admin.group_offsets import commit_plain
+from eoslog.client.admin.groups import commit_plain
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.config import ClientConfig, parse_addresses
 from eoslog.protocol.apis import ApiKey

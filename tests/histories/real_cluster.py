@@ -10,7 +10,7 @@ from pathlib import Path
 from confluent_kafka import IsolationLevel, TopicPartition
 from confluent_kafka.admin import NewPartitions
 
-from eoslog.client.admin.group_offsets import commit_plain, fetch_committed
+from eoslog.client.admin.groups import commit_plain, fetch_committed
 from eoslog.client.admin.transaction_states import list_transactions
 from eoslog.client.admin.transactions import init_producer_id
 from eoslog.client.wire.cluster import Cluster

@@ -13,7 +13,7 @@ from eoslog.checkpoint.editing import editable, uninterrupted
 from eoslog.checkpoint.edits import rebuilt
 from eoslog.checkpoint.fork import NewQuery, carry_out_fork
 from eoslog.checkpoint.targets import Target
-from eoslog.commands import progress
+from eoslog.commands import output
 from eoslog.commands.session import CommandSession
 from eoslog.connector.checkpoint.spark_logs import source_position
 from eoslog.errors import EoslogError
@@ -151,7 +151,7 @@ def _fork(world: "World", query: "Query", text: str) -> bool:
     new = query.world.folder / uuid.uuid4().hex
     group = None if "kafka.group.id" not in query.sink else f"group-{name}"
     try:
-        with world.ground.client() as cluster, progress.shown() as watch:
+        with world.ground.client() as cluster, output.shown() as watch:
             found = editable(CommandSession(cluster, as_json=False), str(query.checkpoint), forked=True)
             made = NewQuery.named(found, str(new), name, group)
             carry_out_fork(cluster, found, made, watch)

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from eoslog.client.admin.group_offsets import commit_plain
-from eoslog.rehearse import crash
+from eoslog.client.admin.groups import commit_plain
+from eoslog.rehearse import kills
 from tests.connector.brokers import DECISIONS, Broker, Kafka
 from tests.connector.crashes import test_crash_table as table
 from tests.connector.crashes.crash_query import IN_DRIVER, IN_TASKS, Crash, run, start
@@ -165,7 +165,7 @@ def test_that_it_forgets_in_a_crash_is_named(kfake: Kfake, monkeypatch: pytest.M
         kfake.kill()
         kfake.restart()
 
-    monkeypatch.setattr(crash, "run_command", kill)
+    monkeypatch.setattr(kills, "run_command", kill)
     found = document(kfake.bootstrap, "--decision-topic", DECISIONS, "--crash", "kill", "--timeout", "5")
     assert verdicts(found)["a crash of brokers"] == "fails", found
     print(not_holding(found)["a crash of brokers"])

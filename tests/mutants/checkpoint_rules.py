@@ -182,7 +182,7 @@ MUTANTS: list[Mutant] = [
         ("tests/connector/saved/test_state_files.py", "tests/connector/saved/test_save.py"),
         Break("any manifest will do", "is_that_of", "Content.of(text.encode()) == (saved.size, saved.digest)", "True"),
         Break("the first piece is the file", "keys_of", "max(1, -(-size // PIECE))", "1"),
-        Break("another version's records count", "Key.read", "version == _VERSION", "version"),
+        Break("another version's records count", "Key.read", "version == _FORMAT", "version"),
     ),
     *mutants_of(
         ("tests/connector/saved/test_save.py",),

@@ -71,7 +71,7 @@ MUTANTS: list[Mutant] = [
     ),
     *mutants_of(
         (f"{HERE}test_token_endpoint.py",),
-        Break("the older names come first", "token_settings.token_settings", "given.get('client.credentials.client.id') or login.get('clientId', '')", "login.get('clientId', '') or given.get('client.credentials.client.id')"),
+        Break("the older names come first", "security_settings.token_settings", "given.get('client.credentials.client.id') or login.get('clientId', '')", "login.get('clientId', '') or given.get('client.credentials.client.id')"),
         Break("an assertion comes from two places", "_assertion", "('file' in said) == ('private.key.file' in said)", "False"),
         Break("any class gets tokens", "_flow", "name and name not in RETRIEVERS", "False"),
     ),
@@ -233,8 +233,8 @@ MUTANTS: list[Mutant] = [
         Break("a broker that does not know whose it is", "_ask.request", "INIT_CURRENT", "0"),
         Break("whatever came of it is an abort", "_outcome", "state is not None and state.state in _ABORTED and (state.identity == raised)", "state is not None and True"),
         Break("an abort under the old epoch will do", "_outcome", "state.identity == raised", "True"),
-        Break("a refused abort is looked at again", "abort_by_epoch.abort_by_epoch", "ended |= refused", "pass"),
-        Break("asked without end", "abort_by_epoch.abort_by_epoch", "still and backoff.over", "False", hangs=True),
+        Break("a refused abort is looked at again", "transactions.abort_by_epoch", "ended |= refused", "pass"),
+        Break("asked without end", "transactions.abort_by_epoch", "still and backoff.over", "False", hangs=True),
         Break("any time-out is asked for", "_ask.request", "min(state.timeout_ms, _MOST_TIMEOUT_MS)", "state.timeout_ms"),
         Break("a busy coordinator refuses", "_ask.read", "answer['error_code'] != ErrorCode.CONCURRENT_TRANSACTIONS", "True"),
     ),
@@ -249,7 +249,7 @@ MUTANTS: list[Mutant] = [
         Break("a refused group has no offsets", "fetch_with_epochs.ask", "check(answer['error_code'], f'OffsetFetch of group {group!r}')", "pass"),
         Break("none is an offset", "_committed", "part['committed_offset'] >= 0", "True"),
         Break("a request has more offsets than a broker takes at once", "at_once", "part and size + more > _MOST_BYTES", "False"),
-        Break("refused offsets are committed", "group_offsets._commit_at_once.attempt", "check(part['error_code'], f'OffsetCommit of {name} to group {group!r}')", "pass"),
+        Break("refused offsets are committed", "groups._commit_at_once.attempt", "check(part['error_code'], f'OffsetCommit of {name} to group {group!r}')", "pass"),
         Break("a decision on its way is not waited for", "retrying", "max(cluster.config.value_of(option), least_ms)", "cluster.config.value_of(option)", (f"{HERE}test_transactions.py", "tests/connector/source/test_source_stream.py")),
     ),
     *mutants_of(

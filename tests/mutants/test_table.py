@@ -39,7 +39,7 @@ def test_the_tests_that_are_named_are_there() -> None:
 
 def test_a_break_is_found_by_its_shape_however_it_is_written() -> None:
     odd = Mutant("odd", "Unanswered.judge", "code==   ( ErrorCode.NONE )", "True", (), False)
-    assert odd.file == "client/records/send_window.py"
+    assert odd.file == "client/records/produce.py"
     assert "code == ErrorCode.NONE" not in odd.broken()
 
 

@@ -219,9 +219,9 @@ MUTANTS: list[Mutant] = [
     ),
     *mutants_of(
         ("tests/shadow/test_shadow.py",),
-        Break("what comes before the first batch counts", "steps.steps", "batch or _is_empty(batches[number])", "False"),
-        Break("batches at one decision are steps", "steps.steps", "found[-1].decision == step.decision", "False"),
-        Break("a batch that is not done is compared", "steps.steps", "own_end is None or (before is None and (batch or _is_empty(batches[number])))", "before is None and (batch or _is_empty(batches[number]))"),
+        Break("what comes before the first batch counts", "compare.steps", "batch or _is_empty(batches[number])", "False"),
+        Break("batches at one decision are steps", "compare.steps", "found[-1].decision == step.decision", "False"),
+        Break("a batch that is not done is compared", "compare.steps", "own_end is None or (before is None and (batch or _is_empty(batches[number])))", "before is None and (batch or _is_empty(batches[number]))"),
     ),
     *mutants_of(
         ("tests/shadow/test_take_over.py",),

@@ -17,11 +17,10 @@ from eoslog.connector.commit import begin, decide, prepare
 from eoslog.connector.commit.commands import Command, End, Refused, Rules, Seal
 from eoslog.connector.commit.transactional_ids import Participant
 from eoslog.protocol.producer_identity import ProducerIdentity
-from eoslog.rehearse import command, crash, kills, time_out
+from eoslog.rehearse import command, kills, probes
 from eoslog.rehearse.kills import HaltedRun
 from eoslog.rehearse.probes import row
-from eoslog.rehearse.rows import NotFoundOut, Row, Verdict
-from eoslog.rehearse.work import ScratchNames, Work
+from eoslog.rehearse.work import NotFoundOut, Row, ScratchNames, Verdict, Work
 from eoslog.testing import BrokerFailed, EmbeddedBroker
 from tests.broker.coordinator.transactions import test_transaction_crash as coordinators
 from tests.connector.brokers import Kafka
@@ -60,7 +59,7 @@ def test_a_broken_broker_is_named(broken: Break, row: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         broken(patch)
         patch.setattr(command, "PATIENCE_S", 1.0)  # what has to come does not come
-        patch.setattr(time_out, "SWEEP_S", 2.0)
+        patch.setattr(probes, "SWEEP_S", 2.0)
         with EmbeddedBroker(in_thread=True, config=SWEEPS) as broker:
             found = document(broker.bootstrap, "--timeout", "5")
     print(f"{broken.__name__}: {not_holding(found)}")
@@ -85,7 +84,7 @@ def crashed(broken: Break | None, monkeypatch: pytest.MonkeyPatch) -> dict[str, 
             broker.lose_unsynced()
             broker.start()
 
-        monkeypatch.setattr(crash, "run_command", cut)
+        monkeypatch.setattr(kills, "run_command", cut)
         if broken is not None:
             broken(monkeypatch)
         return document(broker.bootstrap, "--crash", "power")
@@ -244,7 +243,7 @@ def _crash_under_load(broker: EmbeddedBroker, keep: Literal["nothing", "some"], 
 
     with Cluster(config) as cluster:
         work = Work(cluster, NAMES, PATIENCE_MS / 3000)
-        return row("a crash of brokers", partial(crash.look, work, "crash", cut, lambda: Cluster(config)))
+        return row("a crash of brokers", partial(kills.look, work, "crash", cut, lambda: Cluster(config)))
 
 
 CRASHES = 80

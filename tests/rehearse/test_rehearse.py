@@ -19,7 +19,7 @@ import pytest
 from click.testing import CliRunner
 
 from eoslog.cli import main
-from eoslog.client.admin.group_offsets import StillPending
+from eoslog.client.admin.groups import StillPending
 from eoslog.client.admin.transaction_states import TransactionDescription
 from eoslog.client.wire.config import ClientConfig
 from eoslog.client.wire.security_settings import KerberosSettings, SaslSettings, Security
@@ -27,9 +27,9 @@ from eoslog.connector.commit.transactional_ids import Participant
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.producer_identity import ProducerIdentity
-from eoslog.rehearse import time_out
+from eoslog.rehearse import probes
 from eoslog.rehearse.command import _principal
-from eoslog.rehearse.crash import Load
+from eoslog.rehearse.kills import Load
 from eoslog.rehearse.limits import (
     BROKER_CONFIGS,
     UNCLEAN,
@@ -40,9 +40,8 @@ from eoslog.rehearse.limits import (
     unclean_by_default,
     unclean_row,
 )
-from eoslog.rehearse.rows import DoesNotHold, Verdict
-from eoslog.rehearse.time_out import PROOF, ROW, TimeOut
-from eoslog.rehearse.work import Work
+from eoslog.rehearse.probes import PROOF, ROW, TimeOut
+from eoslog.rehearse.work import DoesNotHold, Verdict, Work
 from eoslog.testing import EmbeddedBroker
 from eoslog.testing.rules import RequestFaults
 from tests.broker.security.securitykit import Site
@@ -523,7 +522,7 @@ class Told:
 
 def rows(told: Told, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """Row -> verdict."""
-    monkeypatch.setattr(time_out, "SWEEP_S", 0.0)
+    monkeypatch.setattr(probes, "SWEEP_S", 0.0)
     work: Any = told
     looked = TimeOut(work, who=WHO, longer=WHO)
     return {row.name: row.verdict.value for row in looked.rows()}
@@ -556,7 +555,7 @@ class OneLeft(Told):
         return TransactionDescription(state, ProducerIdentity(7, self.epoch), 3_000, 0, [])
 
     def check_rows(self, topic: str, expected: list[str], when: str) -> None:
-        there = [ROW] if topic == time_out.LASTS else []
+        there = [ROW] if topic == probes.LASTS else []
         if expected != there:
             raise DoesNotHold(f"{expected} instead of {there}")
 
@@ -570,7 +569,7 @@ def test_too_much_time_has_passed(state: str, verdict: str, monkeypatch: pytest.
     """That is not known then; but the sealed transaction holds, and its row alone is there. One that is not
     open any more does not hold, whatever its end is answered with."""
     monkeypatch.setattr(OneLeft, "sealed", state)
-    monkeypatch.setattr(time_out, "SWEEP_S", 0.0)
+    monkeypatch.setattr(probes, "SWEEP_S", 0.0)
     work: Any = OneLeft()
     sealed = Participant("sealed", ProducerIdentity(8, 0)), ProducerIdentity(8, 1)
     looked = TimeOut(work, who=WHO, longer=WHO, sealed=sealed, begun_s=-1e9)

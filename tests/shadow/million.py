@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from eoslog.client.admin.list_offsets import LATEST, list_offsets
+from eoslog.client.admin.topics import LATEST, list_offsets
 from eoslog.connector.offsets.offsets import Offsets, ShadowCut, to_json
 from eoslog.testing import EmbeddedBroker
 from tests.audit.auditkit import PARTITIONS, Numbers, cluster_at, create, fill, hurt, split

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from eoslog.client.admin import groups
 from eoslog.connector.offsets.group_notes import Note
 from eoslog.connector.offsets.offsets import Offsets, ShadowCut, SourcePosition, to_json
 from eoslog.connector.options.source_options import source_options
@@ -77,7 +78,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
             return None if sequence is None else Decided(sequence)
 
     monkeypatch.setattr(shadowed, "Runner", Runner)
-    monkeypatch.setattr(shadowed.group_offsets, "fetch_committed", lambda *_: world["group"])
+    monkeypatch.setattr(groups, "fetch_committed", lambda *_: world["group"])
 
     def ends(_: Shadowed, topic: str, *, committed: bool) -> Offsets:
         return {(topic, 0): world["ends"][topic] + (0 if committed else world["open"])}

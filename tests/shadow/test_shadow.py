@@ -19,8 +19,7 @@ from eoslog.connector.checkpoint.spark_logs import Planned
 from eoslog.connector.offsets.offsets import Offsets, ShadowCut, position_from_json, to_json
 from eoslog.connector.options.source_options import source_options
 from eoslog.errors import OptionError
-from eoslog.shadow.compare import ROW, judge
-from eoslog.shadow.steps import NoShadow, Step, steps
+from eoslog.shadow.compare import ROW, NoShadow, Step, judge, steps
 from tests.connector.brokers import Kafka
 
 # -- which rows ----------------------------------------------------------------------------------

@@ -15,8 +15,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from eoslog.cli import main
-from eoslog.client.admin.group_offsets import fetch_committed
-from eoslog.client.admin.list_offsets import LATEST, list_offsets
+from eoslog.client.admin.groups import fetch_committed
+from eoslog.client.admin.topics import LATEST, list_offsets
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.config import ClientConfig, parse_addresses
 from eoslog.connector.checkpoint.checkpoint import Checkpoint

@@ -19,7 +19,7 @@ from itertools import pairwise
 from pathlib import Path
 from random import Random
 
-from eoslog.client.admin.group_offsets import fetch_committed
+from eoslog.client.admin.groups import fetch_committed
 from eoslog.client.admin.transaction_states import list_transactions
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.config import ClientConfig, parse_addresses

@@ -14,8 +14,7 @@ from random import Random
 import pytest
 
 from eoslog.broker.ports import FileSystem, OsFileSystem
-from eoslog.testing.disk import DiskRule, FaultyFileSystem
-from eoslog.testing.unsynced import Keep
+from eoslog.testing.disk import DiskRule, FaultyFileSystem, Keep
 from tests.broker.log.logkit import FakeFileSystem, Outcome
 
 Step = Callable[[FileSystem, str], object]

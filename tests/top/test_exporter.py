@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from eoslog.client.admin.group_offsets import commit_plain
+from eoslog.client.admin.groups import commit_plain
 from eoslog.client.wire.cluster import Cluster
 from eoslog.commands.session import client_config
 from eoslog.connector.commit.decision import Decision, encode

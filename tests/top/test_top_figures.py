@@ -15,9 +15,7 @@ from rich.console import Console
 from eoslog.top.cluster_snapshot import BrokerView, ClusterSnapshot, GroupView, Open, PartitionView
 from eoslog.top.columns import DisplayOptions, age, count
 from eoslog.top.command import Shown
-from eoslog.top.figures import Figures, figures
-from eoslog.top.folds import Fold, fit, fitted
-from eoslog.top.text import as_text, tables
+from eoslog.top.figures import Figures, Fold, as_text, figures, fit, fitted, tables
 from eoslog.top.view import KEYS, picture, share
 
 # -- figures -------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import NewPartitions
 
-from eoslog.client.admin.group_offsets import commit_plain
+from eoslog.client.admin.groups import commit_plain
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.config import ClientConfig, parse_addresses
 from eoslog.client.wire.connection import BrokerConnection

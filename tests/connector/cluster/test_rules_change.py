@@ -16,7 +16,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import NewTopic
 
 from benchmarks.peer_cluster import ThreeNodes
-from eoslog.client.admin import group_offsets as group_offsets
+from eoslog.client.admin import groups as group_offsets
 from eoslog.client.admin import transaction_states
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.config import ClientConfig, parse_addresses

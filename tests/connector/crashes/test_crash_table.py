@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from eoslog.checkpoint import restore_checkpoint
-from eoslog.client.admin import group_offsets, transaction_states
+from eoslog.client.admin import groups, transaction_states
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.config import ClientConfig, parse_addresses
 from tests.connector.brokers import Broker, Kafka, offers_two_phase_commit, start_broker
@@ -225,9 +225,7 @@ def test_source_offsets_are_those_of_the_decided_batches(broker: Broker, tmp_pat
     for at, ends in (("before the decision", ROWS), ("decided, no winner finished", 2 * ROWS)):
         assert run(bench.query, Crash(at)) == "killed"
         with bench.cluster() as cluster:
-            found = group_offsets.fetch_committed(
-                cluster, GROUP, [(SOURCE, 0), (SOURCE, 1)], require_stable=False
-            )
+            found = groups.fetch_committed(cluster, GROUP, [(SOURCE, 0), (SOURCE, 1)], require_stable=False)
         assert [offset for offset, _ in found.values()] == [ends, ends]
     bench.finish()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from eoslog.client.admin import group_offsets
+from eoslog.client.admin import groups
 from tests.connector.brokers import (
     AUTHORIZER,
     DECISIONS,
@@ -77,7 +77,7 @@ def test_broker_and_driver_killed_between_two_winners(bench: table.Bench) -> Non
 def test_nothing_is_kept_on_the_internal_topic(bench: table.Bench) -> None:
     assert run(bench.query) == "done"
     with bench.cluster() as cluster:
-        kept = group_offsets.fetch_committed(cluster, bench.sink_id, None)
+        kept = groups.fetch_committed(cluster, bench.sink_id, None)
     assert {topic for topic, _ in kept} == {DECISIONS}
 
 

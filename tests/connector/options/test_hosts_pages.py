@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from eoslog.client.wire.security_settings import SaslSettings, Security
-from eoslog.client.wire.token_settings import Flow
+from eoslog.client.wire.security_settings import Flow, SaslSettings, Security
 from eoslog.connector.options.ignored_and_refused import HANDLERS
 from eoslog.connector.options.sink_options import sink_options
 from eoslog.connector.options.source_options import source_options

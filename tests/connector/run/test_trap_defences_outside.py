@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pytest
 
-from eoslog.client.admin import group_offsets as group_offsets
+from eoslog.client.admin import groups as group_offsets
 from eoslog.client.admin import transactions
 from eoslog.client.records.fetch import fetch
 from eoslog.client.records.produce import Producer

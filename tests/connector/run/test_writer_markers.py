@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import TopicPartition
 
-from eoslog.client.admin import group_offsets as group_offsets
+from eoslog.client.admin import groups as group_offsets
 from eoslog.client.admin import transaction_states, transactions
 from eoslog.client.records.produce import Producer
 from eoslog.client.wire.cluster import Cluster, shared_cluster

@@ -20,9 +20,9 @@ from eoslog.connector.commit.prepare import stamp_of
 from eoslog.connector.commit.task_reports import Batch, Begun, Decided, Empty, Report
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.run.runner import Runner
-from eoslog.connector.saved.manifest import Key
 from eoslog.connector.saved.read_back import records_of
 from eoslog.connector.saved.save import CheckpointSaving
+from eoslog.connector.saved.state_files import Key
 from eoslog.testing import EmbeddedBroker
 from tests.connector.brokers import Kafka
 

@@ -14,7 +14,6 @@ from eoslog.connector.commit.begin import begin
 from eoslog.connector.commit.faults import CheckpointOlder, RunsDifferently, SinkFenced
 from eoslog.connector.commit.task_reports import Batch, Decided, Empty, Stamp
 from eoslog.connector.options.sink_options import SinkOptions, sink_options
-from eoslog.connector.saved.manifest import DecidedBatch
 from eoslog.connector.saved.run_again import (
     UNFINISHED,
     check_equal_run,
@@ -23,6 +22,7 @@ from eoslog.connector.saved.run_again import (
     differs,
     note_decided,
 )
+from eoslog.connector.saved.state_files import DecidedBatch
 from eoslog.errors import OptionError
 from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.testing import EmbeddedBroker

@@ -25,9 +25,9 @@ from eoslog.connector.commit.transactional_ids import Participant
 from eoslog.connector.offsets.offsets import position_from_json
 from eoslog.connector.options.sink_options import StateOptions
 from eoslog.connector.run.runner import Runner
-from eoslog.connector.saved import manifest
-from eoslog.connector.saved.manifest import DECIDED, FILE, MANIFEST, Content, DecidedBatch, Key, Manifest
+from eoslog.connector.saved import state_files
 from eoslog.connector.saved.run_again import check_restored, check_state_topic
+from eoslog.connector.saved.state_files import DECIDED, FILE, MANIFEST, Content, DecidedBatch, Key, Manifest
 from eoslog.errors import OptionError
 from eoslog.testing import EmbeddedBroker
 from tests.connector.saved.saved_world import SavedWorld, operator
@@ -202,7 +202,7 @@ def test_a_manifest_of_other_files_is_refused(world: SavedWorld) -> None:
 
 
 def test_large_files_are_cut(world: SavedWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(manifest, "PIECE", 50)
+    monkeypatch.setattr(state_files, "PIECE", 50)
     world.fill = "z" * 333
     world.decide(0)
     world.decide(1)

@@ -11,9 +11,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eoslog.connector.commit.saved_state import Saved
-from eoslog.connector.saved import manifest
-from eoslog.connector.saved.manifest import FILE, Content, DecidedBatch, Key, Manifest, is_that_of, pieces
-from eoslog.connector.saved.state_files import StateGone, files_before, is_of_checkpoint, is_versioned
+from eoslog.connector.saved import state_files
+from eoslog.connector.saved.state_files import (
+    FILE,
+    Content,
+    DecidedBatch,
+    Key,
+    Manifest,
+    StateGone,
+    files_before,
+    is_of_checkpoint,
+    is_that_of,
+    is_versioned,
+    pieces,
+)
 
 # -- files ---------------------------------------------------------------------------------------
 # Which files of a checkpoint are saved: those that Spark needs to run a batch, and no others.
@@ -189,7 +200,7 @@ def test_the_keys_of_others_are_none_of_ours(packed: bytes | None) -> None:
 @given(st.binary(max_size=50))
 def test_pieces_make_up_the_file(data: bytes) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(manifest, "PIECE", 8)
+        patch.setattr(state_files, "PIECE", 8)
         found = list(pieces("s", FILE, "n", data))
     assert b"".join(piece for _, piece in found) == data and found
     assert [key.number for key, _ in found] == list(range(len(found)))

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from eoslog.client.admin import group_offsets as group_offsets
-from eoslog.client.admin.group_offsets import CommittedOffset
+from eoslog.client.admin import groups as group_offsets
+from eoslog.client.admin.groups import CommittedOffset
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
 from eoslog.connector.checkpoint.noted_sink import NotedSink
 from eoslog.connector.checkpoint.spark_logs import Planned

@@ -24,7 +24,7 @@ from confluent_kafka import Consumer, IsolationLevel, TopicPartition
 
 from eoslog.broker.coordinator.transactions.transaction_changes import ReadBarrier
 from eoslog.client.admin import transactions
-from eoslog.client.admin.list_offsets import list_offsets
+from eoslog.client.admin.topics import list_offsets
 from eoslog.client.admin.transactions import AcquiredTransaction
 from eoslog.client.records.produce import Producer
 from eoslog.client.wire.cluster import Cluster, shared_cluster

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from eoslog.client.admin import transaction_states
-from eoslog.client.admin.list_offsets import LATEST, list_offsets
+from eoslog.client.admin.topics import LATEST, list_offsets
 from eoslog.client.wire.cluster import Cluster, shared_cluster
 from eoslog.client.wire.config import ClientConfig, parse_addresses
 from eoslog.connector.commit import commands as c

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from eoslog.client.admin import transaction_states
-from eoslog.client.admin.list_offsets import LATEST, list_offsets
+from eoslog.client.admin.topics import LATEST, list_offsets
 from eoslog.client.wire.cluster import Cluster, shared_cluster
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit.finish import abort_all

@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import datasource as ds
 
-from eoslog.client.admin.list_offsets import list_offsets
+from eoslog.client.admin.topics import list_offsets
 from eoslog.client.records import fetch as fetching
 from eoslog.client.wire.cluster import shared_cluster
 from eoslog.connector.offsets.plan import Range
 from eoslog.connector.options.source_options import source_options
-from eoslog.connector.source import pushed_ranges
+from eoslog.connector.source import pushed_filters
 from eoslog.connector.source.pushed_filters import Pushed, push
 from eoslog.connector.source.read_range import read_range
 from eoslog.connector.source.reader import BatchReader
@@ -92,11 +92,11 @@ class Cluster:
         start = {tp: log.start for tp, log in self.logs.items()}
         end = {tp: log.end for tp, log in self.logs.items()}
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(pushed_ranges, "list_offsets", self.list_offsets)
-            patch.setattr(pushed_ranges, "newest", self.newest)
-            patch.setattr(pushed_ranges, "topic_configs", self.configs)
+            patch.setattr(pushed_filters, "list_offsets", self.list_offsets)
+            patch.setattr(pushed_filters, "newest", self.newest)
+            patch.setattr(pushed_filters, "topic_configs", self.configs)
             patch.setattr(fetching, "fetch", self.fetch)
-            starts, ends = pushed_ranges.narrowed(source, pushed, start, end)
+            starts, ends = pushed_filters.narrowed(source, pushed, start, end)
         return {tp: (starts[tp], ends[tp]) for tp in ends if starts[tp] < ends[tp]}
 
     def rows(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> list[Row]:

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import TopicPartition
 from pyspark.sql import SparkSession
 
-from eoslog.client.admin import group_offsets
+from eoslog.client.admin import groups
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.config import ClientConfig, parse_addresses
 from eoslog.connector.commit.begin import begin
@@ -185,11 +185,11 @@ def test_the_group_s_commit_leaves_out_what_no_cluster_takes(
         reports = [prepare(cluster, begun, target, 0)]
         ends = {(kept, 0): (0, "note"), (deleted, 0): (7, "note"), (kept, 5): (3, "note")}
         runner.run(commit(sink, reports, 0, SourceOffsets(group, ends, {(kept, 0): 4, (deleted, 0): 4})))
-        found = group_offsets.fetch_with_epochs(cluster, group, [(kept, 0), (deleted, 0)])
+        found = groups.fetch_with_epochs(cluster, group, [(kept, 0), (deleted, 0)])
         assert found == {(kept, 0): (0, "note", 4)}
         plain = f"plain-{target}"
-        commit_known(cluster, plain, ends, lambda left: group_offsets.commit_plain(cluster, plain, left))
-        assert group_offsets.fetch_committed(cluster, plain, list(ends)) == {(kept, 0): (0, "note")}
+        commit_known(cluster, plain, ends, lambda left: groups.commit_plain(cluster, plain, left))
+        assert groups.fetch_committed(cluster, plain, list(ends)) == {(kept, 0): (0, "note")}
     assert len(kafka.rows(target)) == 1
     assert (
         f"the source offsets of {', '.join(sorted([f'{kept}-5', f'{deleted}-0']))} are left out"

@@ -227,7 +227,7 @@ def test_it_is_asked_once_after_a_change_of_epochs(site: Site, monkeypatch: pyte
 
 def test_a_group_that_stands_in_the_other_log(site: Site) -> None:
     """startingOffsets=committed: the epoch is beside the group's offset, as Java's consumer has it."""
-    from eoslog.client.admin import group_offsets as group_offsets
+    from eoslog.client.admin import groups as group_offsets
     from eoslog.client.wire.cluster import Cluster
     from eoslog.client.wire.config import ClientConfig, parse_addresses
 

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from eoslog.cli import main
-from eoslog.client.admin.group_offsets import commit_plain
+from eoslog.client.admin.groups import commit_plain
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.config import ClientConfig, parse_addresses
 from eoslog.connector.offsets.group_notes import Note
