@@ -340,9 +340,9 @@ class Partition:
         """See `Trimming.retain`."""
         return self._trimming.retain(now_ms)
 
-    def remove_files(self, now_ms: int) -> None:
+    def remove_files(self, now_ms: int, *, at_once: bool = False) -> None:
         """See `DiscardedSegments.remove`."""
-        self._discarded.remove(now_ms)
+        self._discarded.remove(now_ms, at_once=at_once)
 
     # -- coming back online --------------------------------------------------------------------
 

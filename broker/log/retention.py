@@ -169,11 +169,14 @@ class DiscardedSegments:
         due = now_ms + self._log.settings.file_delete_delay_ms
         self._files += [(due, path) for path in paths]
 
-    def remove(self, now_ms: int) -> None:
-        """Remove the files that were renamed at least file.delete.delay.ms ago. Raises OSError."""
+    def remove(self, now_ms: int, *, at_once: bool) -> None:
+        """Remove the files that were renamed at least file.delete.delay.ms ago, or all. Raises OSError.
+
+        Who reads one has it open, and reads on.
+        """
         if self._log.closed:
             return
-        while self._files and self._files[0][0] <= now_ms:
+        while self._files and (at_once or self._files[0][0] <= now_ms):
             path = self._files[0][1]
             if self._log.fs.exists(path):
                 self._log.fs.remove(path)

@@ -31,7 +31,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 REMOVE_INTERVAL_MS = 10_000
-"""How often unused files are removed."""
+"""How often unused files are removed, and on a full disk all that retention allows."""
+
+READY_BYTES = 64 << 20
+"""A broker whose disk has less room is not ready: its next segment, index or snapshot may be refused."""
 
 BUSY_INTERVAL_MS, BUSY, IDLE = 1000, 64 << 20, 1 << 20
 """`save_progress` is called at this interval with `BUSY` bytes, and with `IDLE` bytes at each checkpoint."""
@@ -46,9 +49,12 @@ Partitions = Callable[[], Iterable["Partition"]]
 class Upkeep:
     """Runs on the event loop, which can do other work between two partitions."""
 
-    def __init__(self, partitions: Partitions, clock: Clock) -> None:
-        """`partitions` returns all partitions that exist at the time."""
-        self._partitions, self._clock = partitions, clock
+    def __init__(
+        self, partitions: Partitions, clock: Clock, free: Callable[[], int] = lambda: READY_BYTES
+    ) -> None:
+        """`partitions` returns all partitions that exist at the time, `free` the bytes of the disk that are
+        free. It may raise OSError."""
+        self._partitions, self._clock, self._free = partitions, clock, free
         self._refusals: dict[Partition, str] = {}  # why each is still offline, as last logged
 
     async def retain(self) -> None:
@@ -82,10 +88,27 @@ class Upkeep:
         return bool(busy)
 
     async def remove_files(self) -> None:
-        """Remove the files of segments that left the log file.delete.delay.ms ago."""
+        """Remove the files of segments that left the log file.delete.delay.ms ago.
+
+        On a full disk nothing waits: neither for this delay, nor for log.retention.check.interval.ms.
+        """
+        full = self._is_full()
+        self._remove(at_once=full)
+        if full:
+            await self.retain()
+            self._remove(at_once=True)
+
+    def _is_full(self) -> bool:
+        try:
+            return self._free() < READY_BYTES
+        except OSError as error:
+            logger.error("how full the disk is cannot be read: %s", error)
+            return False
+
+    def _remove(self, *, at_once: bool) -> None:
         for partition in list(self._partitions()):
             try:
-                partition.remove_files(self._clock.now_ms())
+                partition.remove_files(self._clock.now_ms(), at_once=at_once)
             except OSError as error:
                 logger.error("partition %s: cannot remove a file of a removed segment: %s", partition, error)
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from eoslog.broker.coordinator.transactions.transaction_state import PREPARED, TransactionState
+from eoslog.broker.log.upkeep import READY_BYTES
 from eoslog.prometheus import Classes
 from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.names_by_sink import is_anchor
@@ -79,10 +80,6 @@ class Metrics:
 # A snapshot of a running broker's numbers for its metrics, copied on the event loop in one go.
 #
 # Names, labels and text are added elsewhere, where that may take longer.
-
-
-READY_BYTES = 64 << 20
-"""A broker whose disk has less room is not ready: its next segment, index or snapshot may be refused."""
 
 
 class PartitionSnapshot(NamedTuple):

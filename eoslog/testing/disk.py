@@ -518,7 +518,8 @@ class FaultyFileSystem:
     def space(self, path: str) -> tuple[int, int]:
         """See `FileSystem.space`."""
         self.check()
-        return self._inner.space(path)
+        size, free = self._inner.space(path)
+        return size, free if self._room is None else min(free, self._room)
 
     def lock(self, path: str) -> File:
         """See `FileSystem.lock`."""

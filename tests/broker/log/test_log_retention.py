@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import Any
 
@@ -10,9 +11,20 @@ import pytest
 from eoslog.broker.log.log_settings import LogSettings
 from eoslog.broker.log.partition import Partition
 from eoslog.broker.log.retention import SegmentSpan, expendable
+from eoslog.broker.log.upkeep import READY_BYTES, Upkeep
 from eoslog.protocol.batch import HEADER_SIZE, packed, read_header, stamped
 from eoslog.protocol.errors import ErrorCode, KafkaError
-from tests.broker.log.logkit import DIRECTORY, NOW, Disk, Outcome, batch, offsets, sequenced, stored
+from tests.broker.log.logkit import (
+    DIRECTORY,
+    NOW,
+    Disk,
+    FakeClock,
+    Outcome,
+    batch,
+    offsets,
+    sequenced,
+    stored,
+)
 
 HOUR = 3_600_000
 SMALL = LogSettings(segment_bytes=1024, index_interval_bytes=100)
@@ -103,6 +115,18 @@ def test_files_are_removed_after_a_delay_or_at_the_next_start() -> None:
     partition.retain(NOW)
     disk.open(point=13)
     assert [name for name in disk.fs.list(DIRECTORY) if ".deleted" in name] == []
+
+
+@pytest.mark.parametrize("free", [READY_BYTES, READY_BYTES - 1])
+def test_on_a_full_disk_retention_waits_for_nothing(free: int) -> None:
+    """Neither for its interval nor for file.delete.delay.ms."""
+    disk = Disk(LogSettings(segment_bytes=1024, retention_bytes=0, file_delete_delay_ms=60_000))
+    partition = fill(disk)
+    reader = partition.read(0, 100, committed=False)
+    asyncio.run(Upkeep(lambda: [partition], FakeClock(NOW), lambda: free).remove_files())
+    left = [name for name in disk.fs.list(DIRECTORY) if ".deleted" in name or name == f"{0:020}.log"]
+    assert left == ([f"{0:020}.log"] if free == READY_BYTES else [])
+    assert reader.records[:HEADER_SIZE]
 
 
 def test_retention_leaves_what_an_open_transaction_has_written() -> None:

@@ -17,6 +17,12 @@ from urllib.request import urlopen
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+)
 
 from eoslog.broker.log.log_settings import LogSettings
 from eoslog.broker.log.partition import Partition
@@ -473,3 +479,26 @@ def test_file_descriptors_are_free_again(tmp_path: Path, topic: str) -> None:
         seen = [message.value() for message in read_all(broker.bootstrap, topic)]
         assert seen == [b"copier-1", b"copier-100"] and copier.offset() == 100
         copier.close()
+
+
+def test_an_operator_s_shorter_retention_frees_a_full_disk_at_once() -> None:
+    """With the defaults it would take six minutes, in which people delete files by hand."""
+    with EmbeddedBroker(in_thread=True, config={"log.segment.bytes": "10000"}) as broker:
+        create(broker.bootstrap, "t")
+        producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 0, "batch.size": 1000})
+        for _ in range(50):
+            producer.produce("t", b"x" * 1000, partition=0)
+        assert producer.flush(60) == 0
+        broker.faults.disk_full(1 << 20)
+        change = ConfigResource(ConfigResource.Type.TOPIC, "t")
+        change.add_incremental_config(
+            ConfigEntry("retention.bytes", "0", incremental_operation=AlterConfigOpType.SET)
+        )
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        admin.incremental_alter_configs([change])[change].result(60)
+        folder = broker.data / "t-0"
+        until(
+            lambda: not (folder / LOG).exists() and not list(folder.glob("*.deleted")),
+            "room on the disk",
+            seconds=200,
+        )
