@@ -85,6 +85,10 @@ class Unanswered:
         self._next[where] = add(base, count)
         return base
 
+    def last_sequence(self, where: TopicPartition) -> int:
+        """The sequence of the partition's last record; -1: it has none."""
+        return add(self._next[where], -1) if where in self._next else -1
+
     def enter(self, where: TopicPartition) -> int:
         """Return the number of a batch that is handed over now."""
         self._number += 1
@@ -237,6 +241,10 @@ class Producer:
         """Wait until every batch is acknowledged. Raises ProduceFailed naming topic and partition."""
         self._check()
         self._pump(wait=True)
+
+    def last_sequence(self, where: TopicPartition) -> int:
+        """The sequence number of the last record that was sent to a partition; -1: none was."""
+        return self._unanswered.last_sequence(where)
 
     def close(self) -> None:
         """Give the connections back. The outcome of batches that are still unanswered stays unknown."""

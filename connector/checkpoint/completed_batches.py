@@ -37,7 +37,7 @@ def check_completed(
             check_rows(sink, rows, accepted)
         return
     known = decided is not None and decided.batch_id >= newest
-    if known or not rows.any:
+    if known or not (rows.any or rows.followed):
         check_rows(sink, rows, accepted)
         return
     proven = rows.proven is not None and rows.proven >= newest

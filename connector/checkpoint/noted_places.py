@@ -15,7 +15,7 @@ from typing import NamedTuple, Self
 
 from eoslog.connector.checkpoint.checkpoint import RESTORE, Checkpoint, CheckpointUnreadable
 from eoslog.connector.commit.places import (
-    FirstRow,
+    OpenRows,
     Place,
     Places,
     by_partition,
@@ -33,13 +33,22 @@ KEPT_PARTITIONS = 1000
 _VERSION = 1
 
 
+class Waiting(NamedTuple):
+    """A query of which no batch has had rows yet. `topic`: the sink's. `since_ms`: when the first batch
+    without rows was decided; rows of its batches are younger."""
+
+    topic: str
+    since_ms: int
+
+
 class NotedPlaces(NamedTuple):
     """Batches that the sink was about to decide, the newest first, and where their rows are. The second one
     is the last before it that had rows. `older`: the last place in each partition to which only earlier ones
-    wrote, or other queries in whose place this one is."""
+    wrote, or other queries in whose place this one is. `waiting`: until there is a place."""
 
     batches: tuple[tuple[int, Places], ...] = ()
     older: Places = ()
+    waiting: Waiting | None = None
 
     @classmethod
     def read(cls, checkpoint: Checkpoint) -> Self:
@@ -52,7 +61,9 @@ class NotedPlaces(NamedTuple):
             if found["version"] != _VERSION:
                 raise ValueError("a later version of eoslog has written it; use that version")
             batches = tuple((int(batch), from_json(places)) for batch, places in found["batches"])
-            return cls(batches, from_json(found.get("older", ())))
+            waiting = found.get("waiting")
+            known = None if waiting is None else Waiting(str(waiting[0]), int(waiting[1]))
+            return cls(batches, from_json(found.get("older", ())), known)
         except (ValueError, KeyError, TypeError) as error:
             raise CheckpointUnreadable(
                 checkpoint.location, f"eoslog/{NOTED_PLACES} is {text!r}: {error}", RESTORE
@@ -63,6 +74,8 @@ class NotedPlaces(NamedTuple):
         take the newest one, and the batch writes it when it runs again. Raises CheckpointUnreadable."""
         batches = [[batch, to_json(places)] for batch, places in self.batches]
         note = {"version": _VERSION, "batches": batches, "older": to_json(self.older)}
+        if self.waiting is not None:
+            note["waiting"] = self.waiting
         checkpoint.note(NOTED_PLACES, json.dumps(note), durable=False)
 
     @property
@@ -70,15 +83,20 @@ class NotedPlaces(NamedTuple):
         """The newest batch; -1: none is noted."""
         return self.batches[0][0] if self.batches else -1
 
-    def after(self, batch: int, places: Places, *, more: bool = False) -> Self:
-        """With the places of a batch. `more`: in addition to what it has; lost rows are written again."""
+    def after(
+        self, batch: int, places: Places, *, more: bool = False, waiting: Waiting | None = None
+    ) -> Self:
+        """With the places of a batch. `more`: in addition to what it has; lost rows are written again.
+        `waiting`: what is noted if neither it nor an earlier one has any."""
         before = [(number, known) for number, known in self.batches if number < batch]
         own = next((known for number, known in self.batches if number == batch), ()) if more else ()
         last = next((one for one in before if one[1]), before[0] if before else None)
         newest = (batch, tuple(dict.fromkeys((*own, *places))))
         kept = (newest,) if last is None else (newest, last)
         left = [*self.older, *(place for one in before if one != last for place in one[1])]
-        return type(self)(kept, outlasting(left, last[1] if last else ())[-KEPT_PARTITIONS:])
+        older = outlasting(left, last[1] if last else ())[-KEPT_PARTITIONS:]
+        placed = older or any(found for _, found in kept)
+        return type(self)(kept, older, None if placed else self.waiting or waiting)
 
     @property
     def in_batches(self) -> Places:
@@ -98,7 +116,7 @@ class NotedPlaces(NamedTuple):
         said = [made_anew(topic, ids.get(topic), number) for topic, number in sorted(now.items())]
         return "; ".join(text for text in said if text)
 
-    def cut(self, firsts: Iterable[FirstRow], batch: int) -> str:
+    def cut(self, firsts: Iterable[OpenRows], batch: int) -> str:
         """Partitions whose log was cut since batches before `batch` wrote there: the rows of `firsts`, which
         are newer, have no higher offsets. Topics that were made anew are told by remade(). "": none was."""
         known, begins = by_partition(self.up_to(batch)), dict[TopicPartition, int]()
@@ -115,7 +133,7 @@ class NotedPlaces(NamedTuple):
     def without(self, gone: Collection[Place]) -> Self:
         """Without places whose rows are gone, as is accepted."""
         batches = tuple((batch, _without(places, gone)) for batch, places in self.batches)
-        return type(self)(batches, _without(self.older, gone))
+        return self._replace(batches=batches, older=_without(self.older, gone))
 
     def up_to(self, batch: int) -> Places:
         """The last place in each partition to which batches before this one wrote."""

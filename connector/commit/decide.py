@@ -49,7 +49,7 @@ from eoslog.connector.commit.finish import (
     try_abort,
 )
 from eoslog.connector.commit.lost_transaction import why_gone, why_refused
-from eoslog.connector.commit.places import FirstRow, Places, first_rows_of, places_of, why_gone_from
+from eoslog.connector.commit.places import OpenRows, Places, open_rows_of, places_of, why_gone_from
 from eoslog.connector.commit.replay import check_replay, check_same_rows, check_topics
 from eoslog.connector.commit.saved_state import Saving, Written
 from eoslog.connector.commit.seal import TwoPhase, seal
@@ -106,7 +106,7 @@ class Noting(NamedTuple):
 
 class Ballot(NamedTuple):
     """All reports of a batch, counted. `decided`: an earlier run decided it, and no rows of it are lost.
-    `topics`: to which rows went, with their ids. `first_rows`: where each transaction began."""
+    `topics`: to which rows went, with their ids. `open_rows`: of its transactions."""
 
     stamp: Stamp
     winners: tuple[Winner, ...]
@@ -116,7 +116,7 @@ class Ballot(NamedTuple):
     rows: tuple[int, ...]
     checksums: tuple[int, ...]
     topics: TopicIds
-    first_rows: tuple[FirstRow, ...]
+    open_rows: tuple[OpenRows, ...]
 
     @property
     def content(self) -> Content:
@@ -180,7 +180,7 @@ def count(sink: Sink, reports: Sequence[Report | None], batch_id: int) -> Ballot
     written = tuple(sorted({place for report in prepared for place in report.written}))
     is_decided = bool(decided) and not stamp.lost
     contents = _contents(present)
-    where = (places_of(prepared), *contents, topics, first_rows_of(prepared))
+    where = (places_of(prepared), *contents, topics, open_rows_of(prepared))
     return Ballot(stamp, winners, written, is_decided, *where)
 
 
@@ -275,7 +275,7 @@ def commit(
                 decision = decision._replace(older=last.older_of_write(ballot.places))
         elif last is not None:
             decision = decision._replace(older=last.older_after(ballot.places))
-        more = (terms.saving, None, terms.noting, ballot.first_rows)
+        more = (terms.saving, None, terms.noting, ballot.open_rows)
         last = yield from decide(sink, decision, stamp, source, two_phase, last, *more)
     elif last is not None and not ballot.decided and last.unsealed != decision:
         raise fenced(sink, f"it has decided {last.batch} since")
@@ -368,7 +368,7 @@ def decide(
     saving: Saving | None = None,
     namer: Namer | None = None,
     noting: Noting | None = None,
-    first_rows: Sequence[FirstRow] = (),
+    open_rows: Sequence[OpenRows] = (),
 ) -> Rules[Decision]:
     """Take the batch from "prepared" to "decided". If that fails, nothing is left that could still decide it,
     except after OutcomeUnknown."""
@@ -379,7 +379,7 @@ def decide(
     if saving is not None:
         written = yield from _save(sink, own, decision, began_ms, last, saving)
         decision = decision._replace(saved=written.saved)
-        first_rows = (*first_rows, *written.first_rows)
+        open_rows = (*open_rows, *written.rows)
     chunks = encode(decision, sink, stamp.anchors)
     staged = [StageOffsets(own, *part) for part in by_group(sink.group, chunks, stamp.anchors)]
     if namer is not None:
@@ -397,7 +397,7 @@ def decide(
             yield from _withdraw(own, decision)
             raise fault
     pending = tuple((command.group, tuple(command.offsets)) for command in staged)
-    yield from _verify(sink, own, decision, began_ms, last, namer, (first_rows, pending))
+    yield from _verify(sink, own, decision, began_ms, last, namer, (open_rows, pending))
     answers = yield from ask(End(True, (own,)))
     outcome = answers if isinstance(answers, (Refused, Unknown)) else answers[own.name]
     if isinstance(outcome, ProducerIdentity):
@@ -461,14 +461,14 @@ def _verify(
     began_ms: int,
     last: Decision | None,
     namer: Namer | None,
-    written_in: tuple[Sequence[FirstRow], Staged],
+    written_in: tuple[Sequence[OpenRows], Staged],
 ) -> Rules[None]:
     """Check that every winner is open under the identity it reported, with time left, and that no winner of
     the last decision is open again: this batch's decision would forget it, and the next begin would abort it.
 
     Coordinators do not learn what is done to a partition alone: markers of an operator's, deleted records.
     So the partitions' leaders are asked at the same time, and the groups whether their offsets are pending.
-    `written_in`: the first rows, and the groups.
+    `written_in`: the rows, and the groups.
 
     The check runs while the sink's own transaction is open: that is closest to the commit point, and the
     start of that transaction is a time by the brokers' clocks, whatever this machine's clock shows. This
@@ -483,8 +483,8 @@ def _verify(
     names = (own.name, *(w.participant.name for w in (*decision.winners, *(w for _, w in before))))
     if namer is not None:
         names = (*names, namer.sink.coordinator)
-    first_rows, staged = written_in
-    written = tuple(sorted({first.where for first in first_rows}))
+    open_rows, staged = written_in
+    written = tuple(sorted({rows.where for rows in open_rows}))
     yield from ask(AskOpen(written, staged))
     described = yield from ask(Describe(names))
     looked_at = (yield from ask(FindOpen(written))) if written else {}
@@ -497,7 +497,7 @@ def _verify(
         raise fault
     logs = yield from _told(sink, own, decision, "partitions", looked_at)
     settled = yield from _told(sink, own, decision, "groups", found)
-    gone = [why for first in first_rows if (why := why_gone_from(first, logs[first.where]))]
+    gone = [why for rows in open_rows if (why := why_gone_from(rows, logs[rows.where]))]
     gone += [f"no offsets of group {group} are about to be committed" for group in settled]
     if gone:  # a new driver's begin ends our transactions, too
         later = yield from ask(Describe((own.name,)))
@@ -552,7 +552,8 @@ def _ended_in_part(decision: Decision, gone: Sequence[str]) -> BatchRefused:
         f"{decision.batch} was not decided, because rows or offsets of it are gone, and its coordinators "
         f"do not know that: {'; '.join(gone)}. Somebody has ended transactions on their partitions alone "
         "(kafka-transactions.sh abort), or records were deleted before they could be read "
-        "(kafka-delete-records.sh, or retention.ms is shorter than a batch takes). Start the query again: it "
+        "(kafka-delete-records.sh, or retention.ms is shorter than a batch takes), or a leader was elected "
+        "that lacked them (unclean.leader.election.enable). Start the query again: it "
         "writes the batch as a whole"
     )
 

@@ -6,6 +6,7 @@ and the markers: at a place that a transaction has written it shows how that tra
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
+from itertools import repeat
 from typing import Any, NamedTuple
 
 from eoslog.connector.commit.task_reports import Prepared
@@ -51,12 +52,22 @@ class Seen(Enum):
 Places = tuple[Place, ...]
 
 
-class FirstRow(NamedTuple):
-    """The first row that a transaction has written to a partition, as far as brokers told its offset."""
+class OpenRows(NamedTuple):
+    """The rows that a transaction has written to a partition: the offset of the first one, as far as brokers
+    told it, and the sequence number of the last one; -1: not known."""
 
     where: TopicPartition
     offset: int
     writer: ProducerIdentity
+    last_sequence: int = -1
+
+
+class OpenThere(NamedTuple):
+    """A transaction that is open in a partition: its first offset, and the sequence number of its writer's
+    last record there; -1: not told."""
+
+    offset: int
+    last_sequence: int = -1
 
 
 class PartitionState(NamedTuple):
@@ -64,34 +75,37 @@ class PartitionState(NamedTuple):
     offset of each transaction that is open there; None: not told."""
 
     begins: int
-    opened: Mapping[ProducerIdentity, int] | None
+    opened: Mapping[ProducerIdentity, OpenThere] | None
 
 
-def first_rows_of(reports: Iterable[Prepared]) -> tuple[FirstRow, ...]:
-    """The first row of each task's transaction in each partition."""
+def open_rows_of(reports: Iterable[Prepared]) -> tuple[OpenRows, ...]:
+    """The rows of each task's transaction in each partition of which the first offset was told."""
     return tuple(
-        first
+        OpenRows(where, offset, report.participant.identity, last)
         for report in reports
-        for first in told_by(
-            report.participant.identity, dict(zip(report.written, report.first_rows, strict=False))
+        for where, offset, last in zip(
+            report.written, report.first_rows, report.last_sequences or repeat(-1), strict=False
         )
+        if offset >= 0
     )
 
 
-def told_by(writer: ProducerIdentity, offsets: Mapping[TopicPartition, int]) -> tuple[FirstRow, ...]:
-    """The first rows of one transaction; -1: not told."""
-    return tuple(FirstRow(where, at, writer) for where, at in offsets.items() if at >= 0)
-
-
-def why_gone_from(first: FirstRow, state: PartitionState) -> str:
+def why_gone_from(rows: OpenRows, state: PartitionState) -> str:
     """Why rows of a transaction that is yet to be committed will never be visible; "": nothing shows that.
-    What nobody could read yet was not deleted after it was read."""
-    (topic, partition), offset, writer = first
+    What nobody could read yet was not deleted after it was read. A sequence number that is lower than the
+    writer's last one says that acknowledged rows are gone: a leader was elected that did not have them."""
+    (topic, partition), offset, writer, last = rows
     if state.begins > offset:
         return f"{topic}-{partition} begins at {state.begins}, and rows were written from {offset} on"
-    if state.opened is None or -1 < state.opened.get(writer, -1) <= offset:
+    there = None if state.opened is None else state.opened.get(writer, OpenThere(-1))
+    if there is None or (-1 < there.offset <= offset and not -1 < there.last_sequence < last):
         return ""
-    later = f" before {state.opened[writer]}" if writer in state.opened else ""
+    if -1 < there.offset <= offset:
+        return (
+            f"{topic}-{partition} has lost the last {last - there.last_sequence} rows of {writer}, which it "
+            "had acknowledged"
+        )
+    later = f" before {there.offset}" if there.offset >= 0 else ""
     return f"{topic}-{partition} has no open transaction of {writer}{later}, and its rows begin at {offset}"
 
 
@@ -102,7 +116,7 @@ def why_unread(
     leader does not tell its first row, its last one counts, if `places` has it."""
     last = {(place.topic, place.partition): place.offset for place in places if place.writer == writer}
     first = {where: (state.opened or {}).get(writer) for where, state in logs.items()}
-    rows = last | {where: at for where, at in first.items() if at is not None}
+    rows = last | {where: there.offset for where, there in first.items() if there is not None}
     gone = [(where, at) for where, at in sorted(rows.items()) if where in logs and logs[where].begins > at]
     return "; ".join(f"{t}-{p} begins at {logs[t, p].begins}, and rows were at {at}" for (t, p), at in gone)
 

@@ -169,7 +169,8 @@ class Prepared:
     names and ids of the topics, as far as the brokers report ids. `bytes`: as sent, compressed.
     `last_rows`: the offset of the last row in each of `written`, -1: not reported, and the largest timestamp
     of its record batch; empty: none is known. `first_rows`: the offset of the first row there, likewise.
-    `dead`: how many of the rows went to the dead letter topic.
+    `last_sequences`: the sequence number of the last row there. `dead`: how many of the rows went to the dead
+    letter topic.
     """
 
     stamp: Stamp
@@ -182,6 +183,7 @@ class Prepared:
     bytes: int = 0
     last_rows: tuple[tuple[int, int], ...] = ()
     first_rows: tuple[int, ...] = ()
+    last_sequences: tuple[int, ...] = ()
     dead: int = 0
 
 

@@ -310,9 +310,9 @@ def commit_within(
         word = f"decisions-gone:{named_by.id}:{number}:{own_last.sequence}"
         yield from _check_behind(named_by, own_last, places, str(stamp.within), accept(word))
     namer = Namer(named_by, stamp, own_last)
-    first = ballot.first_rows
+    rows = ballot.open_rows
     done = yield from decide(
-        sink, decision, stamp_of(begun), None, two_phase, last, namer=namer, first_rows=first
+        sink, decision, stamp_of(begun), None, two_phase, last, namer=namer, open_rows=rows
     )
     yield from finish(done)
     return Within(now, done, False)

@@ -18,7 +18,7 @@ from eoslog.client.wire.config import Address
 from eoslog.client.wire.connection import BrokerConnection
 from eoslog.client.wire.retry import Backoff, check, retrying
 from eoslog.connector.commit.commands import HeldBack
-from eoslog.connector.commit.places import PartitionState
+from eoslog.connector.commit.places import OpenThere, PartitionState
 from eoslog.connector.commit.transactional_ids import Participant
 from eoslog.errors import (
     ConnectionLost,
@@ -133,7 +133,7 @@ class PendingLook:
 
     def answers(self) -> dict[TopicPartition, PartitionState]:
         """What the leaders say. Raises KafkaError, ConnectionLost."""
-        opened = dict[TopicPartition, dict[ProducerIdentity, int]]()
+        opened = dict[TopicPartition, dict[ProducerIdentity, OpenThere]]()
         begins = dict[TopicPartition, int]()
         try:
             for connection, shows in self._asked:
@@ -190,10 +190,12 @@ def look_at_partitions(
         raise RefusedByBroker(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(error)) from error
 
 
-def _opened(answer: DescribeProducersResponse) -> dict[TopicPartition, dict[ProducerIdentity, int]]:
+def _opened(answer: DescribeProducersResponse) -> dict[TopicPartition, dict[ProducerIdentity, OpenThere]]:
     return {
         (topic["name"], part["partition_index"]): {
-            ProducerIdentity(state["producer_id"], state["producer_epoch"]): state["current_txn_start_offset"]
+            ProducerIdentity(state["producer_id"], state["producer_epoch"]): OpenThere(
+                state["current_txn_start_offset"], state["last_sequence"]
+            )
             for state in part["active_producers"]
             if state["current_txn_start_offset"] >= 0
         }

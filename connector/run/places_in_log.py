@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 
 from eoslog.client.admin.topics import EARLIEST, LATEST, list_offsets
 from eoslog.client.admin.transaction_states import describe, list_transactions
-from eoslog.client.records.fetch import batch_at, fetch_batches
+from eoslog.client.records.fetch import FetchedBatches, batch_at, fetch_batches
+from eoslog.client.records.read_committed import Located
 from eoslog.client.wire.cluster import Cluster, TopicInfo
 from eoslog.client.wire.retry import retrying
 from eoslog.connector.commit.places import Place, Seen, made_anew
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.errors import OffsetsGone, TopicRecreated, UnknownTopic
 from eoslog.protocol import errors
-from eoslog.protocol.batch import BatchHeader
+from eoslog.protocol.batch import BatchHeader, iter_headers
+from eoslog.protocol.control import COMMIT, read_control
 from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.names_by_sink import sink_of
 from eoslog.protocol.producer_identity import ProducerIdentity
@@ -24,11 +25,6 @@ from eoslog.protocol.topic_partitions import TopicPartition
 
 logger = logging.getLogger(__name__)
 
-LOOKS = 8
-"""At a start the batches at so many places are looked at, not only the ends of their partitions: a log that
-was put back and has grown again is put back in all of its partitions."""
-WRITERS = 64
-"""Of so many transactions it is looked up how they ended, each at one place: they end one by one."""
 LOOKED_THROUGH = 64 << 20
 """So many bytes of a partition are looked through for rows of transactions."""
 _ROW_AND_MARKER = 2
@@ -41,24 +37,22 @@ def look_at(cluster: Cluster, places: Collection[Place]) -> dict[Place, Seen]:
     """What the log shows at each place. Raises KafkaError, RetriesExhausted."""
     replaced, short = _lacks(cluster, tuple(places))
     known = dict.fromkeys(replaced, Seen.REPLACED) | dict.fromkeys(short, Seen.GONE)
-    return {place: known.get(place) or _look(cluster, place) for place in places}
+    return known | _looks(cluster, [place for place in places if place not in known])
 
 
 def lacking(
     cluster: Cluster, places: Iterable[Place], *, visible: Collection[Place] = ()
 ) -> dict[Place, str]:
     """What the log has not of these places, and why; of those whose rows are to be `visible`, what was
-    aborted, too. Raises KafkaError, RetriesExhausted."""
-    wanted = tuple(places)
+    aborted, too. Every place is looked at, as a leader may be elected that lacks rows of one partition alone.
+    Raises KafkaError, RetriesExhausted."""
+    wanted, shown = tuple(places), frozenset(visible)
     replaced, short = _lacks(cluster, wanted)
     lacks = replaced | short
-    writers = {place.writer: place for place in visible if place not in lacks}
-    there = itertools.islice((place for place in wanted if place not in lacks), LOOKS)
-    for place in dict.fromkeys((*itertools.islice(writers.values(), WRITERS), *there)):
-        how = _look(cluster, place)
+    for place, how in _looks(cluster, [place for place in wanted if place not in lacks]).items():
         if how is Seen.GONE:
             lacks[place] = f"{place} holds other rows than were written there"
-        if how is Seen.ABORTED and place in visible:
+        if how is Seen.ABORTED and place in shown:
             lacks[place] = f"{place} holds them in a transaction that was aborted"
     return lacks
 
@@ -68,6 +62,7 @@ def followed(
     places: Iterable[Place],
     sink: str | None = None,
     since: ProducerIdentity | None = None,
+    waiting: Mapping[str, int] | None = None,
 ) -> list[str]:
     """Where rows of transactions follow in the places' topics, and how many, a text for each partition. In
     partitions without a place, rows count that are younger. Those of a transactional.id that no sink of
@@ -75,22 +70,25 @@ def followed(
     but for as many markers as there are writers. `sink`: only its rows count, and those of an id that the
     cluster does not know. `since`: nothing shows that there are any. So of the sink's runs only this one and
     later ones count, an id that may be hidden from this user is somebody else's, and all partitions together
-    are looked through no further than one. Raises KafkaError, RetriesExhausted."""
+    are looked through no further than one. `waiting`: topics where there is no place, and a time in ms.
+    Raises KafkaError, RetriesExhausted."""
     wanted = tuple(places)
     first = dict[TopicPartition, int]()
     for place in wanted:
         at = (place.topic, place.partition)
         first[at] = max(first.get(at, 0), place.offset + 1)
-    topics = _topics(cluster, sorted({place.topic for place in wanted}))
+    waiting = waiting or {}
+    topics = _topics(cluster, sorted({*waiting, *(place.topic for place in wanted)}))
     there = {(topic, p) for topic, info in topics.items() for p in info.leaders}
-    younger = dict.fromkeys(there - first.keys(), max((place.time_ms for place in wanted), default=0) + 1)
+    newest = max((place.time_ms for place in wanted), default=0)
+    younger = {tp: waiting.get(tp[0], newest) + 1 for tp in there - first.keys()}
     first = {tp: at for tp, at in first.items() if tp in there}
     markers, placed = len({place.writer for place in wanted}), dict(first)
     if younger:
-        found = list_offsets(cluster, younger, committed=True)
+        found = list_offsets(cluster, younger, committed=False)
         first |= {tp: at for tp, at in found.items() if at >= 0}
     begins = list_offsets(cluster, dict.fromkeys(first, EARLIEST), committed=True) if first else {}
-    ends = list_offsets(cluster, dict.fromkeys(first, LATEST), committed=True) if first else {}
+    ends = list_offsets(cluster, dict.fromkeys(first, LATEST), committed=False) if first else {}
     writers, most = _Writers(cluster, sink, since), LOOKED_THROUGH // (len(first) if since and first else 1)
     bounds = {tp: (max(first[tp], begins[tp]), ends[tp]) for tp in sorted(first)}
     said = (_follows(cluster, writers, *tp, *bounds[tp], most) for tp in bounds)
@@ -150,26 +148,32 @@ class _Writers:
 def _follows(
     cluster: Cluster, writers: _Writers, topic: str, partition: int, start: int, end: int, most: int
 ) -> str:
-    """How many rows of transactions are between two offsets, and where; "": none that can be seen. `most`:
-    so many bytes are looked through."""
+    """How many rows of committed transactions are between two offsets, and where; "": none. Another
+    transaction that is open may hide them from readers: that does not change what they are. `most`: so many
+    bytes are looked through."""
     looked, rows, said = 0, 0, ""
+    written = dict[int, tuple[int, int]]()  # first offset and rows of transactions whose end is yet to come
     if end - start < _ROW_AND_MARKER:
         return ""
     try:
-        for answer in fetch_batches(cluster, topic, partition, start, end, committed=True):
-            for _, batch in answer.batches:
-                if not (batch.is_transactional and writers.counts(batch.producer_id)):
+        for answer in fetch_batches(cluster, topic, partition, start, end, committed=False):
+            for position, batch in _headers(answer):
+                who = batch.producer_id
+                if not batch.is_control:
+                    if batch.is_transactional and writers.counts(who):
+                        at, count = written.get(who, (max(start, batch.base_offset), 0))
+                        written[who] = at, count + min(batch.count, batch.next_offset - start)
                     continue
-                if not said:
-                    name = writers.name(batch.producer_id)
-                    by = f" of {name}" if name else ""
-                    said = f"rows{by} from offset {max(start, batch.base_offset)} on"
-                rows += min(batch.count, batch.next_offset - start)
+                first, count = written.pop(who, (0, 0))
+                if count and read_control(answer.records, position, batch).type == COMMIT:
+                    by = f" of {writers.name(who)}" if writers.name(who) else ""
+                    said = said or f"rows{by} from offset {first} on"
+                    rows += count
             looked += len(answer.records)
             if looked > most:
-                at = f"{topic}-{partition} has"
-                unknown = f"{at} so many that not all were looked at" if writers.of_any else ""
-                return f"{at} {rows} or more {said}" if said else unknown
+                has = f"{topic}-{partition} has"
+                unknown = f"{has} so many that not all were looked at" if writers.of_any else ""
+                return f"{has} {rows} or more {said}" if said else unknown
     except (OffsetsGone, TopicRecreated, errors.TopicAuthorizationFailed) as error:
         logger.debug("%s-%d cannot be looked through: %s", topic, partition, error)
     return f"{topic}-{partition} has {rows} {said}" if said else ""
@@ -216,18 +220,25 @@ def _other_topic(place: Place, now: TopicInfo | None) -> str:
     return made_anew(place.topic, place.topic_id, now.topic_id)
 
 
+def _looks(cluster: Cluster, places: Collection[Place]) -> dict[Place, Seen]:
+    """What the log shows at places that are before its end."""
+    asked = dict.fromkeys(((place.topic, place.partition) for place in places), EARLIEST)
+    begins = list_offsets(cluster, asked, committed=False) if asked else {}
+    return {
+        place: Seen.REMOVED if begins[place.topic, place.partition] > place.offset else _look(cluster, place)
+        for place in places
+    }
+
+
 def _look(cluster: Cluster, place: Place) -> Seen:
-    """What the log shows at a place that is before its end."""
     where = (place.topic, place.partition)
     try:
-        if list_offsets(cluster, {where: EARLIEST}, committed=False)[where] > place.offset:
-            return Seen.REMOVED
         batch, aborted = batch_at(cluster, *where, place.offset, topic_id=place.topic_id)
         if batch is None:  # an open transaction hides it, or compaction has taken it
             batch, _ = batch_at(cluster, *where, place.offset, topic_id=place.topic_id, committed=False)
             if batch is None:
                 return Seen.REMOVED
-            return Seen.GONE if _is_at(batch, place) is False else Seen.OPEN
+            return Seen.GONE if _is_at(batch, place) is False else _ended(cluster, place)
     except (OffsetsGone, TopicRecreated):  # just now
         return Seen.REMOVED
     except errors.TopicAuthorizationFailed as error:  # a sink may write without the right to read
@@ -239,6 +250,31 @@ def _look(cluster: Cluster, place: Place) -> Seen:
     if not same:
         return Seen.GONE
     return Seen.ABORTED if aborted else Seen.COMMITTED
+
+
+def _ended(cluster: Cluster, place: Place) -> Seen:
+    """How the transaction has ended whose rows readers of committed data do not come to: it may be open, or
+    another one that began before them. Its own marker tells."""
+    where = (place.topic, place.partition)
+    end = list_offsets(cluster, {where: LATEST}, committed=False)[where]
+    looked = 0
+    for answer in fetch_batches(
+        cluster, *where, place.offset + 1, end, committed=False, topic_id=place.topic_id
+    ):
+        for position, batch in _headers(answer):
+            if batch.is_control and batch.producer_id == place.writer.producer_id:
+                commit = read_control(answer.records, position, batch).type == COMMIT
+                return Seen.COMMITTED if commit else Seen.ABORTED
+        looked += len(answer.records)
+        if looked > LOOKED_THROUGH:
+            break
+    return Seen.OPEN
+
+
+def _headers(answer: FetchedBatches) -> Iterator[Located]:
+    """Where batches and markers are in an answer, and their headers."""
+    found = iter_headers(answer.records)
+    return ((at, batch) for at, batch in found if batch.next_offset > answer.position)
 
 
 def _is_at(batch: BatchHeader, place: Place) -> bool | None:

@@ -24,7 +24,7 @@ from eoslog.client.records.produce import Producer
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.retry import retrying
 from eoslog.connector.checkpoint.checkpoint import RESTORE, Checkpoint, CheckpointUnreadable
-from eoslog.connector.commit.places import FirstRow, told_by
+from eoslog.connector.commit.places import OpenRows
 from eoslog.connector.commit.saved_state import Saved, TaskContents, Written, log_of
 from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.commit.transactional_ids import Participant
@@ -133,11 +133,9 @@ class CheckpointSaving:
             *(key for key, _ in records),
         }
         every = chain(records, self._all_records(there - kept, changed, packed))
-        first_rows = self._produce(own, partition, every)
+        rows = self._produce(own, partition, every)
         stateful = manifest.is_stateful
-        return Written(
-            Saved(self.topic, partition, self._number, size, digest, stateful, log_now), first_rows
-        )
+        return Written(Saved(self.topic, partition, self._number, size, digest, stateful, log_now), rows)
 
     def _looked_up(self) -> tuple[int, str | None]:
         """The number of the topic's partitions, and its id."""
@@ -204,9 +202,8 @@ class CheckpointSaving:
             yield from pieces(self.sink, FILE, name, data)
         yield from pieces(self.sink, MANIFEST, "", manifest)
 
-    def _produce(self, own: Participant, partition: int, records: Iterable[Record]) -> tuple[FirstRow, ...]:
-        """Write records in the sink's own transaction, and wait for their acknowledgement. Returns where they
-        begin."""
+    def _produce(self, own: Participant, partition: int, records: Iterable[Record]) -> tuple[OpenRows, ...]:
+        """Write records in the sink's own transaction, and wait for their acknowledgement."""
         with Producer(self.cluster, identity=own.identity, transactional_id=own.name) as producer:
             for together in _in_parts(records):
                 keys = pa.array([key.packed() for key, _ in together], pa.binary())
@@ -216,7 +213,10 @@ class CheckpointSaving:
                 for batch in batches:
                     producer.send(self.topic, partition, batch)
             producer.flush()
-            return told_by(own.identity, producer.first_rows)
+            return tuple(
+                OpenRows(where, offset, own.identity, producer.last_sequence(where))
+                for where, offset in producer.first_rows.items()
+            )
 
 
 def _in_parts(records: Iterable[Record]) -> Iterator[list[Record]]:

@@ -7,6 +7,7 @@ reports. Only begin remembers anything from batch to batch, and nothing breaks i
 import hashlib
 import logging
 import os
+import time
 import uuid
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +20,7 @@ from eoslog.client.admin import groups as group_offsets
 from eoslog.client.wire.cluster import shared_cluster
 from eoslog.connector.checkpoint.accepted_differences import acceptable, to_accept
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
-from eoslog.connector.checkpoint.noted_places import NotedPlaces
+from eoslog.connector.checkpoint.noted_places import NotedPlaces, Waiting
 from eoslog.connector.checkpoint.noted_sink import NotedSink, NotedStarts
 from eoslog.connector.checkpoint.shadow_check import check_apart, check_taken
 from eoslog.connector.checkpoint.spark_logs import Planned
@@ -33,7 +34,7 @@ from eoslog.connector.commit.finish import await_readable
 from eoslog.connector.commit.leave_sink import fence, stable_decision
 from eoslog.connector.commit.marker_proof import prove_last
 from eoslog.connector.commit.move_decision import give_up
-from eoslog.connector.commit.places import Places, Seen, first_rows_of, places_of
+from eoslog.connector.commit.places import Places, Seen, open_rows_of, places_of
 from eoslog.connector.commit.saved_state import Saving
 from eoslog.connector.commit.task_reports import Batch, Begun, Decided, Prepared, Report, Run
 from eoslog.connector.commit.token_write import (
@@ -330,13 +331,14 @@ def _keep(options: SinkOptions, reports: Sequence[Report | None], batch_id: int,
     again = any(isinstance(report, Decided) for report in reports)
     noted, places = NotedPlaces.read(checkpoint).without(replaced), places_of(prepared)
     earlier = batch_id + again  # what was never decided of this batch is not missed
-    if said := noted.remade(places, earlier) or noted.cut(first_rows_of(prepared), earlier):
+    if said := noted.remade(places, earlier) or noted.cut(open_rows_of(prepared), earlier):
         raise RowsGone(
             f"batch {batch_id} is not decided: {said}. Rows of earlier batches are gone. "
             "Nothing was written. Start the query again: it says which, and how to go on"
         )
     if prepared or not again or noted.newest < batch_id:
-        noted.after(batch_id, places, more=again).write(checkpoint)
+        waiting = None if options.topic is None else Waiting(options.topic, int(time.time() * 1000))
+        noted.after(batch_id, places, more=again, waiting=waiting).write(checkpoint)
     if options.checkpoint_sync:
         checkpoint.sync_planned(batch_id)
 

@@ -588,7 +588,9 @@ def rows_found(
     if not noted:
         return RowsFound(newest - 1, done, _said(lacking(cluster, reversed(note.older))))
     batch, places = next((one for one in noted if one[1]), noted[0])
-    behind = () if known else tuple(followed(cluster, note.in_batches))
+    waiting = dict([note.waiting] if note.waiting else ())
+    only = sink if waiting and sink else None
+    behind = () if known else tuple(followed(cluster, note.in_batches, only, waiting=waiting))
     had = [place for number, found in noted for place in found if not (again and number == batch)]
     lacks = _said(lacking(cluster, dict.fromkeys((*had, *note.up_to(batch))), visible=had))
     is_ours = decided is not None or last is None or last.of_query is None

@@ -97,7 +97,8 @@ def _prepare(
     ids = tuple(sorted((topic, number) for topic, number in producer.topic_ids.items() if number))
     last = tuple(producer.last_rows.get(place, (-1, -1)) for place in written)
     first = tuple(producer.first_rows.get(place, -1) for place in written)
-    results = (tally.rows, written, tally.checksum, ids, producer.bytes, last, first, tally.dead)
+    ends = tuple(map(producer.last_sequence, written))
+    results = (tally.rows, written, tally.checksum, ids, producer.bytes, last, first, ends, tally.dead)
     return Prepared(stamp, attempt.partition, participant, *results)
 
 

@@ -155,6 +155,7 @@ def _act(random: Random, names: list[str]) -> list[Act]:
         "back": ("back", name),
         "blackout": ("blackout", name, random.choice((1, 2))),
         "forget": ("forget", *(random.random() < 0.5 for _ in range(3))),
+        "stranger": ("stranger", sink),
         "sparkday": ("sparkday", name),
         "files": ("produce", FILES, random.randint(1, 4)),
         "lost": ("lost", name, random.choice(STARTS)),
@@ -168,7 +169,7 @@ _WEIGHTS = (
     (4, "fork"), (4, "backup"), (4, "restore"), (3, "delete"), (1, "drop"), (2, "grow"), (3, "snapshot"),
     (2, "restored"), (2, "keep"), (2, "cut"), (2, "restart"), (4, "wait"), (1, "cluster"), (8, "write"),
     (6, "set"), (3, "says"), (2, "rename"), (3, "living"), (3, "tried"), (3, "meddle"), (2, "out"),
-    (3, "back"), (3, "blackout"), (2, "forget"), (2, "sparkday"), (4, "files"), (3, "lost"),
+    (3, "back"), (3, "blackout"), (2, "forget"), (2, "stranger"), (2, "sparkday"), (4, "files"), (3, "lost"),
     (3, "edit"),
 )  # fmt: skip
 _ACTS = [name for _, name in _WEIGHTS]
@@ -414,6 +415,15 @@ def _spark_for_a_day(random: Random, names: list[str]) -> list[Act]:
     ]  # fmt: skip
 
 
+def _hidden(random: Random, names: list[str]) -> list[Act]:
+    a, sink = random.choice(names), random.choice(list(SINKS))
+    return [
+        ("set", a, "topic", sink), ("stranger", sink), _produced(random), ("run", a, 1, _late(random)),
+        *([("backup", a)] * random.choice((0, 1))), ("forget", random.random() < 0.5, True, False, False),
+        *([("restore", a)] * random.choice((0, 1))), ("run", a, 2),
+    ]  # fmt: skip
+
+
 def _lost(random: Random, names: list[str]) -> list[Act]:
     a, topic = random.choice(names), random.choice(list(SOURCES))
     changed: list[Act] = random.choice(([("grow", topic)], [("delete", topic)], []))
@@ -439,8 +449,8 @@ def _edited(random: Random, names: list[str]) -> list[Act]:
 
 
 _THEMES = (
-    _lost, _edited, _tried_out, _strangers, _files_restored, _away_and_back, _monthly, _spark_for_a_day,
-    _begun_elsewhere, _source_renamed,
+    _hidden, _lost, _edited, _tried_out, _strangers, _files_restored, _away_and_back, _monthly,
+    _spark_for_a_day, _begun_elsewhere, _source_renamed,
     _handed_over, _taken_over, _renamed, _renamed, _restored, _tokens, _broker_restored, _source_cut,
     _sink_cut, _handed_back, _joined, _weaker, _copied,
 )  # fmt: skip

@@ -48,6 +48,7 @@ def end(world: "World") -> None:
             return
     _give_up_names(world)
     world.clock.sleep(MINUTES_20)
+    world.cluster.end_strangers()
     for name, _ in world.cluster.held_open():
         world.findings.append(Finding("open for ever", f"transaction of {plain(name)}"))
     rows = judge.seen(world.cluster, SINKS)

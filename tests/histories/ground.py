@@ -50,6 +50,12 @@ class Cluster(Protocol):
     def id_of(self, name: str) -> str:
         """A topic's id as tools print it."""
 
+    def stand_open(self, topic: str) -> None:
+        """Another application writes to all partitions in a transaction, and does not end it."""
+
+    def end_strangers(self) -> None:
+        """Such transactions are committed."""
+
     def become(self, tv: int, keeps: bool) -> None:
         """transaction.version, and whether two-phase commit is offered, from now on."""
 

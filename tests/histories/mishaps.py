@@ -134,6 +134,12 @@ def empty(world: "World", topic: str) -> None:
         world.cluster.empty(topic)
 
 
+def stand_in_front(world: "World", topic: str) -> None:
+    """Another application's transaction holds readers of committed data back, until all is over."""
+    if topic in world.cluster.topics:
+        world.cluster.stand_open(topic)
+
+
 def day_with_spark(world: "World", name: str) -> None:
     """Spark's own connector does a batch on the query's checkpoint, after an orderly end."""
     query = world.queries.get(name)
@@ -236,6 +242,7 @@ MISHAPS: Mapping[str, Callable[..., None]] = {
     "blackout": black_out,
     "forget": forget,
     "empty": empty,
+    "stranger": stand_in_front,
     "sparkday": day_with_spark,
     "lost": lose_checkpoint,
     "edit": edit,

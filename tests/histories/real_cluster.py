@@ -50,6 +50,13 @@ class RealCluster:
         del self._kafka  # or it looks for the broker for ever
         self.broker.kill()
 
+    def stand_open(self, topic: str) -> None:
+        """Not played here."""
+        raise NotImplementedError(topic)
+
+    def end_strangers(self) -> None:
+        """There are none."""
+
     # -- topics -----------------------------------------------------------------------------------
 
     @property

@@ -71,7 +71,7 @@ def _strikes(acts: Sequence[Act]) -> int:
 
 def possible(acts: Sequence[Act]) -> list[Act]:
     """Without what the bundled broker or real time does not allow."""
-    return [_possible(act) for act in acts if act[0] not in ("forget", "blackout")]
+    return [_possible(act) for act in acts if act[0] not in ("forget", "blackout", "stranger")]
 
 
 def _possible(act: Act) -> Act:

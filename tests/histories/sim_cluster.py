@@ -25,7 +25,7 @@ from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.protocol.schema import Message
 from tests.connector.commit.model_broker import NEVER_MS, ModelBroker, Open, Transaction, bumped
 from tests.histories.clock import Clock
-from tests.histories.sim_log import COMMITTED, OPEN, PLAIN, Entry, Log
+from tests.histories.sim_log import COMMITTED, OPEN, PLAIN, STRANGER, Entry, Log
 
 ANCHOR = "__consumer_offsets"
 STATE = "__transaction_state"
@@ -112,6 +112,21 @@ class SimCluster(ModelBroker):
         (batch,) = encode_batches(None, column, None, self.clock.ms, codec=0, max_batch_bytes=1 << 20)
         data = b"".join(bytes(part) for part in batch.finish())
         self.topics[topic].logs[partition].append(data, self.clock.ms)
+
+    def stand_open(self, topic: str) -> None:
+        """Another application writes to all partitions in a transaction, and does not end it."""
+        column = pa.array([b"theirs"])
+        for log in self.topics[topic].logs:
+            if STRANGER not in log.open:
+                (batch,) = encode_batches(None, column, None, self.clock.ms, codec=0, max_batch_bytes=1 << 20)
+                parts = batch.finish(STRANGER, 0, log.last_sequence(STRANGER) + 1, True)
+                log.append(b"".join(map(bytes, parts)), self.clock.ms)
+
+    def end_strangers(self) -> None:
+        """Such transactions are committed."""
+        for log in (log for topic in self.topics.values() for log in topic.logs):
+            if STRANGER in log.open:
+                log.mark(STRANGER, 0, True, self.clock.ms)
 
     def add_partition(self, name: str) -> None:
         """One more."""
@@ -595,6 +610,7 @@ class SimCluster(ModelBroker):
                 {
                     "producer_id": who, "producer_epoch": epoch, "coordinator_epoch": 0,
                     "current_txn_start_offset": first,
+                    "last_sequence": log.last_sequence(who) if log and who in log.open else -1,
                 }
                 for who, (first, epoch) in (log.open | held if log else held).items()
             ]  # fmt: skip

@@ -6,6 +6,8 @@ from eoslog.protocol.batch import read_header
 from eoslog.protocol.control import ABORT, COMMIT, control_batch
 from tests.protocol.oracle import stamp
 
+STRANGER = 900_000
+"""The producer id of another application."""
 OPEN, COMMITTED, ABORTED, PLAIN, MARKER = "open", "committed", "aborted", "plain", "marker"
 
 
@@ -68,6 +70,12 @@ class Log:
         data = bytearray(control_batch(COMMIT if commit else ABORT, producer, epoch, 0, ms))
         stamp(data, self.end, self.epoch)
         self._add(Entry(self.end, self.end + 1, bytes(data), producer, MARKER, ms))
+
+    def last_sequence(self, producer: int) -> int:
+        """The sequence number of the producer's last record; -1: it has none."""
+        mine = [e for e in self.entries if e.producer == producer and e.state != MARKER]
+        newest = read_header(mine[-1].data) if mine else None
+        return -1 if newest is None else newest.base_sequence + newest.count - 1
 
     def _add(self, entry: Entry) -> None:
         if not self.epochs or self.epochs[-1][0] != self.epoch:

@@ -438,9 +438,10 @@ class World:
             self.accept_loss(query)
 
     def _has_notes(self, query: Query) -> bool:
-        """Whether its group has a note of where a query has ended, in any partition that it reads."""
-        groups = {given.get("kafka.group.id", "") for given in (query.source, query.sink)}
-        noted = {topic for group in groups for topic, _ in self.cluster.places_of(group, noted=True)}
+        """Whether its group, the sink's before the source's, has a note of where a query has ended, in any
+        partition that it reads."""
+        group = query.sink.get("kafka.group.id") or query.source.get("kafka.group.id", "")
+        noted = {topic for topic, _ in self.cluster.places_of(group, noted=True)}
         return bool(noted & {*query.lineage.topic.split(",")})
 
     def had_group(self, query: Query) -> bool:

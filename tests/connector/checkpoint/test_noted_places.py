@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
-from eoslog.connector.checkpoint.noted_places import KEPT_PARTITIONS, NOTED_PLACES, NotedPlaces
-from eoslog.connector.commit.places import FirstRow, Place
+from eoslog.connector.checkpoint.noted_places import KEPT_PARTITIONS, NOTED_PLACES, NotedPlaces, Waiting
+from eoslog.connector.commit.places import OpenRows, Place
 from eoslog.protocol.producer_identity import ProducerIdentity
 
 
@@ -14,8 +14,8 @@ def at(offset: int, partition: int = 0, topic: str = "out", topic_id: str | None
     return Place(topic, topic_id, partition, offset, ProducerIdentity(7, 1), 5)
 
 
-def first(offset: int, partition: int = 0) -> FirstRow:
-    return FirstRow(("out", partition), offset, ProducerIdentity(7, 2))
+def first(offset: int, partition: int = 0) -> OpenRows:
+    return OpenRows(("out", partition), offset, ProducerIdentity(7, 2))
 
 
 def test_it_keeps_the_newest_batch_and_the_last_one_with_rows(tmp_path: Path) -> None:
@@ -54,6 +54,18 @@ def test_the_last_place_in_each_topic_stays(tmp_path: Path) -> None:
     assert noted.remade((at(0, topic_id="2"),), 4) and not NotedPlaces(((3, (at(12),)),)).remade(
         (at(0, topic_id="2"),), 3
     )
+
+
+def test_until_a_batch_has_rows_it_is_noted_where_they_will_be(tmp_path: Path) -> None:
+    checkpoint, noted, began = Checkpoint.at(str(tmp_path)), NotedPlaces(), Waiting("out", 9)
+    seen = []
+    for batch, places in ((0, ()), (1, ()), (2, (at(3),)), (3, ())):
+        noted = noted.after(batch, places, waiting=Waiting("out", 9 + batch))
+        noted.write(checkpoint)
+        noted = NotedPlaces.read(checkpoint)
+        assert noted.without(()) == noted
+        seen.append(noted.waiting)
+    assert seen == [began, began, None, None]
 
 
 def test_a_batch_that_was_not_decided_hides_no_place() -> None:

@@ -23,7 +23,7 @@ from eoslog.connector.commit.faults import (
 from eoslog.connector.commit.finish import find_lost, is_aborted, lost_word
 from eoslog.connector.commit.marker_proof import prove_last
 from eoslog.connector.commit.move_decision import give_up
-from eoslog.connector.commit.places import PartitionState, Seen
+from eoslog.connector.commit.places import OpenThere, PartitionState, Seen
 from eoslog.connector.commit.replay import OnLost
 from eoslog.connector.commit.seal import TwoPhase
 from eoslog.connector.commit.task_reports import Batch, Decided, Empty, Prepared, Report
@@ -276,8 +276,8 @@ def due(bench: Bench, looks: list[Any], *, living: bool = False) -> list[type[c.
     name, (producer_id, epoch) = prepared(bench.whole_batch(0)[1]).participant
     said = c.Description("PrepareCommit", ProducerIdentity(producer_id, epoch + 1), 0, 0, (("out", 1),))
     told = {
-        "held": {("out", 1): PartitionState(0, {ProducerIdentity(producer_id, epoch): 0})},
-        "closed": {("out", 1): PartitionState(0, {ProducerIdentity(7, 0): 3})},
+        "held": {("out", 1): PartitionState(0, {ProducerIdentity(producer_id, epoch): OpenThere(0)})},
+        "closed": {("out", 1): PartitionState(0, {ProducerIdentity(7, 0): OpenThere(3)})},
         "not told": {("out", 1): PartitionState(0, None)},
     }
     left, asked = iter(looks), list[type[c.Command[Any]]]()
@@ -571,10 +571,14 @@ def test_what_cannot_be_asked_before_the_decision_refuses_the_batch(tv: int, awa
 
 
 def committed_where(bench: Bench, state: Callable[[ProducerIdentity], Any]) -> None:
-    """A batch whose task 0 has its first row at offset 5 of out-0, where the leader says this."""
+    """A batch whose task 0 has its rows from offset 5 on in out-0, the last one under sequence number 6,
+    where the leader says this."""
     begun = bench.begin(0)
     first, second = map(prepared, bench.prepare_all(begun))
-    reports: list[Report] = [replace(first, first_rows=(5,)), replace(second, first_rows=(-1,))]
+    reports: list[Report] = [
+        replace(first, first_rows=(5,), last_sequences=(6,)),
+        replace(second, first_rows=(-1,)),
+    ]
 
     def answer(command: c.Command[Any]) -> Any:
         if not isinstance(command, c.FindOpen):
@@ -590,8 +594,10 @@ def committed_where(bench: Bench, state: Callable[[ProducerIdentity], Any]) -> N
 @pytest.mark.parametrize(
     "state",
     [
-        lambda who: PartitionState(0, {who: 5, who._replace(epoch=who.epoch + 1): 9}),
-        lambda who: PartitionState(5, {who: 3}),
+        lambda who: PartitionState(
+            0, {who: OpenThere(5, 6), who._replace(epoch=who.epoch + 1): OpenThere(9)}
+        ),
+        lambda who: PartitionState(5, {who: OpenThere(3)}),
         lambda who: PartitionState(-1, None),
     ],
     ids=["open", "open since before", "nothing is told"],
@@ -610,16 +616,26 @@ def test_rows_that_are_open_where_they_were_written_are_decided(tv: int, state: 
     [
         (lambda who: PartitionState(0, {}), r"out-0 has no open transaction of \S+, and its rows begin at 5"),
         (
-            lambda who: PartitionState(0, {who: 6}),
+            lambda who: PartitionState(0, {who: OpenThere(6, 6)}),
             r"no open transaction of \S+ before 6, and its rows begin at 5",
         ),
-        (lambda who: PartitionState(0, {who._replace(epoch=who.epoch + 1): 5}), "no open transaction"),
-        (lambda who: PartitionState(6, {who: 5}), "out-0 begins at 6, and rows were written from 5 on"),
+        (
+            lambda who: PartitionState(0, {who._replace(epoch=who.epoch + 1): OpenThere(5, 6)}),
+            "no open transaction",
+        ),
+        (
+            lambda who: PartitionState(6, {who: OpenThere(5, 6)}),
+            "out-0 begins at 6, and rows were written from 5 on",
+        ),
+        (
+            lambda who: PartitionState(0, {who: OpenThere(5, 4)}),
+            r"out-0 has lost the last 2 rows of \S+, which it had acknowledged",
+        ),
         (lambda who: PartitionState(6, None), "out-0 begins at 6"),
         (lambda who: c.Refused(3, "no such topic"), "could not be looked up: no such topic"),
         (lambda who: c.Unknown("no answer"), "could not be looked up: no answer"),
     ],
-    ids=["ended", "ended half-way", "another epoch", "deleted", "deleted, unread", "refused", "unknown"],
+    ids=["ended", "half-way", "another epoch", "deleted", "cut", "deleted, unread", "refused", "unknown"],
 )
 def test_rows_that_are_gone_from_their_partition_are_not_decided(tv: int, state: Any, why: str) -> None:
     """Their coordinator says that the transaction is open, and would commit it."""
@@ -759,7 +775,7 @@ def test_a_winner_of_which_rows_were_deleted_unread_is_lost_and_not_committed(
     """Of its first rows, where leaders tell them; else of its last ones. The other winner is committed."""
     bench = Bench(tv, keeps=keeps)
     first, second = killed_after_the_decision(bench, OF_WINNERS)
-    whole, cut = PartitionState(0, {}), PartitionState(3, {first: 1, second: 6})
+    whole, cut = PartitionState(0, {}), PartitionState(3, {first: OpenThere(1), second: OpenThere(6)})
     state = {("out", 0): cut, ("out", 1): whole} if told else {("out", 0): PartitionState(-1, None)}
     log_of(bench, state | ({} if told else {("out", 1): PartitionState(10, None)}))
     at = "out-0 begins at 3, and rows were at 1" if told else "out-1 begins at 10, and rows were at 9"

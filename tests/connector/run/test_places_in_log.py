@@ -22,7 +22,9 @@ from eoslog.connector.sink.task_writer import write_rows
 from eoslog.protocol import errors
 from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.names_by_sink import sink_of
+from eoslog.protocol.producer_identity import ProducerIdentity
 from tests.connector.brokers import Kafka
+from tests.kit.program import until
 
 
 @pytest.fixture
@@ -227,11 +229,59 @@ def test_a_broker_s_own_time_is_that_of_the_batch(kafka: Kafka, cluster: Cluster
     assert not lacking(cluster, places_of([report]))
 
 
-def test_a_start_looks_with_few_requests(kafka: Kafka, cluster: Cluster) -> None:
-    """Ends of all partitions at once, batches at some."""
+def test_another_transaction_hides_how_one_has_ended_and_its_marker_tells(
+    kafka: Kafka, cluster: Cluster
+) -> None:
+    """It began before, in the same partition, and is open: no reader of committed data comes that far."""
+    topic = kafka.topic(1)
+    other = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": f"before-{topic}"})
+    other.init_transactions(30)
+    other.begin_transaction()
+    other.produce(topic, b"theirs")
+    other.flush(30)
+    reports = [written(kafka, topic, [0]) for _ in range(3)]
+    places = [place for report in reports for place in places_of([report])]
+    end(cluster, reports[1], commit=True)
+    end(cluster, reports[0], commit=False)
+    hidden = [Seen.ABORTED, Seen.COMMITTED, Seen.OPEN]
+    until(lambda: seen(cluster, *places) == hidden, "the markers are written")
+    assert [tp for tp in kafka.rows(topic)] == []
+    says = f"{topic}-0 has 3 rows of {reports[1].participant.name} from offset {places[1].offset - 2} on"
+    assert followed(cluster, places[:1]) == [says]
+    other.commit_transaction(30)
+    end(cluster, reports[2], commit=False)
+    until(lambda: seen(cluster, *places)[2] is Seen.ABORTED, "the marker is written")
+    assert seen(cluster, *places)[:2] == hidden[:2]
+    assert followed(cluster, places[:1]) == [says]
+
+
+def test_every_partition_is_looked_at(kafka: Kafka, cluster: Cluster) -> None:
+    """A leader may be elected that lacks the rows of one partition, and others write over their offsets."""
     topic = kafka.topic(40)
     report = written(kafka, topic, list(range(40)), rows=1)
     end(cluster, report, commit=True)
+    places = places_of([report])
     before = time.monotonic()
-    assert not lacking(cluster, places_of([report]))
+    assert not lacking(cluster, places, visible=places)
     print(f"40 partitions held against the log in {(time.monotonic() - before) * 1000:.0f} ms")
+    theirs = ProducerIdentity(report.participant.identity.producer_id, 999)
+    held = [place._replace(writer=theirs) if place.partition == 25 else place for place in places]
+    told = lacking(cluster, held, visible=held)
+    assert list(told.values()) == [f"offset 0 of {topic}-25 holds other rows than were written there"]
+
+
+def test_rows_follow_where_no_batch_had_any(kafka: Kafka, cluster: Cluster) -> None:
+    """A query whose batches were all without rows knows its topic, and since when it has waited."""
+    topic, other = kafka.topic(2), kafka.topic(1)
+    end(cluster, written(kafka, topic, [0]), commit=True)
+    time.sleep(0.01)  # the next rows are younger
+    began = {topic: int(time.time() * 1000)}
+    assert followed(cluster, [], "s", waiting=began) == []
+    time.sleep(0.01)
+    report = written(kafka, topic, [1])
+    end(cluster, report, commit=True)
+    end(cluster, written(kafka, other, [0]), commit=True)
+    sink = sink_of(report.participant.name)
+    says = f"{topic}-1 has 3 rows of {report.participant.name} from offset 0 on"
+    assert followed(cluster, [], sink, waiting=began) == [says]
+    assert followed(cluster, [], "another sink", waiting=began) == []

@@ -4,6 +4,7 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -20,7 +21,7 @@ from eoslog.connector.commit.begin import begin
 from eoslog.connector.commit.decision import ANCHOR
 from eoslog.connector.commit.faults import BatchRefused, MarkersMissing, ParticipantsLost
 from eoslog.connector.commit.finish import DUE
-from eoslog.connector.commit.places import PartitionState
+from eoslog.connector.commit.places import OpenThere, PartitionState
 from eoslog.connector.commit.sink_transaction import TV2, fetch_stored
 from eoslog.connector.commit.task_reports import Batch, Prepared, Report
 from eoslog.connector.commit.transactional_ids import Participant, Sink
@@ -193,6 +194,21 @@ def test_rows_that_are_deleted_before_their_decision_are_written_again(writing: 
     assert writing.visible() == [b"a", b"b", b"c"]
 
 
+def test_rows_that_an_elected_leader_lacks_are_written_again(writing: Writing) -> None:
+    """unclean.leader.election.enable: the log ends before acknowledged rows, and the transaction is open. A
+    task that says one row more than the leader has looks the same. The bundled broker has one log."""
+    reports = writing.prepare()
+    first = reports[0]
+    assert isinstance(first, Prepared) and first.last_sequences == (1,)
+    if ON_KAFKA:
+        with pytest.raises(BatchRefused, match=f"{writing.topic}-0 has lost the last 1 rows of .*unclean"):
+            writing.commit([replace(first, last_sequences=(2,)), *reports[1:]])
+        assert writing.visible() == []
+        reports = writing.prepare()
+    writing.commit(reports)
+    assert writing.visible() == [b"a", b"b", b"c"]
+
+
 def test_rows_that_an_operator_aborts_on_their_partition_are_written_again(writing: Writing) -> None:
     """kafka-transactions.sh abort sends this. The bundled broker refuses it."""
     reports = writing.prepare()
@@ -257,13 +273,14 @@ def test_a_look_shows_where_transactions_begin(kafka: Kafka) -> None:
                     producer.send(topic, 0, batch)
                 producer.flush()
         assert producer.first_rows == {(topic, 0): 0} and producer.last_rows[topic, 0][0] == 1
+        assert (producer.last_sequence((topic, 0)), producer.last_sequence((topic, 1))) == (1, -1)
         leader = cluster.take(cluster.leader_address(topic, 0))
         leader.ends_together = False  # else it is believed
         cluster.give_back(leader)
         ahead = markers.PendingLook.ahead(cluster, [(topic, 0)])
         assert ahead is not None
         found = markers.look_at_partitions(cluster, [(topic, 0)], ahead=ahead)
-        assert found == {(topic, 0): PartitionState(0, {identity: 0})}
+        assert found == {(topic, 0): PartitionState(0, {identity: OpenThere(0, 1)})}
         transactions.end_txn(cluster, f"look-{topic}", identity, commit=False)
         until(lambda: not markers.look_at_partitions(cluster, [(topic, 0)])[topic, 0].opened, "it has ended")
 
