@@ -13,6 +13,7 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from eoslog.connector.checkpoint.spark_logs import VOID, Planned, offsets_of
+from eoslog.connector.offsets.plan import recreated
 from eoslog.errors import EoslogError
 
 _NAMED = 5
@@ -116,6 +117,37 @@ def step(place: str, mark: Mark | None, batch: Batch, since: int | None, reached
         "added to the fan-out, or has lost its mark. Nothing was written. Bring back the table; or, if it "
         f"is to get the rows from this batch on alone, say since={batch.number} for it"
     )
+
+
+def check_order(place: str, mark: Mark | None, batch: Batch, since: int | None) -> None:
+    """Check, for a merge, that offsets of the batch's changes follow those of the mark's. An offset is of one
+    log: those of a topic that was made anew, was cut, or has more partitions now may be lower than those of
+    older changes, which would then win. `since` is the user's word that `order` holds all the same.
+
+    Raises FanoutStopped.
+    """
+    if mark is None or not mark.ends or not batch.ends or batch.number in (mark.number, since):
+        return
+    then, now = Planned.parse(mark.number, mark.ends), Planned.parse(batch.number, batch.ends)
+    before, after = then.topic_offsets(), now.topic_offsets()
+    said = [
+        f"{topic} is another topic of that name" for topic in recreated(then.topic_ids(), now.topic_ids())
+    ]
+    said += [
+        f"{t}-{p} ends at {after[t, p]}, and did at {at}"
+        for (t, p), at in before.items()
+        if after.get((t, p), at) < at
+    ]
+    read = {topic for topic, _ in before}
+    said += [f"{t}-{p} is a new partition" for t, p in after.keys() - before.keys() if t in read]
+    if said:
+        raise FanoutStopped(
+            f"fanout {batch.name}, batch {batch.number}, {place}: {_abridged(sorted(said))} since batch "
+            f"{mark.number}, so offsets do not say any more which of two changes of a key is newer. Nothing "
+            "was written. If `order` has offsets, put a column of the table before them that is larger for "
+            "the rows from now on, as a number of your own: rows that lack it are older. Then say "
+            f"since={batch.number} for this table"
+        )
 
 
 def _after_a_loss(what: str, mark: Mark, gone: Gone, batch: Batch, since: int | None) -> Step:

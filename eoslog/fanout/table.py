@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from eoslog.connector.checkpoint.spark_logs import Planned
+from eoslog.fanout.merge import Merge
 from eoslog.fanout.rows import Nothing, Rows, Staged
-from eoslog.fanout.rules import Batch, FanoutStopped, Mark, Step, compare, number_of, step
+from eoslog.fanout.rules import Batch, FanoutStopped, Mark, Step, check_order, compare, number_of, step
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -23,10 +24,12 @@ class TableMoved(Exception):
 
 
 class Table(Protocol):
-    """A table of some format. `place`: its name in messages; `since`: see `rules.step`."""
+    """A table of some format. `place`: its name in messages; `since`: see `rules.step`; `merge`: how it takes
+    changes, None: it takes rows."""
 
     place: str
     since: int | None
+    merge: Merge | None
     transform: Transform | None
 
     def prepare(self, rows: Rows, batch: Batch) -> Mark | None:
@@ -49,7 +52,9 @@ class Table(Protocol):
 
 
 def step_of(table: Table, mark: Mark | None, batch: Batch) -> Step:
-    """What to do for a table that was just read. Raises FanoutStopped: see `rules.step`."""
+    """What to do for a table that was just read. Raises FanoutStopped: see `step` and `check_order`."""
+    if table.merge is not None:
+        check_order(table.place, mark, batch, table.since)
     return step(table.place, mark, batch, table.since, table.reached(batch.query))
 
 

@@ -11,7 +11,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable, Field, write_deltalake
+from deltalake.schema import PrimitiveType
+from pyiceberg.types import LongType
 
 from eoslog.errors import OptionError, SchemaError
 from eoslog.fanout import delta
@@ -408,7 +410,51 @@ def test_columns_of_all_kinds_are_merged(at: Any, tmp_path: Path) -> None:
     }
 
 
-def put_arrow(table: Any, number: int, rows: list[list[Any]], kinds: dict[str, Any], schema: str) -> None:
+def plan(topic_id: str, **ends: int) -> str:
+    """A batch's plan: one source of a topic."""
+    line = {
+        "orders": {number.lstrip("p"): end for number, end in ends.items()},
+        f"topic-id:orders:{topic_id}": {},
+    }
+    return f'v1\n{{"batchWatermarkMs":0,"batchTimestampMs":0,"conf":{{}}}}\n{json.dumps(line)}'
+
+
+@AT
+@pytest.mark.parametrize(
+    ("now", "said"),
+    [
+        (plan("B", p0=4), "orders is another topic of that name, orders-0 ends at 4, and did at 90"),
+        (plan("A", p0=89), "orders-0 ends at 89, and did at 90"),
+        (plan("A", p0=95, p1=3), "orders-1 is a new partition"),
+    ],
+    ids=["made anew", "cut", "more partitions"],
+)
+def test_offsets_of_two_logs_are_not_compared(at: Any, now: str, said: str, tmp_path: Path) -> None:
+    """All changes of a topic that was made anew would be older than the table's rows, and change nothing."""
+    kinds = {"id": pa.int64(), "name": pa.string(), "offset": pa.int64(), "op": pa.string()}
+    table = merging(at, tmp_path)
+    put_arrow(table, 0, [[1, "old", 88, "c"], [2, "old", 89, "c"]], kinds, SCHEMA, plan("A", p0=90))
+    put_arrow(table, 1, [], kinds, SCHEMA, plan("A", p0=90))
+    for _ in range(2):
+        with pytest.raises(FanoutStopped, match=f"({said}).* since batch 1, so offsets .*say since=2"):
+            put_arrow(table, 2, [[1, "new", 3, "u"]], kinds, SCHEMA, now)
+    if hasattr(table, "uri"):
+        DeltaTable(table.uri).alter.add_columns([Field("turn", PrimitiveType("long"))])
+    else:
+        ice(table).update_schema().add_column("turn", LongType()).commit()
+    later = merging(at, tmp_path, Merge(["id"], ["turn", "offset"], "op"), since=2)
+    kinds, schema = (
+        {**kinds, "turn": pa.int64()},
+        spark_schema(id="long", name="string", offset="long", op="string", turn="long"),
+    )
+    put_arrow(later, 2, [[1, "new", 3, "u", 1]], kinds, schema, now)
+    put_arrow(later, 3, [[1, "newest", 4, "u", 1]], kinds, schema, now)
+    assert held(later) == [(1, "newest", 4), (2, "old", 89)]
+
+
+def put_arrow(
+    table: Any, number: int, rows: list[list[Any]], kinds: dict[str, Any], schema: str, ends: str = ""
+) -> None:
     given = ChangeRows([], schema)
     columns = {
         name: pa.array([row[at] for row in rows], kind) for at, (name, kind) in enumerate(kinds.items())
@@ -417,7 +463,7 @@ def put_arrow(table: Any, number: int, rows: list[list[Any]], kinds: dict[str, A
     given.numbers = range(len(rows))
     whole = pa.RecordBatch.from_pydict(columns)
     given.batch = lambda numbers: whole.take(pa.array(numbers, pa.int64()))  # type: ignore[method-assign]
-    carry_out(Batch("orders", 7, number), given.through, [table], [])
+    carry_out(Batch("orders", 7, number, ends), given.through, [table], [])
 
 
 def to_spark(kind: pa.DataType) -> Any:

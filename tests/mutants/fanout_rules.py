@@ -42,6 +42,11 @@ MUTANTS: list[Mutant] = [
     ),
     *mutants_of(
         ("tests/fanout/test_merge.py",),
+        Break("offsets of another topic are compared", "check_order", "recreated(then.topic_ids(), now.topic_ids())", "()"),
+        Break("offsets of a log that was cut are compared", "check_order", "after.get((t, p), at) < at", "False"),
+        Break("keys stay where they are in more partitions", "check_order", "after.keys() - before.keys()", "()"),
+        Break("since excuses no order", "check_order", "batch.number in (mark.number, since)", "batch.number == mark.number"),
+        Break("a merge does not look at the order", "step_of", "table.merge is not None", "False"),
         Break("the first change of a key wins", "Merge.newest", "np.append(np.flatnonzero(is_next), len(changes) - 1)", "np.append(0, np.flatnonzero(is_next) + 1)"),
         Break("any of two changes is the last one", "Merge._check_ties", "not one.equals(two)", "False"),
         Break("other words are upserts", "Merge._check", "one not in (*self.upserts, *self.deletes)", "False"),
