@@ -4,7 +4,7 @@ Brokers forget a transactional id, and the offsets of a group, after days withou
 and the markers: at a place that a transaction has written it shows how that transaction has ended.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from itertools import repeat
 from typing import Any, NamedTuple
@@ -88,6 +88,15 @@ def open_rows_of(reports: Iterable[Prepared]) -> tuple[OpenRows, ...]:
         )
         if offset >= 0
     )
+
+
+def told_by(
+    writer: ProducerIdentity,
+    first: Mapping[TopicPartition, int],
+    last_sequence: Callable[[TopicPartition], int],
+) -> tuple[OpenRows, ...]:
+    """The rows of one transaction, of a producer's first offsets and last sequence numbers."""
+    return tuple(OpenRows(where, offset, writer, last_sequence(where)) for where, offset in first.items())
 
 
 def why_gone_from(rows: OpenRows, state: PartitionState) -> str:

@@ -8,8 +8,7 @@ from functools import cached_property
 
 from eoslog.client.admin.topics import EARLIEST, LATEST, list_offsets
 from eoslog.client.admin.transaction_states import describe, list_transactions
-from eoslog.client.records.fetch import FetchedBatches, batch_at, fetch_batches
-from eoslog.client.records.read_committed import Located
+from eoslog.client.records.fetch import FetchedBatches, Located, batch_at, fetch_batches
 from eoslog.client.wire.cluster import Cluster, TopicInfo
 from eoslog.client.wire.retry import retrying
 from eoslog.connector.commit.places import Place, Seen, made_anew

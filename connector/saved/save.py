@@ -24,7 +24,7 @@ from eoslog.client.records.produce import Producer
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.retry import retrying
 from eoslog.connector.checkpoint.checkpoint import RESTORE, Checkpoint, CheckpointUnreadable
-from eoslog.connector.commit.places import OpenRows
+from eoslog.connector.commit.places import OpenRows, told_by
 from eoslog.connector.commit.saved_state import Saved, TaskContents, Written, log_of
 from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.commit.transactional_ids import Participant
@@ -213,10 +213,7 @@ class CheckpointSaving:
                 for batch in batches:
                     producer.send(self.topic, partition, batch)
             producer.flush()
-            return tuple(
-                OpenRows(where, offset, own.identity, producer.last_sequence(where))
-                for where, offset in producer.first_rows.items()
-            )
+            return told_by(own.identity, producer.first_rows, producer.last_sequence)
 
 
 def _in_parts(records: Iterable[Record]) -> Iterator[list[Record]]:

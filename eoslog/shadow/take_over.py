@@ -176,7 +176,7 @@ class LeftRows:
                 offsets = np.sort(self.rows["offset"][self.rows["place"] == number])
                 self._copy(producer, self.places[int(number)], offsets)
             producer.flush()
-            return Written(None, told_by(own.identity, producer.first_rows))
+            return Written(None, told_by(own.identity, producer.first_rows, producer.last_sequence))
 
     def _copy(self, producer: Producer, place: AuditedRange, offsets: Rows) -> None:
         within = AuditedRange(place.topic, None, place.partition, int(offsets[0]), int(offsets[-1]) + 1)
@@ -211,7 +211,7 @@ class Addition(NamedTuple):
         if self.state is None:
             return rows
         state = self.state.write(own, last, contents)
-        return Written(state.saved, (*rows.first_rows, *state.first_rows))
+        return Written(state.saved, (*rows.rows, *state.rows))
 
 
 def left_rows(cluster: Cluster, found: ShadowComparison, cut: ShadowCut) -> LeftRows | None:
