@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from itertools import accumulate
 from typing import NamedTuple
 
+from eoslog.connector.commit.write_token import WRITER
 from eoslog.protocol.names_by_sink import made, sinks_of_groups, sinks_of_ids
 from eoslog.protocol.topic_partitions import TopicPartition
 from eoslog.top.cluster_snapshot import ClusterSnapshot
@@ -83,7 +84,7 @@ def figures(look: ClusterSnapshot, before: ClusterSnapshot | None, wish: Display
         ),
         look.without_leader,
         look.problems,
-        SINKS.in_order(map(SINKS.row, made(ids, sinks, ages)), wish),
+        SINKS.in_order(map(SINKS.row, made(ids, _notes_as_one(ids, sinks), ages)), wish),
     )
 
 
@@ -93,6 +94,17 @@ def _sinks(look: ClusterSnapshot, wish: DisplayOptions) -> tuple[dict[str, str],
     names = {*look.ids, *(found.transactional_id for found in look.transactions)}
     ids = sinks_of_ids(names, groups.values())
     return _wished(ids, wish), _wished(groups, wish)
+
+
+def _notes_as_one(ids: dict[str, str], groups: dict[str, str]) -> dict[str, str]:
+    """The sink of each group. What queries have noted of their writes in foreachBatch shares a line: such a
+    sink is named by the query's id, and has no transactional ids once its writes are forgotten."""
+    writing = set(ids.values())
+    notes = f"{WRITER}:"
+    return {
+        name: f"{notes}*" if sink.startswith(notes) and sink not in writing else sink
+        for name, sink in groups.items()
+    }
 
 
 def _wished(sinks: dict[str, str], wish: DisplayOptions) -> dict[str, str]:

@@ -333,6 +333,26 @@ def test_what_a_sink_made_is_one_line() -> None:
     assert "quick" in first and "billing" in first and "other" not in first
 
 
+def test_notes_of_queries_without_ids_are_one_line() -> None:
+    """A cluster of twenty queries has a group eoslog-write:<id of the query> for each, which nobody knows."""
+    writing = "eoslog-write:writes"
+    names = [writing, *(f"eoslog-write:{n:08}-6f1e" for n in range(20))]
+    look = seen(
+        partitions={**PARTITIONS, (OFFSETS, 0): PartitionView(1, 0, 900, 900, 900)},
+        groups=[GroupView(name, "Empty", "classic", {(OFFSETS, 0): 7}) for name in names],
+        ids=[writing, f"{writing}/5.0/0/w.2"],
+    )
+    page = lines(figures(look, None))
+    assert [line for line in page if line and line[0].startswith("eoslog-write:")] == [
+        ["eoslog-write:*", "0", "0", "-", "20"],
+        [writing, "2", "0", "-", "1"],
+    ]
+    unfolded = [line[0] for line in lines(figures(look, None), unfolded=True) if line]
+    assert set(names) <= set(unfolded)
+    told = dataclasses.asdict(figures(look, None))["groups"]
+    assert {group["name"]: group["sink"] for group in told} == {name: name for name in names}
+
+
 def test_unfolded_each_name_is_a_line() -> None:
     page = lines(figures(sinks(), None), unfolded=True)
     first = [line[0] for line in page if line]

@@ -129,6 +129,32 @@ def test_systemd_takes_the_unit(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_what_the_page_types_before_the_start_is_what_the_unit_needs(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "upgrading.md").read_text()
+    found = re.search(r"```bash\n(useradd.*?)```", page, re.DOTALL)
+    assert found
+    lines, unit = found[1].splitlines(), UNIT.read_text()
+    user, program = re.search(r"User=(\w+)", unit), re.search(r"ExecStart=(\S+)/bin/eoslog", unit)
+    assert user and lines[0].endswith(f" {user[1]}")
+    assert program and f"python3 -m venv {program[1]}" in lines
+    (written,) = (line for line in lines if line.startswith("printf"))
+    target = re.search(r"--config-file (\S+)", unit)
+    assert target and written.endswith(f"> {target[1]}")
+    typed = written.replace(target[1], "server.properties")
+    subprocess.run(["bash", "-e", "-c", typed], cwd=tmp_path, check=True, timeout=60)
+    checked = [
+        sys.executable,
+        "-m",
+        "eoslog",
+        "broker",
+        "--config-file",
+        "server.properties",
+        "--check-config",
+    ]
+    done = subprocess.run(checked, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True)
+    assert "metrics.listen=127.0.0.1:9102" in done.stdout and "warning" not in done.stderr
+
+
 def test_the_unit_s_command_can_be_typed(tmp_path: Path) -> None:
     (line,) = re.findall(r"(?m)^ExecStart=/opt/eoslog/bin/eoslog (.*)$", UNIT.read_text())
     properties = tmp_path / "server.properties"

@@ -9,6 +9,7 @@ import re
 import shlex
 import socket
 import ssl
+import subprocess
 import threading
 import time
 import uuid
@@ -35,7 +36,7 @@ from eoslog.testing import BrokerFailed, EmbeddedBroker
 from tests.broker.admin.test_admin_configs import BROKER, DELETE, SET, change, configs, replace
 from tests.broker.broker_clients import Wire
 from tests.broker.operations.test_operating import all_match, steps
-from tests.broker.security.securitykit import STANDARD, Pki, Stores, free_ports, lives, serial
+from tests.broker.security.securitykit import ADMIN, SECRET, STANDARD, Pki, Stores, free_ports, lives, serial
 from tests.docs.test_rights import write_stream
 
 
@@ -583,3 +584,25 @@ def test_the_options_it_names_are_there() -> None:
     assert config.network.connections_max_idle_ms == 600_000
     assert config.network.connections_max_stalled_ms == 10_000
     assert config.security.sasl_max_receive_size == 512 << 10
+
+
+def test_the_page_s_closed_broker_can_be_typed(tmp_path: Path) -> None:
+    """Its certificates, server.properties and admin.properties, with this machine's address."""
+    page = (Path(__file__).parents[3] / "docs" / "security.md").read_text()
+    page = page.replace("DNS:kafka.example.org", "IP:127.0.0.1").replace("/etc/eoslog", str(tmp_path))
+    keys, server, admin = (
+        re.search(rf"```{language}\n({first}.*?)```", page, re.DOTALL)
+        for language, first in (("bash", "openssl"), ("properties", "listeners"), ("properties", "bootstrap"))
+    )
+    assert keys and server and admin
+    subprocess.run(["bash", "-e", "-c", keys[1]], cwd=tmp_path, check=True, capture_output=True, timeout=300)
+    (tmp_path / "users").write_text(f"{ADMIN}={SECRET}\n")
+    (port,) = free_ports(1)
+    config = dict(line.split("=", 1) for line in server[1].splitlines())
+    config["listeners"] = config["advertised.listeners"] = f"SASL_SSL://127.0.0.1:{port}"
+    with EmbeddedBroker(config=config):
+        mine = admin[1].replace("kafka.example.org:9093", f"127.0.0.1:{port}").replace('"..."', f'"{SECRET}"')
+        (tmp_path / "admin.properties").write_text(mine)
+        command = ["topics", "create", "orders", "--command-config", str(tmp_path / "admin.properties")]
+        told = CliRunner().invoke(main, command)
+        assert told.exit_code == 0 and told.output == "topic orders: made\n", told.output
