@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from eoslog.client.records.produce import MAX_UNANSWERED
 from eoslog.client.wire.config import ClientConfig
+from eoslog.connector.commit.decision import ANCHOR
 from eoslog.connector.commit.replay import OnLost
 from eoslog.connector.commit.seal import TwoPhase, of_write
 from eoslog.connector.commit.transactional_ids import Sink
@@ -85,6 +86,14 @@ def _check_offsets(values: Mapping[str, Any]) -> None:
         raise OptionError(
             "commit.source.offsets=false, and kafka.group.id names a group for the source offsets: leave one "
             "of them out"
+        )
+    name, group = values["transactional.id"], values["kafka.group.id"]
+    of_sink = () if name is None else (Sink(name).group, Sink(name).attempts_group)
+    if values["decision.topic"] != ANCHOR and group in of_sink:
+        raise OptionError(
+            f"kafka.group.id={group} is the group that keeps the decisions of transactional.id={name}. With "
+            "decision.topic they have places in a topic, and offsets of that topic would overwrite them. "
+            "Give kafka.group.id another name, or leave it out"
         )
 
 

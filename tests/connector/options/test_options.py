@@ -206,6 +206,17 @@ BAD_SINK: list[tuple[dict[str, str], str]] = [
 ]
 
 
+def test_a_group_of_decisions_is_no_group_for_offsets_of_their_topic() -> None:
+    """Both would have one place: the second start could not read the decision, and no way out would help."""
+    given = {**BROKERS, "topic": "t", "transactional.id": "a/b", "kafka.group.id": "a%2Fb"}
+    assert sink_options(given, stream=True).group_id == "a%2Fb"
+    for group in ("a%2Fb", "a%2Fb/attempts"):
+        with pytest.raises(OptionError, match="keeps the decisions .*=a/b.*another name"):
+            sink_options({**given, "kafka.group.id": group, "decision.topic": "d"}, stream=True)
+    for more in ({"kafka.group.id": "c"}, {"transactional.id": "c"}):
+        assert sink_options({**given, "decision.topic": "d", **more}, stream=True)
+
+
 @pytest.mark.parametrize(("options", "said"), BAD_SINK)
 def test_bad_sink_options(options: dict[str, str], said: str) -> None:
     with pytest.raises(OptionError, match=said):
