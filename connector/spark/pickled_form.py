@@ -6,7 +6,7 @@ import sys
 
 from eoslog.connector.spark.libraries import EnvironmentUnfit
 
-FORM = 7
+FORM = 8
 """Increase it with every change of these values, or of their classes' and modules' names. Another form
 is refused or dropped, never guessed."""
 

@@ -211,7 +211,7 @@ def test_a_group_of_decisions_is_no_group_for_offsets_of_their_topic() -> None:
     given = {**BROKERS, "topic": "t", "transactional.id": "a/b", "kafka.group.id": "a%2Fb"}
     assert sink_options(given, stream=True).group_id == "a%2Fb"
     for group in ("a%2Fb", "a%2Fb/attempts"):
-        with pytest.raises(OptionError, match="keeps the decisions .*=a/b.*another name"):
+        with pytest.raises(OptionError, match=r"keeps the decisions .*=a/b.*another name"):
             sink_options({**given, "kafka.group.id": group, "decision.topic": "d"}, stream=True)
     for more in ({"kafka.group.id": "c"}, {"transactional.id": "c"}):
         assert sink_options({**given, "decision.topic": "d", **more}, stream=True)
