@@ -97,7 +97,7 @@ def test_the_command_serves_until_it_is_interrupted_and_says_a_wrong_address(bus
         with urllib.request.urlopen(found[1]) as answer:
             text = answer.read().decode()
         exporter.send_signal(signal.SIGINT)
-        assert exporter.wait(30) == 0
+        assert exporter.wait(120) == 0
     names = {family.name for family in text_string_to_metric_families(text)}
     assert names >= {family.name for family in FAMILIES}
     for wrong, said in {"9188": "HOST:PORT", busy.bootstrap: "Give another address"}.items():
