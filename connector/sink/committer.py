@@ -20,6 +20,7 @@ from eoslog.client.admin import groups as group_offsets
 from eoslog.client.wire.cluster import shared_cluster
 from eoslog.connector.checkpoint.accepted_differences import acceptable, to_accept
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
+from eoslog.connector.checkpoint.checkpoint_view import CheckpointView
 from eoslog.connector.checkpoint.noted_places import NotedPlaces, Waiting
 from eoslog.connector.checkpoint.noted_sink import NotedSink, NotedStarts
 from eoslog.connector.checkpoint.shadow_check import check_apart, check_taken
@@ -60,7 +61,6 @@ from eoslog.connector.saved.run_again import check_equal_run, check_state_topic
 from eoslog.connector.sink import token_begin
 from eoslog.connector.sink.source_check import check_begins, check_sources, takes_over
 from eoslog.connector.sink.start_of_run import (
-    CheckpointView,
     StartOfRun,
     known_id,
     leave_for_none,

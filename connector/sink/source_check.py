@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 from eoslog.client.wire.cluster import shared_cluster
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
+from eoslog.connector.checkpoint.checkpoint_view import CheckpointView
 from eoslog.connector.checkpoint.source_changes import (
     Change,
     RemovedSources,
@@ -22,7 +23,7 @@ from eoslog.connector.commit.faults import CheckpointMismatch
 from eoslog.connector.commit.task_reports import Begun
 from eoslog.connector.options.sink_options import SinkOptions
 from eoslog.connector.run.source_ends import asked_ends, asked_starts
-from eoslog.connector.sink.start_of_run import CheckpointView, committed_offsets, known_id, of_group
+from eoslog.connector.sink.start_of_run import committed_offsets, known_id, of_group
 
 _FILE = "sources"
 

@@ -7,16 +7,16 @@ group's coordinator. Then it looks at the sink's last rows in the log, and at wh
 import logging
 import time
 import uuid
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
-from typing import NamedTuple, Self
 
 from eoslog.client.admin import groups as group_offsets
 from eoslog.client.admin.topics import EARLIEST, cut_below, list_offsets
 from eoslog.client.wire.cluster import Cluster, shared_cluster
 from eoslog.client.wire.retry import retrying
 from eoslog.connector.checkpoint.accepted_differences import acceptable
-from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
+from eoslog.connector.checkpoint.checkpoint import Checkpoint
+from eoslog.connector.checkpoint.checkpoint_view import CheckpointView, done_in, has_rested, kept_of
 from eoslog.connector.checkpoint.cluster_check import check_group_cluster, check_sink_cluster
 from eoslog.connector.checkpoint.completed_batches import check_completed, check_forgotten, others_batches
 from eoslog.connector.checkpoint.new_checkpoint import check_plain_start, remade, takes_place, unread
@@ -32,7 +32,7 @@ from eoslog.connector.checkpoint.start_checks import (
     check_taken_over,
     check_unnoted,
 )
-from eoslog.connector.checkpoint.start_facts import Completed, OtherSink, RowsFound, StartFacts
+from eoslog.connector.checkpoint.start_facts import OtherSink, StartFacts
 from eoslog.connector.commit.begin import (
     KnownStarts,
     check_left,
@@ -46,7 +46,7 @@ from eoslog.connector.commit.leave_sink import fence, leave, stable_decision, ta
 from eoslog.connector.commit.marker_proof import end_forgotten
 from eoslog.connector.commit.move_decision import give_up, move_decision
 from eoslog.connector.commit.observe import observed_decision
-from eoslog.connector.commit.places import Place, Places, Seen
+from eoslog.connector.commit.places import Seen
 from eoslog.connector.commit.saved_state import Saving
 from eoslog.connector.commit.sink_transaction import check_ended
 from eoslog.connector.commit.task_reports import Batch, Begun, Left
@@ -55,43 +55,24 @@ from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.offsets.group_notes import Note, NotedOffset, read_note
 from eoslog.connector.offsets.offsets import Offsets
 from eoslog.connector.options.sink_options import SinkOptions, StateOptions
-from eoslog.connector.run.places_in_log import followed, lacking, look_at
 from eoslog.connector.run.runner import Runner
 from eoslog.connector.run.source_ends import planned_ends
 from eoslog.connector.saved.run_again import check_restored
+from eoslog.connector.sink.noted_rows import (
+    completed_in,
+    forget_lacking,
+    open_of_visible,
+    places_decided,
+    places_of_queries,
+    rows_found,
+    seen_of_planned,
+    unnumber,
+)
 from eoslog.errors import RetriesExhausted
 from eoslog.protocol.errors import TopicAuthorizationFailed
 from eoslog.protocol.topic_partitions import TopicPartition
 
 logger = logging.getLogger(__name__)
-
-FRESH_SECONDS = 6.5 * 24 * 3600
-"""A query that completed a batch within this time finds its decision: clusters keep the offsets of an idle
-group for a week by default (offsets.retention.minutes)."""
-
-
-class CheckpointView(NamedTuple):
-    """What the checkpoint contains: the batch to write, and the newest completed one."""
-
-    checkpoint: Checkpoint
-    planned: Planned
-    completed: int | None
-    batch: Batch
-
-    @classmethod
-    def of(cls, checkpoint: Checkpoint) -> Self:
-        """Read the checkpoint. Raises CheckpointUnreadable."""
-        planned = checkpoint.newest_planned()
-        if planned is None:
-            raise CheckpointUnreadable(checkpoint.location, "no batch is planned in it (offsets/ is empty)")
-        batch = Batch(checkpoint.query_id(), planned.batch_id, planned.digest)
-        return cls(checkpoint, planned, checkpoint.newest_completed(), batch)
-
-    @property
-    def leads_to(self) -> Batch:
-        """The batch up to which Spark runs decided batches again, in a restored checkpoint; else `batch`."""
-        last = self.planned.leads_to
-        return Batch(self.batch.query_id, last.batch_id, last.digest)
 
 
 def known_starts(checkpoint: Checkpoint, options: SinkOptions) -> KnownStarts:
@@ -152,7 +133,7 @@ class StartOfRun:
         if moved:
             view.checkpoint.forget(NOTED_PLACES)  # they are another cluster's
         elif is_new:
-            _unnumber(view, self.known_starts.topics)  # its batches are another sink's
+            unnumber(view, self.known_starts.topics)  # its batches are another sink's
         else:
             self._remember(sink, group)
         if given is None or is_new or given.group != group:
@@ -285,7 +266,7 @@ class StartOfRun:
         Raises DecisionGone, CheckpointOlder, CheckpointMismatch, StartsElsewhere, TakenOver.
         """
         view, options = self._view, self._options
-        decided, undecided = _places_decided(view.checkpoint, begun.ours, again=bool(begun.lost))
+        decided, undecided = places_decided(view.checkpoint, begun.ours, again=bool(begun.lost))
         self._runner.run(end_forgotten(self._sink, undecided, commit=False))
         given = None if self._upgraded else NotedSink.read(view.checkpoint)
         kept = kept_of(view, begun.decided)
@@ -467,7 +448,7 @@ def leave_for_none(options: SinkOptions, runner: Runner, view: CheckpointView) -
             forget_lacking(shared_cluster(options.client), view.checkpoint)
         runner.run(give_up(Sink(given.sink), options.accepted))
         runner.run(leave(Sink(given.sink), view.batch, view.completed, noted_left(view, "")))
-        _unnumber(view)
+        unnumber(view)
     else:
         view.checkpoint.forget(NOTED_PLACES)  # they are another cluster's
     NotedSink(None, now, view.batch.batch_id).write(view.checkpoint)
@@ -532,173 +513,6 @@ def cluster_id(cluster: Cluster) -> str | None:
     """The id of the cluster that answers. None: it does not report one. Raises BrokerUnreachable."""
     cluster.meet()
     return retrying(cluster, "Metadata", lambda: cluster.metadata([]).cluster_id)
-
-
-def has_rested(view: CheckpointView, noted: int | None = None) -> bool:
-    """Whether the last completed batch is so old that the cluster may have forgotten its decision. `noted`:
-    the last one that the sink got, if the checkpoint notes that."""
-    if view.completed is None:
-        return False
-    at = view.checkpoint.completed_at(view.completed if noted is None else min(noted, view.completed))
-    return at is None or time.time() - at > FRESH_SECONDS
-
-
-def completed_in(
-    cluster: Cluster, view: CheckpointView, since: int | None, last: Decision | None, sink: str
-) -> Completed:
-    """What is known of the checkpoint's completed batches, if its `sink` has decided `last`."""
-    decided = None if last is None else last.last_of(view.batch.query_id)
-    rows = rows_found(cluster, view.checkpoint, view.completed, decided, last, sink=sink)
-    return Completed(view.completed, since, has_rested(view, rows.newest), rows)
-
-
-def rows_found(
-    cluster: Cluster,
-    checkpoint: Checkpoint,
-    completed: int | None,
-    decided: Batch | None,
-    last: Decision | None = None,
-    before: Sequence[Decision] = (),
-    *,
-    sink: str = "",
-    again: bool = False,
-) -> RowsFound:
-    """Hold the places that the checkpoint notes against the log; if it is new, those of the last decisions
-    `before` it, at which it may go on; none: of `last`. `decided`: the query's last batch that the sink knows
-    to be decided; None: its last decision, `last`, is another query's. `sink`: whose rows must not be visible
-    behind `last`; "": that is not asked. `again`: rows of its last batch are lost, and are written again.
-    Raises KafkaError, RetriesExhausted, CheckpointUnreadable."""
-    note = NotedPlaces.read(checkpoint)
-    noted, before = note.batches, before or (() if last is None else (last,))
-    if decided is None and completed is None and before:
-        gone = _said(lacking(cluster, reversed(places_of_queries(before))))
-        behind_last = undecided_behind(cluster, sink, last)
-        number = (before[0].of_query or before[0]).batch.batch_id
-        return RowsFound(batch=number, lacks=gone, undecided=behind_last)
-    done = max(-1 if completed is None else completed, -1 if decided is None else decided.batch_id)
-    known = decided is not None and decided.batch_id >= note.newest
-    lost = undecided_behind(cluster, sink, last, is_known=known) if noted or known else ()
-    if not noted:
-        return RowsFound(batch=done, lacks=_said(lacking(cluster, reversed(note.older))), undecided=lost)
-    newest, places = noted[0]
-    if completed is None and not known:
-        return RowsFound()
-    if completed is not None and not known and newest > completed:
-        noted = noted[1:]  # it was not decided: it is to be written
-    if not noted:
-        return RowsFound(newest - 1, done, _said(lacking(cluster, reversed(note.older))))
-    batch, places = next((one for one in noted if one[1]), noted[0])
-    waiting = dict([note.waiting] if note.waiting else ())
-    only = sink if waiting and sink else None
-    behind = () if known else tuple(followed(cluster, note.in_batches, only, waiting=waiting))
-    had = [place for number, found in noted for place in found if not (again and number == batch)]
-    lacks = _said(lacking(cluster, dict.fromkeys((*had, *note.up_to(batch))), visible=had))
-    is_ours = decided is not None or last is None or last.of_query is None
-    proven = _newest_visible(cluster, noted, decided) if is_ours and not known else None
-    return RowsFound(noted[0][0], batch, lacks, bool(places), behind, proven, lost)
-
-
-def _newest_visible(
-    cluster: Cluster, noted: Sequence[tuple[int, Places]], decided: Batch | None
-) -> int | None:
-    """The newest of the noted batches, the newest first, that the sink does not know to be decided, and whose
-    rows are all committed; of one without rows, those of the last one that had some. None: there is none."""
-    last = -1 if decided is None else decided.batch_id
-    for at, (number, _) in enumerate(noted):
-        places = next((found for _, found in noted[at:] if found), ())
-        if number > last and set(look_at(cluster, places).values()) == {Seen.COMMITTED}:
-            return number
-    return None
-
-
-def undecided_behind(
-    cluster: Cluster, sink: str, last: Decision | None, *, is_known: bool = False
-) -> tuple[str, ...]:
-    """Where rows of the sink are visible behind those of its last decision. `is_known`: this is the last one
-    that the checkpoint knows of, so nothing shows that there were others."""
-    if last is None or not sink:
-        return ()
-    since = last.incarnation if is_known else None
-    return tuple(followed(cluster, (*places_of_queries([last]), *last.everywhere), sink, since))
-
-
-def places_of_queries(before: Iterable[Decision]) -> Places:
-    """Where rows of the queries are that have made these decisions of their sinks."""
-    return tuple(place for made in before for place in (made.of_query or made).everywhere)
-
-
-def _unnumber(view: CheckpointView, topics: Collection[str] = ()) -> None:
-    """Note where rows are, and of no batch. `topics`: to which the query writes; empty: to any. Raises
-    CheckpointUnreadable."""
-    note = NotedPlaces.read(view.checkpoint)
-    kept = note.unnumbered(view.batch.batch_id)
-    if topics:
-        kept = kept.without([place for place in kept.older if place.topic not in topics])
-    if kept != note:
-        kept.write(view.checkpoint)
-
-
-def places_of_planned(view: CheckpointView) -> Places:
-    """Where rows of the batch are that the next start writes, if an earlier run was about to decide it.
-    Raises CheckpointUnreadable."""
-    batch = view.batch.batch_id
-    return () if view.completed == batch else dict(NotedPlaces.read(view.checkpoint).batches).get(batch, ())
-
-
-def seen_of_planned(cluster: Cluster, view: CheckpointView, decided: Batch | None) -> dict[Place, Seen]:
-    """What the log shows there. `decided`: the query's last batch that the sink knows to be decided; if that
-    is an earlier one, what was removed since was not decided. Empty: the batch is decided. Raises KafkaError,
-    RetriesExhausted, CheckpointUnreadable."""
-    if decided is not None and decided.batch_id >= view.batch.batch_id:
-        return {}
-    seen = look_at(cluster, places_of_planned(view))
-    return {place: how for place, how in seen.items() if decided is None or how is not Seen.REMOVED}
-
-
-def _places_decided(checkpoint: Checkpoint, decided: Batch | None, *, again: bool) -> tuple[Places, Places]:
-    """Where rows are of batches that the checkpoint notes: of those that the sink has decided, and of others.
-    `again`: rows of its last batch are lost, and are written again: it is neither."""
-    note, newest = NotedPlaces.read(checkpoint), -1 if decided is None else decided.batch_id
-    others = tuple(place for batch, places in note.batches if batch > newest for place in places)
-    left_out = {*others, *(dict(note.batches).get(newest, ()) if again else ())}
-    return tuple(place for place in note.everywhere if place not in left_out), others
-
-
-def done_in(view: CheckpointView) -> int:
-    """The newest completed batch; -1: none."""
-    return -1 if view.completed is None else view.completed
-
-
-def open_of_visible(cluster: Cluster, checkpoint: Checkpoint, decided: Batch | None) -> Places:
-    """Where rows are open of batches that the sink does not know to be decided, although they are: a part of
-    theirs, or of a later one's, is visible. Raises KafkaError, RetriesExhausted, CheckpointUnreadable."""
-    newest = -1 if decided is None else decided.batch_id
-    noted = [one for one in NotedPlaces.read(checkpoint).batches if one[0] > newest]
-    seen = {batch: look_at(cluster, places) for batch, places in noted}
-    visible = max((batch for batch, how in seen.items() if Seen.COMMITTED in how.values()), default=-1)
-    upto = [how for batch, how in seen.items() if batch <= visible]
-    return tuple(place for found in upto for place, how in found.items() if how is Seen.OPEN)
-
-
-def _said(lacks: Mapping[Place, str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(lacks.values()))
-
-
-def forget_lacking(cluster: Cluster, checkpoint: Checkpoint) -> None:
-    """Forget where rows were that are gone, as was accepted: a later start does not ask again. Raises
-    KafkaError, RetriesExhausted, CheckpointUnreadable."""
-    note = NotedPlaces.read(checkpoint)
-    note.without(lacking(cluster, note.everywhere, visible=note.in_batches)).write(checkpoint)
-
-
-def kept_of(view: CheckpointView, decided: Batch | None) -> Planned | None:
-    """The decided batch in the checkpoint, if it is this query's and Spark still has it: it keeps 100."""
-    planned = view.planned
-    if decided is None or decided.query_id != view.batch.query_id or decided.batch_id > planned.batch_id:
-        return None
-    if decided.batch_id < planned.batch_id:
-        return view.checkpoint.planned_if_kept(decided.batch_id)
-    return planned
 
 
 def known_id(cluster: Cluster) -> str | None:

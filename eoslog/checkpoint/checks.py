@@ -10,6 +10,7 @@ from eoslog.checkpoint.standing import Standing
 from eoslog.client.admin.topics import EARLIEST, LATEST, cut_below, list_offsets
 from eoslog.client.wire.cluster import Cluster
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
+from eoslog.connector.checkpoint.checkpoint_view import CheckpointView, has_rested, kept_of
 from eoslog.connector.checkpoint.completed_batches import check_forgotten
 from eoslog.connector.checkpoint.new_checkpoint import remade
 from eoslog.connector.checkpoint.spark_logs import source_position
@@ -22,18 +23,8 @@ from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.offsets import plan
 from eoslog.connector.offsets.offsets import Offsets, SourcePosition
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
-from eoslog.connector.sink.start_of_run import (
-    CheckpointView,
-    cut_of,
-    has_rested,
-    kept_of,
-    known_id,
-    plan_of,
-    rows_found,
-    seen_of_planned,
-    successor,
-    unread_of,
-)
+from eoslog.connector.sink.noted_rows import rows_found, seen_of_planned
+from eoslog.connector.sink.start_of_run import cut_of, known_id, plan_of, successor, unread_of
 
 
 def problems(cluster: Cluster, standing: Standing) -> list[str]:

@@ -29,7 +29,8 @@ from eoslog.commands.session import CommandSession, client_config, cluster_comma
 from eoslog.connector.commit.leave_sink import fence
 from eoslog.connector.offsets.offsets import parse_bound
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
-from eoslog.connector.sink.start_of_run import cluster_id, undecided_behind
+from eoslog.connector.sink.noted_rows import undecided_behind
+from eoslog.connector.sink.start_of_run import cluster_id
 from eoslog.protocol.topic_partitions import TopicPartition
 
 WINDOW = 100

@@ -40,7 +40,7 @@ from eoslog.connector.saved.state_files import (
     is_of_checkpoint,
     keys_of,
 )
-from eoslog.connector.sink.start_of_run import undecided_behind
+from eoslog.connector.sink.noted_rows import undecided_behind
 from eoslog.errors import OptionError
 
 logger = logging.getLogger(__name__)

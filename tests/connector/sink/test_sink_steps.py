@@ -16,6 +16,7 @@ import pytest
 from eoslog.client.admin import groups as group_offsets
 from eoslog.client.admin.groups import CommittedOffset
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
+from eoslog.connector.checkpoint.checkpoint_view import CheckpointView, kept_of
 from eoslog.connector.checkpoint.noted_sink import NotedSink
 from eoslog.connector.checkpoint.spark_logs import Planned
 from eoslog.connector.commit import commands as c
@@ -39,8 +40,7 @@ from eoslog.connector.commit.write_token import sink_of_query
 from eoslog.connector.offsets.group_notes import Note, read_note
 from eoslog.connector.options.sink_options import Guarantee, SinkOptions, sink_options
 from eoslog.connector.run import run_memory
-from eoslog.connector.sink import committer, start_of_run
-from eoslog.connector.sink.start_of_run import CheckpointView
+from eoslog.connector.sink import committer, noted_rows, start_of_run
 from eoslog.errors import OptionError, WrongCluster
 from eoslog.protocol.producer_identity import ProducerIdentity
 from tests.connector.commit.model_bench import Bench, Crash, finishes
@@ -172,8 +172,8 @@ def test_the_batch_of_another_query_is_not_looked_for_in_this_ones_checkpoint(qu
     query.plan(0)
     query.plan(1)
     view = CheckpointView.of(Checkpoint.at(str(query.options.checkpoint_location)))
-    assert start_of_run.kept_of(view, Batch("q", 0)) is not None
-    assert start_of_run.kept_of(view, Batch("another", 0)) is None
+    assert kept_of(view, Batch("q", 0)) is not None
+    assert kept_of(view, Batch("another", 0)) is None
 
 
 def test_a_begin_that_failed_leaves_no_memory(query: Query) -> None:
@@ -1213,11 +1213,11 @@ def test_the_newest_batch_whose_rows_are_all_visible(monkeypatch: pytest.MonkeyP
     """An open one is passed over; one without rows stands on those of the last that had some."""
     ours, theirs = (Place("out", None, 0, at, ProducerIdentity(at, 0), 0) for at in (5, 9))
     shown = {ours: Seen.COMMITTED, theirs: Seen.OPEN}
-    monkeypatch.setattr(start_of_run, "look_at", lambda _, places: {place: shown[place] for place in places})
+    monkeypatch.setattr(noted_rows, "look_at", lambda _, places: {place: shown[place] for place in places})
 
     def newest(*noted: tuple[int, Places], decided: int | None = None) -> int | None:
         last = None if decided is None else Batch("q", decided, "digest")
-        return start_of_run._newest_visible(None, noted, last)  # type: ignore[arg-type]
+        return noted_rows._newest_visible(None, noted, last)  # type: ignore[arg-type]
 
     assert newest((8, (ours,)), (7, (ours,))) == 8
     assert newest((8, (ours, theirs)), (7, (ours,))) == 7

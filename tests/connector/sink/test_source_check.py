@@ -9,13 +9,13 @@ from typing import NamedTuple
 import pytest
 
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
+from eoslog.connector.checkpoint.checkpoint_view import CheckpointView
 from eoslog.connector.checkpoint.source_changes import SourcesChanged
 from eoslog.connector.commit.faults import CheckpointMismatch
 from eoslog.connector.commit.task_reports import Batch, Begun
 from eoslog.connector.options.sink_options import sink_options
 from eoslog.connector.run.source_ends import SourceEnd
 from eoslog.connector.sink.source_check import check_begins, check_sources, takes_over
-from eoslog.connector.sink.start_of_run import CheckpointView
 from eoslog.protocol.producer_identity import ProducerIdentity
 
 

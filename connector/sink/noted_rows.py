@@ -1,0 +1,156 @@
+"""What the sink's log shows of the batches whose places the checkpoint notes."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from eoslog.client.wire.cluster import Cluster
+from eoslog.connector.checkpoint.checkpoint import Checkpoint
+from eoslog.connector.checkpoint.checkpoint_view import CheckpointView, has_rested
+from eoslog.connector.checkpoint.noted_places import NotedPlaces
+from eoslog.connector.checkpoint.start_facts import Completed, RowsFound
+from eoslog.connector.commit.decision import Decision
+from eoslog.connector.commit.places import Place, Places, Seen
+from eoslog.connector.commit.task_reports import Batch
+from eoslog.connector.run.places_in_log import followed, lacking, look_at
+
+
+def completed_in(
+    cluster: Cluster, view: CheckpointView, since: int | None, last: Decision | None, sink: str
+) -> Completed:
+    """What is known of the checkpoint's completed batches, if its `sink` has decided `last`."""
+    decided = None if last is None else last.last_of(view.batch.query_id)
+    rows = rows_found(cluster, view.checkpoint, view.completed, decided, last, sink=sink)
+    return Completed(view.completed, since, has_rested(view, rows.newest), rows)
+
+
+def rows_found(
+    cluster: Cluster,
+    checkpoint: Checkpoint,
+    completed: int | None,
+    decided: Batch | None,
+    last: Decision | None = None,
+    before: Sequence[Decision] = (),
+    *,
+    sink: str = "",
+    again: bool = False,
+) -> RowsFound:
+    """Hold the places that the checkpoint notes against the log; if it is new, those of the last decisions
+    `before` it, at which it may go on; none: of `last`. `decided`: the query's last batch that the sink knows
+    to be decided; None: its last decision, `last`, is another query's. `sink`: whose rows must not be visible
+    behind `last`; "": that is not asked. `again`: rows of its last batch are lost, and are written again.
+    Raises KafkaError, RetriesExhausted, CheckpointUnreadable."""
+    note = NotedPlaces.read(checkpoint)
+    noted, before = note.batches, before or (() if last is None else (last,))
+    if decided is None and completed is None and before:
+        gone = _said(lacking(cluster, reversed(places_of_queries(before))))
+        behind_last = undecided_behind(cluster, sink, last)
+        number = (before[0].of_query or before[0]).batch.batch_id
+        return RowsFound(batch=number, lacks=gone, undecided=behind_last)
+    done = max(-1 if completed is None else completed, -1 if decided is None else decided.batch_id)
+    known = decided is not None and decided.batch_id >= note.newest
+    lost = undecided_behind(cluster, sink, last, is_known=known) if noted or known else ()
+    if not noted:
+        return RowsFound(batch=done, lacks=_said(lacking(cluster, reversed(note.older))), undecided=lost)
+    newest, places = noted[0]
+    if completed is None and not known:
+        return RowsFound()
+    if completed is not None and not known and newest > completed:
+        noted = noted[1:]  # it was not decided: it is to be written
+    if not noted:
+        return RowsFound(newest - 1, done, _said(lacking(cluster, reversed(note.older))))
+    batch, places = next((one for one in noted if one[1]), noted[0])
+    waiting = dict([note.waiting] if note.waiting else ())
+    only = sink if waiting and sink else None
+    behind = () if known else tuple(followed(cluster, note.in_batches, only, waiting=waiting))
+    had = [place for number, found in noted for place in found if not (again and number == batch)]
+    lacks = _said(lacking(cluster, dict.fromkeys((*had, *note.up_to(batch))), visible=had))
+    is_ours = decided is not None or last is None or last.of_query is None
+    proven = _newest_visible(cluster, noted, decided) if is_ours and not known else None
+    return RowsFound(noted[0][0], batch, lacks, bool(places), behind, proven, lost)
+
+
+def _newest_visible(
+    cluster: Cluster, noted: Sequence[tuple[int, Places]], decided: Batch | None
+) -> int | None:
+    """The newest of the noted batches, the newest first, that the sink does not know to be decided, and whose
+    rows are all committed; of one without rows, those of the last one that had some. None: there is none."""
+    last = -1 if decided is None else decided.batch_id
+    for at, (number, _) in enumerate(noted):
+        places = next((found for _, found in noted[at:] if found), ())
+        if number > last and set(look_at(cluster, places).values()) == {Seen.COMMITTED}:
+            return number
+    return None
+
+
+def undecided_behind(
+    cluster: Cluster, sink: str, last: Decision | None, *, is_known: bool = False
+) -> tuple[str, ...]:
+    """Where rows of the sink are visible behind those of its last decision. `is_known`: this is the last one
+    that the checkpoint knows of, so nothing shows that there were others."""
+    if last is None or not sink:
+        return ()
+    since = last.incarnation if is_known else None
+    return tuple(followed(cluster, (*places_of_queries([last]), *last.everywhere), sink, since))
+
+
+def places_of_queries(before: Iterable[Decision]) -> Places:
+    """Where rows of the queries are that have made these decisions of their sinks."""
+    return tuple(place for made in before for place in (made.of_query or made).everywhere)
+
+
+def unnumber(view: CheckpointView, topics: Collection[str] = ()) -> None:
+    """Note where rows are, and of no batch. `topics`: to which the query writes; empty: to any. Raises
+    CheckpointUnreadable."""
+    note = NotedPlaces.read(view.checkpoint)
+    kept = note.unnumbered(view.batch.batch_id)
+    if topics:
+        kept = kept.without([place for place in kept.older if place.topic not in topics])
+    if kept != note:
+        kept.write(view.checkpoint)
+
+
+def places_of_planned(view: CheckpointView) -> Places:
+    """Where rows of the batch are that the next start writes, if an earlier run was about to decide it.
+    Raises CheckpointUnreadable."""
+    batch = view.batch.batch_id
+    return () if view.completed == batch else dict(NotedPlaces.read(view.checkpoint).batches).get(batch, ())
+
+
+def seen_of_planned(cluster: Cluster, view: CheckpointView, decided: Batch | None) -> dict[Place, Seen]:
+    """What the log shows there. `decided`: the query's last batch that the sink knows to be decided; if that
+    is an earlier one, what was removed since was not decided. Empty: the batch is decided. Raises KafkaError,
+    RetriesExhausted, CheckpointUnreadable."""
+    if decided is not None and decided.batch_id >= view.batch.batch_id:
+        return {}
+    seen = look_at(cluster, places_of_planned(view))
+    return {place: how for place, how in seen.items() if decided is None or how is not Seen.REMOVED}
+
+
+def places_decided(checkpoint: Checkpoint, decided: Batch | None, *, again: bool) -> tuple[Places, Places]:
+    """Where rows are of batches that the checkpoint notes: of those that the sink has decided, and of others.
+    `again`: rows of its last batch are lost, and are written again: it is neither."""
+    note, newest = NotedPlaces.read(checkpoint), -1 if decided is None else decided.batch_id
+    others = tuple(place for batch, places in note.batches if batch > newest for place in places)
+    left_out = {*others, *(dict(note.batches).get(newest, ()) if again else ())}
+    return tuple(place for place in note.everywhere if place not in left_out), others
+
+
+def open_of_visible(cluster: Cluster, checkpoint: Checkpoint, decided: Batch | None) -> Places:
+    """Where rows are open of batches that the sink does not know to be decided, although they are: a part of
+    theirs, or of a later one's, is visible. Raises KafkaError, RetriesExhausted, CheckpointUnreadable."""
+    newest = -1 if decided is None else decided.batch_id
+    noted = [one for one in NotedPlaces.read(checkpoint).batches if one[0] > newest]
+    seen = {batch: look_at(cluster, places) for batch, places in noted}
+    visible = max((batch for batch, how in seen.items() if Seen.COMMITTED in how.values()), default=-1)
+    upto = [how for batch, how in seen.items() if batch <= visible]
+    return tuple(place for found in upto for place, how in found.items() if how is Seen.OPEN)
+
+
+def _said(lacks: Mapping[Place, str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(lacks.values()))
+
+
+def forget_lacking(cluster: Cluster, checkpoint: Checkpoint) -> None:
+    """Forget where rows were that are gone, as was accepted: a later start does not ask again. Raises
+    KafkaError, RetriesExhausted, CheckpointUnreadable."""
+    note = NotedPlaces.read(checkpoint)
+    note.without(lacking(cluster, note.everywhere, visible=note.in_batches)).write(checkpoint)
