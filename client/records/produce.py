@@ -19,14 +19,14 @@ from eoslog.errors import ADVICE, BrokerUnreachable, ConnectionLost, ProduceFail
 from eoslog.protocol import errors
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.batch import Buffer, read_header
-from eoslog.protocol.encode import EncodedBatch
 from eoslog.protocol.errors import ErrorCode, KafkaError, info
 from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.protocol.sequence import add
 from eoslog.protocol.topic_partitions import TopicPartition, by_topic
 from eoslog.protocol.typed import PRODUCE
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # the codec is loaded by who writes: a committer sends nothing
+    from eoslog.protocol.encode import EncodedBatch
     from eoslog.protocol.typed import (
         ProduceRequestDraft,
         ProduceRequestPartitionDataDraft,

@@ -186,6 +186,7 @@ def test_the_rights_of_a_query_as_a_table() -> None:
     assert lines[0].split() == ["RESOURCE", "PATTERN", "NAME", "OPERATIONS", "WHY"]
     assert [line.split()[:4] for line in lines[1:] if " optional: " in line] == [
         ["topic", "literal", "__transaction_state", "describe"],
+        ["topic", "literal", "orders_copy", "read"],
         ["group", "prefixed", "to%2Fcopy/", "read"],
         ["group", "prefixed", "eoslog-write:", "read"],
     ]
