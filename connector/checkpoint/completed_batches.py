@@ -200,7 +200,8 @@ def check_forgotten(sink: str, batch: Batch, seen: Mapping[Place, Seen], accepte
         raise DecisionGone(
             f"sink {sink}: the log had rows of {batch}, {gone}. The sink knows no decision on them here, so "
             "readers may have had them. Nothing was written. If they have, set "
-            f"{to_accept(written, accepted)}, and the query goes on behind them. If not, set "
+            f"{to_accept(written, accepted)}, and the query goes on behind them; if they have a part, "
+            "publish the rest yourself before. If they have none, set "
             f"{to_accept(missing, accepted)}, and they are written again"
         )
     return how == {Seen.COMMITTED}

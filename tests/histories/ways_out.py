@@ -97,14 +97,14 @@ def _looked(world: "World", query: "Query", text: str) -> bool:
     """The word for rows that readers have had, or for rows that they have not. What is missing of a batch
     that is there in part is published before."""
     part = re.search(r"batch (\d+) of query (\S+) is decided, as a part", text)
-    if part is not None:
-        world.publish(query, int(part.group(1)), part.group(2), 0)
-    batch = part or re.search(r"the log had rows of batch (\d+)", text)
+    batch = part or re.search(r"the log had rows of batch (\d+) of query (\S+),", text)
     if batch is None:
         return False
     seen, lineage = judge.seen(world.cluster, SINKS), query.lineage
     rows = lineage.batches.get(int(batch.group(1)), lineage.done)  # of a batch that was done once, those are
     word = "written" if any(seen[f"{lineage.name}:{uid}"] for uid in rows) else "missing"
+    if word == "written":
+        world.publish(query, int(batch.group(1)), batch.group(2), 0)
     told = re.search(rf"start\.accepted=(\S*batch-{word}:[\w-]+:\d+)", text)
     if told is None or query.sink.get("start.accepted") == told.group(1):
         return False
@@ -394,6 +394,10 @@ def _own_id(world: "World", query: "Query", text: str) -> bool:
 
 def _own_names(world: "World", query: "Query", text: str) -> bool:
     """A transactional.id and a kafka.group.id of its own."""
+    wrote = re.search(r"has written to topic ([\w-]+):.*If the topic was changed", text)
+    mark = f"{query.lineage.name}:"
+    if wrote and any(row.startswith(mark) for row in judge.seen(world.cluster, [wrote.group(1)])):
+        return False  # it is no copy, and its topic was changed
     query.sink["kafka.group.id"] = f"group-{query.name}-{len(world.told)}"
     if "rows may be there twice" in text:
         world.accept_loss(query)

@@ -437,7 +437,7 @@ class World:
         if query.ids[-1] is not None and any(query.names in lineage.names for lineage in others):
             self.accept_loss(query)
 
-    def _has_notes(self, query: Query) -> bool:
+    def has_notes(self, query: Query) -> bool:
         """Whether its group, the sink's before the source's, has a note of where a query has ended, in any
         partition that it reads."""
         group = query.sink.get("kafka.group.id") or query.source.get("kafka.group.id", "")
@@ -561,7 +561,7 @@ class World:
         lineage.again |= query.left
         nameless = not query.has_group and query.source["startingOffsets"] != "committed"
         if query.source["startingOffsets"] in ("earliest", "latest") and not query.reads_files:
-            nameless |= query.ids[-1] is None and not self._has_notes(query)  # docs/limits.md says so
+            nameless |= query.ids[-1] is None and not self.has_notes(query)  # docs/limits.md says so
         if age(query.checkpoint)[0] < 0 and lineage.done and (query.unknown or nameless):
             self.accept_loss(query)  # without a checkpoint and without a name it is a new query to everybody
         if age(query.checkpoint)[1] < 0 and query.source["startingOffsets"] == "committed":
