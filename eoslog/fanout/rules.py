@@ -129,10 +129,13 @@ def check_order(place: str, mark: Mark | None, batch: Batch, since: int | None) 
     if mark is None or not mark.ends or not batch.ends or batch.number in (mark.number, since):
         return
     then, now = Planned.parse(mark.number, mark.ends), Planned.parse(batch.number, batch.ends)
-    before, after = then.topic_offsets(), now.topic_offsets()
-    said = [
-        f"{topic} is another topic of that name" for topic in recreated(then.topic_ids(), now.topic_ids())
-    ]
+    # a topic that was left out for a while may come back as another one
+    left, ids = then.each_left(), then.left_ids() | then.topic_ids()
+    before, after = (
+        {tp: max(at.values()) for tp, at in left.items()} | then.topic_offsets(),
+        now.topic_offsets(),
+    )
+    said = [f"{topic} is another topic of that name" for topic in recreated(ids, now.topic_ids())]
     said += [
         f"{t}-{p} ends at {after[t, p]}, and did at {at}"
         for (t, p), at in before.items()
@@ -145,7 +148,8 @@ def check_order(place: str, mark: Mark | None, batch: Batch, since: int | None) 
             f"fanout {batch.name}, batch {batch.number}, {place}: {_abridged(sorted(said))} since batch "
             f"{mark.number}, so offsets do not say any more which of two changes of a key is newer. Nothing "
             "was written. If `order` has offsets, put a column of the table before them that is larger for "
-            "the rows from now on, as a number of your own: rows that lack it are older. Then say "
+            "the rows from now on, as a number of your own: rows that lack it are older. If the query was "
+            "set back in the same log (eoslog checkpoint rewind), leave `order` as it is. Then say "
             f"since={batch.number} for this table"
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 from threading import Barrier
 from typing import Any
@@ -20,7 +21,7 @@ from eoslog.fanout import delta
 from eoslog.fanout.batch import carry_out
 from eoslog.fanout.merge import Merge
 from eoslog.fanout.rows import HASH, MODULUS
-from eoslog.fanout.rules import Batch, FanoutStopped
+from eoslog.fanout.rules import Batch, Content, FanoutStopped, Mark, check_order
 from eoslog.fanout.table import write
 from tests.fanout.kit import Calls, Dying, Killed, ListRows, delta_at, rows_in
 from tests.fanout.test_table_history import AT, compacted, restored
@@ -426,8 +427,9 @@ def plan(topic_id: str, **ends: int) -> str:
         (plan("B", p0=4), "orders is another topic of that name, orders-0 ends at 4, and did at 90"),
         (plan("A", p0=89), "orders-0 ends at 89, and did at 90"),
         (plan("A", p0=95, p1=3), "orders-1 is a new partition"),
+        (plan("B", p0=95), "orders is another topic of that name"),
     ],
-    ids=["made anew", "cut", "more partitions"],
+    ids=["made anew", "cut", "more partitions", "made anew and grown"],
 )
 def test_offsets_of_two_logs_are_not_compared(at: Any, now: str, said: str, tmp_path: Path) -> None:
     """All changes of a topic that was made anew would be older than the table's rows, and change nothing."""
@@ -450,6 +452,39 @@ def test_offsets_of_two_logs_are_not_compared(at: Any, now: str, said: str, tmp_
     put_arrow(later, 2, [[1, "new", 3, "u", 1]], kinds, schema, now)
     put_arrow(later, 3, [[1, "newest", 4, "u", 1]], kinds, schema, now)
     assert held(later) == [(1, "newest", 4), (2, "old", 89)]
+
+
+@pytest.mark.parametrize(
+    ("now", "said"),
+    [
+        (plan("B", p0=95), "another topic"),
+        (plan("A", p0=89), "ends at 89"),
+        (plan("A", p0=95, p1=1), "a new partition"),
+        (plan("A", p0=95), None),
+    ],
+)
+def test_a_topic_that_was_left_out_for_a_while_is_compared_when_it_comes_back(
+    now: str, said: str | None
+) -> None:
+    left = plan("A").replace('"orders": {}', '"left-at:orders:90:0": {}, "left-id:orders:A": {}')
+    left = left.replace('"topic-id:orders:A": {}', '"other": {"0": 1}')
+    mark = Mark(7, 1, Content(0, 0), left)
+    with nullcontext() if said is None else pytest.raises(FanoutStopped, match=said):
+        check_order("there", mark, Batch("orders", 7, 2, now), None)
+
+
+@AT
+def test_a_query_that_was_set_back_in_its_log_goes_on_with_since(at: Any, tmp_path: Path) -> None:
+    """The message's other way: older changes that come again change nothing."""
+    kinds = {"id": pa.int64(), "name": pa.string(), "offset": pa.int64(), "op": pa.string()}
+    table = merging(at, tmp_path)
+    put_arrow(table, 0, [[1, "newest", 89, "c"]], kinds, SCHEMA, plan("A", p0=90))
+    with pytest.raises(FanoutStopped, match=r"ends at 80.*set back in the same log.*since=1"):
+        put_arrow(table, 1, [[1, "older", 79, "u"], [2, "there", 78, "c"]], kinds, SCHEMA, plan("A", p0=80))
+    later = merging(at, tmp_path, since=1)
+    put_arrow(later, 1, [[1, "older", 79, "u"], [2, "there", 78, "c"]], kinds, SCHEMA, plan("A", p0=80))
+    put_arrow(later, 2, [[1, "newest", 89, "u"]], kinds, SCHEMA, plan("A", p0=90))
+    assert held(later) == [(1, "newest", 89), (2, "there", 78)]
 
 
 def put_arrow(
