@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
+from typing import NamedTuple
 
 from eoslog.client.admin.topics import EARLIEST, LATEST, list_offsets
 from eoslog.client.admin.transaction_states import describe, list_transactions
@@ -13,6 +14,7 @@ from eoslog.client.wire.cluster import Cluster, TopicInfo
 from eoslog.client.wire.retry import retrying
 from eoslog.connector.commit.places import Place, Seen, made_anew
 from eoslog.connector.commit.transactional_ids import Sink
+from eoslog.connector.run.markers import look_at_partitions
 from eoslog.errors import OffsetsGone, TopicRecreated, UnknownTopic
 from eoslog.protocol import errors
 from eoslog.protocol.batch import BatchHeader, iter_headers
@@ -144,38 +146,59 @@ class _Writers:
         return True
 
 
+class _Written(NamedTuple):
+    """Rows of a transaction in a partition: whose, the first and the last offset, and how many."""
+
+    producer_id: int
+    first: int
+    last: int
+    rows: int
+
+
 def _follows(
     cluster: Cluster, writers: _Writers, topic: str, partition: int, start: int, end: int, most: int
 ) -> str:
     """How many rows of committed transactions are between two offsets, and where; "": none. Another
     transaction that is open may hide them from readers: that does not change what they are. `most`: so many
     bytes are looked through."""
-    looked, rows, said = 0, 0, ""
-    written = dict[int, tuple[int, int]]()  # first offset and rows of transactions whose end is yet to come
     if end - start < _ROW_AND_MARKER:
         return ""
+    looked, found, opened = 0, list[_Written](), dict[int, _Written]()
     try:
         for answer in fetch_batches(cluster, topic, partition, start, end, committed=False):
-            for position, batch in _headers(answer):
-                who = batch.producer_id
-                if not batch.is_control:
-                    if batch.is_transactional and writers.counts(who):
-                        at, count = written.get(who, (max(start, batch.base_offset), 0))
-                        written[who] = at, count + min(batch.count, batch.next_offset - start)
-                    continue
-                first, count = written.pop(who, (0, 0))
-                if count and read_control(answer.records, position, batch).type == COMMIT:
-                    by = f" of {writers.name(who)}" if writers.name(who) else ""
-                    said = said or f"rows{by} from offset {first} on"
-                    rows += count
+            found += _committed_in(answer, start, writers, opened)
             looked += len(answer.records)
             if looked > most:
-                has = f"{topic}-{partition} has"
-                unknown = f"{has} so many that not all were looked at" if writers.of_any else ""
-                return f"{has} {rows} or more {said}" if said else unknown
+                break
     except (OffsetsGone, TopicRecreated, errors.TopicAuthorizationFailed) as error:
         logger.debug("%s-%d cannot be looked through: %s", topic, partition, error)
-    return f"{topic}-{partition} has {rows} {said}" if said else ""
+    if not found:
+        unknown = looked > most and writers.of_any
+        return f"{topic}-{partition} has so many that not all were looked at" if unknown else ""
+    name, where = writers.name(found[0].producer_id), (topic, partition)
+    stable = list_offsets(cluster, {where: LATEST}, committed=True)[where]
+    more, by = " or more" if looked > most else "", f" of {name}" if name else ""
+    hides = ", which an open transaction before them hides from readers of committed data until it ends"
+    rows, first = sum(each.rows for each in found), found[0].first
+    said = f"{topic}-{partition} has {rows}{more} rows{by} from offset {first} on"
+    return said + (hides if any(each.last >= stable for each in found) else "")
+
+
+def _committed_in(
+    answer: FetchedBatches, start: int, writers: _Writers, opened: dict[int, _Written]
+) -> Iterator[_Written]:
+    """The transactions that markers of this answer commit, with their rows from `start` on. `opened`: those
+    whose marker is yet to come, by producer id; it is carried from answer to answer."""
+    for position, batch in _headers(answer):
+        who = batch.producer_id
+        if batch.is_control:
+            ended = opened.pop(who, None)
+            if ended is not None and read_control(answer.records, position, batch).type == COMMIT:
+                yield ended
+        elif batch.is_transactional and writers.counts(who):
+            rows, first = min(batch.count, batch.next_offset - start), max(start, batch.base_offset)
+            before = opened.get(who, _Written(who, first, first, 0))
+            opened[who] = before._replace(last=batch.next_offset - 1, rows=before.rows + rows)
 
 
 def topic_ids(cluster: Cluster, names: Iterable[str]) -> dict[str, str | None]:
@@ -253,10 +276,12 @@ def _look(cluster: Cluster, place: Place) -> Seen:
 
 def _ended(cluster: Cluster, place: Place) -> Seen:
     """How the transaction has ended whose rows readers of committed data do not come to: it may be open, or
-    another one that began before them. Its own marker tells."""
+    another one that began before them. Its leader tells that it is open; else its own marker tells how."""
     where = (place.topic, place.partition)
+    opened = look_at_partitions(cluster, [where], late=True)[where].opened or ()
+    if any(writer.producer_id == place.writer.producer_id for writer in opened):
+        return Seen.OPEN
     end = list_offsets(cluster, {where: LATEST}, committed=False)[where]
-    looked = 0
     for answer in fetch_batches(
         cluster, *where, place.offset + 1, end, committed=False, topic_id=place.topic_id
     ):
@@ -264,9 +289,6 @@ def _ended(cluster: Cluster, place: Place) -> Seen:
             if batch.is_control and batch.producer_id == place.writer.producer_id:
                 commit = read_control(answer.records, position, batch).type == COMMIT
                 return Seen.COMMITTED if commit else Seen.ABORTED
-        looked += len(answer.records)
-        if looked > LOOKED_THROUGH:
-            break
     return Seen.OPEN
 
 

@@ -230,7 +230,7 @@ def test_a_broker_s_own_time_is_that_of_the_batch(kafka: Kafka, cluster: Cluster
 
 
 def test_another_transaction_hides_how_one_has_ended_and_its_marker_tells(
-    kafka: Kafka, cluster: Cluster
+    kafka: Kafka, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It began before, in the same partition, and is open: no reader of committed data comes that far."""
     topic = kafka.topic(1)
@@ -247,7 +247,11 @@ def test_another_transaction_hides_how_one_has_ended_and_its_marker_tells(
     until(lambda: seen(cluster, *places) == hidden, "the markers are written")
     assert [tp for tp in kafka.rows(topic)] == []
     says = f"{topic}-0 has 3 rows of {reports[1].participant.name} from offset {places[1].offset - 2} on"
-    assert followed(cluster, places[:1]) == [says]
+    hides = "which an open transaction before them hides from readers of committed data until it ends"
+    assert followed(cluster, places[:1]) == [f"{says}, {hides}"]
+    monkeypatch.setattr(places_in_log, "LOOKED_THROUGH", 0)
+    assert seen(cluster, *places) == hidden, "however much stands between"
+    monkeypatch.undo()
     other.commit_transaction(30)
     end(cluster, reports[2], commit=False)
     until(lambda: seen(cluster, *places)[2] is Seen.ABORTED, "the marker is written")
