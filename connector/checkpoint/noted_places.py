@@ -144,7 +144,7 @@ class NotedPlaces(NamedTuple):
     def unnumbered(self, batch: int) -> Self:
         """The last place in each partition to which batches before this one wrote, without the batches: their
         numbers mean others from now on."""
-        return type(self)((), self.up_to(batch)[-KEPT_PARTITIONS:])
+        return self._replace(batches=(), older=self.up_to(batch)[-KEPT_PARTITIONS:])
 
 
 def _without(places: Places, gone: Collection[Place]) -> Places:
