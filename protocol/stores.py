@@ -137,8 +137,6 @@ class _Reader:
 
 
 # -- stores of both formats ------------------------------------------------------------------------
-# Java's key and trust stores, JKS and PKCS12: what they hold as PEM, or what is wrong. Pure.
-#
 # The types JKS and PKCS12 each read files of both formats, as in Java. `cryptography` (extra `keystores`)
 # opens PKCS12 and reads the certificates' dates.
 

@@ -108,8 +108,6 @@ class _Hidden:
 
 
 # -- fetch -----------------------------------------------------------------------------------------
-# Reads a range of a partition, a whole answer at a time.
-#
 # The next Fetch is sent before this answer is decoded, so broker and network work at the same time as Arrow.
 # Only batch headers are read one by one; the records of all batches of an answer are decoded at once. Control
 # batches and records of aborted transactions are skipped.

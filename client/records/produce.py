@@ -134,8 +134,6 @@ def pack(batches: Iterable[Outgoing], max_bytes: int) -> list[list[Outgoing]]:
 
 
 # -- produce ---------------------------------------------------------------------------------------
-# Produces record batches: several requests in flight, in order; each is acknowledged or raises.
-#
 # A topic is written to by its id if the broker supports that (Produce 13): a topic that is deleted and
 # created again is another topic, and gets none of the rows meant for the old one.
 #

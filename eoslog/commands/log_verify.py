@@ -294,8 +294,6 @@ def _open(start: int) -> str:
 
 
 # -- the whole log ---------------------------------------------------------------------------------
-# Checks the files of one log against each other: batches and their order, indexes, producers.
-#
 # Reads every byte of every segment once, and changes nothing. If a log was not closed in order, its indexes
 # may lag behind, which is no finding. A wrong entry is one.
 

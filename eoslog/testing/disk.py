@@ -256,8 +256,6 @@ def _remove(path: str) -> None:
 
 
 # -- the disk --------------------------------------------------------------------------------------
-# A real directory whose disk fails on demand: writes, syncs, space, and the power.
-#
 # It wraps the operating system's file system. `unsynced` tracks what is not synced, so that a power loss can
 # undo it, for a broker in this process or in one of its own. After a power loss, or when a broker in a thread
 # is killed, the disk is dead: every later call of that broker fails, so that nothing more reaches the files.

@@ -175,7 +175,6 @@ def plainly(log: Sequence[Partition], files: Sequence[Sequence[Row]]) -> dict[st
 
 
 # -- the judge -----------------------------------------------------------------------------------
-# The auditor of tables judged: by a plain judge over the small worlds that hypothesis draws, and by hand.
 
 SLOTS = st.lists(st.sampled_from(["a", "b", ABORTED]), max_size=12)
 PARTITION = st.builds(Partition, SLOTS, st.integers(0, 4)) | st.builds(

@@ -107,7 +107,6 @@ def test_what_will_never_be_taken_fails(code: int) -> None:
 
 
 # -- the producer --------------------------------------------------------------------------------
-# The producer: sequences kept over retries, order within a partition, loud failures.
 
 FAULTS = ["", "lost request", "lost answer", "not leader"]
 

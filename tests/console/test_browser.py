@@ -136,7 +136,6 @@ def chromium(address: str, profile: Path) -> Iterator[Browser]:
 
 
 # -- the console ---------------------------------------------------------------------------------
-# The console in a real browser: `make test-console`. It takes the pictures of docs/console.md on its way.
 
 pytestmark = pytest.mark.browser
 

@@ -177,7 +177,6 @@ def naming(modules: Modules, member: str) -> dict[str, list[int]]:
 
 
 # -- the map -------------------------------------------------------------------------------------
-# `make map`: rooms, arrows and circles of the sources, longest classes and files, lines.
 
 ROOT = Path(__file__).parents[2]
 LONG_FILE, CLASSES = 400, 10

@@ -197,7 +197,6 @@ def test_whose_imports_it_needs_and_what_it_is_called(wanted: Request, worker: s
 
 
 # -- forks ---------------------------------------------------------------------------------------
-# A fork of the warm process is the process that Spark wanted; without one, everything runs as it would.
 
 ROOT = Path(__file__).parents[2]
 STARTS = int(os.environ.get("EOSLOG_WARM_STARTS", "50"))

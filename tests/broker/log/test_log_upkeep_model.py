@@ -264,7 +264,6 @@ def survive(upkept: UpkeptPartition, steps: list[tuple[object, ...]]) -> bool:
 
 
 # -- its lives -----------------------------------------------------------------------------------
-# Random lives of a log that is compacted and trimmed, with crashes, held against a dumb model.
 
 STRIDE = int(os.environ.get("EOSLOG_CRASH_STRIDE", "9"))
 SEEDS = range(7, 7 + int(os.environ.get("EOSLOG_CRASH_LIVES", "1")))

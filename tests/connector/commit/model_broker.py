@@ -74,8 +74,6 @@ def complete(commit: bool) -> str:
 
 
 # -- the cluster ---------------------------------------------------------------------------------
-# A cluster in memory, as far as the commit protocol can tell it from a real one.
-#
 # Transactional ids with Kafka's states under transaction.version 1 and 2 (KIP-890), committed and pending
 # group offsets, and what a read_committed reader sees. Every method is one request, applied at once. A
 # request that a client would try again until it passes (CONCURRENT_TRANSACTIONS, UNSTABLE_OFFSET_COMMIT) is
