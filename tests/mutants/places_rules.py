@@ -34,7 +34,7 @@ MUTANTS: list[Mutant] = [
         Break("another producer's marker ends it", "_ended", "batch.is_control and batch.producer_id == place.writer.producer_id", "batch.is_control", LOOKS),
         Break("what another transaction hides does not follow", "followed", "list_offsets(cluster, dict.fromkeys(first, LATEST), committed=False)", "list_offsets(cluster, dict.fromkeys(first, LATEST), committed=True)", LOOKS),
         Break("nobody says that rows are hidden", "_follows", "any((each.last >= stable for each in found))", "False", LOOKS),
-        Break("an open transaction is looked for to the end of the log", "_ended", "any((writer.producer_id == place.writer.producer_id for writer in opened))", "False", KEPT),
+        Break("any open transaction is the place's", "_ended", "any((writer.producer_id == place.writer.producer_id for writer in opened))", "bool(opened)", LOOKS),
         Break("aborted rows follow", "_committed_in", "ended is not None and read_control(answer.records, position, batch).type == COMMIT", "ended is not None", LOOKS),
         Break("a batch without rows says nothing", "check_completed", "rows.any or rows.followed", "rows.any", KEPT),
         Break("who waits for rows does not note it", "_keep", "None if options.topic is None else Waiting(options.topic, int(time.time() * 1000))", "None", KEPT),
