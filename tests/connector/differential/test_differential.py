@@ -470,18 +470,25 @@ def test_from_kafka_to_eoslog_and_back(
     assert bare(ends_of(tmp_path)[-1]) == {topic: {"0": 160, "1": 160}}
 
 
+def copied(
+    spark: SparkSession, kafka: Kafka, connector: str, source: str, target: str, checkpoint: Path
+) -> None:
+    """All of a topic, to another one."""
+    frame = spark.readStream.format(connector).option("kafka.bootstrap.servers", kafka.bootstrap)
+    read = frame.options(subscribe=source, startingOffsets="earliest").load()
+    query = read.selectExpr("value").writeStream.format(connector).option("topic", target)
+    query = query.option("kafka.bootstrap.servers", kafka.bootstrap)
+    query = query.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
+    assert query.start().awaitTermination(120)
+
+
 @pytest.mark.kafka
 def test_a_stream_sink_is_changed(spark: SparkSession, kafka: Kafka, tmp_path: Path) -> None:
     """Source and sink at once, in a query that Spark's connector began."""
     source, target = kafka.topic(2), kafka.topic(2)
     for turn, connector in enumerate(("kafka", "eoslog", "eoslog", "kafka")):
         kafka.put(source, [b"%d %d" % (turn, i) for i in range(40)], turn % 2)
-        frame = spark.readStream.format(connector).option("kafka.bootstrap.servers", kafka.bootstrap)
-        read = frame.options(subscribe=source, startingOffsets="earliest").load()
-        query = read.selectExpr("value").writeStream.format(connector).option("topic", target)
-        query = query.option("kafka.bootstrap.servers", kafka.bootstrap)
-        query = query.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True)
-        assert query.start().awaitTermination(120)
+        copied(spark, kafka, connector, source, target, tmp_path)
     values = sorted(row[3] for row in kafka.rows(target, 2))
     assert values == sorted(b"%d %d" % (turn, i) for turn in range(4) for i in range(40))
 
@@ -499,12 +506,7 @@ def test_the_way_back_after_a_kill(
         return CliRunner().invoke(main, asked).output
 
     def go(connector: str) -> None:
-        frame = spark.readStream.format(connector).option("kafka.bootstrap.servers", kafka.bootstrap)
-        read = frame.options(subscribe=source, startingOffsets="earliest").load()
-        query = read.selectExpr("value").writeStream.format(connector).option("topic", target)
-        query = query.option("kafka.bootstrap.servers", kafka.bootstrap)
-        query = query.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True)
-        assert query.start().awaitTermination(120)
+        copied(spark, kafka, connector, source, target, tmp_path)
 
     kafka.put(source, [b"old %d" % i for i in range(40)])
     go("eoslog")
