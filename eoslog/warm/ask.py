@@ -14,9 +14,10 @@ from typing import NoReturn
 from eoslog.version import __version__
 from eoslog.warm.request import RUNS, Request, begins, for_imports, has_threads
 
-ANSWER_SECONDS = 10.0
-"""A warm process that sends nothing for this long is stuck: it is killed, and this process runs by itself.
-While it imports, it sends a message after each module.
+ANSWER_SECONDS = 4.0
+"""If the warm process sends nothing for this long, this process runs by itself, and has time left for that:
+Spark gives it ten seconds. While the warm process imports, it sends a message after each module. It is killed
+if it has not even worked.
 """
 _BIND_SECONDS = 1.0
 """How long another of Spark's processes may take between binding the name of a warm process and listening."""
@@ -140,6 +141,8 @@ def _begin(name: str, jvm: int) -> socket.socket | None:
 def _is_taken(connection: socket.socket, request: Request) -> bool:
     """Whether a fork starts in our place. True: it has started. False: it never will."""
     connection.settimeout(ANSWER_SECONDS)
+    process, _ = peer(connection)
+    worked = _processor_time(process)
     try:
         socket.send_fds(connection, [request.encode()], STANDARD)
         while (answer := connection.recv(LONGEST)) == WAIT:
@@ -152,16 +155,24 @@ def _is_taken(connection: socket.socket, request: Request) -> bool:
         connection.settimeout(None)
         return True
     except TimeoutError:
-        _end_the_stuck(connection)
+        connection.close()
+        if _processor_time(process) == worked:
+            _end_the_stuck(process)
+        else:
+            _report(f"the warm process {process} has much to do")
     except OSError:
         connection.close()
     return False
 
 
-def _end_the_stuck(connection: socket.socket) -> None:
+def _processor_time(process: int) -> list[str]:
+    """What the system has counted of it so far, in user and system mode."""
+    with open(f"/proc/{process}/stat") as file:
+        return file.read().rpartition(")")[2].split()[11:13]
+
+
+def _end_the_stuck(process: int) -> None:
     """Kill it, so that no other process waits for it. Its forks live on: they do not need it."""
-    process, _ = peer(connection)
-    connection.close()
     with open(f"/proc/{process}/cmdline", "rb") as file:
         is_warm = b"eoslog.warm" in file.read()
     if is_warm:

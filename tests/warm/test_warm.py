@@ -338,11 +338,37 @@ def test_a_stuck_warm_process_holds_one_up_and_no_second(tmp_path: Path) -> None
         os.kill(stuck, signal.SIGSTOP)
         second = jvm.daemon()
         assert second.worker()["grandparent"] == jvm.pid
-        assert f"the warm process {stuck} has not answered within 10 s and is killed" in jvm.log.read_text()
+        assert f"the warm process {stuck} has not answered within 4 s and is killed" in jvm.log.read_text()
         third = jvm.daemon()
         assert third.worker()["grandparent"] not in (stuck, jvm.pid)
         assert first.worker()["pid"], "its fork lives"
         assert second.end() == third.end() == ENDED
+
+
+@pytest.mark.parametrize(("busy", "said"), [(True, "has much to do"), (False, "is killed")])
+def test_who_works_is_not_killed(
+    busy: bool, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without an answer Spark's process runs by itself, long before Spark gives it up."""
+    assert ask.ANSWER_SECONDS <= 5.0
+    other = subprocess.Popen([sys.executable, "-c", "while True: pass", "eoslog.warm"])
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        until(lambda: b"eoslog.warm" in Path(f"/proc/{other.pid}/cmdline").read_bytes())
+        if not busy:
+            other.send_signal(signal.SIGSTOP)
+            until(lambda: psutil.Process(other.pid).status() == psutil.STATUS_STOPPED)
+        monkeypatch.setattr(ask, "peer", lambda connection: (other.pid, os.geteuid()))
+        monkeypatch.setattr(ask, "ANSWER_SECONDS", 0.5)
+        monkeypatch.setattr(ask, "_silent", False)
+        assert not ask._is_taken(ours, Request("m", [], {}, "/", 0o22, False))
+        assert said in capsys.readouterr().err
+        assert busy or other.wait(10) == -signal.SIGKILL
+        assert not busy or other.poll() is None
+    finally:
+        other.kill()
+        other.wait()
+        theirs.close()
 
 
 @pytest.mark.parametrize("worker", ["pyspark.sql.worker.lookup_data_sources", "pyspark_probe"])
