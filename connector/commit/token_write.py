@@ -466,24 +466,46 @@ def check_renamed(
     the same topic, under another token, another transactional.id beside it, or none. `claimed`: as in
     commit_within. Raises SinkChanged unless that is accepted: then the other one is finished, for nobody
     writes under its name again."""
-    topics = {now.place, *dict(now.topics)} - {""}
-    for one in writes:
-        same = one.batch == now.batch and one.content == now.content and now.content.rows
-        if claimed is None or not same or one.known_by in (now.known_by, *claimed):
-            continue
-        if not topics & {one.place, *dict(one.topics)}:
-            continue
+    known = () if claimed is None else [one for one in writes if one.known_by not in (now.known_by, *claimed)]
+    for one in [*(one for one in known if _same_rows(one, now)), *_under_another_name(writes, known, now)]:
         if (accepting := accept(_word_elsewhere(one))) is None:
             query_id = "" if batch is None else batch.query_id
             if one.sink(query_id) != now.sink(query_id):  # which its own begin has finished
                 yield from fence(one.sink(query_id))
             continue
+        same = one.batch == now.batch and one.content == now.content
+        before = f"before, in batch {one.batch}" if one.batch != now.batch else "before"
+        under = one.under.replace("without write.token", "without a token")
+        under += " and no transactional.id" if now.name and one.token and not one.name else ""
         raise SinkChanged(
             f"{batch}: a df.write of foreachBatch {one.under} has written {one.content} to {one.where} "
-            f"before, and one {now.under} was given the same rows now. Nothing was written. Leave that write "
-            f"{one.under.replace('write.token', 'a token') if not one.token else one.under} until this batch "
-            f"is done. Are the rows to be there twice? Set {accepting}"
+            f"{before}, and one {now.under} was given {'the same rows' if same else 'other rows'} now. "
+            f"Nothing was written. Leave that write {under} until batch {one.batch} is done. Are the rows to "
+            f"be there twice? Set {accepting}"
         )
+
+
+def _same_rows(one: BatchWrite, now: BatchWrite) -> bool:
+    """Whether both have the same rows of a batch for one topic."""
+    same = one.batch == now.batch and one.content == now.content and now.content.rows
+    return bool(same and ({now.place, *dict(now.topics)} - {""}) & {one.place, *dict(one.topics)})
+
+
+def _under_another_name(
+    writes: Iterable[BatchWrite], known: Iterable[BatchWrite], now: BatchWrite
+) -> list[BatchWrite]:
+    """The newest write of tokens like this one, of this batch or a later one, if all have another
+    transactional.id beside them: an older copy of the checkpoint runs again, with a name that was changed."""
+    like = [one for one in writes if _alike(one, now)]
+    if any(one.name == now.name for one in like):
+        return []
+    return [one for one in known if _alike(one, now)][-1:]
+
+
+def _alike(one: BatchWrite, now: BatchWrite) -> bool:
+    """Whether it has a token of the same stem and topic, in this batch or a later one."""
+    tokens = bool(one.token and now.token) and Token.of(one.token).stem == Token.of(now.token).stem
+    return tokens and one.place == now.place and one.batch >= now.batch
 
 
 def newest_write(query_id: str) -> Rules[tuple[BatchWrite | None, Notes | None]]:

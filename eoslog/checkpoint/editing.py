@@ -11,7 +11,7 @@ import click
 from eoslog.checkpoint import carry_out
 from eoslog.checkpoint.backups import Backup, interrupted, newest_backup
 from eoslog.checkpoint.checks import stops
-from eoslog.checkpoint.compare import Fate, Foretold, foretell, stretches
+from eoslog.checkpoint.compare import Fate, Foretold, Stretch, foretell, stretches
 from eoslog.checkpoint.edit_numbers import NotEditable
 from eoslog.checkpoint.edits import Edit
 from eoslog.checkpoint.standing import (
@@ -190,9 +190,9 @@ def pay_and_carry_out(
 ) -> None:
     """Foretell the edit, and carry it out if its price is accepted. `begins`: where partitions begin that the
     query does not read yet."""
-    stands = {**(begins or {}), **places(position_of(found))}
+    stands, ends = {**(begins or {}), **places(position_of(found))}, places(edit.end)
     with output.shown() as watch:
-        moves = stretches(stands, places(edit.end))
+        moves = [*_perhaps_again(found, stands, ends), *stretches(stands, ends)]
         foretold = foretell(session.cluster, moves, watch, committed=not how["read_uncommitted"])
     if edit.before == edit.after:
         raise NotEditable("nothing was changed: the query stands there already")
@@ -201,6 +201,16 @@ def pay_and_carry_out(
         return
     backup = carry_out.carry_out(session.cluster, found, edit)
     tell(session, document | {"done": True, "backup": backup.name}, done(backup))
+
+
+def _perhaps_again(
+    found: Standing, stands: Mapping[SourcePlace, int], ends: Mapping[SourcePlace, int]
+) -> list[Stretch]:
+    """What may be written of a batch that is not done, and comes again behind both the old and the new
+    end."""
+    planned = {} if found.perhaps_written is None else places(found.perhaps_written)
+    first = {place: max(ends.get(place, 0), stands.get(place, 0)) for place in planned}
+    return [Stretch(place, at, first[place]) for place, at in sorted(planned.items()) if at > first[place]]
 
 
 def may_go_on(

@@ -150,6 +150,13 @@ class Standing:
         return self.checkpoint.planned_if_kept(self.newest.batch_id - 1)
 
     @property
+    def perhaps_written(self) -> Planned | None:
+        """A batch that is planned and not done, of a sink that keeps no decisions (at_least_once): nobody
+        knows which of its rows are written, and none of them must not come again."""
+        without = self.note is not None and self.note.sink is None
+        return self.newest if without and self.next_start is NextStart.RUN_AGAIN else None
+
+    @property
     def is_stateful(self) -> bool:
         """Whether the query keeps state."""
         return bool(self.checkpoint.names("state"))
@@ -254,10 +261,10 @@ def position_of(standing: Standing) -> Planned:
             "yet. Start it once; or, to begin elsewhere, remove the checkpoint and set startingOffsets"
         )
     unknown = standing.next_start in (NextStart.RUN_AGAIN, NextStart.IN_FOREACH)
-    if unknown and standing.newest is not None:
+    if unknown and standing.perhaps_written is None:
         raise NotEditable(
-            f"batch {standing.next_batch} is not noted as done, and the checkpoint names no sink that keeps "
-            "decisions, or a copy of it has decided since, or foreachBatch has written: whether all of its "
+            f"batch {standing.next_batch} is not noted as done, and the checkpoint names no sink of "
+            "eoslog's, or a copy of it has decided since, or foreachBatch has written: whether all of its "
             "rows are written is not known. Start the query once: it finishes the batch, or says which the "
             "copy is"
         )

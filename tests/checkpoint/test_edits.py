@@ -31,6 +31,7 @@ from eoslog.connector.checkpoint.noted_sink import NotedSink
 from eoslog.connector.commit.task_reports import Batch, Run
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.run import run_memory
+from eoslog.connector.sink.start_of_run import cluster_id
 from eoslog.connector.spark.processes import ProcessIdentity, this_process
 from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.testing import EmbeddedBroker
@@ -84,6 +85,39 @@ def test_an_older_copy_is_not_edited(
     assert last(cluster, topic) == before
     assert run(broker, "rebuild", decided).exit_code == 0
     assert run(broker, command[0], decided, *command[1:], *more).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "price", "ends"),
+    [
+        pytest.param(["rewind", "--by", "5"], ("11 rows of the source twice", "0 never"), 15, id="back"),
+        pytest.param(["skip-to", "--by", "2"], ("4 rows of the source twice", "2 never"), 22, id="into it"),
+        pytest.param(["skip-to", "--by", "9"], ("0 rows of the source twice", "9 never"), 29, id="over it"),
+    ],
+)
+def test_a_planned_batch_of_a_sink_without_decisions(
+    broker: EmbeddedBroker, plain: Path, cluster: Cluster, topic: str,
+    command: list[str], price: tuple[str, str], ends: int,
+) -> None:  # fmt: skip
+    """Errors name an edit when the batch is planned already. Its rows may be there: that is counted."""
+    NotedSink(None, cluster_id(cluster), 0).write(Checkpoint.at(str(plain)))
+    plan(plain, 2, lines({topic: {"0": 26}}))
+    (plain / "commits" / "2").unlink()
+    said = run(broker, command[0], plain, *command[1:])
+    assert said.exit_code == 1 and ", ".join(price) in said.output, said.output
+    more = ["--accept-duplicates", "11", "--accept-loss", "9"]
+    said = run(broker, command[0], plain, *command[1:], *more[: 2 if command[0] == "rewind" else 4])
+    assert said.exit_code == 0, said.output
+    assert not (plain / "offsets" / "2").exists()
+    assert json.loads((plain / "offsets" / "1").read_text().splitlines()[-1])[topic] == {"0": ends}
+    assert run(broker, "undo", plain).exit_code == 0 and (plain / "offsets" / "2").exists()
+
+
+def test_a_planned_batch_of_another_sink_is_not_dropped(broker: EmbeddedBroker, plain: Path) -> None:
+    """Such a sink may know the batch by its number, and would drop the next one for it."""
+    (plain / "commits" / "1").unlink()
+    said = run(broker, "rewind", plain, "--by", "5", "--accept-duplicates", "9")
+    assert said.exit_code == 1 and "names no sink of eoslog's" in said.output
 
 
 def test_before_the_transaction_nothing_is_changed(

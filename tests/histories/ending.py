@@ -76,9 +76,11 @@ def _give_up(world: "World") -> None:
 
 
 def _give_up_names(world: "World") -> None:
-    """The same of writes with a token whose transactional.id changed before their decision (limits.md)."""
-    queries = [query for query in world.queries.values() if query.token is not None]
-    former = {s for q in queries for s in q.lineage.sinks if not s.startswith(f"{q.writer}:")}
+    """The same of writes with a token whose transactional.id changed before their decision (limits.md), and
+    of queries whose checkpoint was given up together with the name."""
+    queries = world.queries.values()
+    former = {s for q in queries if q.token for s in q.lineage.sinks if not s.startswith(f"{q.writer}:")}
+    former |= {q.former_sink for q in queries if q.former_sink not in (None, q.ids[-1])}
     for name in [name for name, _ in world.cluster.held_open() if name.split("/")[0] in former]:
         world.cluster.terminate(name)
 

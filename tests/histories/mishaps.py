@@ -97,7 +97,8 @@ def black_out(world: "World", name: str, batches: int) -> None:
     if query.token is not None:
         return  # df.write sees no checkpoint, so nothing syncs it (docs/limits.md)
     world.do_kill(name)
-    query.run = None
+    for run in query.at_work:  # those that stand still have been on that machine, too
+        run.app.kill()
     query.lineage.may_double |= query.lineage.unnoted  # Spark's own connector syncs nothing
     for log in ("commits", "offsets", "sources/0"):
         newest = newest_in(query.checkpoint / log)
@@ -106,8 +107,12 @@ def black_out(world: "World", name: str, batches: int) -> None:
             if str(path) in world.synced:
                 break
             path.unlink(missing_ok=True)
-    if age(query.checkpoint)[1] < 0 and not query.lineage.done:
+    if query.lineage.done:
+        return
+    if age(query.checkpoint)[1] < 0:
         query.lineage.began = False  # its first start is forgotten, and nothing was written
+    elif query.lineage.before and age(query.checkpoint)[0] >= 0:  # of a copy: what is left of it
+        query.lineage.before = query.behind(age(query.checkpoint)[0])
 
 
 def forget(world: "World", ids: bool, groups: bool, rows: bool = False, rests: bool = True) -> None:
@@ -171,6 +176,8 @@ def day_with_spark(world: "World", name: str) -> None:
         query.lineage.tried.setdefault(uid, set()).add("exactly_once")
         query.lineage.done.add(uid)
     query.lineage.unnoted |= rows
+    mark, there = f"{query.lineage.name}:", judge.written(cluster, [query.sink["topic"]])
+    query.lineage.may_double |= {uid for uid in rows if there[mark + uid]}  # on an older copy: its own
     if rows:
         cluster.take(query.sink["topic"], 0, [f"{query.lineage.name}:{uid}" for uid in sorted(rows)])
     _put(query.checkpoint / "commits" / str(number), 'v1\n{"nextBatchWatermarkMs":0}')

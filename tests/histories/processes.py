@@ -161,6 +161,8 @@ class Application:
             worker.dead = True
             raise Killed
         strike.act()
+        if self.dead:
+            raise Killed
 
     def _is_there(self, strike: Strike, name: str) -> bool:
         if isinstance(strike.at, int):

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from eoslog.connector.checkpoint.checkpoint import Checkpoint
+from eoslog.connector.checkpoint.noted_sink import NotedSink
 from eoslog.connector.checkpoint.spark_logs import source_position
 from eoslog.connector.commit.write_token import WRITER
 from eoslog.connector.offsets.offsets import EARLIEST
@@ -36,6 +38,8 @@ class Query:
     """startingOffsets from now on, as long as this checkpoint lives."""
     checkpoint: Path = Path()
     run: "Run | None" = None
+    at_work: "list[Run]" = field(default_factory=list)
+    """Runs in the middle of a trigger; all but the newest stand still."""
     ids: list[str | None] = field(default_factory=list)
     left_out: set[int] = field(default_factory=set)
     """Batches whose df.write of foreachBatch is left out, since an error told."""
@@ -115,12 +119,18 @@ class Query:
         self.new_checkpoint(starting)
         self.before = None
 
+    @property
+    def former_sink(self) -> str | None:
+        """The sink that the checkpoint of before names."""
+        note = None if self.before is None else NotedSink.read(Checkpoint.at(str(self.before)))
+        return None if note is None else note.sink
+
     def stood(self) -> str | None:
         """Where it stood on the checkpoint of before, as startingOffsets: its line; None: that is not
         known. Topics created again and partitions that are new begin at their beginning."""
         done = -1 if self.before is None else age(self.before)[0]
-        if self.before is not None and done == self.world.put_back.get(self.before, (-1, -1))[0]:
-            done = self.world.put_back[self.before][1]  # brokers do not know of more
+        there, kept = (-1, -1) if self.before is None else self.world.put_back.get(self.before, (-1, -1))
+        done = kept if done == there else done  # brokers do not know of more
         if self.before is None or done < 0 or self.reads_files:
             return None
         before = logged(self.before, done)

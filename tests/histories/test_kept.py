@@ -1370,6 +1370,13 @@ KEPT: dict[str, list[tuple[Any, ...]]] = {
         ("produce", "in2", 5),
         ("sparkday", "A"),
     ],
+    "at least once: the topic is made anew behind a day with Spark's connector, and set back": [
+        ("query", "A", {"processing.guarantee": "at_least_once"}),
+        ("produce", "in", 1),
+        ("now", "A"),
+        ("sparkday", "A"),
+        ("delete", "in"),
+    ],
     "an older copy of the checkpoint, when the cluster has forgotten all": [
         ("query", "A", {"id": "x"}),
         ("produce", "in", 4),

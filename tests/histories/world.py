@@ -13,6 +13,7 @@ from unittest.mock import patch
 import pyarrow as pa
 
 from eoslog.connector.checkpoint.files import LocalFiles
+from eoslog.connector.commit.faults import StartsElsewhere
 from eoslog.connector.commit.write_token import Token
 from eoslog.errors import EoslogError
 from eoslog.protocol.errors import KafkaError
@@ -73,14 +74,19 @@ class World:
 
     @contextmanager
     def _seeing_syncs(self) -> Iterator[None]:
-        sync = LocalFiles.sync
+        sync, put = LocalFiles.sync, LocalFiles.put
 
         def seen(files: LocalFiles, names: Iterable[str]) -> None:
             self.synced |= {files._path(name) for name in names}
 
-        with patch.object(LocalFiles, "sync", seen):
+        def written(files: LocalFiles, folder: str, name: str, data: bytes, *, durable: bool = True) -> None:
+            put(files, folder, name, data, durable=durable)
+            path = files._path(f"{folder}/{name}")
+            self.synced = self.synced | {path} if durable else self.synced - {path}
+
+        with patch.object(LocalFiles, "sync", seen), patch.object(LocalFiles, "put", written):
             yield
-        assert LocalFiles.sync is sync
+        assert (LocalFiles.sync, LocalFiles.put) == (sync, put)
 
     def play(self, acts: Sequence[Act]) -> list[Finding]:
         """Do all acts and judge."""
@@ -238,7 +244,8 @@ class World:
             return
         query.left = False
         query.lineage = self.lineage(name, before.lineage.topic)
-        query.lineage.before = query.behind(age(query.checkpoint)[0]) | before.lineage.before
+        completed, planned = age(query.checkpoint)  # what is planned begins where the one before it ends
+        query.lineage.before = query.behind(max(completed, planned - 1)) | before.lineage.before
         query.lineage.began = True
         query.set_id(f"{name}-fork-{len(query.ids)}")
         if "kafka.group.id" in query.sink:
@@ -274,6 +281,8 @@ class World:
         if option == "id":
             if not self._is_taken(query, value):
                 query.set_id(value)
+                if isinstance(query.error, StartsElsewhere) and age(query.checkpoint)[0] < 0:
+                    self.accept_loss(query)  # who begins there under another name has been told that
         elif option == "told":
             query.told = value == "yes"
         elif value is None:
@@ -335,8 +344,8 @@ class World:
 
     def do_rename(self, name: str, source: str) -> None:
         """Another readStream.name(). A batch write sees no checkpoint, so it cannot know."""
-        query = self.queries[name]
-        if query.source_name is not None and query.told and query.token is None:
+        query = self.queries.get(name)
+        if query is not None and query.source_name is not None and query.told and query.token is None:
             query.source_name = source
 
     def do_drop(self, topic: str) -> None:
@@ -509,7 +518,9 @@ class World:
                 return False
             run.until_now = until_now
         query.used = True
+        query.at_work.append(run)
         ended = self._guarded(lambda: outcome.append(run.trigger(strike)), run.app, query)
+        query.at_work.pop()
         if ended != "done":
             if query.run is run:
                 query.run = None

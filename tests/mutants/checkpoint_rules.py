@@ -79,7 +79,7 @@ MUTANTS: list[Mutant] = [
         Break("what foreachBatch has written is not shown", "Standing.next_start", "self.foreach is not None and self.foreach.batch == self.next_batch", "False"),
         Break("a batch that foreachBatch has written since is not missed", "_foreach", "one is not None and one.batch > standing.next_batch", "False"),
     ),
-    *mutants_of(COMMAND, Break("what nobody knows is taken for written", "position_of", "unknown and standing.newest is not None", "standing.newest is None")),
+    *mutants_of(COMMAND, Break("what nobody knows is taken for written", "position_of", "unknown and standing.perhaps_written is None", "False")),
     *mutants_of(
         EDITS,
         Break("set back, any log is the one that was read", "_end_of", "tp in mine and mine[tp] <= position.offsets[tp]", "False", ("tests/histories/test_kept.py",)),

@@ -451,7 +451,7 @@ def test_the_token_for_a_second_write_is_not_for_the_first(tv: int) -> None:
     with pytest.raises(SinkChanged) as said:
         bench.write_token("a-7", "first")
     assert "write.token=a-7 was given the same rows now" in str(said.value)
-    assert "Leave that write without a token until this batch is done." in str(said.value)
+    assert "Leave that write without a token until batch 7 is done." in str(said.value)
     assert bench.write("first").passed
     bench.write_token("b-7", "the second")
     assert bench.broker.visible() == ["first0", "first1", "the second0", "the second1"]
@@ -551,6 +551,51 @@ def test_a_token_that_changes_in_the_middle_of_a_batch_writes_nothing_again(tv: 
         assert bench.broker.visible() == ONCE * 2, "found written"
         write(bench, after, Batch("q", 8))
         assert bench.broker.visible() == ONCE * 3 and bench.left() == ()
+
+
+@BOTH
+@pytest.mark.parametrize("behind", [0, 1, 5])
+def test_an_older_copy_writes_nothing_under_a_changed_name(tv: int, behind: int) -> None:
+    """Its rows are others now, as more have come, and its tokens are not known under the new name."""
+    bench = WithinBench(tv)
+    bench.ids = {"out": "1"}
+    bench.run_again()
+    for number in range(8):
+        bench.write_token(f"job-{number}", batch=Batch("q", number), name="A")
+    old = Batch("q", 7 - behind)
+    bench.run_again()
+    with pytest.raises(SinkChanged, match=r"transactional\.id=A has written 2 rows") as said:
+        bench.write_token(f"job-{old.batch_id}", "more", old, name="B")
+    assert ("in batch 7" in str(said.value)) == (behind > 0)
+    bench.end_all()
+    bench.run_again()
+    with pytest.raises(CommitFault, match="was given"):  # the way back: the token is known, with other rows
+        bench.write_token(f"job-{old.batch_id}", "more", old, name="A")
+    bench.end_all()
+    bench.run_again()
+    bench.accepted = "sink-changed:out:7"
+    bench.write_token(f"job-{old.batch_id}", "more", old, name="B")
+    bench.run_again()
+    bench.accepted = ""
+    bench.write_token("job-8", batch=Batch("q", 8), name="B")  # changed between two batches
+
+
+@BOTH
+def test_two_names_in_one_function_do_not_stop_each_other(tv: int) -> None:
+    """Whatever was written of the batch before, and in which order."""
+    for names in ("AB", "BA"):
+        bench = WithinBench(tv)
+        bench.run_again()
+        for number in (7, 8):
+            for name in "AB":
+                bench.write_token(f"job-{number}", f"{name}{number}", Batch("q", number), name=name)
+        bench.run_again()
+        for name in names:
+            bench.write_token("job-8", f"{name}8", Batch("q", 8), name=name)
+        bench.run_again()
+        for name in names:
+            bench.write_token("job-9", f"{name}9", Batch("q", 9), name=name)
+        assert len(bench.broker.visible()) == 12
 
 
 @BOTH
