@@ -376,6 +376,9 @@ class World:
         for path in self.folder.iterdir():
             self.put_back[path] = (age(path)[0], ages.get(path, -1))
         self._cuts.clear()
+        for query in self.queries.values():
+            own = query.ids[-1] and self.cluster.places_of(f"{query.ids[-1]}/offsets")
+            query.unknown |= not own and not self.has_notes(query)  # the copy is older than its first batch
         self._count_gone(now)
 
     def _count_gone(self, now: Counter[str]) -> None:
