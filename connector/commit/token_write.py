@@ -494,18 +494,17 @@ def _same_rows(one: BatchWrite, now: BatchWrite) -> bool:
 def _under_another_name(
     writes: Iterable[BatchWrite], known: Iterable[BatchWrite], now: BatchWrite
 ) -> list[BatchWrite]:
-    """The newest write of tokens like this one, of this batch or a later one, if all have another
-    transactional.id beside them: an older copy of the checkpoint runs again, with a name that was changed."""
-    like = [one for one in writes if _alike(one, now)]
-    if any(one.name == now.name for one in like):
+    """The newest write of tokens like this one, of this batch or a later one, if none is known with the same
+    transactional.id: an older copy of the checkpoint runs again, with a name that was changed."""
+    if any(one.name == now.name for one in writes if _alike(one, now)):
         return []
-    return [one for one in known if _alike(one, now)][-1:]
+    return [one for one in known if _alike(one, now) and one.batch >= now.batch][-1:]
 
 
 def _alike(one: BatchWrite, now: BatchWrite) -> bool:
-    """Whether it has a token of the same stem and topic, in this batch or a later one."""
+    """Whether it has a token of the same stem and topic."""
     tokens = bool(one.token and now.token) and Token.of(one.token).stem == Token.of(now.token).stem
-    return tokens and one.place == now.place and one.batch >= now.batch
+    return tokens and one.place == now.place
 
 
 def newest_write(query_id: str) -> Rules[tuple[BatchWrite | None, Notes | None]]:

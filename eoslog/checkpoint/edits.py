@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from eoslog.checkpoint.edit_numbers import NotEditable
 from eoslog.checkpoint.standing import NextStart, SourcePlace, Standing, position_of
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
+from eoslog.connector.checkpoint.noted_places import NotedPlaces
 from eoslog.connector.checkpoint.spark_logs import (
     VOID,
     Planned,
@@ -185,6 +186,7 @@ def _before(standing: Standing, planned: Planned, *, is_dropped: bool) -> Texts:
             "state.topic: eoslog checkpoint restore"
         )
     checkpoint = standing.checkpoint
+    _check_read_before(checkpoint, planned)
     entry = _entry(checkpoint, _begun(planned))
     return {("offsets", batch): entry, ("commits", batch): _commit_after(checkpoint, batch)}
 
@@ -202,6 +204,24 @@ def _begun(planned: Planned) -> Planned:
         begin = min(read, default=end + 1) - 1
         lines[at] = json.dumps({"logOffset": begin}, separators=(",", ":")) if begin >= 0 else VOID
     return replace(planned, sources=tuple(lines))
+
+
+def _check_read_before(checkpoint: Checkpoint, planned: Planned) -> None:
+    """Raise NotEditable unless file sources' own logs have what the batch before has read: a start that was
+    refused may have planned that batch anew, with files that have come since and are not written."""
+    numbers = {number for number, _ in NotedPlaces.read(checkpoint).batches}
+    begins = _begun(planned).file_logs()
+    there = all(
+        checkpoint.text(f"sources/{name}/{at}{kind}") is not None
+        for name, at in begins.items()
+        for kind in [".compact" if (at + 1) % _COMPACTED == 0 else ""]
+    )
+    if begins and not (there and planned.batch_id - 1 in numbers):
+        raise NotEditable(
+            f"the checkpoint does not have batch {planned.batch_id - 1} as it was decided, and which files "
+            "that one has read nobody else knows. Bring the right checkpoint back, or start with a new one "
+            "and the files that are not in the sink's topics"
+        )
 
 
 def _entry(checkpoint: Checkpoint, planned: Planned) -> str:

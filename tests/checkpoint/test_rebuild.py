@@ -13,6 +13,8 @@ from click.testing import CliRunner, Result
 from eoslog.checkpoint import restore_checkpoint
 from eoslog.cli import main
 from eoslog.client.wire.cluster import Cluster
+from eoslog.connector.checkpoint.checkpoint import Checkpoint
+from eoslog.connector.checkpoint.noted_places import NotedPlaces
 from eoslog.connector.commit.move_decision import move_decision
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
@@ -194,12 +196,24 @@ def test_the_files_that_a_batch_has_read(broker: EmbeddedBroker, of_files: Path)
     assert (own / "2").read_text() == entries(2, "e")
 
 
-def test_the_files_of_more_than_one_batch(broker: EmbeddedBroker, of_files: Path) -> None:
+@pytest.mark.parametrize("was_decided", [True, False])
+@pytest.mark.parametrize("entry", [entries(0, "a", "b"), None])
+def test_the_files_of_more_than_one_batch(
+    broker: EmbeddedBroker, of_files: Path, entry: str | None, was_decided: bool
+) -> None:
+    """A start that was refused may have planned the batch before anew, with files that are not written: its
+    entry would say that they are read."""
+    NotedPlaces(((0, ()),) if was_decided else ()).write(Checkpoint.at(str(of_files)))
     lose(of_files, 0, 1)
-    for entry in (of_files / "sources" / "0").iterdir():
-        entry.unlink()
-    (of_files / "sources" / "0" / "0").write_text(entries(0, "a", "b", "c", "d"))
-    assert run(broker, "rebuild", of_files).exit_code == 0
+    own = of_files / "sources" / "0"
+    (own / "1").unlink()
+    (own / "0").unlink() if entry is None else (own / "0").write_text(entry)
+    said = run(broker, "rebuild", of_files)
+    if entry is None or not was_decided:
+        assert "the checkpoint does not have batch 0 as it was decided" in said.output
+        assert not (of_files / "offsets" / "0").exists() and not (own / "1").exists()
+        return
+    assert said.exit_code == 0
     assert (of_files / "offsets" / "0").read_text().splitlines()[2] == '{"logOffset":0}'
     assert next_start(broker, of_files).startswith("finish")
 

@@ -281,8 +281,11 @@ class World:
         if option == "id":
             if not self._is_taken(query, value):
                 query.set_id(value)
-                if isinstance(query.error, StartsElsewhere) and age(query.checkpoint)[0] < 0:
-                    self.accept_loss(query)  # who begins there under another name has been told that
+                told = isinstance(query.error, StartsElsewhere)  # who begins there under another name
+                anew = query.source["startingOffsets"] in ("earliest", "latest") and not self.has_notes(query)
+                known = value in {ident for ident, _ in query.lineage.names}
+                if age(query.checkpoint)[0] < 0 and (told or (anew and not known and query.lineage.done)):
+                    self.accept_loss(query)  # of a name that no batch has had nothing is known (limits.md)
         elif option == "told":
             query.told = value == "yes"
         elif value is None:

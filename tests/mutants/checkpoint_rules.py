@@ -43,6 +43,8 @@ MUTANTS: list[Mutant] = [
         Break("other ends are rebuilt under a batch that is done", "rebuilt", "standing.completed > batch or there != planned or (not lost)", "standing.completed > batch or not lost"),
         Break("a batch that was planned from lost files stays", "rebuilt", "{**lost, **later}", "lost"),
         Break("the batch before is left as it is", "rebuilt", "batch > 0 and (not _is_done(checkpoint, batch - 1))", "False"),
+        Break("files of a refused start count as read", "_check_read_before", "planned.batch_id - 1 in numbers", "True"),
+        Break("lost entries of files count as there", "_check_read_before", "there", "True"),
         Break("state is guessed", "_before", "standing.is_stateful", "False"),
     ),
     *mutants_of(

@@ -593,8 +593,10 @@ def test_two_names_in_one_function_do_not_stop_each_other(tv: int) -> None:
         for name in names:
             bench.write_token("job-8", f"{name}8", Batch("q", 8), name=name)
         bench.run_again()
-        for name in names:
-            bench.write_token("job-9", f"{name}9", Batch("q", 9), name=name)
+        bench.write_token("job-9", "first9", Batch("q", 9), name=names[0])
+        bench.run_again()  # it died before the other one, which comes first now
+        bench.write_token("job-9", "second9", Batch("q", 9), name=names[1])
+        bench.write_token("job-9", "first9", Batch("q", 9), name=names[0])
         assert len(bench.broker.visible()) == 12
 
 
