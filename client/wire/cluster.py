@@ -283,6 +283,8 @@ class Cluster:
         self._disturbed |= not isinstance(error, KafkaError) or moved
         if moved:
             self._doubted = self._asked
+        if not isinstance(error, KafkaError):
+            self._topics.clear()
 
     def disturbed(self) -> bool:
         """Whether a broker was lost or a coordinator moved since the last call of this. Either a request has
@@ -290,6 +292,8 @@ class Cluster:
         ended = [connection for connection in self._shared.values() if connection.ended]
         for connection in ended:
             connection.close()
+        if ended:
+            self._topics.clear()  # if a broker was started again, leaders have other epochs now
         found, self._disturbed = self._disturbed or bool(ended), False
         return found
 

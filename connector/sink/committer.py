@@ -9,15 +9,16 @@ import logging
 import os
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
+from weakref import WeakKeyDictionary
 
 from eoslog.client.admin import groups as group_offsets
-from eoslog.client.wire.cluster import shared_cluster
+from eoslog.client.wire.cluster import Cluster, shared_cluster
 from eoslog.connector.checkpoint.accepted_differences import acceptable, to_accept
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
 from eoslog.connector.checkpoint.checkpoint_view import CheckpointView
@@ -35,7 +36,7 @@ from eoslog.connector.commit.finish import await_readable
 from eoslog.connector.commit.leave_sink import fence, stable_decision
 from eoslog.connector.commit.marker_proof import prove_last
 from eoslog.connector.commit.move_decision import give_up
-from eoslog.connector.commit.places import Places, Seen, open_rows_of, places_of
+from eoslog.connector.commit.places import Places, Seen, by_partition, open_rows_of, places_of
 from eoslog.connector.commit.saved_state import Saving
 from eoslog.connector.commit.task_reports import Batch, Begun, Decided, Prepared, Report, Run
 from eoslog.connector.commit.token_write import (
@@ -54,7 +55,7 @@ from eoslog.connector.offsets.group_notes import Note
 from eoslog.connector.options.sink_options import Guarantee, SinkOptions
 from eoslog.connector.progress import figures, log_progress, tell, timed
 from eoslog.connector.run import abandoned_run, run_memory
-from eoslog.connector.run.places_in_log import look_at
+from eoslog.connector.run.places_in_log import lacking, look_at
 from eoslog.connector.run.run_memory import Life
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner, commit_known
 from eoslog.connector.saved.run_again import check_equal_run, check_state_topic
@@ -70,6 +71,7 @@ from eoslog.connector.sink.start_of_run import (
 )
 from eoslog.connector.spark.driver_folder import is_relative
 from eoslog.errors import OptionError
+from eoslog.protocol.topic_partitions import TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -300,13 +302,15 @@ def _kept_first(options: SinkOptions, reports: Sequence[Report | None], batch_id
     """Nothing is committed before the checkpoint notes where the batch's rows are, and the batch's plan is on
     the disk (checkpoint.sync). The disk works while the rules ask the brokers. Raises
     CheckpointUnreadable."""
-    replaced = _replaced(options, reports, batch_id)
+    replaced, cluster = _replaced(options, reports, batch_id), shared_cluster(options.client)
     with ThreadPoolExecutor(1) as disk:
-        synced = disk.submit(_keep, options, reports, batch_id, replaced)
+        synced, asked = disk.submit(_keep, options, reports, batch_id, replaced), list[str]()
 
         def around(perform: Perform, command: Command[Any]) -> Any:
-            if isinstance(command, End) and command.commit:
-                synced.result()
+            if isinstance(command, End) and command.commit and not asked:
+                asked.append(_lost_with_a_leader(cluster, *synced.result()))  # leaders have just answered
+                if asked[0]:
+                    _refuse(batch_id, asked[0])
             return perform(command)
 
         yield around
@@ -323,24 +327,64 @@ def _replaced(options: SinkOptions, reports: Sequence[Report | None], batch_id: 
     return tuple(place for place, how in seen.items() if how is Seen.ABORTED)
 
 
-def _keep(options: SinkOptions, reports: Sequence[Report | None], batch_id: int, replaced: Places) -> None:
+def _keep(
+    options: SinkOptions, reports: Sequence[Report | None], batch_id: int, replaced: Places
+) -> tuple[Places, Places]:
+    """Returns where rows of earlier batches are, and those of this one."""
     if options.checkpoint_location is None:
-        return
+        return (), ()
     checkpoint = Checkpoint.at(options.checkpoint_location)
     prepared = [report for report in reports if isinstance(report, Prepared)]
     again = any(isinstance(report, Decided) for report in reports)
     noted, places = NotedPlaces.read(checkpoint).without(replaced), places_of(prepared)
     earlier = batch_id + again  # what was never decided of this batch is not missed
     if said := noted.remade(places, earlier) or noted.cut(open_rows_of(prepared), earlier):
-        raise RowsGone(
-            f"batch {batch_id} is not decided: {said}. Rows of earlier batches are gone. "
-            "Nothing was written. Start the query again: it says which, and how to go on"
-        )
+        _refuse(batch_id, said)
     if prepared or not again or noted.newest < batch_id:
         waiting = None if options.topic is None else Waiting(options.topic, int(time.time() * 1000))
         noted.after(batch_id, places, more=again, waiting=waiting).write(checkpoint)
     if options.checkpoint_sync:
         checkpoint.sync_planned(batch_id)
+    return noted.up_to(earlier), places
+
+
+def _refuse(batch_id: int, said: str) -> NoReturn:
+    raise RowsGone(
+        f"batch {batch_id} is not decided: {said}. Rows of earlier batches are gone. "
+        "Nothing was written. Start the query again: it says which, and how to go on"
+    )
+
+
+_leaders: WeakKeyDictionary[Cluster, dict[TopicPartition, int]] = WeakKeyDictionary()
+"""The leaders' epochs of partitions that the last batches wrote to."""
+_NO_TOPIC = -1
+"""The epoch of a partition that is gone, or of brokers that tell none."""
+
+
+def _lost_with_a_leader(cluster: Cluster, earlier: Places, now: Places) -> str:
+    """What the log has not any more of `earlier` places, where another leader was elected since the batch
+    before; "": all is there. Later rows of anybody would hide that from the next start. `now`: of this batch.
+    Raises KafkaError, RetriesExhausted."""
+    known = _leaders.setdefault(cluster, {})
+    there = [one for one in (*earlier, *now) if known.get((one.topic, one.partition)) != _NO_TOPIC]
+    forgotten = {one.topic for one in there if cluster.remembered(one.topic) is None}
+    if forgotten:  # metadata is old, or a broker was lost
+        cluster.metadata(sorted(forgotten))
+    topics = {one.topic: cluster.remembered(one.topic) for one in there}
+    epochs = {
+        (name, number): epoch
+        for name, topic in topics.items()
+        for number, epoch in ({} if topic is None else topic.epochs).items()
+    }
+    elected = [one for one in earlier if _is_elected(known, epochs, (one.topic, one.partition))]
+    known |= {where: epochs.get(where, _NO_TOPIC) for where in by_partition(there)}
+    return "; ".join([*lacking(cluster, elected).values()][:3]) if elected else ""
+
+
+def _is_elected(
+    known: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int], where: TopicPartition
+) -> bool:
+    return where in known and known[where] != epochs.get(where, known[where])
 
 
 def commit_batch(

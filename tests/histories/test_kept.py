@@ -1377,6 +1377,18 @@ KEPT: dict[str, list[tuple[Any, ...]]] = {
         ("sparkday", "A"),
         ("delete", "in"),
     ],
+    "a living query writes on behind rows that an elected leader lacks, and others do too": [
+        ("query", "A", {"small": "0"}),
+        ("query", "C", {"in": "in,in2", "id": "C", "starting": "latest", "most": "3"}),
+        ("run", "C", 1),
+        ("keep", "out"),
+        ("produce", "in", 4),
+        ("run", "C", 1),
+        ("cut", "out"),
+        ("now", "A"),
+        ("produce", "in", 5),
+        ("run", "C", 2),
+    ],
     "an older copy of a checkpoint of files, whose refused start has planned new ones": [
         ("produce", "files", 1),
         ("query", "B", {"in": "files", "kafka.transaction.timeout.ms": "20000"}),
@@ -1679,6 +1691,14 @@ def test_a_living_query_says_that_its_sink_has_lost_rows() -> None:
     world = play(KEPT["the sink's log is cut while the query lives"])
     assert "RowsGone: batch 2 is not decided: it begins at offset " in world.told[0], world.told
     assert "A: RowsGone: sink A: batch 1 is decided and done, and the cluster has lost rows" in world.told[1]
+
+
+def test_a_living_query_looks_where_a_leader_was_elected() -> None:
+    """Others have written behind the cut, and the query itself would: no later start could see it."""
+    world = play(KEPT["a living query writes on behind rows that an elected leader lacks, and others do too"])
+    said = "C: RowsGone: batch 2 is not decided: offset 0 of out-0 holds other rows than were written there"
+    assert world.told[0].startswith(said), world.told
+    assert world.told[1].startswith("C: RowsGone: sink C: batch 1 is decided and done"), world.told
 
 
 @pytest.mark.parametrize("name", CUT)
