@@ -343,18 +343,28 @@ def _check_newest(batch: Batch | None, newest: int, number: int) -> None:
 
 def _not_claimed(writes: BatchWrites, now: BatchWrite, claimed: Collection[str] | None) -> list[BatchWrite]:
     """The writes of the same rows that an earlier run has made of this batch, and this one has not yet: the
-    function names another place for them now. A place to which the query wrote before is not another one.
+    function names another place for them now. Two places to which it has written in one batch before are two
+    writes; one after the other, as if the day named the topic, they are not.
     """
     if claimed is None:
         return []
-    known = any(one.place == now.place for one in writes.kept)
+    both = {one.batch for one in writes.kept if one.place == now.place and one.batch != now.batch}
+    pairs = {(one.batch, one.place) for one in writes.kept}
     return [
         one
         for one in writes.kept
         if one.batch == now.batch
         and one.place not in claimed
-        and (_share(one, now) or (not known and now.content.rows and one.content == now.content))
+        and (
+            _share(one, now)
+            or (now.content.rows and one.content == now.content and not _in_one(both, pairs, one.place))
+        )
     ]
+
+
+def _in_one(batches: Iterable[int], pairs: Collection[tuple[int, str]], place: str) -> bool:
+    """Whether one of the batches has written to the place."""
+    return any((batch, place) in pairs for batch in batches)
 
 
 def _share(one: BatchWrite, other: BatchWrite) -> bool:

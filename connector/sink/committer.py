@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 from weakref import WeakKeyDictionary
 
 from eoslog.client.admin import groups as group_offsets
@@ -300,17 +300,20 @@ def commit_stream(
 @contextmanager
 def _kept_first(options: SinkOptions, reports: Sequence[Report | None], batch_id: int) -> Iterator[Around]:
     """Nothing is committed before the checkpoint notes where the batch's rows are, and the batch's plan is on
-    the disk (checkpoint.sync). The disk works while the rules ask the brokers. Raises
+    the disk (checkpoint.sync). The disk works while the rules ask the brokers. A driver that was replaced
+    fails at one of these, and notes nothing: its rows are none of the batch's. Raises
     CheckpointUnreadable."""
     replaced, cluster = _replaced(options, reports, batch_id), shared_cluster(options.client)
     with ThreadPoolExecutor(1) as disk:
-        synced, asked = disk.submit(_keep, options, reports, batch_id, replaced), list[str]()
+        synced, noted = disk.submit(_looked_up, options, reports, batch_id, replaced), list[Rows]()
 
         def around(perform: Perform, command: Command[Any]) -> Any:
-            if isinstance(command, End) and command.commit and not asked:
-                asked.append(_lost_with_a_leader(cluster, *synced.result()))  # leaders have just answered
-                if asked[0]:
-                    _refuse(batch_id, asked[0])
+            if isinstance(command, End) and command.commit and not noted:
+                noted.append(synced.result())
+                if said := _lost_with_a_leader(cluster, noted[0]):  # leaders have just answered
+                    _refuse(batch_id, said)
+                if noted[0].note is not None and options.checkpoint_location is not None:
+                    noted[0].note.write(Checkpoint.at(options.checkpoint_location))
             return perform(command)
 
         yield around
@@ -327,12 +330,22 @@ def _replaced(options: SinkOptions, reports: Sequence[Report | None], batch_id: 
     return tuple(place for place, how in seen.items() if how is Seen.ABORTED)
 
 
-def _keep(
+class Rows(NamedTuple):
+    """Where rows of earlier batches are, and those of this one; what the checkpoint is to note of them, None:
+    what it has."""
+
+    earlier: Places = ()
+    now: Places = ()
+    note: NotedPlaces | None = None
+
+
+def _looked_up(
     options: SinkOptions, reports: Sequence[Report | None], batch_id: int, replaced: Places
-) -> tuple[Places, Places]:
-    """Returns where rows of earlier batches are, and those of this one."""
+) -> Rows:
+    """Where the batch's rows are, unless those of earlier ones are gone. Raises RowsGone,
+    CheckpointUnreadable."""
     if options.checkpoint_location is None:
-        return (), ()
+        return Rows()
     checkpoint = Checkpoint.at(options.checkpoint_location)
     prepared = [report for report in reports if isinstance(report, Prepared)]
     again = any(isinstance(report, Decided) for report in reports)
@@ -340,12 +353,13 @@ def _keep(
     earlier = batch_id + again  # what was never decided of this batch is not missed
     if said := noted.remade(places, earlier) or noted.cut(open_rows_of(prepared), earlier):
         _refuse(batch_id, said)
+    note = None
     if prepared or not again or noted.newest < batch_id:
         waiting = None if options.topic is None else Waiting(options.topic, int(time.time() * 1000))
-        noted.after(batch_id, places, more=again, waiting=waiting).write(checkpoint)
+        note = noted.after(batch_id, places, more=again, waiting=waiting)
     if options.checkpoint_sync:
         checkpoint.sync_planned(batch_id)
-    return noted.up_to(earlier), places
+    return Rows(noted.up_to(earlier), places, note)
 
 
 def _refuse(batch_id: int, said: str) -> NoReturn:
@@ -361,12 +375,12 @@ _NO_TOPIC = -1
 """The epoch of a partition that is gone, or of brokers that tell none."""
 
 
-def _lost_with_a_leader(cluster: Cluster, earlier: Places, now: Places) -> str:
-    """What the log has not any more of `earlier` places, where another leader was elected since the batch
-    before; "": all is there. Later rows of anybody would hide that from the next start. `now`: of this batch.
-    Raises KafkaError, RetriesExhausted."""
+def _lost_with_a_leader(cluster: Cluster, rows: Rows) -> str:
+    """What the log has not any more of earlier rows, where another leader was elected since the batch before;
+    "": all is there. Later rows of anybody would hide that from the next start. Raises KafkaError,
+    RetriesExhausted."""
     known = _leaders.setdefault(cluster, {})
-    there = [one for one in (*earlier, *now) if known.get((one.topic, one.partition)) != _NO_TOPIC]
+    there = [one for one in (*rows.earlier, *rows.now) if known.get((one.topic, one.partition)) != _NO_TOPIC]
     forgotten = {one.topic for one in there if cluster.remembered(one.topic) is None}
     if forgotten:  # metadata is old, or a broker was lost
         cluster.metadata(sorted(forgotten))
@@ -376,7 +390,7 @@ def _lost_with_a_leader(cluster: Cluster, earlier: Places, now: Places) -> str:
         for name, topic in topics.items()
         for number, epoch in ({} if topic is None else topic.epochs).items()
     }
-    elected = [one for one in earlier if _is_elected(known, epochs, (one.topic, one.partition))]
+    elected = [one for one in rows.earlier if _is_elected(known, epochs, (one.topic, one.partition))]
     known |= {where: epochs.get(where, _NO_TOPIC) for where in by_partition(there)}
     return "; ".join([*lacking(cluster, elected).values()][:3]) if elected else ""
 

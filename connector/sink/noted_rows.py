@@ -38,7 +38,7 @@ def rows_found(
     to be decided; None: its last decision, `last`, is another query's. `sink`: whose rows must not be visible
     behind `last`; "": that is not asked. `again`: rows of its last batch are lost, and are written again.
     Raises KafkaError, RetriesExhausted, CheckpointUnreadable."""
-    note = NotedPlaces.read(checkpoint)
+    note = _as_decided(NotedPlaces.read(checkpoint), decided, last)
     noted, before = note.batches, before or (() if last is None else (last,))
     if decided is None and completed is None and before:
         gone = _said(lacking(cluster, reversed(places_of_queries(before))))
@@ -66,6 +66,15 @@ def rows_found(
     is_ours = decided is not None or last is None or last.of_query is None
     proven = _newest_visible(cluster, noted, decided) if is_ours and not known else None
     return RowsFound(noted[0][0], batch, lacks, bool(places), behind, proven, lost)
+
+
+def _as_decided(note: NotedPlaces, decided: Batch | None, last: Decision | None) -> NotedPlaces:
+    """The note with the places that the decision has of its newest batch: another driver's, which was
+    replaced before it could decide, are not those."""
+    made = None if last is None else last.of_query
+    if made is None or made.batch != decided or not made.places or note.newest != made.batch.batch_id:
+        return note
+    return note._replace(batches=((note.newest, made.places), *note.batches[1:]))
 
 
 def _newest_visible(

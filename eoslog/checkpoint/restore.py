@@ -88,7 +88,8 @@ def restore(
     checkpoint = Checkpoint.at(location)
     if not is_empty(checkpoint):
         raise NotRestorable(
-            f"checkpoint {checkpoint.location} has batches: name an empty folder, or start the query with it"
+            f"checkpoint {checkpoint.location} has batches: start the query with it. If they are of a "
+            "start that was stopped, remove the folder first, and restore it then"
         )
     last = runner.run(taken_over(sink))
     decision = None if last is None else last.of_query
@@ -133,7 +134,14 @@ def restore_checkpoint(location: str, options: Mapping[str, str]) -> Restored | 
     given = sink_options({**options, "checkpointLocation": location}, stream=True)
     if given.state is None or given.transactional_id is None:
         raise OptionError("restore_checkpoint: the option state.topic is missing: give the writer's options")
-    if not is_empty(Checkpoint.at(location)):
+    checkpoint = Checkpoint.at(location)
+    if not is_empty(checkpoint):
+        if not checkpoint.batches("commits"):
+            logger.warning(
+                "checkpoint %s has a planned batch and none that is done, so it is not restored. If a start "
+                "that was stopped has left it, remove the folder",
+                location,
+            )
         return None
     cluster = shared_cluster(given.client)
     cluster.meet()

@@ -1377,6 +1377,18 @@ KEPT: dict[str, list[tuple[Any, ...]]] = {
         ("sparkday", "A"),
         ("delete", "in"),
     ],
+    "who hangs before its decision wakes up after another driver has made it": [
+        ("query", "A", {"id": "A"}),
+        ("produce", "in", 4),
+        ("run", "A", 1),
+        ("produce", "in", 4),
+        ("run", "A", 1, ("hold", ("task: after DESCRIBE_TRANSACTIONS", 1))),
+        ("run", "A", 1),
+        ("stop", "A"),
+        ("wake",),
+        ("produce", "in", 4),
+        ("run", "A", 1),
+    ],
     "a living query writes on behind rows that an elected leader lacks, and others do too": [
         ("query", "A", {"small": "0"}),
         ("query", "C", {"in": "in,in2", "id": "C", "starting": "latest", "most": "3"}),
@@ -1522,7 +1534,7 @@ KEPT: dict[str, list[tuple[Any, ...]]] = {
     "killed before its first decision, and the topic is made anew": [
         ("query", "A", {"in": "files"}),
         ("produce", "files", 1),
-        ("run", "A", 1, ("kill", ("commit: after TXN_OFFSET_COMMIT", 1))),
+        ("run", "A", 1, ("kill", ("commit: before END_TXN", 1))),
         ("delete", "out"),
     ],
     "killed before Spark noted it, and another cluster answers, of the same id": [
@@ -1691,6 +1703,13 @@ def test_a_living_query_says_that_its_sink_has_lost_rows() -> None:
     world = play(KEPT["the sink's log is cut while the query lives"])
     assert "RowsGone: batch 2 is not decided: it begins at offset " in world.told[0], world.told
     assert "A: RowsGone: sink A: batch 1 is decided and done, and the cluster has lost rows" in world.told[1]
+
+
+def test_a_driver_that_was_replaced_notes_no_rows() -> None:
+    """Its rows are aborted: a start would take them for lost ones, and have them written again."""
+    world = play(KEPT["who hangs before its decision wakes up after another driver has made it"])
+    assert any("SinkFenced" in line for line in world.told), world.told
+    assert not any("RowsGone" in line for line in world.told), world.told
 
 
 def test_a_living_query_looks_where_a_leader_was_elected() -> None:

@@ -32,7 +32,7 @@ MUTANTS: list[Mutant] = [
         Break("the writes of a stem have no watcher", "_watch", "abandoned_run.watch(sink, run.incarnation, key, runners)", "if False:\n    abandoned_run.watch(sink, run.incarnation, key, runners)", GUARD),
         Break("a write that is done is watched", "commit_batch", "_unwatch(options, run_of(reports))", "pass", GUARD),
         Break("a write that failed is watched", "abort_write", "_unwatch(options, run)", "pass", GUARD),
-        Break("a plan may be lost after its decision", "_kept_first", "synced.result()", "pass"),
+        Break("a plan may be lost after its decision", "_kept_first", "synced.result()", "Rows()"),
         Break("two queries share a memory", "_memory_key", "(repr(options.client.bootstrap), sink.id, batch.query_id)", "(repr(options.client.bootstrap), sink.id)"),
         Break("two sinks share a memory", "_memory_key", "(repr(options.client.bootstrap), sink.id, batch.query_id)", "(repr(options.client.bootstrap), batch.query_id)"),
         Break(

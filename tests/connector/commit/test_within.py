@@ -581,6 +581,22 @@ def test_an_older_copy_writes_nothing_under_a_changed_name(tv: int, behind: int)
 
 
 @BOTH
+def test_a_topic_that_alternates_is_not_another_write(tv: int) -> None:
+    """A function that names one of two topics, by the day: a batch that runs again on the next day."""
+    bench = WithinBench(tv)
+    bench.ids = {"out": "1", "next": "2"}
+    bench.run_again()
+    for number, place in enumerate(["out", "next", "out"]):
+        bench.write(f"r{number}", Batch("q", number), place)
+    bench.run_again()
+    with pytest.raises(SinkChanged, match="to topic out before, and is to write them to topic next now"):
+        bench.write("r2", Batch("q", 2), "next")
+    bench.end_all()
+    bench.run_again()
+    assert bench.write("r2", Batch("q", 2), "out").passed
+
+
+@BOTH
 def test_two_names_in_one_function_do_not_stop_each_other(tv: int) -> None:
     """Whatever was written of the batch before, and in which order."""
     for names in ("AB", "BA"):

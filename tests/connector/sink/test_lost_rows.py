@@ -11,16 +11,21 @@ import pytest
 
 from eoslog.client.admin import transaction_states
 from eoslog.client.wire.cluster import shared_cluster
+from eoslog.connector.checkpoint.noted_places import NotedPlaces
 from eoslog.connector.commit import commands as c
+from eoslog.connector.commit.decision import Decision
 from eoslog.connector.commit.faults import BatchRefused, ParticipantsLost, ReplayDiffers
-from eoslog.connector.commit.task_reports import Decided, Report
+from eoslog.connector.commit.places import Place
+from eoslog.connector.commit.task_reports import Batch, Decided, Report
 from eoslog.connector.commit.write_token import Token
 from eoslog.connector.options.sink_options import SinkOptions, sink_options
 from eoslog.connector.run.runner import Runner
 from eoslog.connector.sink import committer
+from eoslog.connector.sink.noted_rows import _as_decided
 from eoslog.connector.sink.task_message import Attempt
 from eoslog.connector.sink.task_writer import write_rows
 from eoslog.errors import OptionError
+from eoslog.protocol.producer_identity import ProducerIdentity
 from tests.connector.brokers import Kafka, start_broker
 
 PATIENCE_SECONDS = 120
@@ -172,3 +177,24 @@ def test_replay_is_refused_where_it_has_no_meaning(stream: bool, given: dict[str
     with pytest.raises(OptionError, match=f"on.lost.transaction=replay {why}"):
         sink_options(options, stream=stream)
     assert sink_options({**options, "on.lost.transaction": "stop"}, stream=stream)
+
+
+@pytest.mark.parametrize(
+    ("noted", "decided", "placed", "counts"),
+    [
+        pytest.param(7, Batch("q", 7, "d"), True, "decision", id="the same batch"),
+        pytest.param(8, Batch("q", 7, "d"), True, "note", id="the note is of the next one"),
+        pytest.param(7, Batch("q", 7, "d"), False, "note", id="the decision has no places"),
+        pytest.param(7, Batch("another", 7, "d"), True, "note", id="another query's decision"),
+    ],
+)
+def test_the_places_of_a_decision_count_before_the_note_s(
+    noted: int, decided: Batch, placed: bool, counts: str
+) -> None:
+    """A driver that was replaced may have noted its own rows, which are aborted."""
+    loser, winner = (Place("out", "id", 0, at, ProducerIdentity(who, 0), 1) for at, who in ((4, 1), (7, 2)))
+    last = Decision(8, Batch("q", 7, "d"), ProducerIdentity(0, 0), (), (), places=(winner,) if placed else ())
+    note = NotedPlaces(((noted, (loser,)), (6, ())), (loser,))
+    found = _as_decided(note, decided, last)
+    assert found.batches[0] == (noted, (winner,) if counts == "decision" else (loser,))
+    assert found.batches[1:] == note.batches[1:] and found.older == note.older
