@@ -151,8 +151,9 @@ class DecisionElsewhere(CommitFault):
     """The sink keeps its decisions on another topic than decision.topic names: they would be overlooked."""
 
     advice = (
-        "Give that topic as decision.topic; or, if the last batch is complete, use another transactional.id "
-        "with a new checkpoint and startingOffsets=committed"
+        "Give that topic as decision.topic until the last batch is complete. To move on to another one then, "
+        "use another transactional.id with a new checkpoint, and as startingOffsets the last line of the "
+        "newest file in the old one's offsets/ that is in its commits/ as well"
     )
 
 

@@ -6,18 +6,23 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
 
 from eoslog.client.admin import groups
 from tests.connector.brokers import (
     AUTHORIZER,
     DECISIONS,
     Broker,
+    Kafka,
     hide_internal_topics,
     start_broker,
     start_hiding_broker,
 )
 from tests.connector.crashes import test_crash_table as table
 from tests.connector.crashes.crash_query import IN_DRIVER, IN_TASKS, Crash, Query, run
+from tests.spark_session import all_available
 
 INTERNAL = "__consumer_offsets"
 DECIDED = "decided, no winner finished"
@@ -118,6 +123,35 @@ def test_a_new_checkpoint_does_not_overlook_decisions_on_another_topic(
     said = run(elsewhere)
     assert said.startswith("DecisionElsewhere") and f"group {bench.sink_id} has decisions on" in said
     bench.finish()
+
+
+def test_the_way_to_another_topic_for_decisions(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    """As the error says: another name, a new checkpoint, and the line where the old one has ended."""
+    kafka = Kafka(broker.bootstrap)
+    source, sink, decisions = kafka.topic(2), kafka.topic(2), kafka.topic(2)
+
+    def started(folder: str, name: str, starting: str, **more: str) -> StreamingQuery:
+        given = {"kafka.bootstrap.servers": broker.bootstrap, "transactional.id": f"{name}-{sink}"}
+        reads = {
+            "kafka.bootstrap.servers": broker.bootstrap,
+            "subscribe": source,
+            "startingOffsets": starting,
+        }
+        rows = spark.readStream.format("eoslog").options(**reads).load()
+        writer = rows.writeStream.format("eoslog").options(**given, topic=sink, **more)
+        query: StreamingQuery = all_available(writer.option("checkpointLocation", str(tmp_path / folder)))
+        return query
+
+    other = {"decision.topic": decisions}
+    kafka.put(source, [b"%d" % number for number in range(5)])
+    started("old", "a", "earliest").awaitTermination()
+    kafka.put(source, [b"%d" % number for number in range(5, 9)])
+    with pytest.raises(StreamingQueryException, match="DecisionElsewhere"):
+        started("old", "a", "earliest", **other).awaitTermination()
+    done = max(int(path.name) for path in (tmp_path / "old" / "commits").glob("[0-9]*"))
+    line = (tmp_path / "old" / "offsets" / str(done)).read_text().splitlines()[-1]
+    started("new", "b", line, **other).awaitTermination()
+    assert sorted(row[3] for row in kafka.rows(sink, 2)) == [b"%d" % number for number in range(9)]
 
 
 def _of_two_topics(broker: Broker, directory: Path) -> table.Bench:
