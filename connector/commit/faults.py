@@ -161,6 +161,7 @@ class DecisionDamaged(CommitFault):
     """The stored decision is incomplete, a later version's or not eoslog's: it is unknown what it decided."""
 
     advice = (
-        "Nothing was written. Use a transactional.id of its own for this query, or, if you know that "
-        "its last batch is complete, delete the group and start again"
+        "Nothing was written. If another program uses the group, give a new query a transactional.id of its "
+        "own. If somebody has reset its offsets, and you know that the sink's last batch is complete, delete "
+        "the group and start again"
     )
