@@ -160,7 +160,8 @@ def _forgotten_text(sink: Sink, held: tuple[HeldBack, ...], answer: object, *, c
         by_hand = "abort them on these partitions (kafka-transactions.sh find-hanging and abort)"
     return (
         f"sink {sink.id}: rows of a batch that is {kind} are held open, and no coordinator ends their "
-        f"transactions: brokers have lost the end of a log. They are on {_where(held)}. "
+        "transactions: brokers have lost the end of a log, or a right on these transactional ids was taken "
+        f"away from this user (then give it back). They are on {_where(held)}. "
         f"Readers of committed data are blocked there. {ending} them needs the right ClusterAction and did "
         f"not succeed{_why(answer)}. Restart with that right, or have the cluster's operator {by_hand}; "
         "then start the query again"
