@@ -189,6 +189,9 @@ def edit(world: "World", name: str, by: int) -> None:
     query = world.queries.get(name)
     if query is None or query.token is not None or query.reads_files or not query.lineage.began or query.left:
         return
+    exact = query.sink.get("processing.guarantee", "exactly_once") == "exactly_once"
+    if query.at_work and not exact:
+        return  # nothing fences its driver, and the command sees that it lives
     world.do_stop(name)
     done = move_to(world, query, Target.parse(None, by), back=by < 0) if query.checkpoint.exists() else None
     if done is not None:

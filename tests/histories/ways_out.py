@@ -420,7 +420,7 @@ def _named_id(world: "World", query: "Query", text: str) -> bool:
     query.set_id(told.group(1))
     if query.source["startingOffsets"] == "committed" and not query.lineage.began:
         return True
-    if "new checkpoint" in text and query.source["startingOffsets"] == "committed":
+    if "new checkpoint" in text and query.source["startingOffsets"] == "committed" and query.has_group:
         query.new_checkpoint("committed")
     return True
 
