@@ -287,7 +287,10 @@ def test_another_token_in_the_middle_of_a_batch(query: Query, kafka: Kafka) -> N
         lambda batch, number: query.write(batch, topic, f"{query.name}-{number}", **named), "SinkChanged"
     )
     assert given in said and query.values(topic) == rows, said
-    assert f"Leave that write with write.token={query.name}-0 until batch 0 is done" in said, said
+    assert (
+        f"Leave that write with write.token={query.name}-0 and no transactional.id until batch 0 is done"
+        in said
+    ), said
     query.run(lambda batch, number: query.write(batch, topic, f"{query.name}-{number}"))
     assert query.values(topic) == rows
     more = query.put(7, 9)
