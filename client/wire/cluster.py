@@ -284,7 +284,7 @@ class Cluster:
         if moved:
             self._doubted = self._asked
         if not isinstance(error, KafkaError):
-            self._topics.clear()
+            self._topics.clear()  # as in disturbed()
 
     def disturbed(self) -> bool:
         """Whether a broker was lost or a coordinator moved since the last call of this. Either a request has

@@ -9,16 +9,15 @@ import logging
 import os
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, NoReturn
-from weakref import WeakKeyDictionary
 
 from eoslog.client.admin import groups as group_offsets
-from eoslog.client.wire.cluster import Cluster, shared_cluster
+from eoslog.client.wire.cluster import shared_cluster
 from eoslog.connector.checkpoint.accepted_differences import acceptable, to_accept
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
 from eoslog.connector.checkpoint.checkpoint_view import CheckpointView
@@ -36,7 +35,7 @@ from eoslog.connector.commit.finish import await_readable
 from eoslog.connector.commit.leave_sink import fence, stable_decision
 from eoslog.connector.commit.marker_proof import prove_last
 from eoslog.connector.commit.move_decision import give_up
-from eoslog.connector.commit.places import Places, Seen, by_partition, open_rows_of, places_of
+from eoslog.connector.commit.places import Places, Seen, open_rows_of, places_of
 from eoslog.connector.commit.saved_state import Saving
 from eoslog.connector.commit.task_reports import Batch, Begun, Decided, Prepared, Report, Run
 from eoslog.connector.commit.token_write import (
@@ -55,11 +54,12 @@ from eoslog.connector.offsets.group_notes import Note
 from eoslog.connector.options.sink_options import Guarantee, SinkOptions
 from eoslog.connector.progress import figures, log_progress, tell, timed
 from eoslog.connector.run import abandoned_run, run_memory
-from eoslog.connector.run.places_in_log import lacking, look_at
+from eoslog.connector.run.places_in_log import look_at
 from eoslog.connector.run.run_memory import Life
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner, commit_known
 from eoslog.connector.saved.run_again import check_equal_run, check_state_topic
 from eoslog.connector.sink import token_begin
+from eoslog.connector.sink.noted_rows import lost_with_a_leader
 from eoslog.connector.sink.source_check import check_begins, check_sources, takes_over
 from eoslog.connector.sink.start_of_run import (
     StartOfRun,
@@ -71,7 +71,6 @@ from eoslog.connector.sink.start_of_run import (
 )
 from eoslog.connector.spark.driver_folder import is_relative
 from eoslog.errors import OptionError
-from eoslog.protocol.topic_partitions import TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -310,7 +309,9 @@ def _kept_first(options: SinkOptions, reports: Sequence[Report | None], batch_id
         def around(perform: Perform, command: Command[Any]) -> Any:
             if isinstance(command, End) and command.commit and not noted:
                 noted.append(synced.result())
-                if said := _lost_with_a_leader(cluster, noted[0]):  # leaders have just answered
+                if said := lost_with_a_leader(
+                    cluster, noted[0].earlier, noted[0].now
+                ):  # leaders have just answered
                     _refuse(batch_id, said)
                 if noted[0].note is not None and options.checkpoint_location is not None:
                     noted[0].note.write(Checkpoint.at(options.checkpoint_location))
@@ -367,38 +368,6 @@ def _refuse(batch_id: int, said: str) -> NoReturn:
         f"batch {batch_id} is not decided: {said}. Rows of earlier batches are gone. "
         "Nothing was written. Start the query again: it says which, and how to go on"
     )
-
-
-_leaders: WeakKeyDictionary[Cluster, dict[TopicPartition, int]] = WeakKeyDictionary()
-"""The leaders' epochs of partitions that the last batches wrote to."""
-_NO_TOPIC = -1
-"""The epoch of a partition that is gone, or of brokers that tell none."""
-
-
-def _lost_with_a_leader(cluster: Cluster, rows: Rows) -> str:
-    """What the log has not any more of earlier rows, where another leader was elected since the batch before;
-    "": all is there. Later rows of anybody would hide that from the next start. Raises KafkaError,
-    RetriesExhausted."""
-    known = _leaders.setdefault(cluster, {})
-    there = [one for one in (*rows.earlier, *rows.now) if known.get((one.topic, one.partition)) != _NO_TOPIC]
-    forgotten = {one.topic for one in there if cluster.remembered(one.topic) is None}
-    if forgotten:  # metadata is old, or a broker was lost
-        cluster.metadata(sorted(forgotten))
-    topics = {one.topic: cluster.remembered(one.topic) for one in there}
-    epochs = {
-        (name, number): epoch
-        for name, topic in topics.items()
-        for number, epoch in ({} if topic is None else topic.epochs).items()
-    }
-    elected = [one for one in rows.earlier if _is_elected(known, epochs, (one.topic, one.partition))]
-    known |= {where: epochs.get(where, _NO_TOPIC) for where in by_partition(there)}
-    return "; ".join([*lacking(cluster, elected).values()][:3]) if elected else ""
-
-
-def _is_elected(
-    known: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int], where: TopicPartition
-) -> bool:
-    return where in known and known[where] != epochs.get(where, known[where])
 
 
 def commit_batch(

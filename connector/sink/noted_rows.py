@@ -1,16 +1,20 @@
 """What the sink's log shows of the batches whose places the checkpoint notes."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from weakref import WeakKeyDictionary
 
 from eoslog.client.wire.cluster import Cluster
+from eoslog.client.wire.retry import retrying
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
 from eoslog.connector.checkpoint.checkpoint_view import CheckpointView, has_rested
 from eoslog.connector.checkpoint.noted_places import NotedPlaces
 from eoslog.connector.checkpoint.start_facts import Completed, RowsFound
 from eoslog.connector.commit.decision import Decision
-from eoslog.connector.commit.places import Place, Places, Seen
+from eoslog.connector.commit.places import Place, Places, Seen, by_partition
 from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.run.places_in_log import followed, lacking, look_at
+from eoslog.protocol.errors import ErrorCode
+from eoslog.protocol.topic_partitions import TopicPartition
 
 
 def completed_in(
@@ -163,3 +167,45 @@ def forget_lacking(cluster: Cluster, checkpoint: Checkpoint) -> None:
     KafkaError, RetriesExhausted, CheckpointUnreadable."""
     note = NotedPlaces.read(checkpoint)
     note.without(lacking(cluster, note.everywhere, visible=note.in_batches)).write(checkpoint)
+
+
+_leaders: WeakKeyDictionary[Cluster, dict[TopicPartition, int]] = WeakKeyDictionary()
+"""The leaders' epochs of partitions that the last batches wrote to."""
+_NO_TOPIC = -1
+"""The epoch of a partition whose topic is gone, or of brokers that tell none."""
+
+
+def lost_with_a_leader(cluster: Cluster, earlier: Places, now: Places) -> str:
+    """What the log has not any more of `earlier` places, where another leader was elected since the batch
+    before; "": all is there. Later rows of anybody would hide that from the next start. `now`: of this batch.
+    Raises KafkaError, RetriesExhausted."""
+    known = _leaders.setdefault(cluster, {})
+    there = [one for one in (*earlier, *now) if known.get((one.topic, one.partition)) != _NO_TOPIC]
+    forgotten = sorted({one.topic for one in there if cluster.remembered(one.topic) is None})
+    absent = _absent(cluster, forgotten) if forgotten else ()  # metadata is old, or a broker was lost
+    epochs = {
+        (name, number): epoch
+        for name in {one.topic for one in there}
+        for number, epoch in _epochs(cluster, name).items()
+    }
+    elected = [one for one in earlier if _is_elected(known, epochs, (one.topic, one.partition))]
+    known |= {where: epochs[where] for where in by_partition(there) if where in epochs}
+    known |= {where: _NO_TOPIC for where in by_partition(there) if where[0] in absent}
+    return "; ".join([*lacking(cluster, elected).values()][:3]) if elected else ""
+
+
+def _absent(cluster: Cluster, topics: Sequence[str]) -> set[str]:
+    """Ask about the topics. Returns those that are not there."""
+    found = retrying(cluster, "Metadata of the sink's topics", lambda: cluster.metadata(topics))
+    return {name for name, code in found.errors.items() if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+
+
+def _epochs(cluster: Cluster, topic: str) -> Mapping[int, int]:
+    known = cluster.remembered(topic)
+    return {} if known is None else known.epochs
+
+
+def _is_elected(
+    known: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int], where: TopicPartition
+) -> bool:
+    return where in known and known[where] != epochs.get(where, known[where])
