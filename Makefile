@@ -166,6 +166,10 @@ bench-cost: compiled java $(KAFKA) $(SPARK_KAFKA)  ## compare CPU and memory of 
 bench-transports: compiled java  ## compare Unix sockets and pipelined workers with Spark's defaults: batch reads and writes (TRANSPORTS_ARGS="--rows 300000")
 	$(BIN)/python -m benchmarks.transports $(TRANSPORTS_ARGS)
 
+.PHONY: bench-metrics
+bench-metrics: compiled java  ## measure what eoslog.metrics.serve costs a micro-batch of 200 rows: its callback, CPU of the driver, median time (METRICS_ARGS="--turns 5")
+	$(BIN)/python -m benchmarks.metrics_cost $(METRICS_ARGS)
+
 trace-micro-batch: compiled java $(KAFKA) $(SPARK_KAFKA)  ## draw one small micro-batch, with a lane for each process (TRACE_ARGS="--kafka .peers/kafka-4.3.1 --light --tasks --to FILE")
 	$(BIN)/python -m benchmarks.trace_micro_batch $(TRACE_ARGS)
 
