@@ -58,9 +58,15 @@ def needed(source: SourceOptions | None, sink: SinkOptions | None, *, stream: bo
     return Needed(tuple(_each_once(rights)), tuple(notes))
 
 
-def under(rights: Iterable[Right], prefix: str) -> tuple[Right, ...]:
-    """The rights of all queries whose names begin with `prefix`: on names that do, they are prefixed ones."""
-    wide = [r._replace(name=prefix, prefixed=True) if r.name.startswith(prefix) else r for r in rights]
+def under(rights: Iterable[Right], prefix: str, *, topics: bool) -> tuple[Right, ...]:
+    """The rights of all queries whose names begin with `prefix`: on transactional ids and groups that do,
+    they are prefixed ones. On topics, only with `topics`: a topic that begins so may be another's."""
+    wide = [
+        right._replace(name=prefix, prefixed=True)
+        if right.name.startswith(prefix) and (topics or right.resource != TOPIC)
+        else right
+        for right in rights
+    ]
     return tuple(_each_once(wide))
 
 

@@ -44,7 +44,8 @@ _RIGHTS_COLUMNS = ["resource", "pattern", "name", "operations", "why"]
 )
 @click.option(
     "--prefix", metavar="TEXT",
-    help="For all queries whose names begin so: rights on such names are prefixed ones.",
+    help="For all queries whose transactional.id and groups begin so: rights on those are prefixed ones, on "
+    "topics they stay as they are.",
 )  # fmt: skip
 @click.option("--batch", is_flag=True, help="For a batch query, not a stream.")
 @click.option(
@@ -110,7 +111,7 @@ def _under(rights: Sequence[Right], prefix: str | None) -> Sequence[Right]:
         raise click.UsageError(
             f"--prefix {prefix}: no transactional.id and no group of the options begins so"
         )
-    return under(rights, prefix)
+    return under(rights, prefix, topics=False)
 
 
 def _with_address(options: dict[str, str]) -> dict[str, str]:

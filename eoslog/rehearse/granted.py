@@ -68,7 +68,9 @@ def rights_needed(names: ScratchNames, decisions: str) -> NeededRights:
         sink_options(sink, stream=True),
         stream=True,
     )
-    query = under((right._replace(why="") for right in found.rights if not right.optional), PREFIX)
+    query = under(
+        (right._replace(why="") for right in found.rights if not right.optional), PREFIX, topics=True
+    )
     mine = (
         Right(CREATE, TOPIC, PREFIX, True, "its topics"),
         Right(DELETE, TOPIC, PREFIX, True, "to remove its topics"),
