@@ -33,9 +33,10 @@ def check_new_checkpoint(story: StartFacts) -> list[str]:
     if story.left_state and (word := f"{WORD_STATE}:{story.number}") not in story.accepted:
         raise StartsElsewhere(
             f"sink {story.sink}: the checkpoint is new, and the last query of this transactional.id has "
-            "saved its state (state.topic), which this one would begin without. Nothing was written. Restore "
-            "the checkpoint before the start, with eoslog checkpoint restore or restore_checkpoint, into an "
-            "empty folder. If this query is to begin without state, set "
+            "saved its state (state.topic), which this one would begin without. Nothing was written. Remove "
+            "this checkpoint's folder, where Spark has planned the first batch, and restore the checkpoint "
+            "before the start, with eoslog checkpoint restore or restore_checkpoint. If this query is to "
+            "begin without state, set "
             f"{to_accept(word, story.accepted)}"
         )
     if takes_place(story):

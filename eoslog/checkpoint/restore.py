@@ -9,6 +9,7 @@ them has to have the source offsets of the last decision.
 
 import json
 import logging
+import shlex
 import tempfile
 from collections.abc import Callable, Mapping
 from typing import IO, NamedTuple
@@ -87,10 +88,8 @@ def restore(
     """
     checkpoint = Checkpoint.at(location)
     if not is_empty(checkpoint):
-        raise NotRestorable(
-            f"checkpoint {checkpoint.location} has batches: start the query with it. If they are of a "
-            "start that was stopped, remove the folder first, and restore it then"
-        )
+        said = _only_planned(checkpoint) or "has batches"
+        raise NotRestorable(f"checkpoint {checkpoint.location} {said}: start the query with it")
     last = runner.run(taken_over(sink))
     decision = None if last is None else last.of_query
     if decision is None:
@@ -136,12 +135,8 @@ def restore_checkpoint(location: str, options: Mapping[str, str]) -> Restored | 
         raise OptionError("restore_checkpoint: the option state.topic is missing: give the writer's options")
     checkpoint = Checkpoint.at(location)
     if not is_empty(checkpoint):
-        if not checkpoint.batches("commits"):
-            logger.warning(
-                "checkpoint %s has a planned batch and none that is done, so it is not restored. If a start "
-                "that was stopped has left it, remove the folder",
-                location,
-            )
+        if said := _only_planned(checkpoint):
+            logger.warning("checkpoint %s is not restored: it %s, it is used as it is", location, said)
         return None
     cluster = shared_cluster(given.client)
     cluster.meet()
@@ -156,6 +151,19 @@ def is_empty(checkpoint: Checkpoint) -> bool:
     """Whether no query has planned a batch here, or a restore was interrupted."""
     unfinished = checkpoint.noted(UNFINISHED) is not None
     return unfinished or not any(checkpoint.batches(log) for log in ("offsets", "commits"))
+
+
+def _only_planned(checkpoint: Checkpoint) -> str | None:
+    """What to do about a checkpoint whose first batch is planned and not done, as a start that stopped with
+    StartsElsewhere leaves it. None: it is another one."""
+    if checkpoint.batches("commits") or checkpoint.batches("offsets") != [0]:
+        return None
+    local = "://" not in checkpoint.location
+    command = f" ({shlex.join(['rm', '-r', checkpoint.location])})" if local else ""
+    return (
+        "has a first batch that is planned and not done. If a start that stopped with StartsElsewhere has "
+        f"left it, that start has written nothing: remove the folder{command}, and restore it then. Else"
+    )
 
 
 class Spool:

@@ -295,7 +295,7 @@ def test_for_a_script(world: SavedWorld) -> None:
 
 def test_a_checkpoint_that_is_there(world: SavedWorld) -> None:
     done = restore(world)
-    assert done.exit_code == 1 and "remove the folder first, and restore it then" in done.output
+    assert done.exit_code == 1 and "has batches: start the query with it" in done.output
 
 
 def test_a_query_that_has_decided_nothing(world: SavedWorld) -> None:

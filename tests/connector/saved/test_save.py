@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
+import subprocess
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -383,8 +387,42 @@ def test_a_restore_that_was_interrupted_is_not_whole(
 
 def test_a_checkpoint_that_is_there_is_not_restored(world: SavedWorld) -> None:
     world.decide(0)
-    with pytest.raises(NotRestorable, match="has batches"):
+    with pytest.raises(NotRestorable, match=r"is planned and not done.* Else: start the query with it$"):
         world.restore()
+    world.decide(1)
+    with pytest.raises(NotRestorable, match=r"has batches: start the query with it$"):
+        world.restore()
+
+
+def test_the_folder_of_a_stopped_start_is_restored_after_what_the_message_says(
+    world: SavedWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A start without the restore has planned its first batch, and stopped with StartsElsewhere: the command
+    and the function both say how to get out."""
+    for number in range(3):
+        world.decide(number)
+    before = world.files()
+    options = {
+        "kafka.bootstrap.servers": world.kafka.bootstrap, "topic": "out", "transactional.id": world.sink.id,
+        "state.topic": world.state,
+    }  # fmt: skip
+    for way in (world.restore, partial(restore.restore_checkpoint, str(world.folder), options)):
+        world.lose()
+        world.write("metadata", '{"id":"another"}')
+        world.write("sources/0/0", "what a source has noted")
+        world.plan(0)
+        caplog.clear()
+        try:
+            assert way() is None
+            said = caplog.text
+        except NotRestorable as error:
+            said = str(error)
+        assert "StartsElsewhere" in said
+        (command,) = re.findall(r"\((rm -r .*?)\)", said)
+        subprocess.run(shlex.split(command), check=True)
+        restored = way()
+        assert restored is not None and restored.decided == 2
+        assert world.files().items() <= before.items()
 
 
 def test_nothing_is_lost_before_the_first_decision(world: SavedWorld) -> None:
