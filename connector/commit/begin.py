@@ -16,6 +16,7 @@ from eoslog.connector.commit.commands import (
     Describe,
     Description,
     FetchStored,
+    GroupExists,
     Refused,
     Rules,
     Unknown,
@@ -184,11 +185,29 @@ def _roll_forward(
 
 def acquire(sink: Sink) -> Rules[Owned]:
     """Take over the sink from its owner. Raises CommitFault."""
-    yield from write_lost_markers(sink)  # first: Acquire destroys the state that shows how the last one ended
+    # First: Acquire destroys the state that shows how the last one ended, and where it kept its decision.
+    left = yield from write_lost_markers(sink)
+    if left is not None and left.elsewhere:
+        yield from _check_hidden(sink)
     identity = yield from demand(Acquire(sink.coordinator), f"sink {sink.id} cannot be acquired")
     stored = yield from fetch_stored(sink, identity, everywhere=True)
     check_place(sink, stored)
     return Owned(identity, identity, stored, True)
+
+
+def _check_hidden(sink: Sink) -> Rules[None]:
+    """Raise DecisionElsewhere if the sink's last owner kept decisions on another topic, the group is there,
+    and this user sees no decision in it: brokers leave out what a user may not describe. Without a group
+    nothing was decided, or it has expired with its decision."""
+    what = f"whether sink {sink.id} has decided on another topic cannot be seen"
+    stored = yield from demand(FetchStored(sink.group, everywhere=True, stable=False), what)
+    check_place(sink, stored)
+    if not stored.chunks and (yield from demand(GroupExists(sink.group), what)):
+        raise DecisionElsewhere(
+            f"sink {sink.id}: group {sink.group} keeps decisions on another topic than decision.topic names, "
+            "and this user cannot see them. Nothing was written. Give the user Describe on that topic again. "
+            f"{DecisionElsewhere.advice}"
+        )
 
 
 def may_read_more(sink: Sink) -> Rules[bool]:

@@ -80,13 +80,15 @@ class Sealed(NamedTuple):
 
 class Description(NamedTuple):
     """A transaction as its coordinator sees it (DescribeTransactions). Times in ms, by its clock. `places`:
-    where it has written; if it has ended, where its markers are due."""
+    where it has written; if it has ended, where its markers are due. `elsewhere`, of a sink's own id: who had
+    it last keeps decisions on another topic than this driver (run/runner.py)."""
 
     state: str
     identity: ProducerIdentity
     timeout_ms: int
     start_ms: int
     places: tuple[TopicPartition, ...] = ()
+    elsewhere: bool = False
 
 
 class Listed(NamedTuple):
@@ -129,6 +131,13 @@ class FetchStored(Command[Stored]):
     group: str
     everywhere: bool = False
     stable: bool = True
+
+
+@dataclass(frozen=True)
+class GroupExists(Command[bool]):
+    """DescribeGroups: whether the cluster has the group, also if it shows this user none of its offsets."""
+
+    group: str
 
 
 @dataclass(frozen=True)

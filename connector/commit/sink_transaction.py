@@ -103,26 +103,29 @@ def ask_stored(
     return answer
 
 
-def write_lost_markers(sink: Sink, own: ProducerIdentity | None = None) -> Rules[None]:
+def write_lost_markers(sink: Sink, own: ProducerIdentity | None = None) -> Rules[Description | None]:
     """Write lost markers of the sink's own last transaction on every partition, also for a user's group.
 
     Call it before the sink is acquired, and when a broker was lost. If it is unknown which marker was lost,
     that matters only while the last decision cannot be read: on other partitions a later transaction of the
     sink closes this one. If the marker is known but cannot be written, that can be done later, so
-    MarkersMissing is raised before the evidence is gone. Raises CommitFault if the sink cannot be looked up.
+    MarkersMissing is raised before the evidence is gone. Returns what the coordinator says of the sink's own
+    id. Raises CommitFault if the sink cannot be looked up.
     """
     what = f"sink {sink.id} cannot be looked up"
+    state: Description | None = None
     for _ in range(LOOKS):
         states = yield from demand(Describe((sink.coordinator,)), what)
         state = states[sink.coordinator]
         if state is None or state.state not in {*_COMPLETE, *_PREPARED}:
-            return
+            return state
         if state.state in _COMPLETE:
             left = yield from _close(sink, state, own)
             if left.sure or (left.held and _is_pending((yield from look_up(sink.group)))):
                 raise MarkersMissing(_text(sink, state, left))
-            return
+            return state
         yield from ask(FindOwn(sink.coordinator, state.identity.producer_id))  # waits for its markers
+    return state
 
 
 def check_ended(sink: Sink) -> Rules[None]:

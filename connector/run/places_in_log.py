@@ -71,8 +71,8 @@ def followed(
     but for as many markers as there are writers. `sink`: only its rows count, and those of an id that the
     cluster does not know. `since`: nothing shows that there are any. So of the sink's runs only this one and
     later ones count, an id that may be hidden from this user is somebody else's, and all partitions together
-    are looked through no further than one. `waiting`: topics where there is no place, and a time in ms.
-    Raises KafkaError, RetriesExhausted."""
+    are looked through no further than one. `waiting`: topics where there is no place, and a time in ms;
+    what was removed there counts unless something older is left. Raises KafkaError, RetriesExhausted."""
     wanted = tuple(places)
     first = dict[TopicPartition, int]()
     for place in wanted:
@@ -88,8 +88,10 @@ def followed(
     if younger:
         found = list_offsets(cluster, younger, committed=False)
         first |= {tp: at for tp, at in found.items() if at >= 0}
-    begins = list_offsets(cluster, dict.fromkeys(first, EARLIEST), committed=True) if first else {}
-    ends = list_offsets(cluster, dict.fromkeys(first, LATEST), committed=False) if first else {}
+    unplaced = [tp for tp in sorted(younger) if tp[0] in waiting]
+    asked = {*first, *unplaced}
+    begins = list_offsets(cluster, dict.fromkeys(asked, EARLIEST), committed=True) if asked else {}
+    ends = list_offsets(cluster, dict.fromkeys(asked, LATEST), committed=False) if asked else {}
     writers, most = _Writers(cluster, sink, since), LOOKED_THROUGH // (len(first) if since and first else 1)
     bounds = {tp: (max(first[tp], begins[tp]), ends[tp]) for tp in sorted(first)}
     said = (_follows(cluster, writers, *tp, *bounds[tp], most) for tp in bounds)
@@ -97,6 +99,11 @@ def followed(
         f"{topic}-{partition} begins at {begins[topic, partition]}: what it had from {at} on was removed"
         for (topic, partition), at in sorted(placed.items())
         if sink is None and begins[topic, partition] > at + markers
+    ]
+    removed += [
+        f"{tp[0]}-{tp[1]} begins at {begins[tp]}: what it had before was removed"
+        for tp in unplaced
+        if 0 < begins[tp] and first.get(tp, ends[tp]) <= begins[tp]  # else something older is left
     ]
     return [*removed, *(text for text in said if text)]
 

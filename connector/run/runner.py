@@ -6,6 +6,7 @@ There are no rules here.
 
 import logging
 import time
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -35,6 +36,7 @@ from eoslog.connector.commit.commands import (
     FindOwn,
     FindSettled,
     FindTopics,
+    GroupExists,
     HeldBack,
     Listed,
     ListOngoing,
@@ -86,6 +88,10 @@ _NOT_OFFERED = (UnsupportedByBroker, errors.TransactionalIdAuthorizationFailed, 
 """Two-phase commit is switched off, or this client may not use it, or the broker does not implement it."""
 _WAITED_FOR = (ONGOING, *DUE)
 """States of transactions that hold back readers of committed data."""
+_MARKS = 1000
+"""The last three digits of the time-out of the sink's own id mark its topic of decisions, 1 to 999. A group
+does not show offsets on topics that a user may not describe, so a decision on such a topic looks as if there
+were none. The state of the id stays visible, and is kept as long as decisions are. 0: an older version's."""
 _TWO_PHASE_RIGHT = "TwoPhaseCommit"
 """A refusal of this right is remembered; a probe, at the start of a query that requires it, always asks."""
 
@@ -116,6 +122,7 @@ class Runner:
         self._perform: dict[type[Command[Any]], Callable[[Any], Any]] = {
             Acquire: self._acquire,
             FetchStored: self._fetch_stored,
+            GroupExists: lambda c: group_offsets.describe_group(cluster, c.group).state != "Dead",
             StageOffsets: self._stage_offsets,
             SaveState: _save_state,
             CommitOffsets: lambda c: group_offsets.commit_plain(cluster, c.group, self._placed(c.offsets)),
@@ -169,7 +176,8 @@ class Runner:
         return answer
 
     def _acquire(self, command: Acquire) -> ProducerIdentity:
-        return transactions.init_producer_id(self._cluster, command.name, self._timeout_ms, command.current)
+        timeout_ms = _marked(self._timeout_ms, self._decisions)
+        return transactions.init_producer_id(self._cluster, command.name, timeout_ms, command.current)
 
     def _fetch_stored(self, command: FetchStored) -> Stored | Refused:
         topic = self._decisions
@@ -292,7 +300,12 @@ class Runner:
 
     def _describe(self, command: Describe) -> dict[str, Description | None]:
         found = transaction_states.describe(self._cluster, command.names)
-        return {name: _description(state) if state else None for name, state in found.items()}
+        return {name: self._description(state) if state else None for name, state in found.items()}
+
+    def _description(self, state: transaction_states.TransactionDescription) -> Description:
+        elsewhere = _marks_another(state.timeout_ms, self._decisions)
+        where = tuple(state.partitions)
+        return Description(state.state, state.identity, state.timeout_ms, state.start_ms, where, elsewhere)
 
 
 def commit_known(cluster: Cluster, group: str, offsets: Offsets, commit: Callable[[Offsets], None]) -> None:
@@ -364,9 +377,20 @@ def _say_once(config: ClientConfig, why: NotOffered) -> None:
         )
 
 
-def _description(state: transaction_states.TransactionDescription) -> Description:
-    where = tuple(state.partitions)
-    return Description(state.state, state.identity, state.timeout_ms, state.start_ms, where)
+def _marked(timeout_ms: int, topic: str) -> int:
+    """A time-out of at most `timeout_ms` with the mark of this topic. One below two seconds has none."""
+    if timeout_ms < 2 * _MARKS:
+        return min(timeout_ms, _MARKS)
+    return (timeout_ms // _MARKS - 1) * _MARKS + _mark(topic)
+
+
+def _marks_another(timeout_ms: int, topic: str) -> bool:
+    """Whether this time-out has the mark of another topic."""
+    return timeout_ms > _MARKS and timeout_ms % _MARKS not in (0, _mark(topic))
+
+
+def _mark(topic: str) -> int:
+    return 1 + zlib.crc32(topic.encode()) % (_MARKS - 1)
 
 
 def _clock() -> float:

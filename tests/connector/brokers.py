@@ -21,6 +21,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import (
     AclBinding,
+    AclBindingFilter,
     AclOperation,
     AclPermissionType,
     AdminClient,
@@ -123,15 +124,31 @@ def start_hiding_broker(config: Mapping[str, str] | None = None) -> Iterator[Bro
 
 def hide_internal_topics(bootstrap: str) -> None:
     """From now on clients of a broker that has an AUTHORIZER see no internal topic; those that exist work."""
+    hide_topics(bootstrap, "__consumer_offsets", "__transaction_state")
+
+
+def hide_topics(bootstrap: str, *topics: str) -> None:
+    """From now on clients of a broker that has an AUTHORIZER do not see these topics."""
     rules = [
         AclBinding(
             ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, "User:*", "*",
             AclOperation.ALL, AclPermissionType.DENY,
         )
-        for topic in ("__consumer_offsets", "__transaction_state")
+        for topic in topics
     ]  # fmt: skip
     admin = AdminClient({"bootstrap.servers": bootstrap})
     for done in admin.create_acls(rules).values():
+        done.result(60)
+
+
+def show_topics(bootstrap: str) -> None:
+    """Clients see every topic again."""
+    hidden = AclBindingFilter(
+        ResourceType.TOPIC, None, ResourcePatternType.ANY, None, None,
+        AclOperation.ANY, AclPermissionType.DENY,
+    )  # fmt: skip
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for done in admin.delete_acls([hidden]).values():
         done.result(60)
 
 

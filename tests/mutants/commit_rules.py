@@ -106,7 +106,7 @@ MUTANTS: list[Mutant] = [
         Break("what is lost is written again unasked", "_roll_forward", "on_lost is OnLost.STOP", "False"),
         Break("lost partitions have to be readable", "_roll_forward", "last.without(lost)", "last"),
         Break("partitions are not asked", "look_back", "yield from prove(decision)", "pass"),
-        Break("acquired before it is looked at", "acquire", "yield from write_lost_markers(sink)", "pass"),
+        Break("acquired before it is looked at", "acquire", "left = yield from write_lost_markers(sink)", "left = None"),
         Break("a sink that was taken over goes on", "_keep", "not left_by(run, state, decode(sink, stored.chunks))", "False"),
         Break("the raised epoch is another driver's", "_keep", "not left_by(run, state, decode(sink, stored.chunks))", "True"),
         Break("an expired sink is another driver's", "_keep", "if state is None:\n    return None", "if state is None:\n    raise fenced(sink, state)"),

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -17,6 +17,8 @@ from tests.connector.brokers import (
     Broker,
     Kafka,
     hide_internal_topics,
+    hide_topics,
+    show_topics,
     start_broker,
     start_hiding_broker,
 )
@@ -111,6 +113,60 @@ def test_decisions_on_a_topic_that_was_hidden_since_are_not_overlooked(tmp_path:
         said = run(_keeping(bench.query, DECISIONS))
         assert said.startswith("DecisionElsewhere") and f"with decisions on {INTERNAL}" in said
         assert bench.visible() == bench.batch(0)
+
+
+@pytest.mark.parametrize(("before", "after"), [(None, DECISIONS), (DECISIONS, None), (DECISIONS, "other")])
+def test_hidden_decisions_are_not_overlooked_without_a_checkpoint(
+    tmp_path: Path, before: str | None, after: str | None
+) -> None:
+    """Neither group nor checkpoint show them; the time-out of the sink's own transactional id does. Seen
+    again, they are carried out."""
+    with start_broker(AUTHORIZER) as broker:
+        bench = table.Bench(broker, tmp_path / "checkpoint")
+        for name in (DECISIONS, "other"):
+            bench.kafka.topic(1, name=name)
+        bench.query = _keeping(bench.query, before)
+        assert run(bench.query, Crash(DECIDED)) == "killed"
+        hide_topics(broker.bootstrap, before or INTERNAL)
+        elsewhere = replace(_keeping(bench.query, after), checkpoint=tmp_path / "another")
+        for _ in range(2):
+            said = run(elsewhere)
+            assert said.startswith("DecisionElsewhere") and "this user cannot see" in said
+        show_topics(broker.bootstrap)
+        bench.finish()
+        assert (bench.written(0), bench.written(1)) == (1, 1)
+
+
+def test_hidden_tokens_are_not_overlooked(spark: SparkSession) -> None:
+    """A write with a token has no checkpoint: the same write again, its decisions hidden since, stops."""
+    with start_broker(AUTHORIZER) as broker:
+        kafka = Kafka(broker.bootstrap)
+        sink = kafka.topic(2)
+        kafka.topic(1, name=DECISIONS)
+
+        def write(**more: str) -> None:
+            rows = spark.range(30).selectExpr("cast(id AS string) AS value")
+            given = {"kafka.bootstrap.servers": broker.bootstrap, "topic": sink, "transactional.id": "t"}
+            writer = rows.write.format("eoslog").mode("append").options(**given, **{"write.token": "load-1"})
+            writer.options(**more).save()
+
+        write()
+        hide_topics(broker.bootstrap, INTERNAL)
+        with pytest.raises(PySparkException, match="DecisionElsewhere"):
+            write(**{"decision.topic": DECISIONS})
+        show_topics(broker.bootstrap)
+        write()
+        assert len(kafka.rows(sink, 2)) == 30
+
+
+def test_a_name_that_has_decided_nothing_may_change_the_topic_of_decisions(
+    broker: Broker, tmp_path: Path
+) -> None:
+    """A driver that died before its first decision has left a transactional id and no group."""
+    bench = _of_two_topics(broker, tmp_path)
+    assert run(bench.query, Crash("begun", batch=0)) == "killed"
+    bench.query = replace(_keeping(bench.query, f"another-{bench.topic}"), checkpoint=tmp_path / "another")
+    bench.finish()
 
 
 def test_a_new_checkpoint_does_not_overlook_decisions_on_another_topic(
