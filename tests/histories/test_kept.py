@@ -1043,6 +1043,15 @@ KEPT: dict[str, list[tuple[Any, ...]]] = {
         ("forget", True, True, True),
         ("restore", "A"),
     ],
+    "an older copy from before the first rows, when the rows are forgotten as well": [
+        ("query", "A", {}),
+        ("run", "A", 1),
+        ("backup", "A"),
+        ("produce", "in", 1),
+        ("run", "A", 1),
+        ("restore", "A"),
+        ("forget", True, True, True),
+    ],
     "a rest, in which the cluster forgets": [
         ("query", "A", {"id": "x", "kafka.group.id": "g"}),
         ("produce", "in", 4),

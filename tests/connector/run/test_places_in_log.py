@@ -195,6 +195,30 @@ def test_rows_of_another_application_s_transactions_do_not_follow(
     assert followed(cluster, [place]) == [f"{topic}-0 has 6 rows from offset {place.offset + 2} on"]
 
 
+def test_what_was_removed_where_a_query_waits_for_its_first_rows(kafka: Kafka, cluster: Cluster) -> None:
+    """Rows that are gone may have been younger than the first batch, unless something older is left."""
+    topic = kafka.topic(1)
+    since = {topic: 5_000}
+    assert followed(cluster, (), "a sink", waiting=since) == []
+    kafka.put(topic, [b"before"] * 2, timestamp=4_000)
+    kafka.put(topic, [b"plain"] * 2, timestamp=6_000)
+    removed(kafka, topic, 1)
+    assert followed(cluster, (), "a sink", waiting=since) == [], "what is left is older"
+    for begins in (2, 3, 4):
+        removed(kafka, topic, begins)
+        says = f"{topic}-0 begins at {begins}: what it had before was removed"
+        assert followed(cluster, (), "a sink", waiting=since) == [says]
+    old = kafka.topic(1)
+    kafka.put(old, [b"before"] * 3, timestamp=4_000)
+    removed(kafka, old, 2)
+    assert followed(cluster, (), "a sink", waiting={old: 5_000}) == [], "nothing younger was there"
+
+
+def removed(kafka: Kafka, topic: str, begins: int) -> None:
+    where = TopicPartition(topic, 0, begins)
+    kafka.admin.delete_records([where])[where].result(30)
+
+
 def refused(*_: object) -> None:
     raise errors.TransactionalIdAuthorizationFailed(
         ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "the right is missing"
