@@ -236,7 +236,7 @@ def lose_checkpoint(world: "World", name: str, starting: str) -> None:
         query.sink.get("kafka.group.id", f"{query.ids[-1]}/offsets")
     ):
         return  # nobody knows where it has ended
-    if query.ids[-1] not in {ident for ident, _ in query.lineage.names} and not world.has_notes(query):
+    if not world.is_known(query):
         return  # a name that no batch has had yet (docs/limits.md)
     query.new_checkpoint(starting)
 

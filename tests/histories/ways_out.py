@@ -380,6 +380,9 @@ def _source_where_the_former_ended(world: "World", query: "Query", text: str) ->
 
 def _own_group(world: "World", query: "Query", text: str) -> bool:
     """Another new checkpoint at startingOffsets of its own, and a kafka.group.id of its own."""
+    told = re.search(r"that the sink (\S+) has committed", text)
+    if told is not None and told.group(1) in {*query.lineage.queries, *query.lineage.sinks}:
+        return False  # it goes on with what that one has begun
     starting = query.source["startingOffsets"]
     if starting == "committed":
         known = query.copy or query.stood() or (None if query.lineage.done else "earliest")

@@ -199,7 +199,7 @@ class World:
         query, before = self.queries.get(name), self.queries.get(old)
         if query is None or before is None or query is before or before.token or not before.lineage.done:
             return
-        if not before.has_group or before.reads_files:
+        if not before.has_group or before.reads_files or not self.is_known(before):
             return
         self.do_stop(name)
         if before.ids[-1] is None:
@@ -458,6 +458,11 @@ class World:
         group = query.sink.get("kafka.group.id") or query.source.get("kafka.group.id", "")
         noted = {topic for topic, _ in self.cluster.places_of(group, noted=True)}
         return bool(noted & {*query.lineage.topic.split(",")})
+
+    def is_known(self, query: Query) -> bool:
+        """Whether a batch has had its transactional.id, or has noted in its group where it ended."""
+        names = {ident for ident, _ in query.lineage.names if ident is not None}
+        return query.ids[-1] in names or self.has_notes(query)
 
     def had_group(self, query: Query) -> bool:
         """Whether the query's group was given to batches of its pipeline."""
