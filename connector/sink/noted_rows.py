@@ -81,6 +81,14 @@ def _as_decided(note: NotedPlaces, decided: Batch | None, last: Decision | None)
     return note._replace(batches=((note.newest, made.places), *note.batches[1:]))
 
 
+def correct(checkpoint: Checkpoint, decided: Batch | None, last: Decision | None) -> None:
+    """Note the places that the decision has, before the next batch takes them from the note. Raises
+    CheckpointUnreadable."""
+    note = NotedPlaces.read(checkpoint)
+    if (made := _as_decided(note, decided, last)) != note:
+        made.write(checkpoint)
+
+
 def _newest_visible(
     cluster: Cluster, noted: Sequence[tuple[int, Places]], decided: Batch | None
 ) -> int | None:

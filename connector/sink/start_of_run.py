@@ -60,6 +60,7 @@ from eoslog.connector.run.source_ends import planned_ends
 from eoslog.connector.saved.run_again import check_restored
 from eoslog.connector.sink.noted_rows import (
     completed_in,
+    correct,
     forget_lacking,
     open_of_visible,
     places_decided,
@@ -151,6 +152,7 @@ class StartOfRun:
         last = self._observed.get(sink.id)
         known = None if last is None else last.last_of(view.batch.query_id)
         if noted < 0 or (known is not None and known.batch_id >= noted):
+            correct(view.checkpoint, known, last)
             return
         if last is None:  # or the next one is on its way, which hides it: that one is ended
             last = self._runner.run(taken_over(sink))

@@ -1721,6 +1721,18 @@ def test_a_driver_that_was_replaced_notes_no_rows() -> None:
     assert not any("RowsGone" in line for line in world.told), world.told
 
 
+def test_wherever_a_driver_hangs_that_is_replaced_nobody_misses_its_rows() -> None:
+    """It may have written its note when it wakes up: the next start corrects that by the decision."""
+    batch = [("produce", "in", 4), ("run", "A", 1)]
+    hung = 0
+    for request in range(40, 70):
+        held = [("produce", "in", 4), ("run", "A", 1, ("hold", request)), ("run", "A", 1)]
+        world = play([("query", "A", {"id": "A"}), *batch, *held, ("stop", "A"), ("wake",), *batch])
+        assert not world.findings and not any("RowsGone" in line for line in world.told), world.told
+        hung += "SinkFenced" in world.errors
+    assert hung > 15
+
+
 def test_a_living_query_looks_where_a_leader_was_elected() -> None:
     """Others have written behind the cut, and the query itself would: no later start could see it."""
     world = play(KEPT["a living query writes on behind rows that an elected leader lacks, and others do too"])
