@@ -8,6 +8,7 @@ docs/monitoring.md repeats it. Nothing here asks a broker.
 
 from __future__ import annotations
 
+import atexit
 import json
 import logging
 import os
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_MOMENT_S = 0.5
+"""For what another thread is about to do when the program ends."""
 _QUERY = ("query",)
 _PLACE = ("query", "topic", "partition")
 
@@ -151,6 +154,7 @@ class QueryMetrics:
         self._queries: dict[str, _Query] = {}
         self._held: dict[TopicPartition, tuple[float, float]] = {}
         self._lost = 0
+        self._unshown, self._change = set[str](), threading.Condition(self._lock)
 
     def started(self, query_id: str, run: str, name: str | None) -> None:
         """A run of a query began. Queries without a name are shown by their id."""
@@ -158,6 +162,7 @@ class QueryMetrics:
             query = self._known(query_id)
             query.name, query.run, query.running, query.error = name or query_id, run, True, None
             query.seen = self._clock()
+            self._unshown.discard(query_id)
 
     def ended(self, query_id: str, error: str | None) -> None:
         """A run of a query ended; `error`: Spark's text, None if it was stopped in order."""
@@ -167,6 +172,23 @@ class QueryMetrics:
             if error is not None:
                 query.sums["eoslog_query_failures"] += 1
                 query.error = error_name(error)
+                self._unshown.add(query_id)
+            self._change.notify_all()
+
+    def shown(self) -> None:
+        """Somebody has read the samples: no error waits to be seen."""
+        with self._lock:
+            self._unshown.clear()
+            self._change.notify_all()
+
+    def wait_until_shown(self, seconds: float) -> bool:
+        """Wait until each error that has ended a query was shown, so long at most. Whether it was.
+
+        Spark tells of an end a moment after the program sees it: queries that run are given that moment.
+        """
+        with self._lock:
+            self._change.wait_for(lambda: not any(q.running for q in self._queries.values()), _MOMENT_S)
+            return self._change.wait_for(lambda: not self._unshown, seconds)
 
     def idle(self, query_id: str) -> None:
         """A trigger found no rows."""
@@ -407,8 +429,18 @@ class Served:
     def __init__(self, watch: Watch, stop: Callable[[], None], address: tuple[str, int]) -> None:
         self._watch, self._stop, self.address, self.metrics = watch, stop, address, watch.metrics
 
+    def at_exit(self, linger: float) -> None:
+        """At the end of the program: wait until a query's error was read."""
+        if self.metrics.wait_until_shown(0):
+            return
+        if self.metrics.wait_until_shown(linger):
+            time.sleep(_MOMENT_S)  # the page is on its way, by a thread that ends with the program
+        else:
+            logger.warning("nobody has read within %g s which error has ended a query", linger)
+
     def close(self) -> None:
         """Stop serving and watching."""
+        atexit.unregister(self.at_exit)
         self._stop()
         self._watch.close()
 
@@ -422,14 +454,19 @@ def address_of(listen: str) -> tuple[str, int]:
 
 
 def serve(
-    spark: SparkSession, listen: str = "127.0.0.1:9187", registry: CollectorRegistry | None = None
+    spark: SparkSession,
+    listen: str = "127.0.0.1:9187",
+    registry: CollectorRegistry | None = None,
+    linger: float = 30,
 ) -> Served:
     """Serve metrics of all streaming queries of the session's application at `http://HOST:PORT/metrics`.
 
     `listen` is HOST:PORT, port 0: any free one. `registry`: where a program has metrics of its own, which are
-    then served beside these. There is no authentication: bind it to an address that only your monitoring
-    reaches. It needs `eoslog[metrics]`. Raises ValueError, OSError (address in use), RuntimeError (this
-    application is served already).
+    then served beside these. `linger`: for so many seconds a program that ends after a query has failed waits
+    for the page to be read once, as an alert cannot come of an error that nobody has seen. There is no
+    authentication: bind it to an address that only your monitoring reaches. It needs
+    `eoslog[metrics]`. Raises ValueError, OSError (address in use), RuntimeError (this application is served
+    already).
     """
     from prometheus_client import CollectorRegistry, start_http_server
 
@@ -450,7 +487,9 @@ def serve(
         thread.join()
         shown.unregister(collector)
 
-    return Served(watch, stop, (host, server.server_port))
+    served = Served(watch, stop, (host, server.server_port))
+    atexit.register(served.at_exit, linger)
+    return served
 
 
 class _Collector:
@@ -464,6 +503,7 @@ class _Collector:
 
     def collect(self) -> Iterator[Any]:
         yield from prometheus(FAMILIES, self._metrics.samples())
+        self._metrics.shown()
 
 
 def instrument(spark: SparkSession, provider: MeterProvider | None = None) -> Watch:

@@ -56,19 +56,25 @@ class Upkeep:
         free. It may raise OSError."""
         self._partitions, self._clock, self._free = partitions, clock, free
         self._refusals: dict[Partition, str] = {}  # why each is still offline, as last logged
+        self._kept: dict[Partition, str] = {}  # why what retention allows is still there, as last logged
 
     async def retain(self) -> None:
         """Remove the segments that retention allows. Called every log.retention.check.interval.ms."""
+        kept: dict[Partition, str] = {}
         for partition in list(self._partitions()):
             try:
                 removed = partition.retain(self._clock.now_ms())
             except (KafkaError, OSError) as error:
-                logger.error(
-                    "partition %s: segments past retention could not be removed: %s", partition, error
-                )
+                kept[partition] = str(error)
+                if self._kept.get(partition) != str(error):
+                    text = "partition %s: segments past retention are still there: %s. Tried again each %s s"
+                    logger.warning(text, partition, error, REMOVE_INTERVAL_MS // 1000)
                 continue
             if removed:
                 await asyncio.sleep(0)
+        for partition in self._kept.keys() - kept.keys():
+            logger.info("partition %s: segments past retention are removed again", partition)
+        self._kept = kept
 
     async def save_progress(self, least: int) -> bool:
         """Save the progress of each log of which a start after a crash would read `least` bytes or more.
@@ -90,11 +96,12 @@ class Upkeep:
     async def remove_files(self) -> None:
         """Remove the files of segments that left the log file.delete.delay.ms ago.
 
-        On a full disk nothing waits: neither for this delay, nor for log.retention.check.interval.ms.
+        On a full disk nothing waits: neither for this delay, nor for log.retention.check.interval.ms. What
+        could not be removed before waits as little.
         """
         full = self._is_full()
         self._remove(at_once=full)
-        if full:
+        if full or self._kept:
             await self.retain()
             self._remove(at_once=True)
 

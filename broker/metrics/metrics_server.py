@@ -72,6 +72,10 @@ FAMILIES: tuple[Family, ...] = (
 )  # fmt: skip
 
 
+_WATCHED_S = 1800
+"""A shorter look would take one large file for a rate."""
+
+
 class FillRate:
     """How fast a disk fills: what `free` bytes it had during the last hour, once a minute."""
 
@@ -84,10 +88,10 @@ class FillRate:
             self._seen.append((now, free))
 
     def days_left(self) -> float | None:
-        """Days until nothing is free. None: it does not fill, or was not watched for a minute."""
-        if len(self._seen) < 2:
+        """Days until nothing is free. None: it does not fill, or was not watched for half an hour."""
+        (began, before), (now, free) = (self._seen[0], self._seen[-1]) if self._seen else ((0, 0), (0, 0))
+        if now - began < _WATCHED_S:
             return None
-        (began, before), (now, free) = self._seen[0], self._seen[-1]
         filled = (before - free) / (now - began)
         return free / filled / 86_400 if filled > 0 else None
 

@@ -10,12 +10,14 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 import urllib.request
 from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import count
 from pathlib import Path
 from shutil import which
+from threading import Timer
 from typing import Any
 from urllib.parse import urlencode
 
@@ -519,6 +521,51 @@ def asked_at(port: int, path: str, **words: str) -> Any:
     """What the API of a Prometheus on this port answers."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/{path}?{urlencode(words)}") as answer:
         return json.load(answer)["data"]
+
+
+def test_the_end_of_a_program_waits_until_an_error_was_read() -> None:
+    """For its time at most; not for an end in order, nor for a query that has begun again."""
+    known = QueryMetrics()
+    known.started(ID, "run-1", "copy")
+    known.ended(ID, None)
+    assert known.wait_until_shown(0)
+    known.started(ID, "run-2", "copy")
+    Timer(0.2, known.ended, (ID, "eoslog.errors.RowsGone: x")).start()  # as the program has seen it already
+    assert not known.wait_until_shown(0)
+    registry = CollectorRegistry()
+    registry.register(metrics._Collector(known))
+    assert not known.wait_until_shown(0), "nobody has read it by being there"
+    Timer(0.2, lambda: list(registry.collect())).start()
+    assert known.wait_until_shown(60)
+    known.ended(ID, "eoslog.errors.RowsGone: x")
+    known.started(ID, "run-3", "copy")
+    known.ended(ID, None)
+    assert known.wait_until_shown(0)
+
+
+def test_a_program_that_fails_shows_its_error(tmp_path: Path) -> None:
+    """A real program without Spark's queries: its last words are read before it is gone."""
+    script = tmp_path / "failing.py"
+    script.write_text(
+        "import atexit, sys\n"
+        "from eoslog.metrics import QueryMetrics, Served, _Collector\n"
+        "from prometheus_client import CollectorRegistry, start_http_server\n"
+        "class Watch:\n    metrics = QueryMetrics()\n    def close(self): pass\n"
+        "registry = CollectorRegistry()\nregistry.register(_Collector(Watch.metrics))\n"
+        "server, _ = start_http_server(0, '127.0.0.1', registry)\n"
+        "served = Served(Watch(), lambda: None, ('127.0.0.1', server.server_port))\n"
+        "atexit.register(served.at_exit, 60)\n"
+        "Watch.metrics.started('id', 'run', 'copy')\nWatch.metrics.ended('id', 'eoslog.errors.RowsGone: x')\n"
+        "print(server.server_port, flush=True)\nraise SystemExit('the query has failed')\n"
+    )
+    with subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True) as program:
+        assert program.stdout is not None
+        port = int(program.stdout.readline())
+        time.sleep(1)
+        assert program.poll() is None, "it waits"
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as page:
+            assert b'eoslog_query_error{error="RowsGone",query="copy"} 1.0' in page.read()
+        assert program.wait(20) == 1
 
 
 @NEEDS_PROMETHEUS

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import logging
+import os
 from dataclasses import replace
 from typing import Any
 
@@ -127,6 +130,34 @@ def test_on_a_full_disk_retention_waits_for_nothing(free: int) -> None:
     left = [name for name in disk.fs.list(DIRECTORY) if ".deleted" in name or name == f"{0:020}.log"]
     assert left == ([f"{0:020}.log"] if free == READY_BYTES else [])
     assert reader.records[:HEADER_SIZE]
+
+
+def test_what_could_not_be_removed_is_tried_again_soon(caplog: pytest.LogCaptureFixture) -> None:
+    """Also when the disk has room again; it is said once, and when it is mended."""
+    disk = Disk(LogSettings(segment_bytes=1024, retention_bytes=0))
+    partition = fill(disk)
+    caplog.set_level(logging.INFO, "eoslog.broker.log.upkeep")
+    with pytest.MonkeyPatch.context() as full:
+        upkeep = Upkeep(lambda: [partition], FakeClock(NOW))
+        full.setattr(partition, "retain", refused)
+        asyncio.run(upkeep.retain())
+        asyncio.run(upkeep.remove_files())
+    assert logs(disk)[0] == 0
+    asyncio.run(upkeep.remove_files())
+    assert logs(disk)[0] > 0
+    asyncio.run(upkeep.remove_files())
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        (
+            "WARNING",
+            f"partition {partition}: segments past retention are still there: [Errno 28] No space left on "
+            "device. Tried again each 10 s",
+        ),
+        ("INFO", f"partition {partition}: segments past retention are removed again"),
+    ]
+
+
+def refused(_: int) -> int:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def test_retention_leaves_what_an_open_transaction_has_written() -> None:

@@ -207,7 +207,7 @@ def test_a_full_disk_is_alive_and_not_ready() -> None:
 def test_days_that_a_disk_has_left() -> None:
     disk = metrics_server.FillRate()
     for minute in range(100):
-        assert (disk.days_left() is None) == (minute < 2)
+        assert (disk.days_left() is None) == (minute < 31)
         disk.saw(minute * 60.0, (100 - minute) * 1440)
         disk.saw(minute * 60.0 + 30, 0)  # one in a minute is enough
     assert disk.days_left() == pytest.approx(1 / 1440)  # of a minute, which is all that it has
