@@ -75,8 +75,8 @@ def _refuse_completed(
         begins = f"the last line of offsets/{last} in this checkpoint"
     knows = f"sink {sink}: the checkpoint has completed batch {newest}, and the sink knows {found}"
     anew = (
-        "startingOffsets=committed (with kafka.group.id and transactional.id in source and sink), if "
-        "kafka.group.id was given to these batches, else "
+        "startingOffsets=committed (with their transactional.id and kafka.group.id in source and sink), if "
+        "these batches had one of them, else "
         f"startingOffsets={begins} and {to_accept(f'{WORD_NEW}:{sequence}', accepted)}"
     )
     if rows.undecided:

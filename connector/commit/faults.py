@@ -95,7 +95,8 @@ class CheckpointMismatch(CommitFault):
         "Rows would be lost or doubled. Was the checkpoint restored from an older copy, or has a power cut "
         "taken its last files? eoslog checkpoint rebuild writes them again, as the decision has them. Do two "
         "queries use copies of one? Bring the right checkpoint back; or start with a new one, at the source "
-        "offsets of the last decided batch (startingOffsets=committed, if kafka.group.id was given)"
+        "offsets of the last decided batch (startingOffsets=committed, if the query had transactional.id or "
+        "kafka.group.id)"
     )
 
 

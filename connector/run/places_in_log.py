@@ -103,7 +103,7 @@ def followed(
     removed += [
         f"{tp[0]}-{tp[1]} begins at {begins[tp]}: what it had before was removed"
         for tp in unplaced
-        if 0 < begins[tp] and first.get(tp, ends[tp]) <= begins[tp]  # else something older is left
+        if begins[tp] > 0 and first.get(tp, ends[tp]) <= begins[tp]  # else something older is left
     ]
     return [*removed, *(text for text in said if text)]
 

@@ -172,7 +172,7 @@ def _committed(world: "World", query: "Query", text: str) -> bool:
     """A new checkpoint with startingOffsets=committed."""
     if not query.has_group or query.token is not None or query.reads_files:
         return False
-    if "if kafka.group.id was given to these batches" in text and not world.had_group(query):
+    if "if these batches had one of them" in text and not world.had_group(query):
         return False
     elsewhere = query.source["startingOffsets"] != "committed" and not query.lineage.done
     if (elsewhere and "checkpoint is new" in text) or world.tells_of_another(query, text):
@@ -487,7 +487,7 @@ _WAYS = (
     (r"eoslog checkpoint rewind --to", _rewound),
     (r"startingOffsets=committed", _committed),
     (r"to go on where that batch ended", _exact),
-    (r"if kafka\.group\.id was given to these batches, else", _line),
+    (r"if these batches had one of them, else", _line),
     (r"again with on\.lost\.transaction=replay", _replay),
     (r"[Pp]ublish\b.*missing", _published),
     (r"failOnDataLoss", _no_fail),
