@@ -178,12 +178,19 @@ class Application:
 
 @contextmanager
 def machine(folder: Path) -> Iterator[None]:
-    """A machine's temporary files, where drivers keep their memory."""
+    """A machine's temporary files, where drivers keep their memory. Afterwards the connector's modules are
+    this process's own again: a driver that hangs until the end leaves its own in them."""
     kept = tempfile.tempdir, run_memory._sweep, run_memory._swept
+    own = {(module, name): getattr(module, name) for module, name, _ in _FRESH}
+    own |= {key: getattr(*key) for key in Application("").told()}
+    process = Network.process
     folder.mkdir(parents=True, exist_ok=True)
     tempfile.tempdir, run_memory._swept = str(folder), 1e18
     try:
         yield
     finally:
         tempfile.tempdir, run_memory._sweep, run_memory._swept = kept
+        for (module, name), value in own.items():
+            setattr(module, name, value)
+        Network.process = process
         shutil.rmtree(folder, ignore_errors=True)
