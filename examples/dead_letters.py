@@ -1,8 +1,9 @@
 """Orders go to the topic of their region; those that belong nowhere go to a dead letter topic.
 
 All of them are in the same transaction: an order is in one topic, once. An order that cannot be parsed has no
-region, an unknown region has no topic, and neither stops the query. The dead letter topic has key and value
-unchanged; its headers have the reason and the source position.
+region, an unknown region has no topic, and neither stops the query. Nor does an order that the query's own
+check turns down: its column `deadletter` says why. The dead letter topic has key and value unchanged; its
+headers have the reason and the source position.
 """
 
 import argparse
@@ -34,11 +35,20 @@ def main() -> int:
         .option("startingOffsets", "earliest")
         .load()
     )
-    region = F.get_json_object(F.col("value").cast("string"), "$.region")
+    text = F.col("value").cast("string")
+    region = F.get_json_object(text, "$.region")
     topic = F.when(region.isin(*REGIONS), F.concat(F.lit(f"{args.source}_"), region))  # else null
+    amount = F.get_json_object(text, "$.amount").cast("double")
+    wrong = F.when(amount <= 0, F.concat(F.lit("amount "), amount.cast("string")))  # else null: it is right
     place = F.struct("topic", "partition", "offset")
     query = (
-        orders.select("key", "value", topic.alias("topic"), place.alias("deadletter.source"))
+        orders.select(
+            "key",
+            "value",
+            topic.alias("topic"),
+            wrong.alias("deadletter"),
+            place.alias("deadletter.source"),
+        )
         .writeStream.format("eoslog")
         .option("kafka.bootstrap.servers", args.bootstrap)
         .option("deadletter.topic", args.dead)

@@ -135,10 +135,13 @@ def test_dead_letters(spark: SparkSession, broker: EmbeddedBroker, tmp_path: Pat
     orders = [
         json.dumps({"id": number, "region": ("north", "south", "moon")[number % 3]}) for number in range(9)
     ]
-    put(broker.bootstrap, "orders", [("k", one) for one in [*orders, "no JSON", "{}"]])
+    wrong = json.dumps({"id": 9, "region": "north", "amount": -5})
+    put(broker.bootstrap, "orders", [("k", one) for one in [*orders, "no JSON", "{}", wrong]])
     run(broker, tmp_path, "dead_letters.py")
     assert values(broker, "orders_north") == orders[::3] and values(broker, "orders_south") == orders[1::3]
-    assert values(broker, "orders_dead") == sorted([*orders[2::3], "no JSON", "{}"])
+    assert values(broker, "orders_dead") == sorted([*orders[2::3], "no JSON", "{}", wrong])
+    reasons = [row.headers["deadletter.reason"] for row in committed(broker.bootstrap, "orders_dead")]
+    assert reasons.count("amount -5.0") == 1 and len(reasons) == 6
 
 
 @pytest.mark.kafka
