@@ -217,6 +217,11 @@ test-monitoring: setup java $(KAFKA)  ## metrics of queries, the alert rules, th
 	$(BIN)/python -m pytest -q -m "long or not long" tests/connector/test_progress.py $(TEST_ARGS)
 	EOSLOG_TEST_BROKER=kafka $(BIN)/python -m pytest -q -m long tests/connector/test_progress.py
 
+.PHONY: monitoring-pictures
+monitoring-pictures: setup java $(KAFKA)  ## pictures of Prometheus that watches living queries, and of its alerts on both brokers, in docs/pictures (Debian: prometheus, chromium, chromium-driver)
+	$(BIN)/python -m tests.connector.monitoring_pictures
+	$(BIN)/python -m tests.connector.monitoring_pictures --kafka $(KAFKA)
+
 test-kafka: setup $(KAFKA)  ## the client scenarios with all clients on Apache Kafka and on eoslog, compared
 	$(SCENARIOS) --scenario-broker=kafka $(ALL_CLIENTS) --scenario-seen=.peers/seen-kafka.json $(TEST_ARGS)
 	$(SCENARIOS) $(ALL_CLIENTS) --scenario-seen=.peers/seen-eoslog.json $(TEST_ARGS)
