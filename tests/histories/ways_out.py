@@ -19,10 +19,11 @@ from eoslog.connector.checkpoint.spark_logs import source_position
 from eoslog.errors import EoslogError
 from eoslog.protocol.producer_identity import ProducerIdentity
 from tests.histories import judge, mishaps
-from tests.histories.query import age
+from tests.histories.query import age, logged
 from tests.histories.shapes import SINKS, SOURCES
 
 if TYPE_CHECKING:
+    from tests.histories.judge import Lineage
     from tests.histories.query import Query
     from tests.histories.world import World
 
@@ -296,12 +297,18 @@ def _option(world: "World", query: "Query", text: str) -> bool:
     if name == "cluster.moved.to":
         query.source[name] = value
     world.accept(query)
+    if "topic-anew" in value:  # it has not read so far, if no other word is left for it
+        below = logged(query.checkpoint, age(query.checkpoint)[1])
+        query.lineage.may_lack |= judge.in_log(world.cluster, query.lineage.topic, below)
     missing = "would be missing in this one's topic" in text
     if kind == "copied" or missing or (kind == "offsets-of" and _wrote_elsewhere(query, text)):
-        # what the copy has written, under its own name here, counts
-        copies = [line for line in world.lineages if line.name.startswith(f"{query.lineage.name}-tried")]
-        query.lineage.may_lack |= {uid for line in copies for uid in line.tried}
+        query.lineage.may_lack |= {uid for line in _copies(world, query) for uid in line.tried}
     return True
+
+
+def _copies(world: "World", query: "Query") -> "list[Lineage]":
+    """What copies of the query have written, under names of their own here."""
+    return [line for line in world.lineages if line.name.startswith(f"{query.lineage.name}-tried")]
 
 
 def _checkpoint_option(world: "World", query: "Query", text: str) -> bool:
@@ -420,6 +427,10 @@ def _named_id(world: "World", query: "Query", text: str) -> bool:
         return False  # it is another query's
     if _wrote_elsewhere(query, text):
         return False  # it is a copy of the query
+    there = judge.seen(world.cluster, [query.sink["topic"]])
+    query.lineage.may_lack |= {
+        uid for line in _copies(world, query) for uid in line.tried if there[f"{line.name}:{uid}"]
+    }  # it goes on behind what the copy has written there
     query.set_id(told.group(1))
     if query.source["startingOffsets"] == "committed" and not query.lineage.began:
         return True
