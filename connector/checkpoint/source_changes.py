@@ -12,8 +12,8 @@ still says that they were read.
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
-from typing import NamedTuple, Self
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import NamedTuple, NoReturn, Self
 
 from eoslog.connector.checkpoint.accepted_differences import to_accept
 from eoslog.connector.checkpoint.spark_logs import (
@@ -127,6 +127,47 @@ def check_added(change: Change) -> None:
         word = f"new-source:{name}:{change.now.batch_id}"
         if any(said) and word not in change.accepted:
             _refuse(change, name, "; ".join(filter(None, said)), to_accept(word, change.accepted))
+
+
+def grown(before: Planned, now: Planned) -> dict[str, list[TopicPartition]]:
+    """The partitions that each source reads for the first time: to Spark they are new, and begin at their
+    beginning. None of them are those of a new source, nor those that a source has left before."""
+    found = {}
+    for name, end in now.by_name.items():
+        stood = source_position(before.by_name.get(name, "{}"))
+        fresh = [place for place in offsets_of(end) if place not in {*stood.offsets, *stood.left.offsets}]
+        if name in before.by_name and fresh:
+            found[name] = fresh
+    return found
+
+
+def check_grown(
+    before: Planned, now: Planned, read: Callable[[TopicPartition], int], accepted: Collection[str]
+) -> None:
+    """Check that nobody has read what sources read for the first time. `read`: up to where a former source or
+    an earlier query of the sink has read a partition. Raises SourcesChanged unless that is accepted."""
+    for name, fresh in grown(before, now).items():
+        ended = {place: read(place) for place in fresh}
+        word = f"new-source:{name}:{now.batch_id}"
+        if any(ended.values()) and word not in accepted:
+            starts = offsets_of(before.by_name[name]) | ended
+            _refuse_grown(now, name, ended, starts, to_accept(word, accepted))
+
+
+def _refuse_grown(now: Planned, name: str, ended: Offsets, starts: Offsets, accept: str) -> NoReturn:
+    batch, starting = now.batch_id, f"startingOffsets={json.dumps(to_json(starts))}"
+    said = ", ".join(f"{topic}-{number} up to {at}" for (topic, number), at in sorted(ended.items()) if at)
+    way = f"Start with a new checkpoint, the same names and {starting}"
+    if now.names:
+        way = (
+            f"Remove offsets/{batch} from the checkpoint (with offsets/.{batch}.crc, if it is there) and "
+            f"start the source under another name, with {starting}"
+        )
+    raise SourcesChanged(
+        f"batch {batch} is the first in which the source {name} reads what was read before ({said}), and "
+        f"Spark begins at its beginning. Rows would be written again. Nothing was written. {way}. If the "
+        f"rows from the beginning on are to be written, set {accept}"
+    )
 
 
 def _elsewhere(

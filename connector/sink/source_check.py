@@ -2,7 +2,7 @@
 
 It is done before a row is written. The rules are in source_changes.py."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from eoslog.client.wire.cluster import shared_cluster
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
@@ -15,8 +15,10 @@ from eoslog.connector.checkpoint.source_changes import (
     check_added,
     check_exchanged,
     check_exchanged_files,
+    check_grown,
     check_present,
     check_remade,
+    grown,
 )
 from eoslog.connector.checkpoint.spark_logs import Planned, taken_of
 from eoslog.connector.commit.faults import CheckpointMismatch
@@ -24,6 +26,7 @@ from eoslog.connector.commit.task_reports import Begun
 from eoslog.connector.options.sink_options import SinkOptions
 from eoslog.connector.run.source_ends import asked_ends, asked_starts
 from eoslog.connector.sink.start_of_run import committed_offsets, known_id, of_group
+from eoslog.protocol.topic_partitions import TopicPartition
 
 _FILE = "sources"
 
@@ -35,14 +38,14 @@ def check_sources(options: SinkOptions, view: CheckpointView, sink: str, begun: 
     in the next. Raises SourcesChanged, CheckpointUnreadable.
     """
     now, checkpoint = view.planned, view.checkpoint
-    if len(now.sources) < 2 and not now.names:
-        return
     if begun is not None and _is_written(begun):
         return
     before = checkpoint.planned_if_kept(now.batch_id - 1)
-    if before is not None:
+    if before is not None and (len(now.sources) > 1 or now.names):
         check_exchanged(before, now, options.accepted)
         _check_files(checkpoint, before, now, options.accepted)
+    if before is not None and grown(before, now):
+        check_grown(before, now, _read_before(options, view, sink, before), options.accepted)
     if not now.names:
         return
     asked = asked_ends()
@@ -57,6 +60,26 @@ def check_sources(options: SinkOptions, view: CheckpointView, sink: str, begun: 
     committed = committed_offsets(cluster, group, wanted)
     check_added(Change(sink, before, now, removed, committed, options.accepted))
     checkpoint.note(_FILE, removed.text())
+
+
+def _read_before(
+    options: SinkOptions, view: CheckpointView, sink: str, before: Planned
+) -> Callable[[TopicPartition], int]:
+    """Up to where a partition was read by former sources, or before this checkpoint by who had the sink's
+    name and its group; 0: by nobody."""
+    now, group = view.planned, options.group_of(sink)
+    wanted = {place: 0 for places in grown(before, now).values() for place in places}
+    committed = committed_offsets(shared_cluster(options.client), group, wanted)
+    former = _removed(view.checkpoint).after(before, now)
+
+    def read(place: TopicPartition) -> int:
+        found, ends = committed.get(place), former.ends(place)
+        if found is not None and found.note is not None and found.note.sink == sink:
+            by_this = found.note.query == view.batch.query_id and found.note.batch >= now.batch_id
+            ends = ends if by_this else [*ends, found.offset]
+        return max(ends, default=0)
+
+    return read
 
 
 def _check_files(checkpoint: Checkpoint, before: Planned, now: Planned, accepted: Collection[str]) -> None:

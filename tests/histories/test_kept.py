@@ -1043,6 +1043,20 @@ KEPT: dict[str, list[tuple[Any, ...]]] = {
         ("forget", True, True, True),
         ("restore", "A"),
     ],
+    "a topic leaves with a renamed source, and comes back": [
+        ("produce", "in", 1),
+        ("query", "A", {"in": "in,in2", "named": "orders"}),
+        ("run", "A", 1),
+        ("rename", "A", "returns"),
+        ("out", "A", "in"),
+    ],
+    "a topic leaves with the checkpoint, and comes back": [
+        ("query", "B", {"in": "in,in2", "kafka.group.id": "group-B"}),
+        ("produce", "in", 1),
+        ("run", "B", 1),
+        ("lost", "B", "latest"),
+        ("out", "B", "in"),
+    ],
     "an older copy from before the first rows, when the rows are forgotten as well": [
         ("query", "A", {}),
         ("run", "A", 1),

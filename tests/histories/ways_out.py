@@ -373,11 +373,12 @@ def _source_as_before(world: "World", query: "Query", text: str) -> bool:
 
 def _source_where_the_former_ended(world: "World", query: "Query", text: str) -> bool:
     """Without the planned batch, the source at the line of the former one; under another name, if told."""
-    told = re.search(r"batch (\d+) is the first with the source", text)
+    told = re.search(r"batch (\d+) is the first (?:with the source|in which the source)", text)
     if told is None:
         return False
     number = int(told.group(1))
-    query.said = query.line(number - 1)
+    given = re.search(r"with startingOffsets=(\{.*\}\})", text)
+    query.said = query.line(number - 1) if given is None else given.group(1)
     for name in (str(number), f".{number}.crc"):
         (query.checkpoint / "offsets" / name).unlink(missing_ok=True)
     if "another name" in text:
@@ -487,7 +488,7 @@ _WAYS = (
     (r"run the query with at_least_once until", _weaker),
     (r"readers may have had them|as a part of its rows is visible", _looked),
     (r"with its former sources", _source_as_before),
-    (r"is the first with the source", _source_where_the_former_ended),
+    (r"is the first (with|in which) the source", _source_where_the_former_ended),
     (r"to go back from the other one", _back),
     (r"(give it|with) transactional\.id=\w", _named_id),
     (r"Give the old transactional.id back|old transactional\.id", _old_id),

@@ -12,6 +12,7 @@ GUARD = (f"{HERE}run/test_guard.py",)
 CROSSCHECK = (f"{HERE}checkpoint/test_crosscheck.py", f"{HERE}checkpoint/test_crosscheck_broker.py")
 MARKERS = ("tests/client/test_transaction_lists.py", f"{HERE}run/test_writer_markers.py", f"{HERE}run/test_trap_defences_outside.py")
 
+KEPT = ("tests/histories/test_kept.py",)
 HIDDEN = ("tests/connector/crashes/test_hidden_internal_topics.py",)
 
 MUTANTS: list[Mutant] = [
@@ -344,6 +345,9 @@ MUTANTS: list[Mutant] = [
         Break("set back to 0 it is refused", "check_remade", "any(stands.values())", "True"),
         Break("only the last batch knows ids", "check_remade", "kept if wanted else ()", "()"),
         Break("a new source may begin anywhere", "check_added", "any(said)", "False"),
+        Break("what was read before is read again", "check_grown", "any(ended.values())", "False"),
+        Break("what a source has left is new to it", "grown", "{*stood.offsets, *stood.left.offsets}", "{*stood.offsets}"),
+        Break("a new source grows", "grown", "name in before.by_name and fresh", "fresh"),
         Break("whatever was accepted", "check_added", "word not in change.accepted", "not change.accepted"),
         Break("where others ended does not matter", "_elsewhere", "return ''", "pass"),
         Break("a former source has many successors", "_elsewhere", "ends.remove(at)", "pass"),
@@ -375,9 +379,12 @@ MUTANTS: list[Mutant] = [
         Break("no source takes over", "takes_over", "any((taken_of(end) for name, end in now.by_name.items() if name not in then))", "False"),
         Break("what is lost is written", "_is_written", "begun.is_decided and (not begun.lost)", "begun.is_decided"),
         Break("nobody is asked", "check_sources", "check_present(before, now, asked, options.accepted)", "pass"),
-        Break("sources without names are not compared", "check_sources", "len(now.sources) < 2 and (not now.names)", "not now.names"),
+        Break("sources without names are not compared", "check_sources", "len(now.sources) > 1 or now.names", "now.names"),
         Break("nothing is compared", "check_sources", "check_added(Change(sink, before, now, removed, committed, options.accepted))", "Change(sink, before, now, removed, committed, options.accepted)"),
         Break("nothing is noted", "check_sources", "checkpoint.note(_FILE, removed.text())", "pass"),
+        Break("nobody asks who has read before", "check_sources", "before is not None and grown(before, now)", "False", KEPT),
+        Break("the sink's group does not count", "_read_before.read", "ends if by_this else [*ends, found.offset]", "ends", KEPT),
+        Break("another sink's offsets count", "_read_before.read", "found is not None and found.note is not None and (found.note.sink == sink)", "found is not None", KEPT),
     ),
     *mutants_of(
         (f"{HERE}run/test_source_ends.py",),

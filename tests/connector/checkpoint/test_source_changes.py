@@ -15,8 +15,10 @@ from eoslog.connector.checkpoint.source_changes import (
     canonical,
     check_added,
     check_exchanged,
+    check_grown,
     check_present,
     check_remade,
+    grown,
 )
 from eoslog.connector.checkpoint.spark_logs import Planned
 from eoslog.connector.offsets.group_notes import Note, NotedOffset
@@ -70,6 +72,24 @@ def test_where_a_new_source_began_counts_and_not_where_its_first_batch_ends() ->
         check(before, now, by("sink", 12))
     with pytest.raises(SourcesChanged, match="committed by the sink other"):
         check(before, now, by("other", 10))
+
+
+def test_a_source_reads_for_the_first_time_what_nobody_has_read() -> None:
+    before, left = {("u", 0): 3}, Left({("v", 0): 2}, {}, {}, frozenset())
+    grows = json.dumps(to_json({**before, ("t", 0): 9, ("v", 0): 2}, cluster="c"))
+    stood = json.dumps(to_json(before, cluster="c", left=left))
+    then, now = planned(4, a=stood), planned(5, a=grows, b=line("w", 1))
+    assert grown(then, now) == {"a": [("t", 0)]}, "what a source has left it knows, and b is new"
+    assert grown(now, planned(6, a=grows, b=line("w", 5))) == {}
+    check_grown(then, now, lambda _: 0, ())
+    with pytest.raises(SourcesChanged) as stopped:
+        check_grown(then, now, {("t", 0): 7}.get, ("new-source:a:4",))  # type: ignore[arg-type]
+    assert "the source a reads what was read before (t-0 up to 7)" in str(stopped.value)
+    assert 'under another name, with startingOffsets={"t": {"0": 7}, "u": {"0": 3}}.' in str(stopped.value)
+    assert str(stopped.value).endswith("set start.accepted=new-source:a:4,new-source:a:5")
+    check_grown(then, now, lambda _: 7, ("new-source:a:5",))
+    with pytest.raises(SourcesChanged, match="Start with a new checkpoint, the same names and"):
+        check_grown(Planned(4, (stood,)), Planned(5, (grows,)), lambda _: 7, ())
 
 
 def named(topic: str, number: str, *ends: int, cluster: str = "c") -> str:
