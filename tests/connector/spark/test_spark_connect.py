@@ -143,7 +143,7 @@ def test_a_full_refresh_of_a_named_sink_stops(broker: EmbeddedBroker, tmp_path: 
         assert "Flow 'upper' is EXCLUDED" in chosen.log.read_text()
     with _run(tmp_path, *_full_refresh()) as refresh:
         assert refresh.end() != 0, refresh.tail()
-        assert "the checkpoint is new, and the sink has written" in refresh.log.read_text()
+        assert "the checkpoint is new, and group orders-upper/offsets holds" in refresh.log.read_text()
     orders.check_all_are_copied()
     _, _, new = shlex.split(code_of(_PAGE, "rm -r"))
     shutil.rmtree(new.replace("/path/to/storage", f"{tmp_path}/storage"))
@@ -170,7 +170,7 @@ def test_a_full_refresh_of_a_sink_without_a_name_stops(broker: EmbeddedBroker, t
     text, sink = program.read_text(), '"topic": '
     assert sink in text
     program.write_text(text.replace(sink, f'"start.accepted": "{word}", {sink}'))
-    with _run(tmp_path, *_full_refresh()) as accepted:
+    with _run(tmp_path) as accepted:  # the new checkpoint is there: another refresh would begin a third one
         assert accepted.end() == 0, accepted.tail()
     orders.check_all_are_copied(times=2)
 
