@@ -17,3 +17,7 @@ class ProducerIdentity(NamedTuple):
 
 NOBODY = ProducerIdentity(-1, -1)
 """The identity if there is no producer."""
+
+NEVER_MS = 2**31 - 1
+"""The time-out of a transaction under two-phase commit (KIP-939): it is sealed, and ends only when its sink,
+or a user by hand, ends it."""

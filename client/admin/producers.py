@@ -18,6 +18,7 @@ from eoslog.client.wire.connection import BrokerConnection
 from eoslog.client.wire.retry import check, retrying
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.names_by_sink import sink_of
+from eoslog.protocol.producer_identity import NEVER_MS
 from eoslog.protocol.topic_partitions import TopicPartition, by_topic
 from eoslog.protocol.typed import DESCRIBE_PRODUCERS, WRITE_TXN_MARKERS
 
@@ -95,9 +96,6 @@ def _producer(
     )  # fmt: skip
 
 
-NEVER_MS = 2**31 - 1
-"""The time-out of a transaction under two-phase commit (KIP-939): it is sealed, and ends only when its sink,
-or a user by hand, ends it."""
 _BEING_ENDED = ("PrepareCommit", "PrepareAbort")
 
 

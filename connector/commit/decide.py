@@ -65,7 +65,7 @@ from eoslog.connector.commit.write_token import (
     TopicIds,
     content_of,
 )
-from eoslog.protocol.producer_identity import ProducerIdentity
+from eoslog.protocol.producer_identity import NEVER_MS, ProducerIdentity
 from eoslog.protocol.topic_partitions import TopicPartition
 
 SAFETY_MS = 10_000
@@ -572,6 +572,8 @@ def _unfit(state: Description | None, winner: Winner, now_ms: int) -> str | None
         return f"{participant.name} is {state.state + ' at ' + str(state.identity) if state else 'unknown'}"
     if winner.holder is not None:
         return None
+    if state.timeout_ms == NEVER_MS:  # sealed, and its holder is not known: nobody could commit it
+        return f"{participant.name} is kept open by a request whose answer was lost"
     left = state.start_ms + state.timeout_ms - now_ms
     if left < min(SAFETY_MS, state.timeout_ms // 4):
         return f"{participant.name} has {left} of its {state.timeout_ms} ms left"

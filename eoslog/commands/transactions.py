@@ -12,7 +12,7 @@ import click
 from eoslog.client.admin import producers as admin
 from eoslog.client.admin import transaction_states, transactions
 from eoslog.client.admin.groups import fetch_committed
-from eoslog.client.admin.producers import NEVER_MS, ActiveProducer, Holder, clock
+from eoslog.client.admin.producers import ActiveProducer, Holder, clock
 from eoslog.client.admin.topics import LATEST, describe_topics, list_offsets
 from eoslog.client.admin.transaction_states import ENDED, ONGOING
 from eoslog.client.wire.cluster import Cluster
@@ -22,6 +22,7 @@ from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.errors import EoslogError
 from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.names_by_sink import sink_of
+from eoslog.protocol.producer_identity import NEVER_MS
 from eoslog.protocol.topic_partitions import TopicPartition
 
 _HELD = ["topic", "partition", "stable", "end", "transactional_id", "producer_id", "epoch", "state"]

@@ -13,7 +13,6 @@ from functools import partial
 from typing import NamedTuple
 
 from eoslog.client.admin.groups import StillPending
-from eoslog.client.admin.producers import NEVER_MS
 from eoslog.client.admin.transaction_states import TransactionDescription
 from eoslog.connector.commit.commands import Description, NotOffered, Refused, Seal, Unknown, ask
 from eoslog.connector.commit.decision import METADATA_LIMIT
@@ -30,7 +29,7 @@ from eoslog.errors import (
 )
 from eoslog.protocol.batch import CorruptBatch
 from eoslog.protocol.errors import ErrorCode, KafkaError
-from eoslog.protocol.producer_identity import ProducerIdentity
+from eoslog.protocol.producer_identity import NEVER_MS, ProducerIdentity
 from eoslog.protocol.schema import ProtocolError
 from eoslog.rehearse.work import PARTITIONS, DoesNotHold, NotFoundOut, Row, Verdict, Work, refused, until
 

@@ -127,6 +127,9 @@ class Cluster(Protocol):
     def held_open(self) -> Iterator[tuple[str, object]]:
         """Transactional ids with an open transaction, and who opened each."""
 
+    def sealed_for_good(self, name: str) -> bool:
+        """Whether a transaction does not time out, and the cluster lets nobody take it over."""
+
 
 class App(Protocol):
     """A driver and its processes. `ended`: how, once it has."""

@@ -190,6 +190,10 @@ class RealCluster:
         rows = self._kafka.rows(topic, self.partitions(topic), committed=committed)
         return [(row[0], row[1], row[3].decode()) for row in rows]
 
+    def sealed_for_good(self, name: str) -> bool:
+        """A real cluster does not change within a history."""
+        return False
+
     def held_open(self) -> Iterator[tuple[str, object]]:
         """See ground.Cluster."""
         with Cluster(ClientConfig(parse_addresses(self.broker.bootstrap))) as cluster:

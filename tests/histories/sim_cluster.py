@@ -97,6 +97,10 @@ class SimCluster(ModelBroker):
                 for place in [p for p in offsets if p[0] == name]:
                     del offsets[place]
 
+    def sealed_for_good(self, name: str) -> bool:
+        """Whether a transaction does not time out, and this cluster lets nobody take it over."""
+        return not self.keeps and self.transactions[name].timeout_ms == NEVER_MS
+
     def become(self, tv: int, keeps: bool) -> None:
         """Started anew with another transaction.version, and two-phase commit or not."""
         self.tv, self.keeps = tv, keeps

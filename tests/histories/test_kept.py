@@ -1043,6 +1043,12 @@ KEPT: dict[str, list[tuple[Any, ...]]] = {
         ("forget", True, True, True),
         ("restore", "A"),
     ],
+    "two-phase commit is switched off, and the answer to a seal is lost": [
+        ("query", "A", {"small": "0"}),
+        ("produce", "in", 2),
+        ("run", "A", 1, ("hold", ("commit: after INIT_PRODUCER_ID", 1))),
+        ("cluster", 2, False),
+    ],
     "a topic leaves with a renamed source, and comes back": [
         ("produce", "in", 1),
         ("query", "A", {"in": "in,in2", "named": "orders"}),

@@ -433,6 +433,7 @@ MUTANTS: list[Mutant] = [
         Break("rows that are gone are decided", "_verify", "[why for rows in open_rows if (why := why_gone_from(rows, logs[rows.where]))]", "[]"),
         Break("a winner that is not open", "_unfit", "state is None or not is_open(state, participant, winner.holder)", "state is None"),
         Break("time is not looked at", "_unfit", "left < min(SAFETY_MS, state.timeout_ms // 4)", "False"),
+        Break("a seal whose answer was lost is none", "_unfit", "state.timeout_ms == NEVER_MS", "False", ("tests/histories/test_kept.py",)),
         Break("participants stay open when it is given up", "_withdraw", "yield from try_abort(decision.enders)", "pass"),
         Break("the sink's own stays open when it is given up", "_withdraw", "yield from ask(End(False, (own,)))", "pass"),
         Break("why offsets are refused does not matter", "decide.decide", "fault = (yield from why_refused(sink, own, decision.batch, began_ms, fault))", "pass"),
