@@ -70,6 +70,21 @@ def check_new_checkpoint(story: StartFacts) -> list[str]:
     return []
 
 
+def check_forgotten_name(sink: str, accepted: Collection[str]) -> None:
+    """A new checkpoint under a name that has decided, and the cluster does not know any more what. Raises
+    StartsElsewhere unless that is accepted."""
+    if (word := f"{WORD_NEW}:0") in accepted:
+        return
+    raise StartsElsewhere(
+        f"sink {sink}: the checkpoint is new, and batches were decided under this transactional.id. The "
+        "cluster has forgotten which: the sink's group was deleted, or was idle for longer than "
+        "offsets.retention.minutes. What they have read would be written again, or left out. Nothing was "
+        "written. Start with the checkpoint of these batches, if it is there, or give this query a "
+        "transactional.id of its own. If startingOffsets is where they ended, or rows may be there twice or "
+        f"not at all, set {to_accept(word, accepted)}"
+    )
+
+
 def _check_topic(story: StartFacts) -> None:
     """Check that a query that goes on where the sink's last one ended writes to the same topic."""
     if story.went_to is None or (word := f"{WORD_NEW}:{story.number}") in story.accepted:

@@ -19,7 +19,13 @@ from eoslog.connector.checkpoint.checkpoint import Checkpoint
 from eoslog.connector.checkpoint.checkpoint_view import CheckpointView, done_in, has_rested, kept_of
 from eoslog.connector.checkpoint.cluster_check import check_group_cluster, check_sink_cluster
 from eoslog.connector.checkpoint.completed_batches import check_completed, check_forgotten, others_batches
-from eoslog.connector.checkpoint.new_checkpoint import check_plain_start, remade, takes_place, unread
+from eoslog.connector.checkpoint.new_checkpoint import (
+    check_forgotten_name,
+    check_plain_start,
+    remade,
+    takes_place,
+    unread,
+)
 from eoslog.connector.checkpoint.noted_places import NOTED_PLACES, NotedPlaces
 from eoslog.connector.checkpoint.noted_sink import NotedSink, NotedStarts, abridged
 from eoslog.connector.checkpoint.refreshed_flow import check_not_refreshed
@@ -45,7 +51,7 @@ from eoslog.connector.commit.decision import KEPT_PLACES, Decision
 from eoslog.connector.commit.leave_sink import fence, leave, stable_decision, taken_over
 from eoslog.connector.commit.marker_proof import end_forgotten
 from eoslog.connector.commit.move_decision import give_up, move_decision
-from eoslog.connector.commit.observe import observed_decision
+from eoslog.connector.commit.observe import has_forgotten, observed_decision
 from eoslog.connector.commit.places import Seen
 from eoslog.connector.commit.saved_state import Saving
 from eoslog.connector.commit.sink_transaction import check_ended
@@ -129,6 +135,8 @@ class StartOfRun:
             self._leave(str(given.sink), given.since)
         if self._left is not None:
             NotedStarts.read(view.checkpoint).learn(view.checkpoint, self._left.word, view.batch.batch_id)
+        if given is None and _is_first(view) and self._options.transactional_id is not None:
+            self._check_name()
         self._upgraded = given is None
         is_new = given is None or given.sink != sink.id or moved
         if moved:
@@ -141,6 +149,17 @@ class StartOfRun:
             since = view.batch.batch_id if given is None or is_new else given.since
             NotedSink(sink.id, now, since, group, self._options.decision_topic).write(view.checkpoint)
         self._runner.run(note_stream(sink, view.batch, notes))
+
+    def _check_name(self) -> None:
+        """Check that a new checkpoint does not begin under a name whose decisions the cluster has forgotten,
+        unless the group still says where that query ended."""
+        if not self._runner.run(has_forgotten(self._sink)):
+            return
+        wanted = of_group(self._view.planned, self._group, self._sink.id, known_id(self._cluster))
+        committed = committed_offsets(self._cluster, self._group, wanted.topic_offsets(), stable=False)
+        notes = [found.note for found in committed.values() if found.note is not None]
+        if not any(note.sink == self._sink.id for note in notes):
+            check_forgotten_name(self._sink.id, self._options.accepted)
 
     def _remember(self, sink: Sink, group: str | None) -> None:
         """Decide the newest batch again whose rows are visible, if the cluster has lost the decision of

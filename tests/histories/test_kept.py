@@ -1741,6 +1741,22 @@ def test_a_driver_that_was_replaced_notes_no_rows() -> None:
     assert not any("RowsGone" in line for line in world.told), world.told
 
 
+@pytest.mark.parametrize("starting", ["earliest", "latest"])
+def test_a_name_is_known_longer_than_its_groups(starting: str) -> None:
+    """A lost checkpoint, and the sink's groups are deleted or expired: its transactional id is still there.
+    Each start says so, until somebody means it."""
+    done = [("query", "A", {"id": "t"}), ("produce", "in", 4), ("run", "A", 1), ("stop", "A")]
+    anew = [("anew", "A", starting), ("produce", "in", 4), ("run", "A", 1)]
+    world = play([*done, ("forget", False, True, False, False), *anew])
+    assert len(world.told) == 2 and world.ways["StartsElsewhere: option"] == 1, world.told
+    for line in world.told:
+        assert "batches were decided under this transactional.id. The cluster has forgotten which" in line
+        assert line.endswith("set start.accepted=new-checkpoint:0")
+    assert not play([*done, ("forget", True, True, False, False), *anew]).told, "nobody knows the name"
+    killed = ("run", "A", 1, ("kill", ("commit: before END_TXN", 1)))
+    assert not play([*done[:2], killed, *anew]).told, "nothing was decided"
+
+
 def test_wherever_a_driver_hangs_that_is_replaced_nobody_misses_its_rows() -> None:
     """It may have written its note when it wakes up: the next start corrects that by the decision."""
     batch = [("produce", "in", 4), ("run", "A", 1)]
