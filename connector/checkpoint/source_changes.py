@@ -131,12 +131,13 @@ def check_added(change: Change) -> None:
 
 def grown(before: Planned, now: Planned) -> dict[str, list[TopicPartition]]:
     """The partitions that each source reads for the first time: to Spark they are new, and begin at their
-    beginning. None of them are those of a new source, nor those that a source has left before."""
+    beginning. None of them are those of a new source or of one that read no topics, nor those that a source
+    has left before."""
     found = {}
     for name, end in now.by_name.items():
         stood = source_position(before.by_name.get(name, "{}"))
         fresh = [place for place in offsets_of(end) if place not in {*stood.offsets, *stood.left.offsets}]
-        if name in before.by_name and fresh:
+        if stood.offsets and fresh:
             found[name] = fresh
     return found
 

@@ -144,7 +144,7 @@ def hide_topics(bootstrap: str, *topics: str) -> None:
 def show_topics(bootstrap: str) -> None:
     """Clients see every topic again."""
     hidden = AclBindingFilter(
-        ResourceType.TOPIC, None, ResourcePatternType.ANY, None, None,
+        ResourceType.TOPIC, None, ResourcePatternType.ANY, None, None,  # type: ignore[arg-type]  # None: any
         AclOperation.ANY, AclPermissionType.DENY,
     )  # fmt: skip
     admin = AdminClient({"bootstrap.servers": bootstrap})

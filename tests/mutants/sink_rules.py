@@ -347,7 +347,7 @@ MUTANTS: list[Mutant] = [
         Break("a new source may begin anywhere", "check_added", "any(said)", "False"),
         Break("what was read before is read again", "check_grown", "any(ended.values())", "False"),
         Break("what a source has left is new to it", "grown", "{*stood.offsets, *stood.left.offsets}", "{*stood.offsets}"),
-        Break("a new source grows", "grown", "name in before.by_name and fresh", "fresh"),
+        Break("a new source grows", "grown", "stood.offsets and fresh", "fresh"),
         Break("whatever was accepted", "check_added", "word not in change.accepted", "not change.accepted"),
         Break("where others ended does not matter", "_elsewhere", "return ''", "pass"),
         Break("a former source has many successors", "_elsewhere", "ends.remove(at)", "pass"),
