@@ -163,6 +163,7 @@ class Node:
             self._pages = _open_pages(self)
             self.console = await _open_console(self)
             await self.broker.transactions.complete()  # so no reader sees a part of what ends together
+            self.broker.topics.reserve.fill()
             self.broker.options.checks.append(self.server.check_options)  # before a client can change them
             self.broker.options.followers.append(self.server.options_changed)
             await self.server.serve(self.broker)
@@ -248,9 +249,10 @@ def _open(config: BrokerConfig, fs: FileSystem | None) -> Broker:
     except ConfigError as error:
         raise StartError(str(error)) from error
     except OSError as error:
-        raise StartError(
-            f"data directory {data} cannot be used ({error}): repair it or give another --data"
-        ) from error
+        advice = "repair it or give another --data"
+        if error.errno == errno.ENOSPC:
+            advice = "grow its volume or free 1 MiB of other files there, then start again"
+        raise StartError(f"data directory {data} cannot be used ({error}): {advice}") from error
 
 
 async def _close(broker: Broker) -> None:

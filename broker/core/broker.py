@@ -74,7 +74,10 @@ class Broker:
         self.topics = Topics.open(fs, data_dir, config, self.clock, self.flush)
         self.options.checks.append(self.topics.configs.check_defaults)
         self.options.followers.append(self.topics.configs.defaults_changed)
-        self.upkeep = Upkeep(self.topics.all_partitions, self.clock, lambda: fs.space(data_dir)[1])
+        self.configs.reserve = self.topics.reserve
+        self.upkeep = Upkeep(
+            self.topics.all_partitions, self.clock, lambda: fs.space(data_dir)[1], self.topics.reserve
+        )
         self.cleaner = Cleaner(self.topics.fs, self.topics.all_partitions, self.clock, config)
         self.backups = Backups(self.topics.fs, data_dir, self.topics.all_partitions, self.clock)
         self.scrubber = Scrubber(self.topics.fs, self.topics.all_partitions, config)

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
 from eoslog.broker.log import files
+from eoslog.broker.log.reserve import Reserve
 from eoslog.broker.ports import FileSystem
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
@@ -29,6 +30,8 @@ class ConfigStore:
     def __init__(self, fs: FileSystem, data_dir: str) -> None:
         """Read what is stored. Raises files.BadFile, OSError."""
         self._fs = fs
+        self.reserve: Reserve | None = None
+        """May be used on a full disk: a broker's option may shorten retention."""
         self.path = os.path.join(data_dir, FILE)
         self._kinds: dict[str, _Configs] = {kind: {} for kind in get_args(Kind)}
         if fs.exists(self.path):
@@ -48,8 +51,9 @@ class ConfigStore:
         if not configs:
             del changed[name]
         content = {"version": _VERSION, **self._kinds, kind: changed}
+        data = json.dumps(content, indent=1).encode()
         try:
-            files.write_whole(self._fs, self.path, json.dumps(content, indent=1).encode(), private=True)
+            files.write_whole(self._fs, self.path, data, private=True, reserve=self.reserve)
         except OSError as error:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,

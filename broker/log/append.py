@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
+from functools import partial
 from random import randint
 
 from eoslog.broker.log import files, leader_epochs, producer_snapshot
@@ -37,26 +38,19 @@ class ActiveSegment:
         limit = self._log.settings.roll_after_ms
         self.roll_after_ms = limit - randint(0, min(self._log.settings.segment_jitter_ms, limit))
 
-    def write(self, view: memoryview, header: BatchHeader) -> int:
+    def write(self, view: memoryview, header: BatchHeader, *, urgent: bool = False) -> int:
         """Write the records of the batch at the end of the log, under this header. Returns the base offset.
 
-        Raises KafkaError KAFKA_STORAGE_ERROR.
+        `urgent`: it ends a transaction, see `Log.urgently`. Raises KafkaError KAFKA_STORAGE_ERROR.
         """
         log = self._log
         base = log.end
-        segment = log.segments.active
+        stored = header._replace(base_offset=base, leader_epoch=log.leader_epoch)
         try:
-            last = base + header.last_offset_delta
-            if not segment.fits(len(view), last, log.settings.segment_bytes) or segment.spans(
-                header.max_timestamp, self.roll_after_ms
-            ):
-                segment = self.roll()
-            if not self.wrote:
-                path = os.path.join(log.directory, files.LEADER_EPOCHS)
-                leader_epochs.begun(log.fs, path, log.leader_epoch, base, log.start)
-                self.wrote = True
-            stored = header._replace(base_offset=base, leader_epoch=log.leader_epoch)
-            segment.append([packed(stored), view[HEADER_SIZE:]], stored)
+            if urgent:
+                log.urgently(partial(self._write, view, stored))
+            else:
+                self._write(view, stored)
         except LostFile as error:
             self._durability.fail(str(error))
         except (DamagedBatch, OSError) as error:
@@ -67,6 +61,19 @@ class ActiveSegment:
         log.end = stored.next_offset
         self.appended += len(view)
         return base
+
+    def _write(self, view: memoryview, stored: BatchHeader) -> None:
+        log = self._log
+        segment = log.segments.active
+        if not segment.fits(len(view), stored.last_offset, log.settings.segment_bytes) or segment.spans(
+            stored.max_timestamp, self.roll_after_ms
+        ):
+            segment = self.roll()
+        if not self.wrote:
+            path = os.path.join(log.directory, files.LEADER_EPOCHS)
+            leader_epochs.begun(log.fs, path, log.leader_epoch, stored.base_offset, log.start)
+            self.wrote = True
+        segment.append([packed(stored), view[HEADER_SIZE:]], stored)
 
     def roll(self) -> Segment:
         """Start a new segment. Raises OSError; then the old one stays active."""

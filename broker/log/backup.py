@@ -23,6 +23,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from eoslog.broker.log import files
+from eoslog.broker.log.reserve import RESERVE
 
 if TYPE_CHECKING:
     from eoslog.broker.log.partition import Partition
@@ -38,7 +39,7 @@ BACKUP_INTERVAL_MS = 500
 DIRECTORY, LOCK, ANSWER = ".backup", "lock", "answer.json"
 UNUSED = f"{DIRECTORY}-"
 """Prefix of directories that are not a backup yet, or no longer. A start removes those that a kill left."""
-_LEFT_OUT = frozenset({".lock", files.CLEAN_SHUTDOWN})
+_LEFT_OUT = frozenset({".lock", files.CLEAN_SHUTDOWN, RESERVE})
 
 
 class CannotBackUp(Exception):

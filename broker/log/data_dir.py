@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from eoslog.broker.log import backup, files, leader_epochs
 from eoslog.broker.log.files import BadFile, Checkpoints, OffsetCheckpoint, decode_uuid, encode_uuid
+from eoslog.broker.log.reserve import Reserve
 from eoslog.broker.ports import Claim, FileSystem
 
 # -- the registry of topics ------------------------------------------------------------------------
@@ -87,6 +88,7 @@ def decode(data: bytes, path: str) -> TopicRegistry:
 # `.kafka_cleanshutdown`                exists if the last broker shut down in order
 # `.life-epoch`                         the leader epoch of the last run, see `epochs`
 # `recovery-point-offset-checkpoint`    up to which offset each partition was durable at the last check
+# `.reserve`                            takes up room, see `reserve`
 # and the two of `files.Checkpoints`.
 
 
@@ -119,6 +121,8 @@ class DataDir:
         except OSError as error:
             raise DataDirError(f"data directory {path} cannot be used: {error}") from error
         try:
+            self.reserve = Reserve(fs, path)
+            self.reserve.open_for_start()
             self.cluster_id = self._load_meta(node_id)
             self.recovery_points = self._load_points()
             self.checkpoints = self._load_checkpoints()
@@ -196,7 +200,7 @@ class DataDir:
 
     def _load_checkpoints(self) -> Checkpoints:
         try:
-            starts = OffsetCheckpoint(self._fs, self.file(files.LOG_STARTS))
+            starts = OffsetCheckpoint(self._fs, self.file(files.LOG_STARTS), self.reserve)
         except files.BadFile as error:
             raise DataDirError(
                 f"{error}; without it deleted records may be visible again until retention removes them"
@@ -207,8 +211,8 @@ class DataDir:
         except files.BadFile as error:
             logger.warning("%s; compacted logs are compacted from their start again", error)
             self._fs.remove(path)
-            return Checkpoints(starts, OffsetCheckpoint(self._fs, path), cleaned_forgotten=True)
-        return Checkpoints(starts, cleaned)
+            return Checkpoints(starts, OffsetCheckpoint(self._fs, path), True, self.reserve)
+        return Checkpoints(starts, cleaned, reserve=self.reserve)
 
     def forget(self, topic: str, index: int) -> None:
         """Drop the entries of a deleted partition, before one with its name is created. Raises OSError."""
@@ -229,7 +233,8 @@ class DataDir:
 
     def checkpoint(self, points: Mapping[tuple[str, int], int]) -> None:
         """Write the recovery points. Raises OSError."""
-        files.write_whole(self._fs, self.file(files.RECOVERY_POINTS), files.encode_offsets(points))
+        path, data = self.file(files.RECOVERY_POINTS), files.encode_offsets(points)
+        files.write_whole(self._fs, path, data, reserve=self.reserve)
 
     def mark_clean(self) -> None:
         """Write the mark of an orderly shutdown: all logs end at their recovery points. Raises OSError."""

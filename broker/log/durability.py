@@ -8,15 +8,18 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from time import perf_counter
-from typing import NamedTuple, NoReturn, Protocol
+from typing import NamedTuple, NoReturn, Protocol, TypeVar
 
 from eoslog.broker.config import FlushMode
 from eoslog.broker.log import files
 from eoslog.broker.log.files import Checkpoints
 from eoslog.broker.log.log_settings import LogSettings
+from eoslog.broker.log.reserve import FOR_ENDS
 from eoslog.broker.log.segment import Segment, Segments
 from eoslog.broker.ports import Buffer, File, FileSystem
 from eoslog.protocol.errors import ErrorCode, KafkaError
+
+T = TypeVar("T")
 
 # -- results ---------------------------------------------------------------------------------------
 # The name of a partition, and the results of its methods.
@@ -323,6 +326,11 @@ class Log:
         if offset > self.start:
             self.checkpoints.starts.put(self.topic, self.index, offset)
             self.start = offset
+
+    def urgently(self, action: Callable[[], T]) -> T:
+        """The result of `action`, which may use a part of the reserve on a full disk."""
+        reserve = self.checkpoints.reserve
+        return action() if reserve is None else reserve.lend(action, FOR_ENDS)
 
     def path(self, offset: int, suffix: str) -> str:
         """The path of the file with this suffix that begins at `offset`."""

@@ -9,7 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
 
-from eoslog.broker.ports import File, FileSystem
+from eoslog.broker.log.reserve import Reserve
+from eoslog.broker.ports import File, FileSystem, ShortWrite
 
 # -- names and formats -----------------------------------------------------------------------------
 # File names and small text files of a data directory, in Kafka's formats (checkpoints, partition.metadata).
@@ -63,18 +64,27 @@ def write_whole(
     sync_dir: bool = True,
     temporary: str = "",
     private: bool = False,
+    reserve: Reserve | None = None,
 ) -> None:
     """Replace a file's content, all or nothing even if power fails. Raises OSError.
 
     Without `sync_dir` the caller must sync the directory before it relies on the file. Without `sync` a power
     loss may leave the file empty: only for files that nothing relies on. `private`: for its owner alone.
+    `reserve`: may be used on a full disk.
     """
+    if reserve is not None:
+        reserve.lend(
+            lambda: write_whole(
+                fs, path, data, sync=sync, sync_dir=sync_dir, temporary=temporary, private=private
+            )
+        )
+        return
     temporary = temporary or path + TEMPORARY
     file = fs.open(temporary, create=True, private=private)
     try:
         file.truncate(0)
         if file.write([data], 0) != len(data):
-            raise OSError(f"{temporary}: wrote only part of {len(data)} bytes (disk full?)")
+            raise ShortWrite(f"{temporary}: wrote only part of {len(data)} bytes (disk full?)")
         if sync:
             file.sync()
     finally:
@@ -222,9 +232,9 @@ class SegmentFiles:
 class OffsetCheckpoint:
     """One of these files."""
 
-    def __init__(self, fs: FileSystem, path: str) -> None:
+    def __init__(self, fs: FileSystem, path: str, reserve: Reserve | None = None) -> None:
         """Read the file at `path`, if it exists. Raises BadFile, OSError."""
-        self._fs, self._path = fs, path
+        self._fs, self._path, self._reserve = fs, path, reserve
         self._offsets: dict[tuple[str, int], int] = {}
         if fs.exists(path):
             self._offsets = decode_offsets(read_whole(fs, path), path)
@@ -247,7 +257,7 @@ class OffsetCheckpoint:
             self._save({key: offset for key, offset in self._offsets.items() if key != (topic, index)})
 
     def _save(self, offsets: dict[tuple[str, int], int]) -> None:
-        write_whole(self._fs, self._path, encode_offsets(offsets))
+        write_whole(self._fs, self._path, encode_offsets(offsets), reserve=self._reserve)
         self._offsets = offsets
 
 
@@ -259,6 +269,8 @@ class Checkpoints:
     cleaned: OffsetCheckpoint
     cleaned_forgotten: bool = False
     """The cleaner offsets were lost: any part of a log may have been compacted."""
+    reserve: Reserve | None = None
+    """May be used on a full disk for what makes room."""
 
 
 # -- many at once ----------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from operator import lt
 
 from eoslog.broker.log import files
 from eoslog.broker.log.files import SegmentFiles
-from eoslog.broker.ports import File, FileSystem
+from eoslog.broker.ports import File, FileSystem, ShortWrite
 from eoslog.broker.rules.producer_state import AbortedTransaction
 from eoslog.protocol.batch import BatchHeader
 
@@ -115,7 +115,7 @@ class SparseIndex:
         try:
             file.truncate(position)
             if data and file.write([data], position) != len(data):
-                raise OSError(f"{self.path}: wrote only part of {len(data)} bytes (disk full?)")
+                raise ShortWrite(f"{self.path}: wrote only part of {len(data)} bytes (disk full?)")
         except BaseException:
             file.close()
             raise
@@ -153,7 +153,7 @@ class TransactionIndex:
             self._file = self._fs.open(self.path, create=True)
         self._dirty = True
         if self._file.write([TXN_ENTRY.pack(0, *entry)], self.size) != TXN_ENTRY.size:
-            raise OSError(f"{self.path}: wrote only part of an entry (disk full?)")
+            raise ShortWrite(f"{self.path}: wrote only part of an entry (disk full?)")
         self.entries.append(entry)
 
     def sync(self) -> None:
@@ -308,5 +308,9 @@ class SegmentIndexes:
     def save(self) -> list[File]:
         """Write the files. Returns those that must be synced and closed. Raises OSError."""
         self.note_largest()
-        saved = [index.save(self._fs) for index in (self.offsets, self.times)]
+        try:
+            saved = [index.save(self._fs) for index in (self.offsets, self.times)]
+        except OSError:
+            self.rewrite()  # what was written is not synced
+            raise
         return [file for file in saved if file is not None]

@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from eoslog.broker.log import files
@@ -166,12 +167,14 @@ class Partition:
         from_zero: bool = False,
         header: BatchHeader | None = None,
         walked: Walked | None = None,
+        urgent: bool = False,
     ) -> Appended:
         """Write one record batch at the end of the log.
 
         `header`: the batch's header, if it is already read and checked. `walked`: what its records say, if
         they have been walked. See `batch_checks`.
         `coordinator`: the batch is the broker's own: control batches are allowed, sequences are not checked.
+        `urgent`: the batch may use a part of the reserve on a full disk.
         `from_zero`: a producer that is unknown here must begin with sequence 0 (transactions of KIP-890).
         Raises KafkaError with nothing changed: see `batch_checks` and `rules.producer_state` for the codes,
         and KAFKA_STORAGE_ERROR if the disk fails. The batch is durable once `wait_durable` returns.
@@ -199,7 +202,7 @@ class Partition:
             header = as_stored(view, header, walked, settings, now_ms)
         append_time = now_ms if walked is not None and settings.log_append_time else -1
         try:
-            base = self._tail.write(view, header)
+            base = self._tail.write(view, header, urgent=urgent)
         except KafkaError:
             if header.producer_id >= 0:
                 self._producers.states.not_written(header)
@@ -237,11 +240,11 @@ class Partition:
     ) -> Appended:
         pid, epoch = header.producer_id, header.producer_epoch
         self._producers.states.check_marker(pid, epoch, coordinator_epoch)
-        base = self._tail.write(view, header)
+        base = self._tail.write(view, header, urgent=True)
         aborted = self._producers.states.apply_marker(pid, epoch, coordinator_epoch, commit, base, now_ms)
         if aborted is not None:
             try:
-                self._log.segments.active.transactions.append(aborted)
+                self._log.urgently(partial(self._log.segments.active.transactions.append, aborted))
             except OSError as error:
                 # The log has the marker, the index does not: readers would take aborted data for committed.
                 self.durability.fail(f"the transaction index cannot be written ({error})")

@@ -152,8 +152,12 @@ class Trimming:
             self._durability.when_free(segment.retire)
             for path in (*segment.paths(), self._log.path(segment.base_offset, files.SNAPSHOT)):
                 if self._log.fs.exists(path):
-                    self._log.fs.rename(path, path + files.REMOVED)
-                    self._discarded.add([path + files.REMOVED], now_ms)
+                    try:
+                        self._log.fs.rename(path, path + files.REMOVED)
+                    except OSError:  # a longer name may need room in the directory
+                        self._log.fs.remove(path)
+                    else:
+                        self._discarded.add([path + files.REMOVED], now_ms)
         self._log.fs.sync_dir(self._log.directory)
 
 

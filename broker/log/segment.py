@@ -19,7 +19,7 @@ from eoslog.broker.log.index import (
     last_entry,
 )
 from eoslog.broker.log.scan import BODIES_CHUNK, DamagedBatch, batches, check_follows, good, headers
-from eoslog.broker.ports import Buffer, File, FileSystem
+from eoslog.broker.ports import Buffer, File, FileSystem, ShortWrite
 from eoslog.protocol.batch import HEADER_SIZE, BatchHeader
 from eoslog.protocol.plain_records import iter_records
 
@@ -320,7 +320,7 @@ class Segment:
         try:
             written = self.file.write(parts, position)
             if written != header.size:
-                raise OSError(f"wrote {written} of {header.size} bytes (disk full?)")
+                raise ShortWrite(f"wrote {written} of {header.size} bytes (disk full?)")
         except OSError as error:
             self._cut(position, error)
             raise

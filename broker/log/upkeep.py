@@ -12,11 +12,13 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from eoslog.broker.log.compaction import DirtyRatio
 from eoslog.broker.log.durability import Unchecked
 from eoslog.broker.log.recovery import DamagedLog
+from eoslog.broker.log.reserve import READY_BYTES, Reserve
 from eoslog.broker.log.scan import BODIES_CHUNK, DamagedBatch, batches, check_follows
 from eoslog.protocol.batch import CorruptBatch
 from eoslog.protocol.errors import KafkaError
@@ -33,9 +35,6 @@ logger = logging.getLogger(__name__)
 REMOVE_INTERVAL_MS = 10_000
 """How often unused files are removed, and on a full disk all that retention allows."""
 
-READY_BYTES = 64 << 20
-"""A broker whose disk has less room is not ready: its next segment, index or snapshot may be refused."""
-
 BUSY_INTERVAL_MS, BUSY, IDLE = 1000, 64 << 20, 1 << 20
 """`save_progress` is called at this interval with `BUSY` bytes, and with `IDLE` bytes at each checkpoint."""
 
@@ -50,11 +49,15 @@ class Upkeep:
     """Runs on the event loop, which can do other work between two partitions."""
 
     def __init__(
-        self, partitions: Partitions, clock: Clock, free: Callable[[], int] = lambda: READY_BYTES
+        self,
+        partitions: Partitions,
+        clock: Clock,
+        free: Callable[[], int] = lambda: READY_BYTES,
+        reserve: Reserve | None = None,
     ) -> None:
         """`partitions` returns all partitions that exist at the time, `free` the bytes of the disk that are
         free. It may raise OSError."""
-        self._partitions, self._clock, self._free = partitions, clock, free
+        self._partitions, self._clock, self._free, self._reserve = partitions, clock, free, reserve
         self._refusals: dict[Partition, str] = {}  # why each is still offline, as last logged
         self._kept: dict[Partition, str] = {}  # why what retention allows is still there, as last logged
 
@@ -63,7 +66,8 @@ class Upkeep:
         kept: dict[Partition, str] = {}
         for partition in list(self._partitions()):
             try:
-                removed = partition.retain(self._clock.now_ms())
+                job = partial(partition.retain, self._clock.now_ms())
+                removed = job() if self._reserve is None else self._reserve.lend(job)
             except (KafkaError, OSError) as error:
                 kept[partition] = str(error)
                 if self._kept.get(partition) != str(error):
@@ -71,6 +75,8 @@ class Upkeep:
                     logger.warning(text, partition, error, REMOVE_INTERVAL_MS // 1000)
                 continue
             if removed:
+                if self._is_full():  # so that the next partition needs no reserve
+                    self._remove_of(partition, at_once=True)
                 await asyncio.sleep(0)
         for partition in self._kept.keys() - kept.keys():
             logger.info("partition %s: segments past retention are removed again", partition)
@@ -104,6 +110,8 @@ class Upkeep:
         if full or self._kept:
             await self.retain()
             self._remove(at_once=True)
+        if self._reserve is not None:
+            self._reserve.fill()
 
     def _is_full(self) -> bool:
         try:
@@ -114,10 +122,13 @@ class Upkeep:
 
     def _remove(self, *, at_once: bool) -> None:
         for partition in list(self._partitions()):
-            try:
-                partition.remove_files(self._clock.now_ms(), at_once=at_once)
-            except OSError as error:
-                logger.error("partition %s: cannot remove a file of a removed segment: %s", partition, error)
+            self._remove_of(partition, at_once=at_once)
+
+    def _remove_of(self, partition: Partition, *, at_once: bool) -> None:
+        try:
+            partition.remove_files(self._clock.now_ms(), at_once=at_once)
+        except OSError as error:
+            logger.error("partition %s: cannot remove a file of a removed segment: %s", partition, error)
 
     async def bring_back(self, on_return: Callable[[Partition], None]) -> None:
         """Try to reopen offline partitions. `on_return` is called before anything else sees one online.

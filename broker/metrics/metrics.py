@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from eoslog.broker.coordinator.transactions.transaction_state import PREPARED, TransactionState
-from eoslog.broker.log.upkeep import READY_BYTES
+from eoslog.broker.log.reserve import READY_BYTES
 from eoslog.prometheus import Classes
 from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.names_by_sink import is_anchor

@@ -19,6 +19,10 @@ from typing import Protocol
 Buffer = bytes | bytearray | memoryview
 
 
+class ShortWrite(OSError):
+    """The system took only a part of the bytes: most likely the disk is full."""
+
+
 class File(Protocol):
     """An open file with positioned reads and writes; there is no file cursor."""
 

@@ -15,6 +15,7 @@ from eoslog.broker.log.data_dir import REGISTRY, DataDir, DataDirError, TopicEnt
 from eoslog.broker.log.durability import GroupFlush
 from eoslog.broker.log.log_settings import LogSettings
 from eoslog.broker.log.partition import Partition, save_all
+from eoslog.broker.log.reserve import Reserve
 from eoslog.broker.ports import Clock, FileSystem
 from eoslog.broker.topics.partition_creation import PartitionMaker, storage_error
 from eoslog.protocol.errors import ErrorCode, KafkaError
@@ -122,8 +123,8 @@ logger = logging.getLogger(__name__)
 class KnownTopics:
     """The topics by name and by id. `path`: of the registry. Iteration is in the order of creation."""
 
-    def __init__(self, fs: FileSystem, path: str) -> None:
-        self._fs, self._path = fs, path
+    def __init__(self, fs: FileSystem, path: str, reserve: Reserve) -> None:
+        self._fs, self._path, self._reserve = fs, path, reserve
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[bytes, Topic] = {}
         self._deleting: set[bytes] = set()
@@ -190,9 +191,10 @@ class KnownTopics:
             raise
 
     def _take_back(self, topic: Topic) -> None:
-        """Save the old registry after a failed save, which may already have put the new one in place."""
+        """Save the old registry after a failed save, if that has put the new one in place."""
         try:
-            self.save()
+            if not self._fs.exists(self._path) or files.read_whole(self._fs, self._path) != self._content():
+                self.save()
         except OSError as error:
             what = "the failed change of topic %s may take effect at the next start: %s"
             logger.error(what, topic.name, error, extra={"topic": topic.name})
@@ -215,12 +217,15 @@ class KnownTopics:
 
     def save(self) -> None:
         """Write the registry. Raises OSError."""
+        files.write_whole(self._fs, self._path, self._content(), reserve=self._reserve)
+        self.version += 1
+
+    def _content(self) -> bytes:
         entries = [
             data_dir.TopicEntry(topic.name, topic.topic_id, len(topic.partitions), topic.configs)
             for topic in self
         ]
-        files.write_whole(self._fs, self._path, data_dir.encode(entries, self._deleting))
-        self.version += 1
+        return data_dir.encode(entries, self._deleting)
 
 
 # -- configs ---------------------------------------------------------------------------------------
@@ -297,7 +302,7 @@ class Topics:
     ) -> None:
         """Use `open`."""
         self._fs, self._dir, self._config, self._clock, self._flush = fs, data_dir, config, clock, flush
-        self._known = KnownTopics(fs, data_dir.file(REGISTRY))
+        self._known = KnownTopics(fs, data_dir.file(REGISTRY), data_dir.reserve)
         self.configs = TopicConfigs(self._known, config)
         self._maker = PartitionMaker(fs, data_dir, config, clock, flush)
         self.report = self._maker.report
@@ -345,6 +350,11 @@ class Topics:
     def data_dir(self) -> str:
         """The path of the data directory."""
         return self._dir.path
+
+    @property
+    def reserve(self) -> Reserve:
+        """The room that is kept for a full disk."""
+        return self._dir.reserve
 
     # -- looking up ----------------------------------------------------------------------------
 
@@ -581,6 +591,7 @@ class Topics:
         Stop the flush first. Raises OSError if something could not be saved; the next start then recovers it.
         """
         self._closed = True
+        self.reserve.open_for_start()
         try:
             save_all(self.all_partitions())
             self._checkpoint()
@@ -588,6 +599,7 @@ class Topics:
                 self._dir.mark_clean()
         finally:
             self._close_files()
+            self.reserve.fill()
             self._dir.close()
 
     def _close_files(self) -> None:

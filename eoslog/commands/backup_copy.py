@@ -17,6 +17,7 @@ from eoslog.broker.log import files
 from eoslog.broker.log.backup import ANSWER, DIRECTORY, UNUSED
 from eoslog.broker.log.backup import LOCK as WANTED
 from eoslog.broker.log.files import for_each_parallel
+from eoslog.broker.log.reserve import RESERVE
 from eoslog.broker.ports import OsFileSystem
 from eoslog.commands.log_files import whole
 from eoslog.commands.log_places import LOCK, DataDirectory, partition_of
@@ -131,7 +132,7 @@ def _files(place: str, sizes: Mapping[str, Mapping[str, int]], *, running: bool)
     for name in sorted(os.listdir(place)):
         path = os.path.join(place, name)
         if not os.path.isdir(path):
-            if name not in (LOCK, WANTED, ANSWER):
+            if name not in (LOCK, WANTED, ANSWER, RESERVE):
                 yield SourceFile(path, name, os.path.getsize(path))
         elif name in sizes if running else partition_of(name) is not None:
             known = sizes.get(name, {})

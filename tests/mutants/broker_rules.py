@@ -86,20 +86,20 @@ MUTANTS: list[Mutant] = [
             "configs count before they are on the disk",
             "ConfigStore.put",
             "try:\n"
-            "    files.write_whole(self._fs, self.path, json.dumps(content, indent=1).encode(), private=True)\n"
+            "    files.write_whole(self._fs, self.path, data, private=True, reserve=self.reserve)\n"
             "except OSError as error:\n"
             "    raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f'the configs of {kind} {name!r} are as they were: {self.path}: {error}') from error",
             "self._kinds[kind] = changed\n"
             "try:\n"
-            "    files.write_whole(self._fs, self.path, json.dumps(content, indent=1).encode(), private=True)\n"
+            "    files.write_whole(self._fs, self.path, data, private=True, reserve=self.reserve)\n"
             "except OSError as error:\n"
             "    raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f'the configs of {kind} {name!r} are as they were: {self.path}: {error}') from error",
         ),
         Break(
             "everybody may read passwords of key stores",
             "ConfigStore.put",
-            "files.write_whole(self._fs, self.path, json.dumps(content, indent=1).encode(), private=True)",
-            "files.write_whole(self._fs, self.path, json.dumps(content, indent=1).encode())",
+            "files.write_whole(self._fs, self.path, data, private=True, reserve=self.reserve)",
+            "files.write_whole(self._fs, self.path, data, reserve=self.reserve)",
             CHANGES,
         ),
     ),
@@ -436,11 +436,11 @@ MUTANTS: list[Mutant] = [
             "torn starts are begun anew",
             "DataDir._load_checkpoints",
             "try:\n"
-            "    starts = OffsetCheckpoint(self._fs, self.file(files.LOG_STARTS))\n"
+            "    starts = OffsetCheckpoint(self._fs, self.file(files.LOG_STARTS), self.reserve)\n"
             "except files.BadFile as error:\n"
             "    raise DataDirError(f'{error}; without it deleted records may be visible again until retention removes them') from error",
             "try:\n"
-            "    starts = OffsetCheckpoint(self._fs, self.file(files.LOG_STARTS))\n"
+            "    starts = OffsetCheckpoint(self._fs, self.file(files.LOG_STARTS), self.reserve)\n"
             "except ZeroDivisionError as error:\n"
             "    raise DataDirError(f'{error}; without it deleted records may be visible again until retention removes them') from error",
         ),
@@ -516,6 +516,16 @@ MUTANTS: list[Mutant] = [
         Break("aborts that a crash undid stay", "TransactionIndex.load", "entry.last_offset >= below", "False"),
         Break("zeros of a lost page are entries", "TransactionIndex.load", "entry.first_offset >= entry.last_offset", "False"),
         Break("the search ends too early", "TransactionIndex.collect", "entry.last_stable_offset >= upper", "True"),
+    ),
+    *mutants_of(
+        (f"{HERE}test_log_reserve.py",),
+        Break("a full disk stays full", "Reserve._release", "self.size <= keep", "True"),
+        Break("who has borrowed keeps it", "Reserve.lend", "self.fill()", "pass"),
+        Break("a start has what others left", "Reserve.open_for_start", "free < READY_BYTES and (size := self.size) and self._release()", "False"),
+        Break("ends of transactions take all", "Log.urgently", "reserve.lend(action, FOR_ENDS)", "reserve.lend(action)"),
+        Break("each partition takes the reserve", "Upkeep.retain", "self._remove_of(partition, at_once=True)", "pass"),
+        Break("a segment that cannot be renamed stays", "Trimming._discard", "self._log.fs.remove(path)", "pass"),
+        Break("a refused change is said to be possible", "KnownTopics._take_back", "not self._fs.exists(self._path) or files.read_whole(self._fs, self._path) != self._content()", "True"),
     ),
     *mutants_of(
         BACKUP,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from eoslog.broker.coordinator.transactions.transaction_state import (
     AT_REST,
+    ENDED,
     NEVER_PERSISTED,
     PREPARED,
     TransactionMetadata,
@@ -351,7 +352,7 @@ class TransactionJournal:
         Raises KafkaError COORDINATOR_NOT_AVAILABLE; then nothing was written.
         """
         name, what = metadata.transactional_id, f"{metadata.state.text} of {metadata.transactional_id}"
-        return self._append(name, [encode(metadata)], what)
+        return self._append(name, [encode(metadata)], what, urgent=metadata.state in ENDED)
 
     def append_forgotten(self, transactional_ids: Sequence[str]) -> tuple[Partition, int]:
         """Append the records of expired ids, which are one group of `together`. Otherwise as `append`."""
@@ -376,14 +377,20 @@ class TransactionJournal:
         return groups
 
     def _append(
-        self, transactional_id: str, records: Sequence[tuple[bytes, bytes | None]], what: str
+        self,
+        transactional_id: str,
+        records: Sequence[tuple[bytes, bytes | None]],
+        what: str,
+        *,
+        urgent: bool = False,
     ) -> tuple[Partition, int]:
         now_ms = self._clock.now_ms()
         try:
             partitions = self._topics.internal(TOPIC)
             partition = partitions[partition_of(transactional_id, len(partitions))]
             batch = encode_records(records, now_ms)
-            return partition, partition.append(batch, now_ms=now_ms, coordinator=True).last_offset
+            appended = partition.append(batch, now_ms=now_ms, coordinator=True, urgent=urgent)
+            return partition, appended.last_offset
         except KafkaError as error:
             logger.error("%s cannot be recorded: %s", what, error)
             text = f"{what} cannot be recorded: {error}"

@@ -194,6 +194,7 @@ class FakeFileSystem:
         self.life = 0
         self.now_ms = 1_700_000_000_000  # the clock of files
         self.capacity: int | None = None  # bytes that may still be written
+        self.volume: int | None = None  # bytes that all files may have; when full, no new name either
         self.fail_truncate = False
         self.fail_sync: str | None = None  # syncs of paths that hold this text fail
         self.fail_open: str | None = None  # making files whose path holds this text fails
@@ -205,6 +206,12 @@ class FakeFileSystem:
     # -- faults --------------------------------------------------------------------------------
 
     def admit(self, path: str, inode: Inode, data: bytes, position: int) -> tuple[bytes, OSError | None]:
+        if self.volume is not None:
+            grows = max(0, position + len(data) - len(inode.data))
+            missing = grows - self.free()
+            if missing >= len(data):
+                return b"", OSError(errno.ENOSPC, "No space left on device", path)
+            return data[: len(data) - max(0, missing)], None
         if self.capacity is None:
             return data, None
         if not self.capacity:
@@ -212,6 +219,15 @@ class FakeFileSystem:
         data = data[: self.capacity]
         self.capacity -= len(data)
         return data, None
+
+    def free(self) -> int:
+        """What is left of `volume`."""
+        return 1 << 39 if self.volume is None else self.volume - used(self.root)
+
+    def check_name(self, path: str) -> None:
+        """A new name needs room in its directory."""
+        if self.free() <= 0:
+            raise OSError(errno.ENOSPC, "No space left on device", path)
 
     def step(self) -> None:
         """Called before each change."""
@@ -256,6 +272,7 @@ class FakeFileSystem:
                 raise FileNotFoundError(errno.ENOENT, "No such file or directory", path)
             if self.fail_open is not None and self.fail_open in path:
                 raise OSError(errno.ENOSPC, "No space left on device", path)
+            self.check_name(path)
             self.step()
             inode = Inode()
             parent.set((name, inode))
@@ -295,6 +312,8 @@ class FakeFileSystem:
         parent, name = self._parent(old)
         target, new_name = self._parent(new)
         assert parent is target, "renames stay within a directory"
+        if new_name not in parent.entries:
+            self.check_name(new)
         self.step()
         value = parent.entries[name]
         parent.set((new_name, value), (name, None))
@@ -324,7 +343,7 @@ class FakeFileSystem:
         here.sync()
 
     def space(self, path: str) -> tuple[int, int]:
-        return 1 << 40, 1 << 39 if self.capacity is None else self.capacity
+        return 1 << 40, self.free() if self.capacity is None else self.capacity
 
     def lock(self, path: str) -> File:
         if path in self.locked:
@@ -332,6 +351,11 @@ class FakeFileSystem:
         file = self.open(path, create=True)
         self.locked.add(path)
         return file
+
+
+def used(here: Inode | Directory) -> int:
+    """Bytes of all files below."""
+    return len(here.data) if isinstance(here, Inode) else sum(map(used, here.entries.values()))
 
 
 class FakeClock:

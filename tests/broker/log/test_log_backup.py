@@ -22,6 +22,7 @@ from eoslog.broker.config import BrokerConfig
 from eoslog.broker.log import backup
 from eoslog.broker.log.backup import Backups
 from eoslog.broker.log.durability import GroupFlush
+from eoslog.broker.log.reserve import RESERVE
 from eoslog.broker.ports import OsFileSystem
 from eoslog.broker.topics.topics import Topics
 from eoslog.cli import main
@@ -234,6 +235,7 @@ def test_a_copy_is_one_instant(broker: EmbeddedBroker, tmp_path: Path) -> None:
         assert result.exit_code == 0, result.output
         copies.append((to, before, work.begun))
         assert json.loads(result.stdout)["findings"] == []
+        assert not (to / RESERVE).exists()
     work.on = False
     work.join(60)
     assert work.failure is None
@@ -244,6 +246,7 @@ def test_a_copy_is_one_instant(broker: EmbeddedBroker, tmp_path: Path) -> None:
             # What was being committed may be decided in the copy, and is brought to its end.
             assert last_committed(before) <= last <= after, (before, last, after)
             goes_on(restored.bootstrap)
+    assert (broker.data / RESERVE).exists()
     assert len(read_all(broker.bootstrap, "plain")) == COPIED_PARTITIONS * committed_up_to(work.ended)
     assert not (broker.data / backup.DIRECTORY).exists()
 
@@ -307,6 +310,7 @@ def test_a_copy_of_a_broker_that_has_ended(tmp_path: Path) -> None:
     result = backed_up(tmp_path / "data", tmp_path / "copy")
     assert result.exit_code == 0, result.output
     assert "0 findings" in result.stdout
+    assert (tmp_path / "data" / RESERVE).exists() and not (tmp_path / "copy" / RESERVE).exists()
     killed = tmp_path / "copy" / f"{backup.UNUSED}killed"
     killed.mkdir()
     with EmbeddedBroker(tmp_path / "copy") as restored:

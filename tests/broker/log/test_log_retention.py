@@ -13,8 +13,9 @@ import pytest
 
 from eoslog.broker.log.log_settings import LogSettings
 from eoslog.broker.log.partition import Partition
+from eoslog.broker.log.reserve import READY_BYTES
 from eoslog.broker.log.retention import SegmentSpan, expendable
-from eoslog.broker.log.upkeep import READY_BYTES, Upkeep
+from eoslog.broker.log.upkeep import Upkeep
 from eoslog.protocol.batch import HEADER_SIZE, packed, read_header, stamped
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from tests.broker.log.logkit import (

@@ -27,10 +27,11 @@ from confluent_kafka.admin import (
 from eoslog.broker.log.log_settings import LogSettings
 from eoslog.broker.log.partition import Partition
 from eoslog.broker.log.recovery import PROBE_BYTES
+from eoslog.broker.log.reserve import RESERVE, RESERVE_BYTES
 from eoslog.broker.log.upkeep import Upkeep
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.testing import EmbeddedBroker
-from tests.broker.broker_clients import create, read_all
+from tests.broker.broker_clients import create, ok, read_all
 from tests.broker.log.logkit import NOW, Disk, FakeClock, FakeFile, Outcome, batch, sequenced
 from tests.kit.program import until
 
@@ -427,7 +428,11 @@ class Copier:
 
 @pytest.mark.timeout(300)
 def test_a_disk_that_was_full_has_room_again(disk: Path, topic: str) -> None:
-    """A marker still fits into the log, what the index of aborted transactions needs does not: offline."""
+    """A marker still fits into the log, what the index of aborted transactions needs does not: offline.
+
+    There is no reserve that could help: a directory has its name.
+    """
+    (disk / "data" / RESERVE).mkdir(parents=True)
     with watched(disk / "data") as (broker, offline), ExitStack() as stack:
         create(broker.bootstrap, topic)
         copiers = [Copier(broker, topic, f"copier-{number}") for number in range(3)]
@@ -459,6 +464,77 @@ def fill(disk: Path) -> None:
             with suppress(OSError):
                 while True:
                     ballast.write(chunk)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("killed", [False, True])
+def test_with_0_bytes_free_a_broker_starts_and_a_shorter_retention_makes_room(
+    disk: Path, killed: bool
+) -> None:
+    """What docs/operating.md says of a full disk. The transaction that is open there ends by its time-out."""
+    with watched(disk / "data") as (broker, offline), ExitStack() as stack:
+        for name in ("ballast", "orders", "copy"):
+            create(broker.bootstrap, name, 1, **{"segment.bytes": "1000000"})
+        copier = Copier(broker, "copy", "copier")
+        stack.callback(copier.close)
+        assert copier.one(1)
+        copier.begin(2)
+        assert send(broker, "orders", 1000, 10) == 1000
+        sent = send(broker, "ballast", 2000, 10_000)
+        assert sent == 2000
+        fill(disk)
+        assert send(broker, "ballast", 20, 10_000) < 20, "the disk is full"
+        fill(disk)
+        assert free(disk) == 0
+        if killed:
+            broker.kill()
+            broker.start()
+            assert free(disk) == 0 and not offline()
+            assert rows(broker, "orders") == list(range(1000)), "reads are served"
+            assert rows(broker, "ballast")[:2000] == list(range(2000))
+        ok(broker, "topics", "configs", "ballast", "--set", "retention.bytes=2000000")
+        until(lambda: free(disk) > 15 << 20, "room", 30)
+        kept = rows(broker, "ballast")
+        assert len(kept) >= 190 and kept == list(range(kept[0], kept[-1] + 1)) and kept[-1] >= sent - 1
+        assert not offline()
+        assert send(broker, "orders", 1, 10, 1000) == 1
+        until(partial(copier.one, 100), "who waited goes on", 40)
+        until(lambda: (disk / "data" / RESERVE).stat().st_size == RESERVE_BYTES, "it is whole again", 30)
+        broker.kill()
+        broker.start()
+        assert rows(broker, "orders") == list(range(1001))
+        assert rows(broker, "ballast") == kept
+        assert [message.value() for message in read_all(broker.bootstrap, "copy")] == [
+            b"copier-1",
+            b"copier-100",
+        ]
+
+
+def free(disk: Path) -> int:
+    volume = os.statvfs(disk)
+    return volume.f_bavail * volume.f_frsize
+
+
+def send(broker: EmbeddedBroker, topic: str, count: int, size: int, first: int = 0) -> int:
+    """How many rows of so many bytes were acknowledged."""
+    done: list[int] = []
+    producer = Producer({
+        "bootstrap.servers": broker.bootstrap, "message.timeout.ms": 10_000, "retries": 2, "linger.ms": 5,
+        "enable.idempotence": False, "max.in.flight": 1,
+    })  # fmt: skip
+
+    def delivered(error: object, _: object) -> None:
+        if error is None:
+            done.append(1)
+
+    for number in range(first, first + count):
+        producer.produce(topic, b"%08d" % number * (size // 8), on_delivery=delivered)
+    producer.flush(60)
+    return len(done)
+
+
+def rows(broker: EmbeddedBroker, topic: str) -> list[int]:
+    return [int((message.value() or b"")[:8]) for message in read_all(broker.bootstrap, topic)]
 
 
 @pytest.mark.timeout(120)

@@ -15,7 +15,11 @@ from eoslog.broker.coordinator.transactions.transaction_journal import (
     DescribedTransaction,
     TransactionJournal,
 )
-from eoslog.broker.coordinator.transactions.transaction_state import TransactionMetadata, TransactionState
+from eoslog.broker.coordinator.transactions.transaction_state import (
+    NEVER_PERSISTED,
+    TransactionMetadata,
+    TransactionState,
+)
 from eoslog.broker.log.durability import Appended
 from eoslog.broker.log.files import BadFile
 from eoslog.broker.log.partition import Partition
@@ -834,14 +838,17 @@ def test_half_a_producer_is_refused(life: Callable[[Test], None], pid: int, epoc
 
 
 def test_each_id_has_its_partition_of_the_log() -> None:
+    """And on a full disk only the end of a transaction may use the reserve."""
     written: list[int] = []
+    urgently: list[bool] = []
 
     class Log:
         def __init__(self, index: int) -> None:
             self.index = index
 
-        def append(self, batch: bytes, *, now_ms: int, coordinator: bool) -> Appended:
+        def append(self, batch: bytes, *, now_ms: int, coordinator: bool, urgent: bool) -> Appended:
             written.append(self.index)
+            urgently.append(urgent)
             return Appended(0, 0, -1, 0)
 
     class Logs:
@@ -854,6 +861,11 @@ def test_each_id_has_its_partition_of_the_log() -> None:
     for name in names:
         journal.append(TransactionMetadata(name, 1, 1, 1, producer_epoch=0))
     assert written == [97 % 50, 2034552461 % 50, 0]
+    assert urgently == [False] * 3
+    ends = {2, 3, 4, 5}
+    for state in [one for one in TransactionState if one not in NEVER_PERSISTED]:
+        journal.append(TransactionMetadata("a", 1, 1, 1, producer_epoch=0, state=state))
+        assert urgently[-1] == (state in ends), state
 
 
 def test_empty_ids_are_refused(life: Callable[[Test], None]) -> None:
