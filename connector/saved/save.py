@@ -88,6 +88,8 @@ class CheckpointSaving:
         log_now = self._log(partition, topic_id)
         is_there = last is not None and last.log == log_now
         if last is not None and is_there and number % self.every and last.batch < number:
+            if last.batch + 1 == number:  # the option may have been 1 until now
+                check_operators(self.checkpoint, self.every)
             return Written(last, self._produce(own, last.partition, [self._decided(contents)]))
         if last is not None and last.log and not is_there:
             logger.warning(_CUT, f"{self.topic}-{partition}", last.log, log_now, self.batch)
@@ -126,7 +128,7 @@ class CheckpointSaving:
         packed = text.encode()
         size, digest = Content.of(packed)
         _Note.write(self.checkpoint, (known.text(), text))
-        records = [] if self.every == 1 else [self._decided(contents)]
+        records = [] if self.is_done else [self._decided(contents)]  # if no save follows the next batch
         kept = {
             *manifest.keys(self.sink),
             *keys_of(self.sink, MANIFEST, "", size),
@@ -152,8 +154,7 @@ class CheckpointSaving:
         found = _Note.read(self.checkpoint, last) if noted and last is not None else None
         if found is not None and last is not None:
             own = keys_of(self.sink, MANIFEST, "", last.size)
-            gap = self.every > 1 or last.batch + 1 < self.batch.batch_id  # there may be records of them
-            between = range(last.batch, self.batch.batch_id if gap else last.batch)
+            between = range(last.batch, self.batch.batch_id)
             decided = (Key(self.sink, DECIDED, str(number)) for number in between)
             return found, {*found.keys(self.sink), *own, *decided}
         kept = ManifestPieces()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
 from eoslog.client.wire.cluster import close_shared
+from eoslog.client.wire.retry import retrying
 from eoslog.connector.checkpoint.cluster_check import check_cluster
 from eoslog.connector.offsets import offsets, plan
 from eoslog.connector.offsets.offsets import (
@@ -49,7 +50,7 @@ from eoslog.connector.spark.versions import (
     ReadMinRows,
     SupportsTriggerAvailableNow,
 )
-from eoslog.errors import EoslogError, OptionError, report_loss
+from eoslog.errors import DataLoss, EoslogError, OptionError, report_loss
 from eoslog.protocol.topic_partitions import TopicPartition
 
 if TYPE_CHECKING:
@@ -318,9 +319,27 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         earliest = self._beginnings(until._replace(offsets=first), latest)
         early = plan.losses(first, latest.offsets, earliest=earliest).early
         lost = replace(plan.losses(read, latest.offsets, (until.ids, latest.ids)), early=early)
+        self._check_named(lost.apart(self.options.selects).dropped, until)
         lost = self._reported(lost, self._parted(until, latest))
         there = {tp: at for tp, at in until.offsets.items() if tp in latest.offsets}
         return back_to(lost.parted, until._replace(offsets=there))
+
+    def _check_named(self, dropped: Sequence[TopicPartition], until: SourcePosition) -> None:
+        """Check that the options name what an earlier run has planned to read, if it is still there: Spark
+        notes the batch as done with it, so it would never be read. Raises DataLoss."""
+        if not dropped:
+            return
+        topics, cluster = sorted({topic for topic, _ in dropped}), self._log.cluster
+        there = retrying(cluster, "Metadata of planned topics", lambda: cluster.metadata(topics)).topics
+        ids = {topic: info.topic_id for topic, info in there.items() if info.topic_id is not None}
+        other = plan.recreated(until.ids, ids)
+        left = [f"{topic}-{p}" for topic, p in dropped if topic in there and topic not in other]
+        if left:
+            raise DataLoss(
+                f"{', '.join(left)}: an earlier run has planned a batch with their rows, and subscribe, "
+                "subscribePattern or assign no longer names them: these rows would never be read. Nothing "
+                "was read. Name them until that batch is done, then leave them out"
+            )
 
     def _reported(self, lost: plan.Losses, parted: dict[TopicPartition, plan.Divergence]) -> plan.Losses:
         """All that is lost; raises DataLoss, or warns of it."""

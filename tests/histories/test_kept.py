@@ -1049,6 +1049,17 @@ KEPT: dict[str, list[tuple[Any, ...]]] = {
         ("run", "A", 1, ("hold", ("commit: after INIT_PRODUCER_ID", 1))),
         ("cluster", 2, False),
     ],
+    "a topic leaves in the middle of a batch, and comes back": [
+        ("query", "A", {"in": "in,in2", "id": "A"}),
+        ("produce", "in", 4),
+        ("run", "A", 1),
+        ("produce", "in", 4),
+        ("produce", "in2", 4),
+        ("run", "A", 1, ("kill", ("commit: before END_TXN", 1))),
+        ("out", "A", "in2"),
+        ("run", "A", 1),
+        ("back", "A"),
+    ],
     "a topic leaves with a renamed source, and comes back": [
         ("produce", "in", 1),
         ("query", "A", {"in": "in,in2", "named": "orders"}),

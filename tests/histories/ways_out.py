@@ -340,6 +340,13 @@ def _token_looked(world: "World", query: "Query", text: str) -> bool:
     return True
 
 
+def _name_again(world: "World", query: "Query", text: str) -> bool:
+    """The former topics, until the batch is done."""
+    named = query.source["subscribe"] != query.lineage.topic
+    query.source["subscribe"] = query.lineage.topic
+    return named
+
+
 def _leave_out(world: "World", query: "Query", text: str) -> bool:
     """Partitions that are gone, out of startingOffsets."""
     told = re.search(r"startingOffsets names ([\w, -]+), which is not among the partitions read", text)
@@ -502,6 +509,7 @@ _WAYS = (
     (r"if these batches had one of them, else", _line),
     (r"again with on\.lost\.transaction=replay", _replay),
     (r"[Pp]ublish\b.*missing", _published),
+    (r"Name them until that batch is done", _name_again),
     (r"failOnDataLoss", _no_fail),
     (r"give the option checkpointLocation|checkpointLocation is not among", _checkpoint_option),
     (r"create the topic", _create),

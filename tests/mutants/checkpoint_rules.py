@@ -196,6 +196,8 @@ MUTANTS: list[Mutant] = [
         Break("nothing is removed", "CheckpointSaving._all_records", "((key, None) for key in sorted(gone))", "()"),
         Break("all files are the old ones", "CheckpointSaving._collected", "before is not None and is_versioned(name)", "before is not None"),
         Break("another topic's save counts", "CheckpointSaving.write", "last.topic != self.topic", "False"),
+        Break("what runs again is not said where each batch is saved", "CheckpointSaving._save", "[] if self.is_done else [self._decided(contents)]", "[] if self.every == 1 else [self._decided(contents)]"),
+        Break("operators do not matter from now on", "CheckpointSaving.write", "check_operators(self.checkpoint, self.every)", "pass"),
         Break("operators do not matter", "CheckpointSaving._save", "check_operators(self.checkpoint, self.every)", "pass"),
     ),
     *mutants_of(

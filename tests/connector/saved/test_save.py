@@ -70,7 +70,8 @@ def test_only_what_is_new_is_written(world: SavedWorld) -> None:
     kinds = [json.loads(key)[2:4] for _, _, key, *_ in world.kafka.rows(world.state)][before:]
     gone = [["file", "commits/2"], ["file", "offsets/2"]]
     new = [["file", name] for name in ("commits/3", "offsets/4", "state/0/0/4.delta")]
-    assert sorted(kinds) == sorted([*gone, *new, ["manifest", ""]])
+    ran = [["decided", "3"], ["decided", "4"]]  # the one before goes
+    assert sorted(kinds) == sorted([*gone, *new, *ran, ["manifest", ""]])
 
 
 def test_what_is_not_needed_is_removed(world: SavedWorld) -> None:
@@ -182,7 +183,32 @@ def test_what_was_saved_less_often_is_removed(world: SavedWorld) -> None:
         world.decide(number)
     world.every = 1
     world.decide(3)
-    assert not [key for key in world.live() if key.kind == DECIDED]
+    assert [key.name for key in world.live() if key.kind == DECIDED] == ["3"]
+    world.decide(4)
+    assert [key.name for key in world.live() if key.kind == DECIDED] == ["4"]
+
+
+@pytest.mark.parametrize("often", [1, 2])
+def test_a_checkpoint_that_is_saved_less_often_from_now_on_can_be_restored(
+    world: SavedWorld, often: int
+) -> None:
+    """The batch that was saved last runs again, too, under whatever option it was saved."""
+    for number in range(3):
+        world.decide(number)
+    world.every = 5
+    for number in range(3, 3 + often):
+        world.decide(number)
+    world.lose()
+    restored = world.restore()
+    assert restored is not None and restored.decided == 2 + often
+
+
+def test_operators_are_looked_at_when_the_option_changes(world: SavedWorld) -> None:
+    world.write("state/0/_metadata/metadata", operator("symmetricHashJoin"))
+    world.decide(0)
+    world.every = 5
+    with pytest.raises(OptionError, match="symmetricHashJoin"):
+        world.decide(1)
 
 
 def test_a_manifest_of_other_files_is_refused(world: SavedWorld) -> None:

@@ -414,6 +414,26 @@ def test_going_back_and_going_away_is_data_loss(kafka: Kafka, topic: str) -> Non
     assert planned(careless, {topic: {"0": 0, "1": 9}}, end) == []
 
 
+def test_a_topic_that_leaves_in_the_middle_of_a_batch_has_to_be_named(kafka: Kafka, topic: str) -> None:
+    """Spark notes the batch as read as far as it was planned: its rows would be left out. What is gone from
+    the cluster, or was made anew, nobody can read."""
+    other = kafka.topic()
+    for name in (topic, other):
+        kafka.put(name, [b"x"] * 5, 0)
+    both = reader(kafka, f"{topic},{other}", startingOffsets="earliest")
+    start = both.initialOffset()
+    end = both.latestOffset(start, NO_LIMIT)
+    for fails in ("true", "false"):
+        left = reader(kafka, topic, failOnDataLoss=fails)
+        with pytest.raises(DataLoss, match=rf"^{other}-0: an earlier run has planned a batch"):
+            left.partitions(start, end)
+    assert len(reader(kafka, topic, failOnDataLoss="false").partitions(end, end)) == 0, "it has no rows of it"
+    assert len(planned(reader(kafka, f"{topic},{other}"), start, end)) == 2
+    kafka.make_anew(other)
+    careless = reader(kafka, topic, failOnDataLoss="false")
+    assert len(planned(careless, start, end)) == 1
+
+
 def test_records_gone_while_reading(kafka: Kafka, topic: str) -> None:
     """A range beyond the log: an error, or a warning and what is left."""
     kafka.put(topic, [b"x"] * 5, 0)
