@@ -44,7 +44,7 @@ def check_sources(options: SinkOptions, view: CheckpointView, sink: str, begun: 
     if before is not None and (len(now.sources) > 1 or now.names):
         check_exchanged(before, now, options.accepted)
         _check_files(checkpoint, before, now, options.accepted)
-    if before is not None and grown(before, now):
+    if begun is not None and before is not None and grown(before, now):  # at_least_once may read again
         check_grown(before, now, _read_before(options, view, sink, before), options.accepted)
     if not now.names:
         return

@@ -382,7 +382,7 @@ MUTANTS: list[Mutant] = [
         Break("sources without names are not compared", "check_sources", "len(now.sources) > 1 or now.names", "now.names"),
         Break("nothing is compared", "check_sources", "check_added(Change(sink, before, now, removed, committed, options.accepted))", "Change(sink, before, now, removed, committed, options.accepted)"),
         Break("nothing is noted", "check_sources", "checkpoint.note(_FILE, removed.text())", "pass"),
-        Break("nobody asks who has read before", "check_sources", "before is not None and grown(before, now)", "False", KEPT),
+        Break("nobody asks who has read before", "check_sources", "begun is not None and before is not None and grown(before, now)", "False", KEPT),
         Break("the sink's group does not count", "_read_before.read", "ends if by_this else [*ends, found.offset]", "ends", KEPT),
         Break("another sink's offsets count", "_read_before.read", "found is not None and found.note is not None and (found.note.sink == sink)", "found is not None", KEPT),
     ),
