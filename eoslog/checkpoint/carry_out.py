@@ -96,7 +96,10 @@ def _unnumber(standing: Standing) -> None:
     these rows, the next start asks about."""
     decided = -1 if standing.decided is None else standing.decided.batch_id
     done = max(decided, -1 if standing.completed is None else standing.completed)
-    NotedPlaces.read(standing.checkpoint).unnumbered(done + 1).write(standing.checkpoint)
+    note = NotedPlaces.read(standing.checkpoint)
+    kept = note.unnumbered(done + 1)
+    if kept != note:
+        kept.write(standing.checkpoint)
 
 
 def _begin_undo(standing: Standing, backup: Backup, has_ended: bool) -> None:

@@ -69,6 +69,12 @@ def test_an_edit_moves_decision_and_group_and_undo_moves_them_back(
     assert run(broker, "check", decided).exit_code == 0
 
 
+def test_where_rows_are_is_noted_of_a_query_that_has_noted_it(broker: EmbeddedBroker, decided: Path) -> None:
+    """Another one's checkpoint has no such note after an edit, nor after it is taken back."""
+    assert rewound(broker, decided).exit_code == 0 and not (decided / "eoslog" / "places").exists()
+    assert run(broker, "undo", decided).exit_code == 0 and not (decided / "eoslog" / "places").exists()
+
+
 @pytest.mark.parametrize("command", [["rewind", "--by", "5"], ["skip-to", "--by", "5"]])
 def test_an_older_copy_is_not_edited(
     broker: EmbeddedBroker, decided: Path, cluster: Cluster, topic: str, command: list[str]
