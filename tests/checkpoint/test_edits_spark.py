@@ -177,9 +177,9 @@ def stop_after(step: str, patch: pytest.MonkeyPatch) -> None:
         change(self, log, batch, text)
         _die(step == ("later batch removed" if text is None else WRITES[log]))
 
-    def noted(self: Checkpoint, name: str, text: str) -> None:
-        note(self, name, text)
-        if not is_name(name):  # a claim, which comes before the backup
+    def noted(self: Checkpoint, name: str, text: str, **named: Any) -> None:
+        note(self, name, text, **named)
+        if not is_name(name):  # a claim, which comes before the backup, or where rows are
             return
         _die(step == ("backup" if json.loads(text)["state"] == "begun" else "backup closed"))
 
