@@ -319,14 +319,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         earliest = self._beginnings(until._replace(offsets=first), latest)
         early = plan.losses(first, latest.offsets, earliest=earliest).early
         lost = replace(plan.losses(read, latest.offsets, (until.ids, latest.ids)), early=early)
-        self._check_named(lost.apart(self.options.selects).dropped, until)
         lost = self._reported(lost, self._parted(until, latest))
         there = {tp: at for tp, at in until.offsets.items() if tp in latest.offsets}
         return back_to(lost.parted, until._replace(offsets=there))
 
-    def _check_named(self, dropped: Sequence[TopicPartition], until: SourcePosition) -> None:
+    def _check_named(self, begin: SourcePosition, until: SourcePosition) -> None:
         """Check that the options name what an earlier run has planned to read, if it is still there: Spark
         notes the batch as done with it, so it would never be read. Raises DataLoss."""
+        moved = (tp for tp, at in until.offsets.items() if begin.offsets.get(tp, 0) < at)
+        dropped = sorted(tp for tp in moved if not self.options.selects(tp))
         if not dropped:
             return
         topics, cluster = sorted({topic for topic, _ in dropped}), self._log.cluster
@@ -374,6 +375,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         elif self._begins_unknown(start):
             report_loss(self.options.fail_on_data_loss, str(plan.BeginsUnknown(planned.offsets)))
         position = position.back_in(planned.offsets, planned.ids)
+        self._check_named(position, planned)
         if not self._compared and position.offsets != planned.offsets:
             planned = self._compare_replay(position, planned)
         begin, until, ids = position.offsets, planned.offsets, planned.ids
