@@ -35,6 +35,7 @@ from eoslog.connector.commit.faults import (
 )
 from eoslog.connector.commit.finish import clear, fenced, finish_late, lost_to, put_back
 from eoslog.connector.commit.marker_proof import look_back
+from eoslog.connector.commit.observe import observed
 from eoslog.connector.commit.replay import OnLost, copied, to_replay
 from eoslog.connector.commit.seal import TwoPhase, check_offered
 from eoslog.connector.commit.sink_transaction import fetch_stored, write_lost_markers
@@ -193,6 +194,21 @@ def acquire(sink: Sink) -> Rules[Owned]:
     stored = yield from fetch_stored(sink, identity, everywhere=True)
     check_place(sink, stored)
     return Owned(identity, identity, stored, True)
+
+
+def has_forgotten(sink: Sink) -> Rules[bool]:
+    """Whether the sink has decided, and its group has no decision any more: it was deleted, or has expired.
+    That is seen until the sink is acquired. Raises DecisionElsewhere, CommitFault."""
+    if (yield from observed(sink)) is not None:
+        return False
+    what = f"sink {sink.id} cannot be looked up"
+    state = (yield from demand(Describe((sink.coordinator,)), what))[sink.coordinator]
+    if state is None or state.state != "CompleteCommit":
+        return False
+    check_place(sink, (yield from demand(FetchStored(sink.group, everywhere=True, stable=False), what)))
+    if state.elsewhere:
+        yield from _check_hidden(sink)
+    return True
 
 
 def _check_hidden(sink: Sink) -> Rules[None]:

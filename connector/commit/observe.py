@@ -1,6 +1,6 @@
 """Looks at a sink from outside: another driver owns it and goes on meanwhile, and nothing is changed."""
 
-from eoslog.connector.commit.commands import Describe, Refused, Rules, Unknown, demand, look_up
+from eoslog.connector.commit.commands import Refused, Rules, Unknown, look_up
 from eoslog.connector.commit.decision import Decision, decode
 from eoslog.connector.commit.faults import CommitFault
 from eoslog.connector.commit.transactional_ids import Sink
@@ -25,13 +25,3 @@ def observed(sink: Sink) -> Rules[Decision | Refused | None]:
             f"the last decision of sink {sink.id} cannot be read: {answer}. Fix that, then start again"
         )
     return decode(sink, answer.chunks)
-
-
-def has_forgotten(sink: Sink) -> Rules[bool]:
-    """Whether the sink has decided, and its group has no decision any more: it was deleted, or has expired.
-    That is seen until the sink is acquired. Raises CommitFault."""
-    if (yield from observed(sink)) is not None:
-        return False
-    states = yield from demand(Describe((sink.coordinator,)), f"sink {sink.id} cannot be looked up")
-    state = states[sink.coordinator]
-    return state is not None and state.state == "CompleteCommit"

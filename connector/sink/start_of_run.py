@@ -44,6 +44,7 @@ from eoslog.connector.commit.begin import (
     check_left,
     check_noted_place,
     check_start,
+    has_forgotten,
     is_anothers,
 )
 from eoslog.connector.commit.decide import SourceOffsets
@@ -51,7 +52,7 @@ from eoslog.connector.commit.decision import KEPT_PLACES, Decision
 from eoslog.connector.commit.leave_sink import fence, leave, stable_decision, taken_over
 from eoslog.connector.commit.marker_proof import end_forgotten
 from eoslog.connector.commit.move_decision import give_up, move_decision
-from eoslog.connector.commit.observe import has_forgotten, observed_decision
+from eoslog.connector.commit.observe import observed_decision
 from eoslog.connector.commit.places import Seen
 from eoslog.connector.commit.saved_state import Saving
 from eoslog.connector.commit.sink_transaction import check_ended

@@ -182,7 +182,7 @@ MUTANTS: list[Mutant] = [
         KEPT,
         Break("nobody looks where a leader was elected", "_is_elected", "where in known and known[where] != epochs.get(where, known[where])", "False", ("tests/histories/test_kept.py",)),
         Break("a name is forgotten with its groups", "StartOfRun.before", "given is None and _is_first(view) and (self._options.transactional_id is not None)", "False", KEPT),
-        Break("whoever was acquired has decided", "has_forgotten", "state.state == 'CompleteCommit'", "True", KEPT),
+        Break("whoever was acquired has decided", "has_forgotten", "state is None or state.state != 'CompleteCommit'", "state is None", KEPT),
         Break("a note that a replaced driver has left is kept", "correct", "(made := _as_decided(note, decided, last)) != note", "False", KEPT),
         Break("a replaced driver's rows are the batch's", "_as_decided", "made.batch != decided", "True", ("tests/connector/sink/test_lost_rows.py",)),
         Break("places are not noted", "_looked_up", "noted.after(batch_id, places, more=again, waiting=waiting)", "None"),
