@@ -292,11 +292,14 @@ def test_a_broken_broker_is_caught(
 
 
 def hunt() -> None:
-    """Crashes in a random order, until one is caught."""
-    for seed in range(1, 6):
-        life = live(Disk(), new_clients(), seed, work=2, wanted=lambda number: number % 3 == 0)
+    """Crash at every moment of a life, in a random order, then of the next, until one is caught.
+
+    A break may show at a few moments alone: one of 200 where only the last batch is known after a restart.
+    """
+    for seed in range(1, 4):
+        life = live(Disk(), new_clients(), seed, work=2, wanted=lambda number: True)
         points = list(life.pictures.items())
         Random(seed).shuffle(points)
-        for number, taken in points[:60]:
+        for number, taken in points:
             for outcome in (Outcome.NOTHING, Outcome.PREFIX):
                 follow(taken, outcome, number)
