@@ -13,7 +13,8 @@ group for a week by default (offsets.retention.minutes)."""
 
 
 class CheckpointView(NamedTuple):
-    """What the checkpoint contains: the batch to write, and the newest completed one."""
+    """What the checkpoint contains: the batch to write, and the newest completed one. That is the one before
+    the planned one, also where a power cut has taken Spark's note: Spark does not run it again."""
 
     checkpoint: Checkpoint
     planned: Planned
@@ -27,7 +28,10 @@ class CheckpointView(NamedTuple):
         if planned is None:
             raise CheckpointUnreadable(checkpoint.location, "no batch is planned in it (offsets/ is empty)")
         batch = Batch(checkpoint.query_id(), planned.batch_id, planned.digest)
-        return cls(checkpoint, planned, checkpoint.newest_completed(), batch)
+        before = planned.batch_id - 1 if planned.batch_id > 0 else None
+        noted = (checkpoint.newest_completed(), before)
+        completed = max((number for number in noted if number is not None), default=None)
+        return cls(checkpoint, planned, completed, batch)
 
     @property
     def leads_to(self) -> Batch:

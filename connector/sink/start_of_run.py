@@ -116,8 +116,8 @@ class StartOfRun:
             repeats = check_not_refreshed(view.checkpoint, accepted)
             if repeats:
                 logger.warning(repeats)
-        if view.completed is not None:
-            view.checkpoint.check_completed(view.completed)
+        if (noted := view.checkpoint.newest_completed()) is not None:
+            view.checkpoint.check_completed(noted)
         now, group = cluster_id(self._cluster), self._group
         if self._options.group_id is not None:
             check_group_cluster(view.planned.clusters(), now, self._options.group_id)

@@ -906,6 +906,23 @@ KEPT: dict[str, list[tuple[Any, ...]]] = {
         ("produce", "in", 4),
         ("run", "A", 2),
     ],
+    "a power cut takes two of Spark's notes and no plan, all is forgotten, and the topic made anew": [
+        ("query", "A", {"out": "out2", "most": "3"}),
+        ("produce", "in", 4),
+        ("run", "A", 2),
+        ("blackout", "A", 2),
+        ("forget", True, True, False),
+        ("delete", "out2"),
+    ],
+    "a power cut takes two of Spark's notes and no plan, and the brokers are restored": [
+        ("query", "A", {"id": "x", "most": "3"}),
+        ("produce", "in", 12),
+        ("run", "A", 1),
+        ("snapshot",),
+        ("run", "A", 2),
+        ("blackout", "A", 2),
+        ("restored",),
+    ],
     "a power cut takes the last batch's plan, of files": [
         ("query", "A", {"id": "x", "in": "files", "checkpoint.sync": "false"}),
         ("produce", "files", 4),

@@ -181,6 +181,7 @@ MUTANTS: list[Mutant] = [
     *mutants_of(
         KEPT,
         Break("nobody looks where a leader was elected", "_is_elected", "where in known and known[where] != epochs.get(where, known[where])", "False", ("tests/histories/test_kept.py",)),
+        Break("a batch whose note a power cut took is not done", "CheckpointView.of", "planned.batch_id - 1 if planned.batch_id > 0 else None", "None", KEPT),
         Break("a name is forgotten with its groups", "StartOfRun.before", "given is None and _is_first(view) and (self._options.transactional_id is not None)", "False", KEPT),
         Break("whoever was acquired has decided", "has_forgotten", "state is None or state.state != 'CompleteCommit'", "state is None", KEPT),
         Break("a note that a replaced driver has left is kept", "correct", "(made := _as_decided(note, decided, last)) != note", "False", KEPT),

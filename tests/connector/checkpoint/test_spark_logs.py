@@ -16,6 +16,7 @@ from pyarrow import fs
 from pyspark.sql import SparkSession
 
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
+from eoslog.connector.checkpoint.checkpoint_view import CheckpointView
 from eoslog.connector.checkpoint.files import (
     ArrowFiles,
     Files,
@@ -231,6 +232,18 @@ def root(tmp_path: Path) -> Path:
         (tmp_path / log / f".{max(batches)}.crc").write_text("")
         (tmp_path / log / ".11.5a-tmp").write_text("v1")
     return tmp_path
+
+
+def test_the_batch_before_the_planned_one_is_done_though_its_note_is_lost(root: Path) -> None:
+    """A power cut took commits/9 and not offsets/10: Spark runs batch 10 next."""
+    checkpoint = Checkpoint.at(str(root))
+    os.utime(root / "offsets" / "10", (7, 7))
+    os.utime(root / "commits" / "9", (5, 5))
+    assert checkpoint.completed_at(9) == 5
+    (root / "commits" / "9").unlink()
+    view = CheckpointView.of(checkpoint)
+    assert (view.completed, view.batch.batch_id) == (9, 10)
+    assert checkpoint.completed_at(9) == 7
 
 
 @pytest.mark.parametrize("form", ["{}", "file:{}", "file://{}", "{}/"])
