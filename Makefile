@@ -287,7 +287,7 @@ test-connector-kfake: setup .peers/kfake  ## the connector on franz-go's kfake: 
 
 VERSIONS ?= 3.3.2 3.5.2 3.7.2 3.9.1 4.0.0 4.3.1
 
-test-kafka-versions: setup $(VERSIONS:%=.peers/kafka-%)  ## the connector's tests, the crash table and a copy under kills on versions of Apache Kafka; makes the table of docs/cluster.md (VERSIONS="3.9.1" VERSIONS_ARGS="--suites copy --levels 2", or "--missing --minutes 8", "--failed")
+test-kafka-versions: setup $(VERSIONS:%=.peers/kafka-%)  ## the connector's tests, the crash table and a copy under kills on versions of Apache Kafka; makes the table of docs/evidence.md (VERSIONS="3.9.1" VERSIONS_ARGS="--suites copy --levels 2", or "--missing --minutes 8", "--failed")
 	$(BIN)/python -u -m tests.versions.run_kafka_versions $(VERSIONS) $(VERSIONS_ARGS)
 
 test-connector-cluster: setup $(KAFKA) $(OLD_KAFKA)  ## queries on three Apache Kafka nodes that are killed, upgraded, or whose leaders move, in mid-batch

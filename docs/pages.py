@@ -197,7 +197,7 @@ def connector_page() -> str:
         "",
         "Names are not case-sensitive, as everywhere in Spark. *Spark's* is the default of"
         ' `format("kafka")` (Spark 4.2, kafka-clients 3.9) if it is another one, or *none* if that'
-        " connector does not have the option. `make test-differential` puts the same queries through both.",
+        " connector does not have the option.",
         "",
         *_counts(),
     ]

@@ -1,4 +1,4 @@
-"""Results of the suites on versions of Apache Kafka: kept in a file, shown as the table of docs/cluster.md.
+"""Results of the suites on versions of Apache Kafka: kept in a file, shown as the table of docs/evidence.md.
 
 Pure but for the two files.
 """
@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 DOCS = Path(__file__).parents[2] / "docs"
-KEPT, PAGE = DOCS / "kafka-versions.json", DOCS / "cluster.md"
+KEPT, PAGE = DOCS / "kafka-versions.json", DOCS / "evidence.md"
 BEGIN, END = "<!-- kafka versions -->", "<!-- end of kafka versions -->"
 SUITES = ("client", "source", "sink", "crash table", "copy")
 WITH_ZOOKEEPER = "ZooKeeper"

@@ -1,6 +1,6 @@
 """`make test-kafka-versions`: the connector on one version of Apache Kafka after another, on each transaction
 protocol that a version has. It runs file by file: each result is kept at once, and the table of
-docs/cluster.md made anew. So a long run can be stopped and gone on with.
+docs/evidence.md made anew. So a long run can be stopped and gone on with.
 
     python -m tests.versions.run_kafka_versions 3.9.1 4.3.1 [--suites "crash table,copy"] [--levels 2]
     python -m tests.versions.run_kafka_versions 3.9.1 --missing --minutes 8

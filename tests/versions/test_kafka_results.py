@@ -113,7 +113,7 @@ def test_pytest_s_report_is_read(tmp_path: Path) -> None:
 
 def test_the_page_has_the_kept_results(tmp_path: Path) -> None:
     """Nobody has edited the table by hand; and a page without a place for it is an error."""
-    page = tmp_path / "cluster.md"
+    page = tmp_path / "evidence.md"
     page.write_text(kafka_results.PAGE.read_text())
     put_into_page(Results.read(), page)
     assert page.read_text() == kafka_results.PAGE.read_text()
