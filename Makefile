@@ -362,7 +362,7 @@ test-docs: setup  ## the pages of the docs whose blocks start queries, typed fro
 stories: setup $(KAFKA) $(SPARK_KAFKA)  ## what people come for, typed as in the docs, each with the seconds it takes (STORIES="avro notebook")
 	$(BIN)/python -u -m tests.docs.run_stories $(STORIES)
 
-newcomer: setup  ## README's first section, typed in a fresh clone: first rows in under five minutes (PROJECT=own: with a wheel, in an empty folder)
+newcomer: setup  ## README's first section, typed in an empty folder: first rows in under five minutes (PROJECT=own: with a wheel)
 	$(BIN)/python -u -m tests.docs.newcomer $(if $(filter own,$(PROJECT)),--own)
 
 .PHONY: dist jar

@@ -1,8 +1,8 @@
-"""A newcomer's path, as README.md has it under its first heading: typed in a fresh clone, and timed.
+"""A newcomer's path, as README.md has it under its first heading: typed in an empty folder, and timed.
 
 Every block of that section is typed, in one shell, but the broker's, which gets a terminal of its own.
-For the address of the clone this repository's stands, for port 9092 a free one. With `--own` the first block
-is that of docs/installing.md, "In a project of your own", with the wheel of this checkout. Run by
+For the repository's address this clone's stands (its last commit), for port 9092 a free one. With `--own` the
+first block is that of docs/installing.md, "In a project of your own", with the wheel of this checkout. Run by
 `make newcomer`; the same blocks, but the first, are typed by README.md's test in the suite.
 """
 
@@ -39,7 +39,7 @@ def path_of(page: Path) -> list[Block]:
 
 
 def own_path(page: Path) -> list[Block]:
-    """An empty folder in place of a clone: how eoslog comes into it, and README from there."""
+    """A wheel in place of the repository: how eoslog comes into an empty folder, and README from there."""
     (install,) = (block for block in blocks_of(INSTALLING) if block.code.startswith("python3 -m venv"))
     return [install, *path_of(page)[1:]]
 
@@ -80,7 +80,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="eoslog-newcomer-") as place:
         own = "--own" in sys.argv[1:]
         blocks = own_path(README) if own else path_of(README)
-        script = script_of(blocks, f"file://{ROOT} eoslog", f"127.0.0.1:{free_port()}")
+        script = script_of(blocks, f"file://{ROOT}", f"127.0.0.1:{free_port()}")
         if own:
             script = script.replace("'pyspark>=4.0' eoslog", f"'pyspark>=4.0' {wheel()}")
         began = time.monotonic()

@@ -43,6 +43,7 @@ from tests.docs.reader import PAGES, ROOT, blocks_of
 # The pages made from the code say what the code says.
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
+NEWCOMER = "tests/docs/newcomer.py"
 
 
 def load() -> ModuleType:
@@ -409,9 +410,61 @@ def test_the_page_on_examples_says_which_scripts_lack_an_option() -> None:
         assert f"All but {' and '.join(f'`{name}`' for name in lacking)} take `{option}`" in page
 
 
-def test_the_readme_s_promise_names_its_limits() -> None:
-    why = (ROOT / "README.md").read_text().partition("**Why.**")[2].partition("\n\n")[0]
-    assert "exactly" in why and "(docs/limits.md)" in why and "no matter" not in why
+FRONT = ("README.md", "docs/index.md", "packaging/description.md")
+"""What a visitor sees first: they say the same, and only what was measured."""
+
+
+def front_facts() -> dict[str, str]:
+    """What the front pages have to say, made from results and settings."""
+    soaks = (ROOT / "docs" / "soaks.md").read_text()
+    copies = [row.strip("| ").split(" | ") for row in soaks.splitlines() if row.startswith("| ")]
+    killed = [row for row in copies if len(row) > 4 and "20 of the driver" in row[1] and "4.3.1" in row[0]]
+    kafkas = {row[0]: row[2:5] for row in killed}
+    (theirs,) = (found for name, found in kafkas.items() if name.startswith("Spark's own connector"))
+    ours = [found for name, found in kafkas.items() if name.startswith("eoslog")]
+    assert ours and all(found == ["0"] * 3 for found in ours) and theirs[0] == "0"
+    store = Store(ROOT / "docs" / "benchmarks.json")
+    reads, writes = (
+        [one.reached()[0] for one in store.results(sections)]
+        for sections in (["spark-source"], ["spark-sink-batch", "spark-sink-stream"])
+    )
+    sparks, logs = (
+        sorted({one["version"] for one in json.loads((DOCS / name).read_text())}, key=numbers)
+        for name in ("spark-versions.json", "kafka-versions.json")
+    )
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    python = setup["options"]["python_requires"].removeprefix(">=")
+    first, last, oldest = (one.rpartition(".")[0] for one in (sparks[0], sparks[-1], logs[0]))
+    return {
+        "kills": f"""| Spark's `format("kafka")` | 0 | {theirs[1]} | {theirs[2]} |""",
+        "ours": """| `format("eoslog")` | 0 | **0** | 0 |""",
+        "reads": f"eoslog reads {min(reads):.1f} to {max(reads):.1f} times and writes",
+        "writes": f"writes {min(writes):.1f} to {max(writes):.1f} times as many rows a second",
+        "needs": f"PySpark {first} to {last}, Python {python} or later, Java 17 or later, and Apache Kafka "
+        f"{oldest} or later",
+        "state": "Alpha." if ":: 3 - Alpha" in setup["metadata"]["classifiers"] else "",
+    }
+
+
+@pytest.mark.parametrize("name", FRONT)
+def test_the_front_pages_say_what_was_measured(name: str) -> None:
+    page = " ".join((ROOT / name).read_text().split())
+    assert [fact for fact in front_facts().values() if not fact or fact not in page] == []
+    assert "exactly once if readers read" in page and "limits.md)" in page and "no matter" not in page
+
+
+def test_the_front_pages_say_whether_there_is_a_release() -> None:
+    head = re.search(r"^## (\S+) \((.*)\)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert head is not None
+    for name in FRONT[:2]:
+        said = f"Version {head[1]} is not released" in (ROOT / name).read_text()
+        assert said == (head[2] == "unreleased"), name
+
+
+def test_home_installs_as_the_readme_does() -> None:
+    (home,) = (one.code for one in blocks_of(DOCS / "index.md") if one.language == "bash")
+    assert home in next(one.code for one in blocks_of(ROOT / "README.md") if one.says == NEWCOMER)
 
 
 def test_the_objections_name_their_source() -> None:
