@@ -146,7 +146,7 @@ dump-upkept: $(READY) $(KAFKA)  ## the same with logs that were compacted and tr
 bench-scale: compiled  ## measure the broker with more and more partitions, transactional ids and connections
 	$(BIN)/python -m benchmarks.scale
 
-bench: compiled java $(KAFKA) $(SPARK_KAFKAS) $(BENCH_SPARK:%=.peers/pyspark-%)  ## compare everything with its peers, in turns; writes docs/benchmarks.md (BENCH_ARGS="--only spark-source" BENCH_SPARK=4.0.5)
+bench: compiled java $(KAFKA) $(SPARK_KAFKAS) $(BENCH_SPARK:%=.peers/pyspark-%)  ## compare everything with its peers, in turns; writes docs/benchmarks.md and benchmark-tables.md (BENCH_ARGS="--only spark-source" BENCH_SPARK=4.0.5)
 	$(BENCH_SPARK:%=PYTHONPATH=$(CURDIR)/.peers/pyspark-%) $(BIN)/python -m benchmarks.run $(BENCH_ARGS)
 
 bench-tasks: compiled java $(KAFKA) $(SPARK_KAFKA)  ## compare micro-batches of ten rows a task, with 10 to 4,000 tasks, with Spark's Kafka connector (TASKS_ARGS="--tasks 10 100")

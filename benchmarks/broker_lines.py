@@ -53,7 +53,6 @@ def _beside(
             "records/s",
             Goal("ratio", 1.0),
             taken.figures(dict.fromkeys(pair, (kept, guarantee))),
-            x=size,
         )
         for kept, pair in pairs.items()
     ]

@@ -59,8 +59,6 @@ class Result:
     goal: Goal
     figures: list[Figure]
     note: str = ""
-    x: float | None = None
-    """Where the line stands in a picture: record size in bytes, or trigger in seconds."""
 
     def reached(self) -> tuple[float, float, float]:
         """What the goal is about: from the medians, and the lowest and highest of the single turns."""

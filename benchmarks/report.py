@@ -1,4 +1,4 @@
-"""The results as a page: the generated part of docs/benchmarks.md, and the file that it is made from."""
+"""The results as tables: the made part of docs/benchmark-tables.md, and the file that it is made from."""
 
 from __future__ import annotations
 
@@ -144,15 +144,17 @@ def as_good(one: Result, own: Result) -> float:
     return value / ratio if own.goal.kind == "times" else ratio / value
 
 
-def write_page(page: Path, store: Store, sections: list[str], pictures: list[tuple[str, str]]) -> None:
+def write_tables(page: Path, store: Store, sections: list[str]) -> None:
     """Replace the generated part of the page."""
-    text = page.read_text()
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
     results = store.results(sections)
     reached = [result for result in results if result.goal.kind != "shown"]
     met = sum(result.met() for result in reached)
-    drawn = "\n\n".join(f"![{text}](pictures/{name})" for name, text in pictures)
     said = [*store.heads(sections), f"Goals met: {met} of {len(reached)}.", table(results)]
-    body = "\n\n".join([*said, *with_others(store, sections), drawn])
+    replace_made_part(page, "\n\n".join([*said, *with_others(store, sections)]))
+
+
+def replace_made_part(page: Path, body: str) -> None:
+    """Write a page with this between its marks."""
+    before, _, rest = page.read_text().partition(BEGIN)
+    _, _, after = rest.partition(END)
     page.write_text(f"{before}{BEGIN}\n\n{body}\n\n{END}{after}")

@@ -2,10 +2,10 @@
 
     python -m benchmarks.run [--quick] [--only NAME[,NAME]] [--list] [--draw]
 
-Prints each section's table as it is done, and writes docs/benchmarks.md and the pictures from the results
-kept in docs/benchmarks.json; with --only the other sections keep what they had. --quick does an eighth of the
-work in fewer turns, and writes nothing. What another PySpark than the environment's reaches (make bench
-BENCH_SPARK=4.0.5) is kept beside that.
+Prints each section's table as it is done, and writes docs/benchmarks.md, its chart and
+docs/benchmark-tables.md from the results kept in docs/benchmarks.json; with --only the other sections keep
+what they had. --quick does an eighth of the work in fewer turns, and writes nothing. What another PySpark
+than the environment's reaches (make bench BENCH_SPARK=4.0.5) is kept beside that.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pyspark
 
-from benchmarks import broker_lines, broker_size, disk, pictures, report, spark_lines, spark_small
+from benchmarks import broker_lines, broker_size, disk, report, spark_lines, spark_small, summary
 from benchmarks.context import ROOT, Context
 from benchmarks.lines import Sizes
 from benchmarks.peer_kafka import spark_kafka
@@ -49,7 +49,10 @@ LEFT_OUT_OF_QUICK = frozenset(
         "growth",
     ]
 )
-PAGE, KEPT, PICTURES = ROOT / "docs/benchmarks.md", ROOT / "docs/benchmarks.json", ROOT / "docs/pictures"
+KEPT = ROOT / "docs/benchmarks.json"
+PAGE, TABLES, CHART = (
+    ROOT / "docs" / name for name in ("benchmarks.md", "benchmark-tables.md", "pictures/benchmarks.svg")
+)
 
 
 def chosen(options: argparse.Namespace) -> list[str]:
@@ -97,7 +100,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--only", default="")
     parser.add_argument("--list", action="store_true", help="names of the sections")
-    parser.add_argument("--draw", action="store_true", help="only write page and pictures anew")
+    parser.add_argument("--draw", action="store_true", help="only write pages and chart anew")
     options = parser.parse_args()
     if options.list:
         print("\n".join(NAMES))
@@ -110,8 +113,9 @@ def main() -> None:
         print(f"quick: an eighth of the work, two turns, Spark of 100 bytes only, without {left}")
     failed = [] if options.draw else run(names, QUICK if options.quick else FULL, store)
     if store is not None:
-        drawn = pictures.draw(store.results(NAMES), PICTURES)
-        report.write_page(PAGE, store, NAMES, drawn)
+        report.write_tables(TABLES, store, NAMES)
+        report.replace_made_part(PAGE, summary.figures(store))
+        CHART.write_text(summary.chart(store))
     print(f"\n{time.monotonic() - started:.0f} s")
     if failed:
         raise SystemExit(f"failed: {', '.join(failed)}")

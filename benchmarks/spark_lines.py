@@ -80,9 +80,7 @@ def source(context: Context) -> list[Result]:
             spark_works.check_source(bench, name, bench.peer, rows, size)
         worth = {OURS: (NOTHING_KEPT, NO_WRITE), THEIRS: (NOTHING_KEPT, NO_WRITE)}
         work = _named("Spark source, batch, both on Apache Kafka", size)
-        results.append(
-            Result("spark-source", work, "rows/s", Goal("ratio", 2.0), taken.figures(worth), x=size)
-        )
+        results.append(Result("spark-source", work, "rows/s", Goal("ratio", 2.0), taken.figures(worth)))
     return results
 
 
@@ -97,7 +95,7 @@ def _sinks(context: Context, line: str, title: str, work: Work) -> list[Result]:
         taken = in_turns(context, runs)
         worth = {EO: (PAGE_CACHE, EXACTLY), ALO: (PAGE_CACHE, AT_LEAST), NO_SINK: FLOOR}
         goal = Goal("ratio", SINK_GOAL[size])
-        results.append(Result(line, _named(title, size), "rows/s", goal, taken.figures(worth), x=size))
+        results.append(Result(line, _named(title, size), "rows/s", goal, taken.figures(worth)))
     return results
 
 
@@ -127,10 +125,10 @@ def copies(context: Context) -> list[Result]:
         figures = taken.figures({EO: (PAGE_CACHE, EXACTLY), **theirs})
         work = _named(f"Spark copy topic to topic, {rows:,} rows, both on Apache Kafka", size)
         goal = Goal("ratio", SINK_GOAL[size])
-        results.append(Result("spark-copy", work, "rows/s", goal, figures, x=size))
+        results.append(Result("spark-copy", work, "rows/s", goal, figures))
         figures = taken.figures({ON_OWN: (FLUSHED, EXACTLY), **theirs})
         work = _named("all-in-one: this copy on our broker against kafka on Apache Kafka", size)
-        results.append(Result("all-in-one", work, "rows/s", Goal("ratio", 1.3), figures, x=size))
+        results.append(Result("all-in-one", work, "rows/s", Goal("ratio", 1.3), figures))
     return results
 
 

@@ -63,7 +63,6 @@ def _results(
     taken: Turns,
     goals: tuple[float, float] | None,
     worth: dict[str, tuple[str, str]],
-    x: float | None = None,
 ) -> list[Result]:
     """A line of each of our two subjects beside Spark's connector; goals: of the times, in this order. None:
     no Python sink could reach one."""
@@ -75,7 +74,6 @@ def _results(
             unit,
             Goal("shown") if goals is None else Goal("times", goals[number]),
             taken.figures({subject: worth[subject], **rest}),
-            x=x,
         )
         for number, (subject, where) in enumerate(_WHERE.items())
     ]
@@ -192,9 +190,9 @@ def delays(context: Context) -> list[Result]:
         work = f"of a record when it is readable in the sink, trigger {trigger:g} s"
         if trigger:
             figures = taken.figures({name: WORTH[name] for name in where})
-            results.append(Result("delay", f"age p50 {work}", "ms", Goal("shown"), figures, x=trigger))
+            results.append(Result("delay", f"age p50 {work}", "ms", Goal("shown"), figures))
             continue
-        results += _results("delay", f"age p50 {work}", "ms", taken, (1.0, 1.0), WORTH, trigger)
+        results += _results("delay", f"age p50 {work}", "ms", taken, (1.0, 1.0), WORTH)
         late = Turns({name: values[1:] for name, values in tails.items()})
         results += _results("delay", f"age p99 {work}", "ms", late, (1.0, 1.0), WORTH)
         figures = taken.figures({EO: WORTH[EO], TRANSACTIONS: WORTH[TRANSACTIONS]})
@@ -233,7 +231,7 @@ def batch_sizes(context: Context) -> list[Result]:
         in_ms = Turns({name: [1000 * value for value in values] for name, values in taken.values.items()})
         figures = in_ms.figures({name: worth[name] for name in runs})
         work = f"micro-batch p50, a copy of {rows:,} rows of 100 B a batch"
-        results.append(Result("batch-sizes", work, "ms", Goal("shown"), figures, x=rows))
+        results.append(Result("batch-sizes", work, "ms", Goal("shown"), figures))
     return results
 
 

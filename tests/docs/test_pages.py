@@ -22,9 +22,12 @@ import yaml
 from markdown_it import MarkdownIt
 from setuptools import find_packages
 
+from benchmarks import summary
 from benchmarks.lines import Figure, Goal, Kind, Result
-from benchmarks.report import Store, with_others
-from benchmarks.run import KEPT, NAMES
+from benchmarks.report import BEGIN, END, Store, with_others
+from benchmarks.run import CHART, KEPT, NAMES
+from benchmarks.run import PAGE as PAGE_OF_BENCHMARKS
+from benchmarks.run import TABLES as BENCHMARK_TABLES
 from benchmarks.simulate import JSON
 from eoslog.broker import handlers
 from eoslog.broker.config import option_table
@@ -284,7 +287,7 @@ P50 = {
 @pytest.mark.parametrize("light", ["", ", light checkpoint"], ids=["default", "light"])
 @pytest.mark.parametrize("line", P50)
 def test_the_table_of_a_small_micro_batch_says_what_was_measured(line: str, light: str) -> None:
-    page = (ROOT / "docs" / "benchmarks.md").read_text().partition("## A small micro-batch")[2]
+    page = BENCHMARK_TABLES.read_text().partition("## A small micro-batch")[2]
     told = next(row for row in page.splitlines() if row.startswith(f"| {line}{light} |"))
     store = Store(ROOT / "docs" / "benchmarks.json")
     results = {one.work: one for one in store.results(["micro-batch", "micro-batch-light"])}
@@ -321,8 +324,25 @@ def test_what_another_pyspark_reaches_stands_beside_the_own(tmp_path: Path) -> N
 
 
 def test_the_page_has_what_other_pysparks_reach() -> None:
-    page = (ROOT / "docs" / "benchmarks.md").read_text()
+    page = BENCHMARK_TABLES.read_text()
     assert all(part in page for part in with_others(Store(KEPT), NAMES))
+
+
+def test_the_benchmarks_and_their_chart_are_made_from_the_results() -> None:
+    told = PAGE_OF_BENCHMARKS.read_text().partition(BEGIN)[2].partition(END)[0].strip()
+    assert told == summary.figures(Store(KEPT)), "run python -m benchmarks.run --draw"
+    assert CHART.read_text() == summary.chart(Store(KEPT)), "run python -m benchmarks.run --draw"
+    assert told.count("\n| ") == 1 + 5, "a head and five figures"
+
+
+def test_the_chart_has_one_colour_in_each_light_and_a_ground_of_its_own() -> None:
+    chart = CHART.read_text()
+    light, _, dark = chart.partition("prefers-color-scheme: dark")
+    for style in (light, dark):
+        assert (
+            len(re.findall(r"\.bar \{ fill: #", style)) == len(re.findall(r"\.page \{ fill: #", style)) == 1
+        )
+    assert chart.count('class="bar"') == len(summary.LINES) == chart.count('text-anchor="end"')
 
 
 NO_PYTHON = {"eoslog.marks", "eoslog.shop.orders", "eoslog.pth", "eoslog.py"} | {
