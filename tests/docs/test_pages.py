@@ -40,6 +40,7 @@ from eoslog.connector.options.sink_options import sink_options
 from eoslog.connector.options.table import ALIASES, SPARKS_OPTIONS, TABLE, Option, OptionType
 from eoslog.connector.spark.libraries import SPARK, numbers
 from eoslog.protocol.apis import APIS
+from eoslog.version import __version__
 from tests.docs.reader import PAGES, ROOT, blocks_of
 
 # -- made from the code --------------------------------------------------------------------------
@@ -474,12 +475,31 @@ def test_the_front_pages_say_what_was_measured(name: str) -> None:
     assert "exactly once if readers read" in page and "limits.md)" in page and "no matter" not in page
 
 
+def test_the_table_of_versions_says_what_was_run() -> None:
+    sparks, logs = (
+        sorted({one["version"] for one in json.loads((DOCS / name).read_text())}, key=numbers)
+        for name in ("spark-versions.json", "kafka-versions.json")
+    )
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    pythons = re.findall(r"Python :: (3\.\d+)", setup["metadata"]["classifiers"])
+    ranges = [
+        f"{first.rpartition('.')[0]} to {last.rpartition('.')[0]}"
+        for first, last in ((sparks[0], sparks[-1]), (logs[0], logs[-1]))
+    ]
+    (row,) = re.findall(
+        r"(?m)^\| (\d\S+?)(?:, not released)? \| (.*) \|$", (DOCS / "versions.md").read_text()
+    )
+    assert row[0] == __version__
+    assert row[1].split(" | ")[:3] == [*ranges, f"{pythons[0]} to {pythons[-1]}"]
+
+
 def test_the_front_pages_say_whether_there_is_a_release() -> None:
     head = re.search(r"^## (\S+) \((.*)\)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert head is not None
-    for name in FRONT[:2]:
-        said = f"Version {head[1]} is not released" in (ROOT / name).read_text()
-        assert said == (head[2] == "unreleased"), name
+    for name in (*FRONT[:2], "docs/versions.md"):
+        said = re.search(rf"{re.escape(head[1])}(?: is|,) not released", (ROOT / name).read_text())
+        assert bool(said) == (head[2] == "unreleased"), name
 
 
 def test_home_installs_as_the_readme_does() -> None:

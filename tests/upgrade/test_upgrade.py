@@ -131,7 +131,7 @@ def test_systemd_takes_the_unit(tmp_path: Path) -> None:
 
 
 def test_what_the_page_types_before_the_start_is_what_the_unit_needs(tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "upgrading.md").read_text()
+    page = (ROOT / "docs" / "service.md").read_text()
     found = re.search(r"```bash\n(useradd.*?)```", page, re.DOTALL)
     assert found
     lines, unit = found[1].splitlines(), UNIT.read_text()
