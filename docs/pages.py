@@ -299,7 +299,7 @@ def errors_page() -> str:
     lines = [
         "# What the connector makes of each error code",
         "",
-        "Made from the code by `python -m docs.pages`; do not edit. [troubleshooting.md](troubleshooting.md)"
+        "Made from the code by `python -m docs.pages`; do not edit. [Errors](errors/index.md)"
         " says what each *message* means, and the way out.",
         "",
         "Each code has one kind (KIP-360), for every request. *retriable*: the request is sent again,"

@@ -23,6 +23,7 @@ from eoslog.errors import (
     RetriesExhausted,
     TopicRecreated,
 )
+from eoslog.errors.pages import see
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.batch import BatchHeader, Buffer, CorruptBatch, crc_ok, iter_headers
 from eoslog.protocol.control import ABORT, read_control
@@ -146,11 +147,11 @@ class Gaps:
             policy = topic_configs(self._cluster, [self._topic], [_POLICY])[self._topic].get(_POLICY, "")
         except (KafkaError, EoslogError) as error:
             logger.warning(
-                "%s-%d leaves offsets out, and whether it is compacted is not known (%s): continuing. See "
-                "troubleshooting.md#offsets-are-missing-in-the-midst-of-a-partition",
+                "%s-%d leaves offsets out, and whether it is compacted is not known (%s): continuing. %s",
                 self._topic,
                 self._partition,
                 error,
+                _SEE,
             )
             return True
         return "compact" in policy
@@ -165,6 +166,7 @@ class Gaps:
 
 
 _DAMAGED = "read another replica (move the leader), or begin behind it with startingOffsets"
+_SEE = see("offsets-are-missing-in-the-midst-of-a-partition")
 _BY_NAME = 12  # the last version that names topics
 _BY_ID = 13  # names them by their ids (KIP-516)
 _OTHER_TOPIC = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID)

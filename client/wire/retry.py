@@ -16,6 +16,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from eoslog.client.wire.config import PROTOCOL_OPTION, ClientConfig
 from eoslog.errors import BrokerUnreachable, ConnectionLost, RefusedByBroker, RetriesExhausted
+from eoslog.errors.pages import see
 from eoslog.protocol import errors
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError, info
@@ -119,7 +120,7 @@ HINT_S = 3.0
 the call is tried again nevertheless."""
 
 
-_SEE = "See troubleshooting.md#brokerunreachable"
+_SEE = see("brokerunreachable")
 
 
 class Backoff:

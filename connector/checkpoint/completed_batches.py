@@ -15,6 +15,7 @@ from eoslog.connector.commit.faults import (
 )
 from eoslog.connector.commit.places import Place, Seen, ended
 from eoslog.connector.commit.task_reports import Batch
+from eoslog.errors.pages import see
 
 
 def check_completed(
@@ -212,5 +213,5 @@ def others_batches(completed: Completed) -> str:
     which = _by_others(completed)
     return which and (
         f"{which} run by another connector, as the checkpoint notes none of them (eoslog/places): the "
-        "query goes on behind them. See troubleshooting.md#another-connector-has-run-batches"
+        f"query goes on behind them. {see('another-connector-has-run-batches')}"
     )

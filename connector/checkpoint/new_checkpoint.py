@@ -23,6 +23,7 @@ from eoslog.connector.commit.faults import (
 from eoslog.connector.offsets.group_notes import Note, NotedOffset
 from eoslog.connector.offsets.offsets import EARLIEST, Offsets, to_json
 from eoslog.connector.offsets.plan import recreated
+from eoslog.errors.pages import see
 from eoslog.protocol.topic_partitions import TopicPartition
 
 
@@ -158,8 +159,7 @@ def _made_anew(story: StartFacts) -> list[str]:
         return []
     return [
         f"sink {story.sink}: {', '.join(topics)} was deleted and created again since {story.decided}. It is "
-        "read from its beginning, and what nobody had read of the former one is gone. See "
-        "troubleshooting.md#dataloss"
+        f"read from its beginning, and what nobody had read of the former one is gone. {see('dataloss')}"
     ]
 
 
@@ -298,7 +298,7 @@ def _begins_elsewhere(story: StartFacts, what: str, *, at_group: bool = False) -
     if (word := f"{WORD_NEW}:{story.number}") in story.accepted:
         return [
             f"sink {story.sink}: the checkpoint is new, and {what}. start.accepted={word}: continuing. "
-            "See troubleshooting.md#the-checkpoint-is-new"
+            f"{see('the-checkpoint-is-new')}"
         ]
     raise StartsElsewhere(
         f"sink {story.sink}: the checkpoint is new, and {what}. Nothing was written. "

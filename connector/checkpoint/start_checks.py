@@ -2,7 +2,7 @@
 
 Pure rules: they take what was read, and return warnings or raise an error that stops the query before a row
 is written. plan.py (`losses`) compares offsets with the log, because that is done for every micro-batch.
-`docs/troubleshooting.md` says what to do about each error.
+`docs/errors/` says what to do about each error.
 """
 
 from collections.abc import Collection, Mapping
@@ -22,6 +22,7 @@ from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.offsets.group_notes import NotedOffset
 from eoslog.connector.offsets.offsets import Offsets
+from eoslog.errors.pages import see
 from eoslog.protocol.topic_partitions import TopicPartition
 
 
@@ -206,7 +207,7 @@ def _missing_decisions(story: StartFacts) -> list[str]:
         "wrote the batches between. If not, the cluster has lost decisions, and rows with them, or the sink "
         f"writes to another cluster; and if the last run was killed right after it decided batch "
         f"{story.batch.batch_id}, its rows are written twice. "
-        "See troubleshooting.md#the-sink-has-decided-no-batch-of-this-query"
+        f"{see('the-sink-has-decided-no-batch-of-this-query')}"
     ]
 
 
@@ -227,5 +228,5 @@ def _moved_group(story: StartFacts) -> list[str]:
         f"{story.ours} ended. The checkpoint takes precedence: the query continues where it was, and its "
         "next batch commits its own offsets again. Give each query a kafka.group.id of its own; to move a "
         "query, start it with a new checkpoint and startingOffsets. "
-        "See troubleshooting.md#the-offsets-of-the-group-were-changed"
+        f"{see('the-offsets-of-the-group-were-changed')}"
     ]

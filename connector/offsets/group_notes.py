@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from eoslog.errors.pages import see
 from eoslog.protocol.topic_partitions import TopicPartition
 
 _NOTE_LIMIT = 2048
@@ -42,7 +43,7 @@ def read_note(metadata: str) -> Note | None:
         return None
 
 
-_SEE = "See troubleshooting.md#the-group-was-committed-by-several-sinks"
+_SEE = see("the-group-was-committed-by-several-sinks")
 
 
 def check_notes(group: str, notes: Mapping[TopicPartition, Note | None]) -> list[str]:

@@ -33,6 +33,7 @@ from eoslog.connector.spark.driver_stderr import stderr_of
 from eoslog.connector.spark.gc_freeze import is_sparks
 from eoslog.connector.spark.logs import look_as_sparks
 from eoslog.errors import EoslogError
+from eoslog.errors.pages import see
 from eoslog.protocol.producer_identity import ProducerIdentity
 
 logger = logging.getLogger(__name__)
@@ -121,7 +122,7 @@ def _log_outcome(sink: Sink, run: Run, ended: Ended) -> None:
             "%s of sink %s is over, and may hold back readers: %s. This is tried again for %d minutes; then "
             "a start of the query, or kafka.transaction.timeout.ms, ends what is open. `eoslog transactions` "
             "lists it, and `eoslog transactions abort --force` ends what is not decided. "
-            "See troubleshooting.md#a-batch-is-over-and-may-hold-back-readers",
+            f"{see('a-batch-is-over-and-may-hold-back-readers')}",
             run.batch,
             sink.id,
             "; ".join(ended.left),

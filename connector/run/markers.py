@@ -27,6 +27,7 @@ from eoslog.errors import (
     UnknownTopic,
     UnsupportedByBroker,
 )
+from eoslog.errors.pages import see
 from eoslog.protocol import errors
 from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
@@ -277,7 +278,7 @@ def _unproven(cluster: Cluster, topic: str) -> None:
         told.add(topic)
         logger.warning(
             "not proven that %s is readable, the coordinator is believed: the right Read on topic %s is "
-            "missing, which is optional. See troubleshooting.md#markersmissing",
+            f"missing, which is optional. {see('markersmissing')}",
             topic,
             topic,
         )
@@ -320,8 +321,7 @@ def write_markers(cluster: Cluster, held: Iterable[HeldBack], *, commit: bool) -
         }
         _at_leader(cluster, place, ApiKey.WRITE_TXN_MARKERS, partial(_write, marker))
         logger.warning(
-            "%s-%d held %s of %s open, whose marker was lost: %s marker written. "
-            "See troubleshooting.md#markersmissing",
+            f"%s-%d held %s of %s open, whose marker was lost: %s marker written. {see('markersmissing')}",
             *place,
             participant.identity,
             participant.name,

@@ -32,11 +32,12 @@ from eoslog.connector.spark.processes import (
     stream_threads,
     thread_lives,
 )
+from eoslog.errors.pages import see
 from eoslog.protocol.producer_identity import ProducerIdentity
 
 logger = logging.getLogger(__name__)
 
-_SEE = "See troubleshooting.md#micro-batches-cannot-be-remembered"
+_SEE = see("micro-batches-cannot-be-remembered")
 
 _FORGET_SECONDS = 7 * 24 * 3600
 """Files are removed after this long without a batch; their drivers have usually ended."""

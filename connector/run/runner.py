@@ -71,6 +71,7 @@ from eoslog.errors import (
     RetriesExhausted,
     UnsupportedByBroker,
 )
+from eoslog.errors.pages import see
 from eoslog.protocol import errors
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.producer_identity import ProducerIdentity
@@ -321,7 +322,7 @@ def commit_known(cluster: Cluster, group: str, offsets: Offsets, commit: Callabl
         logger.warning(
             "group %s: the source offsets of %s are left out of the commit: the cluster does not have these "
             "partitions any more, and takes no offset for them. "
-            "See troubleshooting.md#source-offsets-are-left-out-of-a-commit",
+            f"{see('source-offsets-are-left-out-of-a-commit')}",
             group,
             names,
         )

@@ -23,10 +23,11 @@ from typing import Any
 from eoslog.connector.checkpoint.source_changes import canonical
 from eoslog.connector.run.run_memory import notes_folder
 from eoslog.connector.spark.processes import ProcessIdentity, driver_process, lives, this_process
+from eoslog.errors.pages import see
 
 logger = logging.getLogger(__name__)
 
-_SEE = "See troubleshooting.md#micro-batches-cannot-be-remembered"
+_SEE = see("micro-batches-cannot-be-remembered")
 _READS, _PAUSE_SECONDS = 20, 0.001
 """How often a sink reads a line that is being written; one write takes some 20 us."""
 _numbers = itertools.count()

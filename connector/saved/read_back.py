@@ -10,6 +10,7 @@ from eoslog.connector.commit.saved_state import Saved
 from eoslog.connector.offsets.offsets import EARLIEST, LATEST
 from eoslog.connector.saved.state_files import MANIFEST, Key, Manifest, is_that_of, keys_of
 from eoslog.errors import RetriesExhausted
+from eoslog.errors.pages import see
 from eoslog.protocol.topic_partitions import TopicPartition
 
 _PAUSE_SECONDS = 0.05
@@ -43,8 +44,8 @@ def _settled_end(cluster: Cluster, where: TopicPartition) -> int:
         if time.monotonic() > deadline:
             raise RetriesExhausted(
                 f"{where[0]}-{where[1]}: a transaction is open at offset {end}, and has not ended in "
-                f"{limit_ms} ms (kafka.default.api.timeout.ms): see "
-                "troubleshooting.md#no-committed-record-can-be-read"
+                f"{limit_ms} ms (kafka.default.api.timeout.ms). End it first. "
+                f"{see('no-committed-record-can-be-read')}"
             )
         time.sleep(_PAUSE_SECONDS)
     return end

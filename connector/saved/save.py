@@ -45,6 +45,7 @@ from eoslog.connector.saved.state_files import (
     keys_of,
     pieces,
 )
+from eoslog.errors.pages import see
 from eoslog.protocol.encode import encode_batches
 
 logger = logging.getLogger(__name__)
@@ -54,7 +55,7 @@ NOTE = "saved"
 _CUT = (
     "state.topic: the log of %s is another one than at the last save (it was %s, and is %s): the topic was "
     "made anew, or its first records were deleted. The whole state is saved again with %s. "
-    "See troubleshooting.md#the-state-is-saved-again"
+    f"{see('the-state-is-saved-again')}"
 )
 _TOGETHER = 4 * 1024 * 1024
 """Bytes of records that are encoded at once."""

@@ -71,19 +71,20 @@ from eoslog.connector.sink.start_of_run import (
 )
 from eoslog.connector.spark.driver_folder import is_relative
 from eoslog.errors import OptionError
+from eoslog.errors.pages import see
 
 logger = logging.getLogger(__name__)
 
 _PASSED = (
     "%s has written %s to %s before, and was given the same rows again, which were not written. If they are "
     'a second write that is meant, give it a token: .option("write.token", f"NAME-{batch_id}"). '
-    "See troubleshooting.md#rows-of-foreachbatch-were-not-written-again"
+    f"{see('rows-of-foreachbatch-were-not-written-again')}"
 )
 _IN_THREAD = (
     "a df.write without write.token was made while streaming queries run, and Spark does not say of which "
     "micro-batch it is. If a thread of foreachBatch has made it, it is written again with its batch: wrap "
     "what the thread calls in pyspark.inheritable_thread_target, or give the write a token. "
-    "See troubleshooting.md#a-write-may-belong-to-a-micro-batch"
+    f"{see('a-write-may-belong-to-a-micro-batch')}"
 )
 _MAY_NOT_NOTE = (
     "{}: what its df.writes with a token have written is noted in group {}, which this user may not read. "
@@ -92,15 +93,15 @@ _MAY_NOT_NOTE = (
 _RELATIVE = (
     "checkpointLocation=%s is relative, and the query's checkpoint is %s. A start in another working folder "
     "would have a new one, and write all rows again: give the whole path, or a transactional.id. "
-    "See troubleshooting.md#a-checkpoint-at-a-relative-place"
+    f"{see('a-checkpoint-at-a-relative-place')}"
 )
 _MANY_TOPICS = (
     "sink %s: its rows name their topics, and what a batch over very many topics decides needs further "
     "groups, which this user may not read. Such a batch stops before it is decided, and can be run again. "
     "Give the user Read on groups that begin with %s/. "
-    "See troubleshooting.md#a-batch-over-very-many-topics-would-stop"
+    f"{see('a-batch-over-very-many-topics-would-stop')}"
 )
-_SEE_LATE = "See troubleshooting.md#readers-may-see-a-part-of-a-batch"
+_SEE_LATE = see("readers-may-see-a-part-of-a-batch")
 
 
 def runner_for(options: SinkOptions) -> Runner:

@@ -77,6 +77,7 @@ from eoslog.connector.sink.noted_rows import (
     unnumber,
 )
 from eoslog.errors import RetriesExhausted
+from eoslog.errors.pages import see
 from eoslog.protocol.errors import TopicAuthorizationFailed
 from eoslog.protocol.topic_partitions import TopicPartition
 
@@ -204,8 +205,8 @@ class StartOfRun:
             sink, last, batch, source, view.completed, saving, planned.ends, places=places[-KEPT_PLACES:]
         )
         self._runner.run(rules)
-        text = "%s is decided again: its rows are visible, and the cluster does not have the decision. "
-        logger.warning(text + "See troubleshooting.md#the-cluster-has-forgotten-a-decision", batch)
+        text = "%s is decided again: its rows are visible, and the cluster does not have the decision. %s"
+        logger.warning(text, batch, see("the-cluster-has-forgotten-a-decision"))
 
     def _saving(self, sink: Sink, batch: Batch, kept: Decision | None) -> Saving | None:
         """What saves the query's state with a batch that is decided again, also where `kept` alone has it."""

@@ -15,12 +15,13 @@ from eoslog.client.wire.cluster import Cluster
 from eoslog.connector.offsets.offsets import Offsets
 from eoslog.connector.progress import tell
 from eoslog.errors import EoslogError
+from eoslog.errors.pages import see
 from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.topic_partitions import TopicPartition
 
 logger = logging.getLogger(__name__)
 
-_SEE = "See troubleshooting.md#no-committed-record-can-be-read"
+_SEE = see("no-committed-record-can-be-read")
 
 STANDSTILL_SECONDS = 60.0
 _NAMED = 3

@@ -36,6 +36,7 @@ from eoslog.connector.offsets.offsets import Offsets
 from eoslog.connector.source.source_topics import SourceTopics
 from eoslog.connector.spark.versions import PLANS_EACH_SCAN
 from eoslog.errors import EoslogError
+from eoslog.errors.pages import see
 from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.topic_partitions import TopicPartition
 
@@ -225,7 +226,7 @@ class PushFilters:
 
 logger = logging.getLogger(__name__)
 
-_SEE = "See troubleshooting.md#a-filter-on-timestamp-is-not-pushed-down"
+_SEE = see("a-filter-on-timestamp-is-not-pushed-down")
 _TYPE = "message.timestamp.type"
 _LOG_APPEND_TIME = 1
 _LAST = 2**63 - 1

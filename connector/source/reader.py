@@ -51,6 +51,7 @@ from eoslog.connector.spark.versions import (
     SupportsTriggerAvailableNow,
 )
 from eoslog.errors import DataLoss, EoslogError, OptionError, report_loss
+from eoslog.errors.pages import see
 from eoslog.protocol.topic_partitions import TopicPartition
 
 if TYPE_CHECKING:
@@ -301,9 +302,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 continue
             if self.options.fail_on_data_loss:
                 raise error
-            logger.warning(
-                "%s. failOnDataLoss is false: continuing without it. See troubleshooting.md#dataloss", error
-            )
+            logger.warning(f"%s. failOnDataLoss is false: continuing without it. {see('dataloss')}", error)
         self._left_out = set(self._log.absent)
 
     def _compare_replay(self, begin: SourcePosition, until: SourcePosition) -> SourcePosition:

@@ -31,6 +31,7 @@ from eoslog.connector.offsets.offsets import (
 from eoslog.connector.options.source_options import SourceOptions
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
 from eoslog.errors import OptionError, RetriesExhausted, UnknownTopic, report_loss
+from eoslog.errors.pages import see
 from eoslog.protocol.topic_partitions import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -239,7 +240,7 @@ class SourceTopics:
             try:
                 runner.run(fence(Sink(self.options.taken_over)))
             except ParticipantsLost as loss:  # the sink says so, too, where its options may accept it
-                logger.warning("%s. See troubleshooting.md#participantslost", loss)
+                logger.warning(f"%s. {see('participantslost')}", loss)
         stored = group_offsets.fetch_with_epochs(self.cluster, group, partitions, least_ms=PENDING_MS)
         notes = {tp: read_note(found.metadata) for tp, found in stored.items()}
         self._check_one_place(group, partitions, {tp: (at.offset, notes[tp]) for tp, at in stored.items()})

@@ -22,6 +22,7 @@ from eoslog.connector.offsets.offsets import Offsets, TopicIds
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
 from eoslog.connector.source.source_topics import SourceTopics
 from eoslog.errors import OptionError, RetriesExhausted
+from eoslog.errors.pages import see
 from eoslog.protocol.topic_partitions import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -133,7 +134,7 @@ class WholeBatches:
             self._part_since = now
             logger.warning(
                 "read.whole.batches: for %d s no end between two batches was found, so nothing was read: %s. "
-                "See troubleshooting.md#no-whole-batch-can-be-read",
+                f"{see('no-whole-batch-can-be-read')}",
                 STILL_SECONDS,
                 self._held,
             )

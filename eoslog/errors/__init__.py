@@ -7,6 +7,7 @@ Python workers to the driver.
 
 import logging
 
+from eoslog.errors.pages import see
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 
@@ -140,5 +141,5 @@ def report_loss(fail: bool, what: str) -> None:
             "its beginning), set failOnDataLoss to false"
         )
     logging.getLogger("eoslog").warning(
-        "%s. failOnDataLoss is false: continuing without them. See troubleshooting.md#dataloss", what
+        f"%s. failOnDataLoss is false: continuing without them. {see('dataloss')}", what
     )

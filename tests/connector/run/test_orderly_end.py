@@ -151,10 +151,10 @@ def test_tasks_that_are_killed_late_leave_nothing_open_for_long(
 
 
 # -- Ctrl-C ----------------------------------------------------------------------------------------
-# Ctrl-C ends a streaming program in order and without a flood, as docs/troubleshooting.md has it.
+# Ctrl-C ends a streaming program in order and without a flood, as docs/errors/index.md has it.
 
 
-PAGE = Path(__file__).parents[3] / "docs" / "troubleshooting.md"
+PAGE = Path(__file__).parents[3] / "docs" / "errors" / "index.md"
 PATIENCE_SECONDS_OF_CTRL_C = 120
 MOST_LINES = 8
 FREED_SECONDS = 10

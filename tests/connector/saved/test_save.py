@@ -355,7 +355,7 @@ def test_a_topic_that_was_cut_gets_everything_at_once(
     world.cut()
     decision = world.decide(3)
     assert decision.saved is not None and decision.saved.batch == 3
-    assert "troubleshooting.md#the-state-is-saved-again" in caplog.text
+    assert "errors/warnings.md#the-state-is-saved-again" in caplog.text
     world.decide(4)
     before = world.files()
     world.lose()

@@ -564,7 +564,7 @@ def test_register_in_a_thread_lets_it_write(spark: SparkSession, kafka: Kafka, t
 
 def test_the_pages_threads_write(spark: SparkSession, kafka: Kafka) -> None:
     topics = [kafka.topic(), kafka.topic()]
-    code = code_of("troubleshooting.md", "def write(")
+    code = code_of("errors/start.md", "def write(")
     given = {"spark": spark, "frame": rows(spark), "brokers": kafka.bootstrap, "topics": topics}
     given |= {"eoslog": eoslog, "ThreadPoolExecutor": ThreadPoolExecutor}
     exec(code, given)

@@ -342,7 +342,7 @@ def test_it_is_told_once_and_costs_nothing_before(
     assert f"{topic}-0 (and {topic}-1): no committed record can be read from offset 3 on" in said
     assert "though the log continues to 6" in said
     assert f"transactional id {name}, producer id" in said and "open since" in said and "Ongoing" in said
-    assert f"eoslog transactions abort --transactional-id {name}. See troubleshooting.md#" in said
+    assert f"eoslog transactions abort --transactional-id {name}. See errors/reading.md#" in said
     clock[0] += 200
     sent.clear()
     trigger(made, topic)

@@ -58,7 +58,7 @@ def test_filters_that_this_pyspark_does_not_push_down(
 
 @pytest.mark.parametrize("spark", SPARKS)
 def test_no_setting_gives_a_source_more_time_to_start(spark: str) -> None:
-    """What troubleshooting.md says of "Python worker failed to connect back"."""
+    """What errors/start.md says of "Python worker failed to connect back"."""
     jars = (SPARKS[spark] or Path(pyspark.__file__).parents[1]) / "pyspark" / "jars"
     with zipfile.ZipFile(jars / f"spark-core_2.13-{spark}.jar") as jar:
         factory = jar.read("org/apache/spark/api/python/PythonWorkerFactory.class")

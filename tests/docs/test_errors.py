@@ -1,4 +1,4 @@
-"""docs/troubleshooting.md has each message and each error, and each warning names its page."""
+"""docs/errors/ has each message and each error, and messages name its pages."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from eoslog.client.wire.retry import passes
 from eoslog.connector.commit import faults
 from eoslog.connector.commit.commands import FENCED
 from eoslog.errors import ADVICE, EoslogError, RefusedByBroker
+from eoslog.errors.pages import PAGES as SECTIONS
 from eoslog.protocol.errors import ErrorCode, ErrorKind
 
 # -- the errors of the sources -------------------------------------------------------------------
-# The connector's error classes and the texts in its source: docs/troubleshooting.md is compared with them.
+# The connector's error classes and the texts in its source: docs/errors/ is compared with them.
 #
 # A text is the literal pieces of a string, with one HOLE wherever a value goes in.
 
@@ -160,10 +161,13 @@ def messages() -> list[tuple[str, str, str]]:
     return found
 
 
-# -- the page ------------------------------------------------------------------------------------
-# docs/troubleshooting.md has every error of the connector, and quotes what the connector really says.
+# -- the pages -----------------------------------------------------------------------------------
+# docs/errors/ has every error of the connector, and quotes what the connector really says.
 
-PAGE = (Path(__file__).parents[2] / "docs" / "troubleshooting.md").read_text()
+ERRORS = Path(__file__).parents[2] / "docs" / "errors"
+INDEX = "index.md"
+PAGES = {path.name: path.read_text() for path in sorted(ERRORS.glob("*.md"))}
+PAGE = "\n".join(PAGES.values())
 INTERNAL = {
     "OSError": "becomes CheckpointUnreadable",
     "FileNotFoundError": "the same",
@@ -187,15 +191,25 @@ SAID = texts()
 
 
 def sections() -> dict[str, str]:
-    """The page's sections by their titles."""
-    parts = re.split(r"(?m)^#+ (.+)$", PAGE)[1:]
-    return dict(zip((title.strip("`") for title in parts[::2]), parts[1::2], strict=True))
+    """The pages' sections by their titles."""
+    return {title: text for page in PAGES.values() for title, text in sections_of(page)}
+
+
+def sections_of(page: str) -> Iterator[tuple[str, str]]:
+    """Title and text of each section."""
+    parts = re.split(r"(?m)^#+ (.+)$", page)[1:]
+    yield from zip((title.strip("`") for title in parts[::2]), parts[1::2], strict=True)
+
+
+def anchor(title: str) -> str:
+    """What a link to a section with this title ends with."""
+    return re.sub(r"[^a-z0-9_ -]", "", title.lower()).replace(" ", "-")
 
 
 @pytest.mark.parametrize("name", sorted({*error_classes(), *OTHERS}))
 def test_every_error_has_a_section(name: str) -> None:
     section = sections().get(name)
-    assert section, f"docs/troubleshooting.md has no section ## `{name}`"
+    assert section, f"no page of docs/errors/ has a section ## `{name}`"
     assert name == "EoslogError" or "```text" in section, "the section quotes no message"
     assert len(re.sub(r"(?s)```text.*?```", "", section).strip()) > 60, "why, and what to do?"
 
@@ -218,10 +232,44 @@ def test_the_judge_sees_what_is_made_up() -> None:
     assert len(quoted(PAGE)) > 40
 
 
-def test_links_lead_to_sections() -> None:
-    anchors = {re.sub(r"[^a-z0-9_ -]", "", title.lower()).replace(" ", "-") for title in sections()}
-    for target in re.findall(r"\]\(#([^)]+)\)", PAGE):
-        assert target in anchors, target
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_has_one_title_and_no_heading_twice(name: str) -> None:
+    titles = [title for title, _ in sections_of(re.sub(r"(?ms)^```.*?^```$", "", PAGES[name]))]
+    heads = re.findall(r"(?m)^# ", re.sub(r"(?ms)^```.*?^```$", "", PAGES[name]))
+    assert len(heads) == 1 and len({*titles}) == len(titles)
+
+
+def test_the_index_has_every_section_with_its_page() -> None:
+    for name, page in PAGES.items():
+        for title in re.findall(r"(?m)^## (.+)$", page):
+            assert name == INDEX or f"[{title}]({name}#{anchor(title)})" in PAGES[INDEX], title
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_what_a_message_names_is_on_its_page(section: str) -> None:
+    titles = [title for title, _ in sections_of((ERRORS.parent / SECTIONS[section]).read_text())]
+    assert section in map(anchor, titles)
+
+
+def test_every_section_that_is_known_is_named_by_a_message() -> None:
+    source = "".join(path.read_text() for path in modules())
+    assert {*re.findall(r"""\bsee\(['"]([\w-]+)['"]\)""", source)} == {*SECTIONS}
+
+
+KAFKAS = re.compile(r"(?m)^## .+\n\nKafka's name: (.+)\.$")
+SEARCHED = {
+    "ProducerFencedException": "SinkFenced",
+    "InvalidProducerEpochException": "SinkFenced",
+    "TransactionalIdAuthorizationException": "RefusedByBroker",
+    "OffsetOutOfRangeException": "DataLoss",
+    "UnknownTopicOrPartitionException": "UnknownTopic",
+}
+
+
+@pytest.mark.parametrize("name", SEARCHED)
+def test_kafka_s_name_of_an_error_is_in_its_first_line(name: str) -> None:
+    first = sections()[SEARCHED[name]].strip().splitlines()[0]
+    assert f"`{name}`" in first and len(KAFKAS.findall(PAGE)) > 10
 
 
 STEP = re.compile(
