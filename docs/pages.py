@@ -1,7 +1,8 @@
-"""Writes four pages of docs/ from the code: `python -m docs.pages`.
+"""Writes six pages of docs/ from the code: `python -m docs.pages`.
 
 apis.md is made of the heads of the broker's handlers, options.md of the declared options and the tables of
-the topic and group configs, connector-options.md and connector-errors.md of the connector's tables. A test
+the topic and group configs, connector-options.md and connector-errors.md of the connector's tables,
+commands.md of what `--help` prints, python-api.md of the signatures and docstrings of what is public. A test
 fails when a page is not what would be written here.
 """
 
@@ -9,16 +10,22 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Iterator
 from dataclasses import Field, dataclass, fields
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, ForwardRef
 
+import click
+
+import eoslog
 from eoslog.broker import handlers
 from eoslog.broker.config import option_sections
 from eoslog.broker.config.config_def import INT32_MAX, INT64_MAX, ConfigRule, ConfigType, rule_of, text_of
 from eoslog.broker.config.topics import SCALED, TOPIC_CONFIGS
 from eoslog.broker.resources import GROUP_CONFIGS
+from eoslog.cli import main as command_line
 from eoslog.client.wire.retry import DEPARTURES
 from eoslog.connector.options import table as connector_table
 from eoslog.connector.options.ignored_and_refused import FIXED, FORBIDDEN, NO_EFFECT
@@ -335,11 +342,158 @@ def errors_page() -> str:
     return "\n".join(lines) + "\n"
 
 
+WIDTH = 80
+"""Of the lines of `--help` on the page: what a phone can scroll."""
+
+
+def commands_page() -> str:
+    """The help of every command."""
+    lines = [
+        "# Commands",
+        "",
+        "Made from `--help` by `python -m docs.pages`; do not edit.",
+        "",
+        "| command | what it does |",
+        "|---|---|",
+    ]
+    commands = {name: command_line.get_command(_called("eoslog"), name) for name in _names(command_line)}
+    for name, command in commands.items():
+        assert command is not None
+        lines.append(f"| [`eoslog {name}`](#eoslog-{name}) | {_cell(command.get_short_help_str(200))} |")
+    for name, command in commands.items():
+        assert command is not None
+        lines += _help(f"eoslog {name}", command, "##")
+    return "\n".join(lines) + "\n"
+
+
+def _called(name: str) -> click.Context:
+    return click.Context(command_line, info_name=name, max_content_width=WIDTH, terminal_width=WIDTH)
+
+
+def _names(group: click.Group) -> list[str]:
+    return group.list_commands(_called("eoslog"))
+
+
+def _help(name: str, command: click.Command, heading: str) -> Iterator[str]:
+    """A section for the command, and one for each command below it."""
+    context = click.Context(command, info_name=name, max_content_width=WIDTH, terminal_width=WIDTH)
+    told, _, options = command.get_help(context).partition("\nOptions for --config")
+    yield from ("", f"{heading} {name}", "", "```text", *told.rstrip().splitlines(), "```")
+    if options:
+        yield from ("", "The names for `--config` are the [options of the broker](options.md).")
+    if isinstance(command, click.Group):
+        for one in command.list_commands(context):
+            below = command.get_command(context, one)
+            assert below is not None
+            yield from _help(f"{name} {one}", below, "###")
+
+
+_MODULES = {
+    "avro": "Avro with a schema registry, for `mapInArrow`. [Examples](examples.md) has a script.",
+    "checkpoint": "[A lost checkpoint](state.md) is written again by a program.",
+    "doctor": "What `eoslog doctor` finds, of [a running session](starts.md#what-is-slow-or-would-fail).",
+    "errors": "The classes of [errors](errors/index.md).",
+    "fanout": "A function for `foreachBatch`: [each batch once](fanout.md) in tables and topics.",
+    "metrics": "Metrics of a program's queries: [monitoring](monitoring.md).",
+    "testing": "A broker with faults for [your tests](testing.md).",
+}
+"""What a module of `eoslog.__all__` is for."""
+_RETURNED = {"ErrorCode", "Served", "Watch"}
+"""Classes that users do not make."""
+_ONLY_MADE = {"Merge"}
+"""Classes that users make, and do not call."""
+
+
+def api_page() -> str:
+    """What is public of Python: `eoslog.__all__`, and `__all__` of the modules that it names."""
+    lines = [
+        "# Python API",
+        "",
+        "Made from the code by `python -m docs.pages`; do not edit.",
+        "",
+        "What this page names is public. Everything else may change without notice. Sources and sinks have no"
+        ' functions: `format("eoslog")` and its [options](connector-options.md) are their interface. Audits'
+        " and take-overs are [commands](commands.md), with `--json`.",
+        "",
+        "## eoslog",
+        *_function("register", eoslog.register),
+    ]
+    for name in eoslog.__all__:
+        if name in _MODULES:
+            module = import_module(f"eoslog.{name}")
+            lines += ["", f"## eoslog.{name}", "", _MODULES[name]]
+            for one in module.__all__:
+                lines += _told(one, getattr(module, one))
+    return "\n".join(lines) + "\n"
+
+
+def _told(name: str, what: Any) -> list[str]:
+    if not inspect.isclass(what):
+        return _function(name, what) if callable(what) else ["", f"### {name}", "", f"`{what}`"]
+    if issubclass(what, Exception):
+        return ["", f"### {name}", "", *_doc(what)]
+    lines = ["", f"### {name}", "", *_doc(what)] if name in _RETURNED else _function(name, what)
+    for attribute, found in vars(what).items():
+        if (
+            attribute.startswith("_")
+            or name in _ONLY_MADE
+            or not (callable(found) or isinstance(found, property))
+        ):
+            continue
+        signature = "" if isinstance(found, property) else _signature(found, method=True)
+        lines += ["", f"**`{attribute}{signature}`**", "", *_doc(found)]
+    return lines
+
+
+def _function(name: str, what: Any) -> list[str]:
+    return ["", f"### {name}", "", "```text", f"{name}{_signature(what)}", "```", "", *_doc(what)]
+
+
+class _Plain(str):
+    """An annotation, which a signature shows without quotes."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _signature(what: Any, *, method: bool = False) -> str:
+    found = inspect.signature(what)
+    plain = [
+        one if one.annotation is one.empty else one.replace(annotation=_Plain(_text(one.annotation)))
+        for one in list(found.parameters.values())[method:]
+    ]
+    returned = found.return_annotation
+    end = returned if returned is found.empty else _Plain(_text(returned))
+    return str(found.replace(parameters=plain, return_annotation=end))
+
+
+def _text(annotation: Any) -> str:
+    if isinstance(annotation, ForwardRef):
+        return annotation.__forward_arg__
+    if isinstance(annotation, str):
+        return annotation
+    return re.sub(r"\b(?:[a-z_]\w*\.)+(?=[A-Z])", "", inspect.formatannotation(annotation))
+
+
+def _doc(what: Any) -> list[str]:
+    """The docstring. Its indented lines are code."""
+    lines: list[str] = []
+    code = False
+    for line in (inspect.getdoc(what) or "").splitlines():
+        if line.strip() and line.startswith("    ") is not code:
+            code = not code
+            lines.append("```text" if code else "```")
+        lines.append(line.removeprefix("    ") if code else line)
+    return [*lines, "```"] if code else lines
+
+
 PAGES = {
     "apis.md": apis_page,
+    "commands.md": commands_page,
     "options.md": options_page,
     "connector-options.md": connector_page,
     "connector-errors.md": errors_page,
+    "python-api.md": api_page,
 }
 
 

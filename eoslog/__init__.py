@@ -9,4 +9,14 @@ from eoslog.version import __version__
 
 watch_pythons()
 
-__all__ = ["__version__", "register"]
+__all__ = [  # all that is public; modules have an `__all__` too. Pages and a test are made of these
+    "__version__",
+    "avro",
+    "checkpoint",
+    "doctor",
+    "errors",
+    "fanout",
+    "metrics",
+    "register",
+    "testing",
+]

@@ -53,6 +53,17 @@ _LOGICAL = {
     "local-timestamp-micros": pa.timestamp("us"),
 }
 
+__all__ = [
+    "AvroError",
+    "Decoded",
+    "RegistryError",
+    "SchemaRegistry",
+    "arrow_type",
+    "decode",
+    "encode",
+    "try_decode",
+]
+
 
 class AvroError(ValueError):
     """A message, a schema or a registry's answer that is not valid; the text says which and why."""

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from eoslog.connector.progress import address, offsets_of
+from eoslog.connector.progress import SourceLag, address, offsets_behind_latest, offsets_of
 from eoslog.connector.spark.processes import identity_of
 from eoslog.prometheus import COUNTER, GAUGE, HISTOGRAM, Classes, Family, Sample, prometheus
 from eoslog.protocol.topic_partitions import TopicPartition
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
         QueryTerminatedEvent,
         StreamingQueryListener,
     )
+
+__all__ = ["Served", "SourceLag", "Watch", "instrument", "offsets_behind_latest", "serve"]
 
 logger = logging.getLogger(__name__)
 

@@ -10,6 +10,25 @@ import logging
 from eoslog.errors.pages import see
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
+__all__ = [
+    "AuthenticationRefused",
+    "BrokerUnreachable",
+    "ConnectionLost",
+    "DataLoss",
+    "EoslogError",
+    "OffsetsGone",
+    "OptionError",
+    "ProduceFailed",
+    "RefusedByBroker",
+    "RetriesExhausted",
+    "SchemaError",
+    "ShadowLost",
+    "TopicRecreated",
+    "UnknownTopic",
+    "UnsupportedByBroker",
+    "WrongCluster",
+]
+
 
 class EoslogError(Exception):
     """Base of the errors that have no code of a broker."""

@@ -10,8 +10,9 @@ The fixture `eoslog_broker` (`eoslog.pytest_plugin`) provides one for a test. do
 all.
 """
 
+from eoslog.protocol.errors import ErrorCode
 from eoslog.testing.embedded import EmbeddedBroker
 from eoslog.testing.faults import Fault, Faults, FaultTimeout
 from eoslog.testing.process import BrokerFailed
 
-__all__ = ["BrokerFailed", "EmbeddedBroker", "Fault", "FaultTimeout", "Faults"]
+__all__ = ["BrokerFailed", "EmbeddedBroker", "ErrorCode", "Fault", "FaultTimeout", "Faults"]

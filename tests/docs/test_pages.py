@@ -22,6 +22,7 @@ import yaml
 from markdown_it import MarkdownIt
 from setuptools import find_packages
 
+import eoslog
 from benchmarks import summary
 from benchmarks.lines import Figure, Goal, Kind, Result
 from benchmarks.report import BEGIN, END, Store, with_others
@@ -34,6 +35,7 @@ from eoslog.broker.config import option_table
 from eoslog.broker.config.kafka_options import kafka_names
 from eoslog.broker.config.topics import TOPIC_CONFIGS
 from eoslog.broker.resources import GROUP_CONFIGS
+from eoslog.cli import COMMANDS
 from eoslog.connector.options.ignored_and_refused import FIXED, FORBIDDEN, NO_EFFECT
 from eoslog.connector.options.parsing import read_value
 from eoslog.connector.options.sink_options import sink_options
@@ -65,10 +67,69 @@ def pages() -> ModuleType:
     return load()
 
 
-@pytest.mark.parametrize("name", ["apis.md", "options.md", "connector-options.md", "connector-errors.md"])
+MADE_PAGES = (
+    "apis.md",
+    "commands.md",
+    "connector-errors.md",
+    "connector-options.md",
+    "options.md",
+    "python-api.md",
+)
+
+
+@pytest.mark.parametrize("name", MADE_PAGES)
 def test_a_page_is_what_would_be_written(pages: ModuleType, name: str) -> None:
     written = (DOCS / name).read_text()
     assert written == pages.PAGES[name](), f"docs/{name} is old: run python -m docs.pages"
+
+
+def test_every_page_that_is_made_is_compared(pages: ModuleType) -> None:
+    assert {*pages.PAGES} == {*MADE_PAGES}
+
+
+def test_the_page_has_every_command_of_the_command_line() -> None:
+    page = (DOCS / "commands.md").read_text()
+    for name in COMMANDS:
+        assert f"\n## eoslog {name}\n" in page and f"(#eoslog-{name})" in page
+
+
+# What is public of Python: eoslog.__all__, and __all__ of the modules in it.
+INSIDE = {"recovering.md": "takes the sink apart, to let it die at one moment"}
+"""Pages with blocks that import what is not public, and why."""
+
+
+def public() -> dict[str, set[str]]:
+    """Module -> its public names."""
+    modules = [name for name in eoslog.__all__ if isinstance(_resolved(f"eoslog.{name}"), ModuleType)]
+    return {"eoslog": {*eoslog.__all__}} | {
+        f"eoslog.{name}": {*import_module(f"eoslog.{name}").__all__} for name in modules
+    }
+
+
+def test_what_is_public_is_there_documented_and_on_its_page() -> None:
+    page = (DOCS / "python-api.md").read_text()
+    assert len(public()) > 6
+    for module, names in public().items():
+        assert f"\n## {module}\n" in page
+        for name in names - {"__version__"}:
+            found = getattr(import_module(module), name)
+            assert isinstance(found, ModuleType) or f"\n### {name}\n" in page, name
+            assert (found.__doc__ or "").strip(), f"{module}.{name} has no docstring"
+
+
+def test_pages_and_examples_import_what_is_public() -> None:
+    files = (*PAGES, *(ROOT / "examples").rglob("*.py"))
+    known, wrong = public(), set()
+    for file in files:
+        text = file.read_text()
+        codes = [one.code for one in blocks_of(file) if one.language == "python"]
+        for code in [text] if file.suffix == ".py" else codes:
+            for node in ast.walk(ast.parse(code)):
+                if isinstance(node, ast.ImportFrom) and str(node.module).partition(".")[0] == "eoslog":
+                    names = {one.name for one in node.names}
+                    if not names <= known.get(str(node.module), set()):
+                        wrong.add((file.name, str(node.module)))
+    assert {name for name, _ in wrong} == {*INSIDE}, wrong
 
 
 @pytest.mark.parametrize("module", handlers.ALL, ids=lambda module: module.__name__.rpartition(".")[2])
