@@ -88,7 +88,7 @@ def test_names_that_are_wrong_are_noticed(text: str, wrong: bool) -> None:
 EVIDENCE = (ROOT / "docs" / "evidence.md").read_text()
 UNTESTED = {
     "the disk is lost",
-    "Spark knows a file by its path",
+    "Spark identifies a file by its path",
     "A batch in which a function of `foreachBatch` writes nothing leaves no trace",
     'Batch writes need `.mode("append")`',
     "PySpark plans a batch source once for each DataFrame",
@@ -120,7 +120,7 @@ def promises() -> dict[str, list[str]]:
         for heading, rows in tables(page).items()
     }
     limits = re.findall(r"(?ms)^\*\*(.+?)\*\*", (ROOT / "docs" / "limits.md").read_text())
-    return found | {"Limits": [" ".join(one.split()).rstrip(".,") for one in limits]}
+    return found | {"Limits": [" ".join(one.split()).rstrip(".,:") for one in limits]}
 
 
 @pytest.mark.parametrize("section", promises())
