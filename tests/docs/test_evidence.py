@@ -155,7 +155,7 @@ def test_the_pages_of_the_evidence_are_there() -> None:
 # -- users' pages --------------------------------------------------------------------------------
 # What is for who works on eoslog stands in Internals: users' pages name no test, no target, no date.
 
-NOT_YET = {"benchmarks.md", "compatibility.md", "installing.md", "rehearse.md"}
+NOT_YET = {"compatibility.md", "installing.md", "rehearse.md"}
 """Users' pages that still do."""
 _OF_THE_HOUSE = re.compile(r"\btest_\w+|\btests/\w|`make (?!jar|dist|setup)[a-z]|\b20\d\d-\d\d-\d\d\b(?!T)")
 
