@@ -277,7 +277,7 @@ def _by_version() -> list[str]:
     return [
         *lines,
         "",
-        "[installing.md](installing.md#tested-with) says which judges ran with which version.",
+        "[Install](installing.md#tested-with) says which judges ran with which version.",
     ]
 
 

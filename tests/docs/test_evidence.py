@@ -113,14 +113,16 @@ def tables(page: str) -> dict[str, list[list[str]]]:
 
 
 def promises() -> dict[str, list[str]]:
-    """Section of evidence.md -> its first column: rows of guarantees.md, bold words of limits.md."""
+    """Section of evidence.md -> its first column: rows of guarantees.md, bold words and boxes of limits."""
     page = (ROOT / "docs" / "guarantees.md").read_text()
     found = {
         f"Guarantees: {heading}" if heading else "Guarantees": [row[0] for row in rows]
         for heading, rows in tables(page).items()
     }
-    limits = re.findall(r"(?ms)^\*\*(.+?)\*\*", (ROOT / "docs" / "limits.md").read_text())
-    return found | {"Limits": [" ".join(one.split()).rstrip(".,:") for one in limits]}
+    told = re.finditer(
+        r'(?ms)^(?:\*\*(.+?)\*\*|!!! danger "(.+?)"$)', (ROOT / "docs" / "limits.md").read_text()
+    )
+    return found | {"Limits": [" ".join((one[1] or one[2]).split()).rstrip(".,:") for one in told]}
 
 
 @pytest.mark.parametrize("section", promises())

@@ -276,6 +276,11 @@ def test_a_page_is_shown_as_it_is_meant_and_fetches_nothing(site: Path, page: Pa
     assert not FETCHED.search(shown)
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_link_has_a_title_not_a_file_s_name(page: Path) -> None:
+    assert re.findall(r"\[`?[\w./-]+\.md`?\]\(", page.read_text()) == []
+
+
 def test_the_site_has_the_project_s_marks_and_asks_no_host_for_more(site: Path) -> None:
     """Material's link to the repository asks GitHub for its stars; packaging/site has one that does not."""
     home = (site / "index.html").read_text()
