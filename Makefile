@@ -287,7 +287,7 @@ test-connector-kfake: setup .peers/kfake  ## the connector on franz-go's kfake: 
 
 VERSIONS ?= 3.3.2 3.5.2 3.7.2 3.9.1 4.0.0 4.3.1
 
-test-kafka-versions: setup $(VERSIONS:%=.peers/kafka-%)  ## the connector's tests, the crash table and a copy under kills on versions of Apache Kafka; makes the table of docs/evidence.md (VERSIONS="3.9.1" VERSIONS_ARGS="--suites copy --levels 2", or "--missing --minutes 8", "--failed")
+test-kafka-versions: setup $(VERSIONS:%=.peers/kafka-%)  ## the connector's tests, the crash table and a copy under kills on versions of Apache Kafka; makes a table of docs/evidence.md (VERSIONS="3.9.1" VERSIONS_ARGS="--suites copy --levels 2", or "--missing --minutes 8", "--failed")
 	$(BIN)/python -u -m tests.versions.run_kafka_versions $(VERSIONS) $(VERSIONS_ARGS)
 
 test-connector-cluster: setup $(KAFKA) $(OLD_KAFKA)  ## queries on three Apache Kafka nodes that are killed, upgraded, or whose leaders move, in mid-batch
@@ -297,7 +297,7 @@ test-rehearse-kafka: setup $(KAFKA) .peers/kafka-4.0.0  ## eoslog rehearse on Ap
 	$(BIN)/python -m pytest -q --timeout 600 -m "kafka or long" tests/rehearse $(TEST_ARGS)
 
 .PHONY: test-rehearse-versions
-test-rehearse-versions: setup $(VERSIONS:%=.peers/kafka-%)  ## eoslog rehearse on versions of Apache Kafka; makes the table of docs/rehearse.md (VERSIONS="3.9.1 4.0.0")
+test-rehearse-versions: setup $(VERSIONS:%=.peers/kafka-%)  ## eoslog rehearse on versions of Apache Kafka; makes a table of docs/evidence.md (VERSIONS="3.9.1 4.0.0")
 	$(BIN)/python -u -m tests.rehearse.run_versions $(VERSIONS)
 
 test-executors: setup  ## executors, workers and driver processes killed, speculation, topics that change (ROUNDS=n)
@@ -391,7 +391,7 @@ test-spark-version: setup .peers/pyspark-$(SPARK)  ## the tests that start Spark
 OWN_SPARK := 4.3.0  # of .venv
 SPARKS ?= 4.0.5 4.1.4 4.2.1 $(OWN_SPARK)
 
-test-spark-versions: setup $(patsubst %,.peers/pyspark-%,$(filter-out $(OWN_SPARK),$(SPARKS))) $(KAFKA) $(SPARK_KAFKAS)  ## the judges that start Spark, with the newest PySparks from 4.0 on; makes the table of docs/installing.md (SPARKS="4.0.5" SPARKS_ARGS="--suites 'crash table;shadow'", or "--missing")
+test-spark-versions: setup $(patsubst %,.peers/pyspark-%,$(filter-out $(OWN_SPARK),$(SPARKS))) $(KAFKA) $(SPARK_KAFKAS)  ## the judges that start Spark, with the newest PySparks from 4.0 on; makes a table of docs/evidence.md (SPARKS="4.0.5" SPARKS_ARGS="--suites 'crash table;shadow'", or "--missing")
 	$(BIN)/python -u -m tests.versions.run_spark_versions $(SPARKS) $(SPARKS_ARGS)
 
 check-release: setup  ## check what would be released, from a fresh clone to README's first section in an empty environment (FINAL=1)

@@ -277,7 +277,7 @@ def _by_version() -> list[str]:
     return [
         *lines,
         "",
-        "[Install](installing.md#tested-with) says which judges ran with which version.",
+        "[Evidence](evidence.md#versions-of-pyspark) says which tests ran with which version.",
     ]
 
 

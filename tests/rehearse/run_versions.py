@@ -1,5 +1,5 @@
 """`make test-rehearse-versions`: eoslog rehearse on one version of Apache Kafka after another, by each
-transaction protocol that a version has. Makes the table of docs/rehearse.md from what it printed.
+transaction protocol that a version has. Makes the table of docs/evidence.md from what it printed.
 
     python -m tests.rehearse.run_versions 3.9.1 4.0.0
 """
@@ -18,7 +18,7 @@ from tests.rehearse.rehearsing import document
 from tests.scenarios.apache_kafka import ApacheKafka, kafka_on_zookeeper
 from tests.versions.kafka_results import LEVELS, WITH_ZOOKEEPER, levels_of, with_level
 
-PAGE = ROOT / "docs" / "rehearse.md"
+PAGE = ROOT / "docs" / "evidence.md"
 KEPT = Path(__file__).with_name("versions.json")
 """What the last run on each version printed."""
 BEGIN, END = "<!-- versions: made by make test-rehearse-versions -->\n", "<!-- end of versions -->\n"
@@ -85,7 +85,7 @@ def _number(key: str) -> list[int]:
 
 
 def put_into_page(text: str) -> None:
-    """Write the table into docs/rehearse.md."""
+    """Write the table into docs/evidence.md."""
     page = PAGE.read_text()
     before, _, rest = page.partition(BEGIN)
     PAGE.write_text(f"{before}{BEGIN}{text}{END}{rest.partition(END)[2]}")

@@ -1,4 +1,4 @@
-"""`eoslog rehearse` on Apache Kafka 4.3.1 and on one that hides its topics; the table of docs/rehearse.md."""
+"""`eoslog rehearse` on Apache Kafka 4.3.1 and on one that hides its topics; the table of docs/evidence.md."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_a_topic_that_does_not_exist_is_named(hiding: EmbeddedBroker) -> None:
 
 
 # -- the table of versions -----------------------------------------------------------------------
-# What the table of docs/rehearse.md says is what the runs printed; and what tells 4.0.0 from the others.
+# What the table of docs/evidence.md says is what the runs printed; and what tells 4.0.0 from the others.
 
 PROOF = "proof of a time-out"
 

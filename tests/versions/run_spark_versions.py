@@ -1,5 +1,5 @@
 """`make test-spark-versions`: the judges that start Spark, with one PySpark after another. It keeps each
-result at once, and makes the table of docs/installing.md anew.
+result at once, and makes the table of docs/evidence.md anew.
 
     python -m tests.versions.run_spark_versions 4.0.5 4.1.4 [--suites "crash table;shadow"] [--missing]
         [--minutes 15]
@@ -26,7 +26,7 @@ from tests.versions.kafka_results import DOCS, Result, Results, cell, of_junit, 
 from tests.versions.run_kafka_versions import copied
 from tests.versions.sparks import SPARKS
 
-KEPT, PAGE = DOCS / "spark-versions.json", DOCS / "installing.md"
+KEPT, PAGE = DOCS / "spark-versions.json", DOCS / "evidence.md"
 BY_VERSION = "connector-options.md#by-version-of-pyspark"
 BEGIN, END = "<!-- PySpark versions -->", "<!-- end of PySpark versions -->"
 TEST_SECONDS = 900
