@@ -1,4 +1,4 @@
-"""The picture of the demo in README.md: what a whole run printed, recorded as an SVG. make demo-picture."""
+"""The picture of the demo in the benchmark tables: what a whole run printed, as an SVG. make demo-picture."""
 
 from __future__ import annotations
 

@@ -377,7 +377,7 @@ def test_at_least_once_doubles_and_the_audit_says_so(tmp_path: Path) -> None:
     assert "not exactly once" in done.stdout
 
 
-def test_the_picture_of_the_readme_shows_what_the_demo_prints_now() -> None:
+def test_the_picture_of_the_demo_shows_what_it_prints_now() -> None:
     """Every line of an audit that holds, and the three kills; nothing is fetched from outside."""
     text = (PICTURES / "demo.svg").read_text()
     shown = "".join(ElementTree.fromstring(text).itertext()).replace("\xa0", " ")
