@@ -573,7 +573,7 @@ def test_the_table_of_versions_says_what_was_run() -> None:
 def test_the_front_pages_say_whether_there_is_a_release() -> None:
     head = re.search(r"^## (\S+) \((.*)\)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert head is not None
-    for name in (*FRONT[:2], "docs/versions.md"):
+    for name in (*FRONT[:2], "docs/versions.md", "docs/installing.md"):
         said = re.search(rf"{re.escape(head[1])}(?: is|,) not released", (ROOT / name).read_text())
         assert bool(said) == (head[2] == "unreleased"), name
 
